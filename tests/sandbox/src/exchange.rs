@@ -1,0 +1,59 @@
+//! One HTTP request and its answer, as both halves see them: plain data, no sockets.
+
+/// A request after the server has read all of it.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// Upper case.
+    pub method: String,
+    /// Percent-decoded path without the query, e.g. `/v1/servers/42`.
+    pub path: String,
+    /// Percent-decoded query parameters in their order.
+    pub query: Vec<(String, String)>,
+    /// Header names in lower case, in their order.
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+    /// DER of the client's certificate, when it showed one that our CA signed.
+    pub client_certificate: Option<Vec<u8>>,
+}
+
+impl Request {
+    /// The first query parameter of that name.
+    pub fn query(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The first header of that name (lower case).
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// An answer before the server has written it. `Content-Length` and `Date` are the server's to add.
+#[derive(Clone, Debug, Default)]
+pub struct Response {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// An answer that is a JSON document.
+    pub fn json(status: u16, body: &serde_json::Value) -> Response {
+        Response {
+            status,
+            headers: vec![("Content-Type".into(), "application/json".into())],
+            body: body.to_string().into_bytes(),
+        }
+    }
+
+    /// The same with one more header.
+    pub fn with_header(mut self, name: &str, value: impl Into<String>) -> Response {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+}
+
+/// One half of the world: answers requests, from many threads at once.
+pub trait Handler: Send + Sync {
+    fn handle(&self, request: &Request) -> Response;
+}
