@@ -1,0 +1,57 @@
+//! Why a call to a cloud failed, in the words a controller can decide on.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A failed call: decide on `kind`, show the whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    pub kind: ErrorKind,
+    /// The resource, the call, the answer, and what to do where we know it.
+    pub message: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The settings name something that does not exist.
+    Misconfigured,
+    /// The token is not accepted.
+    Unauthorized,
+    /// The token may not do this.
+    Forbidden,
+    /// The cloud itself says that the resource does not exist.
+    NotFound,
+    /// The API's budget is used up, or nearly and the call could wait; when to ask again.
+    RateLimited { retry_in: Duration },
+    /// No answer, or one that is not the API's: network, time-out, 5xx, a proxy, a broken body.
+    Unavailable,
+    /// The gate did not let a write pass.
+    Refused,
+    /// Anything else the API answered.
+    Other,
+}
+
+impl Error {
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error {
+            kind,
+            message: message.into(),
+        }
+    }
+
+    /// Wrong at the start means wrong for good: trying again does not help, somebody has to mend it.
+    pub fn needs_a_person(&self) -> bool {
+        matches!(
+            self.kind,
+            ErrorKind::Misconfigured | ErrorKind::Unauthorized | ErrorKind::Forbidden
+        )
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,107 @@
+//! Something worth telling the user: plain data that `plan` returns. One place
+//! (`controllers::report`) decides what becomes a log line, an event, a metric.
+
+use serde::Serialize;
+
+/// One thing worth telling about one object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub severity: Severity,
+    pub reason: Reason,
+    pub message: String,
+    #[serde(skip)]
+    pub origin: Origin,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    Info,
+    Warning,
+}
+
+/// Who found it: events of the provider may carry its own component.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Origin {
+    #[default]
+    Controller,
+    Provider,
+}
+
+/// Why. The names of those that become events are upstream's, so that existing alerts keep working.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub enum Reason {
+    /// A node was initialised.
+    Synced,
+    /// The provider ID belongs to another cloud.
+    UnknownProviderIDPrefix,
+    /// No server matches the node.
+    ServerNotFound,
+    /// More than one way to match a node, or none that is safe.
+    InstanceLookupFailed,
+    /// `--node-ip` of the kubelet is private, but no private network is configured.
+    InternalIPNotConfigured,
+    /// `--node-ip` of the kubelet is not an address of the server, or no address at all.
+    InvalidProvidedNodeIP,
+    /// The annotation that names a server's IPv6 address does not parse.
+    InvalidExternalIPv6,
+    /// That annotation has no effect with this address family.
+    IgnoredExternalIPv6,
+    /// Our prefix, but no server ID.
+    UnknownProviderID,
+    /// Matched by an address instead of the name.
+    MatchedByAddress,
+    /// The same server is claimed by another node's provider ID.
+    ServerClaimedTwice,
+    /// Neither provider ID nor the uninitialized taint: the kubelet runs without `--cloud-provider=external`.
+    NotExternal,
+    /// The server has no address of the configured family and network.
+    NoAddress,
+}
+
+impl Reason {
+    /// As it stands in an event.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Synced => "Synced",
+            Reason::UnknownProviderIDPrefix => "UnknownProviderIDPrefix",
+            Reason::ServerNotFound => "ServerNotFound",
+            Reason::InstanceLookupFailed => "InstanceLookupFailed",
+            Reason::InternalIPNotConfigured => "InternalIPNotConfigured",
+            Reason::InvalidProvidedNodeIP => "InvalidProvidedNodeIP",
+            Reason::InvalidExternalIPv6 => "InvalidExternalIPv6",
+            Reason::IgnoredExternalIPv6 => "IgnoredExternalIPv6",
+            Reason::UnknownProviderID => "UnknownProviderID",
+            Reason::MatchedByAddress => "MatchedByAddress",
+            Reason::ServerClaimedTwice => "ServerClaimedTwice",
+            Reason::NotExternal => "NotExternal",
+            Reason::NoAddress => "NoAddress",
+        }
+    }
+}
+
+impl Finding {
+    pub fn warning(reason: Reason, message: impl Into<String>) -> Finding {
+        Finding {
+            severity: Severity::Warning,
+            reason,
+            message: message.into(),
+            origin: Origin::Controller,
+        }
+    }
+
+    pub fn info(reason: Reason, message: impl Into<String>) -> Finding {
+        Finding {
+            severity: Severity::Info,
+            ..Finding::warning(reason, message)
+        }
+    }
+
+    /// The same, found by the provider.
+    pub fn by_provider(self) -> Finding {
+        Finding {
+            origin: Origin::Provider,
+            ..self
+        }
+    }
+}

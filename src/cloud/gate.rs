@@ -1,0 +1,21 @@
+//! The question before every write. It belongs to the contract because a provider's writes
+//! pass the same gate as Kubernetes' do.
+
+use std::fmt;
+
+/// Asked just before the bytes of a write leave, at each try: a lease in the daemon,
+/// a refusal in a dry run, a counter in tests.
+pub trait Gate: Send + Sync {
+    /// May a write start now? `what` names it for people, e.g. `PATCH /api/v1/nodes/worker-1`.
+    fn pass(&self, what: &str) -> Result<(), Refused>;
+}
+
+/// The write did not start; why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused(pub String);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,84 @@
+//! The contract between the generic controllers and a cloud: traits and plain types, no I/O.
+//!
+//! Knows: what a controller asks of any cloud. Must never import anything else of ours.
+//! Annotations, addresses, labels and profiles belong to the provider behind the contract;
+//! taints, provided node IPs and guards belong to the controllers in front of it.
+
+mod error;
+mod finding;
+mod gate;
+mod instance;
+mod node;
+mod source;
+
+pub use error::{Error, ErrorKind};
+pub use finding::{Finding, Origin, Reason, Severity};
+pub use gate::{Gate, Refused};
+pub use instance::{Instance, InstanceId, InstanceState, Metadata, PrivateAddress, TopologyLabel};
+pub use node::{AddressKind, Node, NodeAddress};
+pub use source::{Source, Sourced};
+
+use ipnet::IpNet;
+use std::net::IpAddr;
+
+/// A cloud. What it does not offer, it answers with `None`.
+pub trait Provider: Send + Sync {
+    /// Name of the profile, e.g. `ccm-from-scratch`; also the prefix of the provider IDs it writes.
+    fn name(&self) -> &'static str;
+
+    /// What a provider ID that stands on a node means to this cloud. Pure.
+    fn parse_provider_id(&self, text: &str) -> ProviderId;
+
+    /// The component that events about the provider's own findings are written as;
+    /// none: the controller's name.
+    fn event_component(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Reads once what every later call needs, e.g. the private network named in the settings.
+    /// Called before the first tick and again until it succeeds; costs nothing afterwards.
+    fn prepare(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// The servers that nodes run on.
+    fn instances(&self) -> Option<&dyn Instances>;
+}
+
+/// The servers of a cloud.
+pub trait Instances: Send + Sync {
+    /// All of them: complete, or an error. `Urgency::CanWait` may be refused to save the API's budget.
+    fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, Error>;
+
+    /// What a node on this server should carry. Pure. The finding of an error says why there is no answer.
+    fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>>;
+
+    /// Networks and addresses by which a node that reports one of them is recognised as this server. Pure.
+    fn recognised_by(&self, instance: &Instance) -> Vec<IpNet>;
+
+    /// Why an address that the kubelet was given is not one of the server's in `metadata`,
+    /// where the provider knows more than that. Pure.
+    fn explain_missing(&self, _instance: &Instance, _ip: IpAddr) -> Option<Finding> {
+        None
+    }
+}
+
+/// Whether somebody waits for the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// A refresh: may be put off while the API's budget is short.
+    CanWait,
+    /// A node, a Service or a person waits for it.
+    Needed,
+}
+
+/// A node's `spec.providerID`, as one cloud understands it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProviderId {
+    /// A server of this cloud.
+    Ours(InstanceId),
+    /// Another cloud's prefix: the node is not ours to touch.
+    Foreign,
+    /// Our prefix, but no ID that can be looked up; why. Never deleted, tainted, relabelled or routed.
+    Unknown(String),
+}

@@ -1,0 +1,78 @@
+//! A Kubernetes node, as far as a cloud needs to know it.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+
+/// What a provider may look at to describe the server of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    pub name: String,
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// One entry of `status.addresses`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct NodeAddress {
+    #[serde(rename = "type")]
+    pub kind: AddressKind,
+    pub address: String,
+}
+
+/// Its type. Kubernetes accepts any word; those of the field have a name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum AddressKind {
+    Hostname,
+    InternalIP,
+    ExternalIP,
+    Other(String),
+}
+
+impl NodeAddress {
+    pub fn new(kind: AddressKind, address: impl ToString) -> NodeAddress {
+        NodeAddress {
+            kind,
+            address: address.to_string(),
+        }
+    }
+
+    /// The address as an IP, where it is one.
+    pub fn ip(&self) -> Option<IpAddr> {
+        self.address.parse().ok()
+    }
+}
+
+impl fmt::Display for NodeAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.name(), self.address)
+    }
+}
+
+impl AddressKind {
+    pub fn name(&self) -> &str {
+        match self {
+            AddressKind::Hostname => "Hostname",
+            AddressKind::InternalIP => "InternalIP",
+            AddressKind::ExternalIP => "ExternalIP",
+            AddressKind::Other(name) => name,
+        }
+    }
+}
+
+impl From<&str> for AddressKind {
+    fn from(name: &str) -> AddressKind {
+        match name {
+            "Hostname" => AddressKind::Hostname,
+            "InternalIP" => AddressKind::InternalIP,
+            "ExternalIP" => AddressKind::ExternalIP,
+            other => AddressKind::Other(other.to_owned()),
+        }
+    }
+}
+
+impl Serialize for AddressKind {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}

@@ -1,0 +1,85 @@
+//! Where a desired value comes from: every one of them can say it.
+
+use serde::{Serialize, Serializer};
+use std::fmt;
+
+/// A value and what asks for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Sourced<T> {
+    pub value: T,
+    pub source: Source,
+}
+
+impl<T> Sourced<T> {
+    pub fn new(value: T, source: Source) -> Sourced<T> {
+        Sourced { value, source }
+    }
+}
+
+/// What asks for a value. Prints as one phrase, in tables and JSON alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// An annotation of the object.
+    Annotation(String),
+    /// A label of the object.
+    Label(String),
+    /// An environment variable.
+    Environment(String),
+    /// A command-line flag.
+    Flag(String),
+    /// Nobody set it; the setting whose default it is.
+    Default(String),
+    /// A field of the cloud's server, and the rule or setting that chose it.
+    Server {
+        field: &'static str,
+        because: Option<String>,
+    },
+    /// What is on the object already is kept.
+    Kept,
+    /// A rule of ours or of Kubernetes.
+    Rule(&'static str),
+}
+
+impl Source {
+    pub fn server(field: &'static str) -> Source {
+        Source::Server {
+            field,
+            because: None,
+        }
+    }
+
+    pub fn server_because(field: &'static str, because: impl fmt::Display) -> Source {
+        Source::Server {
+            field,
+            because: Some(because.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Annotation(key) => write!(f, "annotation {key}"),
+            Source::Label(key) => write!(f, "label {key}"),
+            Source::Environment(name) => write!(f, "environment {name}"),
+            Source::Flag(name) => write!(f, "flag {name}"),
+            Source::Default(setting) => write!(f, "default of {setting}"),
+            Source::Server {
+                field,
+                because: None,
+            } => write!(f, "server {field}"),
+            Source::Server {
+                field,
+                because: Some(because),
+            } => write!(f, "server {field}; {because}"),
+            Source::Kept => f.write_str("kept from the node"),
+            Source::Rule(rule) => write!(f, "rule: {rule}"),
+        }
+    }
+}
+
+impl Serialize for Source {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

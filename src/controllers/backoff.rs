@@ -1,0 +1,76 @@
+//! When an object that failed is tried again: jittered, doubling, per object.
+
+use crate::http::jittered;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+const FIRST: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// Failures by object UID.
+#[derive(Debug)]
+pub(super) struct Backoff {
+    failed: HashMap<String, Entry>,
+    /// Multiplies the waits; 1 outside of tests.
+    scale: f64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    wait: Duration,
+    next: Instant,
+}
+
+impl Backoff {
+    pub(super) fn new(scale: f64) -> Backoff {
+        Backoff {
+            failed: HashMap::new(),
+            scale,
+        }
+    }
+
+    /// Has it failed, and is its wait over?
+    pub(super) fn is_retry_due(&self, uid: &str, now: Instant) -> bool {
+        self.failed.get(uid).is_some_and(|entry| entry.next <= now)
+    }
+
+    pub(super) fn is_waiting(&self, uid: &str, now: Instant) -> bool {
+        self.failed.get(uid).is_some_and(|entry| entry.next > now)
+    }
+
+    pub(super) fn failed(&mut self, uid: &str, now: Instant) {
+        let last = self.failed.get(uid).map(|entry| entry.wait);
+        let wait = last.map_or(FIRST, |wait| (wait * 2).min(LONGEST));
+        let next = now + jittered(wait).mul_f64(self.scale);
+        self.failed.insert(uid.to_owned(), Entry { wait, next });
+    }
+
+    pub(super) fn succeeded(&mut self, uid: &str) {
+        self.failed.remove(uid);
+    }
+
+    /// Forgets objects that are gone.
+    pub(super) fn keep(&mut self, exists: impl Fn(&str) -> bool) {
+        self.failed.retain(|uid, _| exists(uid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_five_minutes_and_end_with_success() {
+        let mut backoff = Backoff::new(1.0);
+        let now = Instant::now();
+        for longest_s in [5, 10, 20, 40, 80, 160, 300, 300] {
+            backoff.failed("a", now);
+            let longest = Duration::from_secs(longest_s);
+            assert!(backoff.is_waiting("a", now + longest / 2 - Duration::from_millis(1)));
+            assert!(backoff.is_retry_due("a", now + longest));
+        }
+        assert!(!backoff.is_waiting("b", now) && !backoff.is_retry_due("b", now));
+        backoff.succeeded("a");
+        assert!(!backoff.is_waiting("a", now) && !backoff.is_retry_due("a", now));
+    }
+}

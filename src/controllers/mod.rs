@@ -1,0 +1,70 @@
+//! The controllers: observe → plan → apply, on the contract of `cloud` and the views of `world`.
+//!
+//! Knows: what Kubernetes promises about nodes. Must never import a provider, `daemon` or
+//! `cli`. `plan` makes no call, reads no clock and has no side effect: the daemon's tick,
+//! `sync`, `--dry-run` and `inspect` are the same functions.
+
+mod backoff;
+mod matching;
+pub mod node;
+mod report;
+
+pub use matching::{MatchedBy, Outcome};
+pub use report::{Report, publish};
+
+use crate::cloud::Gate;
+use crate::world::World;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// One of the loops of a cloud-controller-manager.
+pub trait Controller: Send {
+    /// Canonical name, e.g. `cloud-node-controller`.
+    fn name(&self) -> &'static str;
+
+    /// Between the ends of two ticks.
+    fn interval(&self) -> Duration;
+
+    /// One pass over everything that is due.
+    fn tick(&mut self, world: &World, gate: &dyn Gate, selection: &Selection) -> Report;
+
+    /// The same pass, up to the first write: what a tick would do now.
+    fn propose(
+        &self,
+        world: &World,
+        selection: &Selection,
+    ) -> Result<Vec<Proposal>, crate::world::Error>;
+}
+
+/// What a tick would do to one object, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proposal {
+    /// E.g. `node/worker-1`.
+    pub object: String,
+    pub lines: Vec<String>,
+}
+
+/// Which objects a pass is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// Those that are due.
+    Due,
+    /// All of them, due or not.
+    All,
+    /// These, due or not.
+    Names(BTreeSet<String>),
+}
+
+impl Selection {
+    /// Asked for by a person, so that nothing of it is put off.
+    pub fn is_explicit(&self) -> bool {
+        *self != Selection::Due
+    }
+
+    pub fn names(&self, name: &str) -> bool {
+        match self {
+            Selection::Due | Selection::All => true,
+            Selection::Names(names) => names.contains(name),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The addresses a node should have: the server's, ordered by the IP that the kubelet was given.
+//!
+//! The rules are those of k8s.io/cloud-provider's node helpers: a provided IP must be one
+//! of the server's, comes first, and is the only one of its type; the rest follow.
+
+use crate::cloud::{
+    AddressKind, Finding, Instance, Instances, Metadata, NodeAddress, Reason, Source, Sourced,
+};
+use crate::kube::Node;
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+/// Set by the kubelet's `--node-ip`: one IP, or an IPv4 and an IPv6 joined by a comma.
+pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+
+/// In the order in which they should stand. The error: why the addresses stay as they are.
+pub(super) fn desired(
+    node: &Node,
+    instance: &Instance,
+    instances: &dyn Instances,
+    metadata: &Metadata,
+) -> Result<Vec<Sourced<NodeAddress>>, Finding> {
+    let mut addresses = metadata.addresses.clone();
+    keep_hostname(node, &mut addresses);
+    let Some(text) = node.metadata.annotations.get(PROVIDED_NODE_IP) else {
+        return Ok(addresses);
+    };
+    let provided = parse_provided(text)?;
+    let explain = |ip| {
+        instances
+            .explain_missing(instance, ip)
+            .unwrap_or_else(|| not_among(ip, instance, &addresses))
+    };
+    let mut preferred = Vec::new();
+    for ip in provided {
+        let matching = addresses
+            .iter()
+            .filter(|address| address.value.ip() == Some(ip));
+        let before = preferred.len();
+        preferred.extend(matching.map(|address| Sourced {
+            value: address.value.clone(),
+            source: Source::Annotation(PROVIDED_NODE_IP.into()),
+        }));
+        if preferred.len() == before {
+            return Err(with_annotation(explain(ip)));
+        }
+    }
+    let kinds: HashSet<&AddressKind> = preferred
+        .iter()
+        .map(|address| &address.value.kind)
+        .collect();
+    let rest: Vec<_> = addresses
+        .iter()
+        .filter(|address| !kinds.contains(&address.value.kind))
+        .cloned()
+        .collect();
+    drop(kinds);
+    preferred.extend(rest);
+    Ok(preferred)
+}
+
+/// Same types and addresses, in whatever order?
+pub(super) fn same(have: &[NodeAddress], want: &[Sourced<NodeAddress>]) -> bool {
+    let have: HashSet<&NodeAddress> = have.iter().collect();
+    let want: HashSet<&NodeAddress> = want.iter().map(|address| &address.value).collect();
+    have == want
+}
+
+/// What stands in `status.addresses` now.
+pub(super) fn reported(node: &Node) -> Vec<NodeAddress> {
+    let address = |address: &crate::kube::NodeAddress| {
+        NodeAddress::new(AddressKind::from(address.kind.as_str()), &address.address)
+    };
+    node.status.addresses.iter().map(address).collect()
+}
+
+/// A cloud that names no host leaves the one the kubelet reported.
+fn keep_hostname(node: &Node, addresses: &mut Vec<Sourced<NodeAddress>>) {
+    if addresses
+        .iter()
+        .any(|address| address.value.kind == AddressKind::Hostname)
+    {
+        return;
+    }
+    let own = reported(node)
+        .into_iter()
+        .filter(|address| address.kind == AddressKind::Hostname);
+    addresses.extend(own.map(|address| Sourced::new(address, Source::Kept)));
+}
+
+fn parse_provided(text: &str) -> Result<Vec<IpAddr>, Finding> {
+    let fail = |why: &str| {
+        with_annotation(Finding::warning(
+            Reason::InvalidProvidedNodeIP,
+            format!("{text:?}: {why}"),
+        ))
+    };
+    let ips: Vec<IpAddr> = text
+        .split(',')
+        .map(|part| part.trim().parse())
+        .collect::<Result<_, _>>()
+        .map_err(|_| fail("not an IP address, or an IPv4 and an IPv6 address joined by a comma"))?;
+    if ips.iter().any(IpAddr::is_unspecified) {
+        return Err(fail(
+            "an unspecified address names no address; give the kubelet's --node-ip a real one",
+        ));
+    }
+    match ips.as_slice() {
+        [_] => Ok(ips),
+        [a, b] if a.is_ipv4() != b.is_ipv4() => Ok(ips),
+        _ => Err(fail(
+            "two addresses must be an IPv4 and an IPv6 address, and more are not possible",
+        )),
+    }
+}
+
+fn not_among(ip: IpAddr, instance: &Instance, addresses: &[Sourced<NodeAddress>]) -> Finding {
+    let list: Vec<String> = addresses
+        .iter()
+        .map(|address| address.value.to_string())
+        .collect();
+    Finding::warning(
+        Reason::InvalidProvidedNodeIP,
+        format!(
+            "{ip} is not an address of server {} ({}), which has {}",
+            instance.name,
+            instance.id,
+            list.join(", ")
+        ),
+    )
+}
+
+fn with_annotation(finding: Finding) -> Finding {
+    Finding {
+        message: format!(
+            "annotation {PROVIDED_NODE_IP} (the kubelet's --node-ip): {}; the addresses stay as they are",
+            finding.message
+        ),
+        ..finding
+    }
+}

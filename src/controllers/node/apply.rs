@@ -1,0 +1,129 @@
+//! One change, one write; and a conflict means: read the node again, plan again.
+
+use super::plan::{Change, NodePlan};
+use crate::cloud::Gate;
+use crate::kube::{self, Node};
+use crate::world::World;
+use serde_json::{Map, Value, json};
+
+/// Plans for one node, made one after another because it kept changing under us.
+const PLANS_AT_MOST: u32 = 4;
+
+/// What came of one node.
+pub(super) struct Applied {
+    /// A line for each change made.
+    pub lines: Vec<String>,
+    /// The plan that was made last; none when the node went away meanwhile.
+    pub plan: Option<NodePlan>,
+    /// The taint was removed here and now.
+    pub initialised: bool,
+    pub error: Option<kube::Error>,
+}
+
+/// Makes the changes of a plan in their order. `replan` plans for the node as it is now.
+pub(super) fn apply(
+    world: &World,
+    gate: &dyn Gate,
+    plan: NodePlan,
+    replan: impl Fn(&Node) -> Option<NodePlan>,
+) -> Applied {
+    let mut applied = Applied {
+        lines: Vec::new(),
+        plan: None,
+        initialised: false,
+        error: None,
+    };
+    let mut plan = plan;
+    for round in 1.. {
+        let error = match make_changes(world, gate, &plan, &mut applied) {
+            Ok(()) => break,
+            Err(error) => error,
+        };
+        if !error.is_conflict() || round == PLANS_AT_MOST {
+            applied.error = Some(error);
+            break;
+        }
+        log::debug!(
+            "node/{}: changed meanwhile, planning again",
+            plan.object.name
+        );
+        plan = match world.kube.node(&plan.object.name) {
+            Ok(node) => match node.as_ref().and_then(&replan) {
+                Some(plan) => plan,
+                None => return applied,
+            },
+            Err(error) => {
+                applied.error = Some(error);
+                break;
+            }
+        };
+    }
+    applied.plan = Some(plan);
+    applied
+}
+
+fn make_changes(
+    world: &World,
+    gate: &dyn Gate,
+    plan: &NodePlan,
+    applied: &mut Applied,
+) -> Result<(), kube::Error> {
+    let name = &plan.object.name;
+    let mut version = plan.node.metadata.resource_version.clone();
+    for change in &plan.changes {
+        let body = patch(change, &version);
+        let node = match change {
+            Change::SetAddresses { .. } => world.kube.patch_node_status(gate, name, &body)?,
+            Change::Update { .. } => world.kube.patch_node(gate, name, &body)?,
+        };
+        version = node.metadata.resource_version;
+        applied.lines.extend(change.lines());
+        applied.initialised |= matches!(
+            change,
+            Change::Update {
+                taints: Some(_),
+                ..
+            }
+        );
+    }
+    Ok(())
+}
+
+/// The merge patch of a change, with the version it was planned on as its precondition.
+fn patch(change: &Change, version: &str) -> Value {
+    let mut metadata = Map::from_iter([("resourceVersion".to_owned(), json!(version))]);
+    match change {
+        Change::SetAddresses { addresses } => {
+            json!({ "metadata": metadata, "status": { "addresses": addresses } })
+        }
+        Change::Update {
+            labels,
+            provider_id,
+            taints,
+        } => {
+            if !labels.is_empty() {
+                metadata.insert("labels".into(), json!(labels));
+            }
+            let mut spec = Map::new();
+            if let Some(id) = provider_id {
+                spec.insert("providerID".into(), json!(id));
+            }
+            if let Some(taints) = taints {
+                // A merge patch replaces the list; null removes it.
+                spec.insert(
+                    "taints".into(),
+                    if taints.is_empty() {
+                        Value::Null
+                    } else {
+                        json!(taints)
+                    },
+                );
+            }
+            let mut body = Map::from_iter([("metadata".to_owned(), Value::Object(metadata))]);
+            if !spec.is_empty() {
+                body.insert("spec".into(), Value::Object(spec));
+            }
+            Value::Object(body)
+        }
+    }
+}

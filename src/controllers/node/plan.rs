@@ -1,0 +1,368 @@
+//! What should be done to nodes: a pure function of a view.
+
+use super::addresses::{self, reported};
+use super::labels;
+use crate::cloud::{
+    self, Finding, Instance, InstanceId, Instances, Metadata, NodeAddress, Provider, Reason,
+    Source, Sourced,
+};
+use crate::controllers::matching::{Index, MatchedBy, Outcome};
+use crate::kube::{Node, ObjectReference, Taint};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Set by a kubelet with `--cloud-provider=external`; no pod lands on the node before it is gone.
+pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+/// What both APIs said.
+pub struct View<'a> {
+    pub nodes: &'a [Node],
+    /// All servers of the project.
+    pub instances: &'a [Instance],
+}
+
+/// What to do to one node, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodePlan {
+    pub object: ObjectReference,
+    /// The node that the plan was made for.
+    pub node: Node,
+    pub server: Server,
+    /// Every value we care for: what it is, what it should be, and what asks for it.
+    pub fields: Vec<Field>,
+    /// In the order in which they are made: removing the taint is the last.
+    pub changes: Vec<Change>,
+    pub findings: Vec<Finding>,
+    /// A finding among those above stands in the way: tried again later.
+    pub is_blocked: bool,
+}
+
+/// The other side of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Server {
+    Matched(Instance, MatchedBy),
+    Gone(InstanceId),
+    Foreign,
+    Unknown,
+    Unmatched,
+}
+
+/// One value of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Field {
+    pub field: String,
+    pub have: Option<String>,
+    pub want: Option<String>,
+    pub source: Source,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "change", rename_all_fields = "camelCase")]
+pub enum Change {
+    /// Replaces `status.addresses`.
+    SetAddresses { addresses: Vec<NodeAddress> },
+    /// Sets labels, the provider ID, and the taints that remain: one patch.
+    Update {
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        labels: BTreeMap<String, String>,
+        #[serde(skip_serializing_if = "Option::is_none", rename = "providerID")]
+        provider_id: Option<String>,
+        /// The taint is removed by writing the others.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        taints: Option<Vec<Taint>>,
+    },
+}
+
+/// Plans for the nodes that `wanted` names.
+pub fn plan(view: &View, provider: &dyn Provider, wanted: impl Fn(&Node) -> bool) -> Vec<NodePlan> {
+    let index = Index::new(provider, view.nodes, view.instances);
+    view.nodes
+        .iter()
+        .filter(|node| wanted(node))
+        .map(|node| plan_node(node, &index, provider))
+        .collect()
+}
+
+pub fn is_uninitialised(node: &Node) -> bool {
+    node.taint(UNINITIALIZED).is_some()
+}
+
+fn plan_node(node: &Node, index: &Index, provider: &dyn Provider) -> NodePlan {
+    let mut plan = NodePlan {
+        object: ObjectReference {
+            kind: "Node",
+            name: node.name().to_owned(),
+            namespace: String::new(),
+            uid: node.metadata.uid.clone(),
+        },
+        node: node.clone(),
+        server: Server::Unmatched,
+        fields: Vec::new(),
+        changes: Vec::new(),
+        findings: Vec::new(),
+        is_blocked: false,
+    };
+    match index.find(node) {
+        Outcome::Foreign => plan.foreign(provider),
+        Outcome::Unknown(why) => plan.unknown(&why),
+        Outcome::Gone(id) => plan.gone(id),
+        Outcome::Unmatched(finding) => plan.unmatched(finding),
+        Outcome::Matched(instance, by) => {
+            plan.server = Server::Matched(instance.clone(), by);
+            plan.tell_match(instance, by, index.claimed_by_another(instance, node));
+            if let Some(instances) = provider.instances() {
+                plan.for_server(instance, instances);
+            }
+        }
+    }
+    plan
+}
+
+impl NodePlan {
+    pub fn differences(&self) -> impl Iterator<Item = &Field> {
+        self.fields.iter().filter(|field| field.have != field.want)
+    }
+
+    fn foreign(&mut self, provider: &dyn Provider) {
+        self.server = Server::Foreign;
+        self.findings.push(Finding::warning(
+            Reason::UnknownProviderIDPrefix,
+            format!(
+                "provider ID {:?} belongs to another cloud provider (ours begin with {}://): the node is left alone",
+                self.node.spec.provider_id,
+                provider.name()
+            ),
+        ));
+    }
+
+    fn unknown(&mut self, why: &str) {
+        self.server = Server::Unknown;
+        self.findings.push(Finding::warning(
+            Reason::UnknownProviderID,
+            format!(
+                "provider ID {:?}: {why}: the node is left alone",
+                self.node.spec.provider_id
+            ),
+        ));
+    }
+
+    fn gone(&mut self, id: InstanceId) {
+        self.server = Server::Gone(id);
+        let message = format!(
+            "provider ID {:?}: this token's project has no server {id}; was it deleted, or is the token \
+             another project's?",
+            self.node.spec.provider_id
+        );
+        self.findings
+            .push(Finding::warning(Reason::ServerNotFound, message));
+        self.is_blocked = is_uninitialised(&self.node);
+        if !is_uninitialised(&self.node) {
+            self.update(labels::afterwards(&self.node), None);
+        }
+    }
+
+    fn unmatched(&mut self, finding: Finding) {
+        self.findings.push(finding);
+        self.is_blocked = is_uninitialised(&self.node);
+        self.tell_not_external();
+    }
+
+    fn tell_match(&mut self, instance: &Instance, by: MatchedBy, claimed_by: Option<&str>) {
+        if let MatchedBy::Address(ip) = by {
+            self.findings.push(Finding::info(
+                Reason::MatchedByAddress,
+                format!(
+                    "no server has this name; {} ({}) has its address {ip}",
+                    instance.name, instance.id
+                ),
+            ));
+        }
+        if let Some(other) = claimed_by {
+            self.findings.push(Finding::warning(
+                Reason::ServerClaimedTwice,
+                format!(
+                    "server {} ({}) is also named by the provider ID of node {other:?}; delete the node that \
+                     is not its own",
+                    instance.name, instance.id
+                ),
+            ));
+        }
+        self.tell_not_external();
+    }
+
+    fn tell_not_external(&mut self) {
+        if self.node.spec.provider_id.is_empty() && !is_uninitialised(&self.node) {
+            self.findings.push(Finding::warning(
+                Reason::NotExternal,
+                "neither a provider ID nor the uninitialized taint: its kubelet runs without \
+                 --cloud-provider=external, so it gets no provider ID and no labels",
+            ));
+        }
+    }
+
+    fn for_server(&mut self, instance: &Instance, instances: &dyn Instances) {
+        let about = cloud::Node {
+            name: self.node.name().to_owned(),
+            annotations: self.node.metadata.annotations.clone(),
+        };
+        let metadata = match instances.metadata(instance, &about) {
+            Ok(metadata) => metadata,
+            Err(finding) => return self.blocked(*finding),
+        };
+        self.findings.extend(metadata.findings.iter().cloned());
+        match addresses::desired(&self.node, instance, instances, &metadata) {
+            Ok(wanted) => self.set_addresses(wanted),
+            Err(finding) => return self.blocked(finding),
+        }
+        if is_uninitialised(&self.node) {
+            self.initialise(&metadata);
+        } else if !self.node.spec.provider_id.is_empty() {
+            self.update(labels::afterwards(&self.node), None);
+        }
+    }
+
+    /// Addresses stay as they are; the taint, where there is one, too. Labels that follow their twins still do.
+    fn blocked(&mut self, finding: Finding) {
+        self.findings.push(finding);
+        self.is_blocked = true;
+        if !is_uninitialised(&self.node) && !self.node.spec.provider_id.is_empty() {
+            self.update(labels::afterwards(&self.node), None);
+        }
+    }
+
+    fn set_addresses(&mut self, wanted: Vec<Sourced<NodeAddress>>) {
+        let have = reported(&self.node);
+        self.fields.extend(address_fields(&have, &wanted));
+        if !addresses::same(&have, &wanted) {
+            let addresses = wanted.into_iter().map(|address| address.value).collect();
+            self.changes.push(Change::SetAddresses { addresses });
+        }
+    }
+
+    fn initialise(&mut self, metadata: &Metadata) {
+        let have = &self.node.spec.provider_id;
+        let wanted = match have.is_empty() {
+            true => metadata.provider_id.clone(),
+            // Immutable once it is set.
+            false => Sourced::new(have.clone(), Source::Kept),
+        };
+        self.fields.push(Field {
+            field: "spec.providerID".into(),
+            have: (!have.is_empty()).then(|| have.clone()),
+            want: Some(wanted.value.clone()),
+            source: wanted.source,
+        });
+        self.fields.push(Field {
+            field: "taint uninitialized".into(),
+            have: Some("set".into()),
+            want: None,
+            source: Source::Rule("the node has its addresses and labels"),
+        });
+        let provider_id = have.is_empty().then_some(wanted.value);
+        self.update(
+            labels::at_initialisation(&self.node, metadata),
+            Some(provider_id),
+        );
+    }
+
+    /// `initialise`: also remove the taint, and set the provider ID when one is given.
+    fn update(&mut self, wanted: Vec<labels::Wanted>, initialise: Option<Option<String>>) {
+        let mut labels = BTreeMap::new();
+        for (key, wanted) in wanted {
+            let have = self.node.metadata.labels.get(&key).cloned();
+            if have.as_ref() != Some(&wanted.value) {
+                labels.insert(key.clone(), wanted.value.clone());
+            }
+            self.fields.push(Field {
+                field: format!("label {key}"),
+                have,
+                want: Some(wanted.value),
+                source: wanted.source,
+            });
+        }
+        let remaining = || {
+            let others = self
+                .node
+                .spec
+                .taints
+                .iter()
+                .filter(|taint| taint.key != UNINITIALIZED);
+            others.cloned().collect()
+        };
+        let change = match initialise {
+            None if labels.is_empty() => return,
+            None => Change::Update {
+                labels,
+                provider_id: None,
+                taints: None,
+            },
+            Some(provider_id) => Change::Update {
+                labels,
+                provider_id,
+                taints: Some(remaining()),
+            },
+        };
+        self.changes.push(change);
+    }
+}
+
+/// Each wanted address beside the one of its type that it takes the place of, then those that go.
+fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<Field> {
+    let mut left: Vec<&NodeAddress> = have
+        .iter()
+        .filter(|h| !wanted.iter().any(|w| w.value == **h))
+        .collect();
+    let mut fields = Vec::new();
+    for address in wanted {
+        let want = &address.value;
+        let have = match have.contains(want) {
+            true => Some(want.address.clone()),
+            false => {
+                let replaced = left.iter().position(|h| h.kind == want.kind);
+                replaced.map(|position| left.remove(position).address.clone())
+            }
+        };
+        fields.push(Field {
+            field: format!("address {}", want.kind.name()),
+            have,
+            want: Some(want.address.clone()),
+            source: address.source.clone(),
+        });
+    }
+    fields.extend(left.into_iter().map(|address| Field {
+        field: format!("address {}", address.kind.name()),
+        have: Some(address.address.clone()),
+        want: None,
+        source: Source::Rule("not an address of the server by these settings"),
+    }));
+    fields
+}
+
+impl Change {
+    /// What the change does, a line each.
+    pub fn lines(&self) -> Vec<String> {
+        match self {
+            Change::SetAddresses { addresses } => {
+                let list: Vec<String> = addresses.iter().map(NodeAddress::to_string).collect();
+                vec![format!("addresses: set to {}", list.join(", "))]
+            }
+            Change::Update {
+                labels,
+                provider_id,
+                taints,
+            } => {
+                let labels = labels
+                    .iter()
+                    .map(|(key, value)| format!("label {key}: set to {value}"));
+                let provider_id = provider_id
+                    .iter()
+                    .map(|id| format!("provider ID: set to {id}"));
+                let taint = taints
+                    .iter()
+                    .map(|_| "taint uninitialized: removed".to_owned());
+                labels.chain(provider_id).chain(taint).collect()
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What a tick did and found; and the one place where findings become log lines and events.
+
+use crate::cloud::{Finding, Gate, Origin, Reason, Severity};
+use crate::kube::{Event, EventType, ObjectReference, write_event};
+use crate::world::{self, World};
+
+/// The outcome of one tick.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// A line for each change that was made: object, and what.
+    pub changes: Vec<(String, String)>,
+    /// A line for each object that failed: object, and why.
+    pub failures: Vec<(String, String)>,
+    pub changed: usize,
+    pub unchanged: usize,
+    /// Nothing could be done at all: an API did not answer.
+    pub outage: Option<Outage>,
+}
+
+/// An API did not answer, and what waits for it.
+#[derive(Debug)]
+pub struct Outage {
+    pub error: world::Error,
+    /// E.g. `2 nodes wait to be initialised`; empty when nothing does.
+    pub waiting: String,
+}
+
+impl Report {
+    pub fn outage(error: world::Error, waiting: String) -> Report {
+        Report {
+            outage: Some(Outage { error, waiting }),
+            ..Report::default()
+        }
+    }
+
+    pub fn failed(&self) -> usize {
+        self.failures.len()
+    }
+}
+
+impl std::fmt::Display for Outage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if !self.waiting.is_empty() {
+            write!(f, "{}: ", self.waiting)?;
+        }
+        self.error.fmt(f)
+    }
+}
+
+/// Tells findings about an object: a log line, and an event where the reason has one. Each
+/// is told once, and again after ten minutes while it lasts.
+pub fn publish(
+    world: &World,
+    gate: &dyn Gate,
+    controller: &'static str,
+    object: &ObjectReference,
+    findings: &[Finding],
+) {
+    for finding in findings {
+        if !world
+            .recorder
+            .is_due(object, finding.reason.name(), &finding.message)
+        {
+            continue;
+        }
+        let name = format!("{}/{}", object.kind.to_lowercase(), object.name);
+        match finding.severity {
+            Severity::Info => log::info!("{name}: {}", finding.message),
+            Severity::Warning => {
+                log::warn!("{name}: {} ({})", finding.message, finding.reason.name())
+            }
+        }
+        if !is_event(finding.reason) {
+            continue;
+        }
+        let component = match finding.origin {
+            Origin::Provider => world.provider.event_component().unwrap_or(controller),
+            Origin::Controller => controller,
+        };
+        let kind = match finding.reason {
+            Reason::Synced => EventType::Normal,
+            _ => EventType::Warning,
+        };
+        let event = Event {
+            component,
+            object,
+            kind,
+            reason: finding.reason.name(),
+            message: &finding.message,
+        };
+        write_event(&world.kube, gate, &event);
+    }
+}
+
+/// Findings that a person looking at the object must see; the others are for the log.
+fn is_event(reason: Reason) -> bool {
+    match reason {
+        Reason::Synced
+        | Reason::UnknownProviderIDPrefix
+        | Reason::ServerNotFound
+        | Reason::InstanceLookupFailed
+        | Reason::InternalIPNotConfigured
+        | Reason::InvalidProvidedNodeIP
+        | Reason::InvalidExternalIPv6
+        | Reason::IgnoredExternalIPv6 => true,
+        Reason::UnknownProviderID
+        | Reason::MatchedByAddress
+        | Reason::ServerClaimedTwice
+        | Reason::NotExternal
+        | Reason::NoAddress => false,
+    }
+}

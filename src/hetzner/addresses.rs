@@ -1,0 +1,212 @@
+//! A server's addresses as a node's, by address family and private Network.
+
+use crate::cloud::{AddressKind, Finding, Instance, Node, NodeAddress, Reason, Source, Sourced};
+use ipnet::IpNet;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// Names the server's IPv6 address, where the first of its network is not the one.
+pub const EXTERNAL_IPV6: &str = "instance.hetzner.cloud/external-ipv6";
+
+/// `HCLOUD_INSTANCES_ADDRESS_FAMILY`: which public addresses become `ExternalIP`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressFamily {
+    Ipv4,
+    Ipv6,
+    Dualstack,
+}
+
+impl AddressFamily {
+    pub fn parse(name: &str) -> Option<AddressFamily> {
+        use AddressFamily::{Dualstack, Ipv4, Ipv6};
+        [Ipv4, Ipv6, Dualstack]
+            .into_iter()
+            .find(|family| family.name() == name)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            AddressFamily::Ipv4 => "ipv4",
+            AddressFamily::Ipv6 => "ipv6",
+            AddressFamily::Dualstack => "dualstack",
+        }
+    }
+
+    fn wants_ipv4(self) -> bool {
+        self != AddressFamily::Ipv6
+    }
+
+    fn wants_ipv6(self) -> bool {
+        self != AddressFamily::Ipv4
+    }
+}
+
+/// A server's addresses, and what is worth telling about them.
+pub(super) struct Addresses {
+    pub(super) addresses: Vec<Sourced<NodeAddress>>,
+    pub(super) findings: Vec<Finding>,
+}
+
+/// Hostname, public addresses, private address, in this order. The error: why the node can't be given any.
+pub(super) fn addresses(
+    instance: &Instance,
+    node: &Node,
+    family: &Sourced<AddressFamily>,
+    network: Option<u64>,
+) -> Result<Addresses, Box<Finding>> {
+    let by_family = format!("family {} ({})", family.value.name(), family.source);
+    let mut addresses = vec![Sourced::new(
+        NodeAddress::new(AddressKind::Hostname, &instance.name),
+        Source::server("name"),
+    )];
+    let mut findings = Vec::new();
+    let external =
+        |ip: IpAddr, source| Sourced::new(NodeAddress::new(AddressKind::ExternalIP, ip), source);
+    if let Some(ip) = instance.public_ipv4.filter(|_| family.value.wants_ipv4()) {
+        addresses.push(external(
+            ip.into(),
+            Source::server_because("public_net.ipv4.ip", &by_family),
+        ));
+    }
+    let annotation = node.annotations.get(EXTERNAL_IPV6);
+    if family.value.wants_ipv6() {
+        match (annotation, instance.public_ipv6) {
+            (Some(text), _) => {
+                let ip = parse_external_ipv6(text)?;
+                addresses.push(external(
+                    ip.into(),
+                    Source::Annotation(EXTERNAL_IPV6.into()),
+                ));
+            }
+            (None, Some(net)) => {
+                // Hetzner routes a /64; its images answer on the first address.
+                let first = Ipv6Addr::from_bits(net.network().to_bits() | 1);
+                addresses.push(external(
+                    first.into(),
+                    Source::server_because("public_net.ipv6.ip", &by_family),
+                ));
+            }
+            (None, None) => {}
+        }
+    } else if let Some(text) = annotation {
+        findings.push(ignored_external_ipv6(text, &by_family));
+    }
+    let private = network.and_then(|network| {
+        instance
+            .private
+            .iter()
+            .find(|private| private.network == network)
+    });
+    if let Some(private) = private {
+        addresses.push(Sourced::new(
+            NodeAddress::new(AddressKind::InternalIP, private.ip),
+            Source::server_because("private_net.ip", "HCLOUD_NETWORK"),
+        ));
+    }
+    if addresses.len() == 1 {
+        findings.push(no_address(instance, &by_family, network));
+    }
+    Ok(Addresses {
+        addresses,
+        findings,
+    })
+}
+
+/// Why an address is not among those above, when a setting is the reason.
+pub(super) fn explain_missing(
+    instance: &Instance,
+    ip: IpAddr,
+    family: &Sourced<AddressFamily>,
+    network: Option<u64>,
+) -> Option<Finding> {
+    let finding =
+        |message| Some(Finding::warning(Reason::InternalIPNotConfigured, message).by_provider());
+    let attached = instance.private.iter().find(|private| private.ip == ip);
+    let private_range = matches!(ip, IpAddr::V4(ip) if ip.is_private());
+    match (attached, network) {
+        (Some(private), Some(network)) if private.network != network => finding(format!(
+            "server {} ({}) has {ip} in Network {}, but HCLOUD_NETWORK is Network {network}",
+            instance.name, instance.id, private.network
+        )),
+        (Some(private), None) => finding(format!(
+            "{ip} is the server's address in Network {}: set HCLOUD_NETWORK to it",
+            private.network
+        )),
+        (None, None) if private_range => finding(format!(
+            "{ip} is a private address: set HCLOUD_NETWORK to the Network it belongs to"
+        )),
+        _ => {
+            let public_ipv4 = instance
+                .public_ipv4
+                .is_some_and(|ipv4| IpAddr::V4(ipv4) == ip);
+            let public_ipv6 = instance
+                .public_ipv6
+                .is_some_and(|net| IpNet::V6(net).contains(&ip));
+            (public_ipv4 || public_ipv6).then(|| {
+                Finding::warning(
+                    Reason::InvalidProvidedNodeIP,
+                    format!(
+                        "{ip} belongs to server {} ({}), but is none of its node addresses with \
+                         HCLOUD_INSTANCES_ADDRESS_FAMILY {} ({}) and annotation {EXTERNAL_IPV6}",
+                        instance.name,
+                        instance.id,
+                        family.value.name(),
+                        family.source
+                    ),
+                )
+                .by_provider()
+            })
+        }
+    }
+}
+
+fn parse_external_ipv6(text: &str) -> Result<Ipv6Addr, Box<Finding>> {
+    match text.trim().parse::<Ipv6Addr>() {
+        Ok(ip) if is_global_unicast(ip) => Ok(ip),
+        _ => Err(Box::new(
+            Finding::warning(
+                Reason::InvalidExternalIPv6,
+                format!(
+                    "annotation {EXTERNAL_IPV6}: {text:?} is not a global unicast IPv6 address such as \
+                     2001:db8::1; mend or remove it"
+                ),
+            )
+            .by_provider(),
+        )),
+    }
+}
+
+/// As Go's `IsGlobalUnicast`, which upstream asks: unique local addresses are, loopback,
+/// multicast and link-local ones are not. One that only wraps an IPv4 address is none.
+fn is_global_unicast(ip: Ipv6Addr) -> bool {
+    let link_local = ip.segments()[0] & 0xffc0 == 0xfe80;
+    !(ip.is_unspecified()
+        || ip.is_loopback()
+        || ip.is_multicast()
+        || link_local
+        || ip.to_ipv4_mapped().is_some())
+}
+
+fn ignored_external_ipv6(text: &str, by_family: &str) -> Finding {
+    Finding::warning(
+        Reason::IgnoredExternalIPv6,
+        format!(
+            "annotation {EXTERNAL_IPV6}: {text:?} has no effect: {by_family} takes no IPv6 address"
+        ),
+    )
+    .by_provider()
+}
+
+fn no_address(instance: &Instance, by_family: &str, network: Option<u64>) -> Finding {
+    let network = match network {
+        Some(network) => format!("it is not attached to Network {network}"),
+        None => "HCLOUD_NETWORK is not set".to_owned(),
+    };
+    Finding::warning(
+        Reason::NoAddress,
+        format!(
+            "server {} ({}) has no public address for {by_family}, and {network}: the node gets its host name only",
+            instance.name, instance.id
+        ),
+    )
+    .by_provider()
+}

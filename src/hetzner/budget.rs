@@ -1,0 +1,169 @@
+//! The rate limit of the project's API: 3,600 calls an hour, shared with the autoscaler, the
+//! CSI driver and Terraform. Every call we save is somebody's deploy that works.
+
+use crate::cloud::{Error, ErrorKind, Urgency};
+use crate::http::Head;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Below this share of the limit, reads that can wait stop.
+const RESERVE_SHARE: u64 = 10;
+
+/// The budget is refilled by one call a second.
+const REFILL: Duration = Duration::from_secs(1);
+
+/// After a 429, nothing is asked for this long; doubled with each further one.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// What the API last said about the budget.
+pub(super) struct Budget {
+    state: Mutex<State>,
+    /// Multiplies the pauses; 1 outside of tests.
+    scale: f64,
+}
+
+#[derive(Default)]
+struct State {
+    /// Limit and what remained, and when that was said.
+    seen: Option<(u64, u64, Instant)>,
+    paused_until: Option<Instant>,
+    pause: Duration,
+}
+
+impl Budget {
+    pub(super) fn new(scale: f64) -> Budget {
+        Budget {
+            state: Mutex::default(),
+            scale,
+        }
+    }
+
+    /// May this call be made now? The error says when to ask again; it costs no call.
+    pub(super) fn admit(&self, what: &str, urgency: Urgency, now: Instant) -> Result<(), Error> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(until) = state.paused_until.filter(|until| *until > now) {
+            let retry_in = until - now;
+            return Err(limited(
+                retry_in,
+                format!(
+                    "{what}: not sent: the project's rate limit is used up (429 rate_limit_exceeded); \
+                     asking again in {:.0} s",
+                    retry_in.as_secs_f64().ceil()
+                ),
+            ));
+        }
+        let Some((limit, remaining, at)) = state.seen else {
+            return Ok(());
+        };
+        let refilled = (now.duration_since(at).as_secs_f64()
+            / REFILL.mul_f64(self.scale).as_secs_f64()) as u64;
+        let remaining = remaining.saturating_add(refilled).min(limit);
+        let reserve = limit / RESERVE_SHARE;
+        if urgency == Urgency::CanWait && remaining < reserve {
+            let retry_in =
+                REFILL.mul_f64(self.scale) * u32::try_from(reserve - remaining).unwrap_or(u32::MAX);
+            return Err(limited(
+                retry_in,
+                format!(
+                    "{what}: put off: {remaining} of {limit} calls an hour remain in the project, and this \
+                     refresh can wait; what somebody waits for goes on"
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Takes note of what an answer says.
+    pub(super) fn note(&self, head: &Head, now: Instant) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((limit, remaining, _)) = head.rate_limit {
+            state.seen = Some((limit, remaining, now));
+        }
+        if head.status == 429 {
+            let asked = head.retry_after.unwrap_or_default().min(LONGEST_PAUSE);
+            let doubled = (state.pause * 2)
+                .clamp(FIRST_PAUSE, LONGEST_PAUSE)
+                .max(asked);
+            state.pause = doubled;
+            state.paused_until = Some(now + doubled.mul_f64(self.scale));
+        } else if head.status < 400 {
+            state.pause = Duration::ZERO;
+            state.paused_until = None;
+        }
+    }
+}
+
+fn limited(retry_in: Duration, message: String) -> Error {
+    Error::new(ErrorKind::RateLimited { retry_in }, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(status: u16, remaining: u64) -> Head {
+        Head {
+            status,
+            rate_limit: Some((3600, remaining, 0)),
+            ..Head::default()
+        }
+    }
+
+    #[test]
+    fn what_can_wait_waits_below_a_tenth_and_goes_on_when_refilled() {
+        let budget = Budget::new(1.0);
+        let start = Instant::now();
+        let later = |s| start + Duration::from_secs(s);
+        assert!(
+            budget.admit("x", Urgency::CanWait, start).is_ok(),
+            "nothing is known yet"
+        );
+        let cases = [
+            (3600, 0, true),
+            (360, 0, true),
+            (359, 0, false),
+            (300, 59, false),
+            (300, 61, true),
+            (0, 10, false),
+        ];
+        for (remaining, after_s, can_wait_passes) in cases {
+            budget.note(&head(200, remaining), start);
+            let outcome = budget.admit("x", Urgency::CanWait, later(after_s));
+            assert_eq!(
+                outcome.is_ok(),
+                can_wait_passes,
+                "{remaining} remain, {after_s} s later"
+            );
+            assert!(
+                budget.admit("x", Urgency::Needed, later(after_s)).is_ok(),
+                "a person waits"
+            );
+        }
+    }
+
+    #[test]
+    fn after_a_429_nothing_is_asked_and_the_pause_doubles() {
+        let budget = Budget::new(1.0);
+        let mut now = Instant::now();
+        for expected_s in [2, 4, 8, 16, 32, 60, 60] {
+            budget.note(&head(429, 0), now);
+            let error = budget.admit("GET /servers", Urgency::Needed, now).err();
+            let expected = Duration::from_secs(expected_s);
+            assert_eq!(
+                error.map(|e| e.kind),
+                Some(ErrorKind::RateLimited { retry_in: expected })
+            );
+            now += expected;
+            assert!(budget.admit("GET /servers", Urgency::Needed, now).is_ok());
+        }
+        budget.note(&head(200, 10), now);
+        budget.note(&head(429, 0), now);
+        assert!(
+            budget
+                .admit("x", Urgency::Needed, now + Duration::from_secs(2))
+                .is_ok(),
+            "back to the first pause"
+        );
+    }
+}

@@ -1,0 +1,116 @@
+//! A failed call to the Cloud API, in its own words.
+
+use crate::cloud::{self, ErrorKind};
+use crate::http::{self, Kind};
+use serde::Deserialize;
+use std::fmt;
+
+/// A failed call: decide on `status` and `code`, show the whole.
+#[derive(Debug)]
+pub(super) struct Error {
+    http: http::Error,
+    /// The API's error body; none when the answer was not the API's.
+    body: Option<Body>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Envelope {
+    error: Body,
+}
+
+#[derive(Debug, Deserialize)]
+struct Body {
+    code: String,
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    details: Option<Details>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Details {
+    #[serde(default)]
+    fields: Vec<Field>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Field {
+    name: String,
+    #[serde(default)]
+    messages: Vec<String>,
+}
+
+impl Error {
+    pub(super) fn code(&self) -> Option<&str> {
+        self.body.as_ref().map(|body| body.code.as_str())
+    }
+
+    pub(super) fn is_rate_limit(&self) -> bool {
+        self.http.status() == Some(429)
+    }
+
+    pub(super) fn head(&self) -> Option<&http::Head> {
+        self.http.head.as_deref()
+    }
+
+    fn kind(&self) -> ErrorKind {
+        match (&self.http.kind, self.code(), self.http.status()) {
+            (Kind::Refused(_), ..) => ErrorKind::Refused,
+            (Kind::Token(_), ..) => ErrorKind::Misconfigured,
+            (_, Some("unauthorized"), _) | (_, None, Some(401)) => ErrorKind::Unauthorized,
+            (_, Some("forbidden" | "token_readonly"), _) => ErrorKind::Forbidden,
+            // Only the API's own word counts: a proxy's 404 is no answer.
+            (_, Some("not_found"), Some(404)) => ErrorKind::NotFound,
+            (
+                _,
+                Some("bad_gateway" | "timeout" | "service_error" | "server_error" | "maintenance"),
+                _,
+            ) => ErrorKind::Unavailable,
+            (_, Some(_), _) => ErrorKind::Other,
+            (_, None, _) => ErrorKind::Unavailable,
+        }
+    }
+}
+
+impl From<http::Error> for Error {
+    fn from(http: http::Error) -> Error {
+        let body = serde_json::from_slice::<Envelope>(http.body())
+            .ok()
+            .map(|envelope| envelope.error);
+        Error { http, body }
+    }
+}
+
+impl From<Error> for cloud::Error {
+    fn from(error: Error) -> cloud::Error {
+        cloud::Error::new(error.kind(), error.to_string())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(body) = &self.body else {
+            self.http.fmt(f)?;
+            return match self.http.status() {
+                Some(_) => {
+                    f.write_str(" without an error of the Hetzner API; is a proxy in between?")
+                }
+                None => Ok(()),
+            };
+        };
+        write!(f, "{}: {} ({}", self.http.call, body.message, body.code)?;
+        if let Some(id) = self.head().and_then(|head| head.correlation_id.as_deref()) {
+            write!(f, ", correlation {id}")?;
+        }
+        f.write_str(")")?;
+        for field in body.details.iter().flat_map(|details| &details.fields) {
+            write!(f, "; {}: {}", field.name, field.messages.join(", "))?;
+        }
+        match self.kind() {
+            ErrorKind::Unauthorized => {
+                f.write_str("; the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted")
+            }
+            _ => Ok(()),
+        }
+    }
+}

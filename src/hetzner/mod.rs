@@ -1,0 +1,18 @@
+//! The contract for Hetzner Cloud: its API, its rate budget, and the two profiles.
+//!
+//! Knows: the Cloud API's paths, errors and limits, and what a Hetzner server means for a
+//! node. Must never import `controllers`, `world` or `kube`.
+
+mod addresses;
+mod api;
+mod budget;
+mod error;
+mod networks;
+mod profile;
+mod provider;
+mod servers;
+
+pub use addresses::{AddressFamily, EXTERNAL_IPV6};
+pub use networks::NetworkSelector;
+pub use profile::Profile;
+pub use provider::{Hetzner, Settings};

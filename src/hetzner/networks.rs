@@ -1,0 +1,84 @@
+//! The private Network: found once, by ID or by name.
+
+use super::api::{Api, Meta, Page};
+use crate::cloud::{Error, ErrorKind, Urgency};
+use serde::Deserialize;
+use std::fmt;
+
+/// `HCLOUD_NETWORK`: digits are an ID, anything else a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NetworkSelector {
+    Id(u64),
+    Name(String),
+}
+
+#[derive(Deserialize)]
+pub(super) struct Network {
+    pub(super) id: u64,
+    pub(super) name: String,
+}
+
+#[derive(Deserialize)]
+struct NetworksPage {
+    networks: Vec<Network>,
+    meta: Meta,
+}
+
+impl NetworkSelector {
+    pub fn parse(text: &str) -> NetworkSelector {
+        match text.parse() {
+            Ok(id) => NetworkSelector::Id(id),
+            Err(_) => NetworkSelector::Name(text.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for NetworkSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NetworkSelector::Id(id) => id.fmt(f),
+            NetworkSelector::Name(name) => name.fmt(f),
+        }
+    }
+}
+
+impl Page for NetworksPage {
+    type Item = Network;
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    fn into_items(self) -> Vec<Network> {
+        self.networks
+    }
+
+    fn id(item: &Network) -> u64 {
+        item.id
+    }
+}
+
+/// The Network meant by the settings. One list answers both forms, and says what there is when it is neither.
+pub(super) fn find(api: &Api, selector: &NetworkSelector) -> Result<Network, Error> {
+    let networks = api.list::<NetworksPage>("/networks", Urgency::Needed)?;
+    let there = match networks.as_slice() {
+        [] => "this project has none".to_owned(),
+        some => format!(
+            "this project has {}",
+            some.iter()
+                .map(|n| format!("{} ({})", n.name, n.id))
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
+    };
+    let is_it = |network: &Network| match selector {
+        NetworkSelector::Id(id) => network.id == *id,
+        NetworkSelector::Name(name) => network.name == *name,
+    };
+    networks.into_iter().find(is_it).ok_or_else(|| {
+        Error::new(
+            ErrorKind::Misconfigured,
+            format!("HCLOUD_NETWORK: there is no Network {selector}; {there}"),
+        )
+    })
+}

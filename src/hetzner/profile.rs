@@ -1,0 +1,247 @@
+//! The two profiles: what is written on nodes, and how provider IDs are read.
+
+use crate::cloud::{Instance, InstanceId, ProviderId, Source, Sourced, TopologyLabel};
+use std::collections::BTreeMap;
+
+/// `--cloud-provider`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// Our own names.
+    CcmFromScratch,
+    /// Those of hcloud-cloud-controller-manager, whose place we take.
+    Hcloud,
+}
+
+impl Profile {
+    pub fn parse(name: &str) -> Option<Profile> {
+        [Profile::CcmFromScratch, Profile::Hcloud]
+            .into_iter()
+            .find(|profile| profile.name() == name)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Profile::CcmFromScratch => "ccm-from-scratch",
+            Profile::Hcloud => "hcloud",
+        }
+    }
+
+    pub(super) fn provider_id(self, id: InstanceId) -> String {
+        format!("{}://{id}", self.name())
+    }
+
+    pub(super) fn parse_provider_id(self, text: &str) -> ProviderId {
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return ProviderId::Foreign;
+        };
+        match (self, scheme) {
+            (Profile::Hcloud, "hrobot") => robot(rest),
+            (Profile::Hcloud, "hcloud") => match rest.strip_prefix("bm-") {
+                // A Robot number must never be looked up as a cloud ID.
+                Some(number) => robot(number),
+                None => cloud_id(rest),
+            },
+            (profile, scheme) if scheme == profile.name() => cloud_id(rest),
+            _ => ProviderId::Foreign,
+        }
+    }
+
+    /// Instance type, zone and region labels.
+    pub(super) fn topology(
+        self,
+        instance: &Instance,
+        zone_label: &Sourced<bool>,
+    ) -> Vec<(TopologyLabel, Sourced<String>)> {
+        let location =
+            || Source::server_because("location.name", format_args!("profile {}", self.name()));
+        let instance_type = Sourced::new(
+            instance.instance_type.clone(),
+            Source::server("server_type.name"),
+        );
+        let (zone, region) = match self {
+            Profile::CcmFromScratch => (
+                Sourced::new(instance.location.clone(), location()),
+                Sourced::new(
+                    instance.network_zone.clone(),
+                    Source::server_because(
+                        "location.network_zone",
+                        format_args!("profile {}", self.name()),
+                    ),
+                ),
+            ),
+            Profile::Hcloud => (
+                Sourced::new(legacy_datacenter(&instance.location), location()),
+                Sourced::new(instance.location.clone(), location()),
+            ),
+        };
+        let mut labels = vec![
+            (TopologyLabel::InstanceType, instance_type),
+            (TopologyLabel::Region, region),
+        ];
+        if zone_label.value {
+            labels.insert(1, (TopologyLabel::Zone, zone));
+        }
+        labels
+    }
+
+    pub(super) fn extra_labels(self) -> BTreeMap<String, Sourced<String>> {
+        match self {
+            Profile::CcmFromScratch => BTreeMap::new(),
+            Profile::Hcloud => BTreeMap::from([(
+                "instance.hetzner.cloud/provided-by".to_owned(),
+                Sourced::new("cloud".to_owned(), Source::Rule("profile hcloud")),
+            )]),
+        }
+    }
+}
+
+fn cloud_id(text: &str) -> ProviderId {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse::<u64>() {
+        Ok(id) if digits && id > 0 => ProviderId::Ours(InstanceId(id)),
+        _ => ProviderId::Unknown(format!("{text:?} is not a server's number")),
+    }
+}
+
+fn robot(number: &str) -> ProviderId {
+    ProviderId::Unknown(format!(
+        "dedicated server {number}: dedicated servers are not supported yet"
+    ))
+}
+
+/// The datacenter that the API named until July 2026, which zone labels of existing clusters carry.
+fn legacy_datacenter(location: &str) -> String {
+    match location {
+        "nbg1" => "nbg1-dc3",
+        "hel1" => "hel1-dc2",
+        "fsn1" => "fsn1-dc14",
+        "ash" => "ash-dc1",
+        "hil" => "hil-dc1",
+        "sin" => "sin-dc1",
+        other => other,
+    }
+    .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn provider_ids_are_ours_foreign_or_unknown() {
+        use Profile::{CcmFromScratch, Hcloud};
+        let ours = |id| ProviderId::Ours(InstanceId(id));
+        let cases = [
+            (CcmFromScratch, "ccm-from-scratch://42", Some(ours(42))),
+            (CcmFromScratch, "ccm-from-scratch://", None),
+            (CcmFromScratch, "ccm-from-scratch://+42", None),
+            (CcmFromScratch, "ccm-from-scratch://0", None),
+            (CcmFromScratch, "ccm-from-scratch://42/x", None),
+            (
+                CcmFromScratch,
+                "ccm-from-scratch://99999999999999999999",
+                None,
+            ),
+            (CcmFromScratch, "hcloud://42", Some(ProviderId::Foreign)),
+            (CcmFromScratch, "42", Some(ProviderId::Foreign)),
+            (CcmFromScratch, "k3s://worker-1", Some(ProviderId::Foreign)),
+            (Hcloud, "hcloud://42", Some(ours(42))),
+            (Hcloud, "hcloud://bm-42", None),
+            (Hcloud, "hcloud://bm-", None),
+            (Hcloud, "hrobot://42", None),
+            (Hcloud, "hcloud://x", None),
+            (Hcloud, "ccm-from-scratch://42", Some(ProviderId::Foreign)),
+            (Hcloud, "hcloud:/42", Some(ProviderId::Foreign)),
+        ];
+        for (profile, text, expected) in cases {
+            let read = profile.parse_provider_id(text);
+            match expected {
+                Some(expected) => assert_eq!(read, expected, "{text}"),
+                None => assert!(matches!(read, ProviderId::Unknown(_)), "{text}: {read:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn zone_and_region_by_profile() {
+        let labels = |profile: Profile, location: &str, zone_label| {
+            let instance = Instance {
+                instance_type: "cx22".into(),
+                location: location.into(),
+                network_zone: "eu-central".into(),
+                ..Instance::default()
+            };
+            profile
+                .topology(&instance, &Sourced::new(zone_label, Source::Rule("test")))
+                .into_iter()
+                .map(|(label, sourced)| format!("{label:?}={}", sourced.value))
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let cases = [
+            (
+                Profile::CcmFromScratch,
+                "fsn1",
+                true,
+                "InstanceType=cx22 Zone=fsn1 Region=eu-central",
+            ),
+            (
+                Profile::CcmFromScratch,
+                "fsn1",
+                false,
+                "InstanceType=cx22 Region=eu-central",
+            ),
+            (
+                Profile::Hcloud,
+                "nbg1",
+                true,
+                "InstanceType=cx22 Zone=nbg1-dc3 Region=nbg1",
+            ),
+            (
+                Profile::Hcloud,
+                "hel1",
+                true,
+                "InstanceType=cx22 Zone=hel1-dc2 Region=hel1",
+            ),
+            (
+                Profile::Hcloud,
+                "fsn1",
+                true,
+                "InstanceType=cx22 Zone=fsn1-dc14 Region=fsn1",
+            ),
+            (
+                Profile::Hcloud,
+                "ash",
+                true,
+                "InstanceType=cx22 Zone=ash-dc1 Region=ash",
+            ),
+            (
+                Profile::Hcloud,
+                "hil",
+                true,
+                "InstanceType=cx22 Zone=hil-dc1 Region=hil",
+            ),
+            (
+                Profile::Hcloud,
+                "sin",
+                true,
+                "InstanceType=cx22 Zone=sin-dc1 Region=sin",
+            ),
+            (
+                Profile::Hcloud,
+                "new1",
+                true,
+                "InstanceType=cx22 Zone=new1 Region=new1",
+            ),
+            (
+                Profile::Hcloud,
+                "fsn1",
+                false,
+                "InstanceType=cx22 Region=fsn1",
+            ),
+        ];
+        for (profile, location, zone_label, expected) in cases {
+            assert_eq!(labels(profile, location, zone_label), expected);
+        }
+    }
+}

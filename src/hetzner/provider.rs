@@ -1,0 +1,164 @@
+//! Hetzner Cloud as the controllers see it.
+
+use super::addresses::{AddressFamily, Addresses, addresses, explain_missing};
+use super::api::Api;
+use super::networks::{self, Network, NetworkSelector};
+use super::profile::Profile;
+use super::servers;
+use crate::cloud::{
+    Error, Finding, Instance, Instances, Metadata, Node, Provider, ProviderId, Source, Sourced,
+    Urgency,
+};
+use crate::http::{self, CallCount, Tls, Token};
+use ipnet::{IpNet, Ipv4Net};
+use std::net::IpAddr;
+use std::sync::{OnceLock, PoisonError};
+use std::time::Duration;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
+/// A page of 50 servers is some 300 kB.
+const BODY_LIMIT_BYTES: u64 = 16 << 20;
+
+/// What the provider is made from.
+pub struct Settings {
+    pub profile: Profile,
+    /// `HCLOUD_ENDPOINT`, without a trailing slash.
+    pub endpoint: String,
+    pub token: Token,
+    pub network: Option<NetworkSelector>,
+    pub address_family: Sourced<AddressFamily>,
+    /// `HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`.
+    pub zone_label: Sourced<bool>,
+    /// `HCLOUD_DEBUG`: log bodies.
+    pub debug: bool,
+    /// Before the second try of a read.
+    pub retry_wait: Duration,
+    /// Multiplies the waits of the rate budget; 1 outside of tests.
+    pub time_scale: f64,
+}
+
+/// A project of Hetzner Cloud.
+pub struct Hetzner {
+    api: Api,
+    profile: Profile,
+    network: Option<NetworkSelector>,
+    /// The Network, once it was found.
+    found: OnceLock<Network>,
+    finding: std::sync::Mutex<()>,
+    address_family: Sourced<AddressFamily>,
+    zone_label: Sourced<bool>,
+}
+
+impl Hetzner {
+    /// Makes no call.
+    pub fn new(settings: Settings) -> Hetzner {
+        let http = http::Client::new(http::Settings {
+            base: settings.endpoint,
+            tls: Tls::default(),
+            token: settings.token,
+            connect_timeout: CONNECT_TIMEOUT,
+            read_timeout: READ_TIMEOUT,
+            body_limit_bytes: BODY_LIMIT_BYTES,
+            retry_wait: settings.retry_wait,
+            log_bodies: settings.debug,
+        });
+        Hetzner {
+            api: Api::new(http, settings.time_scale),
+            profile: settings.profile,
+            network: settings.network,
+            found: OnceLock::new(),
+            finding: std::sync::Mutex::new(()),
+            address_family: settings.address_family,
+            zone_label: settings.zone_label,
+        }
+    }
+
+    /// Calls made so far.
+    pub fn calls(&self) -> CallCount {
+        self.api.calls()
+    }
+
+    fn network_id(&self) -> Option<u64> {
+        self.found.get().map(|network| network.id)
+    }
+}
+
+impl Provider for Hetzner {
+    fn name(&self) -> &'static str {
+        self.profile.name()
+    }
+
+    fn parse_provider_id(&self, text: &str) -> ProviderId {
+        self.profile.parse_provider_id(text)
+    }
+
+    fn event_component(&self) -> Option<&'static str> {
+        match self.profile {
+            Profile::CcmFromScratch => None,
+            Profile::Hcloud => Some("hcloud-cloud-controller-manager"),
+        }
+    }
+
+    fn prepare(&self) -> Result<(), Error> {
+        let Some(selector) = &self.network else {
+            return Ok(());
+        };
+        let _one_at_a_time = self.finding.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.found.get().is_none() {
+            let network = networks::find(&self.api, selector)?;
+            log::info!("private Network: {} ({})", network.name, network.id);
+            let _ = self.found.set(network);
+        }
+        Ok(())
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        Some(self)
+    }
+}
+
+impl Instances for Hetzner {
+    fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, Error> {
+        servers::list(&self.api, urgency)
+    }
+
+    fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>> {
+        let Addresses {
+            addresses,
+            findings,
+        } = addresses(instance, node, &self.address_family, self.network_id())?;
+        Ok(Metadata {
+            provider_id: Sourced::new(
+                self.profile.provider_id(instance.id),
+                Source::server_because("id", format_args!("profile {}", self.profile.name())),
+            ),
+            addresses,
+            topology: self.profile.topology(instance, &self.zone_label),
+            extra_labels: self.profile.extra_labels(),
+            findings,
+        })
+    }
+
+    /// By private address only in our own profile: upstream's never looks there.
+    fn recognised_by(&self, instance: &Instance) -> Vec<IpNet> {
+        let network = self
+            .network_id()
+            .filter(|_| self.profile == Profile::CcmFromScratch);
+        let private = instance
+            .private
+            .iter()
+            .filter(|private| Some(private.network) == network);
+        let private = private.map(|private| match private.ip {
+            IpAddr::V4(ip) => IpNet::V4(Ipv4Net::from(ip)),
+            IpAddr::V6(ip) => IpNet::V6(ip.into()),
+        });
+        let ipv4 = instance.public_ipv4.map(|ip| IpNet::V4(Ipv4Net::from(ip)));
+        let ipv6 = instance.public_ipv6.map(IpNet::V6);
+        private.chain(ipv4).chain(ipv6).collect()
+    }
+
+    fn explain_missing(&self, instance: &Instance, ip: IpAddr) -> Option<Finding> {
+        explain_missing(instance, ip, &self.address_family, self.network_id())
+    }
+}

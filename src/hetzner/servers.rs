@@ -1,0 +1,111 @@
+//! Servers: the fields we read of them, and as the contract's plain `Instance`.
+
+use super::api::{Api, Meta, Page};
+use crate::cloud::{Error, Instance, InstanceId, InstanceState, PrivateAddress, Urgency};
+use ipnet::Ipv6Net;
+use serde::Deserialize;
+use std::net::{IpAddr, Ipv4Addr};
+
+#[derive(Deserialize)]
+struct ServersPage {
+    servers: Vec<Server>,
+    meta: Meta,
+}
+
+#[derive(Deserialize)]
+struct Server {
+    id: u64,
+    name: String,
+    status: String,
+    server_type: ServerType,
+    location: Location,
+    public_net: PublicNet,
+    #[serde(default)]
+    private_net: Vec<PrivateNet>,
+}
+
+#[derive(Deserialize)]
+struct ServerType {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Location {
+    name: String,
+    network_zone: String,
+}
+
+#[derive(Deserialize)]
+struct PublicNet {
+    ipv4: Option<PublicIpv4>,
+    ipv6: Option<PublicIpv6>,
+}
+
+#[derive(Deserialize)]
+struct PublicIpv4 {
+    ip: Ipv4Addr,
+}
+
+#[derive(Deserialize)]
+struct PublicIpv6 {
+    ip: Ipv6Net,
+}
+
+#[derive(Deserialize)]
+struct PrivateNet {
+    network: u64,
+    ip: IpAddr,
+}
+
+impl Page for ServersPage {
+    type Item = Server;
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    fn into_items(self) -> Vec<Server> {
+        self.servers
+    }
+
+    fn id(item: &Server) -> u64 {
+        item.id
+    }
+}
+
+/// All servers of the project: complete, or an error.
+pub(super) fn list(api: &Api, urgency: Urgency) -> Result<Vec<Instance>, Error> {
+    Ok(api
+        .list::<ServersPage>("/servers", urgency)?
+        .into_iter()
+        .map(Instance::from)
+        .collect())
+}
+
+impl From<Server> for Instance {
+    fn from(server: Server) -> Instance {
+        Instance {
+            id: InstanceId(server.id),
+            name: server.name,
+            state: match server.status.as_str() {
+                "off" => InstanceState::Off,
+                "running" => InstanceState::Running,
+                "unknown" => InstanceState::Unknown,
+                _ => InstanceState::Other(server.status),
+            },
+            instance_type: server.server_type.name,
+            location: server.location.name,
+            network_zone: server.location.network_zone,
+            public_ipv4: server.public_net.ipv4.map(|ipv4| ipv4.ip),
+            public_ipv6: server.public_net.ipv6.map(|ipv6| ipv6.ip),
+            private: server
+                .private_net
+                .into_iter()
+                .map(|private| PrivateAddress {
+                    network: private.network,
+                    ip: private.ip,
+                })
+                .collect(),
+        }
+    }
+}

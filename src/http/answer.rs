@@ -1,0 +1,154 @@
+//! An answer: its head, its status, and its body parsed as it streams in.
+
+use super::error::{Error, Kind, describe_io};
+use super::{Redactor, Settings};
+use serde::de::DeserializeOwned;
+use std::io::{self, BufReader, Read};
+use std::time::Duration;
+use ureq::http::HeaderMap;
+
+/// Parsing reads in pieces of this size.
+const PIECE_BYTES: usize = 16 * 1024;
+
+/// Of an error's body, and of a body in the log, this much is kept.
+const BEGINNING_BYTES: usize = 16 * 1024;
+
+/// Of a body in the log, this much is shown.
+const SHOWN_BYTES: usize = 2 * 1024;
+
+/// What an answer says before its body.
+#[derive(Clone, Debug, Default)]
+pub struct Head {
+    pub status: u16,
+    pub content_type: String,
+    /// `X-Correlation-Id`: what support asks for.
+    pub correlation_id: Option<String>,
+    /// `Retry-After` in seconds, the only form both APIs use.
+    pub retry_after: Option<Duration>,
+    /// `RateLimit-Limit`, `-Remaining`, `-Reset` (UNIX seconds), when all are there.
+    pub rate_limit: Option<(u64, u64, u64)>,
+}
+
+/// An answer that was parsed whole.
+#[derive(Debug)]
+pub struct Reply<T> {
+    pub head: Head,
+    pub value: T,
+}
+
+pub(super) fn read<T: DeserializeOwned>(
+    response: ureq::http::Response<ureq::Body>,
+    line: &str,
+    settings: &Settings,
+    redactor: &Redactor,
+) -> Result<Reply<T>, Error> {
+    let head = head_of(response.status().as_u16(), response.headers());
+    let body = response
+        .into_body()
+        .into_with_config()
+        .limit(settings.body_limit_bytes)
+        .reader();
+    let mut body = Tee {
+        inner: body,
+        kept: Vec::new(),
+        keep: settings.log_bodies,
+    };
+    let parsed = if (200..300).contains(&head.status) {
+        parse(&mut body, &head, settings.read_timeout)
+    } else {
+        let mut beginning = Vec::new();
+        // What cannot be read of an error's body is no second error.
+        let _ = (&mut body)
+            .take(BEGINNING_BYTES as u64)
+            .read_to_end(&mut beginning);
+        Err(Kind::Status(beginning))
+    };
+    if settings.log_bodies {
+        log::debug!(
+            "{line}: answered {} {}",
+            head.status,
+            redactor.redact(&beginning(&body.kept))
+        );
+    }
+    match parsed {
+        Ok(value) => Ok(Reply { head, value }),
+        Err(kind) => Err(Error {
+            call: line.to_owned(),
+            kind,
+            head: Some(Box::new(head)),
+        }),
+    }
+}
+
+/// The start of a body for the log, as text.
+pub(super) fn beginning(body: &[u8]) -> String {
+    let shown = String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES)]).into_owned();
+    if body.len() > SHOWN_BYTES {
+        shown + "…"
+    } else {
+        shown
+    }
+}
+
+fn head_of(status: u16, headers: &HeaderMap) -> Head {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let number = |name: &str| text(name).and_then(|value| value.trim().parse::<u64>().ok());
+    Head {
+        status,
+        content_type: text("content-type").unwrap_or_default().to_owned(),
+        correlation_id: text("x-correlation-id").map(str::to_owned),
+        retry_after: number("retry-after").map(Duration::from_secs),
+        rate_limit: match (
+            number("ratelimit-limit"),
+            number("ratelimit-remaining"),
+            number("ratelimit-reset"),
+        ) {
+            (Some(limit), Some(remaining), Some(reset)) => Some((limit, remaining, reset)),
+            _ => None,
+        },
+    }
+}
+
+fn parse<T: DeserializeOwned>(
+    body: &mut impl Read,
+    head: &Head,
+    timeout: Duration,
+) -> Result<T, Kind> {
+    if !head.content_type.starts_with("application/json") {
+        let answered = if head.content_type.is_empty() {
+            "no content type"
+        } else {
+            &head.content_type
+        };
+        return Err(Kind::Malformed(format!(
+            "answered {} with {answered} instead of JSON; is this the API's address, or a proxy's page?",
+            head.status
+        )));
+    }
+    serde_json::from_reader(BufReader::with_capacity(PIECE_BYTES, body)).map_err(|error| {
+        if error.is_io() {
+            describe_io(&io::Error::from(error), timeout)
+        } else if error.is_eof() {
+            Kind::Unreachable("the answer ended before it was complete".into())
+        } else {
+            Kind::Malformed(format!("the answer is not what the API answers: {error}"))
+        }
+    })
+}
+
+/// Passes a body on and keeps its beginning when it is to be logged.
+struct Tee<R> {
+    inner: R,
+    kept: Vec<u8>,
+    keep: bool,
+}
+
+impl<R: Read> Read for Tee<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        if self.keep && self.kept.len() < BEGINNING_BYTES {
+            self.kept.extend_from_slice(&buffer[..count]);
+        }
+        Ok(count)
+    }
+}

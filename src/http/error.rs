@@ -1,0 +1,131 @@
+//! What went wrong with one call, below the meaning of either API.
+
+use super::answer::Head;
+use std::fmt;
+use std::time::Duration;
+
+/// A failed call: which one, what happened, and the answer's head when there was one.
+#[derive(Debug)]
+pub struct Error {
+    /// Method and URL.
+    pub call: String,
+    pub kind: Kind,
+    pub head: Option<Box<Head>>,
+}
+
+#[derive(Debug)]
+pub enum Kind {
+    /// The gate refused; nothing was sent.
+    Refused(String),
+    /// The token's file could not be read; nothing was sent.
+    Token(String),
+    /// The request could not be made from what we had; nothing was sent.
+    Request(String),
+    /// No connection, or it broke.
+    Unreachable(String),
+    /// Not done within this time.
+    TimedOut(Duration),
+    /// TLS did not agree: an unknown authority, another name, an expired certificate.
+    Tls(String),
+    /// An answer with a status of 300 or more; the beginning of its body.
+    Status(Vec<u8>),
+    /// An answer with status 2xx that is not what the API answers.
+    Malformed(String),
+}
+
+impl Error {
+    pub(super) fn new(call: String, kind: Kind) -> Error {
+        Error {
+            call,
+            kind,
+            head: None,
+        }
+    }
+
+    /// The HTTP status, when the API (or a proxy) answered with an error.
+    pub fn status(&self) -> Option<u16> {
+        match (&self.kind, &self.head) {
+            (Kind::Status(_), Some(head)) => Some(head.status),
+            _ => None,
+        }
+    }
+
+    /// The beginning of an error answer's body.
+    pub fn body(&self) -> &[u8] {
+        match &self.kind {
+            Kind::Status(body) => body,
+            _ => &[],
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.call)?;
+        match &self.kind {
+            Kind::Refused(why) => write!(f, "not sent: {why}"),
+            Kind::Token(why) | Kind::Request(why) => write!(f, "not sent: {why}"),
+            Kind::Unreachable(why) => f.write_str(why),
+            Kind::TimedOut(after) => {
+                write!(f, "no complete answer within {} s", after.as_secs_f32())
+            }
+            Kind::Tls(why) => write!(f, "TLS: {why}"),
+            Kind::Status(_) => write!(
+                f,
+                "HTTP status {}",
+                self.head.as_ref().map_or(0, |h| h.status)
+            ),
+            Kind::Malformed(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// ureq's error in our words.
+pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> Kind {
+    match error {
+        ureq::Error::Timeout(ureq::Timeout::Resolve) => {
+            Kind::Unreachable("the host's name could not be resolved in time".into())
+        }
+        ureq::Error::Timeout(ureq::Timeout::Connect) => Kind::Unreachable(
+            "no connection in time; is the address right, is a firewall in between?".into(),
+        ),
+        ureq::Error::Timeout(_) => Kind::TimedOut(timeout),
+        ureq::Error::HostNotFound => Kind::Unreachable("the host's name does not resolve".into()),
+        ureq::Error::Io(error) => describe_io(error, timeout),
+        ureq::Error::Rustls(error) => Kind::Tls(error.to_string()),
+        ureq::Error::Tls(why) => Kind::Tls((*why).to_owned()),
+        ureq::Error::BadUri(why) => Kind::Request(format!("not a URL: {why}")),
+        ureq::Error::Http(why) => Kind::Request(why.to_string()),
+        ureq::Error::Protocol(why) => Kind::Malformed(format!("not an HTTP/1.1 answer: {why}")),
+        ureq::Error::LargeResponseHeader(..) => {
+            Kind::Malformed("the answer's header is too long".into())
+        }
+        ureq::Error::BodyExceedsLimit(limit) => {
+            Kind::Malformed(format!("the answer is longer than {} MiB", limit >> 20))
+        }
+        other => Kind::Unreachable(other.to_string()),
+    }
+}
+
+/// ureq hides its own errors, and rustls's, inside `io::Error` while a body is read.
+pub(super) fn describe_io(error: &std::io::Error, timeout: Duration) -> Kind {
+    use std::io::ErrorKind::*;
+    let inner = error.get_ref();
+    if let Some(inner) = inner.and_then(|e| e.downcast_ref::<ureq::Error>()) {
+        return describe_transport(inner, timeout);
+    }
+    if let Some(inner) = inner.and_then(|e| e.downcast_ref::<rustls::Error>()) {
+        return Kind::Tls(inner.to_string());
+    }
+    Kind::Unreachable(match error.kind() {
+        ConnectionRefused => {
+            "connection refused; is the API running, and is this its address?".into()
+        }
+        ConnectionReset | ConnectionAborted | BrokenPipe => "the connection was reset".into(),
+        UnexpectedEof => "the connection was closed before the answer was complete".into(),
+        TimedOut | WouldBlock => return Kind::TimedOut(timeout),
+        _ => error.to_string(),
+    })
+}

@@ -1,0 +1,222 @@
+//! One blocking JSON client for both APIs.
+//!
+//! A request passes through layers that each do one thing: the gate (writes), the token,
+//! the bytes (ureq), the log and the count, the answer's status, the streaming parse,
+//! and, for reads only, the next try. Knows nothing of either API's objects or errors;
+//! imports only `cloud::Gate`.
+
+mod agent;
+mod answer;
+mod error;
+mod identity;
+mod retry;
+mod secret;
+mod token;
+
+pub use agent::{Roots, Tls};
+pub use answer::{Head, Reply};
+pub use error::{Error, Kind};
+pub use identity::{Identity, parse_authorities};
+pub use retry::jittered;
+pub use secret::{Redactor, Secret};
+pub use token::Token;
+
+use crate::cloud::Gate;
+use retry::{Attempts, Next};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a write may take from its first byte to the last of the answer; the gate
+/// must know it, so it is the same for every write.
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// What a client is made from.
+pub struct Settings {
+    /// Scheme, host and path without a trailing slash, e.g. `https://api.hetzner.cloud/v1`.
+    pub base: String,
+    pub tls: Tls,
+    pub token: Token,
+    /// Resolving, connecting and TLS together.
+    pub connect_timeout: Duration,
+    /// A read from its first byte to the last of the answer.
+    pub read_timeout: Duration,
+    /// An answer's body; a longer one is an error.
+    pub body_limit_bytes: u64,
+    /// Before the second try of a read; doubles with each.
+    pub retry_wait: Duration,
+    /// Also log the bodies (their beginning), not only the lines.
+    pub log_bodies: bool,
+}
+
+/// A client of one API. Shared by all threads.
+pub struct Client {
+    agent: ureq::Agent,
+    settings: Settings,
+    calls: Calls,
+}
+
+/// Calls made so far, every try counted.
+#[derive(Debug, Default)]
+struct Calls {
+    reads: AtomicU64,
+    writes: AtomicU64,
+}
+
+/// The same as plain numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallCount {
+    pub reads: u64,
+    pub writes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    Get,
+    Post,
+    Patch,
+}
+
+/// One request, before the token is on it.
+struct Call<'a> {
+    method: Method,
+    /// Path and query below the base, beginning with `/`.
+    path: &'a str,
+    accept: &'a str,
+    content_type: &'a str,
+    body: Vec<u8>,
+}
+
+impl Client {
+    pub fn new(settings: Settings) -> Client {
+        let agent = agent::build(&settings);
+        Client {
+            agent,
+            settings,
+            calls: Calls::default(),
+        }
+    }
+
+    /// Scheme, host and path of the API.
+    pub fn base(&self) -> &str {
+        &self.settings.base
+    }
+
+    pub fn calls(&self) -> CallCount {
+        CallCount {
+            reads: self.calls.reads.load(Ordering::Relaxed),
+            writes: self.calls.writes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Reads a JSON document. Tried again, a few times, when that may help.
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Reply<T>, Error> {
+        let call = Call {
+            method: Method::Get,
+            path,
+            accept: "application/json",
+            content_type: "",
+            body: Vec::new(),
+        };
+        let mut attempts = Attempts::new(self.settings.retry_wait);
+        let mut token_renewed = false;
+        loop {
+            let error = match self.try_once(&call) {
+                Ok(reply) => return Ok(reply),
+                Err(error) => error,
+            };
+            if error.status() == Some(401) && !token_renewed && self.settings.token.renew() {
+                token_renewed = true;
+                continue;
+            }
+            match attempts.next(&error) {
+                Next::GiveUp => return Err(error),
+                Next::TryAgain(wait) => {
+                    log::debug!("{error}; trying again in {} ms", wait.as_millis());
+                    std::thread::sleep(wait);
+                }
+            }
+        }
+    }
+
+    /// Writes once: never repeated here, because an answer that got lost does not mean that
+    /// nothing happened. (A 401 does mean that: the write is sent again with a newer token.)
+    pub fn write<T: DeserializeOwned>(
+        &self,
+        gate: &dyn Gate,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: &impl Serialize,
+    ) -> Result<Reply<T>, Error> {
+        let line = format!("{} {path}", method.name());
+        let body = serde_json::to_vec(body)
+            .map_err(|e| Error::new(self.url_line(method, path), Kind::Request(e.to_string())))?;
+        let call = Call {
+            method,
+            path,
+            accept: "application/json",
+            content_type,
+            body,
+        };
+        let pass = || {
+            gate.pass(&line).map_err(|refused| {
+                Error::new(self.url_line(method, path), Kind::Refused(refused.0))
+            })
+        };
+        pass()?;
+        match self.try_once(&call) {
+            Err(error) if error.status() == Some(401) && self.settings.token.renew() => {
+                pass()?;
+                self.try_once(&call)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn try_once<T: DeserializeOwned>(&self, call: &Call) -> Result<Reply<T>, Error> {
+        let line = self.url_line(call.method, call.path);
+        let counter = match call.method {
+            Method::Get => &self.calls.reads,
+            Method::Post | Method::Patch => &self.calls.writes,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        let token = self
+            .settings
+            .token
+            .current()
+            .map_err(|e| Error::new(line.clone(), Kind::Token(e)))?;
+        let redactor = Redactor::new(token.iter());
+        if self.settings.log_bodies && !call.body.is_empty() {
+            log::debug!(
+                "{line}: {}",
+                redactor.redact(&answer::beginning(&call.body))
+            );
+        }
+        let begun = Instant::now();
+        let outcome = agent::send(&self.agent, &self.settings, call, token.as_ref())
+            .map_err(|kind| Error::new(line.clone(), kind))
+            .and_then(|response| answer::read(response, &line, &self.settings, &redactor));
+        let took_ms = begun.elapsed().as_millis();
+        match &outcome {
+            Ok(reply) => log::debug!("{line}: {} in {took_ms} ms", reply.head.status),
+            Err(error) => log::debug!("{error} (after {took_ms} ms)"),
+        }
+        outcome
+    }
+
+    fn url_line(&self, method: Method, path: &str) -> String {
+        format!("{} {}{path}", method.name(), self.settings.base)
+    }
+}
+
+impl Method {
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Get => "GET",
+            Method::Post => "POST",
+            Method::Patch => "PATCH",
+        }
+    }
+}

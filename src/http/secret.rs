@@ -1,0 +1,71 @@
+//! Values that must never be printed.
+
+use std::fmt;
+
+/// A token or password. `Debug` and `Display` say nothing of it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Trimmed: files end in a newline.
+    pub fn new(text: &str) -> Secret {
+        Secret(text.trim().to_owned())
+    }
+
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// How long it is, the only thing about it that may be said.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
+    }
+}
+
+/// Takes known secrets out of a text that is about to be logged.
+pub struct Redactor<'a> {
+    secrets: Vec<&'a Secret>,
+}
+
+impl<'a> Redactor<'a> {
+    pub fn new(secrets: impl IntoIterator<Item = &'a Secret>) -> Redactor<'a> {
+        Redactor {
+            secrets: secrets
+                .into_iter()
+                .filter(|secret| !secret.is_empty())
+                .collect(),
+        }
+    }
+
+    pub fn redact(&self, text: &str) -> String {
+        self.secrets.iter().fold(text.to_owned(), |text, secret| {
+            text.replace(secret.expose(), "[redacted]")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_secret_is_printed() {
+        let secret = Secret::new(" s3cr3t\n");
+        assert_eq!(secret.expose(), "s3cr3t");
+        assert_eq!(format!("{secret:?}"), "[redacted]");
+        assert_eq!(
+            Redactor::new([&secret]).redact("{\"a\":\"s3cr3t\"}"),
+            "{\"a\":\"[redacted]\"}"
+        );
+    }
+}

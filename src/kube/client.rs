@@ -1,0 +1,234 @@
+//! The calls we make.
+
+use super::config::Access;
+use super::error::Error;
+use super::types::{ListPage, Node};
+use crate::cloud::Gate;
+use crate::http::{self, CallCount, Method};
+use serde::Serialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use std::time::Duration;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// 5,000 nodes of 25 kB over a slow line.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// Twice the largest list we expect; it streams, so this bounds time and not memory.
+const BODY_LIMIT_BYTES: u64 = 256 << 20;
+const PAGE_ITEMS: u32 = 500;
+/// 50,000 objects: ten times what Kubernetes supports.
+const PAGES_AT_MOST: u32 = 100;
+/// How often a list is begun anew when its `continue` token expired on the way.
+const LIST_TRIES: u32 = 3;
+
+const MERGE_PATCH: &str = "application/merge-patch+json";
+
+/// Where a list is read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// The API server's cache: cheap, and possibly a moment old.
+    Cache,
+    /// etcd: what is true now.
+    Latest,
+}
+
+/// A client of one cluster. Shared by all threads.
+pub struct Client {
+    http: http::Client,
+    origin: String,
+}
+
+impl Client {
+    /// `retry_wait` is the wait before the second try of a read.
+    pub fn new(access: Access, retry_wait: Duration) -> Client {
+        let origin = access.origin;
+        let http = http::Client::new(http::Settings {
+            base: access.server,
+            tls: access.tls,
+            token: access.token,
+            connect_timeout: CONNECT_TIMEOUT,
+            read_timeout: READ_TIMEOUT,
+            body_limit_bytes: BODY_LIMIT_BYTES,
+            retry_wait,
+            log_bodies: false,
+        });
+        Client { http, origin }
+    }
+
+    /// Address of the API server.
+    pub fn server(&self) -> &str {
+        self.http.base()
+    }
+
+    /// What told us about it, e.g. `kubeconfig /home/me/.kube/config, context prod`.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    pub fn calls(&self) -> CallCount {
+        self.http.calls()
+    }
+
+    /// All nodes: complete, or an error.
+    pub fn nodes(&self, from: ReadFrom) -> Result<Vec<Node>, Error> {
+        self.list("/api/v1/nodes", "NodeList", from)
+    }
+
+    /// One node as it is now; none when the API server itself says that it is not there.
+    pub fn node(&self, name: &str) -> Result<Option<Node>, Error> {
+        match self.http.get::<Node>(&node_path(name)) {
+            Ok(reply) => Ok(Some(reply.value)),
+            Err(error) => match Error::from(error) {
+                error if error.is_not_found() => Ok(None),
+                error => Err(error),
+            },
+        }
+    }
+
+    /// Merge-patches metadata and spec. The patch must carry `metadata.resourceVersion`.
+    pub fn patch_node(
+        &self,
+        gate: &dyn Gate,
+        name: &str,
+        patch: &impl Serialize,
+    ) -> Result<Node, Error> {
+        self.write(gate, Method::Patch, &node_path(name), MERGE_PATCH, patch)
+    }
+
+    /// Merge-patches the status. The patch must carry `metadata.resourceVersion`.
+    pub fn patch_node_status(
+        &self,
+        gate: &dyn Gate,
+        name: &str,
+        patch: &impl Serialize,
+    ) -> Result<Node, Error> {
+        self.write(
+            gate,
+            Method::Patch,
+            &format!("{}/status", node_path(name)),
+            MERGE_PATCH,
+            patch,
+        )
+    }
+
+    pub(super) fn create_event(
+        &self,
+        gate: &dyn Gate,
+        namespace: &str,
+        event: &impl Serialize,
+    ) -> Result<(), Error> {
+        let path = format!("/api/v1/namespaces/{namespace}/events");
+        self.write::<IgnoredAny>(gate, Method::Post, &path, "application/json", event)
+            .map(drop)
+    }
+
+    pub(super) fn event<T: DeserializeOwned>(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<T, Error> {
+        let path = format!("/api/v1/namespaces/{namespace}/events/{name}");
+        Ok(self.http.get(&path)?.value)
+    }
+
+    pub(super) fn patch_event(
+        &self,
+        gate: &dyn Gate,
+        namespace: &str,
+        name: &str,
+        patch: &impl Serialize,
+    ) -> Result<(), Error> {
+        let path = format!("/api/v1/namespaces/{namespace}/events/{name}");
+        self.write::<IgnoredAny>(gate, Method::Patch, &path, MERGE_PATCH, patch)
+            .map(drop)
+    }
+
+    fn write<T: DeserializeOwned>(
+        &self,
+        gate: &dyn Gate,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Error> {
+        Ok(self
+            .http
+            .write(gate, method, path, content_type, body)?
+            .value)
+    }
+
+    fn list<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        kind: &str,
+        from: ReadFrom,
+    ) -> Result<Vec<T>, Error> {
+        let mut tries = 1;
+        loop {
+            match self.list_once(path, kind, from) {
+                Err(error) if error.is_expired() && tries < LIST_TRIES => tries += 1,
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn list_once<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        kind: &str,
+        from: ReadFrom,
+    ) -> Result<Vec<T>, Error> {
+        let mut items = Vec::new();
+        // With resourceVersion=0 the server may ignore the limit: everything comes in one answer.
+        let mut query = match from {
+            ReadFrom::Cache => format!("limit={PAGE_ITEMS}&resourceVersion=0"),
+            ReadFrom::Latest => format!("limit={PAGE_ITEMS}"),
+        };
+        for _ in 0..PAGES_AT_MOST {
+            let page_path = format!("{path}?{query}");
+            let page: ListPage<T> = self.http.get(&page_path)?.value;
+            if page.kind != kind {
+                return Err(self.not_a_list(
+                    &page_path,
+                    format!("answered a {} instead of a {kind}", page.kind),
+                ));
+            }
+            items.extend(page.items);
+            if page.metadata.continue_token.is_empty() {
+                return Ok(items);
+            }
+            query = format!(
+                "limit={PAGE_ITEMS}&continue={}",
+                percent_encoded(&page.metadata.continue_token)
+            );
+        }
+        Err(self.not_a_list(
+            path,
+            format!("the list does not end after {PAGES_AT_MOST} pages"),
+        ))
+    }
+
+    fn not_a_list(&self, path: &str, why: String) -> Error {
+        let call = format!("GET {}{path}", self.http.base());
+        Error::Http(Box::new(http::Error {
+            call,
+            kind: http::Kind::Malformed(why),
+            head: None,
+        }))
+    }
+}
+
+fn node_path(name: &str) -> String {
+    format!("/api/v1/nodes/{}", percent_encoded(name))
+}
+
+/// A text as one path segment or query value.
+fn percent_encoded(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                char::from(byte).to_string()
+            }
+            _ => format!("%{byte:02X}"),
+        })
+        .collect()
+}

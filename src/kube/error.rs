@@ -1,0 +1,117 @@
+//! A failed call to the Kubernetes API, in its own words.
+
+use crate::http;
+use serde::Deserialize;
+use std::fmt;
+
+#[derive(Debug)]
+pub enum Error {
+    /// The API answered with a `Status`.
+    Status(Box<Status>),
+    /// No answer of the API: network, TLS, gate, a proxy's answer.
+    Http(Box<http::Error>),
+}
+
+/// `Status` of a failure: decide on `reason` and `code`, show `message`.
+#[derive(Debug)]
+pub struct Status {
+    /// Method and URL.
+    pub call: String,
+    pub code: u16,
+    pub reason: String,
+    pub message: String,
+}
+
+#[derive(Deserialize)]
+struct StatusBody {
+    kind: String,
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    reason: String,
+}
+
+impl Error {
+    fn is(&self, code: u16, reason: &str) -> bool {
+        matches!(self, Error::Status(status) if status.code == code && status.reason == reason)
+    }
+
+    /// The object changed since it was read: read it again, plan again.
+    pub fn is_conflict(&self) -> bool {
+        self.is(409, "Conflict")
+    }
+
+    pub fn is_already_exists(&self) -> bool {
+        self.is(409, "AlreadyExists")
+    }
+
+    /// The API server itself says that the object is not there.
+    pub fn is_not_found(&self) -> bool {
+        self.is(404, "NotFound")
+    }
+
+    /// A `continue` token or resource version that is too old: list again from the start.
+    pub fn is_expired(&self) -> bool {
+        self.is(410, "Expired")
+    }
+
+    pub fn is_forbidden(&self) -> bool {
+        self.is(403, "Forbidden")
+    }
+
+    /// The gate did not let a write pass.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Error::Http(error) if matches!(error.kind, http::Kind::Refused(_)))
+    }
+
+    /// Not for now but for good: the credentials, the role, or the TLS settings are wrong.
+    pub fn needs_a_person(&self) -> bool {
+        match self {
+            Error::Status(status) => status.code == 401 || status.code == 403,
+            Error::Http(error) => matches!(error.kind, http::Kind::Tls(_) | http::Kind::Token(_)),
+        }
+    }
+}
+
+impl From<http::Error> for Error {
+    fn from(error: http::Error) -> Error {
+        let status = error.status();
+        match (status, serde_json::from_slice::<StatusBody>(error.body())) {
+            (Some(code), Ok(body)) if body.kind == "Status" => Error::Status(Box::new(Status {
+                call: error.call,
+                code,
+                reason: body.reason,
+                message: body.message,
+            })),
+            _ => Error::Http(Box::new(error)),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Status(status) => {
+                write!(
+                    f,
+                    "{}: {} ({} {})",
+                    status.call, status.message, status.code, status.reason
+                )?;
+                match status.code {
+                    401 => f.write_str("; the API server does not accept the token or certificate"),
+                    403 => f.write_str("; the role of this user lacks the verb"),
+                    _ => Ok(()),
+                }
+            }
+            Error::Http(error) => {
+                error.fmt(f)?;
+                match error.status() {
+                    Some(_) => f.write_str(" without a Kubernetes Status; is a proxy in between?"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}

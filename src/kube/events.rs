@@ -1,0 +1,230 @@
+//! Events: what `kubectl describe` shows of what we did. Best effort, and never a flood.
+//!
+//! A polling daemon sees the same trouble at every tick, so an event is written when it is
+//! new or its message changed, and repeated at most every ten minutes. Memory is lost at a
+//! restart, so an event's name is made of its object, UID, reason and message: the one that
+//! is there already is counted up instead of being written a second time.
+
+use super::client::Client;
+use super::error::Error;
+use crate::cloud::Gate;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::json;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+const REPEAT_AFTER: Duration = Duration::from_secs(600);
+
+/// What is remembered at most; beyond it the oldest half is forgotten, which costs a PATCH each, no more.
+const REMEMBERED_AT_MOST: usize = 20_000;
+
+/// The object an event is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectReference {
+    pub kind: &'static str,
+    pub name: String,
+    /// Empty for objects of the cluster; their events go to `default`.
+    pub namespace: String,
+    pub uid: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventType {
+    Normal,
+    Warning,
+}
+
+/// What `kubectl describe` will show.
+pub struct Event<'a> {
+    /// Who says it: `source.component`.
+    pub component: &'a str,
+    pub object: &'a ObjectReference,
+    pub kind: EventType,
+    pub reason: &'static str,
+    pub message: &'a str,
+}
+
+/// Remembers what was told of which object.
+#[derive(Default)]
+pub struct Recorder {
+    written: Mutex<HashMap<Key, Written>>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    uid: String,
+    reason: &'static str,
+}
+
+struct Written {
+    message: String,
+    at: Instant,
+}
+
+/// What we need of an event that is there already.
+#[derive(Deserialize)]
+struct Existing {
+    #[serde(default)]
+    count: u32,
+}
+
+impl Recorder {
+    /// Is this news, or was it last told long enough ago? Asking counts as telling.
+    pub fn is_due(&self, object: &ObjectReference, reason: &'static str, message: &str) -> bool {
+        let key = Key {
+            uid: object.uid.clone(),
+            reason,
+        };
+        let now = Instant::now();
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = written.get(&key)
+            && last.message == message
+            && now.duration_since(last.at) < REPEAT_AFTER
+        {
+            return false;
+        }
+        if written.len() >= REMEMBERED_AT_MOST {
+            let mut times: Vec<Instant> = written.values().map(|w| w.at).collect();
+            times.sort_unstable();
+            let middle = times[times.len() / 2];
+            written.retain(|_, w| w.at >= middle);
+        }
+        written.insert(
+            key,
+            Written {
+                message: message.to_owned(),
+                at: now,
+            },
+        );
+        true
+    }
+}
+
+/// Writes the event, or counts up the one that is there. Failing is logged and never fails the work.
+pub fn write_event(client: &Client, gate: &dyn Gate, event: &Event) {
+    match write(client, gate, event) {
+        Ok(()) => {}
+        Err(error) if error.is_refused() => {}
+        Err(error) => {
+            let Event { object, reason, .. } = event;
+            log::warn!(
+                "event {reason} of {} {:?} not written: {error}",
+                object.kind,
+                object.name
+            )
+        }
+    }
+}
+
+fn write(client: &Client, gate: &dyn Gate, event: &Event) -> Result<(), Error> {
+    let Event {
+        component,
+        object,
+        kind,
+        reason,
+        message,
+    } = event;
+    let namespace = if object.namespace.is_empty() {
+        "default"
+    } else {
+        &object.namespace
+    };
+    let name = event_name(object, reason, message);
+    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let event = json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": { "name": name, "namespace": namespace },
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": object.kind,
+            "name": object.name,
+            "namespace": object.namespace,
+            "uid": object.uid,
+        },
+        "type": match kind { EventType::Normal => "Normal", EventType::Warning => "Warning" },
+        "reason": reason,
+        "message": message,
+        "source": { "component": component },
+        "reportingComponent": component,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    });
+    match client.create_event(gate, namespace, &event) {
+        Err(error) if error.is_already_exists() => {}
+        outcome => return outcome,
+    }
+    // The official role has no `get` on events: then only the time is brought up to date.
+    let patch = match client.event::<Existing>(namespace, &name) {
+        Ok(existing) => json!({ "count": existing.count.saturating_add(1), "lastTimestamp": now }),
+        Err(error) if error.is_forbidden() => json!({ "lastTimestamp": now }),
+        Err(error) => return Err(error),
+    };
+    client.patch_event(gate, namespace, &name, &patch)
+}
+
+/// `<object>.<16 hex digits>`: the same trouble of the same object has the same name.
+fn event_name(object: &ObjectReference, reason: &str, message: &str) -> String {
+    let hash = fnv1a([object.uid.as_str(), "\0", reason, "\0", message]);
+    // The longest name an object may have is 253 characters.
+    let stem: String = object.name.chars().take(236).collect();
+    format!("{stem}.{hash:016x}")
+}
+
+/// FNV-1a, 64 bit: stable over versions and machines, which std's hashers do not promise.
+fn fnv1a<'a>(parts: impl IntoIterator<Item = &'a str>) -> u64 {
+    parts
+        .into_iter()
+        .flat_map(str::bytes)
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node() -> ObjectReference {
+        ObjectReference {
+            kind: "Node",
+            name: "worker-1".into(),
+            namespace: String::new(),
+            uid: "u-1".into(),
+        }
+    }
+
+    #[test]
+    fn an_event_has_one_name_per_object_reason_and_message() {
+        let name = event_name(&node(), "Synced", "hello");
+        assert_eq!(name, event_name(&node(), "Synced", "hello"));
+        assert_ne!(name, event_name(&node(), "Synced", "hello!"));
+        assert_ne!(
+            name,
+            event_name(
+                &ObjectReference {
+                    uid: "u-2".into(),
+                    ..node()
+                },
+                "Synced",
+                "hello"
+            )
+        );
+        assert!(
+            name.starts_with("worker-1.") && name.len() == "worker-1.".len() + 16,
+            "{name}"
+        );
+    }
+
+    #[test]
+    fn the_same_event_is_not_due_twice_but_a_new_message_is() {
+        let recorder = Recorder::default();
+        assert!(recorder.is_due(&node(), "ServerNotFound", "a"));
+        assert!(!recorder.is_due(&node(), "ServerNotFound", "a"));
+        assert!(recorder.is_due(&node(), "ServerNotFound", "b"));
+        assert!(recorder.is_due(&node(), "Synced", "a"));
+    }
+}

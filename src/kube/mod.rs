@@ -1,0 +1,15 @@
+//! The Kubernetes API: how to reach it, a client with the calls we make, the few types we use.
+//!
+//! Knows: paths, preconditions, `Status` errors, events. Must never import a cloud's
+//! code, or decide what should be written.
+
+mod client;
+pub mod config;
+mod error;
+mod events;
+mod types;
+
+pub use client::{Client, ReadFrom};
+pub use error::Error;
+pub use events::{Event, EventType, ObjectReference, Recorder, write_event};
+pub use types::{Condition, ListMeta, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta, Taint};

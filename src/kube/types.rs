@@ -1,0 +1,112 @@
+//! The few fields of Kubernetes' objects that we use. Everything else is dropped while it streams in.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// `metadata` of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectMeta {
+    pub name: String,
+    #[serde(default)]
+    pub uid: String,
+    #[serde(default)]
+    pub resource_version: String,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub annotations: BTreeMap<String, String>,
+    #[serde(default)]
+    pub deletion_timestamp: Option<String>,
+}
+
+/// A machine that runs pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Node {
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub spec: NodeSpec,
+    #[serde(default)]
+    pub status: NodeStatus,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct NodeSpec {
+    #[serde(default, rename = "providerID", deserialize_with = "null_as_default")]
+    pub provider_id: String,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub taints: Vec<Taint>,
+}
+
+/// A taint, whole: a merge patch replaces the list of them, so nothing of the others may get lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taint {
+    pub key: String,
+    pub effect: String,
+    #[serde(flatten)]
+    pub rest: BTreeMap<String, Value>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct NodeStatus {
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub addresses: Vec<NodeAddress>,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub conditions: Vec<Condition>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeAddress {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub address: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Condition {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub status: String,
+}
+
+/// `metadata` of a list.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct ListMeta {
+    #[serde(default, rename = "continue")]
+    pub continue_token: String,
+}
+
+/// One page of a list. `items` must be there: an answer without it is no list.
+#[derive(Debug, Deserialize)]
+pub(super) struct ListPage<T> {
+    pub kind: String,
+    #[serde(default)]
+    pub metadata: ListMeta,
+    pub items: Vec<T>,
+}
+
+impl Node {
+    pub fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    pub fn taint(&self, key: &str) -> Option<&Taint> {
+        self.spec.taints.iter().find(|taint| taint.key == key)
+    }
+
+    /// Is its `Ready` condition `True`? A missing one counts as not.
+    pub fn is_ready(&self) -> bool {
+        self.status
+            .conditions
+            .iter()
+            .any(|condition| condition.kind == "Ready" && condition.status == "True")
+    }
+}
+
+/// Go writes a nil slice or map as `null`.
+fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    d: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(d)?.unwrap_or_default())
+}

@@ -1,0 +1,91 @@
+//! A view and its age. A reader says how old a view it accepts.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What an API said, and when it was asked.
+#[derive(Debug)]
+pub struct View<T> {
+    pub value: Arc<T>,
+    /// Before the call: the view is at least this old.
+    pub asked: Instant,
+}
+
+/// The last view of one kind.
+#[derive(Debug)]
+pub(super) struct Cache<T> {
+    last: Mutex<Option<View<T>>>,
+}
+
+impl<T> Cache<T> {
+    /// The last view when it is young enough, else a new one; whoever comes meanwhile waits
+    /// for it instead of asking as well.
+    pub(super) fn get<E>(
+        &self,
+        max_age: Duration,
+        fetch: impl FnOnce() -> Result<T, E>,
+    ) -> Result<View<T>, E> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(view) = last.as_ref().filter(|view| view.age() <= max_age) {
+            return Ok(view.clone());
+        }
+        let asked = Instant::now();
+        let view = View {
+            value: Arc::new(fetch()?),
+            asked,
+        };
+        *last = Some(view.clone());
+        Ok(view)
+    }
+}
+
+impl<T> View<T> {
+    pub fn age(&self) -> Duration {
+        self.asked.elapsed()
+    }
+}
+
+impl<T> Clone for View<T> {
+    fn clone(&self) -> View<T> {
+        View {
+            value: Arc::clone(&self.value),
+            asked: self.asked,
+        }
+    }
+}
+
+impl<T> Default for Cache<T> {
+    fn default() -> Cache<T> {
+        Cache {
+            last: Mutex::new(None),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn many_readers_share_one_fetch_and_an_error_is_not_kept() {
+        let cache = Cache::default();
+        let fetches = AtomicU32::new(0);
+        assert_eq!(cache.get(Duration::MAX, || Err("down")).err(), Some("down"));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let fetch = || Ok::<_, ()>(fetches.fetch_add(1, Ordering::Relaxed));
+                    assert_eq!(*cache.get(Duration::from_secs(60), fetch).unwrap().value, 0);
+                });
+            }
+        });
+        assert_eq!(fetches.load(Ordering::Relaxed), 1);
+        assert_eq!(
+            *cache.get(Duration::ZERO, || Ok::<_, ()>(7)).unwrap().value,
+            7,
+            "no older than now"
+        );
+    }
+}

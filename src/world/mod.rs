@@ -1,0 +1,96 @@
+//! What both APIs say, with its age: one small cache that the controllers share, and the read before a write.
+//!
+//! Knows: how old a view is, and that one thread fetches while the others wait. Must never
+//! decide what to do about what it shows.
+
+mod cache;
+
+pub use cache::View;
+
+use crate::cloud::{self, Instance, Provider, Urgency};
+use crate::kube::{self, ReadFrom, Recorder};
+use cache::Cache;
+use std::fmt;
+use std::time::Duration;
+
+/// Both APIs, as one place to look at.
+pub struct World {
+    pub kube: kube::Client,
+    pub provider: Box<dyn Provider>,
+    pub recorder: Recorder,
+    nodes: Cache<Vec<kube::Node>>,
+    instances: Cache<Vec<Instance>>,
+}
+
+/// Which of the two APIs did not answer, and how.
+#[derive(Debug)]
+pub enum Error {
+    Kube(kube::Error),
+    Cloud(cloud::Error),
+}
+
+impl World {
+    pub fn new(kube: kube::Client, provider: Box<dyn Provider>) -> World {
+        World {
+            kube,
+            provider,
+            recorder: Recorder::default(),
+            nodes: Cache::default(),
+            instances: Cache::default(),
+        }
+    }
+
+    /// All nodes, no older than that. From the API server's cache: what is planned on it is
+    /// guarded by each object's resourceVersion when it is written.
+    pub fn nodes(&self, max_age: Duration) -> Result<View<Vec<kube::Node>>, Error> {
+        self.nodes
+            .get(max_age, || self.kube.nodes(ReadFrom::Cache))
+            .map_err(Error::Kube)
+    }
+
+    /// One node as it is now.
+    pub fn node(&self, name: &str) -> Result<Option<kube::Node>, Error> {
+        self.kube.node(name).map_err(Error::Kube)
+    }
+
+    /// All servers, no older than that: complete, or an error.
+    pub fn instances(
+        &self,
+        max_age: Duration,
+        urgency: Urgency,
+    ) -> Result<View<Vec<Instance>>, Error> {
+        let fetch = || match self.provider.instances() {
+            Some(instances) => instances.list(urgency),
+            None => Ok(Vec::new()),
+        };
+        self.provider.prepare().map_err(Error::Cloud)?;
+        self.instances.get(max_age, fetch).map_err(Error::Cloud)
+    }
+}
+
+impl Error {
+    /// Trying again does not help: a setting, a credential or a role has to be mended.
+    pub fn needs_a_person(&self) -> bool {
+        match self {
+            Error::Kube(error) => error.needs_a_person(),
+            Error::Cloud(error) => error.needs_a_person(),
+        }
+    }
+}
+
+impl From<kube::Error> for Error {
+    fn from(error: kube::Error) -> Error {
+        Error::Kube(error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Kube(error) => error.fmt(f),
+            Error::Cloud(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
