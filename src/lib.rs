@@ -1,7 +1,38 @@
-//! (being built)
+//! ccm-from-scratch: a cloud-controller-manager for Kubernetes on Hetzner Cloud, and the tool to look inside.
+//!
+//! # The map
+//!
+//! | room | its job | must not know |
+//! |---|---|---|
+//! | [`cli`] | what a person types and reads; wires the provider in | how anything is decided |
+//! | [`daemon`] | threads, ticks, signals | any controller's business |
+//! | [`controllers`] | observe → plan → apply, on the contract | which provider is plugged in |
+//! | [`world`] | what both APIs say, with its age | what to do about it |
+//! | [`cloud`] | the contract: traits and plain types, no I/O | anything else of ours |
+//! | [`hetzner`] | the contract for Hetzner Cloud | controllers, Kubernetes |
+//! | [`kube`] | the Kubernetes API: configuration, client, the few types we use | clouds |
+//! | [`http`] | one blocking JSON client for both APIs | either API's objects |
+//! | [`settings`] | one table of flags and variables | what they are used for |
+//!
+//! Arrows point one way, and a test reads the `use` lines and keeps them:
+//! `main → cli → {daemon, controllers, hetzner, kube, settings}`,
+//! `daemon → controllers → world → {cloud, kube}`, `hetzner → {cloud, http}`, `kube → http`.
+//! Everybody may use `cloud`, which uses nobody: the gate that every write passes is part
+//! of the contract, so `http` takes it from there.
+//!
+//! # The shape of a controller
+//!
+//! `observe` reads, `plan` decides and is pure, `apply` makes one change with one write. The
+//! daemon's tick, `run --once`, `sync`, `--dry-run` and `inspect` are the same three
+//! functions. State lives in the two APIs and nowhere else: killed between any two writes
+//! and started again, the end is the same.
+
+pub mod cli;
 pub mod cloud;
 pub mod controllers;
+pub mod daemon;
 pub mod hetzner;
 pub mod http;
 pub mod kube;
+pub mod settings;
 pub mod world;

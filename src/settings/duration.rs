@@ -1,0 +1,169 @@
+//! Durations as Go's `time.ParseDuration` reads them.
+
+use std::time::Duration;
+
+/// Go keeps a duration in an `i64` of nanoseconds: about 292 years.
+const MAX_NANOSECONDS: u128 = i64::MAX as u128;
+
+/// `300ms`, `1.5h`, `1m30s`; a bare number only when it is 0.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let unsigned = match text.strip_prefix('-') {
+        Some(rest) if nanoseconds(rest)? > 0 => return Err("must not be negative".to_owned()),
+        Some(rest) => rest,
+        None => text.strip_prefix('+').unwrap_or(text),
+    };
+    let nanoseconds = nanoseconds(unsigned)?;
+    u64::try_from(nanoseconds)
+        .map(Duration::from_nanos)
+        .map_err(|_| too_long())
+}
+
+/// The same for the time between two looks: 0 would never rest.
+pub(super) fn interval(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("must be longer than 0".to_owned()),
+        interval => Ok(interval),
+    }
+}
+
+fn nanoseconds(text: &str) -> Result<u128, String> {
+    if text == "0" {
+        return Ok(0);
+    }
+    let mut rest = text;
+    let mut sum = 0;
+    loop {
+        let (part, after) = first_part(rest)?;
+        sum += part;
+        if sum > MAX_NANOSECONDS {
+            return Err(too_long());
+        }
+        if after.is_empty() {
+            return Ok(sum);
+        }
+        rest = after;
+    }
+}
+
+/// One number with its unit, in nanoseconds (parts of one cut off), and what follows it.
+fn first_part(text: &str) -> Result<(u128, &str), String> {
+    let (whole, rest) = digits(text);
+    let (fraction, rest) = match rest.strip_prefix('.') {
+        Some(rest) => digits(rest),
+        None => ("", rest),
+    };
+    if whole.is_empty() && fraction.is_empty() {
+        return Err("not a duration; write e.g. 5s or 1m30s".to_owned());
+    }
+    let end = rest
+        .find(|c: char| c == '.' || c.is_ascii_digit())
+        .unwrap_or(rest.len());
+    let (name, rest) = rest.split_at(end);
+    let unit = unit(name)?;
+    // 20 digits hold every u64, and 20 of them times an hour fit into the u128.
+    if whole.trim_start_matches('0').len() > 20 {
+        return Err(too_long());
+    }
+    let mut part = whole
+        .bytes()
+        .fold(0, |sum, digit| sum * 10 + u128::from(digit - b'0'))
+        * unit;
+    let mut scale = 1;
+    let mut numerator = 0;
+    for digit in fraction.bytes().take(18) {
+        numerator = numerator * 10 + u128::from(digit - b'0');
+        scale *= 10;
+    }
+    part += numerator * unit / scale;
+    Ok((part, rest))
+}
+
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(
+        text.find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(text.len()),
+    )
+}
+
+fn unit(name: &str) -> Result<u128, String> {
+    Ok(match name {
+        "ns" => 1,
+        // Both characters that look like a micro sign, as in Go.
+        "us" | "µs" | "μs" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        "" => return Err("a duration needs a unit, e.g. 5s or 1m30s".to_owned()),
+        _ => {
+            return Err(format!(
+                "{name:?} is no unit of time; use h, m, s, ms, us or ns"
+            ));
+        }
+    })
+}
+
+fn too_long() -> String {
+    "longer than 292 years".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_go_reads() {
+        for (text, nanoseconds) in [
+            ("0", 0),
+            ("-0", 0),
+            ("+5s", 5_000_000_000),
+            ("5s", 5_000_000_000),
+            ("300ms", 300_000_000),
+            ("1m30s", 90_000_000_000),
+            ("1.5h", 5_400_000_000_000),
+            (".5s", 500_000_000),
+            ("5.s", 5_000_000_000),
+            ("1us2µs3μs", 6_000),
+            ("10ns", 10),
+            ("1.9999ns", 1),
+            ("0.3333333333333333333333h", 1_199_999_999_999),
+            ("0s", 0),
+            ("30s1h", 3_630_000_000_000),
+            ("9223372036854775807ns", 9_223_372_036_854_775_807),
+        ] {
+            assert_eq!(
+                duration(text),
+                Ok(Duration::from_nanos(nanoseconds)),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn refuses_what_go_refuses() {
+        for (text, message) in [
+            ("5", "a duration needs a unit, e.g. 5s or 1m30s"),
+            ("1m30", "a duration needs a unit, e.g. 5s or 1m30s"),
+            ("", "not a duration; write e.g. 5s or 1m30s"),
+            ("+", "not a duration; write e.g. 5s or 1m30s"),
+            (".s", "not a duration; write e.g. 5s or 1m30s"),
+            ("soon", "not a duration; write e.g. 5s or 1m30s"),
+            ("5d", "\"d\" is no unit of time; use h, m, s, ms, us or ns"),
+            (
+                "5 s",
+                "\" s\" is no unit of time; use h, m, s, ms, us or ns",
+            ),
+            ("-5s", "must not be negative"),
+            ("9223372036854775808ns", "longer than 292 years"),
+            (
+                "99999999999999999999999999999999999999999h",
+                "longer than 292 years",
+            ),
+            ("99999999999999999999h", "longer than 292 years"),
+        ] {
+            assert_eq!(duration(text), Err(message.to_owned()), "{text}");
+        }
+        assert_eq!(interval("0"), Err("must be longer than 0".to_owned()));
+        assert_eq!(interval("0h0m"), Err("must be longer than 0".to_owned()));
+    }
+}

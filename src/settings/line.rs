@@ -1,0 +1,344 @@
+//! A command line → which flags were given with which text. What the text means is for `resolve`.
+//!
+//! The manners are pflag's, so that another cloud-controller-manager's arguments work unchanged:
+//! `--flag=value`, `--flag value`, `-v4`, `-v 4`, `-v=4`; a bare boolean flag is true and never
+//! takes the next word; `--` ends the flags; `_` in a flag's name is `-`.
+
+use std::ffi::{OsStr, OsString};
+
+use lexopt::Arg;
+
+use super::drop_in::{self, Takes};
+use super::nearest::nearest;
+use super::problem::{Notice, Problem};
+use super::setting::{Command, Setting};
+use super::table::{self, TABLE};
+use super::text::boolean;
+
+/// What was typed.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    /// In the order given; a flag may be there several times.
+    pub(super) flags: Vec<Given>,
+    pub(super) words: Vec<String>,
+    pub(super) help: bool,
+    pub(super) version: bool,
+    pub(super) notices: Vec<Notice>,
+    pub(super) problems: Vec<Problem>,
+}
+
+/// One flag with its text.
+#[derive(Debug)]
+pub(super) struct Given {
+    pub(super) setting: &'static Setting,
+    /// Without dashes, as the table writes the name that was used.
+    pub(super) flag: &'static str,
+    pub(super) text: String,
+}
+
+pub(super) fn read(command: Command, words: Vec<OsString>) -> Line {
+    let parser = lexopt::Parser::from_args(words);
+    let mut reader = Reader {
+        command,
+        parser,
+        line: Line::default(),
+        bare: None,
+    };
+    while reader.step() {}
+    reader.line
+}
+
+struct Reader {
+    command: Command,
+    parser: lexopt::Parser,
+    line: Line,
+    /// The boolean flag that was the last word, without a value.
+    bare: Option<String>,
+}
+
+/// What a known flag is.
+enum Flag {
+    Help,
+    Version,
+    Ours(&'static Setting, &'static str),
+    Ignored(Takes),
+}
+
+impl Reader {
+    /// Reads one flag or word; false at the end.
+    fn step(&mut self) -> bool {
+        let bare = self.bare.take();
+        if self.ends_flags() || self.has_one_dash_too_few() {
+            return true;
+        }
+        // Owned, because the parser lends its flags' names.
+        let long = match self.parser.next() {
+            Ok(Some(Arg::Long(name))) => name.to_owned(),
+            Ok(Some(Arg::Short(letter))) => {
+                self.short(letter);
+                return true;
+            }
+            Ok(Some(Arg::Value(word))) => {
+                self.word(word, bare);
+                return true;
+            }
+            Ok(None) => return false,
+            // Only a value that is left over, as in `-h=x`; the parser has dropped it.
+            Err(_) => {
+                self.problem("-h", "takes no value");
+                return true;
+            }
+        };
+        self.long(&long);
+        true
+    }
+
+    /// After `--` every word stands for itself, whatever it looks like.
+    fn ends_flags(&mut self) -> bool {
+        let Some(mut rest) = self.parser.try_raw_args() else {
+            return false;
+        };
+        if rest.next_if(|word| word == "--").is_none() {
+            return false;
+        }
+        let rest: Vec<OsString> = rest.collect();
+        for word in rest {
+            self.word(word, None);
+        }
+        true
+    }
+
+    /// `-once`: pflag takes it for five short flags, and nobody means that.
+    fn has_one_dash_too_few(&mut self) -> bool {
+        let command = self.command;
+        let Some(mut rest) = self.parser.try_raw_args() else {
+            return false;
+        };
+        let Some(word) = rest.peek().and_then(OsStr::to_str) else {
+            return false;
+        };
+        let Some(typed) = word.strip_prefix('-').filter(|word| !word.starts_with('-')) else {
+            return false;
+        };
+        let (name, value) = match typed.split_once('=') {
+            Some((name, value)) => (normal(name), Some(value)),
+            None => (normal(typed), None),
+        };
+        let Some(flag) = flag(command, &name).filter(|_| name.len() > 1) else {
+            return false;
+        };
+        let takes_next = value.is_none() && flag.takes_value();
+        rest.next();
+        if takes_next {
+            rest.next();
+        }
+        self.problem(
+            format!("-{name}"),
+            format!("long flags have two dashes: --{name}"),
+        );
+        true
+    }
+
+    fn long(&mut self, typed: &str) {
+        let name = normal(typed.trim_start_matches('-'));
+        match flag(self.command, &name) {
+            Some(Flag::Help) => self.line.help |= self.switch("help"),
+            Some(Flag::Version) => self.version(),
+            Some(Flag::Ours(setting, flag)) => self.ours(setting, flag, &format!("--{flag}")),
+            Some(Flag::Ignored(takes)) => self.ignored(&name, takes),
+            None => self.unknown(&name),
+        }
+    }
+
+    fn short(&mut self, letter: char) {
+        match table::by_short(letter).filter(|setting| setting.is_for(self.command)) {
+            _ if letter == 'h' => self.line.help = true,
+            Some(setting) => {
+                let flag = setting.flags.first().copied().unwrap_or(setting.name);
+                self.ours(setting, flag, &format!("-{letter}"));
+            }
+            None => {
+                // The rest of the word may be a value or more flags: nothing to go by.
+                let _ = self.parser.optional_value();
+                let message = match table::by_short(letter) {
+                    Some(setting) => only_for(setting.commands),
+                    None => format!("unknown flag; see ccm help {}", self.command.name()),
+                };
+                self.problem(format!("-{letter}"), message);
+            }
+        }
+    }
+
+    fn ours(&mut self, setting: &'static Setting, flag: &'static str, typed: &str) {
+        let text = if setting.takes_value() {
+            self.parser.value().ok()
+        } else {
+            self.parser.optional_value().or_else(|| {
+                self.bare = Some(typed.to_owned());
+                Some("true".into())
+            })
+        };
+        match text.map(OsString::into_string) {
+            Some(Ok(text)) => self.line.flags.push(Given {
+                setting,
+                flag,
+                text,
+            }),
+            Some(Err(_)) => self.problem(typed, "its value is not UTF-8"),
+            None => self.problem(typed, needs_value(&setting.kind.value_name())),
+        }
+    }
+
+    fn ignored(&mut self, name: &str, takes: Takes) {
+        let typed = format!("--{name}");
+        match takes {
+            Takes::Nothing if self.parser.optional_value().is_none() => {
+                self.bare = Some(typed.clone());
+            }
+            Takes::Nothing => {}
+            Takes::Value if self.parser.value().is_err() => {
+                self.problem(typed, needs_value("a value"));
+                return;
+            }
+            Takes::Value => {}
+        }
+        let notice = Notice::Ignored { name: typed };
+        if !self.line.notices.contains(&notice) {
+            self.line.notices.push(notice);
+        }
+    }
+
+    fn unknown(&mut self, name: &str) {
+        let typed = format!("--{name}");
+        let has_value = self.parser.optional_value().is_some();
+        let known = TABLE
+            .iter()
+            .filter(|setting| setting.is_for(self.command))
+            .flat_map(|setting| setting.flags.iter().copied())
+            .chain(["help"])
+            .chain(drop_in_names(self.command));
+        let secret = ["token", "password", "secret"]
+            .iter()
+            .any(|word| name.contains(word));
+        let meant = nearest(name, known);
+        let meant_takes_value = meant
+            .and_then(|meant| flag(self.command, meant))
+            .is_some_and(|f| f.takes_value());
+        // One slip, one message: the value that the flag would have taken goes with it. What may be
+        // a secret is not repeated either.
+        if !has_value && (secret || meant_takes_value || self.command.reads_daemon_arguments()) {
+            self.drop_value();
+        }
+        let message = match (table::by_flag(name), meant) {
+            _ if secret => "unknown flag; a secret on the command line could be read by every \
+                            user of this machine, set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"
+                .to_owned(),
+            (Some((setting, _)), _) => only_for(setting.commands),
+            (None, _) if drop_in::by_name(name).is_some() => {
+                only_for(&[Command::Run, Command::Config])
+            }
+            (None, Some(meant)) => format!("unknown flag; did you mean --{meant}?"),
+            (None, None) => format!("unknown flag; see ccm help {}", self.command.name()),
+        };
+        self.problem(typed, message);
+    }
+
+    fn word(&mut self, word: OsString, bare: Option<String>) {
+        let word = match word.into_string() {
+            Ok(word) => word,
+            Err(word) => return self.problem(word.to_string_lossy(), "not UTF-8"),
+        };
+        let daemon = self.command.reads_daemon_arguments();
+        match bare {
+            Some(flag) if boolean(&word).is_ok() && (daemon || word.len() > 1) => {
+                let message = format!("never takes the next word; write {flag}={word}");
+                self.line
+                    .problems
+                    .push(Problem::usage(flag, message).with_value(word));
+            }
+            _ if daemon => {
+                let command = format!("ccm {}", self.command.name());
+                let message = "unexpected word; it takes only flags";
+                self.line
+                    .problems
+                    .push(Problem::usage(command, message).with_value(word));
+            }
+            _ => self.line.words.push(word),
+        }
+    }
+
+    /// A flag that stands for itself: bare, or `=` with a boolean.
+    fn switch(&mut self, name: &str) -> bool {
+        let Some(text) = self.parser.optional_value() else {
+            return true;
+        };
+        let text = text.to_string_lossy();
+        boolean(&text).unwrap_or_else(|message| {
+            let problem = Problem::usage(format!("--{name}"), message).with_value(text.clone());
+            self.line.problems.push(problem);
+            false
+        })
+    }
+
+    /// `--version=raw` and `--version=v1.2.3` ask for a version too.
+    fn version(&mut self) {
+        let value = self.parser.optional_value();
+        let refused = value.is_some_and(|value| value.to_str().map(boolean) == Some(Ok(false)));
+        self.line.version |= !refused;
+    }
+
+    fn drop_value(&mut self) {
+        if let Some(mut rest) = self.parser.try_raw_args() {
+            rest.next_if(|word| !word.as_encoded_bytes().starts_with(b"-"));
+        }
+    }
+
+    fn problem(&mut self, setting: impl Into<String>, message: impl Into<String>) {
+        self.line.problems.push(Problem::usage(setting, message));
+    }
+}
+
+impl Flag {
+    /// The next word belongs to it.
+    fn takes_value(&self) -> bool {
+        match self {
+            Flag::Help | Flag::Version => false,
+            Flag::Ours(setting, _) => setting.takes_value(),
+            Flag::Ignored(takes) => *takes == Takes::Value,
+        }
+    }
+}
+
+/// The flag of that long name, when the command takes it.
+fn flag(command: Command, name: &str) -> Option<Flag> {
+    match (name, table::by_flag(name)) {
+        ("help", _) => Some(Flag::Help),
+        ("version", _) if command == Command::Run => Some(Flag::Version),
+        (_, Some((setting, flag))) if setting.is_for(command) => Some(Flag::Ours(setting, flag)),
+        _ if command.reads_daemon_arguments() => {
+            drop_in::by_name(name).map(|flag| Flag::Ignored(flag.takes))
+        }
+        _ => None,
+    }
+}
+
+fn drop_in_names(command: Command) -> impl Iterator<Item = &'static str> {
+    let accepted = command.reads_daemon_arguments();
+    drop_in::FLAGS
+        .iter()
+        .filter(move |_| accepted)
+        .map(|flag| flag.name)
+}
+
+fn normal(name: &str) -> String {
+    name.replace('_', "-")
+}
+
+fn needs_value(value_name: &str) -> String {
+    format!("needs a value: {value_name}")
+}
+
+fn only_for(commands: &[Command]) -> String {
+    let names: Vec<&str> = commands.iter().map(|command| command.name()).collect();
+    format!("only for {}", super::choice::one_of(&names))
+}

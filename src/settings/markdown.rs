@@ -1,0 +1,75 @@
+//! The table as the README shows it, between two markers.
+
+use super::setting::{Setting, Variable};
+use super::table::TABLE;
+
+pub const BEGIN: &str = "<!-- settings:begin -->";
+pub const END: &str = "<!-- settings:end -->";
+
+/// The table of all settings that are not hidden.
+pub fn table() -> String {
+    let mut text =
+        String::from("| setting | flag | variable | default | meaning |\n|---|---|---|---|---|\n");
+    for setting in TABLE.iter().filter(|setting| !setting.hidden) {
+        let cells = [
+            setting.name.to_owned(),
+            flags(setting),
+            variables(setting),
+            setting.default.map(code).unwrap_or_default(),
+            escaped(setting.help),
+        ];
+        text.push_str(&format!("| {} |\n", cells.join(" | ")));
+    }
+    text
+}
+
+/// The document with the table as it is now between the markers; `None` when they are not there
+/// once each, in their order.
+pub fn with_table(document: &str) -> Option<String> {
+    let (before, rest) = document.split_once(BEGIN)?;
+    let (_, after) = rest.split_once(END)?;
+    if after.contains(BEGIN) || after.contains(END) {
+        return None;
+    }
+    Some(format!("{before}{BEGIN}\n{}{END}{after}", table()))
+}
+
+fn flags(setting: &Setting) -> String {
+    let short = setting.short.map(|letter| format!("-{letter}"));
+    let long = setting.flags.iter().map(|flag| format!("--{flag}"));
+    let mut names: Vec<String> = short
+        .into_iter()
+        .chain(long)
+        .map(|name| code(&name))
+        .collect();
+    if let Some(first) = names.first_mut()
+        && setting.takes_value()
+    {
+        let bare = first.trim_matches('`');
+        *first = code(&format!("{bare} {}", setting.kind.value_name()));
+    }
+    names.join(", ")
+}
+
+fn variables(setting: &Setting) -> String {
+    let name = |variable: &Variable| match variable {
+        Variable::Value(name) | Variable::File(name) => code(name),
+        Variable::Older(name) => format!("{} (older name)", code(name)),
+    };
+    setting
+        .variables
+        .iter()
+        .map(name)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn code(text: &str) -> String {
+    format!("`{}`", escaped(text))
+}
+
+/// A bar would end the cell, even inside code; a star in a sentence would begin emphasis only in
+/// pairs and stays.
+fn escaped(text: &str) -> String {
+    text.replace('|', "\\|")
+}

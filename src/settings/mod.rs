@@ -1,0 +1,101 @@
+//! The settings of `ccm`: what was typed, what the environment says, and what that means.
+//!
+//! One table ([`TABLE`]) feeds everything: the command line, the environment, `--help`, `ccm config`
+//! and the README's table. A new setting is one row in `table`, one field in [`Settings`] and one
+//! line in `resolve`.
+//!
+//! | file | its one job |
+//! |---|---|
+//! | `setting` | what a row of the table is |
+//! | `table` | the rows |
+//! | `drop_in` | flags and variables of hcloud-cloud-controller-manager, honoured or not |
+//! | `line` | a command line → which flags were given, with pflag's manners |
+//! | `environment` | variables and the files they name |
+//! | `resolve` | flag before environment before default → [`Settings`] |
+//! | `duration`, `url`, `controllers`, `token`, `choice`, `text` | one type each, and how it is written |
+//! | `problem` | what is wrong, and what is worth a line in the log |
+//! | `nearest` | "did you mean" |
+//! | `help`, `markdown` | the table for people |
+//!
+//! It imports nothing else of this crate: `cli` fills the other modules' own settings from here.
+
+mod choice;
+mod controllers;
+mod drop_in;
+mod duration;
+mod environment;
+mod help;
+mod line;
+pub mod markdown;
+mod nearest;
+mod problem;
+mod resolve;
+mod setting;
+mod table;
+mod text;
+mod token;
+mod url;
+
+use std::ffi::OsString;
+
+pub use choice::{AddressFamily, LogFormat, Output, Profile};
+pub use controllers::{Controller, Controllers};
+pub use drop_in::{DropInFlag, FLAGS as DROP_IN_FLAGS, Takes};
+pub use environment::{Environment, Process};
+pub use help::help;
+pub use nearest::nearest;
+pub use problem::{Notice, Problem};
+pub use resolve::{InForce, Settings, Source, Sourced};
+pub use setting::{Command, Group, Kind, Setting, Variable};
+pub use table::TABLE;
+pub use text::NetworkName;
+pub use token::{Secret, Token};
+pub use url::Url;
+
+/// What a command line and an environment came to.
+#[derive(Debug)]
+pub struct Parsed {
+    /// Where a setting was wrong, its default stands here, and a [`Problem`] says so.
+    pub settings: Settings,
+    /// The words that are no flags: names of nodes and the like. Always empty for `run` and `config`.
+    pub words: Vec<String>,
+    /// `--help` was there: show it before anything else, problems included.
+    pub help: bool,
+    /// `--version` was there.
+    pub version: bool,
+    /// Each is worth one line in the log, once.
+    pub notices: Vec<Notice>,
+    /// Everything that is wrong, the command line first.
+    pub problems: Vec<Problem>,
+}
+
+impl Parsed {
+    /// The same when nothing is wrong; for all commands but those that report what is wrong
+    /// themselves (`doctor`, `config`).
+    pub fn checked(self) -> Result<Parsed, Vec<Problem>> {
+        if self.problems.is_empty() {
+            Ok(self)
+        } else {
+            Err(self.problems)
+        }
+    }
+}
+
+/// Reads everything that one command was told. `words` are those after the command's own
+/// (`ccm node list -o json` → `-o json`).
+pub fn parse(command: Command, words: Vec<OsString>, environment: &dyn Environment) -> Parsed {
+    let line = line::read(command, words);
+    let resolved = resolve::resolve(command, &line, environment);
+    let mut notices = line.notices;
+    notices.extend(environment::notices(command, environment));
+    let mut problems = line.problems;
+    problems.extend(resolved.problems);
+    Parsed {
+        settings: resolved.settings,
+        words: line.words,
+        help: line.help,
+        version: line.version,
+        notices,
+        problems,
+    }
+}

@@ -1,0 +1,87 @@
+//! What is wrong with the settings, and what is merely worth a line in the log.
+
+use std::fmt;
+
+/// Longest value that a message repeats, in characters.
+const SHOWN_CHARACTERS: usize = 80;
+
+/// One thing that is wrong, in words for the person who wrote it. Never holds a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The flag or variable as it was written, dashes included.
+    pub setting: String,
+    /// What it was set to; absent for secrets and where nothing was set.
+    pub value: Option<String>,
+    /// What is wrong with it and what to write instead.
+    pub message: String,
+    /// It was on the command line (wrong usage), not in the environment.
+    pub usage: bool,
+}
+
+/// Something that was accepted and has no effect; to be logged once. Holds names only, no values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// A flag or variable of hcloud-cloud-controller-manager.
+    Ignored { name: String },
+    /// A variable that nobody reads, one slip away from one that is read.
+    MisspeltVariable { name: String, nearest: &'static str },
+}
+
+impl Problem {
+    pub(super) fn usage(setting: impl Into<String>, message: impl Into<String>) -> Problem {
+        Problem {
+            setting: setting.into(),
+            value: None,
+            message: message.into(),
+            usage: true,
+        }
+    }
+
+    pub(super) fn environment(setting: &str, message: impl Into<String>) -> Problem {
+        let message = message.into();
+        Problem {
+            setting: setting.to_owned(),
+            value: None,
+            message,
+            usage: false,
+        }
+    }
+
+    pub(super) fn with_value(mut self, value: impl Into<String>) -> Problem {
+        self.value = Some(value.into());
+        self
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: ", self.setting)?;
+        if let Some(value) = &self.value {
+            // Quoted with escapes: a control character must not reach the terminal.
+            match value.char_indices().nth(SHOWN_CHARACTERS) {
+                Some((end, _)) => write!(out, "{:?}…: ", &value[..end])?,
+                None => write!(out, "{value:?}: ")?,
+            }
+        }
+        out.write_str(&self.message)
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::Ignored { name } => {
+                write!(
+                    out,
+                    "{name}: accepted and ignored, it has no effect in this version"
+                )
+            }
+            Notice::MisspeltVariable { name, nearest } => {
+                write!(
+                    out,
+                    "{name}: not a variable that ccm reads; did you mean {nearest}?"
+                )
+            }
+        }
+    }
+}

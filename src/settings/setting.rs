@@ -1,0 +1,175 @@
+//! What a row of the table of settings says.
+
+/// One setting: everything that parsing, `--help` and the README need to know about it.
+#[derive(Debug)]
+pub struct Setting {
+    /// As `ccm config` and the README call it.
+    pub name: &'static str,
+    /// Long flags without the dashes: the one to write first, then its aliases.
+    pub flags: &'static [&'static str],
+    pub short: Option<char>,
+    /// The first that is set and not empty counts.
+    pub variables: &'static [Variable],
+    pub kind: Kind,
+    /// As a person would write it; read like a flag's value.
+    pub default: Option<&'static str>,
+    /// For somebody at three in the morning: what it does, unit, limits. Whole sentences.
+    pub help: &'static str,
+    /// Which commands take it, by flag or by variable.
+    pub commands: &'static [Command],
+    pub group: Group,
+    /// Its value is never shown.
+    pub secret: bool,
+    /// Left out of `--help` and of the README.
+    pub hidden: bool,
+}
+
+/// An environment variable that a setting is read from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Variable {
+    /// Holds the value.
+    Value(&'static str),
+    /// Holds the path of a file that holds the value.
+    File(&'static str),
+    /// A former name, still read.
+    Older(&'static str),
+}
+
+/// The form of a value. It decides how flags are read and what help calls the value; the exact
+/// reading is the function that `resolve` names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A Go boolean. The bare flag is true and never takes the next word.
+    Boolean,
+    /// Any text; what it names.
+    Text(&'static str),
+    /// A Go duration: `300ms`, `1m30s`, `1.5h`.
+    Duration,
+    /// A whole number.
+    Integer,
+    /// A number.
+    Number,
+    Choice(&'static [&'static str]),
+    /// Comma separated; what its items name. The flag may be given several times.
+    List(&'static str),
+    Path,
+    Url,
+}
+
+/// The commands as far as their settings differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// The daemon, and `run --once`.
+    Run,
+    List,
+    Inspect,
+    Sync,
+    Doctor,
+    /// Takes what `run` takes, so that the daemon's arguments can be tried with it.
+    Config,
+}
+
+/// A heading in `--help`; in the order shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    Hetzner,
+    Cluster,
+    Controllers,
+    Output,
+}
+
+impl Setting {
+    /// What the rows leave out.
+    pub(super) const BLANK: Setting = Setting {
+        name: "",
+        flags: &[],
+        short: None,
+        variables: &[],
+        kind: Kind::Boolean,
+        default: None,
+        help: "",
+        commands: Command::ALL,
+        group: Group::Hetzner,
+        secret: false,
+        hidden: false,
+    };
+
+    pub fn takes_value(&self) -> bool {
+        self.kind != Kind::Boolean
+    }
+
+    pub fn is_for(&self, command: Command) -> bool {
+        self.commands.contains(&command)
+    }
+}
+
+impl Variable {
+    pub fn name(self) -> &'static str {
+        match self {
+            Variable::Value(name) | Variable::File(name) | Variable::Older(name) => name,
+        }
+    }
+}
+
+impl Kind {
+    /// What help writes for the value.
+    pub fn value_name(self) -> String {
+        match self {
+            Kind::Boolean => "true|false".to_owned(),
+            Kind::Text(name) => name.to_owned(),
+            Kind::Duration => "DURATION".to_owned(),
+            Kind::Integer => "N".to_owned(),
+            Kind::Number => "NUMBER".to_owned(),
+            Kind::Choice(words) => words.join("|"),
+            Kind::List(name) => format!("{name},…"),
+            Kind::Path => "PATH".to_owned(),
+            Kind::Url => "URL".to_owned(),
+        }
+    }
+}
+
+impl Command {
+    pub const ALL: &'static [Command] = &[
+        Command::Run,
+        Command::List,
+        Command::Inspect,
+        Command::Sync,
+        Command::Doctor,
+        Command::Config,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Command::Run => "run",
+            Command::List => "list",
+            Command::Inspect => "inspect",
+            Command::Sync => "sync",
+            Command::Doctor => "doctor",
+            Command::Config => "config",
+        }
+    }
+
+    /// The daemon's arguments may be those of hcloud-cloud-controller-manager: its flags are
+    /// accepted, and words that are no flags are not.
+    pub(super) fn reads_daemon_arguments(self) -> bool {
+        matches!(self, Command::Run | Command::Config)
+    }
+}
+
+impl Group {
+    pub const ALL: &'static [Group] = &[
+        Group::Hetzner,
+        Group::Cluster,
+        Group::Controllers,
+        Group::Output,
+    ];
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Group::Hetzner => "Hetzner Cloud",
+            Group::Cluster => "Kubernetes cluster",
+            Group::Controllers => "Controllers",
+            Group::Output => "Output and logging",
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The plain forms of a value: booleans, numbers, names, paths.
+
+use std::path::PathBuf;
+
+use super::url::Url;
+
+/// A Network as a person names it: digits are its ID, anything else its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NetworkName {
+    Id(u64),
+    Name(String),
+}
+
+/// What Go's `strconv.ParseBool` takes.
+pub(super) fn boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("use true or false".to_owned()),
+    }
+}
+
+pub(super) fn verbosity(text: &str) -> Result<u32, String> {
+    text.parse()
+        .map_err(|_| "use a whole number from 0".to_owned())
+}
+
+/// A factor on every wait.
+pub(super) fn scale(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(factor),
+        _ => Err("use a number greater than 0".to_owned()),
+    }
+}
+
+/// An empty flag is one that was not given.
+pub(super) fn name(text: &str) -> Result<Option<String>, String> {
+    Ok((!text.is_empty()).then(|| text.to_owned()))
+}
+
+pub(super) fn url(text: &str) -> Result<Option<Url>, String> {
+    if text.is_empty() {
+        Ok(None)
+    } else {
+        Url::parse(text).map(Some)
+    }
+}
+
+pub(super) fn network(text: &str) -> Result<Option<NetworkName>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(Some(NetworkName::Name(text.to_owned())));
+    }
+    match text.parse() {
+        Ok(id) => Ok(Some(NetworkName::Id(id))),
+        Err(_) => Err("too large for the ID of a Network".to_owned()),
+    }
+}
+
+/// One path, as a flag gives it.
+pub(super) fn path(text: &str) -> Vec<PathBuf> {
+    if text.is_empty() {
+        Vec::new()
+    } else {
+        vec![PathBuf::from(text)]
+    }
+}
+
+/// Several, as `$KUBECONFIG` gives them; empty ones count for nothing.
+pub(super) fn paths(text: &str) -> Vec<PathBuf> {
+    std::env::split_paths(text)
+        .filter(|path| !path.as_os_str().is_empty())
+        .collect()
+}
+
+/// Dedicated servers are refused by name, so that nobody waits for theirs to turn up.
+pub(super) fn robot(text: &str) -> Result<bool, String> {
+    if boolean(text)? {
+        return Err("dedicated servers are not built yet; unset it or set it to false".to_owned());
+    }
+    Ok(false)
+}

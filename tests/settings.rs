@@ -1,0 +1,880 @@
+//! The settings from outside: command lines and environments → values, sources, problems.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ccm::settings::{
+    AddressFamily, Command, Controller, DROP_IN_FLAGS, Environment, Kind, LogFormat, NetworkName,
+    Output, Parsed, Profile, Source, TABLE, Takes, help, markdown, parse,
+};
+
+/// An environment of a test, with its files.
+#[derive(Default)]
+struct Given {
+    variables: BTreeMap<String, OsString>,
+    files: BTreeMap<PathBuf, String>,
+}
+
+impl Environment for Given {
+    fn get(&self, name: &str) -> Option<OsString> {
+        self.variables.get(name).cloned()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.variables.keys().cloned().collect()
+    }
+
+    fn read_file(&self, path: &Path) -> io::Result<String> {
+        self.files
+            .get(path)
+            .cloned()
+            .ok_or_else(|| io::Error::from_raw_os_error(2))
+    }
+}
+
+/// `NAME=value …`, one a line; a name that is a path is a file.
+fn environment(text: &str) -> Given {
+    let mut given = Given::default();
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let (name, value) = line.trim_start().split_once('=').unwrap();
+        match name.starts_with('/') {
+            true => drop(given.files.insert(name.into(), value.to_owned())),
+            false => drop(given.variables.insert(name.to_owned(), value.into())),
+        }
+    }
+    given
+}
+
+/// Words separated by spaces, as a shell would.
+fn read(command: Command, line: &str, text: &str) -> Parsed {
+    let words = line.split_whitespace().map(OsString::from).collect();
+    parse(command, words, &environment(text))
+}
+
+/// The same with a token, so that nothing else is wrong.
+fn read_with_token(command: Command, line: &str, text: &str) -> Parsed {
+    read(command, line, &format!("HCLOUD_TOKEN=token\n{text}"))
+}
+
+fn lines<T: ToString>(items: &[T]) -> String {
+    items
+        .iter()
+        .map(T::to_string)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// What `ccm config` would show for it: value and source.
+fn shown(parsed: &Parsed, name: &str) -> (String, String) {
+    let one = parsed
+        .settings
+        .in_force()
+        .find(|one| one.setting.name == name)
+        .unwrap();
+    (one.value.clone(), one.source.to_string())
+}
+
+#[test]
+fn nothing_set_is_the_documented_defaults() {
+    let settings = read_with_token(Command::Run, "", "")
+        .checked()
+        .unwrap()
+        .settings;
+    assert_eq!(
+        settings.endpoint.value.as_str(),
+        "https://api.hetzner.cloud/v1"
+    );
+    assert_eq!(settings.network.value, None);
+    assert_eq!(settings.address_family.value, AddressFamily::Ipv4);
+    assert!(settings.zone_label_enabled.value);
+    assert_eq!(settings.server_cache_max_age.value, Duration::from_secs(10));
+    assert!(!settings.robot_enabled.value);
+    assert!(settings.kubeconfig.value.is_empty());
+    assert_eq!(settings.context.value, None);
+    assert_eq!(settings.master.value, None);
+    assert_eq!(settings.cloud_provider.value, Profile::CcmFromScratch);
+    for controller in Controller::ALL {
+        assert!(settings.controllers.value.contains(*controller));
+    }
+    assert_eq!(settings.node_sync_interval.value, Duration::from_secs(5));
+    assert_eq!(
+        settings.node_status_update_frequency.value,
+        Duration::from_secs(300)
+    );
+    assert!(!settings.once.value && !settings.dry_run.value && !settings.debug.value);
+    assert_eq!(settings.output.value, Output::Table);
+    assert_eq!(settings.log_format.value, LogFormat::Text);
+    assert_eq!(settings.verbosity.value, 0);
+    assert_eq!(settings.test_time_scale.value, 1.0);
+    assert_eq!(settings.node_sync_interval.source, Source::Default);
+}
+
+#[test]
+fn values_and_who_said_so() {
+    use Command::{Config, List, Run, Sync};
+    for (command, line, text, name, value, source) in [
+        (
+            Run,
+            "",
+            "HCLOUD_NETWORK= net ",
+            "network",
+            "net",
+            "HCLOUD_NETWORK",
+        ),
+        (Run, "", "HCLOUD_NETWORK=", "network", "", "default"),
+        (Run, "", "HCLOUD_NETWORK=  ", "network", "", "default"),
+        (
+            Run,
+            "",
+            "ROBOT_ENABLED=",
+            "robot-enabled",
+            "false",
+            "default",
+        ),
+        (
+            Run,
+            "",
+            "ROBOT_ENABLED=F",
+            "robot-enabled",
+            "F",
+            "ROBOT_ENABLED",
+        ),
+        (
+            Run,
+            "",
+            "HCLOUD_SERVER_CACHE_TTL=1m",
+            "server-cache-max-age",
+            "1m",
+            "HCLOUD_SERVER_CACHE_TTL",
+        ),
+        (
+            Run,
+            "",
+            "HCLOUD_SERVER_CACHE_TTL=1m\nHCLOUD_SERVER_CACHE_MAX_AGE=0",
+            "server-cache-max-age",
+            "0",
+            "HCLOUD_SERVER_CACHE_MAX_AGE",
+        ),
+        (
+            Run,
+            "",
+            "HCLOUD_SERVER_CACHE_TTL=1m\nHCLOUD_SERVER_CACHE_MAX_AGE=",
+            "server-cache-max-age",
+            "1m",
+            "HCLOUD_SERVER_CACHE_TTL",
+        ),
+        // A flag wins, and what it beats is not even read.
+        (
+            Run,
+            "--kubeconfig /a",
+            "KUBECONFIG=/b:/c",
+            "kubeconfig",
+            "/a",
+            "--kubeconfig",
+        ),
+        (
+            List,
+            "",
+            "KUBECONFIG=/b:/c",
+            "kubeconfig",
+            "/b:/c",
+            "KUBECONFIG",
+        ),
+        (
+            Run,
+            "--kubeconfig=",
+            "KUBECONFIG=/b",
+            "kubeconfig",
+            "",
+            "--kubeconfig",
+        ),
+        // pflag's manners.
+        (
+            Run,
+            "--node-sync-interval=1m30s",
+            "",
+            "node-sync-interval",
+            "1m30s",
+            "--node-sync-interval",
+        ),
+        (
+            Run,
+            "--node-sync-interval 300ms",
+            "",
+            "node-sync-interval",
+            "300ms",
+            "--node-sync-interval",
+        ),
+        (
+            Run,
+            "--node_sync_interval 1s",
+            "",
+            "node-sync-interval",
+            "1s",
+            "--node-sync-interval",
+        ),
+        (
+            Run,
+            "--node-sync-interval 1s --node-sync-interval 2s",
+            "",
+            "node-sync-interval",
+            "2s",
+            "--node-sync-interval",
+        ),
+        (Run, "-v=4", "", "verbosity", "4", "-v"),
+        (Run, "-v 4", "", "verbosity", "4", "-v"),
+        (Run, "-v4", "", "verbosity", "4", "-v"),
+        (Run, "--v=4", "", "verbosity", "4", "-v"),
+        (List, "--v 4", "", "verbosity", "4", "-v"),
+        (List, "-ojson", "", "output", "json", "--output"),
+        (List, "-o json", "", "output", "json", "--output"),
+        (Sync, "--output=yaml", "", "output", "yaml", "--output"),
+        (Run, "--once", "", "once", "true", "--once"),
+        (Run, "--once=0", "", "once", "0", "--once"),
+        (
+            Run,
+            "--once --dry-run=false",
+            "",
+            "dry-run",
+            "false",
+            "--dry-run",
+        ),
+        (
+            Sync,
+            "--dry-run --detailed-exitcode",
+            "",
+            "detailed-exitcode",
+            "true",
+            "--detailed-exitcode",
+        ),
+        (
+            Run,
+            "--logging-format=json",
+            "",
+            "log-format",
+            "json",
+            "--logging-format",
+        ),
+        (
+            Run,
+            "--controllers=cloud-node --controllers -route",
+            "",
+            "controllers",
+            "cloud-node,-route",
+            "--controllers",
+        ),
+        (
+            Run,
+            "--controllers -cloud-node,*",
+            "",
+            "controllers",
+            "-cloud-node,*",
+            "--controllers",
+        ),
+        (
+            Config,
+            "--once --leader-elect=false",
+            "",
+            "once",
+            "true",
+            "--once",
+        ),
+    ] {
+        let parsed = read_with_token(command, line, text);
+        let case = format!("{command:?} {line} {text}");
+        assert_eq!(lines(&parsed.problems), "", "{case}");
+        assert_eq!(
+            shown(&parsed, name),
+            (value.to_owned(), source.to_owned()),
+            "{case}"
+        );
+    }
+}
+
+#[test]
+fn typed_values() {
+    let parsed = read_with_token(
+        Command::Run,
+        "--cloud-provider=hcloud --master=https://[fd00::1]:6443/ --context admin \
+         --controllers=*,-service",
+        "HCLOUD_NETWORK=4711
+         HCLOUD_ENDPOINT=http://127.0.0.1:8080/v1/
+         HCLOUD_INSTANCES_ADDRESS_FAMILY=dualstack
+         HCLOUD_INSTANCES_ZONE_LABEL_ENABLED=False
+         HCLOUD_DEBUG=t
+         KUBECONFIG=:/a::/b
+         CCM_TEST_TIME_SCALE=0.01",
+    );
+    let settings = parsed.checked().unwrap().settings;
+    assert_eq!(settings.cloud_provider.value, Profile::Hcloud);
+    assert_eq!(
+        settings.master.value.unwrap().as_str(),
+        "https://[fd00::1]:6443"
+    );
+    assert_eq!(settings.context.value.as_deref(), Some("admin"));
+    assert!(!settings.controllers.value.contains(Controller::Service));
+    assert!(settings.controllers.value.contains(Controller::Node));
+    assert_eq!(settings.network.value, Some(NetworkName::Id(4711)));
+    assert_eq!(settings.endpoint.value.as_str(), "http://127.0.0.1:8080/v1");
+    assert_eq!(settings.address_family.value, AddressFamily::Dualstack);
+    assert!(!settings.zone_label_enabled.value && settings.debug.value);
+    assert_eq!(settings.kubeconfig.value, ["/a", "/b"].map(PathBuf::from));
+    assert_eq!(settings.test_time_scale.value, 0.01);
+}
+
+#[test]
+fn words_help_and_version() {
+    for (command, line, words, asks_help, asks_version) in [
+        (
+            Command::Sync,
+            "web-1 --dry-run web-2",
+            "web-1 web-2",
+            false,
+            false,
+        ),
+        (
+            Command::Sync,
+            "-- --dry-run -h",
+            "--dry-run -h",
+            false,
+            false,
+        ),
+        (
+            Command::Sync,
+            "web-1 -- web-2 -- x",
+            "web-1 web-2 -- x",
+            false,
+            false,
+        ),
+        (Command::Sync, "--dry-run t", "t", false, false),
+        (Command::Sync, "--dry-run -- false", "false", false, false),
+        (Command::List, "-", "-", false, false),
+        (Command::List, "-h", "", true, false),
+        (Command::Run, "--help", "", true, false),
+        (Command::Run, "--help=false", "", false, false),
+        (Command::Run, "--version", "", false, true),
+        (Command::Run, "--version=raw", "", false, true),
+        (Command::Run, "--version=false", "", false, false),
+        (Command::Run, "-hv4", "", true, false),
+    ] {
+        let parsed = read_with_token(command, line, "");
+        assert_eq!(lines(&parsed.problems), "", "{line}");
+        assert_eq!(parsed.words.join(" "), words, "{line}");
+        assert_eq!(
+            (parsed.help, parsed.version),
+            (asks_help, asks_version),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn a_wrong_command_line_says_what_to_write() {
+    use Command::{Config, List, Run, Sync};
+    for (command, line, problems) in [
+        (
+            Run,
+            "--node-sync-interval 5",
+            "--node-sync-interval: \"5\": a duration needs a unit, e.g. 5s or 1m30s",
+        ),
+        (
+            Run,
+            "--node-sync-interval=0",
+            "--node-sync-interval: \"0\": must be longer than 0",
+        ),
+        (
+            Run,
+            "--node-sync-interval=-5s",
+            "--node-sync-interval: \"-5s\": must not be negative",
+        ),
+        (
+            Run,
+            "--node-sync-interval",
+            "--node-sync-interval: needs a value: DURATION",
+        ),
+        (
+            Run,
+            "--node-sync-interval=",
+            "--node-sync-interval: \"\": not a duration; write e.g. 5s or 1m30s",
+        ),
+        (
+            Run,
+            "--nod-sync-interval 5s",
+            "--nod-sync-interval: unknown flag; did you mean --node-sync-interval?",
+        ),
+        (
+            Run,
+            "--nod-sync-interval=5s",
+            "--nod-sync-interval: unknown flag; did you mean --node-sync-interval?",
+        ),
+        (
+            Run,
+            "--leader-elct=false",
+            "--leader-elct: unknown flag; did you mean --leader-elect?",
+        ),
+        (
+            Run,
+            "--whatever 5",
+            "--whatever: unknown flag; see ccm help run",
+        ),
+        (
+            Run,
+            "--once 5",
+            "ccm run: \"5\": unexpected word; it takes only flags",
+        ),
+        (
+            Run,
+            "--leader-elect false",
+            "--leader-elect: \"false\": never takes the next word; write --leader-elect=false",
+        ),
+        (
+            Run,
+            "--once true",
+            "--once: \"true\": never takes the next word; write --once=true",
+        ),
+        (
+            Sync,
+            "--dry-run false",
+            "--dry-run: \"false\": never takes the next word; write --dry-run=false",
+        ),
+        (
+            Run,
+            "-- --once",
+            "ccm run: \"--once\": unexpected word; it takes only flags",
+        ),
+        (Run, "-once", "-once: long flags have two dashes: --once"),
+        (
+            Run,
+            "-kubeconfig /a --once",
+            "-kubeconfig: long flags have two dashes: --kubeconfig",
+        ),
+        (
+            Run,
+            "-leader-elect=false",
+            "-leader-elect: long flags have two dashes: --leader-elect",
+        ),
+        (Run, "-x", "-x: unknown flag; see ccm help run"),
+        (
+            Run,
+            "-o json",
+            "-o: only for list, inspect, sync, doctor or config\nccm run: \"json\": unexpected word; it takes only flags",
+        ),
+        (Run, "-v", "-v: needs a value: N"),
+        (Run, "-v=-1", "-v: \"-1\": use a whole number from 0"),
+        (Run, "--v=high", "-v: \"high\": use a whole number from 0"),
+        (Run, "-h=x", "-h: takes no value"),
+        (Run, "--help=x", "--help: \"x\": use true or false"),
+        (Run, "--once=ja", "--once: \"ja\": use true or false"),
+        (
+            Run,
+            "--log-format=xml",
+            "--log-format: \"xml\": use text or json",
+        ),
+        (
+            Run,
+            "--logging-format=xml",
+            "--logging-format: \"xml\": use text or json",
+        ),
+        (
+            Run,
+            "--cloud-provider=aws",
+            "--cloud-provider: \"aws\": use ccm-from-scratch or hcloud",
+        ),
+        (
+            Run,
+            "--controllers=cloud-nod",
+            "--controllers: \"cloud-nod\": no controller is called \"cloud-nod\"; did you mean cloud-node?",
+        ),
+        (
+            Run,
+            "--master=https://u:hunter2@host",
+            "--master: \"https://…@host\": leave out the user name and password",
+        ),
+        (
+            Run,
+            "--token geheim",
+            "--token: unknown flag; a secret on the command line could be read by every user of this machine, set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead",
+        ),
+        (
+            Run,
+            "--cluster-cidr",
+            "--cluster-cidr: needs a value: a value",
+        ),
+        (
+            Config,
+            "web-1",
+            "ccm config: \"web-1\": unexpected word; it takes only flags",
+        ),
+        // Client commands know their own flags only.
+        (
+            List,
+            "--leader-elect",
+            "--leader-elect: only for run or config",
+        ),
+        (List, "--once", "--once: only for run or config"),
+        (
+            List,
+            "--version",
+            "--version: unknown flag; see ccm help list",
+        ),
+        (
+            List,
+            "--outptu json",
+            "--outptu: unknown flag; did you mean --output?",
+        ),
+        (List, "-o xml", "-o: \"xml\": use table, wide, json or yaml"),
+        (
+            Sync,
+            "--dry-rn web-1",
+            "--dry-rn: unknown flag; did you mean --dry-run?",
+        ),
+        // Everything at once.
+        (
+            Run,
+            "--onc --node-sync-interval 5 --log-format=xml",
+            "--onc: unknown flag; did you mean --once?\n\
+             --node-sync-interval: \"5\": a duration needs a unit, e.g. 5s or 1m30s\n\
+             --log-format: \"xml\": use text or json",
+        ),
+    ] {
+        let parsed = read_with_token(command, line, "");
+        assert_eq!(lines(&parsed.problems), problems, "{command:?} {line}");
+        assert!(
+            parsed.problems.iter().all(|problem| problem.usage),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn a_wrong_environment_says_what_to_write() {
+    for (text, problems) in [
+        (
+            "",
+            "HCLOUD_TOKEN: not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API \
+             (Hetzner Console → Security → API tokens)",
+        ),
+        (
+            "HCLOUD_TOKEN_FILE=/none",
+            "HCLOUD_TOKEN_FILE: \"/none\": No such file or directory (os error 2)",
+        ),
+        (
+            "HCLOUD_TOKEN_FILE=/t\n/t= \t",
+            "HCLOUD_TOKEN_FILE: \"/t\": the file is empty",
+        ),
+        (
+            "HCLOUD_TOKEN_FILE=/t\n/t=a b",
+            "HCLOUD_TOKEN_FILE: \"/t\": holds characters that no token has, e.g. white space inside",
+        ),
+        (
+            "HCLOUD_TOKEN=a b",
+            "HCLOUD_TOKEN: holds characters that no token has, e.g. white space inside",
+        ),
+        (
+            "HCLOUD_TOKEN_FILE=jEheVytlAoFl7F8MqUQ7jAo2hOXASztX",
+            "HCLOUD_TOKEN_FILE: no such file, and the value looks like a token itself; it is the \
+             path of a file that holds the token",
+        ),
+        (
+            "HCLOUD_TOKEN=t\nHCLOUD_INSTANCES_ADDRESS_FAMILY=ipv5",
+            "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\": use ipv4, ipv6 or dualstack",
+        ),
+        (
+            "HCLOUD_TOKEN=t\nHCLOUD_DEBUG=yes",
+            "HCLOUD_DEBUG: \"yes\": use true or false",
+        ),
+        (
+            "HCLOUD_TOKEN=t\nROBOT_ENABLED=true",
+            "ROBOT_ENABLED: \"true\": dedicated servers are not built yet; unset it or set it to false",
+        ),
+        (
+            "HCLOUD_TOKEN=t\nHCLOUD_SERVER_CACHE_TTL=10",
+            "HCLOUD_SERVER_CACHE_TTL: \"10\": a duration needs a unit, e.g. 5s or 1m30s",
+        ),
+        (
+            "HCLOUD_TOKEN=t\nHCLOUD_NETWORK=99999999999999999999",
+            "HCLOUD_NETWORK: \"99999999999999999999\": too large for the ID of a Network",
+        ),
+        (
+            "HCLOUD_TOKEN=t\nHCLOUD_ENDPOINT=https://api.hetzner.cloud/v1?token=hunter2",
+            "HCLOUD_ENDPOINT: \"https://api.hetzner.cloud/v1?…\": a base URL has no query and no fragment",
+        ),
+        (
+            "HCLOUD_TOKEN=t\nCCM_TEST_TIME_SCALE=0",
+            "CCM_TEST_TIME_SCALE: \"0\": use a number greater than 0",
+        ),
+        (
+            "HCLOUD_TOKEN=t\nHCLOUD_NETWORK_ROUTES_ENABLED=maybe\nROBOT_PASSWORD=hunter2",
+            "",
+        ),
+    ] {
+        let parsed = read(Command::Run, "", text);
+        assert_eq!(lines(&parsed.problems), problems, "{text}");
+        assert!(
+            parsed.problems.iter().all(|problem| !problem.usage),
+            "{text}"
+        );
+        assert!(!format!("{parsed:?}").contains("hunter2"), "{text}");
+    }
+}
+
+#[test]
+fn a_value_that_is_not_utf_8_is_a_problem() {
+    let broken = OsString::from_vec(b"n\xff".to_vec());
+    let mut given = environment("HCLOUD_TOKEN=t");
+    given
+        .variables
+        .insert("HCLOUD_NETWORK".to_owned(), broken.clone());
+    let mut flag = OsString::from("--context=");
+    flag.push(&broken);
+    let parsed = parse(Command::List, vec![flag, broken], &given);
+    let expected = "--context: its value is not UTF-8\nn\u{fffd}: not UTF-8\n\
+                    HCLOUD_NETWORK: its value is not UTF-8";
+    assert_eq!(lines(&parsed.problems), expected);
+}
+
+#[test]
+fn the_token_is_trimmed_kept_with_its_file_and_never_shown() {
+    for (text, token, source) in [
+        ("HCLOUD_TOKEN= geheim ", "geheim", "HCLOUD_TOKEN"),
+        (
+            "HCLOUD_TOKEN=geheim\nHCLOUD_TOKEN_FILE=/none",
+            "geheim",
+            "HCLOUD_TOKEN",
+        ),
+        (
+            "HCLOUD_TOKEN=\nHCLOUD_TOKEN_FILE= /t \n/t= geheim  ",
+            "geheim",
+            "HCLOUD_TOKEN_FILE (/t)",
+        ),
+    ] {
+        let parsed = read(Command::Run, "", text);
+        assert_eq!(lines(&parsed.problems), "", "{text}");
+        assert!(!format!("{parsed:#?}").contains("geheim"), "{text}");
+        assert_eq!(
+            shown(&parsed, "token"),
+            ("(redacted)".to_owned(), source.to_owned())
+        );
+        let read = parsed.settings.token.value.unwrap();
+        assert_eq!(read.secret.expose(), token, "{text}");
+        assert_eq!(read.file.is_some(), source.contains("/t"), "{text}");
+    }
+}
+
+#[test]
+fn what_has_no_effect_is_said_once() {
+    for (command, line, text, notices) in [
+        (
+            Command::Run,
+            "--leader-elect=false --allow-untagged-cloud --leader-elect --feature-gates A=true \
+             --webhook-secure-port 0 --node-sync-period=1m",
+            "",
+            "--leader-elect: accepted and ignored, it has no effect in this version\n\
+             --allow-untagged-cloud: accepted and ignored, it has no effect in this version\n\
+             --feature-gates: accepted and ignored, it has no effect in this version\n\
+             --webhook-secure-port: accepted and ignored, it has no effect in this version\n\
+             --node-sync-period: accepted and ignored, it has no effect in this version",
+        ),
+        (
+            Command::Run,
+            "",
+            "HCLOUD_SERVER_CACHE_MODE=one\nROBOT_PASSWORD=x\nHCLOUD_METRICS_ADDRESS=",
+            "HCLOUD_SERVER_CACHE_MODE: accepted and ignored, it has no effect in this version\n\
+             ROBOT_PASSWORD: accepted and ignored, it has no effect in this version",
+        ),
+        // In a shell they are another program's.
+        (
+            Command::List,
+            "",
+            "HCLOUD_SERVER_CACHE_MODE=one\nROBOT_PASSWORD=x",
+            "",
+        ),
+        (
+            Command::List,
+            "",
+            "HCLOUD_NETWORK_ID=1\nHCLOUD_TOKN=x\nHCLOUD_CONTEXT=x\nHCLOUD_SSH_KEYS=x\n\
+             HCLOUD_METRIC_ADDRESS=x\nHCLOUD_ENDPIONT=\nHOME=/root",
+            "HCLOUD_NETWORK_ID: not a variable that ccm reads; did you mean HCLOUD_NETWORK?\n\
+             HCLOUD_TOKN: not a variable that ccm reads; did you mean HCLOUD_TOKEN?",
+        ),
+    ] {
+        let parsed = read_with_token(command, line, text);
+        assert_eq!(lines(&parsed.problems), "", "{line} {text}");
+        assert_eq!(lines(&parsed.notices), notices, "{line} {text}");
+    }
+}
+
+/// The arguments that the official chart gives its container.
+#[test]
+fn the_official_deployment_starts() {
+    let parsed = read_with_token(
+        Command::Run,
+        "--allow-untagged-cloud --cloud-provider=hcloud --route-reconciliation-period=30s \
+         --webhook-secure-port=0 --leader-elect=false --allocate-node-cidrs=true \
+         --cluster-cidr=10.244.0.0/16",
+        "HCLOUD_NETWORK=cluster\nHCLOUD_METRICS_ENABLED=true\nNODE_NAME=web-1\n\
+         ROBOT_ENABLED=false",
+    );
+    assert_eq!(lines(&parsed.problems), "");
+    assert_eq!(parsed.settings.cloud_provider.value, Profile::Hcloud);
+}
+
+/// Every word of a choice and every default in the table can be read.
+#[test]
+fn the_table_offers_only_what_can_be_read() {
+    for setting in TABLE {
+        let words: Vec<&str> = match setting.kind {
+            Kind::Choice(words) => words.to_vec(),
+            _ => setting.default.into_iter().collect(),
+        };
+        for (word, command) in words
+            .iter()
+            .flat_map(|w| setting.commands.iter().map(move |c| (w, c)))
+        {
+            let parsed = match (setting.flags.first(), setting.variables.first()) {
+                (Some(flag), _) => read_with_token(*command, &format!("--{flag}={word}"), ""),
+                (None, Some(variable)) => {
+                    read_with_token(*command, "", &format!("{}={word}", variable.name()))
+                }
+                (None, None) => panic!("{} can't be set", setting.name),
+            };
+            assert_eq!(lines(&parsed.problems), "", "{} {word}", setting.name);
+            assert_eq!(shown(&parsed, setting.name).0, *word);
+        }
+    }
+}
+
+/// `in_force` has what the command takes, in the order of the table.
+#[test]
+fn every_setting_of_the_command_is_in_force() {
+    for command in Command::ALL {
+        let parsed = read_with_token(*command, "", "");
+        let shown: Vec<&str> = parsed
+            .settings
+            .in_force()
+            .map(|one| one.setting.name)
+            .collect();
+        let wanted = TABLE
+            .iter()
+            .filter(|s| s.is_for(*command) && !s.hidden)
+            .map(|s| s.name);
+        assert_eq!(shown, wanted.collect::<Vec<_>>(), "{command:?}");
+    }
+}
+
+/// The list in the code against the list of flags as hcloud-cloud-controller-manager prints it:
+/// a name, and a type unless it is a boolean.
+#[test]
+fn all_flags_of_hcloud_cloud_controller_manager_are_accepted() {
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/hccm-flags.txt");
+    let path = std::env::var_os("CCM_TEST_HCCM_FLAGS").map_or(default, PathBuf::from);
+    let Ok(text) = std::fs::read_to_string(&path) else {
+        eprintln!("skipped: the list of flags is not at {}", path.display());
+        return;
+    };
+    let mut expected = BTreeMap::new();
+    for line in text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+    {
+        let flag = line.split_once("--").map(|(_, flag)| flag).unwrap();
+        let (name, kind) = flag.split_once(' ').unwrap_or((flag, ""));
+        let bare = kind.is_empty() || kind.contains("[=");
+        expected.insert(name, if bare { Takes::Nothing } else { Takes::Value });
+    }
+    let listed: BTreeMap<_, _> = DROP_IN_FLAGS
+        .iter()
+        .map(|flag| (flag.name, flag.takes))
+        .collect();
+    assert_eq!(listed, expected);
+    assert_eq!(listed.len(), DROP_IN_FLAGS.len(), "one is there twice");
+}
+
+#[test]
+fn every_drop_in_flag_is_honoured_or_reported() {
+    for flag in DROP_IN_FLAGS {
+        let value = if flag.takes == Takes::Value {
+            " 1s"
+        } else {
+            ""
+        };
+        let parsed = read_with_token(Command::Run, &format!("--{}{value}", flag.name), "");
+        let reported = lines(&parsed.notices).starts_with(&format!("--{}: ", flag.name));
+        assert_eq!(reported, !flag.is_honoured(), "{}", flag.name);
+        assert!(parsed.words.is_empty());
+        assert!(
+            flag.is_honoured() || parsed.problems.is_empty(),
+            "{}",
+            flag.name
+        );
+    }
+}
+
+#[test]
+fn help_reads_like_this() {
+    let text = help(Command::Sync);
+    let expected = "  -o, --output table|wide|json|yaml
+          Form of what is written to stdout. json and yaml are stable, for
+          scripts. [table]
+      --log-format text|json
+          Form of the log on stderr: lines for people, or one JSON object a
+          line. Also: --logging-format. [text]
+";
+    assert!(text.contains(expected), "{text}");
+    assert!(
+        !text.contains("TIME_SCALE") && !text.contains("--once"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_table_goes_between_its_markers_and_nowhere_else() {
+    let (begin, end) = (markdown::BEGIN, markdown::END);
+    let before = format!("# A\n\n{begin}\nold\n{end}\n\nmore\n");
+    let after = markdown::with_table(&before).unwrap();
+    assert_eq!(
+        after,
+        format!("# A\n\n{begin}\n{}{end}\n\nmore\n", markdown::table())
+    );
+    assert_eq!(
+        markdown::with_table(&after).as_deref(),
+        Some(after.as_str())
+    );
+    for broken in [
+        "",
+        begin,
+        end,
+        &format!("{end}{begin}"),
+        &format!("{before}{before}"),
+    ] {
+        assert_eq!(markdown::with_table(broken), None, "{broken}");
+    }
+    for row in markdown::table().lines() {
+        assert_eq!(row.replace("\\|", "").matches('|').count(), 6, "{row}");
+    }
+}
+
+/// `CCM_UPDATE_README=1 cargo test --test settings` writes the table.
+#[test]
+fn the_readme_has_the_table_as_it_is() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let Ok(readme) = std::fs::read_to_string(&path) else {
+        eprintln!("skipped: no README.md yet");
+        return;
+    };
+    let wanted = markdown::with_table(&readme).expect("the README has both markers once");
+    if std::env::var_os("CCM_UPDATE_README").is_some_and(|value| !value.is_empty()) {
+        std::fs::write(&path, &wanted).expect("the README can be written");
+    } else {
+        assert!(
+            readme == wanted,
+            "the README's table of settings is old: CCM_UPDATE_README=1"
+        );
+    }
+}
