@@ -1,1 +1,7 @@
-fn main() {}
+//! Parse, dispatch, exit code: nothing else.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ccm::cli::main(std::env::args_os().skip(1).collect())
+}

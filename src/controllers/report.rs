@@ -9,12 +9,22 @@ use crate::world::{self, World};
 pub struct Report {
     /// A line for each change that was made: object, and what.
     pub changes: Vec<(String, String)>,
-    /// A line for each object that failed: object, and why.
-    pub failures: Vec<(String, String)>,
+    /// Each object that failed, and why.
+    pub failures: Vec<Failure>,
     pub changed: usize,
     pub unchanged: usize,
     /// Nothing could be done at all: an API did not answer.
     pub outage: Option<Outage>,
+}
+
+/// An object that is not as it should be after the tick.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// E.g. `node/worker-1`.
+    pub object: String,
+    pub why: String,
+    /// It is a finding, which was told as such.
+    pub is_finding: bool,
 }
 
 /// An API did not answer, and what waits for it.

@@ -39,6 +39,16 @@ impl<T> Cache<T> {
     }
 }
 
+impl<T> Cache<T> {
+    /// The last view, of whatever age.
+    pub(super) fn last(&self) -> Option<View<T>> {
+        self.last
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
 impl<T> View<T> {
     pub fn age(&self) -> Duration {
         self.asked.elapsed()

@@ -7,7 +7,7 @@ mod cache;
 
 pub use cache::View;
 
-use crate::cloud::{self, Instance, Provider, Urgency};
+use crate::cloud::{self, ErrorKind, Instance, Provider, Urgency};
 use crate::kube::{self, ReadFrom, Recorder};
 use cache::Cache;
 use std::fmt;
@@ -48,6 +48,11 @@ impl World {
             .map_err(Error::Kube)
     }
 
+    /// The nodes as they were last seen, however long ago; no call.
+    pub fn nodes_seen(&self) -> Option<View<Vec<kube::Node>>> {
+        self.nodes.last()
+    }
+
     /// One node as it is now.
     pub fn node(&self, name: &str) -> Result<Option<kube::Node>, Error> {
         self.kube.node(name).map_err(Error::Kube)
@@ -69,6 +74,19 @@ impl World {
 }
 
 impl Error {
+    /// Which API, and in which way it failed: as long as this stays the same, it is the same trouble.
+    pub fn state(&self) -> &'static str {
+        match self {
+            Error::Kube(error) if error.needs_a_person() => "kubernetes refuses",
+            Error::Kube(_) => "kubernetes unavailable",
+            Error::Cloud(error) => match error.kind {
+                ErrorKind::RateLimited { .. } => "cloud rate limit",
+                _ if error.needs_a_person() => "cloud refuses",
+                _ => "cloud unavailable",
+            },
+        }
+    }
+
     /// Trying again does not help: a setting, a credential or a role has to be mended.
     pub fn needs_a_person(&self) -> bool {
         match self {

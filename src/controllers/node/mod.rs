@@ -15,11 +15,12 @@ pub use observe::Observed;
 pub use plan::{Change, Field, NodePlan, Server, UNINITIALIZED, View, is_uninitialised, plan};
 
 use super::backoff::Backoff;
-use super::report::{Report, publish};
+use super::report::{Failure, Report, publish};
 use super::{Controller, Proposal, Selection};
-use crate::cloud::{Finding, Gate, Reason, Urgency};
-use crate::kube::Node;
-use crate::world::{Error, World};
+use crate::cloud::{Finding, Gate, Provider, ProviderId, Reason, Urgency};
+use crate::kube::{self, Node};
+use crate::world::{self, Error, World};
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 pub const NAME: &str = "cloud-node-controller";
@@ -63,17 +64,24 @@ impl NodeController {
         }
     }
 
+    /// All nodes; those that the next evaluation within the interval plans on.
+    pub fn nodes(&self, world: &World) -> Result<world::View<Vec<Node>>, Error> {
+        world.nodes(self.settings.sync_interval / 2)
+    }
+
     /// What both APIs say and what would be done, for the nodes that are due or asked for.
     pub fn evaluate(
         &self,
         world: &World,
         selection: &Selection,
     ) -> Result<(Observed, Vec<NodePlan>), Error> {
-        let nodes = world.nodes(self.settings.sync_interval / 2)?;
+        let nodes = self.nodes(world)?;
         let now = Instant::now();
         let refresh = selection.is_explicit() || self.is_refresh_due(now);
-        let due = |node: &Node| selection.names(node.name()) && (refresh || self.is_due(node, now));
-        let urgency = match self.work(&nodes.value, selection, now) {
+        let due = |node: &Node| {
+            selection.names(node.name()) && (refresh || self.is_due(node, world, now))
+        };
+        let urgency = match self.work(world, &nodes.value, selection, now) {
             Work::Nothing => return Ok((Observed::only(nodes), Vec::new())),
             Work::Refresh if self.last_refresh.is_some() => Urgency::CanWait,
             Work::Refresh | Work::Needed => Urgency::Needed,
@@ -94,8 +102,8 @@ impl NodeController {
         Ok((observed, plans))
     }
 
-    fn work(&self, nodes: &[Node], selection: &Selection, now: Instant) -> Work {
-        if selection.is_explicit() || nodes.iter().any(|node| self.is_due(node, now)) {
+    fn work(&self, world: &World, nodes: &[Node], selection: &Selection, now: Instant) -> Work {
+        if selection.is_explicit() || nodes.iter().any(|node| self.is_due(node, world, now)) {
             Work::Needed
         } else if self.is_refresh_due(now) {
             Work::Refresh
@@ -111,72 +119,124 @@ impl NodeController {
     }
 
     /// Waits for its initialisation, or failed before; and its back-off is over.
-    fn is_due(&self, node: &Node, now: Instant) -> bool {
+    fn is_due(&self, node: &Node, world: &World, now: Instant) -> bool {
         let uid = &node.metadata.uid;
         let retry = self.backoff.is_retry_due(uid, now);
         retry
             || (is_uninitialised(node)
-                && !is_left_alone(node)
+                && !is_left_alone(node, &*world.provider)
                 && !self.backoff.is_waiting(uid, now))
     }
 
-    fn apply_all(
+    /// One pass, with the plans that it ended with.
+    pub fn sync(
+        &mut self,
+        world: &World,
+        gate: &dyn Gate,
+        selection: &Selection,
+    ) -> (Report, Vec<NodePlan>) {
+        let begun = Instant::now();
+        let was_refresh = selection.is_explicit() || self.is_refresh_due(begun);
+        let (observed, plans) = match self.evaluate(world, selection) {
+            Ok(evaluated) => evaluated,
+            Err(error) => {
+                return (
+                    Report::outage(error, self.waiting(world, begun)),
+                    Vec::new(),
+                );
+            }
+        };
+        let uids: HashSet<&str> = observed
+            .nodes
+            .value
+            .iter()
+            .map(|node| node.metadata.uid.as_str())
+            .collect();
+        self.backoff.keep(|uid| uids.contains(uid));
+        if was_refresh {
+            self.last_refresh = Some(begun);
+        }
+        let mut report = Report::default();
+        let mut done = Vec::new();
+        for plan in plans {
+            let (plan, goes_on) = self.sync_one(world, gate, &observed, plan, &mut report);
+            done.extend(plan);
+            if !goes_on {
+                break;
+            }
+        }
+        // Events come last: a hundred nodes are ready before the first of them is talked about.
+        for plan in &done {
+            publish(world, gate, NAME, &plan.object, &plan.findings);
+        }
+        (report, done)
+    }
+
+    /// Applies one plan and takes note of what came of it; false when no write may follow.
+    fn sync_one(
         &mut self,
         world: &World,
         gate: &dyn Gate,
         observed: &Observed,
-        plans: Vec<NodePlan>,
-    ) -> Report {
-        let mut report = Report::default();
-        let mut told = Vec::new();
-        for plan in plans {
-            let (object, uid) = (plan.object.clone(), plan.object.uid.clone());
-            let label = format!("node/{}", object.name);
-            let replan = |node: &Node| observed.replan(node, &*world.provider);
-            let applied = apply::apply(world, gate, plan, replan);
-            match applied.lines.is_empty() {
-                true => report.unchanged += 1,
-                false => report.changed += 1,
-            }
-            report
-                .changes
-                .extend(applied.lines.into_iter().map(|line| (label.clone(), line)));
-            let blocked = applied.plan.as_ref().is_some_and(|plan| plan.is_blocked);
-            match (&applied.error, blocked) {
-                (None, false) => self.backoff.succeeded(&uid),
-                _ => self.backoff.failed(&uid, Instant::now()),
-            }
-            let mut findings = applied.plan.map(|plan| plan.findings).unwrap_or_default();
-            if blocked && applied.error.is_none() {
-                let why = findings
-                    .last()
-                    .map(|finding| finding.message.clone())
-                    .unwrap_or_default();
-                report.failures.push((label.clone(), why));
-            }
-            if applied.initialised {
-                findings.push(Finding::info(Reason::Synced, "Node synced successfully"));
-            }
-            told.push((object, findings));
-            if let Some(error) = applied.error {
-                let refused = error.is_refused();
-                report.failures.push((label, error.to_string()));
-                if refused {
-                    break;
-                }
-            }
-        }
-        // Events come last: a hundred nodes are ready before the first of them is talked about.
-        for (object, findings) in &told {
-            publish(world, gate, NAME, object, findings);
+        plan: NodePlan,
+        report: &mut Report,
+    ) -> (Option<NodePlan>, bool) {
+        let object = format!("node/{}", plan.object.name);
+        let uid = plan.object.uid.clone();
+        let mut applied = apply::apply(world, gate, plan, |node| {
+            observed.replan(node, &*world.provider)
+        });
+        match applied.lines.is_empty() {
+            true => report.unchanged += 1,
+            false => report.changed += 1,
         }
         report
+            .changes
+            .extend(applied.lines.into_iter().map(|line| (object.clone(), line)));
+        let obstacle = applied.plan.as_ref().and_then(NodePlan::obstacle);
+        let goes_on = !applied.error.as_ref().is_some_and(kube::Error::is_refused);
+        let why = applied.error.as_ref().map(ToString::to_string);
+        match why.or_else(|| obstacle.map(|finding| finding.message.clone())) {
+            None => self.backoff.succeeded(&uid),
+            Some(why) => {
+                self.backoff.failed(&uid, Instant::now());
+                report.failures.push(Failure {
+                    object,
+                    why,
+                    is_finding: applied.error.is_none(),
+                });
+            }
+        }
+        if let Some(plan) = applied.plan.as_mut().filter(|_| applied.initialised) {
+            plan.findings
+                .push(Finding::info(Reason::Synced, "Node synced successfully"));
+        }
+        (applied.plan, goes_on)
+    }
+
+    /// What an outage keeps waiting, for the line that tells it.
+    fn waiting(&self, world: &World, now: Instant) -> String {
+        let Some(nodes) = world.nodes_seen() else {
+            return String::new();
+        };
+        match nodes
+            .value
+            .iter()
+            .filter(|node| self.is_due(node, world, now))
+            .count()
+        {
+            0 => String::new(),
+            1 => "1 node waits".into(),
+            count => format!("{count} nodes wait"),
+        }
     }
 }
 
-/// A node being deleted gets nothing any more.
-fn is_left_alone(node: &Node) -> bool {
+/// A node being deleted, or of another cloud, gets nothing: no reason to ask anybody about it.
+fn is_left_alone(node: &Node, provider: &dyn Provider) -> bool {
+    let id = &node.spec.provider_id;
     node.metadata.deletion_timestamp.is_some()
+        || !(id.is_empty() || matches!(provider.parse_provider_id(id), ProviderId::Ours(_)))
 }
 
 impl Controller for NodeController {
@@ -189,51 +249,11 @@ impl Controller for NodeController {
     }
 
     fn tick(&mut self, world: &World, gate: &dyn Gate, selection: &Selection) -> Report {
-        let begun = Instant::now();
-        let was_refresh = selection.is_explicit() || self.is_refresh_due(begun);
-        match self.evaluate(world, selection) {
-            Err(error) => Report::outage(error, self.waiting(world, begun)),
-            Ok((observed, plans)) => {
-                let uids: std::collections::HashSet<&str> = observed
-                    .nodes
-                    .value
-                    .iter()
-                    .map(|node| node.metadata.uid.as_str())
-                    .collect();
-                self.backoff.keep(|uid| uids.contains(uid));
-                if was_refresh {
-                    self.last_refresh = Some(begun);
-                }
-                self.apply_all(world, gate, &observed, plans)
-            }
-        }
+        self.sync(world, gate, selection).0
     }
 
     fn propose(&self, world: &World, selection: &Selection) -> Result<Vec<Proposal>, Error> {
         let (_, plans) = self.evaluate(world, selection)?;
-        let proposal = |plan: NodePlan| Proposal {
-            object: format!("node/{}", plan.object.name),
-            lines: plan.changes.iter().flat_map(Change::lines).collect(),
-        };
-        Ok(plans.into_iter().map(proposal).collect())
-    }
-}
-
-impl NodeController {
-    /// What an outage keeps waiting, for the line that tells it.
-    fn waiting(&self, world: &World, now: Instant) -> String {
-        let Ok(nodes) = world.nodes(Duration::MAX) else {
-            return String::new();
-        };
-        match nodes
-            .value
-            .iter()
-            .filter(|node| self.is_due(node, now))
-            .count()
-        {
-            0 => String::new(),
-            1 => "1 node waits".into(),
-            count => format!("{count} nodes wait"),
-        }
+        Ok(plans.iter().map(NodePlan::proposal).collect())
     }
 }

@@ -6,6 +6,7 @@ use crate::cloud::{
     self, Finding, Instance, InstanceId, Instances, Metadata, NodeAddress, Provider, Reason,
     Source, Sourced,
 };
+use crate::controllers::Proposal;
 use crate::controllers::matching::{Index, MatchedBy, Outcome};
 use crate::kube::{Node, ObjectReference, Taint};
 use serde::Serialize;
@@ -33,7 +34,7 @@ pub struct NodePlan {
     /// In the order in which they are made: removing the taint is the last.
     pub changes: Vec<Change>,
     pub findings: Vec<Finding>,
-    /// A finding among those above stands in the way: tried again later.
+    /// The last of those findings stands in the way: tried again later.
     pub is_blocked: bool,
 }
 
@@ -116,12 +117,35 @@ fn plan_node(node: &Node, index: &Index, provider: &dyn Provider) -> NodePlan {
             }
         }
     }
+    if node.metadata.deletion_timestamp.is_some() {
+        // Whoever deletes it wants nothing more of it.
+        plan.changes.clear();
+        plan.is_blocked = false;
+    }
     plan
 }
 
 impl NodePlan {
     pub fn differences(&self) -> impl Iterator<Item = &Field> {
         self.fields.iter().filter(|field| field.have != field.want)
+    }
+
+    /// What stands in the node's `status.addresses` now.
+    pub fn reported_addresses(&self) -> Vec<NodeAddress> {
+        reported(&self.node)
+    }
+
+    /// What would be done, in words.
+    pub fn proposal(&self) -> Proposal {
+        Proposal {
+            object: format!("node/{}", self.object.name),
+            lines: self.changes.iter().flat_map(Change::lines).collect(),
+        }
+    }
+
+    /// The finding that stands in the way of what should be done.
+    pub fn obstacle(&self) -> Option<&Finding> {
+        self.findings.last().filter(|_| self.is_blocked)
     }
 
     fn foreign(&mut self, provider: &dyn Provider) {
@@ -163,9 +187,9 @@ impl NodePlan {
     }
 
     fn unmatched(&mut self, finding: Finding) {
+        self.tell_not_external();
         self.findings.push(finding);
         self.is_blocked = is_uninitialised(&self.node);
-        self.tell_not_external();
     }
 
     fn tell_match(&mut self, instance: &Instance, by: MatchedBy, claimed_by: Option<&str>) {

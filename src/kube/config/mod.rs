@@ -10,14 +10,12 @@ use std::path::{Path, PathBuf};
 /// What the person or the pod gave us.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// `--kubeconfig`.
-    pub kubeconfig: Option<PathBuf>,
+    /// `--kubeconfig`, else the files of `$KUBECONFIG`; merged, the first wins.
+    pub kubeconfig: Vec<PathBuf>,
     /// `--context`.
     pub context: Option<String>,
     /// `--master`: another address than the one that the rest names.
     pub master: Option<String>,
-    /// `$KUBECONFIG`: files, separated by colons.
-    pub kubeconfig_variable: Option<String>,
     /// `$KUBERNETES_SERVICE_HOST` and `$KUBERNETES_SERVICE_PORT`.
     pub service: Option<(String, String)>,
     /// `$HOME`.
@@ -49,19 +47,8 @@ impl std::error::Error for ConfigError {}
 /// Reads what is there and says how to reach the cluster. No call is made.
 pub fn load(options: &Options) -> Result<Access, ConfigError> {
     let context = options.context.as_deref();
-    let mut access = if let Some(path) = &options.kubeconfig {
-        kubeconfig::load(std::slice::from_ref(path), context)?
-    } else if let Some(variable) = options
-        .kubeconfig_variable
-        .as_deref()
-        .filter(|text| !text.is_empty())
-    {
-        let paths: Vec<PathBuf> = variable
-            .split(':')
-            .filter(|p| !p.is_empty())
-            .map(PathBuf::from)
-            .collect();
-        kubeconfig::load(&paths, context)?
+    let mut access = if !options.kubeconfig.is_empty() {
+        kubeconfig::load(&options.kubeconfig, context)?
     } else if let Some((host, port)) = &options.service {
         incluster::load(Path::new(incluster::MOUNT), host, port)?
     } else {

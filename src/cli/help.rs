@@ -1,0 +1,114 @@
+//! `--help`: enough on its own, for each command.
+
+use crate::settings::{self, Command};
+
+/// As typed after `ccm help`.
+pub(super) const COMMANDS: &[&str] = &["run", "node", "node list", "node inspect", "node sync"];
+
+pub(super) fn overview() -> String {
+    "\
+ccm – a cloud-controller-manager for Kubernetes on Hetzner Cloud, and the tool
+to look inside.
+
+Usage:
+  ccm run [flags]              the daemon; also what ccm does when its first word
+                               is a flag
+  ccm run --once [flags]       one pass of every controller, then exit: for cron
+  ccm node list                every node with its server, and what differs
+  ccm node inspect NAME        one node: both sides, what differs, and why
+  ccm node sync [NAME…]        do now what the daemon would do
+  ccm help [COMMAND]           this text, or a command's flags and variables
+  ccm version
+
+Try it:
+  export HCLOUD_TOKEN=… KUBECONFIG=~/.kube/config
+  ccm node list                reads both APIs and writes nothing
+  ccm node sync --dry-run      the plan, and nothing else
+
+Settings come from flags, then environment variables, then defaults:
+ccm help run lists them. Data goes to stdout, everything else to stderr.
+
+Exit codes: 0 done, 1 something failed, 2 wrong usage,
+            3 changes are pending (only with --detailed-exitcode)
+"
+    .to_owned()
+}
+
+pub(super) fn node() -> String {
+    "\
+ccm node – nodes and their servers.
+
+Usage:
+  ccm node list [-o wide|json|yaml]
+  ccm node inspect NAME [-o json|yaml]
+  ccm node sync [NAME…] [--dry-run [--detailed-exitcode]] [-o json|yaml]
+
+list and inspect only read. sync does for the named nodes (without a name: for
+all) what one tick of the daemon would do, also beside a running daemon.
+
+ccm help node list, ccm help node inspect and ccm help node sync show the flags
+and variables of each.
+"
+    .to_owned()
+}
+
+pub(super) fn command(command: Command) -> String {
+    let head = match command {
+        Command::Run => RUN,
+        Command::List => NODE_LIST,
+        Command::Inspect => NODE_INSPECT,
+        Command::Sync => NODE_SYNC,
+        // No such command in this version.
+        Command::Doctor | Command::Config => "",
+    };
+    format!("{head}\n{}", settings::help(command))
+}
+
+const RUN: &str = "\
+ccm run – the daemon: a thread per controller, until SIGTERM or SIGINT.
+
+Usage:
+  ccm run [flags]
+  ccm run --once [flags]       one pass over everything, then exit: for cron;
+                               exit 1 when a node can't be brought in order
+  ccm run --dry-run [flags]    one pass that only prints what it would do
+
+The flags of hcloud-cloud-controller-manager are accepted; those without a
+meaning here are logged once as ignored.
+
+An API that does not answer is waited for; wrong settings, a token or role that
+is refused, and a Network that does not exist end the daemon with exit code 1.
+";
+
+const NODE_LIST: &str = "\
+ccm node list – every node with its server, and what differs. Only reads.
+
+Usage:
+  ccm node list [-o wide|json|yaml]
+
+  SERVER     number of the server
+  STATE      of the server: running, off, …; not found: deleted, or another
+             project's token; not ours: another cloud's provider ID
+  ADDRESSES  of the node, external first
+  DIFF       - nothing; initialise: new node, the next sync makes it usable;
+             address, label: these differ; !Reason: what stands in the way
+";
+
+const NODE_INSPECT: &str = "\
+ccm node inspect – one node and its server: both sides, how they were matched,
+every value with what asks for it, and what sync would do. Only reads.
+
+Usage:
+  ccm node inspect NAME [-o json|yaml]
+";
+
+const NODE_SYNC: &str = "\
+ccm node sync – do for the named nodes, or for all, what one tick of the daemon
+would do. Safe beside a running daemon: each write names the version of the node
+that it was planned on.
+
+Usage:
+  ccm node sync [NAME…]
+  ccm node sync --dry-run [NAME…]                      the plan; writes nothing
+  ccm node sync --dry-run --detailed-exitcode [NAME…]  exit 3 when there is one
+";

@@ -1,0 +1,76 @@
+//! The log on stderr. Only our own modules log; other crates are capped at `warn`, and
+//! `RUST_LOG` is not read: ureq's trace would print the bearer token.
+
+use crate::settings::{LogFormat, Settings};
+use env_logger::Builder;
+use jiff::Timestamp;
+use log::{LevelFilter, Record};
+use serde_json::json;
+use std::io::Write;
+
+/// Who reads the log: a cluster's log store, or the person whose command is running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reader {
+    Daemon,
+    Person,
+}
+
+pub(super) fn start(settings: &Settings, reader: Reader) {
+    let format = settings.log_format.value;
+    let started = Builder::new()
+        .filter_level(LevelFilter::Warn)
+        .filter_module("ccm", level(settings, reader))
+        .format(move |out, record| match (format, reader) {
+            (LogFormat::Json, _) => writeln!(out, "{}", json_line(record)),
+            (LogFormat::Text, Reader::Daemon) => {
+                writeln!(out, "{} {:<5} {}", now(), record.level(), one_line(record))
+            }
+            (LogFormat::Text, Reader::Person) => {
+                writeln!(
+                    out,
+                    "ccm: {}: {}",
+                    record.level().as_str().to_lowercase(),
+                    one_line(record)
+                )
+            }
+        })
+        .try_init();
+    // Only a second start can fail, and there is none.
+    drop(started);
+}
+
+/// `-v` as klog counts: 0 what changed and failed, 4 and more every call, 6 and more everything.
+fn level(settings: &Settings, reader: Reader) -> LevelFilter {
+    let asked = match (settings.verbosity.value, reader) {
+        (0, Reader::Person) => LevelFilter::Warn,
+        (0..=3, _) => LevelFilter::Info,
+        (4..=5, _) => LevelFilter::Debug,
+        _ => LevelFilter::Trace,
+    };
+    if settings.debug.value {
+        asked.max(LevelFilter::Debug)
+    } else {
+        asked
+    }
+}
+
+fn now() -> String {
+    Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%S%.3fZ")
+        .to_string()
+}
+
+/// What an API answered may hold anything; a line of the log is one line.
+fn one_line(record: &Record) -> String {
+    record.args().to_string().replace(['\n', '\r'], " ")
+}
+
+fn json_line(record: &Record) -> String {
+    json!({
+        "time": now(),
+        "level": record.level().as_str().to_lowercase(),
+        "module": record.module_path().unwrap_or_default(),
+        "message": record.args().to_string(),
+    })
+    .to_string()
+}

@@ -1,0 +1,114 @@
+//! What a person types and reads: subcommands, tables, exit codes; and the one place that
+//! plugs the provider in.
+//!
+//! Knows: every other room's front door. Must never decide what is written to an API.
+
+mod help;
+mod json;
+mod logging;
+mod node;
+mod output;
+mod process;
+mod run;
+mod table;
+mod wire;
+
+use crate::settings::{Command, nearest};
+use output::Printer;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// How a command ended: its exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    Done = 0,
+    /// Something failed.
+    Failed = 1,
+    /// Wrong usage.
+    Usage = 2,
+    /// `--detailed-exitcode`: changes are pending.
+    Pending = 3,
+}
+
+/// Runs what the words say.
+pub fn main(words: Vec<OsString>) -> ExitCode {
+    process::prepare();
+    ExitCode::from(dispatch(words) as u8)
+}
+
+fn dispatch(words: Vec<OsString>) -> Exit {
+    let Some(first) = words.first() else {
+        Printer::stderr(&help::overview());
+        return Exit::Usage;
+    };
+    let first = first.to_string_lossy().into_owned();
+    let rest = words[1..].to_vec();
+    match first.as_str() {
+        "-h" | "--help" => show(help::overview()),
+        "--version" | "version" => show(version()),
+        "help" => help_on(&rest),
+        "run" => run::run(rest),
+        "node" => node(rest),
+        // The daemon's flags alone are the daemon: what a Deployment of another CCM's passes.
+        flag if flag.starts_with('-') => run::run(words),
+        other => unknown("command", other, &["run", "node", "help", "version"]),
+    }
+}
+
+fn node(words: Vec<OsString>) -> Exit {
+    let Some(first) = words
+        .first()
+        .map(|word| word.to_string_lossy().into_owned())
+    else {
+        Printer::stderr(&help::node());
+        return Exit::Usage;
+    };
+    let rest = words[1..].to_vec();
+    match first.as_str() {
+        "list" => node::list(rest),
+        "inspect" => node::inspect(rest),
+        "sync" => node::sync(rest),
+        "-h" | "--help" | "help" => show(help::node()),
+        other => unknown(
+            "command",
+            &format!("node {other}"),
+            &["node list", "node inspect", "node sync"],
+        ),
+    }
+}
+
+fn help_on(words: &[OsString]) -> Exit {
+    let words: Vec<String> = words
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] => show(help::overview()),
+        ["run"] => show(help::command(Command::Run)),
+        ["node"] => show(help::node()),
+        ["node", "list"] => show(help::command(Command::List)),
+        ["node", "inspect"] => show(help::command(Command::Inspect)),
+        ["node", "sync"] => show(help::command(Command::Sync)),
+        other => unknown("command", &other.join(" "), help::COMMANDS),
+    }
+}
+
+fn show(text: String) -> Exit {
+    Printer::stdout(&text)
+}
+
+fn version() -> String {
+    format!("ccm {}\n", env!("CARGO_PKG_VERSION"))
+}
+
+fn unknown(what: &str, word: &str, known: &[&'static str]) -> Exit {
+    let hint = match nearest(word, known.iter().copied()) {
+        Some(name) => format!("did you mean {name}?"),
+        None => format!("there is {}", known.join(", ")),
+    };
+    Printer::stderr(&format!(
+        "ccm: unknown {what} {word:?}; {hint}\nSee ccm help.\n"
+    ));
+    Exit::Usage
+}

@@ -1,0 +1,175 @@
+//! From settings to a world: the one place that knows which provider is plugged in.
+
+use super::Exit;
+use super::logging::{self, Reader};
+use super::output::Printer;
+use crate::cloud;
+use crate::controllers::node;
+use crate::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile};
+use crate::http::{Secret, Token};
+use crate::kube::{self, config};
+use crate::settings::{self, Command, Notice, Parsed, Process, Settings, Source, Sourced};
+use crate::world::World;
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// Before the second try of a read.
+const RETRY_WAIT: Duration = Duration::from_millis(250);
+
+/// A token of the Cloud API has this many characters; another length is worth a warning.
+const TOKEN_CHARACTERS: usize = 64;
+
+/// What to do after the settings were read: go on, or end here.
+pub(super) enum Read {
+    GoOn(Box<Parsed>),
+    End(Exit),
+}
+
+/// Reads the settings of a command, answers `--help`, starts the log, tells what is wrong – all of it at once.
+pub(super) fn read(
+    command: Command,
+    words: Vec<OsString>,
+    reader: Reader,
+    help: impl Fn() -> String,
+) -> Read {
+    let parsed = settings::parse(command, words, &Process);
+    if parsed.help {
+        return Read::End(Printer::stdout(&help()));
+    }
+    if parsed.version {
+        return Read::End(Printer::stdout(&super::version()));
+    }
+    if !parsed.problems.is_empty() {
+        for problem in &parsed.problems {
+            Printer::stderr(&format!("ccm: {problem}\n"));
+        }
+        let usage = parsed.problems.iter().any(|problem| problem.usage);
+        return Read::End(if usage { Exit::Usage } else { Exit::Failed });
+    }
+    logging::start(&parsed.settings, reader);
+    for notice in &parsed.notices {
+        match notice {
+            Notice::Ignored { .. } => log::info!("{notice}"),
+            Notice::MisspeltVariable { .. } => log::warn!("{notice}"),
+        }
+    }
+    Read::GoOn(Box::new(parsed))
+}
+
+/// Both APIs as the settings name them. No call is made.
+pub(super) fn world(settings: &Settings) -> Result<World, String> {
+    let access = config::load(&kube_options(settings)).map_err(|error| error.to_string())?;
+    let retry_wait = scaled(settings, RETRY_WAIT);
+    let kube = kube::Client::new(access, retry_wait);
+    let provider = Hetzner::new(hetzner_settings(settings, retry_wait)?);
+    Ok(World::new(kube, Box::new(provider)))
+}
+
+pub(super) fn node_settings(settings: &Settings) -> node::Settings {
+    node::Settings {
+        sync_interval: scaled(settings, settings.node_sync_interval.value),
+        status_update_frequency: scaled(settings, settings.node_status_update_frequency.value),
+        server_cache_max_age: scaled(settings, settings.server_cache_max_age.value),
+        time_scale: settings.test_time_scale.value,
+    }
+}
+
+fn scaled(settings: &Settings, time: Duration) -> Duration {
+    Duration::try_from_secs_f64(time.as_secs_f64() * settings.test_time_scale.value)
+        .unwrap_or(Duration::MAX)
+}
+
+fn kube_options(settings: &Settings) -> config::Options {
+    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    config::Options {
+        kubeconfig: settings.kubeconfig.value.clone(),
+        context: settings.context.value.clone(),
+        master: settings
+            .master
+            .value
+            .as_ref()
+            .map(|url| url.as_str().to_owned()),
+        service: variable("KUBERNETES_SERVICE_HOST").map(|host| {
+            (
+                host,
+                variable("KUBERNETES_SERVICE_PORT").unwrap_or_else(|| "443".into()),
+            )
+        }),
+        home: std::env::home_dir(),
+    }
+}
+
+fn hetzner_settings(
+    settings: &Settings,
+    retry_wait: Duration,
+) -> Result<hetzner::Settings, String> {
+    Ok(hetzner::Settings {
+        profile: profile(settings),
+        endpoint: settings.endpoint.value.as_str().to_owned(),
+        token: token(settings)?,
+        network: settings
+            .network
+            .value
+            .as_ref()
+            .map(|network| match network {
+                settings::NetworkName::Id(id) => NetworkSelector::Id(*id),
+                settings::NetworkName::Name(name) => NetworkSelector::Name(name.clone()),
+            }),
+        address_family: sourced(
+            &settings.address_family,
+            "HCLOUD_INSTANCES_ADDRESS_FAMILY",
+            |family| match family {
+                settings::AddressFamily::Ipv4 => AddressFamily::Ipv4,
+                settings::AddressFamily::Ipv6 => AddressFamily::Ipv6,
+                settings::AddressFamily::Dualstack => AddressFamily::Dualstack,
+            },
+        ),
+        zone_label: sourced(
+            &settings.zone_label_enabled,
+            "HCLOUD_INSTANCES_ZONE_LABEL_ENABLED",
+            |on| *on,
+        ),
+        debug: settings.debug.value,
+        retry_wait,
+        time_scale: settings.test_time_scale.value,
+    })
+}
+
+pub(super) fn profile(settings: &Settings) -> Profile {
+    match settings.cloud_provider.value {
+        settings::Profile::CcmFromScratch => Profile::CcmFromScratch,
+        settings::Profile::Hcloud => Profile::Hcloud,
+    }
+}
+
+fn token(settings: &Settings) -> Result<Token, String> {
+    let Some(token) = &settings.token.value else {
+        return Err("HCLOUD_TOKEN: not set".into());
+    };
+    let secret = Secret::new(token.secret.expose());
+    if secret.len() != TOKEN_CHARACTERS {
+        log::warn!(
+            "the token from {} has {} characters; tokens of the Cloud API have {TOKEN_CHARACTERS}",
+            settings.token.source,
+            secret.len()
+        );
+    }
+    Ok(match &token.file {
+        Some(path) => Token::file(path.clone()),
+        None => Token::fixed(secret),
+    })
+}
+
+fn sourced<T, U>(
+    setting: &Sourced<T>,
+    variable: &'static str,
+    convert: impl Fn(&T) -> U,
+) -> cloud::Sourced<U> {
+    let source = match &setting.source {
+        Source::Flag(flag) => cloud::Source::Flag(format!("--{flag}")),
+        Source::Environment(name) => cloud::Source::Environment((*name).to_owned()),
+        Source::File { variable, .. } => cloud::Source::Environment((*variable).to_owned()),
+        Source::Default => cloud::Source::Default(variable.to_owned()),
+    };
+    cloud::Sourced::new(convert(&setting.value), source)
+}
