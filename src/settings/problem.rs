@@ -78,6 +78,7 @@ impl fmt::Display for Notice {
                 )
             }
             Notice::MisspeltVariable { name, nearest } => {
+                let name = name.escape_debug();
                 write!(
                     out,
                     "{name}: not a variable that ccm reads; did you mean {nearest}?"
