@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ccm::settings::{
     AddressFamily, Command, Controller, DROP_IN_FLAGS, Environment, Kind, LogFormat, NetworkName,
-    Output, Parsed, Profile, Source, TABLE, Takes, help, markdown, parse,
+    Output, Parsed, Profile, Source, TABLE, Takes, markdown, parse,
 };
 
 /// An environment of a test, with its files.
@@ -116,184 +116,48 @@ fn nothing_set_is_the_documented_defaults() {
 }
 
 #[test]
+#[rustfmt::skip] // A case is a line.
 fn values_and_who_said_so() {
     use Command::{Config, List, Run, Sync};
     for (command, line, text, name, value, source) in [
-        (
-            Run,
-            "",
-            "HCLOUD_NETWORK= net ",
-            "network",
-            "net",
-            "HCLOUD_NETWORK",
-        ),
+        (Run, "", "HCLOUD_NETWORK= net ", "network", "net", "HCLOUD_NETWORK"),
         (Run, "", "HCLOUD_NETWORK=", "network", "", "default"),
         (Run, "", "HCLOUD_NETWORK=  ", "network", "", "default"),
-        (
-            Run,
-            "",
-            "ROBOT_ENABLED=",
-            "robot-enabled",
-            "false",
-            "default",
-        ),
-        (
-            Run,
-            "",
-            "ROBOT_ENABLED=F",
-            "robot-enabled",
-            "F",
-            "ROBOT_ENABLED",
-        ),
-        (
-            Run,
-            "",
-            "HCLOUD_SERVER_CACHE_TTL=1m",
-            "server-cache-max-age",
-            "1m",
-            "HCLOUD_SERVER_CACHE_TTL",
-        ),
-        (
-            Run,
-            "",
-            "HCLOUD_SERVER_CACHE_TTL=1m\nHCLOUD_SERVER_CACHE_MAX_AGE=0",
-            "server-cache-max-age",
-            "0",
-            "HCLOUD_SERVER_CACHE_MAX_AGE",
-        ),
-        (
-            Run,
-            "",
-            "HCLOUD_SERVER_CACHE_TTL=1m\nHCLOUD_SERVER_CACHE_MAX_AGE=",
-            "server-cache-max-age",
-            "1m",
-            "HCLOUD_SERVER_CACHE_TTL",
-        ),
+        (Run, "", "ROBOT_ENABLED=", "robot-enabled", "false", "default"),
+        (Run, "", "ROBOT_ENABLED=F", "robot-enabled", "F", "ROBOT_ENABLED"),
+        (Run, "", "HCLOUD_SERVER_CACHE_TTL=1m", "server-cache-max-age", "1m", "HCLOUD_SERVER_CACHE_TTL"),
+        (Run, "", "HCLOUD_SERVER_CACHE_TTL=1m\nHCLOUD_SERVER_CACHE_MAX_AGE=0", "server-cache-max-age", "0", "HCLOUD_SERVER_CACHE_MAX_AGE"),
+        (Run, "", "HCLOUD_SERVER_CACHE_TTL=1m\nHCLOUD_SERVER_CACHE_MAX_AGE=", "server-cache-max-age", "1m", "HCLOUD_SERVER_CACHE_TTL"),
         // A flag wins, and what it beats is not even read.
-        (
-            Run,
-            "--kubeconfig /a",
-            "KUBECONFIG=/b:/c",
-            "kubeconfig",
-            "/a",
-            "--kubeconfig",
-        ),
-        (
-            List,
-            "",
-            "KUBECONFIG=/b:/c",
-            "kubeconfig",
-            "/b:/c",
-            "KUBECONFIG",
-        ),
-        (
-            Run,
-            "--kubeconfig=",
-            "KUBECONFIG=/b",
-            "kubeconfig",
-            "",
-            "--kubeconfig",
-        ),
+        (Run, "--kubeconfig /a", "KUBECONFIG=/b:/c", "kubeconfig", "/a", "--kubeconfig"),
+        (List, "", "KUBECONFIG=/b:/c", "kubeconfig", "/b:/c", "KUBECONFIG"),
+        (Run, "--kubeconfig=", "KUBECONFIG=/b", "kubeconfig", "", "--kubeconfig"),
         // pflag's manners.
-        (
-            Run,
-            "--node-sync-interval=1m30s",
-            "",
-            "node-sync-interval",
-            "1m30s",
-            "--node-sync-interval",
-        ),
-        (
-            Run,
-            "--node-sync-interval 300ms",
-            "",
-            "node-sync-interval",
-            "300ms",
-            "--node-sync-interval",
-        ),
-        (
-            Run,
-            "--node_sync_interval 1s",
-            "",
-            "node-sync-interval",
-            "1s",
-            "--node-sync-interval",
-        ),
-        (
-            Run,
-            "--node-sync-interval 1s --node-sync-interval 2s",
-            "",
-            "node-sync-interval",
-            "2s",
-            "--node-sync-interval",
-        ),
+        (Run, "--node-sync-interval=1m30s", "", "node-sync-interval", "1m30s", "--node-sync-interval"),
+        (Run, "--node-sync-interval 300ms", "", "node-sync-interval", "300ms", "--node-sync-interval"),
+        (Run, "--node_sync_interval 1s", "", "node-sync-interval", "1s", "--node-sync-interval"),
+        (Run, "--node-sync-interval 1s --node-sync-interval 2s", "", "node-sync-interval", "2s", "--node-sync-interval"),
         (Run, "-v=4", "", "verbosity", "4", "-v"),
         (Run, "-v 4", "", "verbosity", "4", "-v"),
         (Run, "-v4", "", "verbosity", "4", "-v"),
-        (Run, "--v=4", "", "verbosity", "4", "-v"),
-        (List, "--v 4", "", "verbosity", "4", "-v"),
-        (List, "-ojson", "", "output", "json", "--output"),
-        (List, "-o json", "", "output", "json", "--output"),
+        (Run, "--v=4", "", "verbosity", "4", "--v"),
+        (List, "--v 4", "", "verbosity", "4", "--v"),
+        (List, "-ojson", "", "output", "json", "-o"),
+        (List, "-o json", "", "output", "json", "-o"),
         (Sync, "--output=yaml", "", "output", "yaml", "--output"),
         (Run, "--once", "", "once", "true", "--once"),
         (Run, "--once=0", "", "once", "0", "--once"),
-        (
-            Run,
-            "--once --dry-run=false",
-            "",
-            "dry-run",
-            "false",
-            "--dry-run",
-        ),
-        (
-            Sync,
-            "--dry-run --detailed-exitcode",
-            "",
-            "detailed-exitcode",
-            "true",
-            "--detailed-exitcode",
-        ),
-        (
-            Run,
-            "--logging-format=json",
-            "",
-            "log-format",
-            "json",
-            "--logging-format",
-        ),
-        (
-            Run,
-            "--controllers=cloud-node --controllers -route",
-            "",
-            "controllers",
-            "cloud-node,-route",
-            "--controllers",
-        ),
-        (
-            Run,
-            "--controllers -cloud-node,*",
-            "",
-            "controllers",
-            "-cloud-node,*",
-            "--controllers",
-        ),
-        (
-            Config,
-            "--once --leader-elect=false",
-            "",
-            "once",
-            "true",
-            "--once",
-        ),
+        (Run, "--once --dry-run=false", "", "dry-run", "false", "--dry-run"),
+        (Sync, "--dry-run --detailed-exitcode", "", "detailed-exitcode", "true", "--detailed-exitcode"),
+        (Run, "--logging-format=json", "", "log-format", "json", "--logging-format"),
+        (Run, "--controllers=cloud-node --controllers -route", "", "controllers", "cloud-node,-route", "--controllers"),
+        (Run, "--controllers -cloud-node,*", "", "controllers", "-cloud-node,*", "--controllers"),
+        (Config, "--once --leader-elect=false", "", "once", "true", "--once"),
     ] {
         let parsed = read_with_token(command, line, text);
         let case = format!("{command:?} {line} {text}");
         assert_eq!(lines(&parsed.problems), "", "{case}");
-        assert_eq!(
-            shown(&parsed, name),
-            (value.to_owned(), source.to_owned()),
-            "{case}"
-        );
+        assert_eq!(shown(&parsed, name), (value.to_owned(), source.to_owned()), "{case}");
     }
 }
 
@@ -375,165 +239,52 @@ fn words_help_and_version() {
 }
 
 #[test]
+#[rustfmt::skip] // A case is a line.
 fn a_wrong_command_line_says_what_to_write() {
     use Command::{Config, List, Run, Sync};
     for (command, line, problems) in [
-        (
-            Run,
-            "--node-sync-interval 5",
-            "--node-sync-interval: \"5\": a duration needs a unit, e.g. 5s or 1m30s",
-        ),
-        (
-            Run,
-            "--node-sync-interval=0",
-            "--node-sync-interval: \"0\": must be longer than 0",
-        ),
-        (
-            Run,
-            "--node-sync-interval=-5s",
-            "--node-sync-interval: \"-5s\": must not be negative",
-        ),
-        (
-            Run,
-            "--node-sync-interval",
-            "--node-sync-interval: needs a value: DURATION",
-        ),
-        (
-            Run,
-            "--node-sync-interval=",
-            "--node-sync-interval: \"\": not a duration; write e.g. 5s or 1m30s",
-        ),
-        (
-            Run,
-            "--nod-sync-interval 5s",
-            "--nod-sync-interval: unknown flag; did you mean --node-sync-interval?",
-        ),
-        (
-            Run,
-            "--nod-sync-interval=5s",
-            "--nod-sync-interval: unknown flag; did you mean --node-sync-interval?",
-        ),
-        (
-            Run,
-            "--leader-elct=false",
-            "--leader-elct: unknown flag; did you mean --leader-elect?",
-        ),
-        (
-            Run,
-            "--whatever 5",
-            "--whatever: unknown flag; see ccm help run",
-        ),
-        (
-            Run,
-            "--once 5",
-            "ccm run: \"5\": unexpected word; it takes only flags",
-        ),
-        (
-            Run,
-            "--leader-elect false",
-            "--leader-elect: \"false\": never takes the next word; write --leader-elect=false",
-        ),
-        (
-            Run,
-            "--once true",
-            "--once: \"true\": never takes the next word; write --once=true",
-        ),
-        (
-            Sync,
-            "--dry-run false",
-            "--dry-run: \"false\": never takes the next word; write --dry-run=false",
-        ),
-        (
-            Run,
-            "-- --once",
-            "ccm run: \"--once\": unexpected word; it takes only flags",
-        ),
+        (Run, "--node-sync-interval 5", "--node-sync-interval: \"5\": a duration needs a unit, e.g. 5s or 1m30s"),
+        (Run, "--node-sync-interval=0", "--node-sync-interval: \"0\": must be longer than 0"),
+        (Run, "--node-sync-interval=-5s", "--node-sync-interval: \"-5s\": must not be negative"),
+        (Run, "--node-sync-interval", "--node-sync-interval: needs a value: DURATION"),
+        (Run, "--node-sync-interval=", "--node-sync-interval: \"\": not a duration; write e.g. 5s or 1m30s"),
+        (Run, "--nod-sync-interval 5s", "--nod-sync-interval: unknown flag; did you mean --node-sync-interval?"),
+        (Run, "--nod-sync-interval=5s", "--nod-sync-interval: unknown flag; did you mean --node-sync-interval?"),
+        (Run, "--leader-elct=false", "--leader-elct: unknown flag; did you mean --leader-elect?"),
+        (Run, "---once", "---once: unknown flag; did you mean --once?"),
+        (Run, "--\u{1b}[0m", "--\\u{1b}[0m: unknown flag; see --help"),
+        (Run, "--whatever 5", "--whatever: unknown flag; see --help"),
+        (Run, "--once 5", "ccm run: \"5\": unexpected word; it takes only flags"),
+        (Run, "--leader-elect false", "--leader-elect: \"false\": never takes the next word; write --leader-elect=false"),
+        (Run, "--once true", "--once: \"true\": never takes the next word; write --once=true"),
+        (Sync, "--dry-run false", "--dry-run: \"false\": never takes the next word; write --dry-run=false"),
+        (Run, "-- --once", "ccm run: \"--once\": unexpected word; it takes only flags"),
         (Run, "-once", "-once: long flags have two dashes: --once"),
-        (
-            Run,
-            "-kubeconfig /a --once",
-            "-kubeconfig: long flags have two dashes: --kubeconfig",
-        ),
-        (
-            Run,
-            "-leader-elect=false",
-            "-leader-elect: long flags have two dashes: --leader-elect",
-        ),
-        (Run, "-x", "-x: unknown flag; see ccm help run"),
-        (
-            Run,
-            "-o json",
-            "-o: only for list, inspect, sync, doctor or config\nccm run: \"json\": unexpected word; it takes only flags",
-        ),
+        (Run, "-kubeconfig /a --once", "-kubeconfig: long flags have two dashes: --kubeconfig"),
+        (Run, "-leader-elect=false", "-leader-elect: long flags have two dashes: --leader-elect"),
+        (Run, "-x", "-x: unknown flag; see --help"),
+        (Run, "-o json", "-o: only for list, inspect, sync, doctor or config"),
         (Run, "-v", "-v: needs a value: N"),
         (Run, "-v=-1", "-v: \"-1\": use a whole number from 0"),
-        (Run, "--v=high", "-v: \"high\": use a whole number from 0"),
+        (Run, "--v=high", "--v: \"high\": use a whole number from 0"),
         (Run, "-h=x", "-h: takes no value"),
         (Run, "--help=x", "--help: \"x\": use true or false"),
         (Run, "--once=ja", "--once: \"ja\": use true or false"),
-        (
-            Run,
-            "--log-format=xml",
-            "--log-format: \"xml\": use text or json",
-        ),
-        (
-            Run,
-            "--logging-format=xml",
-            "--logging-format: \"xml\": use text or json",
-        ),
-        (
-            Run,
-            "--cloud-provider=aws",
-            "--cloud-provider: \"aws\": use ccm-from-scratch or hcloud",
-        ),
-        (
-            Run,
-            "--controllers=cloud-nod",
-            "--controllers: \"cloud-nod\": no controller is called \"cloud-nod\"; did you mean cloud-node?",
-        ),
-        (
-            Run,
-            "--master=https://u:hunter2@host",
-            "--master: \"https://…@host\": leave out the user name and password",
-        ),
-        (
-            Run,
-            "--token geheim",
-            "--token: unknown flag; a secret on the command line could be read by every user of this machine, set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead",
-        ),
-        (
-            Run,
-            "--cluster-cidr",
-            "--cluster-cidr: needs a value: a value",
-        ),
-        (
-            Config,
-            "web-1",
-            "ccm config: \"web-1\": unexpected word; it takes only flags",
-        ),
+        (Run, "--log-format=xml", "--log-format: \"xml\": use text or json"),
+        (Run, "--logging-format=xml", "--logging-format: \"xml\": use text or json"),
+        (Run, "--cloud-provider=aws", "--cloud-provider: \"aws\": use ccm-from-scratch or hcloud"),
+        (Run, "--controllers=cloud-nod", "--controllers: \"cloud-nod\": no controller is called \"cloud-nod\"; did you mean cloud-node?"),
+        (Run, "--master=https://u:hunter2@host", "--master: \"https://…@host\": leave out the user name and password"),
+        (Run, "--token geheim", "--token: unknown flag; a secret on the command line could be read by every user of this machine, set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"),
+        (Run, "--cluster-cidr", "--cluster-cidr: needs a value"),
+        (Config, "web-1", "ccm config: \"web-1\": unexpected word; it takes only flags"),
         // Client commands know their own flags only.
-        (
-            List,
-            "--leader-elect",
-            "--leader-elect: only for run or config",
-        ),
+        (List, "--leader-elect", "--leader-elect: only for run or config"),
         (List, "--once", "--once: only for run or config"),
-        (
-            List,
-            "--version",
-            "--version: unknown flag; see ccm help list",
-        ),
-        (
-            List,
-            "--outptu json",
-            "--outptu: unknown flag; did you mean --output?",
-        ),
+        (List, "--version", "--version: unknown flag; see ccm version"),
+        (List, "--outptu json", "--outptu: unknown flag; did you mean --output?"),
         (List, "-o xml", "-o: \"xml\": use table, wide, json or yaml"),
-        (
-            Sync,
-            "--dry-rn web-1",
-            "--dry-rn: unknown flag; did you mean --dry-run?",
-        ),
+        (Sync, "--dry-rn web-1", "--dry-rn: unknown flag; did you mean --dry-run?"),
         // Everything at once.
         (
             Run,
@@ -545,14 +296,12 @@ fn a_wrong_command_line_says_what_to_write() {
     ] {
         let parsed = read_with_token(command, line, "");
         assert_eq!(lines(&parsed.problems), problems, "{command:?} {line}");
-        assert!(
-            parsed.problems.iter().all(|problem| problem.usage),
-            "{line}"
-        );
+        assert!(parsed.problems.iter().all(|problem| problem.usage), "{line}");
     }
 }
 
 #[test]
+#[rustfmt::skip] // A case is a line.
 fn a_wrong_environment_says_what_to_write() {
     for (text, problems) in [
         (
@@ -560,66 +309,26 @@ fn a_wrong_environment_says_what_to_write() {
             "HCLOUD_TOKEN: not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API \
              (Hetzner Console → Security → API tokens)",
         ),
-        (
-            "HCLOUD_TOKEN_FILE=/none",
-            "HCLOUD_TOKEN_FILE: \"/none\": No such file or directory (os error 2)",
-        ),
-        (
-            "HCLOUD_TOKEN_FILE=/t\n/t= \t",
-            "HCLOUD_TOKEN_FILE: \"/t\": the file is empty",
-        ),
-        (
-            "HCLOUD_TOKEN_FILE=/t\n/t=a b",
-            "HCLOUD_TOKEN_FILE: \"/t\": holds characters that no token has, e.g. white space inside",
-        ),
-        (
-            "HCLOUD_TOKEN=a b",
-            "HCLOUD_TOKEN: holds characters that no token has, e.g. white space inside",
-        ),
+        ("HCLOUD_TOKEN_FILE=/none", "HCLOUD_TOKEN_FILE: \"/none\": No such file or directory (os error 2)"),
+        ("HCLOUD_TOKEN_FILE=/t\n/t= \t", "HCLOUD_TOKEN_FILE: \"/t\": the file is empty"),
+        ("HCLOUD_TOKEN_FILE=/t\n/t=a b", "HCLOUD_TOKEN_FILE: \"/t\": holds characters that no token has, e.g. white space inside"),
+        ("HCLOUD_TOKEN=a b", "HCLOUD_TOKEN: holds characters that no token has, e.g. white space inside"),
         (
             "HCLOUD_TOKEN_FILE=jEheVytlAoFl7F8MqUQ7jAo2hOXASztX",
-            "HCLOUD_TOKEN_FILE: no such file, and the value looks like a token itself; it is the \
-             path of a file that holds the token",
+            "HCLOUD_TOKEN_FILE: can't be read, and looks like a token itself; write the path of a file that holds the token",
         ),
-        (
-            "HCLOUD_TOKEN=t\nHCLOUD_INSTANCES_ADDRESS_FAMILY=ipv5",
-            "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\": use ipv4, ipv6 or dualstack",
-        ),
-        (
-            "HCLOUD_TOKEN=t\nHCLOUD_DEBUG=yes",
-            "HCLOUD_DEBUG: \"yes\": use true or false",
-        ),
-        (
-            "HCLOUD_TOKEN=t\nROBOT_ENABLED=true",
-            "ROBOT_ENABLED: \"true\": dedicated servers are not built yet; unset it or set it to false",
-        ),
-        (
-            "HCLOUD_TOKEN=t\nHCLOUD_SERVER_CACHE_TTL=10",
-            "HCLOUD_SERVER_CACHE_TTL: \"10\": a duration needs a unit, e.g. 5s or 1m30s",
-        ),
-        (
-            "HCLOUD_TOKEN=t\nHCLOUD_NETWORK=99999999999999999999",
-            "HCLOUD_NETWORK: \"99999999999999999999\": too large for the ID of a Network",
-        ),
-        (
-            "HCLOUD_TOKEN=t\nHCLOUD_ENDPOINT=https://api.hetzner.cloud/v1?token=hunter2",
-            "HCLOUD_ENDPOINT: \"https://api.hetzner.cloud/v1?…\": a base URL has no query and no fragment",
-        ),
-        (
-            "HCLOUD_TOKEN=t\nCCM_TEST_TIME_SCALE=0",
-            "CCM_TEST_TIME_SCALE: \"0\": use a number greater than 0",
-        ),
-        (
-            "HCLOUD_TOKEN=t\nHCLOUD_NETWORK_ROUTES_ENABLED=maybe\nROBOT_PASSWORD=hunter2",
-            "",
-        ),
+        ("HCLOUD_TOKEN=t\nHCLOUD_INSTANCES_ADDRESS_FAMILY=ipv5", "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\": use ipv4, ipv6 or dualstack"),
+        ("HCLOUD_TOKEN=t\nHCLOUD_DEBUG=yes", "HCLOUD_DEBUG: \"yes\": use true or false"),
+        ("HCLOUD_TOKEN=t\nROBOT_ENABLED=true", "ROBOT_ENABLED: \"true\": dedicated servers are not built yet; unset it or set it to false"),
+        ("HCLOUD_TOKEN=t\nHCLOUD_SERVER_CACHE_TTL=10", "HCLOUD_SERVER_CACHE_TTL: \"10\": a duration needs a unit, e.g. 5s or 1m30s"),
+        ("HCLOUD_TOKEN=t\nHCLOUD_NETWORK=99999999999999999999", "HCLOUD_NETWORK: \"99999999999999999999\": too large for the ID of a Network"),
+        ("HCLOUD_TOKEN=t\nHCLOUD_ENDPOINT=https://api.hetzner.cloud/v1?token=hunter2", "HCLOUD_ENDPOINT: \"https://api.hetzner.cloud/v1?…\": a base URL has no query and no fragment"),
+        ("HCLOUD_TOKEN=t\nCCM_TEST_TIME_SCALE=0", "CCM_TEST_TIME_SCALE: \"0\": use a number greater than 0"),
+        ("HCLOUD_TOKEN=t\nHCLOUD_NETWORK_ROUTES_ENABLED=maybe\nROBOT_PASSWORD=hunter2", ""),
     ] {
         let parsed = read(Command::Run, "", text);
         assert_eq!(lines(&parsed.problems), problems, "{text}");
-        assert!(
-            parsed.problems.iter().all(|problem| !problem.usage),
-            "{text}"
-        );
+        assert!(parsed.problems.iter().all(|problem| !problem.usage), "{text}");
         assert!(!format!("{parsed:?}").contains("hunter2"), "{text}");
     }
 }
@@ -813,50 +522,6 @@ fn every_drop_in_flag_is_honoured_or_reported() {
             "{}",
             flag.name
         );
-    }
-}
-
-#[test]
-fn help_reads_like_this() {
-    let text = help(Command::Sync);
-    let expected = "  -o, --output table|wide|json|yaml
-          Form of what is written to stdout. json and yaml are stable, for
-          scripts. [table]
-      --log-format text|json
-          Form of the log on stderr: lines for people, or one JSON object a
-          line. Also: --logging-format. [text]
-";
-    assert!(text.contains(expected), "{text}");
-    assert!(
-        !text.contains("TIME_SCALE") && !text.contains("--once"),
-        "{text}"
-    );
-}
-
-#[test]
-fn the_table_goes_between_its_markers_and_nowhere_else() {
-    let (begin, end) = (markdown::BEGIN, markdown::END);
-    let before = format!("# A\n\n{begin}\nold\n{end}\n\nmore\n");
-    let after = markdown::with_table(&before).unwrap();
-    assert_eq!(
-        after,
-        format!("# A\n\n{begin}\n{}{end}\n\nmore\n", markdown::table())
-    );
-    assert_eq!(
-        markdown::with_table(&after).as_deref(),
-        Some(after.as_str())
-    );
-    for broken in [
-        "",
-        begin,
-        end,
-        &format!("{end}{begin}"),
-        &format!("{before}{before}"),
-    ] {
-        assert_eq!(markdown::with_table(broken), None, "{broken}");
-    }
-    for row in markdown::table().lines() {
-        assert_eq!(row.replace("\\|", "").matches('|').count(), 6, "{row}");
     }
 }
 

@@ -88,3 +88,16 @@ fn meant(name: &str) -> Option<&'static str> {
     let known = ours().chain(IGNORED_VARIABLES.iter().copied());
     nearest(name, known).filter(|known| ours().any(|variable| variable == *known))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_end_is_not_read_to_its_end() {
+        let error = Process
+            .read_file(Path::new("/dev/zero"))
+            .map_err(|error| error.kind());
+        assert_eq!(error, Err(io::ErrorKind::FileTooLarge));
+    }
+}

@@ -31,6 +31,7 @@ pub fn help(command: Command) -> String {
     if command == Command::Run {
         text.push_str("      --version\n");
     }
+    text.push_str("\nA flag wins over its variable. An empty variable counts as unset.\n");
     text
 }
 
@@ -70,7 +71,7 @@ fn body(setting: &Setting) -> String {
         .default
         .filter(|_| setting.takes_value() || named == 1)
     {
-        text.push_str(&format!(" [{default}]"));
+        text.push_str(&format!(" [default: {default}]"));
     }
     text
 }
@@ -128,5 +129,22 @@ mod tests {
                 assert_eq!(shown, wanted, "{command:?} {}", setting.name);
             }
         }
+    }
+
+    #[test]
+    fn help_reads_like_this() {
+        let text = help(Command::Sync);
+        let expected = "  -o, --output table|wide|json|yaml
+          Form of what is written to stdout. json and yaml are stable, for
+          scripts. [default: table]
+      --log-format text|json
+          Form of the log on stderr: lines for people, or one JSON object a
+          line. Also: --logging-format. [default: text]
+";
+        assert!(text.contains(expected), "{text}");
+        assert!(
+            !text.contains("TIME_SCALE") && !text.contains("--once"),
+            "{text}"
+        );
     }
 }

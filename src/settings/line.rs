@@ -15,6 +15,8 @@ use super::setting::{Command, Setting};
 use super::table::{self, TABLE};
 use super::text::boolean;
 
+const SEE_HELP: &str = "unknown flag; see --help";
+
 /// What was typed.
 #[derive(Debug, Default)]
 pub(super) struct Line {
@@ -31,8 +33,8 @@ pub(super) struct Line {
 #[derive(Debug)]
 pub(super) struct Given {
     pub(super) setting: &'static Setting,
-    /// Without dashes, as the table writes the name that was used.
-    pub(super) flag: &'static str,
+    /// As it was written, dashes included.
+    pub(super) flag: String,
     pub(super) text: String,
 }
 
@@ -60,7 +62,7 @@ struct Reader {
 enum Flag {
     Help,
     Version,
-    Ours(&'static Setting, &'static str),
+    Ours(&'static Setting),
     Ignored(Takes),
 }
 
@@ -140,11 +142,11 @@ impl Reader {
     }
 
     fn long(&mut self, typed: &str) {
-        let name = normal(typed.trim_start_matches('-'));
+        let name = normal(typed);
         match flag(self.command, &name) {
             Some(Flag::Help) => self.line.help |= self.switch("help"),
             Some(Flag::Version) => self.version(),
-            Some(Flag::Ours(setting, flag)) => self.ours(setting, flag, &format!("--{flag}")),
+            Some(Flag::Ours(setting)) => self.ours(setting, format!("--{name}")),
             Some(Flag::Ignored(takes)) => self.ignored(&name, takes),
             None => self.unknown(&name),
         }
@@ -153,28 +155,28 @@ impl Reader {
     fn short(&mut self, letter: char) {
         match table::by_short(letter).filter(|setting| setting.is_for(self.command)) {
             _ if letter == 'h' => self.line.help = true,
-            Some(setting) => {
-                let flag = setting.flags.first().copied().unwrap_or(setting.name);
-                self.ours(setting, flag, &format!("-{letter}"));
-            }
+            Some(setting) => self.ours(setting, format!("-{letter}")),
             None => {
                 // The rest of the word may be a value or more flags: nothing to go by.
-                let _ = self.parser.optional_value();
+                let has_value = self.parser.optional_value().is_some();
+                if !has_value && self.command.reads_daemon_arguments() {
+                    self.drop_value();
+                }
                 let message = match table::by_short(letter) {
                     Some(setting) => only_for(setting.commands),
-                    None => format!("unknown flag; see ccm help {}", self.command.name()),
+                    None => SEE_HELP.to_owned(),
                 };
                 self.problem(format!("-{letter}"), message);
             }
         }
     }
 
-    fn ours(&mut self, setting: &'static Setting, flag: &'static str, typed: &str) {
+    fn ours(&mut self, setting: &'static Setting, flag: String) {
         let text = if setting.takes_value() {
             self.parser.value().ok()
         } else {
             self.parser.optional_value().or_else(|| {
-                self.bare = Some(typed.to_owned());
+                self.bare = Some(flag.clone());
                 Some("true".into())
             })
         };
@@ -184,8 +186,11 @@ impl Reader {
                 flag,
                 text,
             }),
-            Some(Err(_)) => self.problem(typed, "its value is not UTF-8"),
-            None => self.problem(typed, needs_value(&setting.kind.value_name())),
+            Some(Err(_)) => self.problem(flag, "its value is not UTF-8"),
+            None => self.problem(
+                flag,
+                format!("needs a value: {}", setting.kind.value_name()),
+            ),
         }
     }
 
@@ -197,7 +202,7 @@ impl Reader {
             }
             Takes::Nothing => {}
             Takes::Value if self.parser.value().is_err() => {
-                self.problem(typed, needs_value("a value"));
+                self.problem(typed, "needs a value");
                 return;
             }
             Takes::Value => {}
@@ -233,12 +238,13 @@ impl Reader {
             _ if secret => "unknown flag; a secret on the command line could be read by every \
                             user of this machine, set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"
                 .to_owned(),
-            (Some((setting, _)), _) => only_for(setting.commands),
+            (Some(setting), _) => only_for(setting.commands),
+            _ if name == "version" => "unknown flag; see ccm version".to_owned(),
             (None, _) if drop_in::by_name(name).is_some() => {
                 only_for(&[Command::Run, Command::Config])
             }
             (None, Some(meant)) => format!("unknown flag; did you mean --{meant}?"),
-            (None, None) => format!("unknown flag; see ccm help {}", self.command.name()),
+            (None, None) => SEE_HELP.to_owned(),
         };
         self.problem(typed, message);
     }
@@ -303,7 +309,7 @@ impl Flag {
     fn takes_value(&self) -> bool {
         match self {
             Flag::Help | Flag::Version => false,
-            Flag::Ours(setting, _) => setting.takes_value(),
+            Flag::Ours(setting) => setting.takes_value(),
             Flag::Ignored(takes) => *takes == Takes::Value,
         }
     }
@@ -313,8 +319,8 @@ impl Flag {
 fn flag(command: Command, name: &str) -> Option<Flag> {
     match (name, table::by_flag(name)) {
         ("help", _) => Some(Flag::Help),
-        ("version", _) if command == Command::Run => Some(Flag::Version),
-        (_, Some((setting, flag))) if setting.is_for(command) => Some(Flag::Ours(setting, flag)),
+        ("version", _) if command.reads_daemon_arguments() => Some(Flag::Version),
+        (_, Some(setting)) if setting.is_for(command) => Some(Flag::Ours(setting)),
         _ if command.reads_daemon_arguments() => {
             drop_in::by_name(name).map(|flag| Flag::Ignored(flag.takes))
         }
@@ -332,10 +338,6 @@ fn drop_in_names(command: Command) -> impl Iterator<Item = &'static str> {
 
 fn normal(name: &str) -> String {
     name.replace('_', "-")
-}
-
-fn needs_value(value_name: &str) -> String {
-    format!("needs a value: {value_name}")
 }
 
 fn only_for(commands: &[Command]) -> String {

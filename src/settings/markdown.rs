@@ -73,3 +73,31 @@ fn code(text: &str) -> String {
 fn escaped(text: &str) -> String {
     text.replace('|', "\\|")
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_table_goes_between_its_markers_and_nowhere_else() {
+        let (begin, end) = (BEGIN, END);
+        let before = format!("# A\n\n{begin}\nold\n{end}\n\nmore\n");
+        let after = with_table(&before).unwrap();
+        assert_eq!(after, format!("# A\n\n{begin}\n{}{end}\n\nmore\n", table()));
+        assert_eq!(with_table(&after).as_deref(), Some(after.as_str()));
+        for broken in [
+            "",
+            begin,
+            end,
+            &format!("{end}{begin}"),
+            &format!("{before}{before}"),
+        ] {
+            assert_eq!(with_table(broken), None, "{broken}");
+        }
+        for row in table().lines() {
+            assert_eq!(row.replace("\\|", "").matches('|').count(), 6, "{row}");
+        }
+    }
+}

@@ -55,9 +55,10 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: ", self.setting)?;
+        // An unknown flag's name is as foreign as a value: no control character of either may reach
+        // the terminal.
+        write!(out, "{}: ", self.setting.escape_debug())?;
         if let Some(value) = &self.value {
-            // Quoted with escapes: a control character must not reach the terminal.
             match value.char_indices().nth(SHOWN_CHARACTERS) {
                 Some((end, _)) => write!(out, "{:?}…: ", &value[..end])?,
                 None => write!(out, "{value:?}: ")?,
@@ -77,6 +78,7 @@ impl fmt::Display for Notice {
                 )
             }
             Notice::MisspeltVariable { name, nearest } => {
+                let name = name.escape_debug();
                 write!(
                     out,
                     "{name}: not a variable that ccm reads; did you mean {nearest}?"

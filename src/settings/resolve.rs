@@ -60,8 +60,8 @@ pub struct Sourced<T> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// Without dashes, as the table writes the name that was used.
-    Flag(&'static str),
+    /// As it was written, dashes included: `-o`, `--logging-format`.
+    Flag(String),
     Environment(&'static str),
     /// The file that a variable names.
     File {
@@ -97,7 +97,7 @@ impl Settings {
 impl fmt::Display for Source {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::Flag(flag) => write!(out, "{}", dashed(flag)),
+            Source::Flag(flag) => write!(out, "{flag}"),
             Source::Environment(variable) => write!(out, "{variable}"),
             Source::File { variable, path } => write!(out, "{variable} ({})", path.display()),
             Source::Default => write!(out, "default"),
@@ -238,14 +238,14 @@ impl Reader<'_> {
                 let texts: Vec<&str> = given.iter().map(|given| given.text.as_str()).collect();
                 vec![Candidate {
                     text: texts.join(","),
-                    source: Source::Flag(first.flag),
+                    source: Source::Flag(first.flag.clone()),
                 }]
             }
             _ => given
                 .iter()
                 .map(|given| Candidate {
                     text: given.text.clone(),
-                    source: Source::Flag(given.flag),
+                    source: Source::Flag(given.flag.clone()),
                 })
                 .collect(),
         }
@@ -289,13 +289,14 @@ impl Reader<'_> {
             }
             Err(error) => error.to_string(),
         };
-        self.problems.push(if setting.secret && looks_like_a_token(path) {
-            let message = "no such file, and the value looks like a token itself; it is the path \
+        self.problems
+            .push(if setting.secret && looks_like_a_token(path) {
+                let message = "can't be read, and looks like a token itself; write the path \
                            of a file that holds the token";
-            Problem::environment(variable, message)
-        } else {
-            Problem::environment(variable, message).with_value(path)
-        });
+                Problem::environment(variable, message)
+            } else {
+                Problem::environment(variable, message).with_value(path)
+            });
         None
     }
 }
@@ -319,7 +320,7 @@ fn kubeconfig(candidate: &Candidate) -> Result<Vec<PathBuf>, String> {
 
 fn problem(setting: &Setting, candidate: &Candidate, message: String) -> Problem {
     let problem = match &candidate.source {
-        Source::Flag(flag) => Problem::usage(dashed(flag), message),
+        Source::Flag(flag) => Problem::usage(flag, message),
         Source::Environment(variable) => Problem::environment(variable, message),
         Source::File { variable, path } => {
             return Problem::environment(variable, message).with_value(path.display().to_string());
@@ -330,14 +331,5 @@ fn problem(setting: &Setting, candidate: &Candidate, message: String) -> Problem
         _ if setting.secret => problem,
         Kind::Url => problem.with_value(without_credentials(&candidate.text)),
         _ => problem.with_value(candidate.text.as_str()),
-    }
-}
-
-/// `-v`, `--output`.
-fn dashed(flag: &str) -> String {
-    if flag.len() == 1 {
-        format!("-{flag}")
-    } else {
-        format!("--{flag}")
     }
 }

@@ -275,12 +275,12 @@ pub(super) static TEST_TIME_SCALE: Setting = Setting {
     ..Setting::BLANK
 };
 
-/// The setting of a long flag, and the flag's name in the table.
-pub(super) fn by_flag(name: &str) -> Option<(&'static Setting, &'static str)> {
-    TABLE.iter().find_map(|setting| {
-        let flag = setting.flags.iter().find(|flag| **flag == name)?;
-        Some((*setting, *flag))
-    })
+/// The setting of a long flag, written without dashes.
+pub(super) fn by_flag(name: &str) -> Option<&'static Setting> {
+    TABLE
+        .iter()
+        .find(|setting| setting.flags.contains(&name))
+        .copied()
 }
 
 pub(super) fn by_short(letter: char) -> Option<&'static Setting> {
