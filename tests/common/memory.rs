@@ -1,0 +1,73 @@
+//! A second provider of a handful of lines: the contract is enough to write one.
+
+use ccm::cloud::{
+    AddressKind, Error, Finding, Instance, InstanceId, Instances, Metadata, Node, NodeAddress,
+    Provider, ProviderId, Source, Sourced, TopologyLabel, Urgency,
+};
+use ipnet::IpNet;
+use std::collections::BTreeMap;
+
+/// A cloud that is a list.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    pub instances: Vec<Instance>,
+}
+
+impl Provider for Memory {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn parse_provider_id(&self, text: &str) -> ProviderId {
+        match text.split_once("://") {
+            Some(("memory", id)) => match id.parse() {
+                Ok(id) => ProviderId::Ours(InstanceId(id)),
+                Err(_) => ProviderId::Unknown(format!("{id:?} is no number")),
+            },
+            _ => ProviderId::Foreign,
+        }
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        Some(self)
+    }
+}
+
+impl Instances for Memory {
+    fn list(&self, _urgency: Urgency) -> Result<Vec<Instance>, Error> {
+        Ok(self.instances.clone())
+    }
+
+    fn metadata(&self, instance: &Instance, _node: &Node) -> Result<Metadata, Box<Finding>> {
+        let address = |kind, text: String| {
+            Sourced::new(NodeAddress::new(kind, text), Source::server("address"))
+        };
+        let public = instance
+            .public_ipv4
+            .map(|ip| address(AddressKind::ExternalIP, ip.to_string()));
+        let private = instance
+            .private
+            .first()
+            .map(|p| address(AddressKind::InternalIP, p.ip.to_string()));
+        let label = |value: &str| Sourced::new(value.to_owned(), Source::server("place"));
+        Ok(Metadata {
+            provider_id: Sourced::new(format!("memory://{}", instance.id), Source::server("id")),
+            addresses: public.into_iter().chain(private).collect(),
+            topology: vec![
+                (TopologyLabel::InstanceType, label(&instance.instance_type)),
+                (TopologyLabel::Zone, label(&instance.location)),
+                (TopologyLabel::Region, label(&instance.network_zone)),
+            ],
+            extra_labels: BTreeMap::new(),
+            findings: Vec::new(),
+        })
+    }
+
+    fn recognised_by(&self, instance: &Instance) -> Vec<IpNet> {
+        instance
+            .public_ipv4
+            .iter()
+            .map(|ip| IpNet::from(std::net::IpAddr::V4(*ip)))
+            .collect()
+    }
+}
