@@ -102,10 +102,8 @@ fn requirement(text: &str) -> Result<Requirement, String> {
 /// `k in (a,b)` or `k notin (a,b)`.
 fn set_requirement(text: &str) -> Result<Requirement, String> {
     let malformed = || format!("cannot parse '{text}'");
-    let (head, values) = text
-        .trim_end_matches(')')
-        .split_once('(')
-        .ok_or_else(malformed)?;
+    let inside = text.strip_suffix(')').ok_or_else(malformed)?;
+    let (head, values) = inside.split_once('(').ok_or_else(malformed)?;
     let values = values
         .split(',')
         .map(value_of)

@@ -11,13 +11,12 @@ use crate::hetzner::{Call, Reply};
 const TAKES: Duration = Duration::from_millis(1000);
 
 type Change = Box<dyn FnOnce(&mut Network) + Send>;
+/// Checks a request against the network and says what will change.
+type Read = fn(Fields, &Network) -> Result<Change, ApiError>;
 
 /// Checks a change, and starts the action that makes it.
 pub fn start(call: &mut Call, network: &Network, command: &str) -> Result<Reply, ApiError> {
-    let (command, read): (
-        &'static str,
-        fn(Fields, &Network) -> Result<Change, ApiError>,
-    ) = match command {
+    let (command, read): (&'static str, Read) = match command {
         "add_subnet" => ("add_subnet", add_subnet),
         "delete_subnet" => ("delete_subnet", delete_subnet),
         "add_route" => ("add_route", add_route),
