@@ -3,4 +3,5 @@
 pub mod exchange;
 pub mod hetzner;
 pub mod kubernetes;
+pub mod openapi;
 pub mod server;

@@ -1,1 +1,339 @@
-//! (being built)
+//! A Hetzner Cloud API in memory: one lock, no threads, no sockets.
+//!
+//! | file | what it decides |
+//! |---|---|
+//! | `mod` | who asks, whether they may, which resource answers; a test's hands in the world |
+//! | `world` | what there is |
+//! | `servers`, `networks` | one resource each: its routes, its rules, its JSON |
+//! | `catalog` | what the provider offers: locations, server types, images |
+//! | `actions` | work that takes time: locks, progress, failure |
+//! | `input`, `listing`, `labels`, `error` | what all resources share: reading requests, pages, selectors, refusals |
+//! | `metadata` | the service a server asks about itself |
+//!
+//! A new resource is a module with a `route` function, a map in `world`, and a line in `dispatch`. Nothing here knows
+//! the Kubernetes half or the sockets.
+
+mod actions;
+mod addresses;
+mod catalog;
+mod clock;
+mod error;
+mod input;
+mod labels;
+mod listing;
+mod metadata;
+mod networks;
+mod rate_limit;
+mod servers;
+mod world;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ipnet::Ipv4Net;
+use serde_json::Value;
+
+use self::clock::Clock;
+use self::error::ApiError;
+use self::networks::{Network, Subnet};
+use self::rate_limit::Budget;
+pub use self::servers::ServerSpec;
+use self::servers::Status;
+use self::world::{Token, World};
+use crate::exchange::{Handler, Request, Response};
+
+/// The network zone of subnets that tests create; the locations `fsn1`, `nbg1` and `hel1` are in it.
+const ZONE: &str = "eu-central";
+
+/// All projects of a simulated Hetzner Cloud, and the metadata service.
+///
+/// As a [`Handler`] it serves `/v1/…` and `/hetzner/v1/metadata…`. Its methods are a test's hand in the world: they take
+/// effect at once, need no token, spend no budget, and panic when asked for what cannot be.
+pub struct Cloud {
+    world: Mutex<World>,
+}
+
+/// A request whose token has been accepted.
+struct Call<'a> {
+    world: &'a mut World,
+    project: u64,
+    method: &'a str,
+    query: &'a [(String, String)],
+    body: &'a [u8],
+}
+
+/// A successful answer.
+struct Reply {
+    status: u16,
+    /// None for answers without a body.
+    body: Option<Value>,
+    /// The `Link` header of lists.
+    link: Option<String>,
+}
+
+impl Cloud {
+    /// `scale` multiplies every duration – actions, the refill of the request budget: 0.01 is a hundred times faster.
+    pub fn new(scale: f64) -> Arc<Cloud> {
+        Arc::new(Cloud {
+            world: Mutex::new(World::new(Clock::new(scale))),
+        })
+    }
+
+    /// An empty project; returns its ID.
+    pub fn add_project(&self) -> u64 {
+        let mut world = self.lock();
+        let id = world
+            .budgets
+            .last_key_value()
+            .map_or(1, |(last, _)| last + 1);
+        let budget = Budget::new(world.clock.now());
+        world.budgets.insert(id, budget);
+        id
+    }
+
+    /// Lets `token` into a project; a read-only one may only `GET`.
+    pub fn add_token(&self, project: u64, token: &str, read_only: bool) {
+        self.lock()
+            .tokens
+            .insert(token.into(), Token { project, read_only });
+    }
+
+    pub fn remove_token(&self, token: &str) {
+        self.lock().tokens.remove(token);
+    }
+
+    /// A running server; returns its ID.
+    pub fn create_server(&self, project: u64, server: ServerSpec) -> u64 {
+        let name = server.name.clone();
+        servers::place(&mut self.lock(), project, server)
+            .unwrap_or_else(|error| panic!("cannot create server {name}: {}", error.message))
+    }
+
+    /// A network with one subnet: the first /24 of its range. Returns its ID.
+    pub fn create_network(&self, project: u64, name: &str, ip_range: &str) -> u64 {
+        let range = parse_range(ip_range);
+        let subnet = Ipv4Net::new(range.network(), range.prefix_len().max(24)).unwrap_or(range);
+        self.create_network_with(project, name, ip_range, &[&subnet.to_string()])
+    }
+
+    /// A network with these subnets, all of type `cloud` in `eu-central`. Returns its ID.
+    pub fn create_network_with(
+        &self,
+        project: u64,
+        name: &str,
+        ip_range: &str,
+        subnets: &[&str],
+    ) -> u64 {
+        let mut world = self.lock();
+        let id = world.new_id();
+        let mut network = Network::new(id, project, name, parse_range(ip_range));
+        network.subnets = subnets
+            .iter()
+            .map(|range| Subnet::cloud(parse_range(range), ZONE))
+            .collect();
+        world.networks.insert(id, network);
+        id
+    }
+
+    /// The servers of a project, as the API shows them, by ID.
+    pub fn servers(&self, project: u64) -> Vec<Value> {
+        let world = self.lock();
+        world
+            .servers_of(project)
+            .map(|server| server.json(&world))
+            .collect()
+    }
+
+    /// The networks of a project, as the API shows them, by ID.
+    pub fn networks(&self, project: u64) -> Vec<Value> {
+        self.lock()
+            .networks_of(project)
+            .map(Network::json)
+            .collect()
+    }
+
+    /// Changes a server, seen as the API shows it: from then on it shows what `edit` left behind, also what the real
+    /// API would never say. Nothing happens when the server is gone.
+    pub fn edit_server(&self, id: u64, edit: impl FnOnce(&mut Value)) {
+        servers::edit(&mut self.lock(), id, edit);
+    }
+
+    /// Removes a server without an action, as if it had never been.
+    pub fn delete_server(&self, id: u64) {
+        servers::remove(&mut self.lock(), id);
+    }
+
+    /// Switches a server on or off without an action.
+    pub fn set_power(&self, id: u64, on: bool) {
+        if let Some(server) = self.lock().servers.get_mut(&id) {
+            server.set_status(if on { Status::Running } else { Status::Off });
+        }
+    }
+
+    /// Requests that a project may make in an hour, and how many of them are left now.
+    pub fn set_rate_limit(&self, project: u64, limit: u32, remaining: u32) {
+        let mut world = self.lock();
+        let now = world.clock.now();
+        world
+            .budgets
+            .entry(project)
+            .or_insert_with(|| Budget::new(now))
+            .set(limit, remaining, now);
+    }
+
+    /// Lets the next action with this command (`add_route`, `create_server`, …) end as an error, without effect.
+    pub fn fail_next_action(&self, command: &str, code: &str, message: &str) {
+        self.lock().actions.fail_next(command, code, message);
+    }
+
+    /// While true, no action ends; afterwards those end whose time is over.
+    pub fn hold_actions(&self, held: bool) {
+        self.lock().actions.hold(held);
+    }
+
+    /// The server that the metadata service talks to; with None it answers 404 to everything.
+    pub fn set_metadata_server(&self, server: Option<u64>) {
+        self.lock().metadata_server = server;
+    }
+
+    /// The world as it is now: work that is due has happened.
+    fn lock(&self) -> MutexGuard<'_, World> {
+        // A test that panicked with the lock held has failed already; the others may go on.
+        let mut world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = world.clock.now();
+        world.advance(now);
+        world
+    }
+}
+
+impl Handler for Cloud {
+    fn handle(&self, request: &Request) -> Response {
+        let mut world = self.lock();
+        let is_metadata = |rest: &str| rest.is_empty() || rest.starts_with('/');
+        if request
+            .path
+            .strip_prefix(metadata::PATH)
+            .is_some_and(is_metadata)
+        {
+            return metadata::answer(&world, request);
+        }
+        let (project, answer) = answer(&mut world, request);
+        let response = match answer {
+            Ok(reply) => reply.response(),
+            Err(error) => error.response(),
+        };
+        let clock = world.clock;
+        let correlation = world.new_correlation_id();
+        let response = response.with_header("X-Correlation-Id", correlation);
+        match world.budgets.get(&project) {
+            Some(budget) => budget.annotate(response, clock),
+            None => response,
+        }
+    }
+}
+
+impl Reply {
+    fn new(status: u16, body: Value) -> Reply {
+        Reply {
+            status,
+            body: Some(body),
+            link: None,
+        }
+    }
+
+    fn ok(body: Value) -> Reply {
+        Reply::new(200, body)
+    }
+
+    fn no_content() -> Reply {
+        Reply {
+            status: 204,
+            body: None,
+            link: None,
+        }
+    }
+
+    fn response(self) -> Response {
+        let response = match self.body {
+            Some(body) => Response::json(self.status, &body),
+            None => Response {
+                status: self.status,
+                ..Response::default()
+            },
+        };
+        match self.link {
+            Some(link) => response.with_header("Link", link),
+            None => response,
+        }
+    }
+}
+
+/// The answer, and the project whose budget pays for it (0 for nobody's).
+fn answer(world: &mut World, request: &Request) -> (u64, Result<Reply, ApiError>) {
+    let token = request
+        .header("authorization")
+        .and_then(|value| value.strip_prefix("Bearer "));
+    let token = token.and_then(|token| world.tokens.get(token)).copied();
+    let project = token.map_or(0, |token| token.project);
+    let (clock, now) = (world.clock, world.clock.now());
+    if !world
+        .budgets
+        .get_mut(&project)
+        .is_none_or(|budget| budget.spend(clock, now))
+    {
+        return (
+            project,
+            Err(ApiError::new(
+                429,
+                "rate_limit_exceeded",
+                "limit of requests per hour is exceeded",
+            )),
+        );
+    }
+    let answer = match token {
+        None => Err(ApiError::new(401, "unauthorized", "unable to authenticate")),
+        Some(token) if token.read_only && request.method != "GET" => Err(ApiError::new(
+            403,
+            "forbidden",
+            "the token is only allowed to perform GET requests",
+        )),
+        Some(_) => {
+            let (method, query, body) = (
+                request.method.as_str(),
+                &request.query[..],
+                &request.body[..],
+            );
+            dispatch(
+                Call {
+                    world,
+                    project,
+                    method,
+                    query,
+                    body,
+                },
+                &request.path,
+            )
+        }
+    };
+    (project, answer)
+}
+
+fn dispatch(mut call: Call, path: &str) -> Result<Reply, ApiError> {
+    let path = path
+        .strip_prefix("/v1/")
+        .ok_or_else(ApiError::no_such_path)?;
+    let segments: Vec<&str> = path.split('/').collect();
+    match &segments[..] {
+        ["servers", rest @ ..] => servers::route(&mut call, rest),
+        ["networks", rest @ ..] => networks::route(&mut call, rest),
+        ["actions", rest @ ..] => actions::route(&call, rest),
+        ["locations", rest @ ..] => catalog::locations::route(&call, rest),
+        ["server_types", rest @ ..] => catalog::server_types::route(&call, rest),
+        ["datacenters", ..] => Err(ApiError::removed("2026-06-02-datacenters-deprecated")),
+        _ => Err(ApiError::no_such_path()),
+    }
+}
+
+fn parse_range(text: &str) -> Ipv4Net {
+    text.parse()
+        .unwrap_or_else(|error| panic!("{text} is no IPv4 range: {error}"))
+}

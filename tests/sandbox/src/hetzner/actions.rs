@@ -1,0 +1,398 @@
+//! Actions: work that takes time, locks its resources and then takes effect. Also `/actions`.
+//!
+//! Nothing runs in the background: [`super::world::World::advance`] lets due work happen when somebody looks.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::catalog::{id, read_only};
+use super::clock::show;
+use super::error::ApiError;
+use super::input::Query;
+use super::listing::{self, Page, SortKey};
+use super::world::World;
+use super::{Call, Reply};
+
+/// `GET /actions` takes at most this many `id` parameters.
+const MAX_IDS: usize = 25;
+
+/// What an action works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Resource {
+    /// As in `resources[].type`: `server`, `network`, …
+    pub kind: &'static str,
+    pub id: u64,
+}
+
+/// How an action ended, for the code that carries it out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Outcome {
+    Success,
+    /// The effect must not happen, and what was reserved for it is given back.
+    Failure,
+}
+
+type Effect = Box<dyn FnOnce(&mut World, Outcome) + Send>;
+
+/// An action as the API shows it.
+#[derive(Debug)]
+pub struct Action {
+    pub id: u64,
+    project: u64,
+    command: &'static str,
+    resources: Vec<Resource>,
+    started: Timestamp,
+    /// Real time at which the work began, and how long it takes.
+    begun: Instant,
+    duration: Duration,
+    end: Option<End>,
+}
+
+#[derive(Debug)]
+struct End {
+    finished: Timestamp,
+    /// Code and message.
+    error: Option<(String, String)>,
+}
+
+#[derive(Default)]
+pub struct Actions {
+    all: BTreeMap<u64, Action>,
+    /// What is to happen, by time and order of arrival.
+    agenda: BTreeMap<(Instant, u64), Work>,
+    /// How many running actions hold a resource.
+    locks: HashMap<Resource, usize>,
+    /// Commands whose next action is to fail, with code and message.
+    failures: HashMap<String, VecDeque<(String, String)>>,
+    held: bool,
+    arrivals: u64,
+}
+
+struct Work {
+    /// None for what happens without an action, such as a guest that obeys a shutdown request.
+    action: Option<u64>,
+    effect: Effect,
+}
+
+/// Work that has been taken off the agenda.
+pub struct Due {
+    at: Instant,
+    work: Work,
+}
+
+/// What a resource asks for when it starts an action.
+pub struct Start<'a> {
+    pub project: u64,
+    pub command: &'static str,
+    pub resources: &'a [Resource],
+    /// At scale 1.
+    pub takes: Duration,
+    /// The action that must be over first.
+    pub after: Option<u64>,
+}
+
+impl World {
+    /// Starts an action; `effect` runs when its time is over. Returns its ID.
+    pub fn start_action(
+        &mut self,
+        start: Start,
+        effect: impl FnOnce(&mut World, Outcome) + Send + 'static,
+    ) -> u64 {
+        let id = self.new_id();
+        let predecessor = start.after.and_then(|id| self.actions.all.get(&id));
+        let begun =
+            predecessor.map_or_else(|| self.clock.now(), |action| action.begun + action.duration);
+        let duration = self.clock.scaled(start.takes);
+        for resource in start.resources {
+            *self.actions.locks.entry(*resource).or_default() += 1;
+        }
+        let action = Action {
+            id,
+            project: start.project,
+            command: start.command,
+            resources: start.resources.to_vec(),
+            started: Timestamp::now(),
+            begun,
+            duration,
+            end: None,
+        };
+        self.actions.all.insert(id, action);
+        self.actions.plan(
+            begun + duration,
+            Work {
+                action: Some(id),
+                effect: Box::new(effect),
+            },
+        );
+        id
+    }
+
+    /// Lets something happen later without an action that shows it.
+    pub fn later(&mut self, after: Duration, effect: impl FnOnce(&mut World) + Send + 'static) {
+        let at = self.clock.now() + self.clock.scaled(after);
+        self.actions.plan(
+            at,
+            Work {
+                action: None,
+                effect: Box::new(|world, _| effect(world)),
+            },
+        );
+    }
+
+    /// True while an action runs on the resource.
+    pub fn is_locked(&self, resource: Resource) -> bool {
+        self.actions.locks.contains_key(&resource)
+    }
+
+    /// An action as JSON; null when there is none with this ID.
+    pub fn action_json(&self, id: u64) -> Value {
+        self.actions
+            .all
+            .get(&id)
+            .map_or(Value::Null, |action| action.json(self.clock.now()))
+    }
+
+    /// The usual answer of a write that takes time.
+    pub fn action_reply(&self, status: u16, id: u64) -> Reply {
+        Reply::new(status, json!({"action": self.action_json(id)}))
+    }
+}
+
+impl Actions {
+    /// The next work that is due at `now`; none while actions are held.
+    pub fn take_due(&mut self, now: Instant) -> Option<Due> {
+        let (&(at, _), _) = self.agenda.first_key_value()?;
+        if self.held || at > now {
+            return None;
+        }
+        self.agenda
+            .pop_first()
+            .map(|((at, _), work)| Due { at, work })
+    }
+
+    pub fn hold(&mut self, held: bool) {
+        self.held = held;
+    }
+
+    pub fn fail_next(&mut self, command: &str, code: &str, message: &str) {
+        self.failures
+            .entry(command.into())
+            .or_default()
+            .push_back((code.into(), message.into()));
+    }
+
+    fn plan(&mut self, at: Instant, work: Work) {
+        self.arrivals += 1;
+        self.agenda.insert((at, self.arrivals), work);
+    }
+
+    /// Marks an action as over and frees its resources.
+    fn finish(&mut self, id: u64, at: Instant) -> Outcome {
+        let Some(action) = self.all.get_mut(&id) else {
+            return Outcome::Success;
+        };
+        let error = self
+            .failures
+            .get_mut(action.command)
+            .and_then(VecDeque::pop_front);
+        let ago = SignedDuration::try_from(at.elapsed()).unwrap_or(SignedDuration::ZERO);
+        let outcome = if error.is_some() {
+            Outcome::Failure
+        } else {
+            Outcome::Success
+        };
+        action.end = Some(End {
+            finished: Timestamp::now().checked_sub(ago).unwrap_or(action.started),
+            error,
+        });
+        for resource in &action.resources {
+            if let Some(count) = self.locks.get_mut(resource) {
+                *count -= 1;
+            }
+        }
+        self.locks.retain(|_, count| *count > 0);
+        outcome
+    }
+}
+
+impl Due {
+    pub fn run(self, world: &mut World) {
+        let outcome = self
+            .work
+            .action
+            .map_or(Outcome::Success, |id| world.actions.finish(id, self.at));
+        (self.work.effect)(world, outcome);
+    }
+}
+
+impl Action {
+    fn status(&self) -> &'static str {
+        match &self.end {
+            None => "running",
+            Some(End { error: None, .. }) => "success",
+            Some(End { error: Some(_), .. }) => "error",
+        }
+    }
+
+    /// Percent; 100 only when it is over.
+    fn progress(&self, now: Instant) -> u64 {
+        if self.end.is_some() {
+            return 100;
+        }
+        let passed = now.saturating_duration_since(self.begun).as_secs_f64();
+        let share = if self.duration.is_zero() {
+            0.0
+        } else {
+            passed / self.duration.as_secs_f64()
+        };
+        (share * 100.0).clamp(0.0, 99.0) as u64
+    }
+
+    fn json(&self, now: Instant) -> Value {
+        let resource = |resource: &Resource| json!({"id": resource.id, "type": resource.kind});
+        let error = self.end.as_ref().and_then(|end| end.error.as_ref());
+        json!({
+            "id": self.id, "command": self.command, "status": self.status(), "progress": self.progress(now),
+            "started": show(self.started), "finished": self.end.as_ref().map(|end| show(end.finished)),
+            "resources": self.resources.iter().map(resource).collect::<Vec<_>>(),
+            "error": error.map(|(code, message)| json!({"code": code, "message": message})),
+        })
+    }
+}
+
+/// Answers `/actions` and `/actions/{id}`.
+pub fn route(call: &Call, rest: &[&str]) -> Result<Reply, ApiError> {
+    match rest {
+        [] => read_only(call.method, || list_by_id(call)),
+        [segment] => read_only(call.method, || get(call, segment, |_| true)),
+        _ => Err(ApiError::no_such_path()),
+    }
+}
+
+/// Answers `/{resources}/actions` and `/{resources}/actions/{id}`.
+pub fn route_kind(call: &Call, path: &str, kind: &str, rest: &[&str]) -> Result<Reply, ApiError> {
+    let is_kind = |action: &Action| {
+        action
+            .resources
+            .iter()
+            .any(|resource| resource.kind == kind)
+    };
+    route_matching(call, path, rest, is_kind)
+}
+
+/// Answers `/{resources}/{id}/actions` and `/{resources}/{id}/actions/{action_id}`.
+pub fn route_resource(
+    call: &Call,
+    path: &str,
+    resource: Resource,
+    rest: &[&str],
+) -> Result<Reply, ApiError> {
+    route_matching(call, path, rest, |action| {
+        action.resources.contains(&resource)
+    })
+}
+
+fn route_matching(
+    call: &Call,
+    path: &str,
+    rest: &[&str],
+    matches: impl Fn(&Action) -> bool,
+) -> Result<Reply, ApiError> {
+    match rest {
+        [] => read_only(call.method, || list(call, path, matches)),
+        [segment] => read_only(call.method, || get(call, segment, matches)),
+        _ => Err(ApiError::no_such_path()),
+    }
+}
+
+fn get(call: &Call, segment: &str, matches: impl Fn(&Action) -> bool) -> Result<Reply, ApiError> {
+    let id = id(segment)?;
+    let found = call
+        .world
+        .actions
+        .all
+        .get(&id)
+        .filter(|action| action.project == call.project && matches(action));
+    let action = found.ok_or_else(|| ApiError::not_found("action", id))?;
+    Ok(Reply::ok(
+        json!({"action": action.json(call.world.clock.now())}),
+    ))
+}
+
+/// `GET /actions` only answers for IDs that are asked for. It has no pages, but clients send their parameters.
+fn list_by_id(call: &Call) -> Result<Reply, ApiError> {
+    let query = Query::new(call.query, &["id", "status", "sort", "page", "per_page"])?;
+    if query.one("id").is_none() {
+        return Err(ApiError::removed(
+            "2025-01-30-listing-arbitrary-actions-in-the-actions-list-endpoint-is-removed",
+        ));
+    }
+    if query.all("id").count() > MAX_IDS {
+        return Err(ApiError::invalid(
+            "id",
+            format!("must not be given more than {MAX_IDS} times"),
+        ));
+    }
+    let now = call.world.clock.now();
+    let actions: Vec<Value> = select(call, &query, |_| true)?
+        .into_iter()
+        .map(|action| action.json(now))
+        .collect();
+    Ok(Reply::ok(json!({ "actions": actions })))
+}
+
+fn list(call: &Call, path: &str, matches: impl Fn(&Action) -> bool) -> Result<Reply, ApiError> {
+    let query = Query::new(call.query, &["id", "status", "sort", "page", "per_page"])?;
+    let page = Page::of(&query)?;
+    let now = call.world.clock.now();
+    let found = select(call, &query, matches)?;
+    Ok(page.reply(path, "actions", &found, |action| action.json(now)))
+}
+
+fn select<'c>(
+    call: &'c Call,
+    query: &Query,
+    matches: impl Fn(&Action) -> bool,
+) -> Result<Vec<&'c Action>, ApiError> {
+    const KEYS: [SortKey<Action>; 5] = [
+        ("id", |a, b| a.id.cmp(&b.id)),
+        ("command", |a, b| a.command.cmp(b.command)),
+        ("status", |a, b| a.status().cmp(b.status())),
+        ("started", |a, b| a.started.cmp(&b.started)),
+        ("finished", |a, b| {
+            a.end
+                .as_ref()
+                .map(|end| end.finished)
+                .cmp(&b.end.as_ref().map(|end| end.finished))
+        }),
+    ];
+    let ids = query.numbers("id")?;
+    let statuses: Vec<&str> = query.all("status").collect();
+    if let Some(unknown) = statuses
+        .iter()
+        .find(|status| !["running", "success", "error"].contains(status))
+    {
+        return Err(ApiError::invalid(
+            "status",
+            format!("'{unknown}' is no status of an action"),
+        ));
+    }
+    let is_asked_for = |action: &&Action| {
+        action.project == call.project
+            && matches(action)
+            && (ids.is_empty() || ids.contains(&action.id))
+            && (statuses.is_empty() || statuses.contains(&action.status()))
+    };
+    let mut found: Vec<&Action> = call
+        .world
+        .actions
+        .all
+        .values()
+        .filter(is_asked_for)
+        .collect();
+    listing::sort(query, &mut found, &KEYS)?;
+    Ok(found)
+}

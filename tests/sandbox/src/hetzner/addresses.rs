@@ -1,0 +1,44 @@
+//! Public addresses for servers, from ranges that are reserved for documentation and benchmarks.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use ipnet::{Ipv4Net, Ipv6Net};
+
+/// RFC 5737 (three /24), then RFC 2544 (about 131,000 addresses).
+const IPV4_RANGES: [(Ipv4Addr, u8); 4] = [
+    (Ipv4Addr::new(203, 0, 113, 0), 24),
+    (Ipv4Addr::new(198, 51, 100, 0), 24),
+    (Ipv4Addr::new(192, 0, 2, 0), 24),
+    (Ipv4Addr::new(198, 18, 0, 0), 15),
+];
+
+/// Hands out addresses; none comes back, so that a log never shows one address for two servers.
+#[derive(Debug, Default)]
+pub struct Pool {
+    ipv4_used: u32,
+    ipv6_used: u32,
+}
+
+impl Pool {
+    /// None when all ranges are used up.
+    pub fn ipv4(&mut self) -> Option<Ipv4Addr> {
+        let mut index = self.ipv4_used;
+        for (network, prefix) in IPV4_RANGES {
+            let range = Ipv4Net::new(network, prefix).ok()?;
+            let usable = u32::from(range.broadcast()) - u32::from(range.network()) - 1;
+            if index < usable {
+                self.ipv4_used += 1;
+                return Some(Ipv4Addr::from(u32::from(range.network()) + 1 + index));
+            }
+            index -= usable;
+        }
+        None
+    }
+
+    /// A /64 of 2001:db8::/32 (RFC 3849).
+    pub fn ipv6(&mut self) -> Option<Ipv6Net> {
+        self.ipv6_used = self.ipv6_used.checked_add(1)?;
+        let [a, b] = [(self.ipv6_used >> 16) as u16, self.ipv6_used as u16];
+        Ipv6Net::new(Ipv6Addr::new(0x2001, 0xdb8, a, b, 0, 0, 0, 0), 64).ok()
+    }
+}

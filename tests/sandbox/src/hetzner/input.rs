@@ -1,0 +1,226 @@
+//! Requests become values here: query parameters and body fields, each read once; what is left over is refused.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+use serde_json::{Map, Value};
+
+use super::error::ApiError;
+use super::labels;
+
+type Result<T> = std::result::Result<T, ApiError>;
+
+/// The query parameters of a request, checked against those that the path knows.
+pub struct Query<'a> {
+    pairs: &'a [(String, String)],
+}
+
+impl<'a> Query<'a> {
+    /// Refuses parameters that are not among `known`.
+    pub fn new(pairs: &'a [(String, String)], known: &[&str]) -> Result<Query<'a>> {
+        match pairs
+            .iter()
+            .find(|(name, _)| !known.contains(&name.as_str()))
+        {
+            Some((name, _)) => Err(ApiError::invalid(name, "unknown parameter")),
+            None => Ok(Query { pairs }),
+        }
+    }
+
+    pub fn all(&self, name: &str) -> impl Iterator<Item = &'a str> {
+        self.pairs
+            .iter()
+            .filter(move |(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    pub fn one(&self, name: &str) -> Option<&'a str> {
+        self.all(name).next()
+    }
+
+    pub fn number(&self, name: &str) -> Result<Option<u64>> {
+        let parse = |text: &str| {
+            text.parse()
+                .map_err(|_| ApiError::invalid(name, "must be an integer"))
+        };
+        self.one(name).map(parse).transpose()
+    }
+
+    pub fn numbers(&self, name: &str) -> Result<Vec<u64>> {
+        let parse = |text: &str| {
+            text.parse()
+                .map_err(|_| ApiError::invalid(name, "must be an integer"))
+        };
+        self.all(name).map(parse).collect()
+    }
+}
+
+/// The fields of a JSON object. Reading one takes it out; [`Fields::finish`] refuses the rest.
+///
+/// `null` counts as left out, as official clients send it for options that are not set.
+pub struct Fields {
+    values: Map<String, Value>,
+    /// In front of field names in errors, e.g. `public_net.`.
+    prefix: String,
+}
+
+impl Fields {
+    /// An empty body counts as an object without fields: actions such as `poweron` have none.
+    pub fn parse(body: &[u8]) -> Result<Fields> {
+        if body.iter().all(u8::is_ascii_whitespace) {
+            return Ok(Fields {
+                values: Map::new(),
+                prefix: String::new(),
+            });
+        }
+        match serde_json::from_slice(body).map_err(ApiError::not_json)? {
+            Value::Object(values) => Ok(Fields {
+                values,
+                prefix: String::new(),
+            }),
+            _ => Err(ApiError::not_json("an object is expected")),
+        }
+    }
+
+    pub fn string(&mut self, name: &str) -> Result<Option<String>> {
+        self.read(name, "must be a string", |value| {
+            value.as_str().map(str::to_owned)
+        })
+    }
+
+    pub fn number(&mut self, name: &str) -> Result<Option<u64>> {
+        self.read(name, "must be a positive integer", Value::as_u64)
+    }
+
+    pub fn flag(&mut self, name: &str) -> Result<Option<bool>> {
+        self.read(name, "must be a boolean", Value::as_bool)
+    }
+
+    /// A reference to something by ID or by name.
+    pub fn id_or_name(&mut self, name: &str) -> Result<Option<String>> {
+        self.read(name, "must be an ID or a name", |value| match value {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => number.as_u64().map(|id| id.to_string()),
+            _ => None,
+        })
+    }
+
+    pub fn list(&mut self, name: &str) -> Result<Option<Vec<Value>>> {
+        self.read(name, "must be an array", |value| value.as_array().cloned())
+    }
+
+    pub fn numbers(&mut self, name: &str) -> Result<Vec<u64>> {
+        let number = |value: &Value| {
+            value
+                .as_u64()
+                .ok_or_else(|| self.invalid(name, "must be an array of IDs"))
+        };
+        let list = self
+            .values
+            .get(name)
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        let numbers = list.iter().map(number).collect::<Result<Vec<u64>>>()?;
+        self.list(name)?;
+        Ok(numbers)
+    }
+
+    pub fn addresses(&mut self, name: &str) -> Result<Option<Vec<Ipv4Addr>>> {
+        let Some(list) = self.list(name)? else {
+            return Ok(None);
+        };
+        let address = |value: &Value| {
+            let parsed = value.as_str().and_then(|text| text.parse().ok());
+            parsed.ok_or_else(|| self.invalid(name, "must be an array of IPv4 addresses"))
+        };
+        list.iter().map(address).collect::<Result<_>>().map(Some)
+    }
+
+    pub fn address(&mut self, name: &str) -> Result<Option<Ipv4Addr>> {
+        self.read(name, "must be an IPv4 address", |value| {
+            value.as_str()?.parse().ok()
+        })
+    }
+
+    /// A CIDR without host bits.
+    pub fn range(&mut self, name: &str) -> Result<Option<Ipv4Net>> {
+        self.read(
+            name,
+            "must be an IPv4 range in CIDR notation without host bits",
+            |value| {
+                let range: Ipv4Net = value.as_str()?.parse().ok()?;
+                (range.trunc() == range).then_some(range)
+            },
+        )
+    }
+
+    /// A whole map of labels, checked.
+    pub fn labels(&mut self) -> Result<Option<BTreeMap<String, String>>> {
+        let Some(map) = self.read("labels", "must be an object", |value| {
+            value.as_object().cloned()
+        })?
+        else {
+            return Ok(None);
+        };
+        labels::parse(&map)
+            .map_err(|problem| self.invalid("labels", problem))
+            .map(Some)
+    }
+
+    /// A nested object; errors name its fields `name.field`.
+    pub fn object(&mut self, name: &str) -> Result<Option<Fields>> {
+        let values = self.read(name, "must be an object", |value| {
+            value.as_object().cloned()
+        })?;
+        Ok(values.map(|values| Fields {
+            values,
+            prefix: format!("{}{name}.", self.prefix),
+        }))
+    }
+
+    /// Nested objects; errors name their fields `name.0.field`.
+    pub fn objects(&mut self, name: &str) -> Result<Vec<Fields>> {
+        let list = self.list(name)?.unwrap_or_default();
+        let object = |(index, value): (usize, Value)| match value {
+            Value::Object(values) => Ok(Fields {
+                values,
+                prefix: format!("{}{name}.{index}.", self.prefix),
+            }),
+            _ => Err(self.invalid(name, "must be an array of objects")),
+        };
+        list.into_iter().enumerate().map(object).collect()
+    }
+
+    /// Makes a missing value an error that names the field.
+    pub fn required<T>(&self, name: &str, value: Option<T>) -> Result<T> {
+        value.ok_or_else(|| self.invalid(name, "is required"))
+    }
+
+    pub fn invalid(&self, name: &str, problem: impl Into<String>) -> ApiError {
+        ApiError::invalid(&format!("{}{name}", self.prefix), problem)
+    }
+
+    /// Refuses the fields that nobody read.
+    pub fn finish(self) -> Result<()> {
+        match self.values.keys().next() {
+            Some(name) => Err(self.invalid(name, "unknown field")),
+            None => Ok(()),
+        }
+    }
+
+    fn read<T>(
+        &mut self,
+        name: &str,
+        problem: &str,
+        parse: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<Option<T>> {
+        match self.values.remove(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => parse(&value)
+                .map(Some)
+                .ok_or_else(|| self.invalid(name, problem)),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What all lists share: sorting, pages, the `meta` object and the `Link` header.
+
+use std::cmp::Ordering;
+
+use serde_json::{Value, json};
+
+use super::Reply;
+use super::error::ApiError;
+use super::input::Query;
+
+const DEFAULT_PER_PAGE: u64 = 25;
+/// The API's documentation: the default is 25, the maximum 50.
+const MAX_PER_PAGE: u64 = 50;
+
+/// A part of a list that a request asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Page {
+    /// From 1.
+    page: u64,
+    per_page: u64,
+}
+
+impl Page {
+    pub fn of(query: &Query) -> Result<Page, ApiError> {
+        let page = query.number("page")?.unwrap_or(1);
+        let per_page = query.number("per_page")?.unwrap_or(DEFAULT_PER_PAGE);
+        if page == 0 {
+            return Err(ApiError::invalid("page", "must be at least 1"));
+        }
+        if !(1..=MAX_PER_PAGE).contains(&per_page) {
+            return Err(ApiError::invalid(
+                "per_page",
+                format!("must be between 1 and {MAX_PER_PAGE}"),
+            ));
+        }
+        Ok(Page { page, per_page })
+    }
+
+    /// The answer with this page of `items` under `key`; only these are turned into JSON.
+    pub fn reply<T>(
+        &self,
+        path: &str,
+        key: &str,
+        items: &[T],
+        show: impl Fn(&T) -> Value,
+    ) -> Reply {
+        let shown: Vec<Value> = self.slice(items).iter().map(show).collect();
+        let total = items.len() as u64;
+        let last = total.div_ceil(self.per_page).max(1);
+        let previous = (self.page > 1).then(|| self.page - 1);
+        let next = (self.page < last).then(|| self.page + 1);
+        let pagination = json!({
+            "page": self.page, "per_page": self.per_page, "previous_page": previous, "next_page": next,
+            "last_page": last, "total_entries": total,
+        });
+        let link = |page: u64, rel: &str| {
+            format!(
+                "<https://api.hetzner.cloud/v1{path}?page={page}&per_page={}>; rel=\"{rel}\"",
+                self.per_page
+            )
+        };
+        let links = [
+            previous.map(|page| link(page, "prev")),
+            next.map(|page| link(page, "next")),
+            Some(link(last, "last")),
+        ];
+        Reply {
+            link: Some(links.into_iter().flatten().collect::<Vec<_>>().join(", ")),
+            ..Reply::ok(json!({key: shown, "meta": {"pagination": pagination}}))
+        }
+    }
+
+    fn slice<'t, T>(&self, items: &'t [T]) -> &'t [T] {
+        let start = (self.page - 1)
+            .saturating_mul(self.per_page)
+            .min(items.len() as u64) as usize;
+        let end = (start + self.per_page as usize).min(items.len());
+        &items[start..end]
+    }
+}
+
+/// A field that a list can be sorted by, and how two items compare in it.
+pub type SortKey<T> = (&'static str, fn(&T, &T) -> Ordering);
+
+/// Sorts by every `sort=field[:asc|desc]` of the request, the first one first.
+pub fn sort<T>(query: &Query, items: &mut [&T], keys: &[SortKey<T>]) -> Result<(), ApiError> {
+    let mut orders = Vec::new();
+    for text in query.all("sort") {
+        let (field, direction) = text.split_once(':').unwrap_or((text, "asc"));
+        let key = keys.iter().find(|(name, _)| *name == field);
+        match (key, direction) {
+            (Some((_, compare)), "asc") => orders.push((compare, false)),
+            (Some((_, compare)), "desc") => orders.push((compare, true)),
+            _ => {
+                return Err(ApiError::invalid(
+                    "sort",
+                    format!("cannot sort by '{text}'"),
+                ));
+            }
+        }
+    }
+    items.sort_by(|a, b| {
+        let compared = orders.iter().map(|(compare, reverse)| {
+            if *reverse {
+                compare(b, a)
+            } else {
+                compare(a, b)
+            }
+        });
+        compared.fold(Ordering::Equal, Ordering::then)
+    });
+    Ok(())
+}

@@ -1,0 +1,318 @@
+//! `/networks`: private networks, their addresses, and who holds them.
+
+mod changes;
+mod routes;
+mod subnets;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+pub use self::routes::Route;
+pub use self::subnets::{Subnet, SubnetType};
+use super::actions::{self, Resource};
+use super::catalog::id;
+use super::clock::show;
+use super::error::ApiError;
+use super::input::{Fields, Query};
+use super::labels::{Labels, Selector};
+use super::listing::{self, Page, SortKey};
+use super::world::World;
+use super::{Call, Reply};
+
+/// Servers and load balancers that one network can have.
+pub const MAX_ATTACHED: usize = 100;
+/// The gateway of every server's public interface: no private address may be this one.
+const PUBLIC_GATEWAY: Ipv4Addr = Ipv4Addr::new(172, 31, 1, 1);
+/// A network's range is at least a /24.
+const MAX_PREFIX: u8 = 24;
+
+#[derive(Clone, Debug)]
+pub struct Network {
+    pub id: u64,
+    pub project: u64,
+    pub name: String,
+    pub created: Timestamp,
+    pub ip_range: Ipv4Net,
+    pub subnets: Vec<Subnet>,
+    pub routes: Vec<Route>,
+    pub labels: Labels,
+    pub delete_protection: bool,
+    pub expose_routes_to_vswitch: bool,
+    /// Taken addresses, also those that a running action is about to assign.
+    pub addresses: BTreeMap<Ipv4Addr, Resource>,
+    /// IDs of the servers whose attachment is complete.
+    pub servers: BTreeSet<u64>,
+}
+
+impl Network {
+    pub fn new(id: u64, project: u64, name: &str, ip_range: Ipv4Net) -> Network {
+        Network {
+            id,
+            project,
+            name: name.into(),
+            created: Timestamp::now(),
+            ip_range,
+            subnets: Vec::new(),
+            routes: Vec::new(),
+            labels: Labels::new(),
+            delete_protection: false,
+            expose_routes_to_vswitch: false,
+            addresses: BTreeMap::new(),
+            servers: BTreeSet::new(),
+        }
+    }
+
+    pub fn resource(&self) -> Resource {
+        Resource {
+            kind: "network",
+            id: self.id,
+        }
+    }
+
+    /// The first address of the range routes between all subnets and can't be assigned.
+    pub fn gateway(&self) -> Ipv4Addr {
+        first_address(self.ip_range)
+    }
+
+    /// True when nobody holds the address and it is not reserved.
+    pub fn is_free(&self, address: Ipv4Addr) -> bool {
+        address != self.gateway()
+            && address != PUBLIC_GATEWAY
+            && !self.addresses.contains_key(&address)
+    }
+
+    /// The lowest free address of a subnet.
+    pub fn free_address(&self, subnet: &Subnet) -> Option<Ipv4Addr> {
+        let last = Ipv4Addr::from(u32::from(subnet.ip_range.broadcast()) - 1);
+        let mut candidate = first_address(subnet.ip_range);
+        let mut taken = self
+            .addresses
+            .range(candidate..)
+            .map(|(address, _)| *address)
+            .peekable();
+        while candidate <= last {
+            let is_taken = taken.next_if_eq(&candidate).is_some();
+            if !is_taken && self.is_free(candidate) {
+                return Some(candidate);
+            }
+            candidate = Ipv4Addr::from(u32::from(candidate) + 1);
+        }
+        None
+    }
+
+    pub fn release(&mut self, holder: Resource) {
+        self.addresses.retain(|_, held_by| *held_by != holder);
+    }
+
+    pub fn json(&self) -> Value {
+        json!({
+            "id": self.id, "name": self.name, "ip_range": self.ip_range.to_string(), "created": show(self.created),
+            "subnets": self.subnets.iter().map(|subnet| subnet.json(self.gateway())).collect::<Vec<_>>(),
+            "routes": self.routes.iter().map(Route::json).collect::<Vec<_>>(),
+            "servers": self.servers, "load_balancers": [], "labels": self.labels,
+            "protection": {"delete": self.delete_protection},
+            "expose_routes_to_vswitch": self.expose_routes_to_vswitch,
+        })
+    }
+}
+
+/// The first address of a range that a host can have.
+pub fn first_address(range: Ipv4Net) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(range.network()) + 1)
+}
+
+/// True when the ranges share an address.
+pub fn overlap(a: Ipv4Net, b: Ipv4Net) -> bool {
+    a.contains(&b) || b.contains(&a)
+}
+
+/// True for ranges that lie in one of the private ranges of RFC 1918.
+fn is_private(range: Ipv4Net) -> bool {
+    const PRIVATE: [(Ipv4Addr, u8); 3] = [
+        (Ipv4Addr::new(10, 0, 0, 0), 8),
+        (Ipv4Addr::new(172, 16, 0, 0), 12),
+        (Ipv4Addr::new(192, 168, 0, 0), 16),
+    ];
+    PRIVATE
+        .iter()
+        .filter_map(|(address, prefix)| Ipv4Net::new(*address, *prefix).ok())
+        .any(|net| net.contains(&range))
+}
+
+/// The range of a network, by the rules for new and changed ones.
+fn check_ip_range(fields: &Fields, range: Ipv4Net) -> Result<(), ApiError> {
+    if !is_private(range) {
+        return Err(fields.invalid(
+            "ip_range",
+            "must lie in one of the private ranges of RFC 1918",
+        ));
+    }
+    if range.prefix_len() > MAX_PREFIX {
+        return Err(fields.invalid("ip_range", format!("must be a /{MAX_PREFIX} or larger")));
+    }
+    Ok(())
+}
+
+/// Answers everything below `/networks`.
+pub fn route(call: &mut Call, rest: &[&str]) -> Result<Reply, ApiError> {
+    match (rest, call.method) {
+        ([], "GET") => list(call),
+        ([], "POST") => create(call),
+        (["actions", rest @ ..], _) => {
+            actions::route_kind(call, "/networks/actions", "network", rest)
+        }
+        ([segment, rest @ ..], _) => {
+            let network = find(call, id(segment)?)?.clone();
+            match (rest, call.method) {
+                ([], "GET") => Ok(Reply::ok(json!({"network": network.json()}))),
+                ([], "PUT") => update(call, &network),
+                ([], "DELETE") => delete(call, &network),
+                ([], _) => Err(ApiError::wrong_method(call.method)),
+                (["actions", command], _) if command.parse::<u64>().is_err() => {
+                    changes::start(call, &network, command)
+                }
+                (["actions", rest @ ..], _) => {
+                    let path = format!("/networks/{}/actions", network.id);
+                    actions::route_resource(call, &path, network.resource(), rest)
+                }
+                _ => Err(ApiError::no_such_path()),
+            }
+        }
+        _ => Err(ApiError::wrong_method(call.method)),
+    }
+}
+
+/// A network of the caller's project.
+pub fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Network, ApiError> {
+    let found = call
+        .world
+        .networks
+        .get(&id)
+        .filter(|network| network.project == call.project);
+    found.ok_or_else(|| ApiError::not_found("network", id))
+}
+
+fn list(call: &Call) -> Result<Reply, ApiError> {
+    const KEYS: [SortKey<Network>; 3] = [
+        ("id", |a, b| a.id.cmp(&b.id)),
+        ("name", |a, b| a.name.cmp(&b.name)),
+        ("created", |a, b| a.created.cmp(&b.created)),
+    ];
+    let query = Query::new(
+        call.query,
+        &["name", "label_selector", "sort", "page", "per_page"],
+    )?;
+    let page = Page::of(&query)?;
+    let selector = Selector::parse(query.one("label_selector").unwrap_or_default());
+    let selector = selector.map_err(|problem| ApiError::invalid("label_selector", problem))?;
+    let name = query.one("name");
+    let is_asked_for = |network: &&Network| {
+        name.is_none_or(|name| name == network.name) && selector.matches(&network.labels)
+    };
+    let mut found: Vec<&Network> = call
+        .world
+        .networks_of(call.project)
+        .filter(is_asked_for)
+        .collect();
+    listing::sort(&query, &mut found, &KEYS)?;
+    Ok(page.reply("/networks", "networks", &found, |network| network.json()))
+}
+
+fn create(call: &mut Call) -> Result<Reply, ApiError> {
+    let mut fields = Fields::parse(call.body)?;
+    let name = fields.string("name")?;
+    let name = check_name(
+        call.world,
+        call.project,
+        &fields,
+        fields.required("name", name)?,
+        None,
+    )?;
+    let ip_range = fields.range("ip_range")?;
+    let ip_range = fields.required("ip_range", ip_range)?;
+    check_ip_range(&fields, ip_range)?;
+    let mut network = Network::new(0, call.project, &name, ip_range);
+    for entry in fields.objects("subnets")? {
+        let subnet = Subnet::read(entry, &network)?;
+        network.subnets.push(subnet);
+    }
+    for entry in fields.objects("routes")? {
+        let route = Route::read(entry, &network)?;
+        network.routes.push(route);
+    }
+    network.labels = fields.labels()?.unwrap_or_default();
+    network.expose_routes_to_vswitch = fields.flag("expose_routes_to_vswitch")?.unwrap_or_default();
+    fields.finish()?;
+
+    network.id = call.world.new_id();
+    let reply = Reply::new(201, json!({"network": network.json()}));
+    call.world.networks.insert(network.id, network);
+    Ok(reply)
+}
+
+fn update(call: &mut Call, network: &Network) -> Result<Reply, ApiError> {
+    let mut fields = Fields::parse(call.body)?;
+    let name = match fields.string("name")? {
+        Some(name) => check_name(call.world, call.project, &fields, name, Some(network.id))?,
+        None => network.name.clone(),
+    };
+    let labels = fields.labels()?.unwrap_or_else(|| network.labels.clone());
+    let expose = fields
+        .flag("expose_routes_to_vswitch")?
+        .unwrap_or(network.expose_routes_to_vswitch);
+    fields.finish()?;
+    if call.world.is_locked(network.resource()) {
+        return Err(ApiError::conflict("network"));
+    }
+
+    let network = Network {
+        name,
+        labels,
+        expose_routes_to_vswitch: expose,
+        ..network.clone()
+    };
+    let reply = Reply::ok(json!({"network": network.json()}));
+    call.world.networks.insert(network.id, network);
+    Ok(reply)
+}
+
+/// Deleting a network detaches what is attached to it.
+fn delete(call: &mut Call, network: &Network) -> Result<Reply, ApiError> {
+    if network.delete_protection {
+        return Err(ApiError::protected("network"));
+    }
+    if call.world.is_locked(network.resource()) {
+        return Err(ApiError::conflict("network"));
+    }
+    for server in call.world.servers.values_mut() {
+        server
+            .private_net
+            .retain(|attachment| attachment.network != network.id);
+    }
+    call.world.networks.remove(&network.id);
+    Ok(Reply::no_content())
+}
+
+/// Names are unique among the networks of a project.
+fn check_name(
+    world: &World,
+    project: u64,
+    fields: &Fields,
+    name: String,
+    own: Option<u64>,
+) -> Result<String, ApiError> {
+    if name.trim().is_empty() {
+        return Err(fields.invalid("name", "must not be empty"));
+    }
+    if world
+        .networks_of(project)
+        .any(|network| network.name == name && Some(network.id) != own)
+    {
+        return Err(ApiError::name_taken("network"));
+    }
+    Ok(name)
+}

@@ -1,0 +1,98 @@
+//! Routes: which private address traffic for a destination goes to.
+
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+use serde_json::{Value, json};
+
+use super::{Network, PUBLIC_GATEWAY, SubnetType, is_private, overlap};
+use crate::hetzner::error::ApiError;
+use crate::hetzner::input::Fields;
+
+/// Routes that one network can have.
+const MAX_ROUTES: usize = 100;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Route {
+    pub destination: Ipv4Net,
+    pub gateway: Ipv4Addr,
+}
+
+impl Route {
+    /// The route that a request describes, checked against the network it is for.
+    pub fn read(fields: Fields, network: &Network) -> Result<Route, ApiError> {
+        let route = Route::parse(fields)?;
+        let invalid = |field: &str, problem: &str| Err(ApiError::invalid(field, problem));
+        if !route.is_default() && !is_private(route.destination) {
+            return invalid(
+                "destination",
+                "must lie in one of the private ranges of RFC 1918, or be 0.0.0.0/0",
+            );
+        }
+        if !route.is_default() && route.destination.contains(&PUBLIC_GATEWAY) {
+            return invalid("destination", "must not contain 172.31.1.1");
+        }
+        if route.overlaps_in(network) {
+            return invalid(
+                "destination",
+                "overlaps with a subnet or with the destination of another route",
+            );
+        }
+        if !network.ip_range.contains(&route.gateway) {
+            return invalid(
+                "gateway",
+                &format!("is not part of the network's range {}", network.ip_range),
+            );
+        }
+        let mut vswitches = network
+            .subnets
+            .iter()
+            .filter(|subnet| subnet.kind == SubnetType::Vswitch);
+        if route.gateway == network.gateway()
+            || route.gateway == PUBLIC_GATEWAY
+            || vswitches.any(|subnet| subnet.ip_range.contains(&route.gateway))
+        {
+            return invalid(
+                "gateway",
+                "must not be the network's first address, 172.31.1.1 or behind a vSwitch",
+            );
+        }
+        if network.routes.len() >= MAX_ROUTES {
+            return Err(ApiError::limit_exceeded("network_routes"));
+        }
+        Ok(route)
+    }
+
+    /// The route that a request describes, as it is.
+    pub fn parse(mut fields: Fields) -> Result<Route, ApiError> {
+        let destination = fields.range("destination")?;
+        let gateway = fields.address("gateway")?;
+        let route = Route {
+            destination: fields.required("destination", destination)?,
+            gateway: fields.required("gateway", gateway)?,
+        };
+        fields.finish()?;
+        Ok(route)
+    }
+
+    /// 0.0.0.0/0 contains everything, and is allowed beside all else.
+    pub fn is_default(&self) -> bool {
+        self.destination.prefix_len() == 0
+    }
+
+    pub fn json(&self) -> Value {
+        json!({"destination": self.destination.to_string(), "gateway": self.gateway.to_string()})
+    }
+
+    fn overlaps_in(&self, network: &Network) -> bool {
+        if self.is_default() {
+            return network.routes.iter().any(Route::is_default);
+        }
+        let mut routes = network.routes.iter().filter(|route| !route.is_default());
+        network
+            .subnets
+            .iter()
+            .any(|subnet| overlap(subnet.ip_range, self.destination))
+            || routes.any(|route| overlap(route.destination, self.destination))
+    }
+}

@@ -1,0 +1,165 @@
+//! Subnets: parts of a network's range in which servers get their addresses.
+
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+use serde_json::{Value, json};
+
+use super::{Network, first_address, overlap};
+use crate::hetzner::catalog::locations::NETWORK_ZONES;
+use crate::hetzner::error::ApiError;
+use crate::hetzner::input::Fields;
+
+/// Subnets that one network can have.
+const MAX_SUBNETS: usize = 50;
+/// The smallest subnet, and the one that is chosen when a request names no range.
+const MAX_PREFIX: u8 = 30;
+const DEFAULT_PREFIX: u8 = 24;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SubnetType {
+    Cloud,
+    /// The old name of `Cloud`.
+    Server,
+    /// Couples dedicated servers.
+    Vswitch,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Subnet {
+    pub kind: SubnetType,
+    pub ip_range: Ipv4Net,
+    pub network_zone: &'static str,
+    pub vswitch_id: Option<u64>,
+}
+
+impl Subnet {
+    /// A subnet for cloud servers.
+    pub fn cloud(ip_range: Ipv4Net, network_zone: &'static str) -> Subnet {
+        Subnet {
+            kind: SubnetType::Cloud,
+            ip_range,
+            network_zone,
+            vswitch_id: None,
+        }
+    }
+
+    /// The subnet that a request describes, checked against the network it is for.
+    pub fn read(mut fields: Fields, network: &Network) -> Result<Subnet, ApiError> {
+        let kind = match fields.string("type")?.as_deref() {
+            Some("cloud") => SubnetType::Cloud,
+            Some("server") => SubnetType::Server,
+            Some("vswitch") => SubnetType::Vswitch,
+            Some(_) => return Err(fields.invalid("type", "must be one of cloud, server, vswitch")),
+            None => return Err(fields.invalid("type", "is required")),
+        };
+        let zone = fields.string("network_zone")?;
+        let zone = fields.required("network_zone", zone)?;
+        let network_zone = *NETWORK_ZONES
+            .iter()
+            .find(|known| **known == zone)
+            .ok_or_else(|| {
+                fields.invalid("network_zone", format!("network zone '{zone}' not found"))
+            })?;
+        let vswitch_id = fields.number("vswitch_id")?;
+        let ip_range = match fields.range("ip_range")? {
+            Some(range) => range,
+            None => free_range(network)
+                .ok_or_else(|| fields.invalid("ip_range", "no free /24 is left"))?,
+        };
+        let subnet = Subnet {
+            kind,
+            ip_range,
+            network_zone,
+            vswitch_id,
+        };
+        subnet.check(&fields, network)?;
+        fields.finish()?;
+        Ok(subnet)
+    }
+
+    /// Cloud servers can be attached here.
+    pub fn is_for_servers(&self) -> bool {
+        self.kind != SubnetType::Vswitch
+    }
+
+    /// `gateway` is the network's; a vSwitch has one of its own.
+    pub fn json(&self, gateway: Ipv4Addr) -> Value {
+        let (kind, gateway) = match self.kind {
+            SubnetType::Cloud => ("cloud", gateway),
+            SubnetType::Server => ("server", gateway),
+            SubnetType::Vswitch => ("vswitch", first_address(self.ip_range)),
+        };
+        json!({
+            "type": kind, "ip_range": self.ip_range.to_string(), "network_zone": self.network_zone,
+            "gateway": gateway.to_string(), "vswitch_id": self.vswitch_id,
+        })
+    }
+
+    fn check(&self, fields: &Fields, network: &Network) -> Result<(), ApiError> {
+        let is_vswitch = self.kind == SubnetType::Vswitch;
+        if is_vswitch != self.vswitch_id.is_some() {
+            return Err(fields.invalid(
+                "vswitch_id",
+                "is required for subnets of type vswitch, and only for them",
+            ));
+        }
+        if is_vswitch && self.network_zone != NETWORK_ZONES[0] {
+            return Err(fields.invalid(
+                "network_zone",
+                format!("vSwitches exist in {} only", NETWORK_ZONES[0]),
+            ));
+        }
+        if network
+            .subnets
+            .iter()
+            .any(|other| other.network_zone != self.network_zone)
+        {
+            return Err(fields.invalid(
+                "network_zone",
+                "all subnets of a network must be in the same network zone",
+            ));
+        }
+        if self.ip_range.prefix_len() > MAX_PREFIX {
+            return Err(fields.invalid("ip_range", format!("must be a /{MAX_PREFIX} or larger")));
+        }
+        if !network.ip_range.contains(&self.ip_range) {
+            return Err(fields.invalid(
+                "ip_range",
+                format!("is not part of the network's range {}", network.ip_range),
+            ));
+        }
+        if is_occupied(network, self.ip_range) {
+            return Err(fields.invalid(
+                "ip_range",
+                "overlaps with another subnet or with the destination of a route",
+            ));
+        }
+        if network.subnets.len() >= MAX_SUBNETS {
+            return Err(ApiError::limit_exceeded("network_subnets"));
+        }
+        Ok(())
+    }
+}
+
+/// The first /24 that neither a subnet nor a route uses.
+pub fn free_range(network: &Network) -> Option<Ipv4Net> {
+    network
+        .ip_range
+        .subnets(DEFAULT_PREFIX)
+        .ok()?
+        .find(|range| !is_occupied(network, *range))
+}
+
+fn is_occupied(network: &Network, range: Ipv4Net) -> bool {
+    let mut destinations = network
+        .routes
+        .iter()
+        .filter(|route| !route.is_default())
+        .map(|route| route.destination);
+    network
+        .subnets
+        .iter()
+        .any(|subnet| overlap(subnet.ip_range, range))
+        || destinations.any(|to| overlap(to, range))
+}

@@ -1,0 +1,73 @@
+//! The request budget of a project: a bucket that refills evenly over an hour.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use super::clock::Clock;
+use crate::exchange::Response;
+
+/// The documentation's default: 3,600 requests per hour and project, one a second.
+const DEFAULT_LIMIT: u32 = 3600;
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[derive(Clone, Debug)]
+pub struct Budget {
+    limit: u32,
+    /// Whole requests count; the fraction is the refill under way.
+    remaining: f64,
+    updated: Instant,
+}
+
+impl Budget {
+    pub fn new(now: Instant) -> Budget {
+        Budget {
+            limit: DEFAULT_LIMIT,
+            remaining: f64::from(DEFAULT_LIMIT),
+            updated: now,
+        }
+    }
+
+    pub fn set(&mut self, limit: u32, remaining: u32, now: Instant) {
+        *self = Budget {
+            limit,
+            remaining: f64::from(remaining),
+            updated: now,
+        };
+    }
+
+    /// Spends one request; false when there is none.
+    pub fn spend(&mut self, clock: Clock, now: Instant) -> bool {
+        self.refill(clock, now);
+        let allowed = self.remaining >= 1.0;
+        if allowed {
+            self.remaining -= 1.0;
+        }
+        allowed
+    }
+
+    /// Adds the `RateLimit-*` headers.
+    pub fn annotate(&self, response: Response, clock: Clock) -> Response {
+        let missing = 1.0 - self.remaining / f64::from(self.limit.max(1));
+        let until_full = HOUR.mul_f64(missing.clamp(0.0, 1.0) * clock.scale());
+        let reset = Timestamp::now().as_second() + until_full.as_secs_f64().ceil() as i64;
+        response
+            .with_header("RateLimit-Limit", self.limit.to_string())
+            .with_header(
+                "RateLimit-Remaining",
+                format!("{}", self.remaining.floor().max(0.0)),
+            )
+            .with_header("RateLimit-Reset", reset.to_string())
+    }
+
+    fn refill(&mut self, clock: Clock, now: Instant) {
+        let limit = f64::from(self.limit);
+        let hours = now.saturating_duration_since(self.updated).as_secs_f64()
+            / (HOUR.as_secs_f64() * clock.scale());
+        // With a scale of zero an hour takes no time: infinite, or not a number when no time has passed either.
+        let refill = if hours.is_nan() { limit } else { hours * limit };
+        // A test may have set more than the limit; refilling never takes that away.
+        self.remaining = self.remaining.max((self.remaining + refill).min(limit));
+        self.updated = now;
+    }
+}

@@ -1,0 +1,371 @@
+//! New servers: as the API creates them, and as a test puts them into the world.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::private_net::{Wish, reserve};
+use super::{Attachment, PublicIpv4, PublicIpv6, Server, Status, check_name, power, set_status};
+use crate::hetzner::actions::{Outcome, Start};
+use crate::hetzner::catalog::images::Image;
+use crate::hetzner::catalog::locations::{LOCATIONS, Location};
+use crate::hetzner::catalog::server_types::{Offer, ServerType};
+use crate::hetzner::error::ApiError;
+use crate::hetzner::input::Fields;
+use crate::hetzner::labels::Labels;
+use crate::hetzner::world::World;
+use crate::hetzner::{Call, Reply};
+
+const CREATE_TAKES: Duration = Duration::from_millis(2000);
+/// Bytes of `user_data`.
+const MAX_USER_DATA: usize = 32 * 1024;
+
+/// A server that a test wants in the world.
+#[derive(Clone, Debug)]
+pub struct ServerSpec {
+    pub name: String,
+    /// Any known one, also those that are no longer sold.
+    pub server_type: String,
+    pub location: String,
+    pub image: String,
+    pub ipv4: bool,
+    pub ipv6: bool,
+    /// Networks with the address in them; the lowest free one when it is left open.
+    pub networks: Vec<(u64, Option<IpAddr>)>,
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Default for ServerSpec {
+    fn default() -> ServerSpec {
+        ServerSpec {
+            name: "server".into(),
+            server_type: "cx22".into(),
+            location: "fsn1".into(),
+            image: "ubuntu-24.04".into(),
+            ipv4: true,
+            ipv6: true,
+            networks: Vec::new(),
+            labels: BTreeMap::new(),
+        }
+    }
+}
+
+/// What a request for a new server says, after it has been checked.
+struct Order {
+    name: String,
+    server_type: &'static ServerType,
+    location: &'static Location,
+    image: &'static Image,
+    labels: Labels,
+    networks: Vec<u64>,
+    ipv4: bool,
+    ipv6: bool,
+    start_after_create: bool,
+}
+
+/// Puts a running server into the world, without an action and without the limit of servers per network.
+pub fn place(world: &mut World, project: u64, spec: ServerSpec) -> Result<u64, ApiError> {
+    let unknown =
+        |field: &str, value: &str| ApiError::invalid(field, format!("'{value}' not found"));
+    let server_type = ServerType::find(&spec.server_type)
+        .ok_or_else(|| unknown("server_type", &spec.server_type))?;
+    let fields = Fields::parse(b"")?;
+    let order = Order {
+        name: check_name(world, project, &fields, spec.name, None)?,
+        server_type,
+        location: Location::find(&spec.location)
+            .ok_or_else(|| unknown("location", &spec.location))?,
+        image: Image::find(&spec.image, server_type.architecture)
+            .ok_or_else(|| unknown("image", &spec.image))?,
+        labels: spec.labels,
+        networks: Vec::new(),
+        ipv4: spec.ipv4,
+        ipv6: spec.ipv6,
+        start_after_create: true,
+    };
+    let mut server = build(world, project, order)?;
+    server.status = Status::Running;
+    for (network, ip) in spec.networks {
+        let ip = match ip {
+            None => None,
+            Some(IpAddr::V4(ip)) => Some(ip),
+            Some(IpAddr::V6(ip)) => {
+                return Err(ApiError::invalid("ip", format!("{ip} is no IPv4 address")));
+            }
+        };
+        let wish = Wish {
+            network,
+            ip,
+            ip_range: None,
+            alias_ips: Vec::new(),
+        };
+        let attachment = reserve(world, &server, wish, usize::MAX)?;
+        server.private_net.push(attachment);
+        if let Some(network) = world.networks.get_mut(&network) {
+            network.servers.insert(server.id);
+        }
+    }
+    let id = server.id;
+    world.servers.insert(id, server);
+    Ok(id)
+}
+
+/// `POST /servers`.
+pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
+    let mut fields = Fields::parse(call.body)?;
+    refuse_unserved(&mut fields)?;
+    let order = read_order(call, &mut fields)?;
+    fields.finish()?;
+
+    let networks = order.networks.clone();
+    let starts = order.start_after_create;
+    let server = build(call.world, call.project, order)?;
+    let id = server.id;
+    let attachments = reserve_all(call.world, &server, networks)?;
+    let (project, resource) = (call.project, server.resource());
+    call.world.servers.insert(id, server);
+    let start = Start {
+        project,
+        command: "create_server",
+        resources: &[resource],
+        takes: CREATE_TAKES,
+        after: None,
+    };
+    let action = call.world.start_action(start, move |world, outcome| {
+        complete(world, id, attachments, outcome)
+    });
+    let next = starts.then(|| power::start_after(call.world, project, resource, action));
+
+    let server = call
+        .world
+        .servers
+        .get(&id)
+        .map(|server| server.json(call.world));
+    let next: Vec<Value> = next
+        .iter()
+        .map(|action| call.world.action_json(*action))
+        .collect();
+    // A made-up password, the same length as the real ones: nobody can log in here.
+    let root_password = &call.world.new_correlation_id()[..20];
+    Ok(Reply::new(
+        201,
+        json!({
+            "server": server, "action": call.world.action_json(action), "next_actions": next,
+            "root_password": root_password,
+        }),
+    ))
+}
+
+/// The end of `create_server`: the machine exists, switched off, and its interfaces are there.
+fn complete(world: &mut World, id: u64, attachments: Vec<Attachment>, outcome: Outcome) {
+    if outcome == Outcome::Failure {
+        return super::remove(world, id);
+    }
+    set_status(world, id, Status::Off);
+    for attachment in attachments {
+        super::private_net::connect(world, id, attachment);
+    }
+}
+
+/// All attachments or none.
+fn reserve_all(
+    world: &mut World,
+    server: &Server,
+    networks: Vec<u64>,
+) -> Result<Vec<Attachment>, ApiError> {
+    let mut planned = server.clone();
+    for network in networks {
+        let wish = Wish {
+            network,
+            ip: None,
+            ip_range: None,
+            alias_ips: Vec::new(),
+        };
+        match reserve(
+            world,
+            &planned,
+            wish,
+            crate::hetzner::networks::MAX_ATTACHED,
+        ) {
+            Ok(attachment) => planned.private_net.push(attachment),
+            Err(error) => {
+                super::remove(world, server.id);
+                return Err(error);
+            }
+        }
+    }
+    Ok(planned.private_net)
+}
+
+/// References to kinds of resources that this cloud has none of.
+fn refuse_unserved(fields: &mut Fields) -> Result<(), ApiError> {
+    let missing = |kind: &str, id: &dyn std::fmt::Display| Err(ApiError::not_found(kind, id));
+    for (field, kind) in [
+        ("ssh_keys", "ssh_key"),
+        ("volumes", "volume"),
+        ("firewalls", "firewall"),
+    ] {
+        if let Some(first) = fields.list(field)?.unwrap_or_default().first() {
+            return missing(kind, first);
+        }
+    }
+    if let Some(id) = fields.number("placement_group")? {
+        return missing("placement_group", &id);
+    }
+    fields.flag("automount").map(drop)
+}
+
+fn read_order(call: &Call, fields: &mut Fields) -> Result<Order, ApiError> {
+    let name = fields.string("name")?;
+    let name = check_name(
+        call.world,
+        call.project,
+        fields,
+        fields.required("name", name)?,
+        None,
+    )?;
+    let text = fields.id_or_name("server_type")?;
+    let text = fields.required("server_type", text)?;
+    let unknown = || fields.invalid("server_type", format!("server type '{text}' not found"));
+    let server_type = ServerType::find(&text).ok_or_else(unknown)?;
+    let location = read_location(fields, server_type)?;
+    let text = fields.id_or_name("image")?;
+    let text = fields.required("image", text)?;
+    let image = Image::find(&text, server_type.architecture);
+    let image =
+        image.ok_or_else(|| fields.invalid("image", format!("image '{text}' not found")))?;
+    if fields
+        .string("user_data")?
+        .is_some_and(|data| data.len() > MAX_USER_DATA)
+    {
+        return Err(fields.invalid(
+            "user_data",
+            format!("must not be longer than {MAX_USER_DATA} bytes"),
+        ));
+    }
+    let networks = fields.numbers("networks")?;
+    let start_after_create = fields.flag("start_after_create")?.unwrap_or(true);
+    let (ipv4, ipv6) = read_public_net(fields)?;
+    if !ipv4 && !ipv6 && networks.is_empty() && start_after_create {
+        return Err(fields.invalid(
+            "public_net",
+            "a server needs a public or a private network to be started",
+        ));
+    }
+    let labels = fields.labels()?.unwrap_or_default();
+    Ok(Order {
+        name,
+        server_type,
+        location,
+        image,
+        labels,
+        networks,
+        ipv4,
+        ipv6,
+        start_after_create,
+    })
+}
+
+/// Where the server type is sold; the first such location when the request names none.
+fn read_location(
+    fields: &mut Fields,
+    server_type: &ServerType,
+) -> Result<&'static Location, ApiError> {
+    if fields.id_or_name("datacenter")?.is_some() {
+        return Err(fields.invalid("datacenter", "was removed on 2026-07-01, use location"));
+    }
+    let asked = match fields.id_or_name("location")? {
+        Some(text) => {
+            let found = Location::find(&text);
+            Some(found.ok_or_else(|| {
+                fields.invalid("location", format!("location '{text}' not found"))
+            })?)
+        }
+        None => None,
+    };
+    let is_possible = |offer: &&Offer| asked.is_none_or(|location| location.name == offer.location);
+    let mut possible = server_type.offers.iter().filter(is_possible).peekable();
+    if possible.peek().is_none() {
+        return Err(ApiError::new(
+            422,
+            "invalid_input",
+            "unsupported location for server type",
+        ));
+    }
+    let sold = possible.find(|offer| offer.is_sold());
+    let sold = sold.and_then(|offer| {
+        LOCATIONS
+            .iter()
+            .find(|location| location.name == offer.location)
+    });
+    sold.ok_or_else(|| {
+        ApiError::new(
+            422,
+            "invalid_input",
+            format!("server type {} is deprecated", server_type.id),
+        )
+    })
+}
+
+/// Whether the server gets an IPv4 address and an IPv6 network.
+fn read_public_net(fields: &mut Fields) -> Result<(bool, bool), ApiError> {
+    let Some(mut public) = fields.object("public_net")? else {
+        return Ok((true, true));
+    };
+    let enabled = (
+        public.flag("enable_ipv4")?.unwrap_or(true),
+        public.flag("enable_ipv6")?.unwrap_or(true),
+    );
+    for version in ["ipv4", "ipv6"] {
+        if let Some(id) = public.number(version)? {
+            return Err(ApiError::not_found("primary_ip", id));
+        }
+    }
+    public.finish()?;
+    Ok(enabled)
+}
+
+fn build(world: &mut World, project: u64, order: Order) -> Result<Server, ApiError> {
+    let exhausted = || {
+        ApiError::new(
+            412,
+            "resource_unavailable",
+            "no public address is available",
+        )
+    };
+    let ipv4 = if order.ipv4 {
+        Some(PublicIpv4 {
+            ip: world.pool.ipv4().ok_or_else(exhausted)?,
+            id: world.new_id(),
+        })
+    } else {
+        None
+    };
+    let ipv6 = if order.ipv6 {
+        Some(PublicIpv6 {
+            network: world.pool.ipv6().ok_or_else(exhausted)?,
+            id: world.new_id(),
+        })
+    } else {
+        None
+    };
+    Ok(Server {
+        id: world.new_id(),
+        project,
+        name: order.name,
+        created: Timestamp::now(),
+        status: Status::Initializing,
+        labels: order.labels,
+        server_type: order.server_type,
+        location: order.location,
+        image: order.image,
+        ipv4,
+        ipv6,
+        private_net: Vec::new(),
+        protected: false,
+        edited: BTreeMap::new(),
+    })
+}

@@ -1,0 +1,71 @@
+//! The end of a server, and the protection against it.
+
+use std::time::Duration;
+
+use super::{Server, Status, check_unlocked, set_status};
+use crate::hetzner::actions::{Outcome, Resource, Start};
+use crate::hetzner::error::ApiError;
+use crate::hetzner::input::Fields;
+use crate::hetzner::world::World;
+use crate::hetzner::{Call, Reply};
+
+const DELETE_TAKES: Duration = Duration::from_millis(1000);
+const PROTECTION_TAKES: Duration = Duration::from_millis(500);
+
+/// The server is gone when the action is over; until then it is shown as `deleting`.
+pub fn delete(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
+    if server.protected {
+        return Err(ApiError::protected("server"));
+    }
+    check_unlocked(call, server)?;
+    let (id, before) = (server.id, server.status);
+    set_status(call.world, id, Status::Deleting);
+    let start = Start {
+        project: call.project,
+        command: "delete_server",
+        resources: &[server.resource()],
+        takes: DELETE_TAKES,
+        after: None,
+    };
+    let action = call
+        .world
+        .start_action(start, move |world, outcome| match outcome {
+            Outcome::Success => remove(world, id),
+            Outcome::Failure => set_status(world, id, before),
+        });
+    Ok(call.world.action_reply(200, action))
+}
+
+pub fn change_protection(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
+    let mut fields = Fields::parse(call.body)?;
+    let delete = fields.flag("delete")?.unwrap_or(server.protected);
+    let rebuild = fields.flag("rebuild")?.unwrap_or(server.protected);
+    if delete != rebuild {
+        return Err(fields.invalid("rebuild", "must have the same value as delete"));
+    }
+    fields.finish()?;
+    check_unlocked(call, server)?;
+    let id = server.id;
+    let start = Start {
+        project: call.project,
+        command: "change_protection",
+        resources: &[server.resource()],
+        takes: PROTECTION_TAKES,
+        after: None,
+    };
+    let action = call.world.start_action(start, move |world, outcome| {
+        if let (Some(server), Outcome::Success) = (world.servers.get_mut(&id), outcome) {
+            server.protected = delete;
+        }
+    });
+    Ok(call.world.action_reply(201, action))
+}
+
+/// Takes a server and its private addresses out of the world.
+pub fn remove(world: &mut World, id: u64) {
+    world.servers.remove(&id);
+    for network in world.networks.values_mut() {
+        network.servers.remove(&id);
+        network.release(Resource { kind: "server", id });
+    }
+}

@@ -1,0 +1,371 @@
+//! `/servers`: virtual machines, their addresses and their state.
+
+mod create;
+mod edit;
+mod lifecycle;
+mod power;
+mod private_net;
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv6Net;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+pub use self::create::{ServerSpec, place};
+pub use self::edit::edit;
+pub use self::lifecycle::remove;
+use super::actions::{self, Resource};
+use super::catalog::id;
+use super::catalog::images::Image;
+use super::catalog::locations::Location;
+use super::catalog::server_types::ServerType;
+use super::clock::show;
+use super::error::ApiError;
+use super::input::{Fields, Query};
+use super::labels::{Labels, Selector, is_dns_label};
+use super::listing::{self, Page, SortKey};
+use super::world::World;
+use super::{Call, Reply};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Status {
+    Running,
+    Initializing,
+    Starting,
+    Stopping,
+    Off,
+    Deleting,
+    Migrating,
+    Rebuilding,
+    Unknown,
+}
+
+const STATUSES: [(Status, &str); 9] = [
+    (Status::Running, "running"),
+    (Status::Initializing, "initializing"),
+    (Status::Starting, "starting"),
+    (Status::Stopping, "stopping"),
+    (Status::Off, "off"),
+    (Status::Deleting, "deleting"),
+    (Status::Migrating, "migrating"),
+    (Status::Rebuilding, "rebuilding"),
+    (Status::Unknown, "unknown"),
+];
+
+#[derive(Clone, Debug)]
+pub struct Server {
+    pub id: u64,
+    pub project: u64,
+    pub name: String,
+    pub created: Timestamp,
+    status: Status,
+    pub labels: Labels,
+    pub server_type: &'static ServerType,
+    pub location: &'static Location,
+    pub image: &'static Image,
+    pub ipv4: Option<PublicIpv4>,
+    pub ipv6: Option<PublicIpv6>,
+    pub private_net: Vec<Attachment>,
+    /// Against deletion and rebuilding: the API wants both to be the same.
+    pub protected: bool,
+    /// Top-level fields that a test has set to what the fields above cannot say; None is a field left out.
+    edited: BTreeMap<String, Option<Value>>,
+}
+
+/// The ID is that of the Primary IP.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PublicIpv4 {
+    pub id: u64,
+    pub ip: Ipv4Addr,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PublicIpv6 {
+    pub id: u64,
+    /// A /64; the server answers on its first address.
+    pub network: Ipv6Net,
+}
+
+/// A server's interface in a private network.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attachment {
+    pub network: u64,
+    pub ip: Ipv4Addr,
+    pub alias_ips: Vec<Ipv4Addr>,
+    pub mac_address: String,
+}
+
+impl Status {
+    pub fn parse(text: &str) -> Option<Status> {
+        STATUSES
+            .iter()
+            .find(|(_, name)| *name == text)
+            .map(|(status, _)| *status)
+    }
+
+    pub fn name(self) -> &'static str {
+        STATUSES
+            .iter()
+            .find(|(status, _)| *status == self)
+            .map_or("unknown", |(_, name)| name)
+    }
+}
+
+impl Server {
+    pub fn resource(&self) -> Resource {
+        Resource {
+            kind: "server",
+            id: self.id,
+        }
+    }
+
+    pub fn set_status(&mut self, status: Status) {
+        self.status = status;
+        self.edited.remove("status");
+    }
+
+    pub fn attachment(&self, network: u64) -> Option<&Attachment> {
+        self.private_net
+            .iter()
+            .find(|attachment| attachment.network == network)
+    }
+
+    /// The server as the API shows it.
+    pub fn json(&self, world: &World) -> Value {
+        let mut shown = self.plain_json(world.is_locked(self.resource()));
+        for (name, value) in &self.edited {
+            match (value, shown.as_object_mut()) {
+                (Some(value), Some(fields)) => drop(fields.insert(name.clone(), value.clone())),
+                (None, Some(fields)) => drop(fields.remove(name)),
+                (_, None) => {}
+            }
+        }
+        shown
+    }
+
+    /// Without what a test has edited.
+    fn plain_json(&self, locked: bool) -> Value {
+        json!({
+            "id": self.id, "name": self.name, "status": self.status.name(), "created": show(self.created),
+            "public_net": {
+                "ipv4": self.ipv4.map(|ipv4| ipv4.json()), "ipv6": self.ipv6.map(|ipv6| ipv6.json()),
+                "floating_ips": [], "firewalls": [],
+            },
+            "private_net": self.private_net.iter().map(Attachment::json).collect::<Vec<_>>(),
+            "server_type": self.server_type.json(), "location": self.location.json(), "image": self.image.json(),
+            "iso": null, "rescue_enabled": false, "locked": locked, "backup_window": null,
+            "outgoing_traffic": 0, "ingoing_traffic": 0, "included_traffic": self.included_traffic(),
+            "protection": {"delete": self.protected, "rebuild": self.protected}, "labels": self.labels,
+            "volumes": [], "load_balancers": [], "primary_disk_size": self.server_type.disk_gb,
+            "placement_group": null,
+        })
+    }
+
+    /// In bytes.
+    fn included_traffic(&self) -> Option<u64> {
+        let mut offers = self.server_type.offers.iter();
+        offers
+            .find(|offer| offer.location == self.location.name)
+            .map(|offer| offer.included_traffic())
+    }
+}
+
+impl PublicIpv4 {
+    fn json(self) -> Value {
+        let [a, b, c, d] = self.ip.octets();
+        let dns_ptr = format!("static.{d}.{c}.{b}.{a}.clients.your-server.de");
+        json!({"id": self.id, "ip": self.ip.to_string(), "blocked": false, "dns_ptr": dns_ptr})
+    }
+}
+
+impl PublicIpv6 {
+    fn json(self) -> Value {
+        json!({"id": self.id, "ip": self.network.to_string(), "blocked": false, "dns_ptr": []})
+    }
+}
+
+impl Attachment {
+    /// The MAC address is made from the server's ID and the interface's place.
+    pub fn new(network: u64, server: u64, ip: Ipv4Addr, alias_ips: Vec<Ipv4Addr>) -> Attachment {
+        let [.., a, b, c] = server.to_be_bytes();
+        let mac_address = format!("86:00:{:02x}:{a:02x}:{b:02x}:{c:02x}", network & 0xff);
+        Attachment {
+            network,
+            ip,
+            alias_ips,
+            mac_address,
+        }
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "network": self.network, "ip": self.ip.to_string(), "mac_address": self.mac_address,
+            "alias_ips": self.alias_ips.iter().map(Ipv4Addr::to_string).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Answers everything below `/servers`.
+pub fn route(call: &mut Call, rest: &[&str]) -> Result<Reply, ApiError> {
+    match (rest, call.method) {
+        ([], "GET") => list(call),
+        ([], "POST") => create::create(call),
+        (["actions", rest @ ..], _) => {
+            actions::route_kind(call, "/servers/actions", "server", rest)
+        }
+        ([segment, rest @ ..], _) => route_server(call, id(segment)?, rest),
+        _ => Err(ApiError::wrong_method(call.method)),
+    }
+}
+
+fn route_server(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiError> {
+    let server = find(call, id)?.clone();
+    match (rest, call.method) {
+        ([], "GET") => Ok(Reply::ok(json!({"server": server.json(call.world)}))),
+        ([], "PUT") => update(call, &server),
+        ([], "DELETE") => lifecycle::delete(call, &server),
+        ([], _) => Err(ApiError::wrong_method(call.method)),
+        (["actions", command], _) if command.parse::<u64>().is_err() => {
+            start(call, &server, command)
+        }
+        (["actions", rest @ ..], _) => {
+            let path = format!("/servers/{id}/actions");
+            actions::route_resource(call, &path, server.resource(), rest)
+        }
+        _ => Err(ApiError::no_such_path()),
+    }
+}
+
+/// `POST /servers/{id}/actions/{command}`.
+fn start(call: &mut Call, server: &Server, command: &str) -> Result<Reply, ApiError> {
+    let begin: fn(&mut Call, &Server) -> Result<Reply, ApiError> = match command {
+        "poweron" => power::on,
+        "poweroff" => power::off,
+        "reboot" => power::reboot,
+        "reset" => power::reset,
+        "shutdown" => power::shutdown,
+        "attach_to_network" => private_net::attach,
+        "detach_from_network" => private_net::detach,
+        "change_alias_ips" => private_net::change_alias_ips,
+        "change_protection" => lifecycle::change_protection,
+        _ => return Err(ApiError::no_such_path()),
+    };
+    if call.method != "POST" {
+        return Err(ApiError::wrong_method(call.method));
+    }
+    begin(call, server)
+}
+
+/// A server of the caller's project.
+fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Server, ApiError> {
+    let found = call
+        .world
+        .servers
+        .get(&id)
+        .filter(|server| server.project == call.project);
+    found.ok_or_else(|| ApiError::not_found("server", id))
+}
+
+fn list(call: &Call) -> Result<Reply, ApiError> {
+    const KEYS: [SortKey<Server>; 3] = [
+        ("id", |a, b| a.id.cmp(&b.id)),
+        ("name", |a, b| a.name.cmp(&b.name)),
+        ("created", |a, b| a.created.cmp(&b.created)),
+    ];
+    let query = Query::new(
+        call.query,
+        &[
+            "name",
+            "label_selector",
+            "status",
+            "sort",
+            "page",
+            "per_page",
+        ],
+    )?;
+    let page = Page::of(&query)?;
+    let selector = Selector::parse(query.one("label_selector").unwrap_or_default());
+    let selector = selector.map_err(|problem| ApiError::invalid("label_selector", problem))?;
+    let status = |text| {
+        Status::parse(text)
+            .ok_or_else(|| ApiError::invalid("status", format!("unknown status '{text}'")))
+    };
+    let statuses = query
+        .all("status")
+        .map(status)
+        .collect::<Result<Vec<_>, _>>()?;
+    let name = query.one("name");
+    let is_asked_for = |server: &&Server| {
+        name.is_none_or(|name| name == server.name)
+            && (statuses.is_empty() || statuses.contains(&server.status))
+            && selector.matches(&server.labels)
+    };
+    let mut found: Vec<&Server> = call
+        .world
+        .servers_of(call.project)
+        .filter(is_asked_for)
+        .collect();
+    listing::sort(&query, &mut found, &KEYS)?;
+    Ok(page.reply("/servers", "servers", &found, |server| {
+        server.json(call.world)
+    }))
+}
+
+fn update(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
+    let mut fields = Fields::parse(call.body)?;
+    let name = match fields.string("name")? {
+        Some(name) => check_name(call.world, call.project, &fields, name, Some(server.id))?,
+        None => server.name.clone(),
+    };
+    let labels = fields.labels()?.unwrap_or_else(|| server.labels.clone());
+    fields.finish()?;
+
+    let mut changed = Server {
+        name,
+        labels,
+        ..server.clone()
+    };
+    changed
+        .edited
+        .retain(|field, _| field != "name" && field != "labels");
+    let reply = Reply::ok(json!({"server": changed.json(call.world)}));
+    call.world.servers.insert(server.id, changed);
+    Ok(reply)
+}
+
+/// Does nothing when the server is gone.
+fn set_status(world: &mut World, id: u64, status: Status) {
+    if let Some(server) = world.servers.get_mut(&id) {
+        server.set_status(status);
+    }
+}
+
+fn check_unlocked(call: &Call, server: &Server) -> Result<(), ApiError> {
+    if call.world.is_locked(server.resource()) {
+        Err(ApiError::locked("server"))
+    } else {
+        Ok(())
+    }
+}
+
+/// Names are host names by RFC 1123, unique among the servers of a project.
+fn check_name(
+    world: &World,
+    project: u64,
+    fields: &Fields,
+    name: String,
+    own: Option<u64>,
+) -> Result<String, ApiError> {
+    if name.len() > 253 || !name.split('.').all(is_dns_label) {
+        return Err(fields.invalid("name", "must be a host name as in RFC 1123"));
+    }
+    if world
+        .servers_of(project)
+        .any(|server| server.name == name && Some(server.id) != own)
+    {
+        return Err(ApiError::name_taken("server"));
+    }
+    Ok(name)
+}

@@ -1,0 +1,160 @@
+//! Switching servers on and off.
+
+use std::time::Duration;
+
+use super::{Server, Status, check_unlocked, set_status};
+use crate::hetzner::actions::{Outcome, Resource, Start};
+use crate::hetzner::error::ApiError;
+use crate::hetzner::input::Fields;
+use crate::hetzner::world::World;
+use crate::hetzner::{Call, Reply};
+
+const START_TAKES: Duration = Duration::from_millis(1500);
+const STOP_TAKES: Duration = Duration::from_millis(1000);
+/// Sending an ACPI request.
+const REQUEST_TAKES: Duration = Duration::from_millis(500);
+/// The time that a guest needs to shut down after it was asked to.
+const GUEST_TAKES: Duration = Duration::from_millis(3000);
+
+pub fn on(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
+    switch(
+        call,
+        server,
+        Switch {
+            command: "start_server",
+            takes: START_TAKES,
+            during: Status::Starting,
+            then: Status::Running,
+        },
+    )
+}
+
+pub fn off(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
+    switch(
+        call,
+        server,
+        Switch {
+            command: "stop_server",
+            takes: STOP_TAKES,
+            during: Status::Stopping,
+            then: Status::Off,
+        },
+    )
+}
+
+/// Power off and on again: a server that was off runs afterwards.
+pub fn reset(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
+    switch(
+        call,
+        server,
+        Switch {
+            command: "reset_server",
+            takes: STOP_TAKES,
+            during: server.status,
+            then: Status::Running,
+        },
+    )
+}
+
+/// An ACPI request: nothing listens to it on a server that is off.
+pub fn reboot(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
+    let then = server.status;
+    switch(
+        call,
+        server,
+        Switch {
+            command: "reboot_server",
+            takes: REQUEST_TAKES,
+            during: then,
+            then,
+        },
+    )
+}
+
+/// The action is over when the request is sent; the guest needs some more time to obey.
+pub fn shutdown(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
+    Fields::parse(call.body)?.finish()?;
+    check_unlocked(call, server)?;
+    let id = server.id;
+    let start = Start {
+        project: call.project,
+        command: "shutdown_server",
+        resources: &[server.resource()],
+        takes: REQUEST_TAKES,
+        after: None,
+    };
+    let action = call.world.start_action(start, move |world, outcome| {
+        let is_running = world
+            .servers
+            .get(&id)
+            .is_some_and(|server| server.status == Status::Running);
+        if outcome == Outcome::Success && is_running {
+            set_status(world, id, Status::Stopping);
+            world.later(GUEST_TAKES, move |world| obey(world, id));
+        }
+    });
+    Ok(call.world.action_reply(201, action))
+}
+
+/// The `start_server` action that follows `create_server`.
+pub fn start_after(world: &mut World, project: u64, server: Resource, create: u64) -> u64 {
+    let start = Start {
+        project,
+        command: "start_server",
+        resources: &[server],
+        takes: START_TAKES,
+        after: Some(create),
+    };
+    world.start_action(start, move |world, outcome| {
+        if outcome == Outcome::Success {
+            set_status(world, server.id, Status::Running);
+        }
+    })
+}
+
+/// A change of the power state: what is shown while it happens, and what is then.
+struct Switch {
+    command: &'static str,
+    takes: Duration,
+    during: Status,
+    then: Status,
+}
+
+fn switch(call: &mut Call, server: &Server, switch: Switch) -> Result<Reply, ApiError> {
+    Fields::parse(call.body)?.finish()?;
+    check_unlocked(call, server)?;
+    let (id, before) = (server.id, server.status);
+    if before != switch.then {
+        set_status(call.world, id, switch.during);
+    }
+    let start = Start {
+        project: call.project,
+        command: switch.command,
+        resources: &[server.resource()],
+        takes: switch.takes,
+        after: None,
+    };
+    let action = call.world.start_action(start, move |world, outcome| {
+        set_status(
+            world,
+            id,
+            if outcome == Outcome::Success {
+                switch.then
+            } else {
+                before
+            },
+        );
+    });
+    Ok(call.world.action_reply(201, action))
+}
+
+/// Somebody may have switched the server meanwhile.
+fn obey(world: &mut World, id: u64) {
+    if world
+        .servers
+        .get(&id)
+        .is_some_and(|server| server.status == Status::Stopping)
+    {
+        set_status(world, id, Status::Off);
+    }
+}

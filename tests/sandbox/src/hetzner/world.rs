@@ -1,0 +1,96 @@
+//! Everything the simulated cloud holds, behind one lock in [`super::Cloud`].
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
+
+use super::actions::Actions;
+use super::addresses::Pool;
+use super::clock::Clock;
+use super::networks::Network;
+use super::rate_limit::Budget;
+use super::servers::Server;
+
+/// The first ID of servers, networks, actions and public addresses; projects count from 1.
+const FIRST_ID: u64 = 1_000_001;
+
+pub struct World {
+    pub clock: Clock,
+    pub tokens: HashMap<String, Token>,
+    /// By project; the entry of project 0 is for requests whose token is not known.
+    pub budgets: BTreeMap<u64, Budget>,
+    pub servers: BTreeMap<u64, Server>,
+    pub networks: BTreeMap<u64, Network>,
+    pub actions: Actions,
+    pub pool: Pool,
+    /// Whose metadata the metadata service shows.
+    pub metadata_server: Option<u64>,
+    next_id: u64,
+    next_correlation: u64,
+}
+
+/// What a token may do.
+#[derive(Clone, Copy, Debug)]
+pub struct Token {
+    pub project: u64,
+    pub read_only: bool,
+}
+
+impl World {
+    pub fn new(clock: Clock) -> World {
+        World {
+            clock,
+            tokens: HashMap::new(),
+            budgets: BTreeMap::from([(0, Budget::new(clock.now()))]),
+            servers: BTreeMap::new(),
+            networks: BTreeMap::new(),
+            actions: Actions::default(),
+            pool: Pool::default(),
+            metadata_server: None,
+            next_id: FIRST_ID,
+            next_correlation: 0,
+        }
+    }
+
+    /// An ID that nothing else has; they count up.
+    pub fn new_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id - 1
+    }
+
+    /// 32 hexadecimal digits, different for every answer of this cloud.
+    pub fn new_correlation_id(&mut self) -> String {
+        self.next_correlation += 1;
+        format!(
+            "{:016x}{:016x}",
+            scramble(self.next_correlation),
+            scramble(self.next_correlation ^ 1 << 63)
+        )
+    }
+
+    pub fn servers_of(&self, project: u64) -> impl Iterator<Item = &Server> {
+        self.servers
+            .values()
+            .filter(move |server| server.project == project)
+    }
+
+    pub fn networks_of(&self, project: u64) -> impl Iterator<Item = &Network> {
+        self.networks
+            .values()
+            .filter(move |network| network.project == project)
+    }
+
+    /// The state at `now`: actions that are due take effect, in the order in which they are due.
+    pub fn advance(&mut self, now: Instant) {
+        while let Some(due) = self.actions.take_due(now) {
+            due.run(self);
+        }
+    }
+}
+
+/// The mixing step of the splitmix64 generator: a bijection, so that IDs stay different.
+fn scramble(number: u64) -> u64 {
+    let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}

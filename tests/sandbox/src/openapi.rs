@@ -1,0 +1,188 @@
+//! Checks requests and answers against an OpenAPI 3 document, for the part of JSON Schema that the Hetzner Cloud API's
+//! document uses.
+//!
+//! Stricter than the standard in one point: a property that the document does not name is an error, because a client that
+//! reads it would read nothing from the real API. Patterns are not checked.
+
+mod schema;
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use self::schema::Schemas;
+
+/// An OpenAPI document.
+pub struct Spec {
+    document: Value,
+}
+
+/// What does not fit, one sentence each, with the place in the document it is about.
+pub type Problems = Vec<String>;
+
+impl Spec {
+    /// Reads a JSON document. The error names the file.
+    pub fn load(path: impl AsRef<Path>) -> Result<Spec, String> {
+        let path = path.as_ref();
+        let text = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let document = serde_json::from_slice(&text)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Spec { document })
+    }
+
+    pub fn new(document: Value) -> Spec {
+        Spec { document }
+    }
+
+    /// True when the document has this path (with or without the `/v1` of the server's address) and method.
+    pub fn knows(&self, method: &str, path: &str) -> bool {
+        self.operation(method, path).is_some()
+    }
+
+    /// Checks path, query parameters and body of a request. An empty body is none.
+    pub fn check_request(
+        &self,
+        method: &str,
+        path: &str,
+        query: &[(String, String)],
+        body: &[u8],
+    ) -> Result<(), Problems> {
+        let Some(operation) = self.operation(method, path) else {
+            return Err(vec![format!("{method} {path} is not in the document")]);
+        };
+        let mut problems = self.check_query(operation, query);
+        problems.extend(self.check_body(operation, body));
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(problems)
+        }
+    }
+
+    /// Checks status and body of an answer. An empty body is none.
+    pub fn check_response(
+        &self,
+        method: &str,
+        path: &str,
+        status: u16,
+        body: &[u8],
+    ) -> Result<(), Problems> {
+        let Some(operation) = self.operation(method, path) else {
+            return Err(vec![format!("{method} {path} is not in the document")]);
+        };
+        let exact = status.to_string();
+        let class = format!("{}xx", status / 100);
+        let responses = &operation["responses"];
+        let response = [&exact, &class, "default"]
+            .iter()
+            .find_map(|key| responses.get(*key));
+        let Some(response) = response else {
+            return Err(vec![format!("{method} {path} does not answer {status}")]);
+        };
+        let problems = match (json_schema(response), body.is_empty()) {
+            (None, true) => Vec::new(),
+            (None, false) => vec!["a body where the document has none".into()],
+            (Some(_), true) => vec!["no body where the document has one".into()],
+            (Some(schema), false) => self.check_json(schema, body),
+        };
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(problems)
+        }
+    }
+
+    /// The operation whose path fits best: literal segments win over parameters.
+    fn operation(&self, method: &str, path: &str) -> Option<&Value> {
+        let path = path.strip_prefix("/v1").unwrap_or(path);
+        let paths = self.document.get("paths")?.as_object()?;
+        let fitting = paths.iter().filter(|(template, _)| fits(template, path));
+        let (_, item) = fitting.min_by_key(|(template, _)| template.matches('{').count())?;
+        item.get(method.to_ascii_lowercase())
+    }
+
+    fn check_query(&self, operation: &Value, query: &[(String, String)]) -> Problems {
+        let none = Vec::new();
+        let parameters = operation["parameters"].as_array().unwrap_or(&none);
+        let in_query = || {
+            parameters
+                .iter()
+                .filter(|parameter| parameter["in"] == "query")
+        };
+        let mut problems = Vec::new();
+        for parameter in in_query().filter(|parameter| parameter["required"] == true) {
+            if !query
+                .iter()
+                .any(|(name, _)| parameter["name"] == name.as_str())
+            {
+                problems.push(format!("query parameter {} is missing", parameter["name"]));
+            }
+        }
+        for (name, text) in query {
+            match in_query().find(|parameter| parameter["name"] == name.as_str()) {
+                None => problems.push(format!("query parameter {name} is unknown")),
+                Some(parameter) => {
+                    let schema = self.schemas().element(&parameter["schema"]);
+                    let value = typed(schema, text);
+                    problems.extend(self.schemas().check(schema, &value, &format!("?{name}")));
+                }
+            }
+        }
+        problems
+    }
+
+    fn check_body(&self, operation: &Value, body: &[u8]) -> Problems {
+        let request = operation.get("requestBody");
+        match (request.and_then(json_schema), body.is_empty()) {
+            (None, true) => Vec::new(),
+            (None, false) if body == b"{}" => Vec::new(),
+            (None, false) => vec!["a body where the document has none".into()],
+            (Some(schema), false) => self.check_json(schema, body),
+            (Some(_), true) if request.is_some_and(|request| request["required"] == true) => {
+                vec!["no body where the document requires one".into()]
+            }
+            (Some(_), true) => Vec::new(),
+        }
+    }
+
+    fn check_json(&self, schema: &Value, body: &[u8]) -> Problems {
+        match serde_json::from_slice(body) {
+            Ok(value) => self.schemas().check(schema, &value, ""),
+            Err(error) => vec![format!("the body is not JSON: {error}")],
+        }
+    }
+
+    fn schemas(&self) -> Schemas<'_> {
+        Schemas::new(&self.document)
+    }
+}
+
+fn json_schema(content: &Value) -> Option<&Value> {
+    content.pointer("/content/application~1json/schema")
+}
+
+/// A template such as `/servers/{id}` fits when every segment does.
+fn fits(template: &str, path: &str) -> bool {
+    let (template, path) = (template.split('/'), path.split('/'));
+    template.clone().count() == path.clone().count()
+        && template.zip(path).all(|(part, segment)| {
+            part == segment || (part.starts_with('{') && !segment.is_empty())
+        })
+}
+
+/// A query parameter as the type that its schema asks for, or as a string when it can't be.
+fn typed(schema: &Value, text: &str) -> Value {
+    match schema["type"].as_str() {
+        Some("integer") => text
+            .parse::<i64>()
+            .map_or_else(|_| text.into(), Value::from),
+        Some("number") => text
+            .parse::<f64>()
+            .map_or_else(|_| text.into(), Value::from),
+        Some("boolean") => text
+            .parse::<bool>()
+            .map_or_else(|_| text.into(), Value::from),
+        _ => text.into(),
+    }
+}
