@@ -6,10 +6,15 @@ pub mod exchange;
 pub mod faults;
 pub mod hetzner;
 pub mod kubeconfig;
+pub mod kubelet;
 pub mod kubernetes;
+pub mod scenario;
 pub mod server;
+pub mod world;
 
 use std::fmt;
+
+pub use world::{Builder, Sandbox};
 
 /// The two APIs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
