@@ -1,1 +1,94 @@
-fn main() {}
+//! `sandbox`: the simulated world as a program. It prints what to export and runs until it is stopped.
+
+mod flags;
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use flags::{Flags, Parsed};
+use sandbox::{Half, Sandbox};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+fn main() -> ExitCode {
+    match flags::parse(lexopt::Parser::from_env()) {
+        Ok(Parsed::Help(text)) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Ok(Parsed::Run(flags)) => match run(&flags) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("sandbox: {error}");
+                ExitCode::FAILURE
+            }
+        },
+        Err(error) => {
+            eprintln!("sandbox: {error}; see sandbox --help");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(flags: &Flags) -> io::Result<()> {
+    // Before the first file is written: a signal from now on still lets it be removed.
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let env_file = flags.env_file.as_deref();
+    if let Some(path) = env_file {
+        // Whoever waits for the file must not take an old one.
+        remove(path)?;
+    }
+    let sandbox = flags.builder().try_start()?;
+    if flags.verbose {
+        sandbox.calls().watch(|call| eprintln!("{call}"));
+    }
+    if let Some(scenario) = &flags.scenario {
+        scenario.apply(&sandbox)?;
+    }
+    let exports = exports(&sandbox);
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(exports.as_bytes())?;
+    stdout.flush()?;
+    eprintln!("{}", summary(&sandbox, flags.only));
+    if let Some(path) = env_file {
+        write_whole(path, &exports)?;
+    }
+    signals.forever().next();
+    env_file.map_or(Ok(()), remove)
+}
+
+/// Lines for a shell.
+fn exports(sandbox: &Sandbox) -> String {
+    let quote = |value: &str| format!("'{}'", value.replace('\'', r"'\''"));
+    sandbox.env().iter().map(|(name, value)| format!("export {name}={}\n", quote(value))).collect()
+}
+
+fn summary(sandbox: &Sandbox, only: Option<Half>) -> String {
+    let mut parts = Vec::new();
+    if only != Some(Half::Kubernetes) {
+        parts.push(format!("Hetzner Cloud at {}", sandbox.hetzner_url()));
+    }
+    if only != Some(Half::Hetzner) {
+        parts.push(format!("Kubernetes at {} (contexts sandbox and ccm)", sandbox.kubernetes_url()));
+    }
+    format!("sandbox: {}; Ctrl-C ends it", parts.join(", "))
+}
+
+/// The file is complete as soon as it is there. It holds a token, so it is its owner's alone.
+fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(format!(".{}", std::process::id()));
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+    file.write_all(text.as_bytes())?;
+    fs::rename(&unfinished, path)
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

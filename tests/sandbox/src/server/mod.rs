@@ -1,1 +1,254 @@
-//! (being built)
+//! A small blocking HTTP/1.1 server: one thread a connection, TLS when asked for, faults on demand, every call logged.
+//!
+//! It knows sockets and bytes and nothing of either API. What a request means is its [`Handler`]'s to say.
+//!
+//! | file | job |
+//! |---|---|
+//! | `mod` | listen, accept, stop |
+//! | `connection` | one connection from its first byte to its last |
+//! | `stream` | plain or TLS, buffered, with deadlines |
+//! | `request` | bytes → [`Request`](crate::exchange::Request), or the refusal a client gets |
+//! | `answer` | [`Response`](crate::exchange::Response) → bytes, whole or broken on purpose |
+
+mod answer;
+mod connection;
+mod request;
+mod stream;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::Half;
+use crate::calls::CallLog;
+use crate::credentials::ServerTls;
+use crate::exchange::Handler;
+use crate::faults::Faults;
+
+/// What a server serves, where, and how much it takes.
+pub struct Config {
+    /// Which half the calls are logged under and faults are matched by.
+    pub half: Half,
+    pub address: IpAddr,
+    /// 0: any free one.
+    pub port: u16,
+    pub tls: Option<ServerTls>,
+    pub handler: Arc<dyn Handler>,
+    pub calls: Arc<CallLog>,
+    pub faults: Arc<Faults>,
+    pub limits: Limits,
+}
+
+impl Config {
+    /// Plain HTTP on a free port of 127.0.0.1, without faults, with a log of its own.
+    pub fn new(half: Half, handler: Arc<dyn Handler>) -> Config {
+        Config {
+            half,
+            address: Ipv4Addr::LOCALHOST.into(),
+            port: 0,
+            tls: None,
+            handler,
+            calls: Arc::default(),
+            faults: Arc::default(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Everything a client could use up, and how much of it there is.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Request line and headers together, in bytes; more is 431. The same for a chunked body's trailer.
+    pub head_bytes: usize,
+    /// In bytes; more is 413.
+    pub body_bytes: usize,
+    /// At the same time; the next one waits in the listener's queue.
+    pub connections: usize,
+    /// Between two requests of a connection. Longer than the idle time of Go's client (90 s), so that a client never
+    /// meets a connection that was closed while it wrote to it.
+    pub idle: Duration,
+    /// From a request's first byte to its last, and for a TLS handshake; more is 408.
+    pub request: Duration,
+    /// Without a byte taken by the client while an answer is written.
+    pub write: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            head_bytes: 64 << 10,
+            body_bytes: 16 << 20,
+            connections: 1024,
+            idle: Duration::from_secs(120),
+            request: Duration::from_secs(30),
+            write: Duration::from_secs(60),
+        }
+    }
+}
+
+/// A running server. Dropped, it closes its listener and all connections and waits for its threads.
+pub struct Server {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens; answers from now on.
+    ///
+    /// # Errors
+    /// The port is taken, or may not be used.
+    pub fn start(config: Config) -> io::Result<Server> {
+        let listener = TcpListener::bind((config.address, config.port))?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            config,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let acceptor = {
+            let shared = shared.clone();
+            thread::Builder::new()
+                .name("sandbox-accept".into())
+                .spawn(move || accept(&listener, &shared))?
+        };
+        Ok(Server {
+            address,
+            shared,
+            acceptor: Some(acceptor),
+        })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Connections that are open now.
+    pub fn connections(&self) -> usize {
+        self.shared.state().open.len()
+    }
+}
+
+/// How long a server that stops waits for threads that are inside a handler or a hook.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.stop();
+        // The acceptor sits in accept(): one more connection wakes it.
+        let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+        self.shared.wait_until_closed(Instant::now() + STOP_LIMIT);
+    }
+}
+
+/// What the acceptor, the connections and the owner share.
+struct Shared {
+    config: Config,
+    state: Mutex<State>,
+    /// A connection ended, or the server stops.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    stopping: bool,
+    next: u64,
+    open: HashMap<u64, TcpStream>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until a connection more is allowed; false when the server stops.
+    fn wait_for_room(&self) -> bool {
+        let full = |state: &mut State| {
+            !state.stopping && state.open.len() >= self.config.limits.connections
+        };
+        let state = self
+            .changed
+            .wait_while(self.state(), full)
+            .unwrap_or_else(PoisonError::into_inner);
+        !state.stopping
+    }
+
+    /// The number of a connection whose thread may start; none when the server stops or the socket is gone.
+    fn enter(&self, socket: &TcpStream) -> Option<u64> {
+        let twin = socket.try_clone().ok()?;
+        let mut state = self.state();
+        if state.stopping {
+            return None;
+        }
+        state.next += 1;
+        let number = state.next;
+        state.open.insert(number, twin);
+        Some(number)
+    }
+
+    fn leave(&self, number: u64) {
+        self.state().open.remove(&number);
+        self.changed.notify_all();
+    }
+
+    fn stop(&self) {
+        let mut state = self.state();
+        state.stopping = true;
+        for socket in state.open.values() {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        self.changed.notify_all();
+    }
+
+    fn wait_until_closed(&self, deadline: Instant) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let _ = self
+            .changed
+            .wait_timeout_while(self.state(), left, |state| !state.open.is_empty());
+    }
+
+    /// A pause that ends early when the server stops.
+    fn pause(&self, duration: Duration) {
+        if !duration.is_zero() {
+            let _ = self
+                .changed
+                .wait_timeout_while(self.state(), duration, |state| !state.stopping);
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    while shared.wait_for_room() {
+        let socket = match listener.accept() {
+            Ok((socket, _)) => socket,
+            // Out of descriptors, or a client that left while it waited: neither ends a server.
+            Err(_) => {
+                shared.pause(Duration::from_millis(10));
+                continue;
+            }
+        };
+        let Some(number) = shared.enter(&socket) else {
+            continue;
+        };
+        let connection = {
+            let shared = shared.clone();
+            move || {
+                connection::serve(&shared, socket);
+                shared.leave(number);
+            }
+        };
+        if thread::Builder::new()
+            .name("sandbox-connection".into())
+            .spawn(connection)
+            .is_err()
+        {
+            shared.leave(number);
+        }
+    }
+}

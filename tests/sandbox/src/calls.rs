@@ -1,0 +1,252 @@
+//! The call log: every request that reached a server, in order, and what was answered.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::Half;
+use crate::exchange::{Request, Response};
+
+/// One request and its answer.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// From 1, in the order in which requests had arrived whole; never used twice.
+    pub sequence: u64,
+    pub half: Half,
+    pub method: String,
+    pub path: String,
+    pub query: Vec<(String, String)>,
+    /// Names in lower case. Without `authorization`: a log is printed.
+    pub headers: Vec<(String, String)>,
+    /// Who called: the name given with [`CallLog::name_caller`], else the kind of credential: `bearer`, `basic`,
+    /// `certificate`, `other`, or `none`.
+    pub caller: String,
+    pub body: Arc<[u8]>,
+    /// None while the call is being worked on, and for good when no answer was sent.
+    pub status: Option<u16>,
+    /// Of the body, before a fault cut or changed its delivery.
+    pub answer_bytes: usize,
+    /// What the fault rules that hit this call did.
+    pub fault: Option<String>,
+    pub started: Instant,
+    /// Until the answer was ready to be sent or was dropped, faults' delays included. None while it is worked on.
+    pub duration: Option<Duration>,
+}
+
+impl Call {
+    /// Not GET, HEAD or OPTIONS.
+    pub fn is_write(&self) -> bool {
+        is_write(&self.method)
+    }
+
+    /// The first query parameter of that name.
+    pub fn query(&self, name: &str) -> Option<&str> {
+        self.query
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The first header of that name (lower case).
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The request's body as JSON; none when it is not.
+    pub fn json(&self) -> Option<serde_json::Value> {
+        serde_json::from_slice(&self.body).ok()
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} {} {} {}",
+            self.half, self.caller, self.method, self.path
+        )?;
+        for (index, (name, value)) in self.query.iter().enumerate() {
+            write!(f, "{}{name}={value}", if index == 0 { '?' } else { '&' })?;
+        }
+        match (self.status, self.duration) {
+            (Some(status), _) => write!(f, " → {status}, {} bytes", self.answer_bytes)?,
+            (None, Some(_)) => write!(f, " → no answer")?,
+            (None, None) => {}
+        }
+        if let Some(duration) = self.duration {
+            write!(f, ", {:.1} ms", duration.as_secs_f64() * 1000.0)?;
+        }
+        match &self.fault {
+            Some(fault) => write!(f, " [{fault}]"),
+            None => Ok(()),
+        }
+    }
+}
+
+pub(crate) fn is_write(method: &str) -> bool {
+    !matches!(method, "GET" | "HEAD" | "OPTIONS")
+}
+
+/// The log of one sandbox. At most [`CallLog::MAX_CALLS`] calls with [`CallLog::MAX_BODY_BYTES`] of bodies are kept;
+/// the oldest go first.
+#[derive(Default)]
+pub struct CallLog {
+    state: Mutex<State>,
+    watcher: Mutex<Option<Watcher>>,
+}
+
+type Watcher = Arc<dyn Fn(&Call) + Send + Sync>;
+
+#[derive(Default)]
+struct State {
+    calls: VecDeque<Call>,
+    body_bytes: usize,
+    last: u64,
+    /// Bearer token or DER of a certificate → name.
+    callers: HashMap<Vec<u8>, String>,
+}
+
+impl CallLog {
+    pub const MAX_CALLS: usize = 200_000;
+    pub const MAX_BODY_BYTES: usize = 256 << 20;
+
+    /// All calls that are kept, oldest first.
+    pub fn calls(&self) -> Vec<Call> {
+        self.calls_since(0)
+    }
+
+    /// The last call's number: what is logged later is `calls_since` this.
+    pub fn mark(&self) -> u64 {
+        self.state().last
+    }
+
+    /// The calls after a [`mark`](CallLog::mark).
+    pub fn calls_since(&self, mark: u64) -> Vec<Call> {
+        self.state()
+            .calls
+            .iter()
+            .filter(|call| call.sequence > mark)
+            .cloned()
+            .collect()
+    }
+
+    /// How many of the kept calls are such.
+    pub fn count(&self, such: impl Fn(&Call) -> bool) -> usize {
+        self.state().calls.iter().filter(|call| such(call)).count()
+    }
+
+    /// Forgets all calls; numbers go on.
+    pub fn clear(&self) {
+        let mut state = self.state();
+        state.calls.clear();
+        state.body_bytes = 0;
+    }
+
+    /// Calls with this bearer token, or this certificate (DER), are logged under `name`.
+    pub fn name_caller(&self, credential: impl Into<Vec<u8>>, name: &str) {
+        self.state()
+            .callers
+            .insert(credential.into(), name.to_owned());
+    }
+
+    /// Shows `watcher` every call when it has ended, from the thread that served it.
+    pub fn watch(&self, watcher: impl Fn(&Call) + Send + Sync + 'static) {
+        *self.watcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(watcher));
+    }
+
+    /// Logs a request that has arrived; answers its number, for [`end`](CallLog::end).
+    pub(crate) fn begin(&self, half: Half, request: &Request, fault: Option<String>) -> u64 {
+        let mut state = self.state();
+        state.last += 1;
+        let call = Call {
+            sequence: state.last,
+            half,
+            method: request.method.clone(),
+            path: request.path.clone(),
+            query: request.query.clone(),
+            headers: request
+                .headers
+                .iter()
+                .filter(|(name, _)| name != "authorization")
+                .cloned()
+                .collect(),
+            caller: state.caller(request),
+            body: request.body.as_slice().into(),
+            status: None,
+            answer_bytes: 0,
+            fault,
+            started: Instant::now(),
+            duration: None,
+        };
+        state.push(call);
+        state.last
+    }
+
+    /// Completes a call; without a response when none is sent.
+    pub(crate) fn end(&self, sequence: u64, response: Option<&Response>) {
+        let ended = {
+            let mut state = self.state();
+            // Numbers are consecutive, so the place of a call follows from the first one's.
+            let first = state.calls.front().map_or(0, |call| call.sequence);
+            let place = sequence
+                .checked_sub(first)
+                .and_then(|place| usize::try_from(place).ok());
+            let Some(call) = place.and_then(|place| state.calls.get_mut(place)) else {
+                return;
+            };
+            call.duration = Some(call.started.elapsed());
+            call.status = response.map(|response| response.status);
+            call.answer_bytes = response.map_or(0, |response| response.body.len());
+            call.clone()
+        };
+        let watcher = self
+            .watcher
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        if let Some(watcher) = watcher {
+            watcher(&ended);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn push(&mut self, call: Call) {
+        self.body_bytes += call.body.len();
+        self.calls.push_back(call);
+        while self.calls.len() > CallLog::MAX_CALLS || self.body_bytes > CallLog::MAX_BODY_BYTES {
+            let Some(oldest) = self.calls.pop_front() else {
+                return;
+            };
+            self.body_bytes -= oldest.body.len();
+        }
+    }
+
+    fn caller(&self, request: &Request) -> String {
+        let named = |credential: &[u8], kind: &str| {
+            self.callers
+                .get(credential)
+                .cloned()
+                .unwrap_or_else(|| kind.to_owned())
+        };
+        match (request.header("authorization"), &request.client_certificate) {
+            (Some(value), _) => match value.split_once(' ') {
+                Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
+                    named(token.trim().as_bytes(), "bearer")
+                }
+                Some((scheme, _)) if scheme.eq_ignore_ascii_case("basic") => "basic".into(),
+                _ => "other".into(),
+            },
+            (None, Some(certificate)) => named(certificate, "certificate"),
+            (None, None) => "none".into(),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Certificates of a run: a CA, the server's certificate, clients' certificates, and what TLS makes of them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::{Timestamp, ToSpan, tz::TimeZone};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SignatureAlgorithm,
+};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
+};
+
+/// A certificate authority that lives as long as the process.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    certificate_pem: String,
+    certificate_der: CertificateDer<'static>,
+}
+
+/// A certificate and its key.
+#[derive(Clone)]
+pub struct Identity {
+    pub certificate_pem: String,
+    pub certificate_der: Vec<u8>,
+    /// PKCS#8.
+    pub key_pem: String,
+    key_der: Vec<u8>,
+}
+
+/// The names of a client certificate, as Kubernetes reads them.
+#[derive(Clone, Debug, Default)]
+pub struct Subject {
+    /// The common name.
+    pub user: String,
+    /// The organisation. (Kubernetes reads several; the library that makes our certificates writes one.)
+    pub group: Option<String>,
+}
+
+/// From when until when a certificate is valid.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Validity {
+    /// From yesterday for ten years.
+    Now,
+    /// It ended yesterday.
+    Expired,
+    /// It begins tomorrow.
+    NotYet,
+}
+
+/// What went wrong in making a certificate or a TLS configuration.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+
+impl Authority {
+    pub fn new(name: &str) -> Result<Authority, Error> {
+        let mut params = parameters(name, Validity::Now)?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let certificate = params.self_signed(&key)?;
+        Ok(Authority {
+            certificate_pem: certificate.pem(),
+            certificate_der: certificate.der().clone(),
+            issuer: Issuer::new(params, key),
+        })
+    }
+
+    pub fn certificate_pem(&self) -> &str {
+        &self.certificate_pem
+    }
+
+    /// For a server that is reached by any of `names`: host names or addresses.
+    pub fn server(&self, names: &[&str], validity: Validity) -> Result<Identity, Error> {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names)?;
+        params.distinguished_name = parameters("sandbox", validity)?.distinguished_name;
+        set_validity(&mut params, validity)?;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.sign(params, &PKCS_ECDSA_P256_SHA256)
+    }
+
+    /// For a client, with a key of the kind most clusters use.
+    pub fn client(&self, subject: &Subject, validity: Validity) -> Result<Identity, Error> {
+        self.client_with(subject, validity, &PKCS_ECDSA_P256_SHA256)
+    }
+
+    /// For a client, with a key of any kind that the TLS library can make.
+    pub fn client_with(
+        &self,
+        subject: &Subject,
+        validity: Validity,
+        algorithm: &'static SignatureAlgorithm,
+    ) -> Result<Identity, Error> {
+        let mut params = parameters(&subject.user, validity)?;
+        if let Some(group) = &subject.group {
+            params
+                .distinguished_name
+                .push(DnType::OrganizationName, group.as_str());
+        }
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign(params, algorithm)
+    }
+
+    fn sign(
+        &self,
+        mut params: CertificateParams,
+        algorithm: &'static SignatureAlgorithm,
+    ) -> Result<Identity, Error> {
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate_for(algorithm)?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        Ok(Identity {
+            certificate_pem: certificate.pem(),
+            certificate_der: certificate.der().to_vec(),
+            key_pem: key.serialize_pem(),
+            key_der: key.serialize_der(),
+        })
+    }
+}
+
+/// TLS of a server: its certificate, and whose client certificates it believes.
+#[derive(Clone)]
+pub struct ServerTls {
+    pub config: Arc<ServerConfig>,
+    trusted: Arc<dyn ClientCertVerifier>,
+}
+
+impl ServerTls {
+    /// HTTP/1.1 only. Asks for a client's certificate and takes none, or any: a Kubernetes API server, too, lets the
+    /// handshake pass and answers 401 to a certificate that it does not trust.
+    pub fn new(server: &Identity, clients: &Authority) -> Result<ServerTls, Error> {
+        let provider = Arc::new(ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(clients.certificate_der.clone())?;
+        let trusted =
+            WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone()).build()?;
+        let shown = AnyCertificate {
+            hints: trusted.root_hint_subjects().to_vec(),
+            provider: provider.clone(),
+        };
+        let chain = vec![server.certificate_der.clone().into()];
+        let key = PrivateKeyDer::Pkcs8(server.key_der.clone().into());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_client_cert_verifier(Arc::new(shown))
+            .with_single_cert(chain, key)?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(ServerTls {
+            config: config.into(),
+            trusted,
+        })
+    }
+
+    /// The DER of a certificate that a client showed, emptied when it is of another CA or not valid now: then
+    /// something was shown, and it is nobody's.
+    pub(crate) fn shown_certificate(&self, chain: &[CertificateDer<'_>]) -> Vec<u8> {
+        let Some((certificate, intermediates)) = chain.split_first() else {
+            return Vec::new();
+        };
+        match self
+            .trusted
+            .verify_client_cert(certificate, intermediates, UnixTime::now())
+        {
+            Ok(_) => certificate.to_vec(),
+            Err(_) => Vec::new(),
+        }
+    }
+}
+
+/// Checks that a client has the key of the certificate it shows, and leaves to the server what that is worth.
+struct AnyCertificate {
+    /// Names of the CAs, from which clients choose the certificate to show.
+    hints: Vec<DistinguishedName>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl fmt::Debug for AnyCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AnyCertificate")
+    }
+}
+
+impl ClientCertVerifier for AnyCertificate {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.hints
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+fn parameters(name: &str, validity: Validity) -> Result<CertificateParams, Error> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    set_validity(&mut params, validity)?;
+    Ok(params)
+}
+
+fn set_validity(params: &mut CertificateParams, validity: Validity) -> Result<(), Error> {
+    let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
+    let (from, until) = match validity {
+        Validity::Now => (today - 1.day(), today + 10.years()),
+        Validity::Expired => (today - 30.days(), today - 1.day()),
+        Validity::NotYet => (today + 2.days(), today + 10.years()),
+    };
+    let midnight = |date: jiff::civil::Date| -> Result<_, Error> {
+        Ok(rcgen::date_time_ymd(
+            date.year().into(),
+            u8::try_from(date.month())?,
+            u8::try_from(date.day())?,
+        ))
+    };
+    params.not_before = midnight(from)?;
+    params.not_after = midnight(until)?;
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! What a fault does to a call, and the wrong answers that real clouds and proxies give.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::Delivery;
+use crate::exchange::{Request, Response};
+
+/// Runs in the server's thread, while the client waits.
+pub type Hook = Arc<dyn Fn(&Request) + Send + Sync>;
+
+/// What happens to a call that a rule hits.
+#[derive(Clone)]
+pub enum Effect {
+    /// A wait before the handler runs.
+    Slow(Duration),
+    /// A wait after the handler ran: a client with a shorter time-out gives up on what has happened.
+    SlowAnswer(Duration),
+    /// This answer; the handler does not run.
+    Instead(Response),
+    /// The handler runs; the client is told this all the same.
+    AfterAll(Response),
+    /// The handler runs; its answer's second half is gone and `Content-Length` fits what is left.
+    Malformed,
+    /// The handler does not run; the connection is reset.
+    Reset,
+    /// The handler runs; the connection ends without an answer.
+    AnswerLost,
+    /// The handler runs; its answer travels in this way.
+    Deliver(Delivery),
+    /// A test's hand in the world before the handler runs …
+    Before(Hook),
+    /// … and between the handler and the answer.
+    After(Hook),
+}
+
+impl Effect {
+    pub fn before(hook: impl Fn(&Request) + Send + Sync + 'static) -> Effect {
+        Effect::Before(Arc::new(hook))
+    }
+
+    pub fn after(hook: impl Fn(&Request) + Send + Sync + 'static) -> Effect {
+        Effect::After(Arc::new(hook))
+    }
+
+    /// The Hetzner half refuses, e.g. `(503, "maintenance", "…")`.
+    pub fn hetzner_error(status: u16, code: &str, message: &str) -> Effect {
+        Effect::Instead(hetzner_error(status, code, message))
+    }
+
+    /// The Hetzner project's budget is used up; `RateLimit-Reset` is when it will be full again.
+    pub fn hetzner_rate_limit() -> Effect {
+        const LIMIT: i64 = 3600;
+        let full_again = Timestamp::now().as_second() + LIMIT;
+        let refusal = hetzner_error(
+            429,
+            "rate_limit_exceeded",
+            "limit of 3600 requests per hour reached",
+        )
+        .with_header("RateLimit-Limit", LIMIT.to_string())
+        .with_header("RateLimit-Remaining", "0")
+        .with_header("RateLimit-Reset", full_again.to_string());
+        Effect::Instead(refusal)
+    }
+
+    /// The Kubernetes half refuses with a `Status`, e.g. `(500, "InternalError", "…")`.
+    pub fn kubernetes_status(code: u16, reason: &str, message: &str) -> Effect {
+        Effect::Instead(kubernetes_status(code, reason, message))
+    }
+
+    /// The API server is busy (priority and fairness): 429 with `Retry-After` in seconds.
+    pub fn kubernetes_busy(retry_after_seconds: u32) -> Effect {
+        let message = "Too many requests, please try again later.";
+        let refusal = kubernetes_status(429, "TooManyRequests", message)
+            .with_header("Retry-After", retry_after_seconds.to_string());
+        Effect::Instead(refusal)
+    }
+
+    /// A proxy on the way does not know the path: 404 that is no API's 404.
+    pub fn proxy_not_found() -> Effect {
+        Effect::Instead(html(404, "404 Not Found"))
+    }
+
+    /// A gateway gave up on what was done in the end: 504 in HTML.
+    pub fn gateway_timeout() -> Effect {
+        Effect::AfterAll(html(504, "504 Gateway Time-out"))
+    }
+
+    /// 200 with a page for people.
+    pub fn html() -> Effect {
+        Effect::AfterAll(html(200, "Welcome"))
+    }
+
+    /// 200 with JSON that is some other service's.
+    pub fn other_json() -> Effect {
+        Effect::AfterAll(Response::json(
+            200,
+            &json!({"status": "ok", "data": [1, 2, 3]}),
+        ))
+    }
+
+    pub fn cut_off() -> Effect {
+        Effect::Deliver(Delivery::CutOff)
+    }
+
+    pub fn cut_off_chunked() -> Effect {
+        Effect::Deliver(Delivery::CutOffChunked)
+    }
+
+    pub fn chunked() -> Effect {
+        Effect::Deliver(Delivery::Chunked)
+    }
+
+    pub fn drip(bytes: usize, pause: Duration) -> Effect {
+        Effect::Deliver(Delivery::Drip { bytes, pause })
+    }
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Effect::Slow(delay) => write!(f, "slow {delay:?}"),
+            Effect::SlowAnswer(delay) => write!(f, "slow answer {delay:?}"),
+            Effect::Instead(response) => write!(f, "{} instead", response.status),
+            Effect::AfterAll(response) => write!(f, "{} after all", response.status),
+            Effect::Malformed => f.write_str("malformed"),
+            Effect::Reset => f.write_str("reset"),
+            Effect::AnswerLost => f.write_str("answer lost"),
+            Effect::Deliver(Delivery::Whole) => f.write_str("whole"),
+            Effect::Deliver(Delivery::Chunked) => f.write_str("chunked"),
+            Effect::Deliver(Delivery::Drip { .. }) => f.write_str("drip"),
+            Effect::Deliver(Delivery::CutOff) => f.write_str("cut off"),
+            Effect::Deliver(Delivery::CutOffChunked) => f.write_str("cut off, chunked"),
+            Effect::Before(_) => f.write_str("hook before"),
+            Effect::After(_) => f.write_str("hook after"),
+        }
+    }
+}
+
+impl fmt::Debug for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// An answer that ends too early, though the connection has no complaint.
+pub(super) fn malformed(mut response: Response) -> Response {
+    response.body.truncate(response.body.len() / 2);
+    if response.body.is_empty() {
+        response.body = b"{".to_vec();
+    }
+    response
+}
+
+pub(super) fn hetzner_error(status: u16, code: &str, message: &str) -> Response {
+    let body = json!({"error": {"code": code, "message": message, "details": null}});
+    Response::json(status, &body).with_header("X-Correlation-Id", "5a4d0b0fa017f0de")
+}
+
+pub(super) fn kubernetes_status(code: u16, reason: &str, message: &str) -> Response {
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code,
+    });
+    Response::json(code, &body)
+}
+
+pub(super) fn html(status: u16, title: &str) -> Response {
+    Response {
+        status,
+        headers: vec![("Content-Type".into(), "text/html; charset=utf-8".into())],
+        body: format!(
+            "<!DOCTYPE html><html><head><title>{title}</title></head><body>{title}</body></html>\n"
+        )
+        .into(),
+    }
+}

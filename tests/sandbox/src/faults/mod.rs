@@ -1,0 +1,214 @@
+//! What can go wrong between a client and an API, made to happen at a chosen call or by a seed.
+//!
+//! A [`Rule`] says which calls it hits and what [`Effect`] that has; [`Faults::random`] draws effects for a share of
+//! all calls. The server asks [`Faults`] once a request and follows the [`Plan`]. Delays are real time: whoever
+//! scales a world's time scales them.
+
+mod effect;
+mod random;
+mod rule;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub use effect::{Effect, Hook};
+pub use random::SplitMix64;
+pub use rule::Rule;
+
+use crate::Half;
+use crate::exchange::{Request, Response};
+use random::Random;
+
+/// How an answer travels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Delivery {
+    /// With `Content-Length`, in one write.
+    Whole,
+    /// Whole too, with `Transfer-Encoding: chunked`.
+    Chunked,
+    /// A few bytes at a time.
+    Drip { bytes: usize, pause: Duration },
+    /// `Content-Length` promises all of the body, half of it comes, then the connection ends.
+    CutOff,
+    /// Half of the body in chunks, then the connection ends without the last chunk.
+    CutOffChunked,
+}
+
+/// The faults of one sandbox.
+#[derive(Default)]
+pub struct Faults {
+    state: Mutex<State>,
+}
+
+/// Names a rule that was added.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RuleId(u64);
+
+#[derive(Default)]
+struct State {
+    rules: Vec<(RuleId, Rule)>,
+    last: u64,
+    random: Option<Random>,
+}
+
+impl Faults {
+    /// From now on `rule` is asked at every call, after the rules that are there already.
+    pub fn add(&self, rule: Rule) -> RuleId {
+        let mut state = self.state();
+        state.last += 1;
+        let id = RuleId(state.last);
+        state.rules.push((id, rule));
+        id
+    }
+
+    /// False when it is not there.
+    pub fn remove(&self, id: RuleId) -> bool {
+        let mut state = self.state();
+        let before = state.rules.len();
+        state.rules.retain(|(other, _)| *other != id);
+        state.rules.len() < before
+    }
+
+    /// How many calls the rule has hit; 0 when it is not there.
+    pub fn hits(&self, id: RuleId) -> u64 {
+        self.state()
+            .rules
+            .iter()
+            .find(|(other, _)| *other == id)
+            .map_or(0, |(_, rule)| rule.hits())
+    }
+
+    /// `rate` (0 to 1) of all calls fail in some way, chosen by `seed`.
+    ///
+    /// What happens to a call depends on the seed, its half, method and path, and how often that was called before:
+    /// not on how the threads of a client take turns. The same seed on the same work is the same weather.
+    pub fn random(&self, seed: u64, rate: f64) {
+        self.state().random = Some(Random::new(seed, rate));
+    }
+
+    /// Of [`random`](Faults::random), to print when a test fails.
+    pub fn seed(&self) -> Option<u64> {
+        self.state().random.as_ref().map(Random::seed)
+    }
+
+    /// No fault from now on.
+    pub fn clear(&self) {
+        let mut state = self.state();
+        state.rules.clear();
+        state.random = None;
+    }
+
+    /// What is to happen to this call. Counts it.
+    pub(crate) fn plan(&self, half: Half, request: &Request) -> Plan {
+        let mut state = self.state();
+        let mut effects: Vec<Effect> = state
+            .rules
+            .iter_mut()
+            .filter_map(|(_, rule)| rule.hit(half, request))
+            .collect();
+        effects.extend(
+            state
+                .random
+                .as_mut()
+                .and_then(|random| random.draw(half, request)),
+        );
+        Plan::new(effects)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is to happen to one call.
+pub(crate) struct Plan {
+    names: Vec<String>,
+    /// Before the handler, and between its answer and the answer's first byte.
+    pub delay: Duration,
+    pub answer_delay: Duration,
+    before: Vec<Hook>,
+    after: Vec<Hook>,
+    pub outcome: Outcome,
+}
+
+/// Whether the handler runs, and what the client gets.
+pub(crate) enum Outcome {
+    Handle(Delivery),
+    /// The handler runs, the client gets something else.
+    Change(Box<dyn Fn(Response) -> Response + Send>),
+    /// The handler does not run.
+    Instead(Response),
+    /// The handler does not run, the connection is reset.
+    Reset,
+    /// The handler runs, the connection ends.
+    Lose,
+}
+
+impl Plan {
+    /// Hooks all run and delays add up; of the effects on the answer the first counts.
+    fn new(effects: Vec<Effect>) -> Plan {
+        let mut plan = Plan {
+            names: Vec::new(),
+            delay: Duration::ZERO,
+            answer_delay: Duration::ZERO,
+            before: Vec::new(),
+            after: Vec::new(),
+            outcome: Outcome::Handle(Delivery::Whole),
+        };
+        let mut decided = false;
+        for effect in effects {
+            let name = effect.to_string();
+            let outcome = match effect {
+                Effect::Slow(delay) => {
+                    plan.delay += delay;
+                    None
+                }
+                Effect::SlowAnswer(delay) => {
+                    plan.answer_delay += delay;
+                    None
+                }
+                Effect::Before(hook) => {
+                    plan.before.push(hook);
+                    None
+                }
+                Effect::After(hook) => {
+                    plan.after.push(hook);
+                    None
+                }
+                Effect::Instead(response) => Some(Outcome::Instead(response)),
+                Effect::AfterAll(response) => {
+                    Some(Outcome::Change(Box::new(move |_| response.clone())))
+                }
+                Effect::Malformed => Some(Outcome::Change(Box::new(effect::malformed))),
+                Effect::Reset => Some(Outcome::Reset),
+                Effect::AnswerLost => Some(Outcome::Lose),
+                Effect::Deliver(delivery) => Some(Outcome::Handle(delivery)),
+            };
+            match outcome {
+                Some(_) if decided => continue,
+                Some(outcome) => {
+                    plan.outcome = outcome;
+                    decided = true;
+                }
+                None => {}
+            }
+            plan.names.push(name);
+        }
+        plan
+    }
+
+    /// For the call log; none when nothing happens.
+    pub fn name(&self) -> Option<String> {
+        (!self.names.is_empty()).then(|| self.names.join(", "))
+    }
+
+    /// Runs the hooks that come before the handler.
+    pub fn before(&self, request: &Request) {
+        self.before.iter().for_each(|hook| hook(request));
+    }
+
+    /// Runs the hooks between the handler and the answer's first byte.
+    pub fn after(&self, request: &Request) {
+        self.after.iter().for_each(|hook| hook(request));
+    }
+}

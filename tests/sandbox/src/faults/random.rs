@@ -1,0 +1,186 @@
+//! Faults by a seed.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::Effect;
+use super::effect::{hetzner_error, kubernetes_status};
+use crate::Half;
+use crate::exchange::Request;
+
+/// A small generator with a 64-bit state: good enough to choose faults, the same on every machine.
+/// (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014.)
+#[derive(Clone, Debug)]
+pub struct SplitMix64 {
+    state: u64,
+}
+
+impl SplitMix64 {
+    pub fn new(seed: u64) -> SplitMix64 {
+        SplitMix64 { state: seed }
+    }
+
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "it never ends, and is no iterator to its users"
+    )]
+    pub fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 to below 1.
+    #[expect(clippy::cast_precision_loss, reason = "53 bits are what an f64 holds")]
+    pub fn fraction(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// From 0 to below `limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit.max(1)
+    }
+}
+
+/// A share of all calls, each with an effect of its own.
+pub(super) struct Random {
+    seed: u64,
+    rate: f64,
+    /// How often a call (its half, method and path, hashed) has come.
+    seen: HashMap<u64, u64>,
+}
+
+impl Random {
+    pub fn new(seed: u64, rate: f64) -> Random {
+        Random {
+            seed,
+            rate,
+            seen: HashMap::new(),
+        }
+    }
+
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    pub fn draw(&mut self, half: Half, request: &Request) -> Option<Effect> {
+        let kind = hash(&[half.name(), &request.method, &request.path]);
+        let count = self.seen.entry(kind).or_default();
+        *count += 1;
+        let mut generator = SplitMix64::new(self.seed ^ kind.rotate_left(17) ^ *count);
+        // The first number of neighbouring states is mixed well, but one more costs nothing.
+        generator.next();
+        (generator.fraction() < self.rate).then(|| effect(half, &mut generator))
+    }
+}
+
+/// Any of the things that happen between a client and an API on a bad day.
+fn effect(half: Half, generator: &mut SplitMix64) -> Effect {
+    let kind = generator.below(13);
+    let mut short = |limit_ms| Duration::from_millis(1 + generator.below(limit_ms));
+    match (kind, half) {
+        (0, _) => Effect::Slow(short(100)),
+        (1, _) => Effect::SlowAnswer(short(100)),
+        (2, Half::Hetzner) => Effect::hetzner_rate_limit(),
+        (2, Half::Kubernetes) => Effect::kubernetes_busy(1),
+        (3, _) => Effect::Reset,
+        (4, _) => Effect::AnswerLost,
+        (5, _) => Effect::cut_off(),
+        (6, _) => Effect::cut_off_chunked(),
+        (7, _) => Effect::Malformed,
+        (8, _) => Effect::html(),
+        (9, _) => Effect::other_json(),
+        (10, _) => Effect::drip(256, Duration::from_micros(200)),
+        (11, _) => Effect::gateway_timeout(),
+        (_, Half::Hetzner) => match generator.below(4) {
+            0 => Effect::hetzner_error(500, "server_error", "an unexpected error occurred"),
+            1 => Effect::hetzner_error(502, "bad_gateway", "bad gateway"),
+            2 => Effect::hetzner_error(503, "maintenance", "maintenance"),
+            // A time-out of a part behind the API: what was asked for has happened all the same.
+            _ => Effect::AfterAll(hetzner_error(504, "timeout", "the request timed out")),
+        },
+        (_, Half::Kubernetes) => match generator.below(3) {
+            0 => Effect::kubernetes_status(
+                500,
+                "InternalError",
+                "Internal error occurred: etcdserver: no leader",
+            ),
+            1 => Effect::kubernetes_status(503, "ServiceUnavailable", "apiserver is shutting down"),
+            _ => {
+                let message = "Timeout: request did not complete within the allotted timeout";
+                Effect::AfterAll(kubernetes_status(504, "Timeout", message))
+            }
+        },
+    }
+}
+
+/// FNV-1a over the parts with a mark between them: the same on every machine and in every release of Rust.
+fn hash(parts: &[&str]) -> u64 {
+    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0xff]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_generator_gives_the_published_numbers() {
+        let mut generator = SplitMix64::new(1_234_567);
+        let numbers: [u64; 3] = std::array::from_fn(|_| generator.next());
+        assert_eq!(
+            numbers,
+            [
+                6_457_827_717_110_365_317,
+                3_203_168_211_198_807_973,
+                9_817_491_932_198_370_423
+            ]
+        );
+    }
+
+    /// The effects on ten calls each of a hundred paths, in this order of calls.
+    fn weather(seed: u64, rate: f64, order: impl Iterator<Item = u64>) -> Vec<(String, String)> {
+        let mut random = Random::new(seed, rate);
+        let mut drawn: Vec<(String, String)> = order
+            .filter_map(|path| {
+                let path = format!("/{path}");
+                let request = Request {
+                    method: "GET".into(),
+                    path: path.clone(),
+                    ..Request::default()
+                };
+                Some((path, random.draw(Half::Hetzner, &request)?.to_string()))
+            })
+            .collect();
+        drawn.sort();
+        drawn
+    }
+
+    #[test]
+    fn the_same_seed_is_the_same_weather_in_any_order() {
+        let forth = || (0..1000).map(|call| call % 100);
+        let back = || (0..1000).rev().map(|call| call % 100);
+        assert_eq!(weather(7, 0.3, forth()), weather(7, 0.3, back()));
+        assert_ne!(weather(7, 0.3, forth()), weather(8, 0.3, forth()));
+    }
+
+    #[test]
+    fn the_rate_is_kept() {
+        for (rate, expected) in [
+            (0.0, 0..=0),
+            (0.1, 60..=140),
+            (0.5, 430..=570),
+            (1.0, 1000..=1000),
+        ] {
+            let hits = weather(7, rate, (0..1000).map(|call| call % 100)).len();
+            assert!(
+                expected.contains(&hits),
+                "{hits} of 1000 at a rate of {rate}"
+            );
+        }
+    }
+}

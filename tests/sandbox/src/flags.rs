@@ -1,0 +1,229 @@
+//! The command line of the program.
+
+use std::path::PathBuf;
+
+use lexopt::{Arg, Parser, ValueExt};
+use sandbox::scenario::{EFFECTS, Scenario};
+use sandbox::{Builder, Half, Sandbox};
+
+/// What was typed. A flag wins over the scenario, the scenario over the defaults.
+#[derive(Debug, Default)]
+pub struct Flags {
+    pub nodes: Option<usize>,
+    pub services: Option<usize>,
+    pub network: Option<String>,
+    pub scale: Option<f64>,
+    pub only: Option<Half>,
+    pub port_hetzner: u16,
+    pub port_kubernetes: u16,
+    pub scenario: Option<Scenario>,
+    pub env_file: Option<PathBuf>,
+    pub verbose: bool,
+}
+
+pub enum Parsed {
+    Run(Box<Flags>),
+    Help(String),
+}
+
+/// Reads the command line, and the scenario that it names.
+pub fn parse(mut parser: Parser) -> Result<Parsed, lexopt::Error> {
+    let mut flags = Flags::default();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Arg::Short('h') | Arg::Long("help") => return Ok(Parsed::Help(help())),
+            Arg::Short('v') | Arg::Long("verbose") => flags.verbose = true,
+            Arg::Long("nodes") => flags.nodes = Some(parser.value()?.parse()?),
+            Arg::Long("services") => flags.services = Some(parser.value()?.parse()?),
+            Arg::Long("network") => {
+                let range = parser
+                    .optional_value()
+                    .map_or(Ok("10.0.0.0/8".into()), |value| value.string())?;
+                flags.network = Some(range);
+            }
+            Arg::Long("scale") => flags.scale = Some(parser.value()?.parse()?),
+            Arg::Long("only") => flags.only = Some(parser.value()?.parse_with(half)?),
+            Arg::Long("port-hetzner") => flags.port_hetzner = parser.value()?.parse()?,
+            Arg::Long("port-kubernetes") => flags.port_kubernetes = parser.value()?.parse()?,
+            Arg::Long("env-file") => flags.env_file = Some(parser.value()?.into()),
+            Arg::Long("scenario") => {
+                let path = PathBuf::from(parser.value()?);
+                let scenario = Scenario::load(&path).map_err(|error| error.to_string())?;
+                flags.scenario = Some(scenario);
+            }
+            other => return Err(other.unexpected()),
+        }
+    }
+    Ok(Parsed::Run(Box::new(flags)))
+}
+
+fn half(name: &str) -> Result<Half, String> {
+    match name {
+        "hcloud" | "hetzner" => Ok(Half::Hetzner),
+        "kubernetes" => Ok(Half::Kubernetes),
+        _ => Err("one of hcloud, kubernetes".into()),
+    }
+}
+
+impl Flags {
+    pub fn builder(&self) -> Builder {
+        let mut builder = Sandbox::builder()
+            .port_hetzner(self.port_hetzner)
+            .port_kubernetes(self.port_kubernetes);
+        if let Some(scenario) = &self.scenario {
+            builder = scenario.configure(builder);
+        }
+        if let Some(nodes) = self.nodes {
+            builder = builder.nodes(nodes);
+        }
+        if let Some(services) = self.services {
+            builder = builder.services(services);
+        }
+        if let Some(range) = &self.network {
+            builder = builder.network(range);
+        }
+        if let Some(scale) = self.scale {
+            builder = builder.scale(scale);
+        }
+        if let Some(half) = self.only {
+            builder = builder.only(half);
+        }
+        builder
+    }
+}
+
+fn help() -> String {
+    let effects: String = EFFECTS
+        .iter()
+        .map(|(name, text)| format!("    {name:<16} {text}\n"))
+        .collect();
+    format!("{HELP}{effects}")
+}
+
+const HELP: &str = "\
+A Hetzner Cloud project and a Kubernetes cluster, simulated on 127.0.0.1.
+
+  sandbox [flags]
+
+Prints what a shell exports to work on it, then runs until Ctrl-C or SIGTERM:
+
+  sandbox --nodes 3 --env-file sandbox.env &
+  . ./sandbox.env && kubectl get nodes
+
+Flags:
+  --nodes N             servers worker-1 … with a Node each (1)
+  --services N          Services web-1 … of type LoadBalancer (0)
+  --network[=RANGE]     a Network with the servers in it (none; RANGE is 10.0.0.0/8)
+  --scale FACTOR        multiplies every duration: 0.1 is ten times faster (1)
+  --only HALF           hcloud or kubernetes; the other half is not served
+  --port-hetzner PORT   0 is any free one (0)
+  --port-kubernetes PORT
+  --scenario FILE       more of all this, see below
+  --env-file FILE       writes the exports there too; complete as soon as the file exists, removed at the end
+  -v, --verbose         prints each call on standard error
+  -h, --help
+
+A scenario is a YAML file; everything in it may be left out, flags win over it:
+
+  nodes: 3
+  services: 1
+  network: 10.0.0.0/8
+  scale: 0.1
+  node_bytes: 12000          # pads Nodes to the size of real ones
+  heartbeats: true           # kubelets report by themselves
+  servers:                   # beside the ones of nodes; shown with their defaults
+    - name: extra
+      server_type: cx23
+      location: fsn1
+      ipv4: true
+      ipv6: true
+      network: true          # in the Network, when there is one
+      labels: {}
+      node: true             # has a Node
+      running: true
+  faults:
+    - effect: answer-lost
+      half: hetzner          # or kubernetes; both when left out, as for all that follows
+      methods: [POST]
+      writes: true           # POST, PUT, PATCH and DELETE
+      path: /v1/servers/*    # * is one segment, ** at the end any rest
+      nth: 2                 # or `every: 3`, or `probability: 0.1` with `seed: 7`
+      times: 1
+    - {effect: slow, delay: 500ms}
+    - {effect: status, half: kubernetes, status: 503}
+  random_faults: {seed: 7, rate: 0.05}
+
+Effects:
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(words: &[&str]) -> Result<Flags, String> {
+        match parse(Parser::from_args(words)) {
+            Ok(Parsed::Run(flags)) => Ok(*flags),
+            Ok(Parsed::Help(_)) => Err("help".into()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn words_become_flags() {
+        let flags = flags(&[
+            "--nodes",
+            "3",
+            "--services=2",
+            "--network",
+            "--scale",
+            "0.1",
+            "--only",
+            "hcloud",
+            "-v",
+        ]);
+        let flags = flags.unwrap();
+        assert_eq!(
+            (flags.nodes, flags.services, flags.scale),
+            (Some(3), Some(2), Some(0.1))
+        );
+        assert_eq!(
+            (flags.network.as_deref(), flags.only),
+            (Some("10.0.0.0/8"), Some(Half::Hetzner))
+        );
+        assert!(flags.verbose && flags.env_file.is_none());
+    }
+
+    #[test]
+    fn wrong_words_are_named() {
+        let cases = [
+            (&["--node", "3"][..], "--node"),
+            (&["--nodes", "many"], "many"),
+            (&["--nodes"], "--nodes"),
+            (&["--only", "robot"], "one of hcloud, kubernetes"),
+            (&["--port-hetzner", "70000"], "70000"),
+            (&["extra"], "extra"),
+            (&["--scenario", "/nowhere.yaml"], "/nowhere.yaml"),
+            (&["--help"], "help"),
+        ];
+        for (words, expected) in cases {
+            let error = flags(words).unwrap_err();
+            assert!(error.contains(expected), "{words:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_scenario_in_the_help_is_one() {
+        let example = HELP
+            .split("win over it:\n\n")
+            .nth(1)
+            .unwrap()
+            .split("\n\nEffects")
+            .next()
+            .unwrap();
+        let scenario: Scenario = serde_yaml::from_str(example).unwrap();
+        assert_eq!((scenario.servers.len(), scenario.faults.len()), (1, 3));
+        for fault in &scenario.faults {
+            fault.rule().unwrap();
+        }
+    }
+}

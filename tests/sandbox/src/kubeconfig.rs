@@ -1,0 +1,147 @@
+//! The text of a kubeconfig.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+/// A cluster, its users, and a context for each user.
+#[derive(Clone, Debug)]
+pub struct Kubeconfig {
+    /// Name of the cluster.
+    pub cluster: String,
+    /// E.g. `https://127.0.0.1:6443`.
+    pub server: String,
+    pub authority: Material,
+    pub contexts: Vec<Context>,
+    /// Name of the context in force.
+    pub current: String,
+}
+
+/// A context and its user, who has the same name.
+#[derive(Clone, Debug)]
+pub struct Context {
+    pub name: String,
+    pub user: Login,
+}
+
+/// How a user proves who it is.
+#[derive(Clone, Debug)]
+pub enum Login {
+    Token(String),
+    /// Path of a file.
+    TokenFile(String),
+    Certificate {
+        certificate: Material,
+        key: Material,
+    },
+    /// Not at all.
+    Anonymous,
+}
+
+/// PEM, in the kubeconfig itself or in a file beside it.
+#[derive(Clone, Debug)]
+pub enum Material {
+    Inline(String),
+    /// Path; relative to the kubeconfig's folder, or absolute.
+    File(String),
+}
+
+impl Kubeconfig {
+    /// As YAML.
+    pub fn text(&self) -> String {
+        let contexts = self.contexts.iter().map(|context| {
+            json!({"name": context.name, "context": {"cluster": self.cluster, "user": context.name}})
+        });
+        let users = self
+            .contexts
+            .iter()
+            .map(|context| json!({"name": context.name, "user": context.user.entry()}));
+        let document = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": self.cluster, "cluster": self.cluster_entry()}],
+            "contexts": contexts.collect::<Vec<_>>(),
+            "current-context": self.current,
+            "preferences": {},
+            "users": users.collect::<Vec<_>>(),
+        });
+        // JSON is YAML; the printer only makes it nicer to read and has nothing to refuse in it.
+        serde_yaml::to_string(&document).unwrap_or_else(|_| document.to_string())
+    }
+
+    fn cluster_entry(&self) -> Value {
+        let mut entry = json!({"server": self.server});
+        self.authority.insert(&mut entry, "certificate-authority");
+        entry
+    }
+}
+
+impl Login {
+    fn entry(&self) -> Value {
+        match self {
+            Login::Token(token) => json!({"token": token}),
+            Login::TokenFile(path) => json!({"tokenFile": path}),
+            Login::Certificate { certificate, key } => {
+                let mut entry = json!({});
+                certificate.insert(&mut entry, "client-certificate");
+                key.insert(&mut entry, "client-key");
+                entry
+            }
+            Login::Anonymous => json!({}),
+        }
+    }
+}
+
+impl Material {
+    fn insert(&self, entry: &mut Value, field: &str) {
+        match self {
+            Material::Inline(pem) => entry[format!("{field}-data")] = STANDARD.encode(pem).into(),
+            Material::File(path) => entry[field] = path.as_str().into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inline_data_is_base64_and_files_are_paths() {
+        let certificate = Login::Certificate {
+            certificate: Material::Inline("cert".into()),
+            key: Material::File("key.pem".into()),
+        };
+        let text = Kubeconfig {
+            cluster: "c".into(),
+            server: "https://127.0.0.1:1".into(),
+            authority: Material::File("ca.crt".into()),
+            contexts: vec![
+                Context {
+                    name: "a".into(),
+                    user: certificate,
+                },
+                Context {
+                    name: "b".into(),
+                    user: Login::Token("t".into()),
+                },
+            ],
+            current: "b".into(),
+        }
+        .text();
+        let read: Value = serde_yaml::from_str(&text).unwrap();
+        assert_eq!(
+            read["clusters"][0]["cluster"]["certificate-authority"],
+            "ca.crt"
+        );
+        assert_eq!(
+            read["users"][0]["user"],
+            json!({"client-certificate-data": "Y2VydA==", "client-key": "key.pem"})
+        );
+        assert_eq!(read["users"][1]["user"], json!({"token": "t"}));
+        assert_eq!(
+            read["contexts"][1],
+            json!({"name": "b", "context": {"cluster": "c", "user": "b"}})
+        );
+        assert_eq!(read["current-context"], "b");
+    }
+}

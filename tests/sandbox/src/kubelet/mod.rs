@@ -1,0 +1,229 @@
+//! The machines' side of the cluster: kubelets that register and report, and the node controller that misses them.
+//!
+//! What is simulated of a kubelet with `--cloud-provider=external`: it registers its Node with the `uninitialized`
+//! taint and the addresses it sees, and reports its conditions every [`REPORT_PERIOD`]. It never touches addresses,
+//! labels or taints of a Node that is there: from then on they are the CCM's. It is silent while its server is not
+//! `running` or is gone; when the machine comes back it reports at once, and registers again if its Node was deleted
+//! meanwhile. A Node that is deleted while its machine runs stays deleted, as with a real kubelet until its restart.
+//!
+//! What is simulated of the node controller: after [`GRACE_PERIOD`] of silence the conditions become `Unknown` and
+//! the `unreachable` taints are set; the `not-ready` and `unreachable` taints are removed from a node that reports.
+//! Pods and the Leases in `kube-node-lease` are not.
+
+mod node;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+pub use node::{NodeSpec, UNINITIALIZED_TAINT};
+
+use crate::hetzner::Cloud;
+use crate::kubernetes::Cluster;
+
+/// Between two reports when nothing changed; the kubelet's `nodeStatusReportFrequency`.
+pub const REPORT_PERIOD: Duration = Duration::from_secs(5 * 60);
+/// How often a machine's state is looked at; the kubelet's `nodeStatusUpdateFrequency`.
+pub const UPDATE_PERIOD: Duration = Duration::from_secs(10);
+/// Silence after which a node is `Unknown`; the node controller's `--node-monitor-grace-period`.
+pub const GRACE_PERIOD: Duration = Duration::from_secs(50);
+
+/// However fast time goes, the simulation leaves the processor to what is being tested.
+const SHORTEST_PERIOD: Duration = Duration::from_millis(20);
+
+/// All kubelets of a cluster.
+pub struct Kubelets {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    cloud: Arc<Cloud>,
+    project: u64,
+    cluster: Arc<Cluster>,
+    scale: f64,
+    state: Mutex<State>,
+    stopped: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    stopping: bool,
+    kubelets: Vec<Kubelet>,
+}
+
+struct Kubelet {
+    spec: NodeSpec,
+    reported: Instant,
+    /// Since when its machine does not run.
+    silent: Option<Instant>,
+    /// The node controller has noticed.
+    unknown: bool,
+}
+
+/// What a pass over the kubelets does regardless of the time.
+#[derive(Clone, Copy, PartialEq)]
+enum Pass {
+    /// Nothing: whatever is due.
+    Due,
+    /// Running kubelets report.
+    Report,
+    /// Silent ones have been silent for long enough.
+    Expire,
+}
+
+impl Kubelets {
+    /// Kubelets on the servers of `project`. All periods are multiplied by `scale`.
+    pub(crate) fn new(
+        cloud: Arc<Cloud>,
+        project: u64,
+        cluster: Arc<Cluster>,
+        scale: f64,
+    ) -> Kubelets {
+        let (state, stopped) = (Mutex::default(), Condvar::new());
+        Kubelets {
+            shared: Arc::new(Shared {
+                cloud,
+                project,
+                cluster,
+                scale,
+                state,
+                stopped,
+            }),
+            thread: None,
+        }
+    }
+
+    /// From now on reports come by themselves.
+    pub(crate) fn run(&mut self) -> std::io::Result<()> {
+        let shared = self.shared.clone();
+        self.thread = Some(
+            thread::Builder::new()
+                .name("sandbox-kubelets".into())
+                .spawn(move || shared.run())?,
+        );
+        Ok(())
+    }
+
+    /// A machine joins: its Node is created, initialised or not as the spec says, and Ready.
+    ///
+    /// # Panics
+    /// A Node of that name exists, or the API server refuses the object.
+    pub fn register(&self, spec: NodeSpec) {
+        self.shared.register(&spec);
+        let kubelet = Kubelet {
+            spec,
+            reported: Instant::now(),
+            silent: None,
+            unknown: false,
+        };
+        self.shared.state().kubelets.push(kubelet);
+    }
+
+    /// Machines that have joined.
+    pub fn count(&self) -> usize {
+        self.shared.state().kubelets.len()
+    }
+
+    /// Every kubelet whose machine runs reports now.
+    pub fn heartbeat(&self) {
+        self.shared.pass(Pass::Report);
+    }
+
+    /// The grace period of every machine that does not run is over now.
+    pub fn expire(&self) {
+        self.shared.pass(Pass::Expire);
+    }
+}
+
+impl Drop for Kubelets {
+    fn drop(&mut self) {
+        self.shared.state().stopping = true;
+        self.shared.stopped.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let period = UPDATE_PERIOD.mul_f64(self.scale).max(SHORTEST_PERIOD);
+        loop {
+            let waited = self
+                .stopped
+                .wait_timeout_while(self.state(), period, |state| !state.stopping);
+            let stopping = waited.unwrap_or_else(PoisonError::into_inner).0.stopping;
+            if stopping {
+                return;
+            }
+            self.pass(Pass::Due);
+        }
+    }
+
+    fn pass(&self, pass: Pass) {
+        let running = self.running_servers();
+        let now = Instant::now();
+        for kubelet in &mut self.state().kubelets {
+            if kubelet
+                .spec
+                .server
+                .is_none_or(|server| running.contains(&server))
+            {
+                self.report(kubelet, now, pass);
+            } else {
+                self.miss(kubelet, now, pass);
+            }
+        }
+    }
+
+    fn running_servers(&self) -> HashSet<u64> {
+        let servers = self.cloud.servers(self.project);
+        servers
+            .iter()
+            .filter(|server| server["status"] == "running")
+            .filter_map(|server| server["id"].as_u64())
+            .collect()
+    }
+
+    fn report(&self, kubelet: &mut Kubelet, now: Instant, pass: Pass) {
+        let restarted = kubelet.silent.take().is_some();
+        let due = now.duration_since(kubelet.reported) >= REPORT_PERIOD.mul_f64(self.scale);
+        if !(restarted || due || pass == Pass::Report) {
+            return;
+        }
+        kubelet.reported = now;
+        kubelet.unknown = false;
+        let there = self
+            .cluster
+            .edit("nodes", None, &kubelet.spec.name, node::report_ready);
+        if !there && restarted {
+            self.register(&kubelet.spec);
+        }
+    }
+
+    fn miss(&self, kubelet: &mut Kubelet, now: Instant, pass: Pass) {
+        let since = *kubelet.silent.get_or_insert(now);
+        let expired = now.duration_since(since) >= GRACE_PERIOD.mul_f64(self.scale);
+        if !kubelet.unknown && (expired || pass == Pass::Expire) {
+            kubelet.unknown = true;
+            self.cluster
+                .edit("nodes", None, &kubelet.spec.name, node::report_unknown);
+        }
+    }
+
+    fn register(&self, spec: &NodeSpec) {
+        let object = node::registration(spec);
+        let status = object["status"].clone();
+        self.cluster.create("nodes", None, object);
+        self.cluster.edit("nodes", None, &spec.name, |node| {
+            node["status"] = status;
+            node::report_ready(node);
+        });
+    }
+}

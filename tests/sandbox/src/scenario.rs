@@ -1,0 +1,433 @@
+//! A world described in a file: what the flags of the program say, and more servers and faults.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use jiff::SignedDuration;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::Half;
+use crate::exchange::{Handler, Request};
+use crate::faults::{Effect, Rule};
+use crate::world::{Builder, Sandbox};
+
+/// The file, read with [`Scenario::load`]. Unknown fields are errors.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scenario {
+    pub nodes: Option<usize>,
+    pub services: Option<usize>,
+    pub network: Option<String>,
+    pub scale: Option<f64>,
+    pub node_bytes: Option<usize>,
+    pub heartbeats: Option<bool>,
+    pub servers: Vec<ServerEntry>,
+    pub faults: Vec<FaultEntry>,
+    pub random_faults: Option<RandomFaults>,
+}
+
+/// A server beside the ones of `nodes`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerEntry {
+    pub name: String,
+    #[serde(default = "default_server_type")]
+    pub server_type: String,
+    #[serde(default = "default_location")]
+    pub location: String,
+    #[serde(default = "yes")]
+    pub ipv4: bool,
+    #[serde(default = "yes")]
+    pub ipv6: bool,
+    /// In the Network, when there is one.
+    #[serde(default = "yes")]
+    pub network: bool,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// It joins the cluster.
+    #[serde(default = "yes")]
+    pub node: bool,
+    #[serde(default = "yes")]
+    pub running: bool,
+}
+
+/// Which calls fail, and how.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FaultEntry {
+    /// `hetzner` or `kubernetes`.
+    pub half: Option<String>,
+    pub methods: Vec<String>,
+    pub writes: bool,
+    pub path: Option<String>,
+    pub nth: Option<u64>,
+    pub every: Option<u64>,
+    /// 0 to 1, chosen by `seed`.
+    pub probability: Option<f64>,
+    pub seed: u64,
+    pub times: Option<u64>,
+    /// One of [`EFFECTS`].
+    pub effect: String,
+    /// Of `slow`, `slow-answer` and `drip`, e.g. `500ms`.
+    pub delay: Option<String>,
+    /// Of `status`.
+    pub status: Option<u16>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomFaults {
+    pub seed: u64,
+    pub rate: f64,
+}
+
+/// The effects a scenario can name, and what they do.
+pub const EFFECTS: &[(&str, &str)] = &[
+    ("slow", "waits `delay`, then the call is handled"),
+    (
+        "slow-answer",
+        "the call is handled, its answer comes after `delay`",
+    ),
+    ("status", "refused with `status` in the words of the half"),
+    ("rate-limit", "refused with 429 and the headers of the half"),
+    (
+        "proxy-not-found",
+        "404 in HTML, as from a proxy that does not know the path",
+    ),
+    ("gateway-timeout", "handled; 504 in HTML"),
+    ("reset", "not handled; the connection is reset"),
+    (
+        "answer-lost",
+        "handled; the connection ends without an answer",
+    ),
+    ("cut-off", "handled; half of the answer comes"),
+    (
+        "cut-off-chunked",
+        "the same with chunks instead of a length",
+    ),
+    ("malformed", "handled; the answer's JSON ends too early"),
+    ("html", "handled; 200 with a page for people"),
+    ("other-json", "handled; 200 with somebody else's JSON"),
+    ("chunked", "handled; the whole answer in chunks"),
+    (
+        "drip",
+        "handled; 64 bytes of the answer at a time, `delay` between them",
+    ),
+];
+
+impl Scenario {
+    /// Reads a YAML file.
+    ///
+    /// # Errors
+    /// It cannot be read, is not YAML, has an unknown field, or a fault that makes no sense.
+    pub fn load(path: &Path) -> io::Result<Scenario> {
+        let named = |error: String| invalid(format!("{}: {error}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
+        let scenario: Scenario =
+            serde_yaml::from_str(&text).map_err(|error| named(error.to_string()))?;
+        for (index, fault) in scenario.faults.iter().enumerate() {
+            fault
+                .rule()
+                .map_err(|error| named(format!("faults[{index}]: {error}")))?;
+        }
+        Ok(scenario)
+    }
+
+    /// What the builder can be told of it.
+    pub fn configure(&self, mut builder: Builder) -> Builder {
+        if let Some(nodes) = self.nodes {
+            builder = builder.nodes(nodes);
+        }
+        if let Some(services) = self.services {
+            builder = builder.services(services);
+        }
+        if let Some(range) = &self.network {
+            builder = builder.network(range);
+        }
+        if let Some(scale) = self.scale {
+            builder = builder.scale(scale);
+        }
+        if let Some(bytes) = self.node_bytes {
+            builder = builder.node_bytes(bytes);
+        }
+        if let Some(heartbeats) = self.heartbeats {
+            builder = builder.heartbeats(heartbeats);
+        }
+        builder
+    }
+
+    /// The rest, in a world that runs.
+    ///
+    /// # Errors
+    /// The cloud refuses a server.
+    pub fn apply(&self, sandbox: &Sandbox) -> io::Result<()> {
+        for entry in &self.servers {
+            let id = entry.create(sandbox)?;
+            if entry.node {
+                sandbox.register_nodes_of(&[id]);
+            }
+            sandbox.cloud().set_power(id, entry.running);
+        }
+        for fault in &self.faults {
+            sandbox.faults().add(fault.rule().map_err(invalid)?);
+        }
+        if let Some(random) = self.random_faults {
+            sandbox.faults().random(random.seed, random.rate);
+        }
+        Ok(())
+    }
+}
+
+/// A server is ready in seconds of the simulated time; this is real time.
+const SERVER_LIMIT: Duration = Duration::from_secs(60);
+
+impl ServerEntry {
+    /// Through the API, which says what is wrong with an entry.
+    fn create(&self, sandbox: &Sandbox) -> io::Result<u64> {
+        let networks: Vec<u64> = sandbox
+            .network()
+            .filter(|_| self.network)
+            .into_iter()
+            .collect();
+        let body = json!({
+            "name": self.name, "server_type": self.server_type, "location": self.location, "image": "ubuntu-24.04",
+            "public_net": {"enable_ipv4": self.ipv4, "enable_ipv6": self.ipv6},
+            "networks": networks, "labels": self.labels,
+        });
+        let response = sandbox.cloud().handle(&Request {
+            method: "POST".into(),
+            path: "/v1/servers".into(),
+            headers: vec![
+                (
+                    "authorization".into(),
+                    format!("Bearer {}", sandbox.projects().token),
+                ),
+                ("content-type".into(), "application/json".into()),
+            ],
+            body: body.to_string().into_bytes(),
+            ..Request::default()
+        });
+        let answer: Value = serde_json::from_slice(&response.body).unwrap_or_default();
+        let refused = || invalid(format!("server {:?}: {}", self.name, answer["error"]));
+        let id = answer["server"]["id"].as_u64().ok_or_else(refused)?;
+        self.wait_until_running(sandbox, id)?;
+        Ok(id)
+    }
+
+    fn wait_until_running(&self, sandbox: &Sandbox, id: u64) -> io::Result<()> {
+        let deadline = Instant::now() + SERVER_LIMIT;
+        let running = |server: &Value| server["id"] == id && server["status"] == "running";
+        while !sandbox
+            .cloud()
+            .servers(sandbox.project())
+            .iter()
+            .any(running)
+        {
+            if Instant::now() > deadline {
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!("server {:?} does not start", self.name),
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+}
+
+impl FaultEntry {
+    /// The rule it means.
+    ///
+    /// # Errors
+    /// A sentence about the field that is wrong.
+    pub fn rule(&self) -> Result<Rule, String> {
+        let half = match self.half.as_deref() {
+            None => None,
+            Some("hetzner" | "hcloud") => Some(Half::Hetzner),
+            Some("kubernetes") => Some(Half::Kubernetes),
+            Some(other) => return Err(format!("half {other:?}: hetzner or kubernetes")),
+        };
+        let mut rule = Rule::new(self.effect(half)?);
+        if let Some(half) = half {
+            rule = rule.half(half);
+        }
+        for method in &self.methods {
+            rule = rule.method(method);
+        }
+        if self.writes {
+            rule = rule.writes();
+        }
+        if let Some(path) = &self.path {
+            rule = rule.path(path);
+        }
+        rule = match (self.nth, self.every, self.probability) {
+            (None, None, None) => rule,
+            (Some(n), None, None) => rule.nth(n),
+            (None, Some(k), None) => rule.every(k),
+            (None, None, Some(share)) => rule.probability(share, self.seed),
+            _ => return Err("only one of nth, every and probability".into()),
+        };
+        Ok(match self.times {
+            Some(times) => rule.times(times),
+            None => rule,
+        })
+    }
+
+    fn effect(&self, half: Option<Half>) -> Result<Effect, String> {
+        let half = || half.ok_or_else(|| format!("effect {:?} needs the half", self.effect));
+        Ok(match self.effect.as_str() {
+            "slow" => Effect::Slow(self.delay()?),
+            "slow-answer" => Effect::SlowAnswer(self.delay()?),
+            "status" => {
+                let status = self.status.ok_or("effect \"status\" needs the status")?;
+                match half()? {
+                    Half::Hetzner => Effect::hetzner_error(
+                        status,
+                        hetzner_code(status),
+                        "refused by the scenario",
+                    ),
+                    Half::Kubernetes => Effect::kubernetes_status(
+                        status,
+                        kubernetes_reason(status),
+                        "refused by the scenario",
+                    ),
+                }
+            }
+            "rate-limit" => match half()? {
+                Half::Hetzner => Effect::hetzner_rate_limit(),
+                Half::Kubernetes => Effect::kubernetes_busy(1),
+            },
+            "proxy-not-found" => Effect::proxy_not_found(),
+            "gateway-timeout" => Effect::gateway_timeout(),
+            "reset" => Effect::Reset,
+            "answer-lost" => Effect::AnswerLost,
+            "cut-off" => Effect::cut_off(),
+            "cut-off-chunked" => Effect::cut_off_chunked(),
+            "malformed" => Effect::Malformed,
+            "html" => Effect::html(),
+            "other-json" => Effect::other_json(),
+            "chunked" => Effect::chunked(),
+            "drip" => Effect::drip(64, self.delay()?),
+            other => {
+                let names: Vec<&str> = EFFECTS.iter().map(|(name, _)| *name).collect();
+                return Err(format!("effect {other:?}: one of {}", names.join(", ")));
+            }
+        })
+    }
+
+    fn delay(&self) -> Result<Duration, String> {
+        let text = self
+            .delay
+            .as_deref()
+            .ok_or_else(|| format!("effect {:?} needs the delay", self.effect))?;
+        let parsed = text
+            .parse::<SignedDuration>()
+            .ok()
+            .and_then(|delay| Duration::try_from(delay).ok());
+        parsed.ok_or_else(|| format!("delay {text:?}: a duration such as 500ms or 2s"))
+    }
+}
+
+/// The code that the cloud most often gives with a status.
+fn hetzner_code(status: u16) -> &'static str {
+    match status {
+        400 => "json_error",
+        401 => "unauthorized",
+        403 => "forbidden",
+        404 => "not_found",
+        409 => "conflict",
+        422 => "invalid_input",
+        423 => "locked",
+        429 => "rate_limit_exceeded",
+        502 => "bad_gateway",
+        503 => "maintenance",
+        504 => "timeout",
+        _ => "server_error",
+    }
+}
+
+/// The reason that an API server gives with a status.
+fn kubernetes_reason(status: u16) -> &'static str {
+    match status {
+        400 => "BadRequest",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "NotFound",
+        409 => "Conflict",
+        410 => "Expired",
+        422 => "Invalid",
+        429 => "TooManyRequests",
+        503 => "ServiceUnavailable",
+        504 => "Timeout",
+        _ => "InternalError",
+    }
+}
+
+fn default_server_type() -> String {
+    "cx23".into()
+}
+
+fn default_location() -> String {
+    "fsn1".into()
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn invalid(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(yaml: &str) -> Result<Rule, String> {
+        let entry: FaultEntry = serde_yaml::from_str(yaml).map_err(|error| error.to_string())?;
+        entry.rule()
+    }
+
+    #[test]
+    fn every_effect_that_is_named_can_be_asked_for() {
+        for (name, _) in EFFECTS {
+            let rule = fault(&format!(
+                "{{half: hetzner, effect: {name}, delay: 1ms, status: 503}}"
+            ));
+            assert!(rule.is_ok(), "{name}: {rule:?}");
+        }
+    }
+
+    #[test]
+    fn a_fault_that_makes_no_sense_is_refused_by_name() {
+        let cases = [
+            ("{effect: explode}", "effect \"explode\": one of slow,"),
+            ("{}", "effect \"\": one of"),
+            ("{effect: slow}", "effect \"slow\" needs the delay"),
+            ("{effect: slow, delay: soon}", "delay \"soon\""),
+            ("{effect: slow, delay: -1s}", "delay \"-1s\""),
+            (
+                "{effect: status, half: hetzner}",
+                "effect \"status\" needs the status",
+            ),
+            (
+                "{effect: status, status: 500}",
+                "effect \"status\" needs the half",
+            ),
+            (
+                "{effect: rate-limit}",
+                "effect \"rate-limit\" needs the half",
+            ),
+            ("{effect: reset, half: third}", "half \"third\""),
+            ("{effect: reset, nth: 1, every: 2}", "only one of nth"),
+            ("{effect: reset, colour: red}", "unknown field `colour`"),
+        ];
+        for (yaml, expected) in cases {
+            let error = fault(yaml).unwrap_err();
+            assert!(error.contains(expected), "{yaml}: {error}");
+        }
+    }
+}

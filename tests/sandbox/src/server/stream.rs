@@ -1,0 +1,161 @@
+//! Bytes of one connection: plain or TLS, read through a buffer, every wait with a deadline.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustls::{ServerConnection, StreamOwned};
+use socket2::SockRef;
+
+use crate::credentials::ServerTls;
+
+enum Transport {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ServerConnection, TcpStream>>),
+}
+
+/// A connection and what was read of it but not yet used.
+pub(super) struct Stream {
+    transport: Transport,
+    buffer: Vec<u8>,
+    /// Of `buffer`: what is before it was used.
+    used: usize,
+    client_certificate: Option<Vec<u8>>,
+}
+
+/// Read from the socket in one go.
+const READ_BYTES: usize = 16 << 10;
+
+impl Stream {
+    /// Shakes hands when `tls` is given.
+    pub fn open(
+        socket: TcpStream,
+        tls: Option<&ServerTls>,
+        deadline: Instant,
+        write: Duration,
+    ) -> io::Result<Stream> {
+        socket.set_nodelay(true)?;
+        socket.set_write_timeout(Some(write))?;
+        let Some(tls) = tls else {
+            return Ok(Stream::new(Transport::Plain(socket), None));
+        };
+        let connection = ServerConnection::new(tls.config.clone()).map_err(io::Error::other)?;
+        let mut stream = StreamOwned::new(connection, socket);
+        while stream.conn.is_handshaking() {
+            stream.sock.set_read_timeout(Some(time_left(deadline)?))?;
+            if let Err(error) = stream.conn.complete_io(&mut stream.sock) {
+                // The alert says what was wrong; without it the client sees a connection that just ended.
+                let _ = stream.conn.write_tls(&mut stream.sock);
+                return Err(error);
+            }
+        }
+        let certificate = stream
+            .conn
+            .peer_certificates()
+            .map(|chain| tls.shown_certificate(chain));
+        Ok(Stream::new(Transport::Tls(Box::new(stream)), certificate))
+    }
+
+    fn new(transport: Transport, client_certificate: Option<Vec<u8>>) -> Stream {
+        Stream {
+            transport,
+            buffer: Vec::new(),
+            used: 0,
+            client_certificate,
+        }
+    }
+
+    /// DER; see [`ServerTls::shown_certificate`].
+    pub fn client_certificate(&self) -> Option<&Vec<u8>> {
+        self.client_certificate.as_ref()
+    }
+
+    /// What was read and not used yet.
+    pub fn buffered(&self) -> &[u8] {
+        &self.buffer[self.used..]
+    }
+
+    pub fn consume(&mut self, bytes: usize) {
+        self.used = (self.used + bytes).min(self.buffer.len());
+        if self.used == self.buffer.len() {
+            self.buffer.clear();
+            self.used = 0;
+        }
+    }
+
+    /// Reads what there is, at least one byte; 0 at the end of the connection.
+    pub fn fill(&mut self, deadline: Instant) -> io::Result<usize> {
+        self.socket().set_read_timeout(Some(time_left(deadline)?))?;
+        self.buffer.drain(..self.used);
+        self.used = 0;
+        let start = self.buffer.len();
+        self.buffer.resize(start + READ_BYTES, 0);
+        let read = loop {
+            let into = &mut self.buffer[start..];
+            let result = match &mut self.transport {
+                Transport::Plain(socket) => socket.read(into),
+                Transport::Tls(stream) => stream.read(into),
+            };
+            match result {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                other => break other,
+            }
+        };
+        self.buffer.truncate(start + *read.as_ref().unwrap_or(&0));
+        read
+    }
+
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.transport {
+            Transport::Plain(socket) => socket.write_all(bytes),
+            Transport::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
+        }
+    }
+
+    /// Ends in order: the client reads everything that was written and then the end.
+    ///
+    /// What the client still sends is read and dropped for a moment: closing a socket with unread bytes makes the
+    /// kernel send a reset, which can overtake the answer.
+    pub fn close(mut self, patience: Duration) {
+        if let Transport::Tls(stream) = &mut self.transport {
+            stream.conn.send_close_notify();
+            let _ = stream.flush();
+        }
+        let mut socket = self.socket();
+        if socket.shutdown(Shutdown::Write).is_err() {
+            return;
+        }
+        let deadline = Instant::now() + patience;
+        let mut dropped = [0; 4096];
+        while let Ok(left) = time_left(deadline) {
+            let read = socket
+                .set_read_timeout(Some(left))
+                .and_then(|()| socket.read(&mut dropped));
+            if !matches!(read, Ok(bytes) if bytes > 0) {
+                return;
+            }
+        }
+    }
+
+    /// Ends with a TCP reset instead of an orderly end, when the last handle of the socket is dropped.
+    pub fn reset(self) {
+        let _ = SockRef::from(self.socket()).set_linger(Some(Duration::ZERO));
+    }
+
+    fn socket(&self) -> &TcpStream {
+        match &self.transport {
+            Transport::Plain(socket) => socket,
+            Transport::Tls(stream) => &stream.sock,
+        }
+    }
+}
+
+fn time_left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    // A zero read time-out means none at all to the operating system.
+    if left.is_zero() {
+        Err(io::ErrorKind::TimedOut.into())
+    } else {
+        Ok(left)
+    }
+}

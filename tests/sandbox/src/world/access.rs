@@ -1,0 +1,121 @@
+//! Who may call, and the files that say how: accounts, tokens, kubeconfigs.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::credentials::Identity;
+use crate::faults::SplitMix64;
+use crate::kubernetes::PolicyRule;
+
+/// A user of the Kubernetes half, with every way to prove it.
+#[derive(Clone)]
+pub struct Account {
+    pub name: String,
+    pub token: String,
+    pub identity: Identity,
+}
+
+/// The accounts by name.
+pub(super) type Accounts = BTreeMap<String, Account>;
+
+/// May do everything.
+pub fn admin_rules() -> Vec<PolicyRule> {
+    let every_path = PolicyRule {
+        non_resource_urls: owned(&["*"]),
+        verbs: owned(&["*"]),
+        ..PolicyRule::default()
+    };
+    vec![rule(&["*"], &["*"], &["*"]), every_path]
+}
+
+/// What the official ClusterRole of a CCM allows, no more: no `get` of services, for one.
+pub fn official_rules() -> Vec<PolicyRule> {
+    vec![
+        rule(&[""], &["services"], &["list", "watch"]),
+        rule(&[""], &["services/status"], &["patch", "update"]),
+        rule(&[""], &["nodes"], &["*"]),
+        rule(&[""], &["nodes/status"], &["patch"]),
+        rule(&[""], &["events"], &["create", "patch", "update"]),
+        rule(
+            &["coordination.k8s.io"],
+            &["leases"],
+            &["create", "get", "list", "watch", "update"],
+        ),
+        rule(&[""], &["serviceaccounts"], &["create"]),
+    ]
+}
+
+fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> PolicyRule {
+    PolicyRule {
+        api_groups: owned(groups),
+        resources: owned(resources),
+        verbs: owned(verbs),
+        ..PolicyRule::default()
+    }
+}
+
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// Letters and digits, 64 as in a token of the cloud; another one each time.
+pub(super) fn new_token() -> String {
+    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    let mut generator = SplitMix64::new(unique());
+    (0..64)
+        .map(|_| char::from(ALPHABET[generator.below(62) as usize]))
+        .collect()
+}
+
+/// Another number each time, in any process of this machine. It only has to differ, not to be a secret.
+fn unique() -> u64 {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let nanoseconds = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_nanos() as u64);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let mut generator =
+        SplitMix64::new(nanoseconds ^ u64::from(std::process::id()) << 40 ^ count << 20);
+    generator.next()
+}
+
+/// A folder of this run alone, for its owner only; removed with everything in it when dropped.
+pub(super) struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    pub fn new() -> io::Result<Folder> {
+        let path = std::env::temp_dir().join(format!("sandbox-{:016x}", unique()));
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Folder { path })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes a file that only its owner reads; answers its path.
+    pub fn write(&self, name: &str, text: &str) -> io::Result<PathBuf> {
+        let path = self.path.join(name);
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path)?;
+        file.write_all(text.as_bytes())?;
+        Ok(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}

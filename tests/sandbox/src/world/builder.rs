@@ -1,0 +1,250 @@
+//! What a sandbox is to be, and making it so.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::access::{Folder, admin_rules, new_token, official_rules};
+use super::{Ports, Projects, Sandbox};
+use crate::Half;
+use crate::credentials::{Authority, ServerTls, Validity};
+use crate::hetzner::{Cloud, ServerSpec};
+use crate::kubelet::Kubelets;
+use crate::kubernetes::Cluster;
+
+/// A sandbox to be: one node, no Service, no Network, real time, both halves on free ports of 127.0.0.1.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    nodes: usize,
+    services: usize,
+    scale: f64,
+    network: Option<String>,
+    only: Option<Half>,
+    node_bytes: usize,
+    heartbeats: bool,
+    ports: Ports,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder {
+            nodes: 1,
+            services: 0,
+            scale: 1.0,
+            network: None,
+            only: None,
+            node_bytes: 0,
+            heartbeats: true,
+            ports: Ports {
+                address: Ipv4Addr::LOCALHOST.into(),
+                hetzner: 0,
+                kubernetes: 0,
+            },
+        }
+    }
+}
+
+impl Builder {
+    /// Servers `worker-1` … with a Node each.
+    pub fn nodes(mut self, nodes: usize) -> Builder {
+        self.nodes = nodes;
+        self
+    }
+
+    /// Services `web-1` … of type LoadBalancer in the namespace `default`.
+    pub fn services(mut self, services: usize) -> Builder {
+        self.services = services;
+        self
+    }
+
+    /// Multiplies every duration of the simulation: 0.01 is a hundred times faster.
+    pub fn scale(mut self, scale: f64) -> Builder {
+        self.scale = scale;
+        self
+    }
+
+    /// A Network `sandbox` with this range; the first 100 nodes' servers are in it, which is all that a Network takes.
+    pub fn network(mut self, ip_range: &str) -> Builder {
+        self.network = Some(ip_range.to_owned());
+        self
+    }
+
+    /// The other half is not served.
+    pub fn only(mut self, half: Half) -> Builder {
+        self.only = Some(half);
+        self
+    }
+
+    /// Nodes are at least so large, in bytes of JSON.
+    pub fn node_bytes(mut self, bytes: usize) -> Builder {
+        self.node_bytes = bytes;
+        self
+    }
+
+    /// Without: Nodes change only when somebody changes them, or by [`Kubelets::heartbeat`] and [`Kubelets::expire`].
+    pub fn heartbeats(mut self, heartbeats: bool) -> Builder {
+        self.heartbeats = heartbeats;
+        self
+    }
+
+    /// Where both halves listen, e.g. `::1`. It must be an address of the loopback interface.
+    pub fn address(mut self, address: IpAddr) -> Builder {
+        self.ports.address = address;
+        self
+    }
+
+    /// 0: any free one.
+    pub fn port_hetzner(mut self, port: u16) -> Builder {
+        self.ports.hetzner = port;
+        self
+    }
+
+    /// 0: any free one.
+    pub fn port_kubernetes(mut self, port: u16) -> Builder {
+        self.ports.kubernetes = port;
+        self
+    }
+
+    /// Starts it.
+    ///
+    /// # Panics
+    /// Where [`try_start`](Builder::try_start) fails.
+    pub fn start(self) -> Sandbox {
+        self.try_start()
+            .unwrap_or_else(|error| panic!("the sandbox does not start: {error}"))
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// A port is taken, the folder of credentials cannot be written, or the scale or the range makes no sense.
+    pub fn try_start(self) -> io::Result<Sandbox> {
+        let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
+        if !(self.scale.is_finite() && self.scale > 0.0) {
+            return Err(invalid(format!("scale {}: must be above 0", self.scale)));
+        }
+        if let Some(range) = &self.network
+            && range.parse::<ipnet::Ipv4Net>().is_err()
+        {
+            return Err(invalid(format!(
+                "network {range:?}: not an IPv4 range such as 10.0.0.0/8"
+            )));
+        }
+        let mut sandbox = self.empty()?;
+        for half in [Half::Hetzner, Half::Kubernetes] {
+            if self.only.is_none_or(|only| only == half) {
+                sandbox.resume(half)?;
+            }
+        }
+        sandbox.add_user("admin", &["system:masters"], admin_rules())?;
+        sandbox.add_user("ccm", &[], official_rules())?;
+        sandbox.write_kubeconfig()?;
+        self.populate(&sandbox);
+        if self.heartbeats {
+            sandbox.kubelets.run()?;
+        }
+        Ok(sandbox)
+    }
+
+    /// Both halves with nothing in them, not served yet.
+    fn empty(&self) -> io::Result<Sandbox> {
+        let authority = Authority::new("sandbox").map_err(io::Error::other)?;
+        let names = ["localhost", "127.0.0.1", "::1"];
+        let identity = authority
+            .server(&names, Validity::Now)
+            .map_err(io::Error::other)?;
+        let tls = ServerTls::new(&identity, &authority).map_err(io::Error::other)?;
+        let (cloud, cluster) = (Cloud::new(self.scale), Cluster::new());
+        let projects = Projects::new(&cloud);
+        let calls = projects.calls();
+        let network = self
+            .network
+            .as_ref()
+            .map(|range| cloud.create_network(projects.own, "sandbox", range));
+        let kubelets = Kubelets::new(cloud.clone(), projects.own, cluster.clone(), self.scale);
+        Ok(Sandbox {
+            kubelets,
+            servers: Default::default(),
+            ports: self.ports.into(),
+            cloud,
+            cluster,
+            projects,
+            network,
+            node_bytes: self.node_bytes,
+            only: self.only,
+            authority,
+            tls,
+            calls: Arc::new(calls),
+            faults: Arc::default(),
+            accounts: Default::default(),
+            folder: Folder::new()?,
+        })
+    }
+
+    fn populate(&self, sandbox: &Sandbox) {
+        let servers: Vec<u64> = (1..=self.nodes)
+            .map(|number| {
+                let networks = sandbox.networks(number <= MOST_IN_A_NETWORK);
+                let server = ServerSpec {
+                    name: format!("worker-{number}"),
+                    networks,
+                    ..ServerSpec::default()
+                };
+                sandbox.cloud.create_server(sandbox.projects.own, server)
+            })
+            .collect();
+        sandbox.register_nodes_of(&servers);
+        sandbox.cloud.set_metadata_server(servers.first().copied());
+        for number in 1..=self.services {
+            sandbox.cluster.create(
+                "services",
+                Some("default"),
+                service(&format!("web-{number}")),
+            );
+        }
+    }
+}
+
+/// Resources that can be attached to one Network.
+const MOST_IN_A_NETWORK: usize = 100;
+
+fn service(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": name}},
+        "spec": {
+            "type": "LoadBalancer",
+            "selector": {"app": name},
+            "ports": [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}],
+        },
+    })
+}
+
+impl Projects {
+    fn new(cloud: &Cloud) -> Projects {
+        let (own, foreign) = (cloud.add_project(), cloud.add_project());
+        let projects = Projects {
+            own,
+            foreign,
+            token: new_token(),
+            read_only_token: new_token(),
+            foreign_token: new_token(),
+        };
+        cloud.add_token(own, &projects.token, false);
+        cloud.add_token(own, &projects.read_only_token, true);
+        cloud.add_token(foreign, &projects.foreign_token, false);
+        projects
+    }
+
+    /// A log that knows the tokens.
+    fn calls(&self) -> crate::calls::CallLog {
+        let calls = crate::calls::CallLog::default();
+        calls.name_caller(self.token.as_str(), "project");
+        calls.name_caller(self.read_only_token.as_str(), "read-only");
+        calls.name_caller(self.foreign_token.as_str(), "foreign");
+        calls
+    }
+}

@@ -1,0 +1,386 @@
+//! A whole simulated world: both halves served, a project with servers, a cluster with their nodes, who may call
+//! what, and everything a test wants to see or break.
+
+mod access;
+mod builder;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+use crate::Half;
+use crate::calls::CallLog;
+use crate::credentials::{Authority, ServerTls, Subject, Validity};
+use crate::exchange::Handler;
+use crate::faults::Faults;
+use crate::hetzner::{Cloud, ServerSpec};
+use crate::kubeconfig::{Context, Kubeconfig, Login, Material};
+use crate::kubelet::{Kubelets, NodeSpec};
+use crate::kubernetes::{Cluster, PolicyRule, User};
+use crate::server::{Config, Limits, Server};
+pub use access::{Account, admin_rules, official_rules};
+use access::{Accounts, Folder, new_token};
+pub use builder::Builder;
+
+/// A running world. Dropped, it stops its servers and kubelets and removes its files.
+///
+/// ```no_run
+/// use sandbox::Sandbox;
+///
+/// let sandbox = Sandbox::builder().nodes(3).services(1).scale(0.01).network("10.0.0.0/8").start();
+/// let ccm = std::process::Command::new("ccm").arg("run").envs(sandbox.env_of("ccm"));
+/// ```
+pub struct Sandbox {
+    // First: kubelets write to the cluster, and end before it.
+    kubelets: Kubelets,
+    servers: Mutex<HashMap<Half, Server>>,
+    /// Where to listen; with the real port once a half was served, so that it comes back at the same place.
+    ports: Mutex<Ports>,
+    cloud: Arc<Cloud>,
+    cluster: Arc<Cluster>,
+    projects: Projects,
+    network: Option<u64>,
+    node_bytes: usize,
+    only: Option<Half>,
+    authority: Authority,
+    tls: ServerTls,
+    calls: Arc<CallLog>,
+    faults: Arc<Faults>,
+    accounts: Mutex<Accounts>,
+    folder: Folder,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ports {
+    address: IpAddr,
+    hetzner: u16,
+    kubernetes: u16,
+}
+
+/// The projects of the cloud, and their tokens.
+#[derive(Clone, Debug)]
+pub struct Projects {
+    /// The one with the servers.
+    pub own: u64,
+    /// Somebody else's.
+    pub foreign: u64,
+    pub token: String,
+    pub read_only_token: String,
+    pub foreign_token: String,
+}
+
+impl Sandbox {
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub fn cloud(&self) -> &Arc<Cloud> {
+        &self.cloud
+    }
+
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
+
+    pub fn kubelets(&self) -> &Kubelets {
+        &self.kubelets
+    }
+
+    pub fn calls(&self) -> &CallLog {
+        &self.calls
+    }
+
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    pub fn projects(&self) -> &Projects {
+        &self.projects
+    }
+
+    /// The project with the servers.
+    pub fn project(&self) -> u64 {
+        self.projects.own
+    }
+
+    /// The Network that the builder was asked for.
+    pub fn network(&self) -> Option<u64> {
+        self.network
+    }
+
+    /// The CA of the Kubernetes half.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// Where kubeconfigs are written; a test may put its own files there. Gone with the sandbox.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Base URL of the cloud's API.
+    pub fn hetzner_url(&self) -> String {
+        format!("http://{}/v1", self.address(Half::Hetzner))
+    }
+
+    /// Base URL of the metadata service, which only a cloud server can reach in the real world.
+    pub fn metadata_url(&self) -> String {
+        format!("http://{}/hetzner/v1/metadata", self.address(Half::Hetzner))
+    }
+
+    pub fn kubernetes_url(&self) -> String {
+        format!("https://{}", self.address(Half::Kubernetes))
+    }
+
+    /// Where a half is served, or was until it was stopped; port 0 when it never was.
+    pub fn address(&self, half: Half) -> SocketAddr {
+        let ports = self.ports();
+        SocketAddr::new(ports.address, ports.of(half))
+    }
+
+    /// Nobody listens there any more: connections are refused.
+    pub fn stop(&self, half: Half) {
+        let server = self.servers().remove(&half);
+        drop(server);
+    }
+
+    /// Serves a half that was stopped, at the same address. Nothing happens when it is served.
+    ///
+    /// # Errors
+    /// Somebody else took the port meanwhile.
+    pub fn resume(&self, half: Half) -> io::Result<()> {
+        let mut servers = self.servers();
+        if servers.contains_key(&half) {
+            return Ok(());
+        }
+        let mut ports = self.ports();
+        let (tls, handler): (_, Arc<dyn Handler>) = match half {
+            Half::Hetzner => (None, self.cloud.clone()),
+            Half::Kubernetes => (Some(self.tls.clone()), self.cluster.clone()),
+        };
+        let server = Server::start(Config {
+            half,
+            address: ports.address,
+            port: ports.of(half),
+            tls,
+            handler,
+            calls: self.calls.clone(),
+            faults: self.faults.clone(),
+            limits: Limits::default(),
+        })?;
+        *ports.of_mut(half) = server.address().port();
+        servers.insert(half, server);
+        Ok(())
+    }
+
+    /// A new cloud server and its Node.
+    pub fn join(&self, server: ServerSpec) -> u64 {
+        let id = self.cloud.create_server(self.projects.own, server);
+        self.register_nodes_of(&[id]);
+        id
+    }
+
+    /// Nodes for servers that are there already.
+    ///
+    /// The kubelet sees the private address when the server has one, else the public IPv4, else none.
+    pub fn register_nodes_of(&self, ids: &[u64]) {
+        let servers = self.cloud.servers(self.projects.own);
+        for server in servers
+            .iter()
+            .filter(|server| server["id"].as_u64().is_some_and(|id| ids.contains(&id)))
+        {
+            let text = |pointer: &str| server.pointer(pointer).and_then(Value::as_str);
+            let arm = text("/server_type/architecture") == Some("arm");
+            self.register_node(NodeSpec {
+                name: text("/name").unwrap_or_default().to_owned(),
+                server: server["id"].as_u64(),
+                internal_ip: text("/private_net/0/ip")
+                    .or_else(|| text("/public_net/ipv4/ip"))
+                    .map(str::to_owned),
+                pod_cidrs: vec![pod_cidr(self.kubelets.count() + 1)],
+                architecture: if arm { "arm64" } else { "amd64" }.into(),
+                bytes: self.node_bytes,
+                ..NodeSpec::default()
+            });
+        }
+    }
+
+    /// A Node alone; its server, if it has one, is there already.
+    ///
+    /// # Panics
+    /// See [`Kubelets::register`].
+    pub fn register_node(&self, spec: NodeSpec) {
+        self.kubelets.register(spec);
+    }
+
+    /// A user of the Kubernetes half with these rules, a token and a client certificate; replaces one of that name.
+    ///
+    /// # Errors
+    /// The certificate cannot be made.
+    pub fn add_user(
+        &self,
+        name: &str,
+        groups: &[&str],
+        rules: Vec<PolicyRule>,
+    ) -> io::Result<Account> {
+        let subject = Subject {
+            user: name.to_owned(),
+            group: groups.first().map(|group| (*group).to_owned()),
+        };
+        let identity = self
+            .authority
+            .client(&subject, Validity::Now)
+            .map_err(io::Error::other)?;
+        let account = Account {
+            name: name.to_owned(),
+            token: new_token(),
+            identity,
+        };
+        self.cluster.add_user(User {
+            name: account.name.clone(),
+            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+            tokens: vec![account.token.clone()],
+            certificates: vec![account.identity.certificate_der.clone()],
+            rules,
+        });
+        self.calls.name_caller(account.token.as_str(), name);
+        self.calls
+            .name_caller(account.identity.certificate_der.as_slice(), name);
+        self.accounts()
+            .insert(account.name.clone(), account.clone());
+        Ok(account)
+    }
+
+    /// The token and certificate of a user: `admin`, `ccm`, or one that was added.
+    pub fn account(&self, user: &str) -> Option<Account> {
+        self.accounts().get(user).cloned()
+    }
+
+    /// A kubeconfig whose only user logs in like this; for a test to change and to write.
+    pub fn kubeconfig(&self, user: &str, login: Login) -> Kubeconfig {
+        Kubeconfig {
+            cluster: "sandbox".into(),
+            server: self.kubernetes_url(),
+            authority: Material::Inline(self.authority.certificate_pem().to_owned()),
+            contexts: vec![Context {
+                name: user.to_owned(),
+                user: login,
+            }],
+            current: user.to_owned(),
+        }
+    }
+
+    /// What a shell exports to work on this world as `admin`; the kubeconfig's other context is `ccm`.
+    pub fn env(&self) -> Vec<(String, String)> {
+        self.env_with(self.folder.path().join(KUBECONFIG))
+    }
+
+    /// The same as that user.
+    ///
+    /// # Panics
+    /// There is no such user, or its kubeconfig cannot be written.
+    pub fn env_of(&self, user: &str) -> Vec<(String, String)> {
+        let account = self
+            .account(user)
+            .unwrap_or_else(|| panic!("no user {user:?} in the sandbox"));
+        let kubeconfig = self.kubeconfig(user, Login::Token(account.token));
+        let name = format!("{KUBECONFIG}-{}", user.replace(['/', ':'], "-"));
+        let path = self.folder.write(&name, &kubeconfig.text());
+        self.env_with(path.unwrap_or_else(|error| panic!("the kubeconfig of {user:?}: {error}")))
+    }
+
+    fn env_with(&self, kubeconfig: impl AsRef<Path>) -> Vec<(String, String)> {
+        let mut variables = Vec::new();
+        let mut set = |name: &str, value: String| variables.push((name.to_owned(), value));
+        if self.only != Some(Half::Hetzner) {
+            set("KUBECONFIG", kubeconfig.as_ref().display().to_string());
+        }
+        if self.only != Some(Half::Kubernetes) {
+            set("HCLOUD_TOKEN", self.projects.token.clone());
+            set("HCLOUD_ENDPOINT", self.hetzner_url());
+            set("HCLOUD_METADATA_ENDPOINT", self.metadata_url());
+            if self.network.is_some() {
+                set("HCLOUD_NETWORK", "sandbox".into());
+            }
+        }
+        variables
+    }
+
+    /// The kubeconfig of [`env`](Sandbox::env): `admin` by certificate in the context `sandbox`, `ccm` by token.
+    fn write_kubeconfig(&self) -> io::Result<()> {
+        let mut contexts = Vec::new();
+        if let Some(admin) = self.account("admin") {
+            let certificate = Material::Inline(admin.identity.certificate_pem);
+            let key = Material::Inline(admin.identity.key_pem);
+            contexts.push(Context {
+                name: "sandbox".into(),
+                user: Login::Certificate { certificate, key },
+            });
+        }
+        if let Some(ccm) = self.account("ccm") {
+            contexts.push(Context {
+                name: "ccm".into(),
+                user: Login::Token(ccm.token),
+            });
+        }
+        let kubeconfig = Kubeconfig {
+            contexts,
+            ..self.kubeconfig("sandbox", Login::Anonymous)
+        };
+        self.folder.write(KUBECONFIG, &kubeconfig.text())?;
+        Ok(())
+    }
+
+    fn networks(&self, wanted: bool) -> Vec<(u64, Option<IpAddr>)> {
+        self.network
+            .filter(|_| wanted)
+            .map(|network| (network, None))
+            .into_iter()
+            .collect()
+    }
+
+    fn servers(&self) -> MutexGuard<'_, HashMap<Half, Server>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ports(&self) -> MutexGuard<'_, Ports> {
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn accounts(&self) -> MutexGuard<'_, Accounts> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const KUBECONFIG: &str = "kubeconfig";
+
+impl Ports {
+    fn of(&self, half: Half) -> u16 {
+        match half {
+            Half::Hetzner => self.hetzner,
+            Half::Kubernetes => self.kubernetes,
+        }
+    }
+
+    fn of_mut(&mut self, half: Half) -> &mut u16 {
+        match half {
+            Half::Hetzner => &mut self.hetzner,
+            Half::Kubernetes => &mut self.kubernetes,
+        }
+    }
+}
+
+/// The pods of the n-th node, counted from 1: 10.244.n.0/24, as with the usual cluster CIDR 10.244.0.0/16. That has
+/// room for 255 nodes; what is beyond gets its addresses from 10.129.0.0 on.
+fn pod_cidr(number: usize) -> String {
+    let second = if number < 256 {
+        244
+    } else {
+        128 + number / 256
+    };
+    format!("10.{second}.{}.0/24", number % 256)
+}

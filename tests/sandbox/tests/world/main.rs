@@ -1,0 +1,5 @@
+//! The whole world: what is in it at the start, its machines, its accounts, and the program around it.
+
+mod kubelets;
+mod program;
+mod start;

@@ -1,0 +1,213 @@
+//! The program `sandbox` from outside.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn sandbox(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sandbox"));
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// A path of this test alone.
+fn scratch(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()))
+}
+
+/// A sandbox that runs, with what it wrote into its `--env-file`; killed when a test fails.
+struct Running {
+    child: Option<Child>,
+    exports: String,
+}
+
+impl Running {
+    fn start(arguments: &[&str], env_file: &Path) -> Running {
+        let mut child = sandbox(arguments)
+            .arg("--env-file")
+            .arg(env_file)
+            .spawn()
+            .unwrap();
+        let limit = Instant::now() + Duration::from_secs(20);
+        while !env_file.exists() {
+            let ended = child.try_wait().unwrap();
+            assert!(
+                ended.is_none() && Instant::now() < limit,
+                "waited for {env_file:?}, ended: {ended:?}"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Running {
+            child: Some(child),
+            exports: std::fs::read_to_string(env_file).unwrap(),
+        }
+    }
+
+    /// Sends a signal and waits for the end.
+    fn end(mut self, signal: &str) -> Output {
+        let child = self.child.take().unwrap();
+        let sent = Command::new("kill")
+            .args(["-s", signal, &child.id().to_string()])
+            .status()
+            .unwrap();
+        assert!(sent.success());
+        child.wait_with_output().unwrap()
+    }
+
+    fn exported(&self, name: &str) -> Option<String> {
+        exported(&self.exports, name)
+    }
+
+    /// The whole answer to a GET with the project's token.
+    fn get(&self, path: &str) -> std::io::Result<String> {
+        let url = self.exported("HCLOUD_ENDPOINT").unwrap();
+        let token = self.exported("HCLOUD_TOKEN").unwrap();
+        let mut socket =
+            TcpStream::connect(url.trim_start_matches("http://").trim_end_matches("/v1"))?;
+        let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}");
+        socket.write_all(format!("{head}\r\nConnection: close\r\n\r\n").as_bytes())?;
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).map(|_| answer)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The value of `export NAME='value'`.
+fn exported(text: &str, name: &str) -> Option<String> {
+    let prefix = format!("export {name}='");
+    let line = text.lines().find_map(|line| line.strip_prefix(&prefix))?;
+    line.strip_suffix('\'').map(str::to_owned)
+}
+
+#[test]
+fn it_prints_the_environment_and_cleans_up_when_it_is_stopped() {
+    for signal in ["TERM", "INT"] {
+        let env_file = scratch(&format!("env-{signal}"));
+        let running = Running::start(&["--nodes", "2"], &env_file);
+        let exports = running.exports.clone();
+        let kubeconfig = PathBuf::from(running.exported("KUBECONFIG").unwrap());
+        assert!(kubeconfig.exists());
+        assert!(
+            running
+                .exported("HCLOUD_ENDPOINT")
+                .unwrap()
+                .starts_with("http://127.0.0.1:")
+        );
+        let output = running.end(signal);
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{signal}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert_eq!(
+            String::from_utf8(output.stdout).unwrap(),
+            exports,
+            "the same on standard output"
+        );
+        assert!(
+            !kubeconfig.parent().unwrap().exists() && !env_file.exists(),
+            "{signal}: nothing is left"
+        );
+    }
+}
+
+#[test]
+fn the_environment_is_on_standard_output_while_it_runs() {
+    let mut child = sandbox(&["--only", "hcloud", "--port-kubernetes", "1"])
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    let running = Running {
+        child: Some(child),
+        exports: String::new(),
+    };
+    assert!(first.starts_with("export HCLOUD_TOKEN='"), "{first}");
+    assert_eq!(running.end("TERM").status.code(), Some(0));
+}
+
+#[test]
+fn verbose_prints_each_call_without_secrets() {
+    let running = Running::start(&["-v"], &scratch("verbose.env"));
+    let answer = running.get("/v1/servers").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    let token = running.exported("HCLOUD_TOKEN").unwrap();
+    let printed = String::from_utf8(running.end("TERM").stderr).unwrap();
+    assert!(
+        printed.contains("hetzner project GET /v1/servers → 200"),
+        "{printed}"
+    );
+    assert!(!printed.contains(&token));
+}
+
+#[test]
+fn a_scenario_makes_servers_and_faults() {
+    let scenario = scratch("scenario.yaml");
+    let text = "nodes: 1\nscale: 0.01\n\
+                servers:\n- {name: extra, location: nbg1, running: false}\n\
+                faults:\n- {effect: reset, path: /v1/networks}\n";
+    std::fs::write(&scenario, text).unwrap();
+    let running = Running::start(
+        &["--scenario", scenario.to_str().unwrap()],
+        &scratch("scenario.env"),
+    );
+    let servers = running.get("/v1/servers?name=extra").unwrap();
+    assert!(
+        servers.contains("\"status\":\"off\"") && servers.contains("\"nbg1\""),
+        "{servers}"
+    );
+    assert!(running.get("/v1/networks").is_err(), "the fault");
+    assert_eq!(running.end("TERM").status.code(), Some(0));
+    std::fs::remove_file(scenario).unwrap();
+}
+
+#[test]
+fn wrong_usage_and_failures_are_told_apart() {
+    let bad_server = scratch("bad.yaml");
+    std::fs::write(
+        &bad_server,
+        "servers:\n- {name: extra, server_type: none}\n",
+    )
+    .unwrap();
+    let bad_server = bad_server.to_str().unwrap();
+    let cases = [
+        (&["--nodes", "many"][..], 2, "many"),
+        (&["--colour"], 2, "--colour"),
+        (&["--scale", "0"], 1, "scale 0"),
+        (&["--network=ten"], 1, "ten"),
+        (&["--scenario", "/nowhere.yaml"], 2, "/nowhere.yaml"),
+        (&["--scenario", bad_server], 1, "server \"extra\""),
+        (&["--env-file", "/nowhere/env"], 1, "No such file"),
+    ];
+    for (arguments, code, expected) in cases {
+        let output = sandbox(arguments).output().unwrap();
+        let printed = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {printed}");
+        assert!(printed.contains(expected), "{arguments:?}: {printed}");
+    }
+    std::fs::remove_file(bad_server).unwrap();
+    let output = sandbox(&["--help"]).output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success() && help.contains("--scenario FILE") && help.contains("answer-lost")
+    );
+    assert!(
+        help.lines().all(|line| line.chars().count() <= 110),
+        "fits a screen"
+    );
+}
