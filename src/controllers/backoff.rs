@@ -1,7 +1,7 @@
 //! When an object that failed is tried again: jittered, doubling, per object.
 
-use crate::http::jittered;
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 const FIRST: Duration = Duration::from_secs(5);
@@ -41,7 +41,7 @@ impl Backoff {
     pub(super) fn failed(&mut self, uid: &str, now: Instant) {
         let last = self.failed.get(uid).map(|entry| entry.wait);
         let wait = last.map_or(FIRST, |wait| (wait * 2).min(LONGEST));
-        let next = now + jittered(wait).mul_f64(self.scale);
+        let next = now + jittered(uid, wait).mul_f64(self.scale);
         self.failed.insert(uid.to_owned(), Entry { wait, next });
     }
 
@@ -53,6 +53,14 @@ impl Backoff {
     pub(super) fn keep(&mut self, exists: impl Fn(&str) -> bool) {
         self.failed.retain(|uid, _| exists(uid));
     }
+}
+
+/// Between half of a wait and the whole of it, by object: a hundred that failed together do
+/// not come back together.
+fn jittered(uid: &str, wait: Duration) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    (uid, wait).hash(&mut hasher);
+    wait.mul_f64(0.5 + hasher.finish() as f64 / u64::MAX as f64 / 2.0)
 }
 
 #[cfg(test)]

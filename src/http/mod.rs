@@ -17,7 +17,6 @@ pub use agent::{Roots, Tls};
 pub use answer::{Head, Reply};
 pub use error::{Error, Kind};
 pub use identity::{Identity, parse_authorities};
-pub use retry::jittered;
 pub use secret::{Redactor, Secret};
 pub use token::Token;
 

@@ -60,7 +60,7 @@ fn may_heal(error: &Error) -> bool {
 }
 
 /// Between half of a wait and the whole of it, so that many clients do not come back together.
-pub fn jittered(wait: Duration) -> Duration {
+fn jittered(wait: Duration) -> Duration {
     // A fresh RandomState is std's source of randomness.
     let random = RandomState::new().build_hasher().finish();
     let share = 0.5 + (random as f64 / u64::MAX as f64) / 2.0;

@@ -1,0 +1,183 @@
+//! The binary from outside: run it, watch it, wait for what it should bring about.
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use sandbox::Sandbox;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+/// How long anything may take that should take a moment.
+pub const LIMIT: Duration = Duration::from_secs(30);
+
+/// Waits last a fiftieth: five seconds are a tenth of one.
+pub const SCALE: &str = "0.02";
+
+pub type Env = Vec<(String, String)>;
+
+/// What a command printed, and how it ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ran {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// The environment of the account that the official role is bound to, with short waits.
+pub fn env(sandbox: &Sandbox) -> Env {
+    let mut env = sandbox.env_of("ccm");
+    env.push(("CCM_TEST_TIME_SCALE".into(), SCALE.into()));
+    env
+}
+
+/// The same with some variables set otherwise; an empty value counts as unset.
+pub fn with(mut env: Env, changes: &[(&str, &str)]) -> Env {
+    for (name, value) in changes {
+        env.retain(|(other, _)| other != name);
+        env.push(((*name).to_owned(), (*value).to_owned()));
+    }
+    env
+}
+
+fn command(env: &Env, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ccm"));
+    command.args(words).env_clear().env("HOME", "/nonexistent").envs(env.iter().cloned()).stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end.
+pub fn ccm(env: &Env, words: &[&str]) -> Ran {
+    let output = command(env, words).output().unwrap();
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// `ccm run`, until it is dropped.
+pub struct Daemon {
+    child: Arc<Mutex<Child>>,
+    log: Arc<Mutex<String>>,
+}
+
+impl Daemon {
+    pub fn start(env: &Env, flags: &[&str]) -> Daemon {
+        let words = [&["run"], flags].concat();
+        let mut child = command(env, &words).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let log = Arc::new(Mutex::new(String::new()));
+        let into = Arc::clone(&log);
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                into.lock().unwrap().push_str(&(line + "\n"));
+            }
+        });
+        Daemon { child: Arc::new(Mutex::new(child)), log }
+    }
+
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Kills it, at once and from any thread.
+    pub fn killer(&self) -> impl Fn() + Send + Sync + 'static {
+        let child = Arc::clone(&self.child);
+        move || {
+            let mut child = child.lock().unwrap();
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    pub fn signal(&self, signal: &str) {
+        let id = self.child.lock().unwrap().id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    }
+
+    /// Waits for its end.
+    pub fn ended(&self) -> ExitStatus {
+        let mut status = None;
+        wait_until("the daemon's end", || {
+            status = self.child.lock().unwrap().try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+
+    /// Waits until the log holds a text.
+    pub fn logs(&self, text: &str) {
+        let begun = Instant::now();
+        while !self.log().contains(text) {
+            assert!(begun.elapsed() < LIMIT, "not logged: {text:?} in\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.killer()();
+    }
+}
+
+/// Polls until it holds.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < LIMIT, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub fn node(sandbox: &Sandbox, name: &str) -> Value {
+    sandbox.cluster().get("nodes", None, name).unwrap_or_else(|| panic!("there is no node {name}"))
+}
+
+pub fn is_initialised(node: &Value) -> bool {
+    !node["spec"]["taints"].as_array().is_some_and(|t| t.iter().any(|t| t["key"] == UNINITIALIZED))
+}
+
+pub fn all_initialised(sandbox: &Sandbox) -> bool {
+    sandbox.cluster().list("nodes", None).iter().all(is_initialised)
+}
+
+/// `type address`, in order.
+pub fn addresses(node: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let list = node["status"]["addresses"].as_array().cloned().unwrap_or_default();
+    list.iter().map(|address| format!("{} {}", text(&address["type"]), text(&address["address"]))).collect()
+}
+
+/// Events about a node: reason, count.
+pub fn events(sandbox: &Sandbox, node: &str) -> Vec<(String, u64)> {
+    let events = sandbox.cluster().list("events", None);
+    let about = events.iter().filter(|event| event["involvedObject"]["name"] == node);
+    let fields = |event: &Value| {
+        (event["reason"].as_str().unwrap_or_default().to_owned(), event["count"].as_u64().unwrap_or_default())
+    };
+    about.map(fields).collect()
+}
+
+/// Compares with a file in `tests/snapshots`; `CCM_UPDATE_SNAPSHOTS=1` writes it instead.
+pub fn snapshot(name: &str, text: &str) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
+    if std::env::var("CCM_UPDATE_SNAPSHOTS").is_ok_and(|value| value == "1") {
+        std::fs::write(&path, text).unwrap();
+        return;
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        expected == text,
+        "{name} reads differently now; CCM_UPDATE_SNAPSHOTS=1 writes it anew\n--- expected\n{expected}\n--- now\n{text}"
+    );
+}
