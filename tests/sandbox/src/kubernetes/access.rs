@@ -57,7 +57,14 @@ pub struct Identity {
 /// Paths that anybody may read: the role `system:public-info-viewer`.
 const PUBLIC_PATHS: &[&str] = &["/healthz", "/livez", "/readyz", "/version", "/version/"];
 /// Paths that every user may read: the role `system:discovery`.
-const DISCOVERY_PATHS: &[&str] = &["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"];
+const DISCOVERY_PATHS: &[&str] = &[
+    "/api",
+    "/api/*",
+    "/apis",
+    "/apis/*",
+    "/openapi",
+    "/openapi/*",
+];
 
 impl Directory {
     /// Adds a user, or replaces the one of that name.
@@ -79,13 +86,19 @@ impl Directory {
     }
 
     pub fn grant_in_namespace(&mut self, user: &str, namespace: &str, rules: Vec<PolicyRule>) {
-        self.grants.push(NamespaceGrant { user: user.into(), namespace: namespace.into(), rules });
+        self.grants.push(NamespaceGrant {
+            user: user.into(),
+            namespace: namespace.into(),
+            rules,
+        });
     }
 
     /// A certificate counts before a token; a wrong token is not anonymous.
     pub fn authenticate(&self, request: &Request) -> Result<Identity, Refusal> {
         let by_certificate = request.client_certificate.as_ref().and_then(|certificate| {
-            self.users.iter().find(|user| user.certificates.contains(certificate))
+            self.users
+                .iter()
+                .find(|user| user.certificates.contains(certificate))
         });
         if let Some(user) = by_certificate {
             return Ok(Identity::of(user));
@@ -96,7 +109,10 @@ impl Directory {
         });
         match bearer {
             Some(token) => {
-                let user = self.users.iter().find(|user| user.tokens.iter().any(|known| known == token));
+                let user = self
+                    .users
+                    .iter()
+                    .find(|user| user.tokens.iter().any(|known| known == token));
                 user.map(Identity::of).ok_or_else(Refusal::unauthorized)
             }
             None => Ok(Identity::anonymous()),
@@ -105,7 +121,9 @@ impl Directory {
 
     pub fn authorize(&self, identity: &Identity, info: &RequestInfo) -> Result<(), Refusal> {
         match info {
-            RequestInfo::Resource(asked) if !self.allows(identity, asked) => Err(forbidden(identity, asked)),
+            RequestInfo::Resource(asked) if !self.allows(identity, asked) => {
+                Err(forbidden(identity, asked))
+            }
             RequestInfo::Path { verb, path } if !self.allows_path(identity, verb, path) => {
                 let why = format!("User {:?} cannot {verb} path {path:?}", identity.name);
                 Err(Refusal::forbidden_path(&why))
@@ -120,7 +138,11 @@ impl Directory {
             && asked.verb == "create"
             && asked.group == "authorization.k8s.io"
             && asked.resource == "selfsubjectaccessreviews";
-        basic || identity.is_master() || self.rules(identity, &asked.namespace).any(|rule| rule.allows(asked))
+        basic
+            || identity.is_master()
+            || self
+                .rules(identity, &asked.namespace)
+                .any(|rule| rule.allows(asked))
     }
 
     pub fn allows_path(&self, identity: &Identity, verb: &str, path: &str) -> bool {
@@ -128,15 +150,23 @@ impl Directory {
         let public = reads && PUBLIC_PATHS.contains(&path);
         let discovery = reads
             && identity.is_authenticated()
-            && DISCOVERY_PATHS.iter().any(|pattern| matches_path(pattern, path));
+            && DISCOVERY_PATHS
+                .iter()
+                .any(|pattern| matches_path(pattern, path));
         public
             || discovery
             || identity.is_master()
-            || self.rules(identity, "").any(|rule| rule.allows_path(verb, path))
+            || self
+                .rules(identity, "")
+                .any(|rule| rule.allows_path(verb, path))
     }
 
     fn rules(&self, identity: &Identity, namespace: &str) -> impl Iterator<Item = &PolicyRule> {
-        let cluster = self.users.iter().filter(|user| user.name == identity.name).flat_map(|user| &user.rules);
+        let cluster = self
+            .users
+            .iter()
+            .filter(|user| user.name == identity.name)
+            .flat_map(|user| &user.rules);
         let local = self.grants.iter().filter(move |grant| {
             !namespace.is_empty() && grant.user == identity.name && grant.namespace == namespace
         });
@@ -148,15 +178,23 @@ impl Identity {
     fn of(user: &User) -> Identity {
         let mut groups = user.groups.clone();
         groups.push("system:authenticated".into());
-        Identity { name: user.name.clone(), groups }
+        Identity {
+            name: user.name.clone(),
+            groups,
+        }
     }
 
     fn anonymous() -> Identity {
-        Identity { name: "system:anonymous".into(), groups: vec!["system:unauthenticated".into()] }
+        Identity {
+            name: "system:anonymous".into(),
+            groups: vec!["system:unauthenticated".into()],
+        }
     }
 
     fn is_authenticated(&self) -> bool {
-        self.groups.iter().any(|group| group == "system:authenticated")
+        self.groups
+            .iter()
+            .any(|group| group == "system:authenticated")
     }
 
     fn is_master(&self) -> bool {
@@ -177,13 +215,19 @@ impl PolicyRule {
         let whole = full_resource(asked);
         self.resources.iter().any(|named| {
             let any_with_subresource = !asked.subresource.is_empty()
-                && named.strip_prefix("*/").is_some_and(|subresource| subresource == asked.subresource);
+                && named
+                    .strip_prefix("*/")
+                    .is_some_and(|subresource| subresource == asked.subresource);
             named == "*" || *named == whole || any_with_subresource
         })
     }
 
     fn allows_path(&self, verb: &str, path: &str) -> bool {
-        contains(&self.verbs, verb) && self.non_resource_urls.iter().any(|pattern| matches_path(pattern, path))
+        contains(&self.verbs, verb)
+            && self
+                .non_resource_urls
+                .iter()
+                .any(|pattern| matches_path(pattern, path))
     }
 }
 
@@ -227,7 +271,12 @@ mod tests {
     use super::*;
 
     fn rule(groups: &str, resources: &str, verbs: &str, names: &str) -> PolicyRule {
-        let list = |text: &str| text.split(' ').filter(|one| *one != "-").map(String::from).collect();
+        let list = |text: &str| {
+            text.split(' ')
+                .filter(|one| *one != "-")
+                .map(String::from)
+                .collect()
+        };
         PolicyRule {
             api_groups: list(groups),
             resources: list(resources),
@@ -244,7 +293,11 @@ mod tests {
             (core("nodes", "get", "-"), "get nodes a", true),
             (core("nodes", "get", "-"), "list nodes ", false),
             (core("nodes", "*", "-"), "patch nodes/status a", false),
-            (core("nodes/status", "patch", "-"), "patch nodes/status a", true),
+            (
+                core("nodes/status", "patch", "-"),
+                "patch nodes/status a",
+                true,
+            ),
             (core("*/status", "patch", "-"), "patch nodes/status a", true),
             (core("*", "*", "-"), "patch nodes/status a", true),
             (core("nodes", "get", "a b"), "get nodes b", true),
@@ -270,9 +323,15 @@ mod tests {
     #[test]
     fn a_role_grants_in_its_namespace_alone() {
         let mut directory = Directory::default();
-        directory.add_user(User { name: "ccm".into(), ..User::default() });
+        directory.add_user(User {
+            name: "ccm".into(),
+            ..User::default()
+        });
         directory.grant_in_namespace("ccm", "kube-system", vec![rule("*", "leases", "*", "-")]);
-        let identity = Identity { name: "ccm".into(), groups: Vec::new() };
+        let identity = Identity {
+            name: "ccm".into(),
+            groups: Vec::new(),
+        };
         for (namespace, allowed) in [("kube-system", true), ("default", false), ("", false)] {
             let asked = ResourceRequest {
                 verb: "get".into(),
@@ -280,7 +339,11 @@ mod tests {
                 namespace: namespace.into(),
                 ..ResourceRequest::default()
             };
-            assert_eq!(directory.allows(&identity, &asked), allowed, "{namespace:?}");
+            assert_eq!(
+                directory.allows(&identity, &asked),
+                allowed,
+                "{namespace:?}"
+            );
         }
     }
 }

@@ -33,7 +33,11 @@ fn human(seconds: i64) -> String {
 /// The second unit is left out when it is zero.
 fn two(seconds: i64, large: i64, large_name: char, small: i64, small_name: char) -> String {
     let (whole, rest) = (seconds / large, seconds % large / small);
-    if rest == 0 { format!("{whole}{large_name}") } else { format!("{whole}{large_name}{rest}{small_name}") }
+    if rest == 0 {
+        format!("{whole}{large_name}")
+    } else {
+        format!("{whole}{large_name}{rest}{small_name}")
+    }
 }
 
 #[cfg(test)]

@@ -31,7 +31,9 @@ fn path_answer(request: &Request, path: &str) -> Result<Response, Refusal> {
         _ => discovery::document(request, path).or_else(|| openapi::document(path)),
     };
     match answer {
-        Some(_) if request.method != "GET" && request.method != "HEAD" => Err(Refusal::method_not_allowed()),
+        Some(_) if request.method != "GET" && request.method != "HEAD" => {
+            Err(Refusal::method_not_allowed())
+        }
         Some(answer) => Ok(answer),
         None => Ok(not_a_page()),
     }
@@ -43,11 +45,13 @@ fn resource_answer(
     identity: &Identity,
     asked: &ResourceRequest,
 ) -> Result<Response, Refusal> {
-    let served_group = RESOURCES.iter().any(|row| row.group == asked.group) && asked.version == VERSION;
+    let served_group =
+        RESOURCES.iter().any(|row| row.group == asked.group) && asked.version == VERSION;
     if !served_group {
         return Ok(not_a_page());
     }
-    let row = resource::find(&asked.group, &asked.resource).ok_or_else(Refusal::unknown_resource)?;
+    let row =
+        resource::find(&asked.group, &asked.resource).ok_or_else(Refusal::unknown_resource)?;
     check_path(row, asked)?;
     if asked.verb == "watch" && row.verbs.contains(&"list") {
         return Err(Refusal::verb_not_supported(row, "watch"));
@@ -57,9 +61,23 @@ fn resource_answer(
     }
     match asked.verb.as_str() {
         "list" => read::list(cluster, row, request_namespace(row, asked), request),
-        "get" => read::get(cluster, row, request_namespace(row, asked), &asked.name, request),
-        "delete" => delete::delete(cluster, row, request_namespace(row, asked), &asked.name, request),
-        _ if row.plural == "selfsubjectaccessreviews" => access_review(cluster, identity, row, request),
+        "get" => read::get(
+            cluster,
+            row,
+            request_namespace(row, asked),
+            &asked.name,
+            request,
+        ),
+        "delete" => delete::delete(
+            cluster,
+            row,
+            request_namespace(row, asked),
+            &asked.name,
+            request,
+        ),
+        _ if row.plural == "selfsubjectaccessreviews" => {
+            access_review(cluster, identity, row, request)
+        }
         _ => {
             let view = View::of_object(request)?;
             let target = write::Target {
@@ -74,7 +92,13 @@ fn resource_answer(
                 _ => write::patch(cluster, &target, request)?,
             };
             let answer = view.object(row, &written.object, request);
-            Ok(body::with_warnings(Response { status: written.code, ..answer }, &written.warnings))
+            Ok(body::with_warnings(
+                Response {
+                    status: written.code,
+                    ..answer
+                },
+                &written.warnings,
+            ))
         }
     }
 }
@@ -139,13 +163,17 @@ fn access_review(
         directory.allows_path(identity, &text(&path["verb"]), &text(&path["path"]))
     } else {
         let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-        let error = super::status::FieldError::invalid("spec.resourceAttributes", &Value::Null, why);
+        let error =
+            super::status::FieldError::invalid("spec.resourceAttributes", &Value::Null, why);
         return Err(Refusal::invalid(row, "", &[error]));
     };
     let mut review = with_kind(row, read.value.clone());
     review["metadata"] = json!({});
     review["status"] = json!({"allowed": allowed});
-    Ok(body::with_warnings(Response::json(201, &review), &read.warnings))
+    Ok(body::with_warnings(
+        Response::json(201, &review),
+        &read.warnings,
+    ))
 }
 
 fn not_a_page() -> Response {
@@ -153,6 +181,13 @@ fn not_a_page() -> Response {
 }
 
 fn text(status: u16, body: &str) -> Response {
-    let content_type = ("Content-Type".to_string(), "text/plain; charset=utf-8".to_string());
-    Response { status, headers: vec![content_type], body: body.as_bytes().to_vec() }
+    let content_type = (
+        "Content-Type".to_string(),
+        "text/plain; charset=utf-8".to_string(),
+    );
+    Response {
+        status,
+        headers: vec![content_type],
+        body: body.as_bytes().to_vec(),
+    }
 }

@@ -35,7 +35,11 @@ pub fn read_value(resource: &Resource, given: &Value) -> Result<Read, Refusal> {
 }
 
 /// What a patch made of an object. Errors are about the patch then, and 422.
-pub fn read_patched(resource: &Resource, patched: &Value, request: &Request) -> Result<Read, Refusal> {
+pub fn read_patched(
+    resource: &Resource,
+    patched: &Value,
+    request: &Request,
+) -> Result<Read, Refusal> {
     let refuse = |why: &str| {
         let error = FieldError::invalid("patch", &patched.to_string().into(), why);
         Refusal::invalid_as("", "", "", &[error])
@@ -81,7 +85,11 @@ fn parse(resource: &Resource, request: &Request) -> Result<Value, Refusal> {
     match content_type.split(';').next().unwrap_or_default().trim() {
         "application/json" | "*/*" | "" => serde_json::from_slice(&request.body).map_err(|why| {
             let body = String::from_utf8_lossy(&request.body);
-            let why = if why.is_eof() { "unexpected end of JSON input".into() } else { why.to_string() };
+            let why = if why.is_eof() {
+                "unexpected end of JSON input".into()
+            } else {
+                why.to_string()
+            };
             unrecognized(resource, &format!("json parse error: {why} ({body})"))
         }),
         "application/yaml" => serde_yaml::from_slice(&request.body)
@@ -97,11 +105,17 @@ fn unrecognized(resource: &Resource, why: &str) -> Refusal {
     ))
 }
 
-fn decode(resource: &Resource, given: &Value, validation: FieldValidation) -> Result<Read, Refusal> {
+fn decode(
+    resource: &Resource,
+    given: &Value,
+    validation: FieldValidation,
+) -> Result<Read, Refusal> {
     check_kind(resource, given)?;
     let refuse = |why: &str| {
         let kind = resource.kind;
-        Refusal::bad_request(format!("{kind} in version {VERSION:?} cannot be handled as a {kind}: {why}"))
+        Refusal::bad_request(format!(
+            "{kind} in version {VERSION:?} cannot be handled as a {kind}: {why}"
+        ))
     };
     let decoded = fields(resource, given).map_err(|why| refuse(&why))?;
     match strict_error(&decoded.unknown) {
@@ -118,11 +132,19 @@ fn fields(resource: &Resource, given: &Value) -> Result<schema::Decoded, String>
 }
 
 fn strict_error(unknown: &[String]) -> Option<String> {
-    (!unknown.is_empty()).then(|| format!("strict decoding error: {}", unknown_fields(unknown).join(", ")))
+    (!unknown.is_empty()).then(|| {
+        format!(
+            "strict decoding error: {}",
+            unknown_fields(unknown).join(", ")
+        )
+    })
 }
 
 fn unknown_fields(unknown: &[String]) -> Vec<String> {
-    unknown.iter().map(|path| format!("unknown field {path:?}")).collect()
+    unknown
+        .iter()
+        .map(|path| format!("unknown field {path:?}"))
+        .collect()
 }
 
 fn finish(resource: &Resource, decoded: schema::Decoded, validation: FieldValidation) -> Read {
@@ -155,10 +177,20 @@ fn check_kind(resource: &Resource, given: &Value) -> Result<(), Refusal> {
     if kind.is_empty() || kind == resource.kind {
         return Ok(());
     }
-    let known = RESOURCES.iter().any(|other| other.kind == kind && other.api_version() == expected);
-    let internal = resource.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+    let known = RESOURCES
+        .iter()
+        .any(|other| other.kind == kind && other.api_version() == expected);
+    let internal = resource
+        .group
+        .split('.')
+        .next()
+        .filter(|group| !group.is_empty())
+        .unwrap_or("core");
     let why = if known {
-        format!("converting ({VERSION}.{kind}) to ({internal}.{}): unknown conversion", resource.kind)
+        format!(
+            "converting ({VERSION}.{kind}) to ({internal}.{}): unknown conversion",
+            resource.kind
+        )
     } else {
         format!("no kind {kind:?} is registered for version {expected:?}")
     };

@@ -57,17 +57,31 @@ pub fn delete(
                 "details": details});
             Ok(Response::json(200, &status))
         }
-        Deleted::Gone(object) | Deleted::Terminating(object) => Ok(view.object(resource, &object, request)),
+        Deleted::Gone(object) | Deleted::Terminating(object) => {
+            Ok(view.object(resource, &object, request))
+        }
     }
 }
 
 pub fn delete_object(state: &mut State, asked: &DeleteRequest) -> Result<Deleted, Refusal> {
-    let DeleteRequest { resource, namespace, name, .. } = *asked;
+    let DeleteRequest {
+        resource,
+        namespace,
+        name,
+        ..
+    } = *asked;
     if resource.plural == "namespaces" && PROTECTED_NAMESPACES.contains(&name) {
-        return Err(Refusal::forbidden("", "namespaces", name, "this namespace may not be deleted"));
+        return Err(Refusal::forbidden(
+            "",
+            "namespaces",
+            name,
+            "this namespace may not be deleted",
+        ));
     }
     let key = store::key(namespace, name);
-    let old = state.find(resource, &key).ok_or_else(|| Refusal::not_found(resource, name))?;
+    let old = state
+        .find(resource, &key)
+        .ok_or_else(|| Refusal::not_found(resource, name))?;
     check_preconditions(asked, &old.value["metadata"])?;
     if asked.dry_run {
         return Ok(Deleted::Gone(old.value.clone()));
@@ -94,7 +108,9 @@ pub fn delete_object(state: &mut State, asked: &DeleteRequest) -> Result<Deleted
 pub fn is_finished(object: &Value) -> bool {
     let metadata = &object["metadata"];
     let finalizers = metadata["finalizers"].as_array().map_or(0, Vec::len);
-    !metadata["deletionTimestamp"].is_null() && finalizers == 0 && object["status"]["phase"] != "Terminating"
+    !metadata["deletionTimestamp"].is_null()
+        && finalizers == 0
+        && object["status"]["phase"] != "Terminating"
 }
 
 /// Takes an object away, and its namespace if that was only waiting for it.
@@ -110,14 +126,27 @@ fn options(request: &Request) -> Result<Value, Refusal> {
     if request.body.is_empty() {
         return Ok(Value::Null);
     }
-    serde_json::from_slice(&request.body)
-        .map_err(|why| Refusal::bad_request(format!("couldn't get version/kind; json parse error: {why}")))
+    serde_json::from_slice(&request.body).map_err(|why| {
+        Refusal::bad_request(format!(
+            "couldn't get version/kind; json parse error: {why}"
+        ))
+    })
 }
 
 fn check_preconditions(asked: &DeleteRequest, metadata: &Value) -> Result<(), Refusal> {
     let checks = [
-        ("UID", "uid", &asked.uid, "The object might have been deleted and then recreated"),
-        ("ResourceVersion", "resourceVersion", &asked.resource_version, "The object might have been modified"),
+        (
+            "UID",
+            "uid",
+            &asked.uid,
+            "The object might have been deleted and then recreated",
+        ),
+        (
+            "ResourceVersion",
+            "resourceVersion",
+            &asked.resource_version,
+            "The object might have been modified",
+        ),
     ];
     for (shown, field, wanted, guess) in checks {
         let found = metadata[field].as_str().unwrap_or_default();
@@ -132,10 +161,18 @@ fn check_preconditions(asked: &DeleteRequest, metadata: &Value) -> Result<(), Re
 }
 
 /// The namespace controller's part: what is inside goes first, and what finalizers hold is waited for.
-fn delete_namespace(state: &mut State, namespaces: &'static Resource, name: &str, mut marked: Value) -> Deleted {
+fn delete_namespace(
+    state: &mut State,
+    namespaces: &'static Resource,
+    name: &str,
+    mut marked: Value,
+) -> Deleted {
     marked["status"]["phase"] = "Terminating".into();
     let answer = state.store.put(namespaces, name, marked).value.clone();
-    for resource in super::resource::RESOURCES.iter().filter(|resource| resource.namespaced) {
+    for resource in super::resource::RESOURCES
+        .iter()
+        .filter(|resource| resource.namespaced)
+    {
         for object in state.store.list(resource, name) {
             let inside = DeleteRequest {
                 resource,
@@ -159,7 +196,9 @@ fn finish_namespace(state: &mut State, name: &str) {
         .store
         .get(namespaces, name)
         .is_some_and(|namespace| namespace.value["status"]["phase"] == "Terminating");
-    let mut inside = super::resource::RESOURCES.iter().filter(|resource| resource.namespaced);
+    let mut inside = super::resource::RESOURCES
+        .iter()
+        .filter(|resource| resource.namespaced);
     if terminating && inside.all(|resource| state.store.list(resource, name).is_empty()) {
         state.store.remove(namespaces, name);
     }

@@ -70,9 +70,13 @@ fn group(name: &str) -> Value {
 
 fn resources(group: &str) -> Value {
     let rows: Vec<&Resource> = RESOURCES.iter().filter(|row| row.group == group).collect();
-    let version = rows.first().map(|row| row.api_version()).unwrap_or_default();
+    let version = rows
+        .first()
+        .map(|row| row.api_version())
+        .unwrap_or_default();
     let resources: Vec<Value> = rows.into_iter().flat_map(entries).collect();
-    let mut list = json!({"kind": "APIResourceList", "groupVersion": version, "resources": resources});
+    let mut list =
+        json!({"kind": "APIResourceList", "groupVersion": version, "resources": resources});
     // The real server leaves it out for the core group.
     if !group.is_empty() {
         list["apiVersion"] = "v1".into();
@@ -92,5 +96,9 @@ fn entries(row: &Resource) -> Vec<Value> {
     }
     let status = json!({"name": format!("{}/status", row.plural), "singularName": "", "namespaced": row.namespaced,
         "kind": row.kind, "verbs": ["get", "patch", "update"]});
-    if row.status { vec![entry, status] } else { vec![entry] }
+    if row.status {
+        vec![entry, status]
+    } else {
+        vec![entry]
+    }
 }

@@ -80,7 +80,9 @@ impl Cluster {
             directory: Directory::default(),
             random: Random::new(),
         };
-        let cluster = Cluster { state: Mutex::new(state) };
+        let cluster = Cluster {
+            state: Mutex::new(state),
+        };
         for name in NAMESPACES {
             cluster.create("namespaces", None, json!({"metadata": {"name": name}}));
         }
@@ -111,7 +113,9 @@ impl Cluster {
 
     /// Binds the rules of a Role to a user: they hold in that namespace alone.
     pub fn grant_in_namespace(&self, user: &str, namespace: &str, rules: Vec<PolicyRule>) {
-        self.state().directory.grant_in_namespace(user, namespace, rules);
+        self.state()
+            .directory
+            .grant_in_namespace(user, namespace, rules);
     }
 
     /// Creates an object as an administrator would, and returns it.
@@ -120,7 +124,12 @@ impl Cluster {
     /// When the server would refuse it: this is for tests and the simulation, who write what is valid.
     pub fn create(&self, resource: &str, namespace: Option<&str>, object: Value) -> Value {
         let row = row(resource);
-        let created = write::create_object(&mut self.state(), row, namespace.unwrap_or_default(), &object);
+        let created = write::create_object(
+            &mut self.state(),
+            row,
+            namespace.unwrap_or_default(),
+            &object,
+        );
         match created {
             Ok(value) => with_kind(row, value),
             Err(refusal) => panic!("{resource}: {}", refusal.message),
@@ -137,7 +146,10 @@ impl Cluster {
     pub fn list(&self, resource: &str, namespace: Option<&str>) -> Vec<Value> {
         let row = row(resource);
         let objects = self.state().store.list(row, namespace.unwrap_or_default());
-        objects.iter().map(|object| with_kind(row, object.value.clone())).collect()
+        objects
+            .iter()
+            .map(|object| with_kind(row, object.value.clone()))
+            .collect()
     }
 
     /// Changes an object past every rule and raises its `resourceVersion`; false when it is not there.
@@ -151,7 +163,9 @@ impl Cluster {
         let row = row(resource);
         let key = key(namespace, name);
         let mut state = self.state();
-        let Some(object) = state.store.get(row, &key) else { return false };
+        let Some(object) = state.store.get(row, &key) else {
+            return false;
+        };
         let mut value = object.value.clone();
         edit(&mut value);
         state.store.put(row, &key, value);

@@ -25,7 +25,9 @@ pub fn document(path: &str) -> Option<Response> {
 
 fn index() -> Value {
     let mut paths = BTreeMap::new();
-    let named = discovery::groups().into_iter().map(|group| format!("apis/{group}/{VERSION}"));
+    let named = discovery::groups()
+        .into_iter()
+        .map(|group| format!("apis/{group}/{VERSION}"));
     for path in named.chain([format!("api/{VERSION}")]) {
         let url = format!("/openapi/v3/{path}");
         paths.insert(path, json!({"serverRelativeURL": url}));
@@ -58,13 +60,26 @@ fn kind(row: &Resource) -> Value {
 }
 
 fn row_paths(row: &Resource) -> BTreeMap<String, Value> {
-    let start = if row.group.is_empty() { format!("/api/{VERSION}") } else { format!("/apis/{}/{VERSION}", row.group) };
-    let scope = if row.namespaced { "/namespaces/{namespace}" } else { "" };
+    let start = if row.group.is_empty() {
+        format!("/api/{VERSION}")
+    } else {
+        format!("/apis/{}/{VERSION}", row.group)
+    };
+    let scope = if row.namespaced {
+        "/namespaces/{namespace}"
+    } else {
+        ""
+    };
     let all = format!("{start}{scope}/{}", row.plural);
     let one = format!("{all}/{{name}}");
     let mut paths = BTreeMap::new();
     paths.insert(all, operations(row, &[("list", "get"), ("create", "post")]));
-    let item = [("get", "get"), ("update", "put"), ("patch", "patch"), ("delete", "delete")];
+    let item = [
+        ("get", "get"),
+        ("update", "put"),
+        ("patch", "patch"),
+        ("delete", "delete"),
+    ];
     paths.insert(one.clone(), operations(row, &item));
     if row.status {
         let status = [("get", "get"), ("update", "put"), ("patch", "patch")];
@@ -117,8 +132,11 @@ fn define(object: &Object, schemas: &mut BTreeMap<String, Value>) {
         return;
     }
     schemas.insert(name.clone(), Value::Null);
-    let properties: BTreeMap<&str, Value> =
-        object.fields.iter().map(|field| (field.name, property(field, schemas))).collect();
+    let properties: BTreeMap<&str, Value> = object
+        .fields
+        .iter()
+        .map(|field| (field.name, property(field, schemas)))
+        .collect();
     schemas.insert(name, json!({"type": "object", "properties": properties}));
 }
 
@@ -141,7 +159,9 @@ fn type_schema(kind: Type, schemas: &mut BTreeMap<String, Value>) -> Value {
         Type::Bool => json!({"type": "boolean"}),
         Type::Int32 => json!({"type": "integer", "format": "int32"}),
         Type::Int64 => json!({"type": "integer", "format": "int64"}),
-        Type::IntOrString => json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}),
+        Type::IntOrString => {
+            json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]})
+        }
         Type::Time | Type::MicroTime => json!({"type": "string", "format": "date-time"}),
         Type::Strings => json!({"type": "object", "additionalProperties": {"type": "string"}}),
         Type::Quantities => {

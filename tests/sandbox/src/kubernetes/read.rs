@@ -89,7 +89,9 @@ pub fn list(
     let view = View::of_list(request)?;
     let query = Query::read(resource, request)?;
     let (objects, revision) = pick(&mut cluster.state(), resource, namespace, &query)?;
-    let selects = |object: &Object| query.labels.matches(&object.value) && query.fields.matches(&object.value);
+    let selects = |object: &Object| {
+        query.labels.matches(&object.value) && query.fields.matches(&object.value)
+    };
     let from = query.token.as_ref().map_or(0, |token| {
         let start = token.start.trim_start_matches('/');
         objects.partition_point(|object| relative_key(resource, namespace, &object.key) < start)
@@ -105,7 +107,10 @@ pub fn list(
             page.push(object.clone());
         }
     }
-    let mut meta = ListMeta { revision, ..ListMeta::default() };
+    let mut meta = ListMeta {
+        revision,
+        ..ListMeta::default()
+    };
     if let Some(last) = objects[..next].last().filter(|_| next < objects.len()) {
         let token = Token {
             version: TOKEN_VERSION.into(),
@@ -116,7 +121,10 @@ pub fn list(
         // With selectors nobody knows how many of the rest they select.
         let unselected = query.labels.is_empty() && query.fields.is_empty();
         meta.remaining = unselected.then_some(objects.len() - next);
-        cluster.state().pages.remember(resource, namespace, revision, objects.clone());
+        cluster
+            .state()
+            .pages
+            .remember(resource, namespace, revision, objects.clone());
     }
     Ok(view.list(resource, page.iter().map(Arc::as_ref), &meta, request))
 }
@@ -127,7 +135,13 @@ impl Pages {
         self.snapshots.clear();
     }
 
-    fn remember(&mut self, resource: &Resource, namespace: &str, revision: u64, objects: Arc<Vec<Arc<Object>>>) {
+    fn remember(
+        &mut self,
+        resource: &Resource,
+        namespace: &str,
+        revision: u64,
+        objects: Arc<Vec<Arc<Object>>>,
+    ) {
         if self.find(resource, namespace, revision).is_some() {
             return;
         }
@@ -135,10 +149,20 @@ impl Pages {
             self.snapshots.pop_front();
         }
         let namespace = namespace.to_string();
-        self.snapshots.push_back(Snapshot { resource: resource.plural, namespace, revision, objects });
+        self.snapshots.push_back(Snapshot {
+            resource: resource.plural,
+            namespace,
+            revision,
+            objects,
+        });
     }
 
-    fn find(&self, resource: &Resource, namespace: &str, revision: u64) -> Option<Arc<Vec<Arc<Object>>>> {
+    fn find(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        revision: u64,
+    ) -> Option<Arc<Vec<Arc<Object>>>> {
         let found = self.snapshots.iter().find(|snapshot| {
             snapshot.resource == resource.plural
                 && snapshot.namespace == namespace
@@ -152,12 +176,15 @@ impl Query {
     fn read(resource: &Resource, request: &Request) -> Result<Query, Refusal> {
         let labels = LabelSelector::parse(request.query("labelSelector").unwrap_or_default())
             .map_err(Refusal::bad_request)?;
-        let fields = FieldSelector::parse(request.query("fieldSelector").unwrap_or_default(), resource)
-            .map_err(Refusal::bad_request)?;
+        let fields =
+            FieldSelector::parse(request.query("fieldSelector").unwrap_or_default(), resource)
+                .map_err(Refusal::bad_request)?;
         let limit = match request.query("limit").filter(|text| !text.is_empty()) {
             None => 0,
             Some(text) => text.parse::<i64>().map_err(|_| {
-                Refusal::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
+                Refusal::bad_request(format!(
+                    "strconv.ParseInt: parsing {text:?}: invalid syntax"
+                ))
             })?,
         };
         let resource_version = resource_version(request)?;
@@ -168,14 +195,27 @@ impl Query {
                 return Err(Refusal::bad_request(why));
             }
             Some(text) => Some(Token::decode(text).map_err(|why| {
-                Refusal::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
+                Refusal::bad_request(format!(
+                    "invalid continue token: continue key is not valid: {why}"
+                ))
             })?),
         };
         // What is served from the cache comes whole: the server ignores the limit.
         let from_cache = resource_version == Some(0) && token.is_none();
-        let limit = if from_cache { 0 } else { usize::try_from(limit).unwrap_or(0) };
+        let limit = if from_cache {
+            0
+        } else {
+            usize::try_from(limit).unwrap_or(0)
+        };
         let exact = request.query("resourceVersionMatch") == Some("Exact");
-        Ok(Query { limit, token, resource_version, exact, labels, fields })
+        Ok(Query {
+            limit,
+            token,
+            resource_version,
+            exact,
+            labels,
+            fields,
+        })
     }
 }
 
@@ -193,16 +233,24 @@ impl Token {
             .map_err(|_| "illegal base64 data at input byte 0".to_string())?;
         let token: Token = serde_json::from_slice(&json).map_err(|why| match json.first() {
             Some(first) if first.is_ascii() && *first != b'{' => {
-                format!("invalid character '{}' looking for beginning of value", char::from(*first))
+                format!(
+                    "invalid character '{}' looking for beginning of value",
+                    char::from(*first)
+                )
             }
             _ if why.is_eof() => "unexpected end of JSON input".into(),
             _ => why.to_string(),
         })?;
         if token.version != TOKEN_VERSION {
-            return Err(format!("server does not recognize this encoded version {:?}", token.version));
+            return Err(format!(
+                "server does not recognize this encoded version {:?}",
+                token.version
+            ));
         }
         if token.revision == 0 {
-            return Err(format!("incorrect encoded start resourceVersion (version {TOKEN_VERSION})"));
+            return Err(format!(
+                "incorrect encoded start resourceVersion (version {TOKEN_VERSION})"
+            ));
         }
         if token.start.is_empty() {
             return Err(format!("encoded start key empty (version {TOKEN_VERSION})"));
@@ -221,7 +269,11 @@ fn pick(
     let store = state.store_for(query.resource_version);
     check_not_ahead(query.resource_version, store)?;
     let current = store.revision();
-    if query.exact && query.resource_version.is_some_and(|version| version != current) {
+    if query.exact
+        && query
+            .resource_version
+            .is_some_and(|version| version != current)
+    {
         // History is not kept: every version but the current one is compacted.
         let why = "The resourceVersion for the provided list is too old.";
         return Err(Refusal::expired(why, None));
@@ -229,10 +281,17 @@ fn pick(
     match &query.token {
         Some(token) if token.revision != INCONSISTENT => {
             let revision = u64::try_from(token.revision).unwrap_or_default();
-            let objects = state.pages.find(resource, namespace, revision).ok_or_else(|| {
-                let anew = Token { version: TOKEN_VERSION.into(), revision: INCONSISTENT, start: token.start.clone() };
-                Refusal::expired(EXPIRED, Some(anew.encode()))
-            })?;
+            let objects = state
+                .pages
+                .find(resource, namespace, revision)
+                .ok_or_else(|| {
+                    let anew = Token {
+                        version: TOKEN_VERSION.into(),
+                        revision: INCONSISTENT,
+                        start: token.start.clone(),
+                    };
+                    Refusal::expired(EXPIRED, Some(anew.encode()))
+                })?;
             Ok((objects, revision))
         }
         _ => Ok((Arc::new(store.list(resource, namespace)), current)),
@@ -241,15 +300,21 @@ fn pick(
 
 fn check_not_ahead(version: Option<u64>, store: &Store) -> Result<(), Refusal> {
     match version {
-        Some(version) if version > store.revision() => {
-            Err(Refusal::too_large_resource_version(version, store.revision()))
-        }
+        Some(version) if version > store.revision() => Err(Refusal::too_large_resource_version(
+            version,
+            store.revision(),
+        )),
         _ => Ok(()),
     }
 }
 
 fn resource_version(request: &Request) -> Result<Option<u64>, Refusal> {
-    let Some(text) = request.query("resourceVersion").filter(|text| !text.is_empty()) else { return Ok(None) };
+    let Some(text) = request
+        .query("resourceVersion")
+        .filter(|text| !text.is_empty())
+    else {
+        return Ok(None);
+    };
     text.parse().map(Some).map_err(|_| {
         Refusal::bad_request(format!(
             "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: \
@@ -261,7 +326,9 @@ fn resource_version(request: &Request) -> Result<Option<u64>, Refusal> {
 /// A key as a token of this list shows it: without the namespace that the path names already.
 fn relative_key<'a>(resource: &Resource, namespace: &str, key: &'a str) -> &'a str {
     if resource.namespaced && !namespace.is_empty() {
-        key.strip_prefix(namespace).and_then(|rest| rest.strip_prefix('/')).unwrap_or(key)
+        key.strip_prefix(namespace)
+            .and_then(|rest| rest.strip_prefix('/'))
+            .unwrap_or(key)
     } else {
         key
     }

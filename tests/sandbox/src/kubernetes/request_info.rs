@@ -26,21 +26,33 @@ pub struct ResourceRequest {
 }
 
 pub fn read(request: &Request) -> RequestInfo {
-    let parts: Vec<&str> = request.path.split('/').filter(|part| !part.is_empty()).collect();
+    let parts: Vec<&str> = request
+        .path
+        .split('/')
+        .filter(|part| !part.is_empty())
+        .collect();
     let resource = match parts.as_slice() {
         ["api", version, rest @ ..] if !rest.is_empty() => in_group(request, "", version, rest),
-        ["apis", group, version, rest @ ..] if !rest.is_empty() => in_group(request, group, version, rest),
+        ["apis", group, version, rest @ ..] if !rest.is_empty() => {
+            in_group(request, group, version, rest)
+        }
         _ => None,
     };
     match resource {
         Some(resource) => RequestInfo::Resource(resource),
-        None => {
-            RequestInfo::Path { verb: request.method.to_lowercase(), path: request.path.clone() }
-        }
+        None => RequestInfo::Path {
+            verb: request.method.to_lowercase(),
+            path: request.path.clone(),
+        },
     }
 }
 
-fn in_group(request: &Request, group: &str, version: &str, rest: &[&str]) -> Option<ResourceRequest> {
+fn in_group(
+    request: &Request,
+    group: &str,
+    version: &str,
+    rest: &[&str],
+) -> Option<ResourceRequest> {
     // `namespaces/NAME/status` is a subresource of the namespace, not a resource inside it.
     let (namespace, rest) = match rest {
         ["namespaces", namespace, inside, ..] if !matches!(*inside, "status" | "finalize") => {
@@ -55,9 +67,15 @@ fn in_group(request: &Request, group: &str, version: &str, rest: &[&str]) -> Opt
     };
     let named = !name.is_empty();
     let verb = verb(request, named)?;
-    let selected = matches!(verb, "list" | "watch" | "deletecollection").then(|| selected_name(request)).flatten();
+    let selected = matches!(verb, "list" | "watch" | "deletecollection")
+        .then(|| selected_name(request))
+        .flatten();
     // The namespace of a Namespace is its own name, as the authorizer sees it.
-    let namespace = if resource == "namespaces" && group.is_empty() { name } else { namespace };
+    let namespace = if resource == "namespaces" && group.is_empty() {
+        name
+    } else {
+        namespace
+    };
     Some(ResourceRequest {
         verb: verb.into(),
         group: group.into(),
@@ -71,7 +89,9 @@ fn in_group(request: &Request, group: &str, version: &str, rest: &[&str]) -> Opt
 }
 
 fn verb(request: &Request, named: bool) -> Option<&'static str> {
-    let watch = request.query("watch").is_some_and(|value| !matches!(value, "false" | "0"));
+    let watch = request
+        .query("watch")
+        .is_some_and(|value| !matches!(value, "false" | "0"));
     Some(match (request.method.as_str(), named) {
         ("GET" | "HEAD", true) if !watch => "get",
         ("GET" | "HEAD", _) if watch => "watch",
@@ -88,7 +108,9 @@ fn verb(request: &Request, named: bool) -> Option<&'static str> {
 /// A list of one name counts as access to that name.
 fn selected_name(request: &Request) -> Option<String> {
     let selector = request.query("fieldSelector")?;
-    let name = selector.split(',').find_map(|term| term.strip_prefix("metadata.name="))?;
+    let name = selector
+        .split(',')
+        .find_map(|term| term.strip_prefix("metadata.name="))?;
     Some(name.strip_prefix('=').unwrap_or(name).to_string())
 }
 
@@ -103,18 +125,60 @@ mod tests {
             ("GET", "/api/v1/nodes/a", "get  nodes//a"),
             ("PATCH", "/api/v1/nodes/a/status", "patch  nodes/status/a"),
             ("GET", "/api/v1/namespaces", "list  namespaces//"),
-            ("DELETE", "/api/v1/namespaces/shop", "delete shop namespaces//shop"),
-            ("PUT", "/api/v1/namespaces/shop/status", "update shop namespaces/status/shop"),
-            ("POST", "/api/v1/namespaces/shop/services", "create shop services//"),
-            ("DELETE", "/apis/coordination.k8s.io/v1/namespaces/a/leases", "deletecollection a leases//"),
+            (
+                "DELETE",
+                "/api/v1/namespaces/shop",
+                "delete shop namespaces//shop",
+            ),
+            (
+                "PUT",
+                "/api/v1/namespaces/shop/status",
+                "update shop namespaces/status/shop",
+            ),
+            (
+                "POST",
+                "/api/v1/namespaces/shop/services",
+                "create shop services//",
+            ),
+            (
+                "DELETE",
+                "/apis/coordination.k8s.io/v1/namespaces/a/leases",
+                "deletecollection a leases//",
+            ),
         ];
         for (method, path, expected) in cases {
-            let request = Request { method: method.into(), path: path.into(), ..Request::default() };
-            let RequestInfo::Resource(info) = read(&request) else { panic!("{path}: not a resource") };
-            let ResourceRequest { verb, namespace, resource, subresource, name, .. } = info;
-            assert_eq!(format!("{verb} {namespace} {resource}/{subresource}/{name}"), expected);
+            let request = Request {
+                method: method.into(),
+                path: path.into(),
+                ..Request::default()
+            };
+            let RequestInfo::Resource(info) = read(&request) else {
+                panic!("{path}: not a resource")
+            };
+            let ResourceRequest {
+                verb,
+                namespace,
+                resource,
+                subresource,
+                name,
+                ..
+            } = info;
+            assert_eq!(
+                format!("{verb} {namespace} {resource}/{subresource}/{name}"),
+                expected
+            );
         }
-        let path = Request { method: "DELETE".into(), path: "/api/v1".into(), ..Request::default() };
-        assert_eq!(read(&path), RequestInfo::Path { verb: "delete".into(), path: "/api/v1".into() });
+        let path = Request {
+            method: "DELETE".into(),
+            path: "/api/v1".into(),
+            ..Request::default()
+        };
+        assert_eq!(
+            read(&path),
+            RequestInfo::Path {
+                verb: "delete".into(),
+                path: "/api/v1".into()
+            }
+        );
     }
 }

@@ -180,7 +180,9 @@ pub static RESOURCES: &[Resource] = &[
 
 /// By group and plural name.
 pub fn find(group: &str, plural: &str) -> Option<&'static Resource> {
-    RESOURCES.iter().find(|resource| resource.group == group && resource.plural == plural)
+    RESOURCES
+        .iter()
+        .find(|resource| resource.group == group && resource.plural == plural)
 }
 
 /// By plural name alone: the names of our resources are unique.
@@ -191,7 +193,11 @@ pub fn named(plural: &str) -> Option<&'static Resource> {
 impl Resource {
     /// `v1`, `coordination.k8s.io/v1`
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() { VERSION.into() } else { format!("{}/{VERSION}", self.group) }
+        if self.group.is_empty() {
+            VERSION.into()
+        } else {
+            format!("{}/{VERSION}", self.group)
+        }
     }
 
     /// `nodes`, `leases.coordination.k8s.io`

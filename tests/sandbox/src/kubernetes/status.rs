@@ -30,15 +30,26 @@ pub struct FieldError {
 
 impl FieldError {
     pub fn required(field: impl Into<String>, detail: &str) -> FieldError {
-        let message =
-            if detail.is_empty() { "Required value".into() } else { format!("Required value: {detail}") };
-        FieldError { reason: "FieldValueRequired", field: field.into(), message }
+        let message = if detail.is_empty() {
+            "Required value".into()
+        } else {
+            format!("Required value: {detail}")
+        };
+        FieldError {
+            reason: "FieldValueRequired",
+            field: field.into(),
+            message,
+        }
     }
 
     /// `value` is shown as JSON, as the real server shows it.
     pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> FieldError {
         let message = format!("Invalid value: {value}: {detail}");
-        FieldError { reason: "FieldValueInvalid", field: field.into(), message }
+        FieldError {
+            reason: "FieldValueInvalid",
+            field: field.into(),
+            message,
+        }
     }
 
     /// `value` is the Go struct as JSON, whose field order and names are not ours: the caller writes it.
@@ -48,7 +59,11 @@ impl FieldError {
         } else {
             format!("Duplicate value: {value}: {detail}")
         };
-        FieldError { reason: "FieldValueDuplicate", field: field.into(), message }
+        FieldError {
+            reason: "FieldValueDuplicate",
+            field: field.into(),
+            message,
+        }
     }
 
     pub fn forbidden(field: impl Into<String>, detail: &str) -> FieldError {
@@ -64,7 +79,10 @@ impl FieldError {
         FieldError {
             reason: "FieldValueNotSupported",
             field: field.into(),
-            message: format!("Unsupported value: {value}: supported values: {}", quoted.join(", ")),
+            message: format!(
+                "Unsupported value: {value}: supported values: {}",
+                quoted.join(", ")
+            ),
         }
     }
 
@@ -102,7 +120,11 @@ impl Refusal {
             body["details"] = details.clone();
         }
         let response = Response::json(self.code, &body);
-        match self.details.as_ref().and_then(|details| details.get("retryAfterSeconds")) {
+        match self
+            .details
+            .as_ref()
+            .and_then(|details| details.get("retryAfterSeconds"))
+        {
             Some(seconds) => response.with_header("Retry-After", seconds.to_string()),
             None => response,
         }
@@ -124,11 +146,21 @@ impl Refusal {
             format!("{} {name:?}", qualified(resource, group))
         };
         let details = Some(details(group, resource, name));
-        Refusal::new(403, "Forbidden", format!("{subject} is forbidden: {why}"), details)
+        Refusal::new(
+            403,
+            "Forbidden",
+            format!("{subject} is forbidden: {why}"),
+            details,
+        )
     }
 
     pub fn forbidden_path(why: &str) -> Refusal {
-        Refusal::new(403, "Forbidden", format!("forbidden: {why}"), Some(json!({})))
+        Refusal::new(
+            403,
+            "Forbidden",
+            format!("forbidden: {why}"),
+            Some(json!({})),
+        )
     }
 
     pub fn not_found(resource: &Resource, name: &str) -> Refusal {
@@ -138,7 +170,12 @@ impl Refusal {
 
     /// A path that leads nowhere inside a group that is served.
     pub fn unknown_resource() -> Refusal {
-        Refusal::new(404, "NotFound", "the server could not find the requested resource", Some(json!({})))
+        Refusal::new(
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+            Some(json!({})),
+        )
     }
 
     pub fn method_not_allowed() -> Refusal {
@@ -148,8 +185,16 @@ impl Refusal {
 
     /// What a storage without that verb answers.
     pub fn verb_not_supported(resource: &Resource, verb: &str) -> Refusal {
-        let message = format!("{verb} is not supported on resources of kind {:?}", resource.qualified());
-        Refusal::new(405, "MethodNotAllowed", message, Some(details(resource.group, resource.plural, "")))
+        let message = format!(
+            "{verb} is not supported on resources of kind {:?}",
+            resource.qualified()
+        );
+        Refusal::new(
+            405,
+            "MethodNotAllowed",
+            message,
+            Some(details(resource.group, resource.plural, "")),
+        )
     }
 
     pub fn not_acceptable() -> Refusal {
@@ -175,7 +220,12 @@ impl Refusal {
     /// Preconditions name the kind where other conflicts name the resource.
     pub fn precondition(resource: &Resource, name: &str, why: &str) -> Refusal {
         let details = details(resource.group, resource.kind, name);
-        Refusal::conflict(&qualified(resource.kind, resource.group), details, name, why)
+        Refusal::conflict(
+            &qualified(resource.kind, resource.group),
+            details,
+            name,
+            why,
+        )
     }
 
     pub fn conflict(subject: &str, details: Value, name: &str, why: &str) -> Refusal {
@@ -184,11 +234,19 @@ impl Refusal {
     }
 
     pub fn expired(message: &str, continue_token: Option<String>) -> Refusal {
-        Refusal { continue_token, ..Refusal::new(410, "Expired", message, None) }
+        Refusal {
+            continue_token,
+            ..Refusal::new(410, "Expired", message, None)
+        }
     }
 
     pub fn unsupported_media_type() -> Refusal {
-        Refusal::new(415, "UnsupportedMediaType", "415: Unsupported Media Type", Some(json!({})))
+        Refusal::new(
+            415,
+            "UnsupportedMediaType",
+            "415: Unsupported Media Type",
+            Some(json!({})),
+        )
     }
 
     /// 422 for an object of this kind.
@@ -200,7 +258,11 @@ impl Refusal {
     pub fn invalid_as(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Refusal {
         let mut details = details(group, kind, name);
         details["causes"] = errors.iter().map(FieldError::cause).collect();
-        let message = format!("{} {name:?} is invalid: {}", qualified(kind, group), aggregate(errors));
+        let message = format!(
+            "{} {name:?} is invalid: {}",
+            qualified(kind, group),
+            aggregate(errors)
+        );
         Refusal::new(422, "Invalid", message, Some(details))
     }
 
@@ -218,26 +280,46 @@ impl Refusal {
     /// A version that does not exist yet was asked for; the real server waits three seconds first.
     pub fn too_large_resource_version(asked: u64, current: u64) -> Refusal {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
-        let cause = json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
+        let cause =
+            json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
         let details = json!({"causes": [cause], "retryAfterSeconds": 1});
         Refusal::new(504, "Timeout", message, Some(details))
     }
 
-    fn new(code: u16, reason: &'static str, message: impl Into<String>, details: Option<Value>) -> Refusal {
-        Refusal { code, reason, message: message.into(), details, continue_token: None }
+    fn new(
+        code: u16,
+        reason: &'static str,
+        message: impl Into<String>,
+        details: Option<Value>,
+    ) -> Refusal {
+        Refusal {
+            code,
+            reason,
+            message: message.into(),
+            details,
+            continue_token: None,
+        }
     }
 }
 
 /// `leases.coordination.k8s.io`, or `nodes` for the core group.
 pub fn qualified(name: &str, group: &str) -> String {
-    if group.is_empty() { name.into() } else { format!("{name}.{group}") }
+    if group.is_empty() {
+        name.into()
+    } else {
+        format!("{name}.{group}")
+    }
 }
 
 /// The `details` of a `Status`; empty parts are left out.
 pub fn details(group: &str, kind: &str, name: &str) -> Value {
     let parts = [("name", name), ("group", group), ("kind", kind)];
     let shown = parts.into_iter().filter(|(_, value)| !value.is_empty());
-    Value::Object(shown.map(|(key, value)| (key.to_string(), value.into())).collect())
+    Value::Object(
+        shown
+            .map(|(key, value)| (key.to_string(), value.into()))
+            .collect(),
+    )
 }
 
 /// Several errors in brackets, each text once.

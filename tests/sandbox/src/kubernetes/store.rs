@@ -28,7 +28,11 @@ pub struct Store {
 
 /// `NAMESPACE/NAME`, or `NAME` without a namespace.
 pub fn key(namespace: &str, name: &str) -> String {
-    if namespace.is_empty() { name.into() } else { format!("{namespace}/{name}") }
+    if namespace.is_empty() {
+        name.into()
+    } else {
+        format!("{namespace}/{name}")
+    }
 }
 
 impl Object {
@@ -40,7 +44,11 @@ impl Object {
     /// Its JSON as an answer by itself.
     pub fn text_with_kind(&self, resource: &Resource) -> String {
         let inside = self.text().trim_start_matches('{');
-        format!(r#"{{"kind":"{}","apiVersion":"{}",{inside}"#, resource.kind, resource.api_version())
+        format!(
+            r#"{{"kind":"{}","apiVersion":"{}",{inside}"#,
+            resource.kind,
+            resource.api_version()
+        )
     }
 
     pub fn metadata(&self, field: &str) -> &str {
@@ -64,21 +72,32 @@ impl Store {
 
     /// Of one namespace, or all when it is empty; in the order of their keys.
     pub fn list(&self, resource: &Resource, namespace: &str) -> Vec<Arc<Object>> {
-        let Some(collection) = self.collections.get(resource.plural) else { return Vec::new() };
+        let Some(collection) = self.collections.get(resource.plural) else {
+            return Vec::new();
+        };
         if namespace.is_empty() {
             return collection.values().cloned().collect();
         }
         let prefix = key(namespace, "");
         let from = collection.range(prefix.clone()..);
-        from.take_while(|(key, _)| key.starts_with(&prefix)).map(|(_, object)| object.clone()).collect()
+        from.take_while(|(key, _)| key.starts_with(&prefix))
+            .map(|(_, object)| object.clone())
+            .collect()
     }
 
     /// Stores the next version of an object and returns it.
     pub fn put(&mut self, resource: &Resource, key: &str, mut value: Value) -> Arc<Object> {
         self.revision += 1;
         value["metadata"]["resourceVersion"] = self.revision.to_string().into();
-        let object = Arc::new(Object { key: key.into(), value, text: OnceLock::new() });
-        self.collections.entry(resource.plural).or_default().insert(key.into(), object.clone());
+        let object = Arc::new(Object {
+            key: key.into(),
+            value,
+            text: OnceLock::new(),
+        });
+        self.collections
+            .entry(resource.plural)
+            .or_default()
+            .insert(key.into(), object.clone());
         object
     }
 
@@ -107,7 +126,11 @@ mod tests {
             store.put(services, path, json!({"metadata": {}}));
         }
         let keys = |namespace| -> Vec<String> {
-            store.list(services, namespace).iter().map(|object| object.key.clone()).collect()
+            store
+                .list(services, namespace)
+                .iter()
+                .map(|object| object.key.clone())
+                .collect()
         };
         assert_eq!(keys(""), ["a-b/x", "a/b", "a/x", "b/a"]);
         assert_eq!(keys("a"), ["a/b", "a/x"]);

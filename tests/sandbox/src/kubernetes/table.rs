@@ -12,50 +12,164 @@ struct Column {
     description: &'static str,
 }
 
-const NAME: Column = Column { name: "Name", priority: 0, description: "Name of the object." };
-const AGE: Column = Column { name: "Age", priority: 0, description: "Time since the object was created." };
+const NAME: Column = Column {
+    name: "Name",
+    priority: 0,
+    description: "Name of the object.",
+};
+const AGE: Column = Column {
+    name: "Age",
+    priority: 0,
+    description: "Time since the object was created.",
+};
 
 const NODE: &[Column] = &[
     NAME,
-    Column { name: "Status", priority: 0, description: "The status of the node" },
-    Column { name: "Roles", priority: 0, description: "The roles of the node" },
+    Column {
+        name: "Status",
+        priority: 0,
+        description: "The status of the node",
+    },
+    Column {
+        name: "Roles",
+        priority: 0,
+        description: "The roles of the node",
+    },
     AGE,
-    Column { name: "Version", priority: 0, description: "Version of its kubelet." },
-    Column { name: "Internal-IP", priority: 1, description: "First address of type InternalIP." },
-    Column { name: "External-IP", priority: 1, description: "First address of type ExternalIP." },
-    Column { name: "OS-Image", priority: 1, description: "Operating system, as the kubelet reports it." },
-    Column { name: "Kernel-Version", priority: 1, description: "Kernel, as the kubelet reports it." },
-    Column { name: "Container-Runtime", priority: 1, description: "Container runtime and its version." },
+    Column {
+        name: "Version",
+        priority: 0,
+        description: "Version of its kubelet.",
+    },
+    Column {
+        name: "Internal-IP",
+        priority: 1,
+        description: "First address of type InternalIP.",
+    },
+    Column {
+        name: "External-IP",
+        priority: 1,
+        description: "First address of type ExternalIP.",
+    },
+    Column {
+        name: "OS-Image",
+        priority: 1,
+        description: "Operating system, as the kubelet reports it.",
+    },
+    Column {
+        name: "Kernel-Version",
+        priority: 1,
+        description: "Kernel, as the kubelet reports it.",
+    },
+    Column {
+        name: "Container-Runtime",
+        priority: 1,
+        description: "Container runtime and its version.",
+    },
 ];
 
 const SERVICE: &[Column] = &[
     NAME,
-    Column { name: "Type", priority: 0, description: "How the Service is exposed." },
-    Column { name: "Cluster-IP", priority: 0, description: "First address inside the cluster." },
-    Column { name: "External-IP", priority: 0, description: "Addresses outside the cluster." },
-    Column { name: "Port(s)", priority: 0, description: "Ports, node ports and protocols." },
+    Column {
+        name: "Type",
+        priority: 0,
+        description: "How the Service is exposed.",
+    },
+    Column {
+        name: "Cluster-IP",
+        priority: 0,
+        description: "First address inside the cluster.",
+    },
+    Column {
+        name: "External-IP",
+        priority: 0,
+        description: "Addresses outside the cluster.",
+    },
+    Column {
+        name: "Port(s)",
+        priority: 0,
+        description: "Ports, node ports and protocols.",
+    },
     AGE,
-    Column { name: "Selector", priority: 1, description: "Labels of the pods behind it." },
+    Column {
+        name: "Selector",
+        priority: 1,
+        description: "Labels of the pods behind it.",
+    },
 ];
 
 const EVENT: &[Column] = &[
-    Column { name: "Last Seen", priority: 0, description: "Time since it happened last." },
-    Column { name: "Type", priority: 0, description: "Normal or Warning." },
-    Column { name: "Reason", priority: 0, description: "One word for the cause." },
-    Column { name: "Object", priority: 0, description: "What the event is about." },
-    Column { name: "Subobject", priority: 1, description: "Part of the object that it is about." },
-    Column { name: "Source", priority: 1, description: "Component that reports it." },
-    Column { name: "Message", priority: 0, description: "What happened." },
-    Column { name: "First Seen", priority: 1, description: "Time since it happened first." },
-    Column { name: "Count", priority: 1, description: "How often it happened." },
-    Column { name: "Name", priority: 1, description: "Name of the event." },
+    Column {
+        name: "Last Seen",
+        priority: 0,
+        description: "Time since it happened last.",
+    },
+    Column {
+        name: "Type",
+        priority: 0,
+        description: "Normal or Warning.",
+    },
+    Column {
+        name: "Reason",
+        priority: 0,
+        description: "One word for the cause.",
+    },
+    Column {
+        name: "Object",
+        priority: 0,
+        description: "What the event is about.",
+    },
+    Column {
+        name: "Subobject",
+        priority: 1,
+        description: "Part of the object that it is about.",
+    },
+    Column {
+        name: "Source",
+        priority: 1,
+        description: "Component that reports it.",
+    },
+    Column {
+        name: "Message",
+        priority: 0,
+        description: "What happened.",
+    },
+    Column {
+        name: "First Seen",
+        priority: 1,
+        description: "Time since it happened first.",
+    },
+    Column {
+        name: "Count",
+        priority: 1,
+        description: "How often it happened.",
+    },
+    Column {
+        name: "Name",
+        priority: 1,
+        description: "Name of the event.",
+    },
 ];
 
-const NAMESPACE: &[Column] =
-    &[NAME, Column { name: "Status", priority: 0, description: "The status of the namespace" }, AGE];
+const NAMESPACE: &[Column] = &[
+    NAME,
+    Column {
+        name: "Status",
+        priority: 0,
+        description: "The status of the namespace",
+    },
+    AGE,
+];
 
-const LEASE: &[Column] =
-    &[NAME, Column { name: "Holder", priority: 0, description: "Identity of its holder." }, AGE];
+const LEASE: &[Column] = &[
+    NAME,
+    Column {
+        name: "Holder",
+        priority: 0,
+        description: "Identity of its holder.",
+    },
+    AGE,
+];
 
 /// The `columnDefinitions` of a table.
 pub fn columns(resource: &Resource) -> Value {
@@ -107,8 +221,14 @@ fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
 fn node(node: &Value, name: &Value, age: &str) -> Value {
     let info = &node["status"]["nodeInfo"];
     let address = |kind: &str| {
-        let found = items(&node["status"]["addresses"]).iter().find(|address| address["type"] == kind);
-        or(found.map_or("", |address| text(&address["address"])), "<none>").to_string()
+        let found = items(&node["status"]["addresses"])
+            .iter()
+            .find(|address| address["type"] == kind);
+        or(
+            found.map_or("", |address| text(&address["address"])),
+            "<none>",
+        )
+        .to_string()
     };
     let known = |field: &str| or(text(&info[field]), "<unknown>").to_string();
     json!([
@@ -126,13 +246,19 @@ fn node(node: &Value, name: &Value, age: &str) -> Value {
 }
 
 fn node_status(node: &Value) -> String {
-    let ready = items(&node["status"]["conditions"]).iter().find(|condition| condition["type"] == "Ready");
+    let ready = items(&node["status"]["conditions"])
+        .iter()
+        .find(|condition| condition["type"] == "Ready");
     let status = match ready {
         Some(condition) if condition["status"] == "True" => "Ready",
         Some(_) => "NotReady",
         None => "Unknown",
     };
-    let cordoned = if node["spec"]["unschedulable"] == true { ",SchedulingDisabled" } else { "" };
+    let cordoned = if node["spec"]["unschedulable"] == true {
+        ",SchedulingDisabled"
+    } else {
+        ""
+    };
     format!("{status}{cordoned}")
 }
 
@@ -142,7 +268,9 @@ fn node_roles(node: &Value) -> String {
     for (key, value) in node["metadata"]["labels"].as_object().into_iter().flatten() {
         match key.strip_prefix("node-role.kubernetes.io/") {
             Some(role) if !role.is_empty() => roles.push(role),
-            None if key == "kubernetes.io/role" && !text(value).is_empty() => roles.push(text(value)),
+            None if key == "kubernetes.io/role" && !text(value).is_empty() => {
+                roles.push(text(value))
+            }
             _ => {}
         }
     }
@@ -188,32 +316,58 @@ fn external_ips(service: &Value) -> String {
     }
     if balanced {
         let ingress = items(&service["status"]["loadBalancer"]["ingress"]);
-        shown.extend(ingress.iter().map(|entry| or(text(&entry["ip"]), text(&entry["hostname"]))));
+        shown.extend(
+            ingress
+                .iter()
+                .map(|entry| or(text(&entry["ip"]), text(&entry["hostname"]))),
+        );
         shown.sort_unstable();
         shown.dedup();
     }
     shown.extend(items(&spec["externalIPs"]).iter().map(text));
-    or(&shown.join(","), if balanced { "<pending>" } else { "<none>" }).to_string()
+    or(
+        &shown.join(","),
+        if balanced { "<pending>" } else { "<none>" },
+    )
+    .to_string()
 }
 
 fn event(event: &Value, name: &Value) -> Value {
-    let first_time = event["firstTimestamp"].as_str().or_else(|| event["eventTime"].as_str());
+    let first_time = event["firstTimestamp"]
+        .as_str()
+        .or_else(|| event["eventTime"].as_str());
     let first = age::since(first_time);
     let series = &event["series"];
-    let last = match (series["lastObservedTime"].as_str(), event["lastTimestamp"].as_str()) {
+    let last = match (
+        series["lastObservedTime"].as_str(),
+        event["lastTimestamp"].as_str(),
+    ) {
         (Some(time), _) | (None, Some(time)) => age::since(Some(time)),
         (None, None) => first.clone(),
     };
-    let count = series["count"].as_i64().or_else(|| event["count"].as_i64()).unwrap_or(1);
+    let count = series["count"]
+        .as_i64()
+        .or_else(|| event["count"].as_i64())
+        .unwrap_or(1);
     let involved = &event["involvedObject"];
     let kind = text(&involved["kind"]).to_lowercase();
     let object = match text(&involved["name"]) {
         "" => kind,
         name => format!("{kind}/{name}"),
     };
-    let component = or(text(&event["source"]["component"]), text(&event["reportingComponent"]));
-    let host = or(text(&event["source"]["host"]), text(&event["reportingInstance"]));
-    let source = if host.is_empty() { component.to_string() } else { format!("{component}, {host}") };
+    let component = or(
+        text(&event["source"]["component"]),
+        text(&event["reportingComponent"]),
+    );
+    let host = or(
+        text(&event["source"]["host"]),
+        text(&event["reportingInstance"]),
+    );
+    let source = if host.is_empty() {
+        component.to_string()
+    } else {
+        format!("{component}, {host}")
+    };
     json!([
         last,
         text(&event["type"]),

@@ -51,7 +51,10 @@ impl View {
     /// The first media type of the header that can be served.
     fn accepted(request: &Request, partial: &str) -> Result<View, Refusal> {
         let accept = request.header("accept").unwrap_or("*/*");
-        accept.split(',').find_map(|range| View::of_range(range, partial)).ok_or_else(Refusal::not_acceptable)
+        accept
+            .split(',')
+            .find_map(|range| View::of_range(range, partial))
+            .ok_or_else(Refusal::not_acceptable)
     }
 
     fn of_range(range: &str, partial: &str) -> Option<View> {
@@ -60,8 +63,15 @@ impl View {
             return None;
         }
         let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
-        let parameter = |name: &str| parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
-        let Some(kind) = parameter("as") else { return Some(View::Whole) };
+        let parameter = |name: &str| {
+            parameters
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| *value)
+        };
+        let Some(kind) = parameter("as") else {
+            return Some(View::Whole);
+        };
         let version = match parameter("v") {
             Some("v1") => MetaVersion::V1,
             Some("v1beta1") => MetaVersion::V1Beta1,
@@ -77,8 +87,13 @@ impl View {
 
     /// One object that was just written or removed; `value` is without `kind` and `apiVersion`.
     pub fn object(self, resource: &Resource, value: &Value, request: &Request) -> Response {
-        let revision = value["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
-        let meta = ListMeta { revision: revision.unwrap_or_default(), ..ListMeta::default() };
+        let revision = value["metadata"]["resourceVersion"]
+            .as_str()
+            .and_then(|text| text.parse().ok());
+        let meta = ListMeta {
+            revision: revision.unwrap_or_default(),
+            ..ListMeta::default()
+        };
         match self {
             View::Whole => Response::json(200, &super::with_kind(resource, value.clone())),
             View::Metadata(version) => text_response(partial(&value["metadata"], version)),
@@ -108,16 +123,35 @@ impl View {
         let text = match self {
             View::Whole => {
                 let (kind, version) = (format!("{}List", resource.kind), resource.api_version());
-                list_text(&kind, &version, meta, objects.map(|object| object.text().into()))
+                list_text(
+                    &kind,
+                    &version,
+                    meta,
+                    objects.map(|object| object.text().into()),
+                )
             }
             View::Metadata(version) => {
-                let items = objects.map(|object| partial(&object.value["metadata"], version).into());
-                list_text("PartialObjectMetadataList", version.api_version(), meta, items)
+                let items =
+                    objects.map(|object| partial(&object.value["metadata"], version).into());
+                list_text(
+                    "PartialObjectMetadataList",
+                    version.api_version(),
+                    meta,
+                    items,
+                )
             }
             View::Table(version) => {
                 let include = IncludeObject::of(request);
                 let rows: Vec<String> = objects
-                    .map(|object| row(resource, &object.value, &|| object.text_with_kind(resource), version, include))
+                    .map(|object| {
+                        row(
+                            resource,
+                            &object.value,
+                            &|| object.text_with_kind(resource),
+                            version,
+                            include,
+                        )
+                    })
                     .collect();
                 table_text(resource, &rows, meta, version)
             }
@@ -160,7 +194,11 @@ impl ListMeta {
 
 fn text_response(text: String) -> Response {
     let content_type = ("Content-Type".to_string(), "application/json".to_string());
-    Response { status: 200, headers: vec![content_type], body: text.into_bytes() }
+    Response {
+        status: 200,
+        headers: vec![content_type],
+        body: text.into_bytes(),
+    }
 }
 
 /// Items are written one after the other: a list of thousands is never a tree.
@@ -170,7 +208,10 @@ fn list_text<'a>(
     meta: &ListMeta,
     items: impl Iterator<Item = std::borrow::Cow<'a, str>>,
 ) -> String {
-    let mut text = format!(r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{},"items":["#, meta.json());
+    let mut text = format!(
+        r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{},"items":["#,
+        meta.json()
+    );
     for (index, item) in items.enumerate() {
         if index > 0 {
             text.push(',');
@@ -181,7 +222,12 @@ fn list_text<'a>(
     text
 }
 
-fn table_text(resource: &Resource, rows: &[String], meta: &ListMeta, version: MetaVersion) -> String {
+fn table_text(
+    resource: &Resource,
+    rows: &[String],
+    meta: &ListMeta,
+    version: MetaVersion,
+) -> String {
     format!(
         r#"{{"kind":"Table","apiVersion":"{}","metadata":{},"columnDefinitions":{},"rows":[{}]}}"#,
         version.api_version(),
@@ -203,7 +249,10 @@ fn row(
         IncludeObject::Metadata => partial(&value["metadata"], version),
         IncludeObject::Object => whole(),
     };
-    format!(r#"{{"cells":{},"object":{object}}}"#, table::cells(resource, value))
+    format!(
+        r#"{{"cells":{},"object":{object}}}"#,
+        table::cells(resource, value)
+    )
 }
 
 fn partial(metadata: &Value, version: MetaVersion) -> String {
@@ -222,16 +271,31 @@ mod tests {
             ("", None),
             ("application/json", Some(View::Whole)),
             ("*/*", Some(View::Whole)),
-            ("application/vnd.kubernetes.protobuf, application/json", Some(View::Whole)),
+            (
+                "application/vnd.kubernetes.protobuf, application/json",
+                Some(View::Whole),
+            ),
             ("application/vnd.kubernetes.protobuf", None),
             (table, Some(View::Table(MetaVersion::V1))),
-            ("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", Some(View::Whole)),
-            ("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", Some(View::Metadata(MetaVersion::V1))),
-            ("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", None),
+            (
+                "application/json;as=Table;v=v2;g=meta.k8s.io,application/json",
+                Some(View::Whole),
+            ),
+            (
+                "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+                Some(View::Metadata(MetaVersion::V1)),
+            ),
+            (
+                "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+                None,
+            ),
         ];
         for (accept, expected) in cases {
             let headers = vec![("accept".to_string(), accept.to_string())];
-            let request = Request { headers, ..Request::default() };
+            let request = Request {
+                headers,
+                ..Request::default()
+            };
             assert_eq!(View::of_list(&request).ok(), expected, "{accept}");
         }
     }

@@ -39,8 +39,18 @@ pub struct Written {
 pub fn create(cluster: &Cluster, target: &Target, request: &Request) -> Result<Written, Refusal> {
     let read = body::read(target.resource, request)?;
     let dry_run = body::is_dry_run(request)?;
-    let object = insert(&mut cluster.state(), target.resource, target.namespace, read.value, dry_run)?;
-    Ok(Written { code: 201, object, warnings: read.warnings })
+    let object = insert(
+        &mut cluster.state(),
+        target.resource,
+        target.namespace,
+        read.value,
+        dry_run,
+    )?;
+    Ok(Written {
+        code: 201,
+        object,
+        warnings: read.warnings,
+    })
 }
 
 /// The same for an object that comes from our own code.
@@ -60,7 +70,10 @@ pub fn update(
     identity: &Identity,
     request: &Request,
 ) -> Result<Written, Refusal> {
-    let Read { value: mut new, warnings } = body::read(target.resource, request)?;
+    let Read {
+        value: mut new,
+        warnings,
+    } = body::read(target.resource, request)?;
     let dry_run = body::is_dry_run(request)?;
     check_name(target, &mut new)?;
     let mut state = cluster.state();
@@ -73,23 +86,43 @@ pub fn update(
             metadata.remove("resourceVersion");
         }
         let object = insert(&mut state, target.resource, target.namespace, new, dry_run)?;
-        return Ok(Written { code: 201, object, warnings });
+        return Ok(Written {
+            code: 201,
+            object,
+            warnings,
+        });
     };
     check_uid(target, &new, &old)?;
     if new["metadata"]["resourceVersion"].is_null() && !target.resource.unconditional_update {
-        let error = FieldError::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
+        let error = FieldError::invalid(
+            "metadata.resourceVersion",
+            &0.into(),
+            "must be specified for an update",
+        );
         // This one names the resource where others name the kind.
         let resource = target.resource;
-        return Err(Refusal::invalid_as(resource.group, resource.plural, target.name, &[error]));
+        return Err(Refusal::invalid_as(
+            resource.group,
+            resource.plural,
+            target.name,
+            &[error],
+        ));
     }
     let object = replace(&mut state, target, new, &old, dry_run)?;
-    Ok(Written { code: 200, object, warnings })
+    Ok(Written {
+        code: 200,
+        object,
+        warnings,
+    })
 }
 
 pub fn patch(cluster: &Cluster, target: &Target, request: &Request) -> Result<Written, Refusal> {
     let content_type = request.header("content-type").unwrap_or_default();
     let format = Format::of(content_type).ok_or_else(Refusal::unsupported_media_type)?;
-    let schema = target.resource.schema.ok_or_else(Refusal::method_not_allowed)?;
+    let schema = target
+        .resource
+        .schema
+        .ok_or_else(Refusal::method_not_allowed)?;
     let dry_run = body::is_dry_run(request)?;
     let mut state = cluster.state();
     let old = state
@@ -97,10 +130,17 @@ pub fn patch(cluster: &Cluster, target: &Target, request: &Request) -> Result<Wr
         .ok_or_else(|| Refusal::not_found(target.resource, target.name))?;
     let current = with_kind(target.resource, old.value.clone());
     let patched = patch::apply(format, schema, &current, &request.body)?;
-    let Read { value: mut new, warnings } = body::read_patched(target.resource, &patched, request)?;
+    let Read {
+        value: mut new,
+        warnings,
+    } = body::read_patched(target.resource, &patched, request)?;
     check_name(target, &mut new)?;
     let object = replace(&mut state, target, new, &old, dry_run)?;
-    Ok(Written { code: 200, object, warnings })
+    Ok(Written {
+        code: 200,
+        object,
+        warnings,
+    })
 }
 
 impl Target<'_> {
@@ -123,15 +163,25 @@ fn insert(
     }
     let metadata = &mut new["metadata"];
     if !metadata["resourceVersion"].is_null() {
-        return Err(Refusal::unclassified("resourceVersion should not be set on objects to be created"));
+        return Err(Refusal::unclassified(
+            "resourceVersion should not be set on objects to be created",
+        ));
     }
     system_metadata(state, metadata);
     let name = metadata["name"].as_str().unwrap_or_default().to_string();
     let rules = resource.rules;
     rules.prepare_create(&mut new);
-    refuse_if_any(resource, &name, rules.allocate(&mut new, None, &state.store))?;
+    refuse_if_any(
+        resource,
+        &name,
+        rules.allocate(&mut new, None, &state.store),
+    )?;
     refuse_if_any(resource, &name, rules.validate(&new))?;
-    refuse_if_any(resource, &name, rules::validate_meta(&new, &rules::names::path_segment))?;
+    refuse_if_any(
+        resource,
+        &name,
+        rules::validate_meta(&new, &rules::names::path_segment),
+    )?;
     let key = store::key(namespace, &name);
     if state.store.get(resource, &key).is_some() {
         return Err(Refusal::already_exists(resource, &name));
@@ -183,7 +233,11 @@ fn replace(
 }
 
 fn refuse_if_any(resource: &Resource, name: &str, errors: Vec<FieldError>) -> Result<(), Refusal> {
-    if errors.is_empty() { Ok(()) } else { Err(Refusal::invalid(resource, name, &errors)) }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(Refusal::invalid(resource, name, &errors))
+    }
 }
 
 /// The namespace of the path is the object's; it may say so itself.
@@ -191,7 +245,8 @@ fn own_namespace(resource: &Resource, namespace: &str, object: &mut Value) -> Re
     let metadata = &mut object["metadata"];
     let given = metadata["namespace"].as_str().unwrap_or_default();
     if !given.is_empty() && given != namespace {
-        let why = "the namespace of the provided object does not match the namespace sent on the request";
+        let why =
+            "the namespace of the provided object does not match the namespace sent on the request";
         return Err(Refusal::bad_request(why));
     }
     if resource.namespaced {
@@ -203,12 +258,15 @@ fn own_namespace(resource: &Resource, namespace: &str, object: &mut Value) -> Re
 /// Admission plugin NamespaceLifecycle: new objects need a namespace that stays.
 fn check_namespace(state: &State, resource: &Resource, name: &str) -> Result<(), Refusal> {
     let namespaces = super::row("namespaces");
-    let namespace =
-        state.store.get(namespaces, name).ok_or_else(|| Refusal::not_found(namespaces, name))?;
+    let namespace = state
+        .store
+        .get(namespaces, name)
+        .ok_or_else(|| Refusal::not_found(namespaces, name))?;
     if namespace.value["metadata"]["deletionTimestamp"].is_null() {
         return Ok(());
     }
-    let why = format!("unable to create new content in namespace {name} because it is being terminated");
+    let why =
+        format!("unable to create new content in namespace {name} because it is being terminated");
     let mut refusal = Refusal::forbidden(resource.group, resource.plural, "", &why);
     if let Some(details) = &mut refusal.details {
         let cause = serde_json::json!({
@@ -222,14 +280,21 @@ fn check_namespace(state: &State, resource: &Resource, name: &str) -> Result<(),
 
 /// What the server alone decides about a new object.
 fn system_metadata(state: &mut State, metadata: &mut Value) {
-    let prefix = metadata["generateName"].as_str().unwrap_or_default().to_string();
+    let prefix = metadata["generateName"]
+        .as_str()
+        .unwrap_or_default()
+        .to_string();
     if metadata["name"].is_null() && !prefix.is_empty() {
         metadata["name"] = format!("{prefix}{}", state.random.suffix()).into();
     }
     metadata["uid"] = state.random.uid().into();
     metadata["creationTimestamp"] = now().into();
     if let Some(metadata) = metadata.as_object_mut() {
-        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        for field in [
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "selfLink",
+        ] {
             metadata.remove(field);
         }
     }
@@ -257,7 +322,10 @@ fn check_name(target: &Target, new: &mut Value) -> Result<(), Refusal> {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
     if name.is_empty() {
         let why = "was undeterminable: name must be provided";
-        return Err(Refusal::bad_request(format!("the name of the object ({} based on URL) {why}", target.name)));
+        return Err(Refusal::bad_request(format!(
+            "the name of the object ({} based on URL) {why}",
+            target.name
+        )));
     }
     if name != target.name {
         return Err(Refusal::bad_request(format!(
@@ -289,11 +357,20 @@ fn check_uid(target: &Target, new: &Value, old: &Object) -> Result<(), Refusal> 
         old.key,
         old.metadata("uid")
     );
-    Err(Refusal::conflict(&resource.qualified(), resource.details(target.name), target.name, &why))
+    Err(Refusal::conflict(
+        &resource.qualified(),
+        resource.details(target.name),
+        target.name,
+        &why,
+    ))
 }
 
 /// A PUT that creates needs the right to create as well.
-fn check_create_on_update(state: &State, target: &Target, identity: &Identity) -> Result<(), Refusal> {
+fn check_create_on_update(
+    state: &State,
+    target: &Target,
+    identity: &Identity,
+) -> Result<(), Refusal> {
     let asked = ResourceRequest {
         verb: "create".into(),
         group: target.resource.group.into(),
@@ -303,10 +380,14 @@ fn check_create_on_update(state: &State, target: &Target, identity: &Identity) -
         name: target.name.into(),
         ..ResourceRequest::default()
     };
-    state.directory.authorize(identity, &super::request_info::RequestInfo::Resource(asked))
+    state
+        .directory
+        .authorize(identity, &super::request_info::RequestInfo::Resource(asked))
 }
 
 /// The time as objects carry it: UTC, seconds.
 pub fn now() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    jiff::Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%SZ")
+        .to_string()
 }

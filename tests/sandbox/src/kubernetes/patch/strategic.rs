@@ -20,7 +20,9 @@ pub fn apply(schema: &Object, current: &Value, patch: &Value) -> Result<Value, R
 
 /// `schema` is absent inside what has none: maps and opaque fields.
 fn object(schema: Option<&Object>, current: &Value, patch: &Value) -> Result<Value, Refusal> {
-    let Some(changes) = patch.as_object() else { return Ok(patch.clone()) };
+    let Some(changes) = patch.as_object() else {
+        return Ok(patch.clone());
+    };
     match directive(changes)? {
         Some(Directive::Replace) => return Ok(Value::Object(without_directives(changes))),
         Some(Directive::Delete) => return Ok(Value::Object(Map::new())),
@@ -33,7 +35,9 @@ fn object(schema: Option<&Object>, current: &Value, patch: &Value) -> Result<Val
     }
     for name in mentioned_fields(changes) {
         let before = merged.get(name).unwrap_or(&Value::Null);
-        let kind = schema.and_then(|schema| schema.field(name)).map(|field| field.kind);
+        let kind = schema
+            .and_then(|schema| schema.field(name))
+            .map(|field| field.kind);
         match field(kind, before, name, changes)? {
             Some(after) => merged.insert(name.to_string(), after),
             None => merged.remove(name),
@@ -61,7 +65,9 @@ fn field(
             };
             list(*item, merge, before, change, &directives).map(Some)
         }
-        (Some(Type::Object(schema)), Some(change)) => object(Some(schema), before, change).map(Some),
+        (Some(Type::Object(schema)), Some(change)) => {
+            object(Some(schema), before, change).map(Some)
+        }
         (_, Some(change)) if change.is_object() => object(None, before, change).map(Some),
         (_, Some(change)) => Ok(Some(change.clone())),
         (_, None) => Ok((!before.is_null()).then(|| before.clone())),
@@ -81,7 +87,9 @@ fn directive(changes: &Map<String, Value>) -> Result<Option<Directive>, Refusal>
             Some("replace") => Ok(Some(Directive::Replace)),
             Some("delete") => Ok(Some(Directive::Delete)),
             Some("merge") => Ok(Some(Directive::Merge)),
-            _ => Err(Refusal::bad_request(format!("unknown patch type found: {value}"))),
+            _ => Err(Refusal::bad_request(format!(
+                "unknown patch type found: {value}"
+            ))),
         },
     }
 }
@@ -91,7 +99,11 @@ fn bad_directive() -> Refusal {
 }
 
 fn without_directives(changes: &Map<String, Value>) -> Map<String, Value> {
-    changes.iter().filter(|(name, _)| !name.starts_with('$')).map(|(name, value)| (name.clone(), value.clone())).collect()
+    changes
+        .iter()
+        .filter(|(name, _)| !name.starts_with('$'))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 /// The fields that a patch changes, by name or by a directive about them.
@@ -121,7 +133,10 @@ fn list_directive<'a>(
 ) -> Result<Option<&'a [Value]>, Refusal> {
     match changes.get(&format!("{prefix}{name}")) {
         None => Ok(None),
-        Some(list) => list.as_array().map(|items| Some(items.as_slice())).ok_or_else(bad_directive),
+        Some(list) => list
+            .as_array()
+            .map(|items| Some(items.as_slice()))
+            .ok_or_else(bad_directive),
     }
 }
 
@@ -141,10 +156,18 @@ fn list(
     // `$patch: replace` as an item of its own makes the others the whole list.
     let replaces = |item: &Value| item[PATCH] == "replace";
     if change.iter().any(replaces) {
-        return Ok(change.iter().filter(|item| !replaces(item)).cloned().collect());
+        return Ok(change
+            .iter()
+            .filter(|item| !replaces(item))
+            .cloned()
+            .collect());
     }
     let mut merged: Vec<Value> = live.to_vec();
-    merged.retain(|item| !directives.deleted.is_some_and(|deleted| deleted.contains(item)));
+    merged.retain(|item| {
+        !directives
+            .deleted
+            .is_some_and(|deleted| deleted.contains(item))
+    });
     for patched in change {
         merge_item(&mut merged, item, merge, patched)?;
     }
@@ -152,7 +175,12 @@ fn list(
     Ok(Value::Array(in_order(merged, order, live, merge)))
 }
 
-fn merge_item(merged: &mut Vec<Value>, item: Type, merge: Merge, patched: &Value) -> Result<(), Refusal> {
+fn merge_item(
+    merged: &mut Vec<Value>,
+    item: Type,
+    merge: Merge,
+    patched: &Value,
+) -> Result<(), Refusal> {
     if let Merge::ByKey(key) = merge
         && patched.get(key).is_none()
     {
@@ -188,8 +216,9 @@ fn position(items: &[Value], wanted: &Value, merge: Merge) -> Option<usize> {
 /// Items that `order` names stand in its order. The others keep theirs, each before the first named item that it
 /// preceded in the live list.
 fn in_order(merged: Vec<Value>, order: &[Value], live: &[Value], merge: Merge) -> Vec<Value> {
-    let (mut named, others): (Vec<Value>, Vec<Value>) =
-        merged.into_iter().partition(|item| position(order, item, merge).is_some());
+    let (mut named, others): (Vec<Value>, Vec<Value>) = merged
+        .into_iter()
+        .partition(|item| position(order, item, merge).is_some());
     named.sort_by_key(|item| position(order, item, merge));
     let mut sorted = Vec::with_capacity(named.len() + others.len());
     let mut others = others.into_iter().peekable();
@@ -222,37 +251,80 @@ mod tests {
             "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Disk", "status": "False"}]},
         });
         let cases = [
-            ("maps are merged, null removes", json!({"metadata": {"labels": {"a": null, "c": "d"}}}),
-                "/metadata/labels", json!({"c": "d"})),
-            ("a list without a key is replaced", json!({"spec": {"taints": [{"key": "b", "effect": "NoExecute"}]}}),
-                "/spec/taints", json!([{"key": "b", "effect": "NoExecute"}])),
-            ("a condition is merged by its type, in its place",
-                json!({"status": {"conditions": [{"type": "Disk", "reason": "X"}]}}), "/status/conditions",
-                json!([{"type": "Ready", "status": "True"}, {"type": "Disk", "status": "False", "reason": "X"}])),
-            ("a new condition comes first", json!({"status": {"conditions": [{"type": "New", "status": "True"}]}}),
-                "/status/conditions", json!([{"type": "New", "status": "True"}, {"type": "Ready", "status": "True"},
-                    {"type": "Disk", "status": "False"}])),
-            ("$patch: delete removes an item", json!({"status": {"conditions": [{"type": "Ready", "$patch": "delete"}]}}),
-                "/status/conditions", json!([{"type": "Disk", "status": "False"}])),
-            ("$patch: replace replaces a list",
+            (
+                "maps are merged, null removes",
+                json!({"metadata": {"labels": {"a": null, "c": "d"}}}),
+                "/metadata/labels",
+                json!({"c": "d"}),
+            ),
+            (
+                "a list without a key is replaced",
+                json!({"spec": {"taints": [{"key": "b", "effect": "NoExecute"}]}}),
+                "/spec/taints",
+                json!([{"key": "b", "effect": "NoExecute"}]),
+            ),
+            (
+                "a condition is merged by its type, in its place",
+                json!({"status": {"conditions": [{"type": "Disk", "reason": "X"}]}}),
+                "/status/conditions",
+                json!([{"type": "Ready", "status": "True"}, {"type": "Disk", "status": "False", "reason": "X"}]),
+            ),
+            (
+                "a new condition comes first",
+                json!({"status": {"conditions": [{"type": "New", "status": "True"}]}}),
+                "/status/conditions",
+                json!([{"type": "New", "status": "True"}, {"type": "Ready", "status": "True"},
+                    {"type": "Disk", "status": "False"}]),
+            ),
+            (
+                "$patch: delete removes an item",
+                json!({"status": {"conditions": [{"type": "Ready", "$patch": "delete"}]}}),
+                "/status/conditions",
+                json!([{"type": "Disk", "status": "False"}]),
+            ),
+            (
+                "$patch: replace replaces a list",
                 json!({"status": {"conditions": [{"$patch": "replace"}, {"type": "Only", "status": "True"}]}}),
-                "/status/conditions", json!([{"type": "Only", "status": "True"}])),
-            ("$patch: replace replaces a map", json!({"metadata": {"labels": {"$patch": "replace", "z": "1"}}}),
-                "/metadata/labels", json!({"z": "1"})),
-            ("$setElementOrder sorts", json!({"status": {"$setElementOrder/conditions":
+                "/status/conditions",
+                json!([{"type": "Only", "status": "True"}]),
+            ),
+            (
+                "$patch: replace replaces a map",
+                json!({"metadata": {"labels": {"$patch": "replace", "z": "1"}}}),
+                "/metadata/labels",
+                json!({"z": "1"}),
+            ),
+            (
+                "$setElementOrder sorts",
+                json!({"status": {"$setElementOrder/conditions":
                     [{"type": "Disk"}, {"type": "New"}, {"type": "Ready"}],
                     "conditions": [{"type": "New", "status": "True"}]}}),
-                "/status/conditions", json!([{"type": "Disk", "status": "False"}, {"type": "New", "status": "True"},
-                    {"type": "Ready", "status": "True"}])),
-            ("a set gains", json!({"metadata": {"finalizers": ["x/3", "x/1"]}}), "/metadata/finalizers",
-                json!(["x/3", "x/1", "x/2"])),
-            ("a set loses", json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["x/1"]}}),
-                "/metadata/finalizers", json!(["x/2"])),
-            ("$retainKeys keeps", json!({"metadata": {"$retainKeys": ["labels"], "labels": {"c": "d"}}}),
-                "/metadata", json!({"labels": {"a": "b", "c": "d"}})),
+                "/status/conditions",
+                json!([{"type": "Disk", "status": "False"}, {"type": "New", "status": "True"},
+                    {"type": "Ready", "status": "True"}]),
+            ),
+            (
+                "a set gains",
+                json!({"metadata": {"finalizers": ["x/3", "x/1"]}}),
+                "/metadata/finalizers",
+                json!(["x/3", "x/1", "x/2"]),
+            ),
+            (
+                "a set loses",
+                json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["x/1"]}}),
+                "/metadata/finalizers",
+                json!(["x/2"]),
+            ),
+            (
+                "$retainKeys keeps",
+                json!({"metadata": {"$retainKeys": ["labels"], "labels": {"c": "d"}}}),
+                "/metadata",
+                json!({"labels": {"a": "b", "c": "d"}}),
+            ),
         ];
         for (rule, patch, pointer, expected) in cases {
-            let patched = apply(&NODE, &node, &patch).unwrap_or_else(|why| panic!("{rule}: {why:?}"));
+            let patched =
+                apply(&NODE, &node, &patch).unwrap_or_else(|why| panic!("{rule}: {why:?}"));
             assert_eq!(patched.pointer(pointer), Some(&expected), "{rule}");
         }
     }
@@ -261,7 +333,10 @@ mod tests {
     fn what_cannot_be_merged_is_refused() {
         let service = json!({"spec": {"ports": [{"port": 80}]}});
         let cases = [
-            (json!({"spec": {"ports": [{"name": "without the key"}]}}), 422),
+            (
+                json!({"spec": {"ports": [{"name": "without the key"}]}}),
+                422,
+            ),
             (json!({"spec": {"ports": "x"}}), 422),
             (json!({"spec": {"$patch": "nonsense"}}), 400),
             (json!({"spec": {"$setElementOrder/ports": "x"}}), 400),

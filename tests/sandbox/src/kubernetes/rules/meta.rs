@@ -19,7 +19,11 @@ pub fn validate_meta(object: &Value, name_rule: &dyn Fn(&str) -> Vec<String>) ->
         errors.push(FieldError::required("metadata.name", NAME_REQUIRED));
     } else {
         let found = name_rule(name);
-        errors.extend(found.iter().map(|why| FieldError::invalid("metadata.name", &metadata["name"], why)));
+        errors.extend(
+            found
+                .iter()
+                .map(|why| FieldError::invalid("metadata.name", &metadata["name"], why)),
+        );
     }
     errors.extend(labels(metadata));
     errors.extend(annotations(metadata));
@@ -36,7 +40,11 @@ pub fn validate_meta_update(new: &Value, old: &Value) -> Vec<FieldError> {
     }
     for field in ["name", "namespace", "uid", "creationTimestamp"] {
         if new[field] != old[field] {
-            errors.push(FieldError::invalid(format!("metadata.{field}"), &new[field], "field is immutable"));
+            errors.push(FieldError::invalid(
+                format!("metadata.{field}"),
+                &new[field],
+                "field is immutable",
+            ));
         }
     }
     errors.extend(labels(new));
@@ -56,9 +64,17 @@ fn labels(metadata: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
         let wrong_key = names::qualified(key);
-        errors.extend(wrong_key.iter().map(|why| FieldError::invalid("metadata.labels", &key.as_str().into(), why)));
+        errors.extend(
+            wrong_key
+                .iter()
+                .map(|why| FieldError::invalid("metadata.labels", &key.as_str().into(), why)),
+        );
         let wrong_value = names::label_value(text(value));
-        errors.extend(wrong_value.iter().map(|why| FieldError::invalid("metadata.labels", value, why)));
+        errors.extend(
+            wrong_value
+                .iter()
+                .map(|why| FieldError::invalid("metadata.labels", value, why)),
+        );
     }
     errors
 }
@@ -69,11 +85,18 @@ fn annotations(metadata: &Value) -> Vec<FieldError> {
     for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
         // Upper case is allowed in the prefix of an annotation's key.
         let wrong = names::qualified(&key.to_lowercase());
-        errors.extend(wrong.iter().map(|why| FieldError::invalid("metadata.annotations", &key.as_str().into(), why)));
+        errors.extend(
+            wrong
+                .iter()
+                .map(|why| FieldError::invalid("metadata.annotations", &key.as_str().into(), why)),
+        );
         bytes += key.len() + text(value).len();
     }
     if bytes > ANNOTATIONS_MOST_BYTES {
-        errors.push(FieldError::too_long("metadata.annotations", ANNOTATIONS_MOST_BYTES));
+        errors.push(FieldError::too_long(
+            "metadata.annotations",
+            ANNOTATIONS_MOST_BYTES,
+        ));
     }
     errors
 }
@@ -83,7 +106,11 @@ fn finalizers(metadata: &Value) -> Vec<FieldError> {
     for (index, finalizer) in items(&metadata["finalizers"]).iter().enumerate() {
         let name = text(finalizer);
         let wrong = names::qualified(name);
-        errors.extend(wrong.iter().map(|why| FieldError::invalid("metadata.finalizers", finalizer, why)));
+        errors.extend(
+            wrong
+                .iter()
+                .map(|why| FieldError::invalid("metadata.finalizers", finalizer, why)),
+        );
         if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
             errors.push(FieldError::invalid(
                 format!("metadata.finalizers[{index}]"),

@@ -5,8 +5,8 @@
 mod event;
 mod lease;
 mod meta;
-mod namespace;
 pub mod names;
+mod namespace;
 mod node;
 mod service;
 mod service_addresses;

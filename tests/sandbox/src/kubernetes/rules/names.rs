@@ -57,13 +57,21 @@ pub fn qualified(key: &str) -> Vec<String> {
     let mut found = Vec::new();
     match prefix {
         Some("") => found.push("prefix part must be non-empty".into()),
-        Some(prefix) => found.extend(subdomain(prefix).into_iter().map(|why| format!("prefix part {why}"))),
+        Some(prefix) => found.extend(
+            subdomain(prefix)
+                .into_iter()
+                .map(|why| format!("prefix part {why}")),
+        ),
         None => {}
     }
     if name.is_empty() {
         found.push("name part must be non-empty".into());
     }
-    found.extend(findings(name, 63, is_word(name), QUALIFIED).into_iter().map(|why| format!("name part {why}")));
+    found.extend(
+        findings(name, 63, is_word(name), QUALIFIED)
+            .into_iter()
+            .map(|why| format!("name part {why}")),
+    );
     found
 }
 
@@ -85,7 +93,9 @@ fn is_label(text: &str) -> bool {
 
 /// Letters and digits at both ends, `-`, `_`, `.` between.
 fn is_word(text: &str) -> bool {
-    has_shape(text, u8::is_ascii_alphanumeric, |byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+    has_shape(text, u8::is_ascii_alphanumeric, |byte| {
+        byte.is_ascii_alphanumeric() || b"-_.".contains(byte)
+    })
 }
 
 fn has_shape(text: &str, end: impl Fn(&u8) -> bool, inside: impl Fn(&u8) -> bool) -> bool {

@@ -78,17 +78,32 @@ fn taints(node: &Value) -> Vec<FieldError> {
     for (index, taint) in taints.iter().enumerate() {
         let at = |field: &str| format!("metadata.taints[{index}]{field}");
         let wrong_key = names::qualified(text(&taint["key"]));
-        errors.extend(wrong_key.iter().map(|why| FieldError::invalid(at(".key"), &taint["key"], why)));
+        errors.extend(
+            wrong_key
+                .iter()
+                .map(|why| FieldError::invalid(at(".key"), &taint["key"], why)),
+        );
         let wrong_value = names::label_value(text(&taint["value"]));
-        errors.extend(wrong_value.iter().map(|why| FieldError::invalid(at(".value"), &taint["value"], why)));
+        errors.extend(
+            wrong_value
+                .iter()
+                .map(|why| FieldError::invalid(at(".value"), &taint["value"], why)),
+        );
         match text(&taint["effect"]) {
             "" => errors.push(FieldError::required(at(".effect"), "")),
             effect if !EFFECTS.contains(&effect) => {
-                errors.push(FieldError::unsupported(at(".effect"), &taint["effect"], &EFFECTS));
+                errors.push(FieldError::unsupported(
+                    at(".effect"),
+                    &taint["effect"],
+                    &EFFECTS,
+                ));
             }
             _ => {}
         }
-        if taints[..index].iter().any(|earlier| same_taint(earlier, taint)) {
+        if taints[..index]
+            .iter()
+            .any(|earlier| same_taint(earlier, taint))
+        {
             let detail = "taints must be unique by key and effect pair";
             errors.push(FieldError::duplicate(at(""), &go_taint(taint), detail));
         }
@@ -104,15 +119,24 @@ fn same_taint(left: &Value, right: &Value) -> bool {
 fn go_taint(taint: &Value) -> String {
     let (key, effect) = (&taint["key"], &taint["effect"]);
     let value = text(&taint["value"]);
-    format!(r#"{{"Key":{key},"Value":{value:?},"Effect":{effect},"TimeAdded":{}}}"#, taint["timeAdded"])
+    format!(
+        r#"{{"Key":{key},"Value":{value:?},"Effect":{effect},"TimeAdded":{}}}"#,
+        taint["timeAdded"]
+    )
 }
 
 fn addresses(node: &Value) -> Vec<FieldError> {
     let addresses = items(&node["status"]["addresses"]);
-    let repeated = addresses.iter().enumerate().filter(|(index, address)| addresses[..*index].contains(address));
+    let repeated = addresses
+        .iter()
+        .enumerate()
+        .filter(|(index, address)| addresses[..*index].contains(address));
     repeated
         .map(|(index, address)| {
-            let shown = format!(r#"{{"Type":{},"Address":{}}}"#, address["type"], address["address"]);
+            let shown = format!(
+                r#"{{"Type":{},"Address":{}}}"#,
+                address["type"], address["address"]
+            );
             FieldError::duplicate(format!("status.addresses[{index}]"), &shown, "")
         })
         .collect()

@@ -20,7 +20,8 @@ impl Rules for Service {
         default_to(spec, "type", "ClusterIP");
         default_to(spec, "sessionAffinity", "None");
         if spec["sessionAffinity"] == "ClientIP" && spec["sessionAffinityConfig"].is_null() {
-            spec["sessionAffinityConfig"] = json!({"clientIP": {"timeoutSeconds": CLIENT_IP_TIMEOUT_SECONDS}});
+            spec["sessionAffinityConfig"] =
+                json!({"clientIP": {"timeoutSeconds": CLIENT_IP_TIMEOUT_SECONDS}});
         }
         if is_external(spec) || !items(&spec["externalIPs"]).is_empty() {
             default_to(spec, "externalTrafficPolicy", "Cluster");
@@ -38,8 +39,14 @@ impl Rules for Service {
             }
         }
         if spec["type"] == "LoadBalancer" {
-            let ingress = object["status"]["loadBalancer"].get_mut("ingress").and_then(Value::as_array_mut);
-            for entry in ingress.into_iter().flatten().filter(|entry| !text(&entry["ip"]).is_empty()) {
+            let ingress = object["status"]["loadBalancer"]
+                .get_mut("ingress")
+                .and_then(Value::as_array_mut);
+            for entry in ingress
+                .into_iter()
+                .flatten()
+                .filter(|entry| !text(&entry["ip"]).is_empty())
+            {
                 default_to(entry, "ipMode", "VIP");
             }
         }
@@ -122,7 +129,10 @@ fn drop_what_the_type_has_not(new: &mut Value, old: &Value) {
     }
     if is_external(old) && !is_external(new) {
         let node_ports = |spec: &Value| -> Vec<Value> {
-            items(&spec["ports"]).iter().map(|port| port["nodePort"].clone()).collect()
+            items(&spec["ports"])
+                .iter()
+                .map(|port| port["nodePort"].clone())
+                .collect()
         };
         if node_ports(new) == node_ports(old) {
             for port in new["ports"].as_array_mut().into_iter().flatten() {
@@ -153,11 +163,19 @@ fn immutable(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let keeps_address = needs_cluster_ip(new) && needs_cluster_ip(old);
     if keeps_address && !old["clusterIPs"].is_null() && new["clusterIPs"] != old["clusterIPs"] {
-        errors.push(FieldError::invalid("spec.clusterIPs[0]", &new["clusterIPs"], DETAIL));
+        errors.push(FieldError::invalid(
+            "spec.clusterIPs[0]",
+            &new["clusterIPs"],
+            DETAIL,
+        ));
     }
     let stays_balanced = new["type"] == "LoadBalancer" && old["type"] == "LoadBalancer";
     if stays_balanced && new["loadBalancerClass"] != old["loadBalancerClass"] {
-        errors.push(FieldError::invalid("spec.loadBalancerClass", &new["loadBalancerClass"], DETAIL));
+        errors.push(FieldError::invalid(
+            "spec.loadBalancerClass",
+            &new["loadBalancerClass"],
+            DETAIL,
+        ));
     }
     errors
 }
@@ -171,7 +189,11 @@ fn service_type(spec: &Value) -> Vec<FieldError> {
     }
     if is_external(spec) && headless {
         let detail = format!("may not be set to 'None' for {kind} services");
-        errors.push(FieldError::invalid("spec.clusterIPs[0]", &spec["clusterIP"], &detail));
+        errors.push(FieldError::invalid(
+            "spec.clusterIPs[0]",
+            &spec["clusterIP"],
+            &detail,
+        ));
     }
     if kind == "ExternalName" && text(&spec["externalName"]).is_empty() {
         errors.push(FieldError::required("spec.externalName", ""));
@@ -193,23 +215,39 @@ fn ports(spec: &Value) -> Vec<FieldError> {
             "" => {}
             name => {
                 let wrong = names::label(name);
-                errors.extend(wrong.iter().map(|why| FieldError::invalid(at(".name"), &port["name"], why)));
+                errors.extend(
+                    wrong
+                        .iter()
+                        .map(|why| FieldError::invalid(at(".name"), &port["name"], why)),
+                );
                 if earlier.iter().any(|other| other["name"] == port["name"]) {
-                    errors.push(FieldError::duplicate(at(".name"), &port["name"].to_string(), ""));
+                    errors.push(FieldError::duplicate(
+                        at(".name"),
+                        &port["name"].to_string(),
+                        "",
+                    ));
                 }
             }
         }
         errors.extend(port_number(&port["port"], at(".port")));
         if !PROTOCOLS.contains(&text(&port["protocol"])) {
-            errors.push(FieldError::unsupported(at(".protocol"), &port["protocol"], &PROTOCOLS));
+            errors.push(FieldError::unsupported(
+                at(".protocol"),
+                &port["protocol"],
+                &PROTOCOLS,
+            ));
         }
         if port["targetPort"].is_number() {
             errors.extend(port_number(&port["targetPort"], at(".targetPort")));
         }
-        let same = |other: &Value, field: &str| other["protocol"] == port["protocol"] && other[field] == port[field];
+        let same = |other: &Value, field: &str| {
+            other["protocol"] == port["protocol"] && other[field] == port[field]
+        };
         if earlier.iter().any(|other| same(other, "port")) {
-            let shown = format!(r#"{{"Name":"","Protocol":{},"AppProtocol":null,"Port":{},"TargetPort":0,"NodePort":0}}"#,
-                port["protocol"], port["port"]);
+            let shown = format!(
+                r#"{{"Name":"","Protocol":{},"AppProtocol":null,"Port":{},"TargetPort":0,"NodePort":0}}"#,
+                port["protocol"], port["port"]
+            );
             errors.push(FieldError::duplicate(at(""), &shown, ""));
         }
         if port["nodePort"].is_null() {
@@ -219,14 +257,20 @@ fn ports(spec: &Value) -> Vec<FieldError> {
             let detail = format!("may not be used when `type` is '{}'", text(&spec["type"]));
             errors.push(FieldError::forbidden(at(".nodePort"), &detail));
         } else if earlier.iter().any(|other| same(other, "nodePort")) {
-            errors.push(FieldError::duplicate(at(".nodePort"), &port["nodePort"].to_string(), ""));
+            errors.push(FieldError::duplicate(
+                at(".nodePort"),
+                &port["nodePort"].to_string(),
+                "",
+            ));
         }
     }
     errors
 }
 
 fn port_number(port: &Value, field: String) -> Option<FieldError> {
-    let valid = port.as_i64().is_some_and(|number| (1..=65535).contains(&number));
+    let valid = port
+        .as_i64()
+        .is_some_and(|number| (1..=65535).contains(&number));
     (!valid).then(|| FieldError::invalid(field, port, "must be between 1 and 65535, inclusive"))
 }
 
@@ -234,9 +278,17 @@ fn selector(spec: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (key, value) in spec["selector"].as_object().into_iter().flatten() {
         let wrong_key = names::qualified(key);
-        errors.extend(wrong_key.iter().map(|why| FieldError::invalid("spec.selector", &key.as_str().into(), why)));
+        errors.extend(
+            wrong_key
+                .iter()
+                .map(|why| FieldError::invalid("spec.selector", &key.as_str().into(), why)),
+        );
         let wrong_value = names::label_value(text(value));
-        errors.extend(wrong_value.iter().map(|why| FieldError::invalid("spec.selector", value, why)));
+        errors.extend(
+            wrong_value
+                .iter()
+                .map(|why| FieldError::invalid("spec.selector", value, why)),
+        );
     }
     errors
 }
@@ -247,18 +299,33 @@ fn load_balancer_fields(spec: &Value) -> Vec<FieldError> {
     for (index, range) in items(&spec["loadBalancerSourceRanges"]).iter().enumerate() {
         if text(range).trim().parse::<ipnet::IpNet>().is_err() {
             let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
-            errors.push(FieldError::invalid(format!("spec.loadBalancerSourceRanges[{index}]"), range, detail));
+            errors.push(FieldError::invalid(
+                format!("spec.loadBalancerSourceRanges[{index}]"),
+                range,
+                detail,
+            ));
         }
     }
-    for field in ["loadBalancerSourceRanges", "allocateLoadBalancerNodePorts", "loadBalancerClass"] {
+    for field in [
+        "loadBalancerSourceRanges",
+        "allocateLoadBalancerNodePorts",
+        "loadBalancerClass",
+    ] {
         if !balanced && !spec[field].is_null() {
-            errors.push(FieldError::forbidden(format!("spec.{field}"), ONLY_LOAD_BALANCER));
+            errors.push(FieldError::forbidden(
+                format!("spec.{field}"),
+                ONLY_LOAD_BALANCER,
+            ));
         }
     }
     if balanced && spec["loadBalancerClass"].is_string() {
         let wrong = names::qualified(text(&spec["loadBalancerClass"]));
         let class = &spec["loadBalancerClass"];
-        errors.extend(wrong.iter().map(|why| FieldError::invalid("spec.loadBalancerClass", class, why)));
+        errors.extend(
+            wrong
+                .iter()
+                .map(|why| FieldError::invalid("spec.loadBalancerClass", class, why)),
+        );
     }
     errors
 }
@@ -268,19 +335,30 @@ fn policies(spec: &Value) -> Vec<FieldError> {
         ("sessionAffinity", &["ClientIP", "None"]),
         ("externalTrafficPolicy", &["Cluster", "Local"]),
         ("internalTrafficPolicy", &["Cluster", "Local"]),
-        ("ipFamilyPolicy", &["PreferDualStack", "RequireDualStack", "SingleStack"]),
+        (
+            "ipFamilyPolicy",
+            &["PreferDualStack", "RequireDualStack", "SingleStack"],
+        ),
     ];
     let mut errors = Vec::new();
     for (field, supported) in KNOWN {
         let value = &spec[field];
         if !value.is_null() && !supported.contains(&text(value)) {
-            errors.push(FieldError::unsupported(format!("spec.{field}"), value, supported));
+            errors.push(FieldError::unsupported(
+                format!("spec.{field}"),
+                value,
+                supported,
+            ));
         }
     }
     let external = is_external(spec) || !items(&spec["externalIPs"]).is_empty();
     if !external && !spec["externalTrafficPolicy"].is_null() {
         let detail = "may only be set for externally-accessible services";
-        errors.push(FieldError::invalid("spec.externalTrafficPolicy", &spec["externalTrafficPolicy"], detail));
+        errors.push(FieldError::invalid(
+            "spec.externalTrafficPolicy",
+            &spec["externalTrafficPolicy"],
+            detail,
+        ));
     }
     errors
 }
@@ -305,18 +383,33 @@ fn load_balancer_status(service: &Value) -> Vec<FieldError> {
                 let detail = "may not be specified when `ip` is not set";
                 errors.push(FieldError::forbidden(at("ipMode"), detail));
             }
-            (true, "") => errors.push(FieldError::required(at("ipMode"), "must be specified when `ip` is set")),
+            (true, "") => errors.push(FieldError::required(
+                at("ipMode"),
+                "must be specified when `ip` is set",
+            )),
             (true, mode) if !["VIP", "Proxy"].contains(&mode) => {
-                errors.push(FieldError::unsupported(at("ipMode"), &entry["ipMode"], &["Proxy", "VIP"]));
+                errors.push(FieldError::unsupported(
+                    at("ipMode"),
+                    &entry["ipMode"],
+                    &["Proxy", "VIP"],
+                ));
             }
             _ => {}
         }
         if given("hostname") {
             let wrong = names::subdomain(text(&entry["hostname"]));
-            errors.extend(wrong.iter().map(|why| FieldError::invalid(at("hostname"), &entry["hostname"], why)));
+            errors.extend(
+                wrong
+                    .iter()
+                    .map(|why| FieldError::invalid(at("hostname"), &entry["hostname"], why)),
+            );
             if is_address("hostname") {
                 let detail = "must be a DNS name, not an IP address";
-                errors.push(FieldError::invalid(at("hostname"), &entry["hostname"], detail));
+                errors.push(FieldError::invalid(
+                    at("hostname"),
+                    &entry["hostname"],
+                    detail,
+                ));
             }
         }
     }

@@ -25,9 +25,16 @@ pub fn allocate(new: &mut Value, old: Option<&Value>, store: &Store) -> Vec<Fiel
         keep_allocated(&mut new["spec"], &old["spec"]);
     }
     let taken = Taken::by_others(new, store);
-    let seed = text(&new["metadata"]["uid"]).bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31) + u32::from(byte));
+    let seed = text(&new["metadata"]["uid"])
+        .bytes()
+        .fold(0_u32, |sum, byte| sum.wrapping_mul(31) + u32::from(byte));
     let mut errors = cluster_ip(&mut new["spec"], &taken, seed);
-    errors.extend(node_ports(&mut new["spec"], old.map(|old| &old["spec"]), &taken, seed));
+    errors.extend(node_ports(
+        &mut new["spec"],
+        old.map(|old| &old["spec"]),
+        &taken,
+        seed,
+    ));
     errors
 }
 
@@ -40,17 +47,28 @@ struct Taken {
 
 impl Taken {
     fn by_others(new: &Value, store: &Store) -> Taken {
-        let mut taken = Taken { cluster_ips: BTreeSet::new(), node_ports: BTreeSet::new() };
-        let Some(services) = resource::named("services") else { return taken };
+        let mut taken = Taken {
+            cluster_ips: BTreeSet::new(),
+            node_ports: BTreeSet::new(),
+        };
+        let Some(services) = resource::named("services") else {
+            return taken;
+        };
         for service in store.list(services, "") {
             if service.value["metadata"]["uid"] == new["metadata"]["uid"] {
                 continue;
             }
             let spec = &service.value["spec"];
-            taken.cluster_ips.extend(items(&spec["clusterIPs"]).iter().map(|ip| text(ip).to_string()));
+            taken.cluster_ips.extend(
+                items(&spec["clusterIPs"])
+                    .iter()
+                    .map(|ip| text(ip).to_string()),
+            );
             for port in items(&spec["ports"]) {
                 if let Some(number) = port["nodePort"].as_i64() {
-                    taken.node_ports.insert((number, text(&port["protocol"]).into()));
+                    taken
+                        .node_ports
+                        .insert((number, text(&port["protocol"]).into()));
                 }
             }
             if let Some(number) = spec["healthCheckNodePort"].as_i64() {
@@ -69,15 +87,21 @@ impl Taken {
         let count = NODE_PORTS.1 - NODE_PORTS.0 + 1;
         let candidates = (0..count).map(|step| NODE_PORTS.0 + (i64::from(seed) + step) % count);
         candidates.into_iter().find(|number| {
-            !ours.contains(number) && !["TCP", "UDP", "SCTP"].iter().any(|protocol| self.has_port(*number, protocol))
+            !ours.contains(number)
+                && !["TCP", "UDP", "SCTP"]
+                    .iter()
+                    .any(|protocol| self.has_port(*number, protocol))
         })
     }
 
     fn free_ip(&self, seed: u32) -> Option<String> {
         let (first, last) = CLUSTER_IPS;
         let count = last - first + 1;
-        let candidates = (0..count).map(|step| Ipv4Addr::from(first + (seed % count + step) % count).to_string());
-        candidates.into_iter().find(|ip| !self.cluster_ips.contains(ip))
+        let candidates = (0..count)
+            .map(|step| Ipv4Addr::from(first + (seed % count + step) % count).to_string());
+        candidates
+            .into_iter()
+            .find(|ip| !self.cluster_ips.contains(ip))
     }
 }
 
@@ -101,9 +125,20 @@ fn keep_allocated(new: &mut Value, old: &Value) {
         }
     }
     if is_external(new) && is_external(old) {
-        for port in new["ports"].as_array_mut().into_iter().flatten().filter(|port| port["nodePort"].is_null()) {
-            let same = |known: &&Value| known["port"] == port["port"] && known["protocol"] == port["protocol"];
-            if let Some(known) = items(&old["ports"]).iter().find(same).filter(|known| !known["nodePort"].is_null()) {
+        for port in new["ports"]
+            .as_array_mut()
+            .into_iter()
+            .flatten()
+            .filter(|port| port["nodePort"].is_null())
+        {
+            let same = |known: &&Value| {
+                known["port"] == port["port"] && known["protocol"] == port["protocol"]
+            };
+            if let Some(known) = items(&old["ports"])
+                .iter()
+                .find(same)
+                .filter(|known| !known["nodePort"].is_null())
+            {
                 port["nodePort"] = known["nodePort"].clone();
             }
         }
@@ -123,13 +158,22 @@ fn cluster_ip(spec: &mut Value, taken: &Taken, seed: u32) -> Vec<FieldError> {
         let first = spec["clusterIPs"].get(0).cloned().filter(Value::is_string);
         match first.or_else(|| taken.free_ip(seed).map(Value::from)) {
             Some(ip) => spec["clusterIP"] = ip,
-            None => errors.push(FieldError::invalid("spec.clusterIPs[0]", &Value::Null, "range is full")),
+            None => errors.push(FieldError::invalid(
+                "spec.clusterIPs[0]",
+                &Value::Null,
+                "range is full",
+            )),
         }
     }
     let ip = text(&spec["clusterIP"]).to_string();
     if ip != HEADLESS && taken.cluster_ips.contains(&ip) {
-        let detail = "failed to allocate IP ".to_string() + &ip + ": provided IP is already allocated";
-        errors.push(FieldError::invalid("spec.clusterIPs", &json!([ip]), &detail));
+        let detail =
+            "failed to allocate IP ".to_string() + &ip + ": provided IP is already allocated";
+        errors.push(FieldError::invalid(
+            "spec.clusterIPs",
+            &json!([ip]),
+            &detail,
+        ));
     }
     if items(&spec["clusterIPs"]).is_empty() {
         spec["clusterIPs"] = json!([ip]);
@@ -149,14 +193,26 @@ fn node_ports(spec: &mut Value, old: Option<&Value>, taken: &Taken, seed: u32) -
     }
     let mut errors = Vec::new();
     let wanted = spec["type"] == "NodePort" || spec["allocateLoadBalancerNodePorts"] != false;
-    let mut ours: Vec<i64> = items(&spec["ports"]).iter().filter_map(|port| port["nodePort"].as_i64()).collect();
+    let mut ours: Vec<i64> = items(&spec["ports"])
+        .iter()
+        .filter_map(|port| port["nodePort"].as_i64())
+        .collect();
     // One number serves TCP and UDP of the same port.
     let mut by_port: BTreeMap<i64, i64> = BTreeMap::new();
-    for (index, port) in spec["ports"].as_array_mut().into_iter().flatten().enumerate() {
+    for (index, port) in spec["ports"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
         let protocol = text(&port["protocol"]).to_string();
         if let Some(number) = port["nodePort"].as_i64() {
             if let Some(detail) = refused(number, &protocol, old, taken) {
-                errors.push(FieldError::invalid(format!("spec.ports[{index}].nodePort"), &number.into(), detail));
+                errors.push(FieldError::invalid(
+                    format!("spec.ports[{index}].nodePort"),
+                    &number.into(),
+                    detail,
+                ));
             }
             by_port.insert(port["port"].as_i64().unwrap_or_default(), number);
             continue;
@@ -164,8 +220,13 @@ fn node_ports(spec: &mut Value, old: Option<&Value>, taken: &Taken, seed: u32) -
         if !wanted {
             continue;
         }
-        let shared = port["port"].as_i64().and_then(|number| by_port.get(&number).copied());
-        match shared.filter(|number| !taken.has_port(*number, &protocol)).or_else(|| taken.free_port(&ours, seed)) {
+        let shared = port["port"]
+            .as_i64()
+            .and_then(|number| by_port.get(&number).copied());
+        match shared
+            .filter(|number| !taken.has_port(*number, &protocol))
+            .or_else(|| taken.free_port(&ours, seed))
+        {
             Some(number) => {
                 port["nodePort"] = number.into();
                 ours.push(number);
@@ -188,13 +249,26 @@ fn node_ports(spec: &mut Value, old: Option<&Value>, taken: &Taken, seed: u32) -
 }
 
 /// Why a node port that was asked for cannot be had; those that the Service already has can.
-fn refused(number: i64, protocol: &str, old: Option<&Value>, taken: &Taken) -> Option<&'static str> {
-    let held = old.is_some_and(|old| items(&old["ports"]).iter().any(|port| port["nodePort"] == number));
+fn refused(
+    number: i64,
+    protocol: &str,
+    old: Option<&Value>,
+    taken: &Taken,
+) -> Option<&'static str> {
+    let held = old.is_some_and(|old| {
+        items(&old["ports"])
+            .iter()
+            .any(|port| port["nodePort"] == number)
+    });
     if held {
         return None;
     }
     if !(NODE_PORTS.0..=NODE_PORTS.1).contains(&number) {
-        return Some("provided port is not in the valid range. The range of valid ports is 30000-32767");
+        return Some(
+            "provided port is not in the valid range. The range of valid ports is 30000-32767",
+        );
     }
-    taken.has_port(number, protocol).then_some("provided port is already allocated")
+    taken
+        .has_port(number, protocol)
+        .then_some("provided port is already allocated")
 }

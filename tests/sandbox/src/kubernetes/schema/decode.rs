@@ -19,10 +19,19 @@ pub struct Decoded {
 pub struct DecodeError(pub String);
 
 pub fn decode(object: &Object, value: &Value) -> Result<Decoded, DecodeError> {
-    let mut decoder = Decoder { unknown: Vec::new() };
-    let place = Place { owner: object.name, go_path: String::new(), path: String::new() };
+    let mut decoder = Decoder {
+        unknown: Vec::new(),
+    };
+    let place = Place {
+        owner: object.name,
+        go_path: String::new(),
+        path: String::new(),
+    };
     let value = decoder.object(object, value, &place)?;
-    Ok(Decoded { value, unknown: decoder.unknown })
+    Ok(Decoded {
+        value,
+        unknown: decoder.unknown,
+    })
 }
 
 struct Decoder {
@@ -41,7 +50,11 @@ struct Place {
 
 impl Place {
     fn field(&self, owner: &'static str, name: &str) -> Place {
-        Place { owner, go_path: join(&self.go_path, name), path: join(&self.path, name) }
+        Place {
+            owner,
+            go_path: join(&self.go_path, name),
+            path: join(&self.path, name),
+        }
     }
 
     fn item(&self, index: usize) -> Place {
@@ -56,7 +69,9 @@ impl Place {
         let found = match value {
             Value::Null => "null".to_string(),
             Value::Bool(_) => "bool".into(),
-            Value::Number(number) if matches!(wanted, Type::Int32 | Type::Int64) => format!("number {number}"),
+            Value::Number(number) if matches!(wanted, Type::Int32 | Type::Int64) => {
+                format!("number {number}")
+            }
             Value::Number(_) => "number".into(),
             Value::String(_) => "string".into(),
             Value::Array(_) => "array".into(),
@@ -65,14 +80,24 @@ impl Place {
         let of = if self.go_path.is_empty() {
             format!("Go value of type {}", go_type(wanted))
         } else {
-            format!("Go struct field {}.{} of type {}", self.owner, self.go_path, go_type(wanted))
+            format!(
+                "Go struct field {}.{} of type {}",
+                self.owner,
+                self.go_path,
+                go_type(wanted)
+            )
         };
         DecodeError(format!("json: cannot unmarshal {found} into {of}"))
     }
 }
 
 impl Decoder {
-    fn object(&mut self, object: &Object, value: &Value, place: &Place) -> Result<Value, DecodeError> {
+    fn object(
+        &mut self,
+        object: &Object,
+        value: &Value,
+        place: &Place,
+    ) -> Result<Value, DecodeError> {
         let empty = Map::new();
         let given = match value {
             Value::Object(given) => given,
@@ -93,7 +118,12 @@ impl Decoder {
         Ok(Value::Object(shown))
     }
 
-    fn field(&mut self, field: &Field, value: &Value, place: &Place) -> Result<Option<Value>, DecodeError> {
+    fn field(
+        &mut self,
+        field: &Field,
+        value: &Value,
+        place: &Place,
+    ) -> Result<Option<Value>, DecodeError> {
         if value.is_null() && field.presence != Presence::Always {
             return Ok(None);
         }
@@ -140,7 +170,11 @@ impl DecodeError {
 }
 
 fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.into() } else { format!("{path}.{name}") }
+    if path.is_empty() {
+        name.into()
+    } else {
+        format!("{path}.{name}")
+    }
 }
 
 fn go_type(kind: Type) -> String {
@@ -176,7 +210,9 @@ fn zero(kind: Type) -> Value {
         Type::Bool => false.into(),
         Type::Int32 | Type::Int64 | Type::IntOrString => 0.into(),
         Type::Strings | Type::Quantities => Value::Object(Map::new()),
-        Type::Object(_) | Type::List(..) | Type::Time | Type::MicroTime | Type::Opaque => Value::Null,
+        Type::Object(_) | Type::List(..) | Type::Time | Type::MicroTime | Type::Opaque => {
+            Value::Null
+        }
     }
 }
 
@@ -204,18 +240,31 @@ fn strings(kind: Type, map: &Map<String, Value>, place: &Place) -> Result<Value,
 /// Reads a time as Go's `time.Parse` and shows it in UTC, with six decimals for a `MicroTime`.
 fn time(text: &str, micro: bool) -> Result<Value, DecodeError> {
     check_layout(text, micro)?;
-    let parsed: jiff::Timestamp =
-        text.parse().map_err(|_| DecodeError(format!("parsing time {text:?}: day out of range")))?;
-    let format = if micro { "%Y-%m-%dT%H:%M:%S.%6fZ" } else { "%Y-%m-%dT%H:%M:%SZ" };
+    let parsed: jiff::Timestamp = text
+        .parse()
+        .map_err(|_| DecodeError(format!("parsing time {text:?}: day out of range")))?;
+    let format = if micro {
+        "%Y-%m-%dT%H:%M:%S.%6fZ"
+    } else {
+        "%Y-%m-%dT%H:%M:%SZ"
+    };
     Ok(parsed.strftime(format).to_string().into())
 }
 
 /// Go names the first piece of its layout that the text does not have.
 fn check_layout(text: &str, micro: bool) -> Result<(), DecodeError> {
-    const DATE_TIME: [&str; 11] = ["2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05"];
-    let layout = if micro { "2006-01-02T15:04:05.000000Z07:00" } else { "2006-01-02T15:04:05Z07:00" };
+    const DATE_TIME: [&str; 11] = [
+        "2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05",
+    ];
+    let layout = if micro {
+        "2006-01-02T15:04:05.000000Z07:00"
+    } else {
+        "2006-01-02T15:04:05Z07:00"
+    };
     let fail = |rest: &str, piece: &str| {
-        Err(DecodeError(format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {piece:?}")))
+        Err(DecodeError(format!(
+            "parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {piece:?}"
+        )))
     };
     let mut rest = text;
     for piece in DATE_TIME {
@@ -224,24 +273,35 @@ fn check_layout(text: &str, micro: bool) -> Result<(), DecodeError> {
             None => return fail(rest, piece),
         }
     }
-    let digits = rest.strip_prefix('.').map_or(0, |tail| tail.bytes().take_while(u8::is_ascii_digit).count());
+    let digits = rest.strip_prefix('.').map_or(0, |tail| {
+        tail.bytes().take_while(u8::is_ascii_digit).count()
+    });
     if micro && digits != 6 {
         return fail(rest, ".000000");
     }
     if digits > 0 {
         rest = &rest[1 + digits..];
     }
-    let zone = ["+00:00", "-00:00"].iter().any(|shape| after(rest, shape) == Some(""));
-    if rest == "Z" || zone { Ok(()) } else { fail(rest, "Z07:00") }
+    let zone = ["+00:00", "-00:00"]
+        .iter()
+        .any(|shape| after(rest, shape) == Some(""));
+    if rest == "Z" || zone {
+        Ok(())
+    } else {
+        fail(rest, "Z07:00")
+    }
 }
 
 /// What follows a piece of the layout: its digits stand for any digit.
 fn after<'a>(text: &'a str, piece: &str) -> Option<&'a str> {
     let fits = text.len() >= piece.len()
-        && piece.bytes().zip(text.bytes()).all(|(wanted, found)| match wanted {
-            b'0'..=b'9' => found.is_ascii_digit(),
-            _ => wanted == found,
-        });
+        && piece
+            .bytes()
+            .zip(text.bytes())
+            .all(|(wanted, found)| match wanted {
+                b'0'..=b'9' => found.is_ascii_digit(),
+                _ => wanted == found,
+            });
     if fits { text.get(piece.len()..) } else { None }
 }
 
@@ -299,7 +359,10 @@ mod tests {
         let given = json!({"spec": {"nothing": 1, "ports": [{"port": 80, "prot": "TCP"}]}, "x": 1});
         let decoded = decode(&SERVICE, &given).expect("fits");
         assert_eq!(decoded.unknown, ["x", "spec.nothing", "spec.ports[0].prot"]);
-        assert_eq!(decoded.value["spec"], json!({"ports": [{"port": 80, "targetPort": 0}]}));
+        assert_eq!(
+            decoded.value["spec"],
+            json!({"ports": [{"port": 80, "targetPort": 0}]})
+        );
     }
 
     #[test]

@@ -48,13 +48,19 @@ static OBJECT_REFERENCE: Object = Object {
 static EVENT_SOURCE: Object = Object {
     name: "EventSource",
     package: CORE,
-    fields: &[optional("component", Type::String), optional("host", Type::String)],
+    fields: &[
+        optional("component", Type::String),
+        optional("host", Type::String),
+    ],
 };
 
 static EVENT_SERIES: Object = Object {
     name: "EventSeries",
     package: CORE,
-    fields: &[optional("count", Type::Int32), always("lastObservedTime", Type::MicroTime)],
+    fields: &[
+        optional("count", Type::Int32),
+        always("lastObservedTime", Type::MicroTime),
+    ],
 };
 
 pub static LEASE: Object = Object {
@@ -94,15 +100,21 @@ pub static NAMESPACE: Object = Object {
     ],
 };
 
-static NAMESPACE_SPEC: Object =
-    Object { name: "NamespaceSpec", package: CORE, fields: &[optional("finalizers", STRINGS_LIST)] };
+static NAMESPACE_SPEC: Object = Object {
+    name: "NamespaceSpec",
+    package: CORE,
+    fields: &[optional("finalizers", STRINGS_LIST)],
+};
 
 static NAMESPACE_STATUS: Object = Object {
     name: "NamespaceStatus",
     package: CORE,
     fields: &[
         optional("phase", Type::String),
-        optional("conditions", Type::List(&Type::Object(&NAMESPACE_CONDITION), Merge::ByKey("type"))),
+        optional(
+            "conditions",
+            Type::List(&Type::Object(&NAMESPACE_CONDITION), Merge::ByKey("type")),
+        ),
     ],
 };
 
@@ -135,7 +147,10 @@ static REVIEW_SPEC: Object = Object {
     package: AUTHORIZATION,
     fields: &[
         pointer("resourceAttributes", Type::Object(&RESOURCE_ATTRIBUTES)),
-        pointer("nonResourceAttributes", Type::Object(&NON_RESOURCE_ATTRIBUTES)),
+        pointer(
+            "nonResourceAttributes",
+            Type::Object(&NON_RESOURCE_ATTRIBUTES),
+        ),
     ],
 };
 
@@ -158,13 +173,19 @@ static RESOURCE_ATTRIBUTES: Object = Object {
 static SELECTOR_ATTRIBUTES: Object = Object {
     name: "FieldSelectorAttributes",
     package: AUTHORIZATION,
-    fields: &[optional("rawSelector", Type::String), optional("requirements", REQUIREMENTS)],
+    fields: &[
+        optional("rawSelector", Type::String),
+        optional("requirements", REQUIREMENTS),
+    ],
 };
 
 static NON_RESOURCE_ATTRIBUTES: Object = Object {
     name: "NonResourceAttributes",
     package: AUTHORIZATION,
-    fields: &[optional("path", Type::String), optional("verb", Type::String)],
+    fields: &[
+        optional("path", Type::String),
+        optional("verb", Type::String),
+    ],
 };
 
 static REVIEW_STATUS: Object = Object {

@@ -22,7 +22,10 @@ static OBJECT_META_FIELDS: Object = Object {
         pointer("deletionGracePeriodSeconds", Type::Int64),
         optional("labels", Type::Strings),
         optional("annotations", Type::Strings),
-        optional("ownerReferences", Type::List(&Type::Object(&OWNER_REFERENCE), Merge::ByKey("uid"))),
+        optional(
+            "ownerReferences",
+            Type::List(&Type::Object(&OWNER_REFERENCE), Merge::ByKey("uid")),
+        ),
         optional("finalizers", Type::List(&Type::String, Merge::Set)),
         // Read so that an object that a real server showed can be sent back; not kept.
         optional("managedFields", Type::List(&Type::Opaque, Merge::Atomic)),
@@ -59,7 +62,11 @@ pub static CONDITION: Object = Object {
 static FIELD_REQUIREMENT: Object = Object {
     name: "FieldSelectorRequirement",
     package: META,
-    fields: &[always("key", Type::String), always("operator", Type::String), optional("values", STRINGS_LIST)],
+    fields: &[
+        always("key", Type::String),
+        always("operator", Type::String),
+        optional("values", STRINGS_LIST),
+    ],
 };
 
 pub const REQUIREMENTS: Type = Type::List(&Type::Object(&FIELD_REQUIREMENT), Merge::Atomic);

@@ -21,7 +21,10 @@ static SPEC: Object = Object {
     name: "ServiceSpec",
     package: CORE,
     fields: &[
-        optional("ports", Type::List(&Type::Object(&PORT), Merge::ByKey("port"))),
+        optional(
+            "ports",
+            Type::List(&Type::Object(&PORT), Merge::ByKey("port")),
+        ),
         optional("selector", Type::Strings),
         optional("clusterIP", Type::String),
         optional("clusterIPs", STRINGS_LIST),
@@ -34,7 +37,10 @@ static SPEC: Object = Object {
         optional("externalTrafficPolicy", Type::String),
         optional("healthCheckNodePort", Type::Int32),
         optional("publishNotReadyAddresses", Type::Bool),
-        pointer("sessionAffinityConfig", Type::Object(&SESSION_AFFINITY_CONFIG)),
+        pointer(
+            "sessionAffinityConfig",
+            Type::Object(&SESSION_AFFINITY_CONFIG),
+        ),
         optional("ipFamilies", STRINGS_LIST),
         pointer("ipFamilyPolicy", Type::String),
         pointer("allocateLoadBalancerNodePorts", Type::Bool),
@@ -63,22 +69,31 @@ static SESSION_AFFINITY_CONFIG: Object = Object {
     fields: &[pointer("clientIP", Type::Object(&CLIENT_IP_CONFIG))],
 };
 
-static CLIENT_IP_CONFIG: Object =
-    Object { name: "ClientIPConfig", package: CORE, fields: &[pointer("timeoutSeconds", Type::Int32)] };
+static CLIENT_IP_CONFIG: Object = Object {
+    name: "ClientIPConfig",
+    package: CORE,
+    fields: &[pointer("timeoutSeconds", Type::Int32)],
+};
 
 static STATUS: Object = Object {
     name: "ServiceStatus",
     package: CORE,
     fields: &[
         always("loadBalancer", Type::Object(&LOAD_BALANCER)),
-        optional("conditions", Type::List(&Type::Object(&CONDITION), Merge::ByKey("type"))),
+        optional(
+            "conditions",
+            Type::List(&Type::Object(&CONDITION), Merge::ByKey("type")),
+        ),
     ],
 };
 
 static LOAD_BALANCER: Object = Object {
     name: "LoadBalancerStatus",
     package: CORE,
-    fields: &[optional("ingress", Type::List(&Type::Object(&INGRESS), Merge::Atomic))],
+    fields: &[optional(
+        "ingress",
+        Type::List(&Type::Object(&INGRESS), Merge::Atomic),
+    )],
 };
 
 static INGRESS: Object = Object {
@@ -88,12 +103,19 @@ static INGRESS: Object = Object {
         optional("ip", Type::String),
         optional("hostname", Type::String),
         pointer("ipMode", Type::String),
-        optional("ports", Type::List(&Type::Object(&PORT_STATUS), Merge::Atomic)),
+        optional(
+            "ports",
+            Type::List(&Type::Object(&PORT_STATUS), Merge::Atomic),
+        ),
     ],
 };
 
 static PORT_STATUS: Object = Object {
     name: "PortStatus",
     package: CORE,
-    fields: &[always("port", Type::Int32), always("protocol", Type::String), pointer("error", Type::String)],
+    fields: &[
+        always("port", Type::Int32),
+        always("protocol", Type::String),
+        pointer("error", Type::String),
+    ],
 };

@@ -34,7 +34,9 @@ impl FieldSelector {
     }
 
     pub fn matches(&self, object: &Value) -> bool {
-        self.terms.iter().all(|term| (shown(object, &term.field) == term.value) == term.equal)
+        self.terms
+            .iter()
+            .all(|term| (shown(object, &term.field) == term.value) == term.equal)
     }
 }
 
@@ -48,7 +50,11 @@ impl Term {
             rest if rest.starts_with('=') => (true, &rest[1..]),
             _ => return None,
         };
-        Some(Term { field: field.into(), equal, value: unescape(value)? })
+        Some(Term {
+            field: field.into(),
+            equal,
+            value: unescape(value)?,
+        })
     }
 }
 
@@ -68,7 +74,11 @@ fn unescape(value: &str) -> Option<String> {
     let mut characters = value.chars();
     while let Some(character) = characters.next() {
         match character {
-            '\\' => plain.push(characters.next().filter(|next| matches!(next, '\\' | ',' | '='))?),
+            '\\' => plain.push(
+                characters
+                    .next()
+                    .filter(|next| matches!(next, '\\' | ',' | '='))?,
+            ),
             '=' => return None,
             other => plain.push(other),
         }
@@ -77,7 +87,8 @@ fn unescape(value: &str) -> Option<String> {
 }
 
 fn check_field(field: &str, resource: &Resource) -> Result<(), String> {
-    if matches!(field, "metadata.name" | "metadata.namespace") && (resource.namespaced || field != "metadata.namespace")
+    if matches!(field, "metadata.name" | "metadata.namespace")
+        && (resource.namespaced || field != "metadata.namespace")
         || resource.selectable_fields.contains(&field)
     {
         return Ok(());
@@ -94,7 +105,11 @@ fn check_field(field: &str, resource: &Resource) -> Result<(), String> {
 /// A field as selectors compare it: absent is empty, numbers and booleans are their text.
 fn shown(object: &Value, field: &str) -> String {
     // Of an Event's source the component counts.
-    let path = if field == "source" { "source.component" } else { field };
+    let path = if field == "source" {
+        "source.component"
+    } else {
+        field
+    };
     let value = path.split('.').fold(object, |value, name| &value[name]);
     match value {
         Value::String(text) => text.clone(),
@@ -122,7 +137,11 @@ mod tests {
             ("services", r"metadata.name=a\,b", true),
             ("nodes", "spec.unschedulable=true", true),
             ("nodes", "", true),
-            ("events", "source=c,involvedObject.namespace=,involvedObject.kind=Node", true),
+            (
+                "events",
+                "source=c,involvedObject.namespace=,involvedObject.kind=Node",
+                true,
+            ),
         ];
         for (plural, selector, expected) in cases {
             let resource = resource::named(plural).expect("served");
@@ -134,13 +153,28 @@ mod tests {
     #[test]
     fn a_bad_selector_is_named() {
         let cases = [
-            ("nodes", "spec.nothing=x", "field label not supported: spec.nothing"),
-            ("nodes", "metadata.name", "invalid selector: 'metadata.name'; can't understand 'metadata.name'"),
-            ("leases", "spec.x=1", r#""spec.x" is not a known field selector: only "metadata.name", "metadata.namespace""#),
+            (
+                "nodes",
+                "spec.nothing=x",
+                "field label not supported: spec.nothing",
+            ),
+            (
+                "nodes",
+                "metadata.name",
+                "invalid selector: 'metadata.name'; can't understand 'metadata.name'",
+            ),
+            (
+                "leases",
+                "spec.x=1",
+                r#""spec.x" is not a known field selector: only "metadata.name", "metadata.namespace""#,
+            ),
         ];
         for (plural, selector, expected) in cases {
             let resource = resource::named(plural).expect("served");
-            assert_eq!(FieldSelector::parse(selector, resource).expect_err(selector), expected);
+            assert_eq!(
+                FieldSelector::parse(selector, resource).expect_err(selector),
+                expected
+            );
         }
     }
 }

@@ -29,7 +29,10 @@ enum Operator {
 impl LabelSelector {
     /// Reads a selector; the error is the message of a 400.
     pub fn parse(text: &str) -> Result<LabelSelector, String> {
-        let mut parser = Parser { tokens: tokens(text), next: 0 };
+        let mut parser = Parser {
+            tokens: tokens(text),
+            next: 0,
+        };
         let mut requirements = parser.requirements()?;
         requirements.sort_by(|left, right| left.key.cmp(&right.key));
         Ok(LabelSelector { requirements })
@@ -42,7 +45,9 @@ impl LabelSelector {
     pub fn matches(&self, object: &Value) -> bool {
         let none = Map::new();
         let labels = object["metadata"]["labels"].as_object().unwrap_or(&none);
-        self.requirements.iter().all(|requirement| requirement.matches(labels))
+        self.requirements
+            .iter()
+            .all(|requirement| requirement.matches(labels))
     }
 }
 
@@ -56,8 +61,12 @@ impl Requirement {
             Operator::In => listed,
             // An object without the label is not in the set either.
             Operator::NotIn => !listed,
-            Operator::GreaterThan => compare(value, &self.values).is_some_and(|(label, limit)| label > limit),
-            Operator::LessThan => compare(value, &self.values).is_some_and(|(label, limit)| label < limit),
+            Operator::GreaterThan => {
+                compare(value, &self.values).is_some_and(|(label, limit)| label > limit)
+            }
+            Operator::LessThan => {
+                compare(value, &self.values).is_some_and(|(label, limit)| label < limit)
+            }
         }
     }
 }
@@ -106,15 +115,23 @@ impl Parser {
                 return Ok(requirements);
             }
             if token != "!" && !is_identifier(&token) {
-                return Err(format!("found '{token}', expected: !, identifier, or 'end of string'"));
+                return Err(format!(
+                    "found '{token}', expected: !, identifier, or 'end of string'"
+                ));
             }
-            let requirement =
-                self.requirement().map_err(|why| format!("unable to parse requirement: {why}"))?;
+            let requirement = self
+                .requirement()
+                .map_err(|why| format!("unable to parse requirement: {why}"))?;
             requirements.push(requirement);
             match self.take().as_str() {
                 "" => return Ok(requirements),
                 "," if self.peek() == "!" || is_identifier(self.peek()) => {}
-                "," => return Err(format!("found '{}', expected: identifier after ','", self.peek())),
+                "," => {
+                    return Err(format!(
+                        "found '{}', expected: identifier after ','",
+                        self.peek()
+                    ));
+                }
                 other => return Err(format!("found '{other}', expected: ',' or 'end of string'")),
             }
         }
@@ -133,10 +150,18 @@ impl Parser {
             return Err(format!("key: Invalid value: {key:?}: {why}"));
         }
         if absent {
-            return Ok(Requirement { key, operator: Operator::DoesNotExist, values: Vec::new() });
+            return Ok(Requirement {
+                key,
+                operator: Operator::DoesNotExist,
+                values: Vec::new(),
+            });
         }
         if matches!(self.peek(), "" | ",") {
-            return Ok(Requirement { key, operator: Operator::Exists, values: Vec::new() });
+            return Ok(Requirement {
+                key,
+                operator: Operator::Exists,
+                values: Vec::new(),
+            });
         }
         let operator = self.operator()?;
         let values = match operator {
@@ -144,7 +169,11 @@ impl Parser {
             (_, false) => vec![self.exact_value()],
         };
         check_values(&key, operator.0, &values)?;
-        Ok(Requirement { key, operator: operator.0, values })
+        Ok(Requirement {
+            key,
+            operator: operator.0,
+            values,
+        })
     }
 
     /// The operator, and whether a set in brackets follows.
@@ -156,13 +185,19 @@ impl Parser {
             "!=" => Ok((Operator::NotIn, false)),
             ">" => Ok((Operator::GreaterThan, false)),
             "<" => Ok((Operator::LessThan, false)),
-            other => Err(format!("found '{other}', expected: in, notin, =, ==, !=, gt, lt")),
+            other => Err(format!(
+                "found '{other}', expected: in, notin, =, ==, !=, gt, lt"
+            )),
         }
     }
 
     /// May be empty: `a=` selects the empty value.
     fn exact_value(&mut self) -> String {
-        if is_identifier(self.peek()) { self.take() } else { String::new() }
+        if is_identifier(self.peek()) {
+            self.take()
+        } else {
+            String::new()
+        }
     }
 
     fn set(&mut self) -> Result<Vec<String>, String> {
@@ -193,13 +228,17 @@ impl Parser {
 
 fn check_values(key: &str, operator: Operator, values: &[String]) -> Result<(), String> {
     for (index, value) in values.iter().enumerate() {
-        if matches!(operator, Operator::GreaterThan | Operator::LessThan) && value.parse::<i64>().is_err() {
+        if matches!(operator, Operator::GreaterThan | Operator::LessThan)
+            && value.parse::<i64>().is_err()
+        {
             return Err(format!(
                 "values[{index}]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
             ));
         }
         if let Some(why) = names::label_value(value).first() {
-            return Err(format!("values[{index}][{key}]: Invalid value: {value:?}: {why}"));
+            return Err(format!(
+                "values[{index}][{key}]: Invalid value: {value:?}: {why}"
+            ));
         }
     }
     Ok(())
@@ -240,13 +279,22 @@ mod tests {
     #[test]
     fn a_bad_selector_is_named() {
         let cases = [
-            ("===", "found '==', expected: !, identifier, or 'end of string'"),
+            (
+                "===",
+                "found '==', expected: !, identifier, or 'end of string'",
+            ),
             ("a=b,", "found '', expected: identifier after ','"),
             ("a=b c", "found 'c', expected: ',' or 'end of string'"),
-            ("a in b", "unable to parse requirement: found 'b' expected: '('"),
+            (
+                "a in b",
+                "unable to parse requirement: found 'b' expected: '('",
+            ),
         ];
         for (selector, expected) in cases {
-            assert_eq!(LabelSelector::parse(selector).expect_err(selector), expected);
+            assert_eq!(
+                LabelSelector::parse(selector).expect_err(selector),
+                expected
+            );
         }
     }
 }
