@@ -1,1 +1,234 @@
-//! (being built)
+//! A Kubernetes API server in memory: requests in, answers out, worded as kube-apiserver 1.36 words them.
+//!
+//! | module | its part |
+//! |---|---|
+//! | `api` | one request: who asks, may they, which verb of which resource |
+//! | `request_info`, `access`, `status` | what a path asks for; users and RBAC; `Status` errors |
+//! | `resource`, `schema`, `rules` | the kinds, one row each: fields, defaults, allocation, validation |
+//! | `store` | objects and the revision that counts every write |
+//! | `read`, `view`, `table`, `selector` | GET and LIST: pages, selectors, whole objects, tables, metadata |
+//! | `body`, `write`, `delete`, `patch` | POST, PUT, PATCH, DELETE |
+//! | `discovery`, `openapi` | what clients ask for before they ask for anything |
+//!
+//! Three things of a real cluster are not here: watches (refused with 405: `ccm` polls), server-side apply (415) with
+//! the `managedFields` it needs, and protobuf. The controller manager's part is not here either, save one thing:
+//! what is in a namespace goes with it.
+
+mod access;
+mod age;
+mod api;
+mod body;
+mod delete;
+mod discovery;
+mod openapi;
+mod patch;
+mod random;
+mod read;
+mod request_info;
+mod resource;
+mod rules;
+mod schema;
+mod selector;
+mod status;
+mod store;
+mod table;
+mod view;
+mod write;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+
+pub use access::{PolicyRule, User};
+
+use crate::exchange::{Handler, Request, Response};
+use access::Directory;
+use random::Random;
+use read::Pages;
+use resource::Resource;
+use store::{Object, Store};
+
+/// The API server. Everything is behind one lock, held while objects are picked, not while they are written out.
+pub struct Cluster {
+    state: Mutex<State>,
+}
+
+struct State {
+    store: Store,
+    /// What reads with `resourceVersion=0` see while the cache is frozen.
+    frozen: Option<Store>,
+    pages: Pages,
+    directory: Directory,
+    random: Random,
+}
+
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+impl Handler for Cluster {
+    fn handle(&self, request: &Request) -> Response {
+        api::answer(self, request).unwrap_or_else(|refusal| refusal.response())
+    }
+}
+
+impl Cluster {
+    /// A cluster as it is right after its birth: its namespaces and its own Service, nobody who may do anything.
+    pub fn new() -> Arc<Cluster> {
+        let state = State {
+            store: Store::default(),
+            frozen: None,
+            pages: Pages::default(),
+            directory: Directory::default(),
+            random: Random::new(),
+        };
+        let cluster = Cluster {
+            state: Mutex::new(state),
+        };
+        for name in NAMESPACES {
+            cluster.create("namespaces", None, json!({"metadata": {"name": name}}));
+        }
+        let port = json!({"name": "https", "port": 443, "targetPort": 6443});
+        let labels = json!({"component": "apiserver", "provider": "kubernetes"});
+        let service = json!({
+            "metadata": {"name": "kubernetes", "labels": labels},
+            "spec": {"clusterIP": "10.96.0.1", "ports": [port]},
+        });
+        cluster.create("services", Some("default"), service);
+        Arc::new(cluster)
+    }
+
+    /// Adds a user, or replaces the one of that name.
+    pub fn add_user(&self, user: User) {
+        self.state().directory.add_user(user);
+    }
+
+    /// Gives a user that is there one more token.
+    pub fn add_token(&self, user: &str, token: &str) {
+        self.state().directory.add_token(user, token);
+    }
+
+    /// From now on this token is answered with 401.
+    pub fn remove_token(&self, token: &str) {
+        self.state().directory.remove_token(token);
+    }
+
+    /// Binds the rules of a Role to a user: they hold in that namespace alone.
+    pub fn grant_in_namespace(&self, user: &str, namespace: &str, rules: Vec<PolicyRule>) {
+        self.state()
+            .directory
+            .grant_in_namespace(user, namespace, rules);
+    }
+
+    /// Creates an object as an administrator would, and returns it.
+    ///
+    /// # Panics
+    /// When the server would refuse it: this is for tests and the simulation, who write what is valid.
+    pub fn create(&self, resource: &str, namespace: Option<&str>, object: Value) -> Value {
+        let row = row(resource);
+        let created = write::create_object(
+            &mut self.state(),
+            row,
+            namespace.unwrap_or_default(),
+            &object,
+        );
+        match created {
+            Ok(value) => with_kind(row, value),
+            Err(refusal) => panic!("{resource}: {}", refusal.message),
+        }
+    }
+
+    pub fn get(&self, resource: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
+        let row = row(resource);
+        let object = self.state().store.get(row, &key(namespace, name))?.clone();
+        Some(with_kind(row, object.value.clone()))
+    }
+
+    /// In the order of lists; `None` for all namespaces.
+    pub fn list(&self, resource: &str, namespace: Option<&str>) -> Vec<Value> {
+        let row = row(resource);
+        let objects = self.state().store.list(row, namespace.unwrap_or_default());
+        objects
+            .iter()
+            .map(|object| with_kind(row, object.value.clone()))
+            .collect()
+    }
+
+    /// Changes an object past every rule and raises its `resourceVersion`; false when it is not there.
+    pub fn edit(
+        &self,
+        resource: &str,
+        namespace: Option<&str>,
+        name: &str,
+        edit: impl FnOnce(&mut Value),
+    ) -> bool {
+        let row = row(resource);
+        let key = key(namespace, name);
+        let mut state = self.state();
+        let Some(object) = state.store.get(row, &key) else {
+            return false;
+        };
+        let mut value = object.value.clone();
+        edit(&mut value);
+        state.store.put(row, &key, value);
+        true
+    }
+
+    /// As DELETE does, finalizers included; false when it is not there.
+    pub fn delete(&self, resource: &str, namespace: Option<&str>, name: &str) -> bool {
+        let request = delete::DeleteRequest {
+            resource: row(resource),
+            namespace: namespace.unwrap_or_default(),
+            name,
+            uid: None,
+            resource_version: None,
+            dry_run: false,
+        };
+        delete::delete_object(&mut self.state(), &request).is_ok()
+    }
+
+    /// While frozen, reads with `resourceVersion=0` are served from the state at the time of freezing.
+    pub fn freeze_cache(&self, frozen: bool) {
+        let mut state = self.state();
+        state.frozen = frozen.then(|| state.store.clone());
+    }
+
+    /// Compacts the history: a `continue` token of before is answered with 410.
+    pub fn expire_continue_tokens(&self) {
+        let mut state = self.state();
+        state.pages.expire();
+        state.store.advance();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A test that panics inside `edit` leaves the objects whole: they are only replaced afterwards.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// What a read of that `resourceVersion` sees: 0 is content with the cache.
+    fn store_for(&self, resource_version: Option<u64>) -> &Store {
+        match &self.frozen {
+            Some(frozen) if resource_version == Some(0) => frozen,
+            _ => &self.store,
+        }
+    }
+
+    fn find(&self, resource: &Resource, key: &str) -> Option<Arc<Object>> {
+        self.store.get(resource, key).cloned()
+    }
+}
+
+/// The row of a resource that our own code names.
+fn row(resource: &str) -> &'static Resource {
+    resource::named(resource).unwrap_or_else(|| panic!("{resource}: not a resource of the sandbox"))
+}
+
+fn key(namespace: Option<&str>, name: &str) -> String {
+    store::key(namespace.unwrap_or_default(), name)
+}
+
+fn with_kind(resource: &Resource, mut value: Value) -> Value {
+    value["kind"] = resource.kind.into();
+    value["apiVersion"] = resource.api_version().into();
+    value
+}

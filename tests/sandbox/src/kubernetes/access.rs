@@ -1,0 +1,349 @@
+//! Who asks (bearer tokens, client certificates) and what they may do (RBAC rules).
+
+use serde::Deserialize;
+
+use super::request_info::{RequestInfo, ResourceRequest};
+use super::status::Refusal;
+use crate::exchange::Request;
+
+/// Somebody the cluster knows, with everything that is bound to them cluster-wide.
+#[derive(Clone, Debug, Default)]
+pub struct User {
+    /// `system:serviceaccount:NAMESPACE:NAME` for a service account.
+    pub name: String,
+    /// `system:masters` may do anything; `system:authenticated` is added by itself.
+    pub groups: Vec<String>,
+    pub tokens: Vec<String>,
+    /// DER, compared byte by byte.
+    pub certificates: Vec<Vec<u8>>,
+    /// The rules of the ClusterRoles that are bound by ClusterRoleBindings.
+    pub rules: Vec<PolicyRule>,
+}
+
+/// A rule of a Role or ClusterRole; reads from its YAML.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PolicyRule {
+    pub api_groups: Vec<String>,
+    pub resources: Vec<String>,
+    pub verbs: Vec<String>,
+    pub resource_names: Vec<String>,
+    #[serde(rename = "nonResourceURLs")]
+    pub non_resource_urls: Vec<String>,
+}
+
+/// The rules of a Role, bound to a user by a RoleBinding in that namespace.
+#[derive(Clone, Debug)]
+struct NamespaceGrant {
+    user: String,
+    namespace: String,
+    rules: Vec<PolicyRule>,
+}
+
+/// Everybody the cluster knows.
+#[derive(Debug, Default)]
+pub struct Directory {
+    users: Vec<User>,
+    grants: Vec<NamespaceGrant>,
+}
+
+/// The user of a request.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    pub name: String,
+    groups: Vec<String>,
+}
+
+/// Paths that anybody may read: the role `system:public-info-viewer`.
+const PUBLIC_PATHS: &[&str] = &["/healthz", "/livez", "/readyz", "/version", "/version/"];
+/// Paths that every user may read: the role `system:discovery`.
+const DISCOVERY_PATHS: &[&str] = &[
+    "/api",
+    "/api/*",
+    "/apis",
+    "/apis/*",
+    "/openapi",
+    "/openapi/*",
+];
+
+impl Directory {
+    /// Adds a user, or replaces the one of that name.
+    pub fn add_user(&mut self, user: User) {
+        self.users.retain(|known| known.name != user.name);
+        self.users.push(user);
+    }
+
+    pub fn add_token(&mut self, user: &str, token: &str) {
+        if let Some(user) = self.users.iter_mut().find(|known| known.name == user) {
+            user.tokens.push(token.into());
+        }
+    }
+
+    pub fn remove_token(&mut self, token: &str) {
+        for user in &mut self.users {
+            user.tokens.retain(|known| known != token);
+        }
+    }
+
+    pub fn grant_in_namespace(&mut self, user: &str, namespace: &str, rules: Vec<PolicyRule>) {
+        self.grants.push(NamespaceGrant {
+            user: user.into(),
+            namespace: namespace.into(),
+            rules,
+        });
+    }
+
+    /// A certificate counts before a token; a wrong token is not anonymous.
+    pub fn authenticate(&self, request: &Request) -> Result<Identity, Refusal> {
+        let by_certificate = request.client_certificate.as_ref().and_then(|certificate| {
+            self.users
+                .iter()
+                .find(|user| user.certificates.contains(certificate))
+        });
+        if let Some(user) = by_certificate {
+            return Ok(Identity::of(user));
+        }
+        let bearer = request.header("authorization").and_then(|value| {
+            let (scheme, token) = value.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+        });
+        match bearer {
+            Some(token) => {
+                let user = self
+                    .users
+                    .iter()
+                    .find(|user| user.tokens.iter().any(|known| known == token));
+                user.map(Identity::of).ok_or_else(Refusal::unauthorized)
+            }
+            None => Ok(Identity::anonymous()),
+        }
+    }
+
+    pub fn authorize(&self, identity: &Identity, info: &RequestInfo) -> Result<(), Refusal> {
+        match info {
+            RequestInfo::Resource(asked) if !self.allows(identity, asked) => {
+                Err(forbidden(identity, asked))
+            }
+            RequestInfo::Path { verb, path } if !self.allows_path(identity, verb, path) => {
+                let why = format!("User {:?} cannot {verb} path {path:?}", identity.name);
+                Err(Refusal::forbidden_path(&why))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub fn allows(&self, identity: &Identity, asked: &ResourceRequest) -> bool {
+        // The role `system:basic-user`: whoever is authenticated may ask what they may do.
+        let basic = identity.is_authenticated()
+            && asked.verb == "create"
+            && asked.group == "authorization.k8s.io"
+            && asked.resource == "selfsubjectaccessreviews";
+        basic
+            || identity.is_master()
+            || self
+                .rules(identity, &asked.namespace)
+                .any(|rule| rule.allows(asked))
+    }
+
+    pub fn allows_path(&self, identity: &Identity, verb: &str, path: &str) -> bool {
+        let reads = verb == "get" || verb == "head";
+        let public = reads && PUBLIC_PATHS.contains(&path);
+        let discovery = reads
+            && identity.is_authenticated()
+            && DISCOVERY_PATHS
+                .iter()
+                .any(|pattern| matches_path(pattern, path));
+        public
+            || discovery
+            || identity.is_master()
+            || self
+                .rules(identity, "")
+                .any(|rule| rule.allows_path(verb, path))
+    }
+
+    fn rules(&self, identity: &Identity, namespace: &str) -> impl Iterator<Item = &PolicyRule> {
+        let cluster = self
+            .users
+            .iter()
+            .filter(|user| user.name == identity.name)
+            .flat_map(|user| &user.rules);
+        let local = self.grants.iter().filter(move |grant| {
+            !namespace.is_empty() && grant.user == identity.name && grant.namespace == namespace
+        });
+        cluster.chain(local.flat_map(|grant| &grant.rules))
+    }
+}
+
+impl Identity {
+    fn of(user: &User) -> Identity {
+        let mut groups = user.groups.clone();
+        groups.push("system:authenticated".into());
+        Identity {
+            name: user.name.clone(),
+            groups,
+        }
+    }
+
+    fn anonymous() -> Identity {
+        Identity {
+            name: "system:anonymous".into(),
+            groups: vec!["system:unauthenticated".into()],
+        }
+    }
+
+    fn is_authenticated(&self) -> bool {
+        self.groups
+            .iter()
+            .any(|group| group == "system:authenticated")
+    }
+
+    fn is_master(&self) -> bool {
+        self.groups.iter().any(|group| group == "system:masters")
+    }
+}
+
+impl PolicyRule {
+    fn allows(&self, asked: &ResourceRequest) -> bool {
+        contains(&self.verbs, &asked.verb)
+            && contains(&self.api_groups, &asked.group)
+            && self.names_resource(asked)
+            && (self.resource_names.is_empty() || self.resource_names.contains(&asked.name))
+    }
+
+    /// `services`, `services/status`, `*`, `*/status`
+    fn names_resource(&self, asked: &ResourceRequest) -> bool {
+        let whole = full_resource(asked);
+        self.resources.iter().any(|named| {
+            let any_with_subresource = !asked.subresource.is_empty()
+                && named
+                    .strip_prefix("*/")
+                    .is_some_and(|subresource| subresource == asked.subresource);
+            named == "*" || *named == whole || any_with_subresource
+        })
+    }
+
+    fn allows_path(&self, verb: &str, path: &str) -> bool {
+        contains(&self.verbs, verb)
+            && self
+                .non_resource_urls
+                .iter()
+                .any(|pattern| matches_path(pattern, path))
+    }
+}
+
+fn forbidden(identity: &Identity, asked: &ResourceRequest) -> Refusal {
+    let place = if asked.namespace.is_empty() {
+        "at the cluster scope".to_string()
+    } else {
+        format!("in the namespace {:?}", asked.namespace)
+    };
+    let why = format!(
+        "User {:?} cannot {} resource {:?} in API group {:?} {place}",
+        identity.name,
+        asked.verb,
+        full_resource(asked),
+        asked.group,
+    );
+    Refusal::forbidden(&asked.group, &asked.resource, &asked.name, &why)
+}
+
+fn full_resource(asked: &ResourceRequest) -> String {
+    if asked.subresource.is_empty() {
+        asked.resource.clone()
+    } else {
+        format!("{}/{}", asked.resource, asked.subresource)
+    }
+}
+
+fn contains(values: &[String], wanted: &str) -> bool {
+    values.iter().any(|value| value == "*" || value == wanted)
+}
+
+fn matches_path(pattern: &str, path: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => path.starts_with(start),
+        None => pattern == path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(groups: &str, resources: &str, verbs: &str, names: &str) -> PolicyRule {
+        let list = |text: &str| {
+            text.split(' ')
+                .filter(|one| *one != "-")
+                .map(String::from)
+                .collect()
+        };
+        PolicyRule {
+            api_groups: list(groups),
+            resources: list(resources),
+            verbs: list(verbs),
+            resource_names: list(names),
+            non_resource_urls: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn rules_are_matched_as_rbac_does() {
+        let core = |resources, verbs, names| rule("", resources, verbs, names);
+        let cases = [
+            (core("nodes", "get", "-"), "get nodes a", true),
+            (core("nodes", "get", "-"), "list nodes ", false),
+            (core("nodes", "*", "-"), "patch nodes/status a", false),
+            (
+                core("nodes/status", "patch", "-"),
+                "patch nodes/status a",
+                true,
+            ),
+            (core("*/status", "patch", "-"), "patch nodes/status a", true),
+            (core("*", "*", "-"), "patch nodes/status a", true),
+            (core("nodes", "get", "a b"), "get nodes b", true),
+            (core("nodes", "get", "a b"), "get nodes c", false),
+            (core("nodes", "create", "a"), "create nodes ", false),
+            (rule("apps", "nodes", "get", "-"), "get nodes a", false),
+            (rule("*", "nodes", "get", "-"), "get nodes a", true),
+        ];
+        for (rule, asked, allowed) in cases {
+            let parts: Vec<&str> = asked.split(' ').collect();
+            let (resource, subresource) = parts[1].split_once('/').unwrap_or((parts[1], ""));
+            let asked = ResourceRequest {
+                verb: parts[0].into(),
+                resource: resource.into(),
+                subresource: subresource.into(),
+                name: parts[2].into(),
+                ..ResourceRequest::default()
+            };
+            assert_eq!(rule.allows(&asked), allowed, "{rule:?} {asked:?}");
+        }
+    }
+
+    #[test]
+    fn a_role_grants_in_its_namespace_alone() {
+        let mut directory = Directory::default();
+        directory.add_user(User {
+            name: "ccm".into(),
+            ..User::default()
+        });
+        directory.grant_in_namespace("ccm", "kube-system", vec![rule("*", "leases", "*", "-")]);
+        let identity = Identity {
+            name: "ccm".into(),
+            groups: Vec::new(),
+        };
+        for (namespace, allowed) in [("kube-system", true), ("default", false), ("", false)] {
+            let asked = ResourceRequest {
+                verb: "get".into(),
+                resource: "leases".into(),
+                namespace: namespace.into(),
+                ..ResourceRequest::default()
+            };
+            assert_eq!(
+                directory.allows(&identity, &asked),
+                allowed,
+                "{namespace:?}"
+            );
+        }
+    }
+}

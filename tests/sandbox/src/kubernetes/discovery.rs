@@ -1,0 +1,104 @@
+//! Discovery: which groups, versions and resources there are.
+//!
+//! Only the plain form; who asks for the aggregated one gets the plain one and goes on with it, as with old servers.
+
+use serde_json::{Value, json};
+
+use super::resource::{RESOURCES, Resource, VERSION};
+use crate::exchange::{Request, Response};
+
+pub fn version() -> Value {
+    json!({
+        "major": "1",
+        "minor": "36",
+        "emulationMajor": "1",
+        "emulationMinor": "36",
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": "35",
+        "gitVersion": "v1.36.2",
+        "gitCommit": "unknown",
+        "gitTreeState": "clean",
+        "buildDate": "2026-08-01T00:00:00Z",
+        "goVersion": "go1.26.8",
+        "compiler": "gc",
+        "platform": "linux/amd64",
+    })
+}
+
+/// `/api`, `/api/v1`, `/apis`, `/apis/GROUP`, `/apis/GROUP/VERSION`
+pub fn document(request: &Request, path: &str) -> Option<Response> {
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    let document = match parts.as_slice() {
+        ["api"] => api_versions(request.header("host").unwrap_or("kubernetes.default.svc")),
+        ["api", VERSION] => resources(""),
+        ["apis"] => {
+            let groups: Vec<Value> = groups().into_iter().map(group).collect();
+            json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+        }
+        ["apis", name] if groups().contains(name) => {
+            let mut document = group(name);
+            document["kind"] = "APIGroup".into();
+            document["apiVersion"] = "v1".into();
+            document
+        }
+        ["apis", name, VERSION] if groups().contains(name) => resources(name),
+        _ => return None,
+    };
+    Some(Response::json(200, &document))
+}
+
+/// The named groups, in the order of their resources.
+pub fn groups() -> Vec<&'static str> {
+    let mut groups: Vec<&str> = Vec::new();
+    for row in RESOURCES.iter().filter(|row| !row.group.is_empty()) {
+        if !groups.contains(&row.group) {
+            groups.push(row.group);
+        }
+    }
+    groups
+}
+
+fn api_versions(address: &str) -> Value {
+    let addresses = json!([{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]);
+    json!({"kind": "APIVersions", "versions": [VERSION], "serverAddressByClientCIDRs": addresses})
+}
+
+fn group(name: &str) -> Value {
+    let version = json!({"groupVersion": format!("{name}/{VERSION}"), "version": VERSION});
+    json!({"name": name, "versions": [version], "preferredVersion": version})
+}
+
+fn resources(group: &str) -> Value {
+    let rows: Vec<&Resource> = RESOURCES.iter().filter(|row| row.group == group).collect();
+    let version = rows
+        .first()
+        .map(|row| row.api_version())
+        .unwrap_or_default();
+    let resources: Vec<Value> = rows.into_iter().flat_map(entries).collect();
+    let mut list =
+        json!({"kind": "APIResourceList", "groupVersion": version, "resources": resources});
+    // The real server leaves it out for the core group.
+    if !group.is_empty() {
+        list["apiVersion"] = "v1".into();
+    }
+    list
+}
+
+/// A resource and its subresource.
+fn entries(row: &Resource) -> Vec<Value> {
+    let mut entry = json!({"name": row.plural, "singularName": row.singular, "namespaced": row.namespaced,
+        "kind": row.kind, "verbs": row.verbs});
+    if !row.short_names.is_empty() {
+        entry["shortNames"] = json!(row.short_names);
+    }
+    if !row.categories.is_empty() {
+        entry["categories"] = json!(row.categories);
+    }
+    let status = json!({"name": format!("{}/status", row.plural), "singularName": "", "namespaced": row.namespaced,
+        "kind": row.kind, "verbs": ["get", "patch", "update"]});
+    if row.status {
+        vec![entry, status]
+    } else {
+        vec![entry]
+    }
+}

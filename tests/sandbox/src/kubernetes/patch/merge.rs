@@ -1,0 +1,64 @@
+//! JSON merge patch, RFC 7386: objects are merged, null removes, everything else replaces.
+
+use serde_json::{Map, Value};
+
+pub fn apply(current: &Value, patch: &Value) -> Value {
+    let Some(changes) = patch.as_object() else {
+        return patch.clone();
+    };
+    let mut merged = current.as_object().cloned().unwrap_or_else(Map::new);
+    for (name, change) in changes {
+        if change.is_null() {
+            merged.remove(name);
+        } else {
+            let before = merged.get(name).unwrap_or(&Value::Null);
+            let after = apply(before, change);
+            merged.insert(name.clone(), after);
+        }
+    }
+    Value::Object(merged)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn cases_of_the_rfc() {
+        let cases = [
+            (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
+            (
+                json!({"a": "b"}),
+                json!({"b": "c"}),
+                json!({"a": "b", "b": "c"}),
+            ),
+            (
+                json!({"a": "b", "b": "c"}),
+                json!({"a": null}),
+                json!({"b": "c"}),
+            ),
+            (json!({"a": ["b"]}), json!({"a": "c"}), json!({"a": "c"})),
+            (json!({"a": "c"}), json!({"a": ["b"]}), json!({"a": ["b"]})),
+            (
+                json!({"a": {"b": "c"}}),
+                json!({"a": {"b": "d", "c": null}}),
+                json!({"a": {"b": "d"}}),
+            ),
+            (
+                json!({"a": [{"b": "c"}]}),
+                json!({"a": [1]}),
+                json!({"a": [1]}),
+            ),
+            (
+                json!({}),
+                json!({"a": {"bb": {"ccc": null}}}),
+                json!({"a": {"bb": {}}}),
+            ),
+        ];
+        for (current, patch, expected) in cases {
+            assert_eq!(apply(&current, &patch), expected, "{patch}");
+        }
+    }
+}

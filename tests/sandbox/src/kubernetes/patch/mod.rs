@@ -1,0 +1,47 @@
+//! The three patch formats of the API. Each takes the object as the API shows it and returns what it becomes.
+
+mod json_patch;
+mod merge;
+mod strategic;
+
+use serde_json::Value;
+
+use super::schema::Object;
+use super::status::Refusal;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Merge,
+    Json,
+    Strategic,
+}
+
+impl Format {
+    /// By the `Content-Type`; `None` for what is not served, server-side apply among it.
+    pub fn of(content_type: &str) -> Option<Format> {
+        match content_type.split(';').next().unwrap_or_default().trim() {
+            "application/merge-patch+json" => Some(Format::Merge),
+            "application/json-patch+json" => Some(Format::Json),
+            "application/strategic-merge-patch+json" => Some(Format::Strategic),
+            _ => None,
+        }
+    }
+}
+
+pub fn apply(
+    format: Format,
+    schema: &Object,
+    current: &Value,
+    patch: &[u8],
+) -> Result<Value, Refusal> {
+    let patch: Value = serde_json::from_slice(patch)
+        .map_err(|why| Refusal::bad_request(format!("error decoding patch: {why}")))?;
+    match format {
+        Format::Json => json_patch::apply(current, &patch),
+        Format::Merge | Format::Strategic if !patch.is_object() => Err(Refusal::bad_request(
+            "error decoding patch: the patch is not a JSON object",
+        )),
+        Format::Merge => Ok(merge::apply(current, &patch)),
+        Format::Strategic => strategic::apply(schema, current, &patch),
+    }
+}

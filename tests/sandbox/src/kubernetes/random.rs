@@ -1,0 +1,51 @@
+//! UIDs and the endings of generated names.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// SplitMix64, seeded by the process: nothing here is a secret.
+#[derive(Debug)]
+pub struct Random {
+    state: u64,
+}
+
+/// The real server's alphabet: no vowels, so that no words appear, and nothing that looks like another.
+const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+const SUFFIX_LENGTH: usize = 5;
+
+impl Random {
+    pub fn new() -> Random {
+        Random {
+            state: RandomState::new().build_hasher().finish(),
+        }
+    }
+
+    /// A version 4 UUID.
+    pub fn uid(&mut self) -> String {
+        let high = self.next() & 0xFFFF_FFFF_FFFF_0FFF | 0x4000;
+        let low = self.next() & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000;
+        let (high, low) = (format!("{high:016x}"), format!("{low:016x}"));
+        format!(
+            "{}-{}-{}-{}-{}",
+            &high[..8],
+            &high[8..12],
+            &high[12..],
+            &low[..4],
+            &low[4..]
+        )
+    }
+
+    /// What is appended to a `generateName`.
+    pub fn suffix(&mut self) -> String {
+        (0..SUFFIX_LENGTH)
+            .map(|_| char::from(ALPHABET[self.next() as usize % ALPHABET.len()]))
+            .collect()
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+}

@@ -1,0 +1,184 @@
+//! What a request asks for, read from its method and path: the server's `RequestInfo`.
+
+use crate::exchange::Request;
+
+/// A request for a resource, or for another path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequestInfo {
+    Resource(ResourceRequest),
+    Path { verb: String, path: String },
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResourceRequest {
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`
+    pub verb: String,
+    pub group: String,
+    pub version: String,
+    /// Empty: none in the path.
+    pub namespace: String,
+    pub resource: String,
+    pub subresource: String,
+    /// For lists the name that a field selector `metadata.name=…` asks for.
+    pub name: String,
+    /// Whether the name stood in the path.
+    pub named: bool,
+}
+
+pub fn read(request: &Request) -> RequestInfo {
+    let parts: Vec<&str> = request
+        .path
+        .split('/')
+        .filter(|part| !part.is_empty())
+        .collect();
+    let resource = match parts.as_slice() {
+        ["api", version, rest @ ..] if !rest.is_empty() => in_group(request, "", version, rest),
+        ["apis", group, version, rest @ ..] if !rest.is_empty() => {
+            in_group(request, group, version, rest)
+        }
+        _ => None,
+    };
+    match resource {
+        Some(resource) => RequestInfo::Resource(resource),
+        None => RequestInfo::Path {
+            verb: request.method.to_lowercase(),
+            path: request.path.clone(),
+        },
+    }
+}
+
+fn in_group(
+    request: &Request,
+    group: &str,
+    version: &str,
+    rest: &[&str],
+) -> Option<ResourceRequest> {
+    // `namespaces/NAME/status` is a subresource of the namespace, not a resource inside it.
+    let (namespace, rest) = match rest {
+        ["namespaces", namespace, inside, ..] if !matches!(*inside, "status" | "finalize") => {
+            (*namespace, &rest[2..])
+        }
+        _ => ("", rest),
+    };
+    let (resource, name, subresource) = match rest {
+        [resource] => (*resource, "", String::new()),
+        [resource, name, subresource @ ..] => (*resource, *name, subresource.join("/")),
+        [] => return None,
+    };
+    let named = !name.is_empty();
+    let verb = verb(request, named)?;
+    let selected = matches!(verb, "list" | "watch" | "deletecollection")
+        .then(|| selected_name(request))
+        .flatten();
+    // The namespace of a Namespace is its own name, as the authorizer sees it.
+    let namespace = if resource == "namespaces" && group.is_empty() {
+        name
+    } else {
+        namespace
+    };
+    Some(ResourceRequest {
+        verb: verb.into(),
+        group: group.into(),
+        version: version.into(),
+        namespace: namespace.into(),
+        resource: resource.into(),
+        subresource,
+        name: selected.unwrap_or_else(|| name.into()),
+        named,
+    })
+}
+
+fn verb(request: &Request, named: bool) -> Option<&'static str> {
+    let watch = request
+        .query("watch")
+        .is_some_and(|value| !matches!(value, "false" | "0"));
+    Some(match (request.method.as_str(), named) {
+        ("GET" | "HEAD", true) if !watch => "get",
+        ("GET" | "HEAD", _) if watch => "watch",
+        ("GET" | "HEAD", _) => "list",
+        ("POST", _) => "create",
+        ("PUT", _) => "update",
+        ("PATCH", _) => "patch",
+        ("DELETE", true) => "delete",
+        ("DELETE", false) => "deletecollection",
+        _ => return None,
+    })
+}
+
+/// A list of one name counts as access to that name.
+fn selected_name(request: &Request) -> Option<String> {
+    let selector = request.query("fieldSelector")?;
+    let name = selector
+        .split(',')
+        .find_map(|term| term.strip_prefix("metadata.name="))?;
+    Some(name.strip_prefix('=').unwrap_or(name).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_read_as_verb_resource_and_name() {
+        let cases = [
+            ("GET", "/api/v1/nodes", "list  nodes//"),
+            ("GET", "/api/v1/nodes/a", "get  nodes//a"),
+            ("PATCH", "/api/v1/nodes/a/status", "patch  nodes/status/a"),
+            ("GET", "/api/v1/namespaces", "list  namespaces//"),
+            (
+                "DELETE",
+                "/api/v1/namespaces/shop",
+                "delete shop namespaces//shop",
+            ),
+            (
+                "PUT",
+                "/api/v1/namespaces/shop/status",
+                "update shop namespaces/status/shop",
+            ),
+            (
+                "POST",
+                "/api/v1/namespaces/shop/services",
+                "create shop services//",
+            ),
+            (
+                "DELETE",
+                "/apis/coordination.k8s.io/v1/namespaces/a/leases",
+                "deletecollection a leases//",
+            ),
+        ];
+        for (method, path, expected) in cases {
+            let request = Request {
+                method: method.into(),
+                path: path.into(),
+                ..Request::default()
+            };
+            let RequestInfo::Resource(info) = read(&request) else {
+                panic!("{path}: not a resource")
+            };
+            let ResourceRequest {
+                verb,
+                namespace,
+                resource,
+                subresource,
+                name,
+                ..
+            } = info;
+            assert_eq!(
+                format!("{verb} {namespace} {resource}/{subresource}/{name}"),
+                expected
+            );
+        }
+        let path = Request {
+            method: "DELETE".into(),
+            path: "/api/v1".into(),
+            ..Request::default()
+        };
+        assert_eq!(
+            read(&path),
+            RequestInfo::Path {
+                verb: "delete".into(),
+                path: "/api/v1".into()
+            }
+        );
+    }
+}

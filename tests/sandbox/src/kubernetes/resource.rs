@@ -1,0 +1,211 @@
+//! The resources that are served: one row each.
+
+use serde_json::Value;
+
+use super::rules::{self, Rules};
+use super::schema::{self, Object};
+use super::status;
+
+/// A resource of the API and what distinguishes it from the others.
+pub struct Resource {
+    /// Empty for the core group.
+    pub group: &'static str,
+    pub plural: &'static str,
+    pub singular: &'static str,
+    pub kind: &'static str,
+    pub short_names: &'static [&'static str],
+    pub categories: &'static [&'static str],
+    pub namespaced: bool,
+    pub verbs: &'static [&'static str],
+    /// Whether there is a `status` subresource.
+    pub status: bool,
+    /// `None`: nothing can be written, so nothing is ever there.
+    pub schema: Option<&'static Object>,
+    pub rules: &'static dyn Rules,
+    /// Where the real server keeps them; shows in one error message.
+    pub storage_prefix: &'static str,
+    /// A PUT may come without `resourceVersion`.
+    pub unconditional_update: bool,
+    /// A PUT to a name that is not there creates it.
+    pub create_on_update: bool,
+    /// DELETE answers the object and not a `Status`.
+    pub returns_deleted: bool,
+    /// What can be selected on besides `metadata.name` and `metadata.namespace`.
+    pub selectable_fields: &'static [&'static str],
+}
+
+/// Every group has one version.
+pub const VERSION: &str = "v1";
+
+const ALL_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "update"];
+const READ_VERBS: &[&str] = &["get", "list"];
+
+/// What most rows have.
+const DEFAULT: Resource = Resource {
+    group: "",
+    plural: "",
+    singular: "",
+    kind: "",
+    short_names: &[],
+    categories: &[],
+    namespaced: true,
+    verbs: ALL_VERBS,
+    status: false,
+    schema: None,
+    rules: &rules::Plain,
+    storage_prefix: "",
+    unconditional_update: true,
+    create_on_update: false,
+    returns_deleted: false,
+    selectable_fields: &[],
+};
+
+/// In the order of discovery: core first, then by name.
+pub static RESOURCES: &[Resource] = &[
+    Resource {
+        plural: "events",
+        singular: "event",
+        kind: "Event",
+        short_names: &["ev"],
+        schema: Some(&schema::EVENT),
+        rules: &rules::Event,
+        storage_prefix: "/registry/events",
+        create_on_update: true,
+        selectable_fields: &[
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ],
+        ..DEFAULT
+    },
+    Resource {
+        plural: "namespaces",
+        singular: "namespace",
+        kind: "Namespace",
+        short_names: &["ns"],
+        namespaced: false,
+        status: true,
+        schema: Some(&schema::NAMESPACE),
+        rules: &rules::Namespace,
+        storage_prefix: "/registry/namespaces",
+        returns_deleted: true,
+        selectable_fields: &["status.phase"],
+        ..DEFAULT
+    },
+    Resource {
+        plural: "nodes",
+        singular: "node",
+        kind: "Node",
+        short_names: &["no"],
+        namespaced: false,
+        status: true,
+        schema: Some(&schema::NODE),
+        rules: &rules::Node,
+        storage_prefix: "/registry/minions",
+        selectable_fields: &["spec.unschedulable"],
+        ..DEFAULT
+    },
+    Resource {
+        plural: "pods",
+        singular: "pod",
+        kind: "Pod",
+        short_names: &["po"],
+        categories: &["all"],
+        verbs: READ_VERBS,
+        selectable_fields: &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.nominatedNodeName",
+        ],
+        ..DEFAULT
+    },
+    Resource {
+        plural: "services",
+        singular: "service",
+        kind: "Service",
+        short_names: &["svc"],
+        categories: &["all"],
+        status: true,
+        schema: Some(&schema::SERVICE),
+        rules: &rules::Service,
+        storage_prefix: "/registry/services/specs",
+        returns_deleted: true,
+        selectable_fields: &["spec.clusterIP", "spec.type"],
+        ..DEFAULT
+    },
+    Resource {
+        group: "authorization.k8s.io",
+        plural: "selfsubjectaccessreviews",
+        singular: "selfsubjectaccessreview",
+        kind: "SelfSubjectAccessReview",
+        namespaced: false,
+        verbs: &["create"],
+        schema: Some(&schema::SELF_SUBJECT_ACCESS_REVIEW),
+        ..DEFAULT
+    },
+    Resource {
+        group: "coordination.k8s.io",
+        plural: "leases",
+        singular: "lease",
+        kind: "Lease",
+        schema: Some(&schema::LEASE),
+        rules: &rules::Lease,
+        storage_prefix: "/registry/leases",
+        unconditional_update: false,
+        create_on_update: true,
+        ..DEFAULT
+    },
+    Resource {
+        group: "discovery.k8s.io",
+        plural: "endpointslices",
+        singular: "endpointslice",
+        kind: "EndpointSlice",
+        verbs: READ_VERBS,
+        ..DEFAULT
+    },
+];
+
+/// By group and plural name.
+pub fn find(group: &str, plural: &str) -> Option<&'static Resource> {
+    RESOURCES
+        .iter()
+        .find(|resource| resource.group == group && resource.plural == plural)
+}
+
+/// By plural name alone: the names of our resources are unique.
+pub fn named(plural: &str) -> Option<&'static Resource> {
+    RESOURCES.iter().find(|resource| resource.plural == plural)
+}
+
+impl Resource {
+    /// `v1`, `coordination.k8s.io/v1`
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            VERSION.into()
+        } else {
+            format!("{}/{VERSION}", self.group)
+        }
+    }
+
+    /// `nodes`, `leases.coordination.k8s.io`
+    pub fn qualified(&self) -> String {
+        status::qualified(self.plural, self.group)
+    }
+
+    pub fn details(&self, name: &str) -> Value {
+        status::details(self.group, self.plural, name)
+    }
+}

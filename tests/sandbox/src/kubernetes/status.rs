@@ -1,0 +1,337 @@
+//! Refusals: the `Status` object that a Kubernetes API server answers instead of what was asked for.
+//!
+//! Wording and the fields of `details` are those of kube-apiserver 1.36 (`apimachinery`'s `errors` package).
+
+use serde_json::{Map, Value, json};
+
+use super::resource::Resource;
+use crate::exchange::Response;
+
+/// Why a request is refused; becomes the `Status` body of the answer.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    pub code: u16,
+    /// Empty for errors without a machine-readable reason.
+    pub reason: &'static str,
+    pub message: String,
+    /// `None` leaves `details` out; an empty object is shown.
+    pub details: Option<Value>,
+    /// `metadata.continue` of an expired list: the token that goes on with the list as it is now.
+    pub continue_token: Option<String>,
+}
+
+/// One finding of a validation, a `cause` in the details of a 422.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    reason: &'static str,
+    field: String,
+    message: String,
+}
+
+impl FieldError {
+    pub fn required(field: impl Into<String>, detail: &str) -> FieldError {
+        let message = if detail.is_empty() {
+            "Required value".into()
+        } else {
+            format!("Required value: {detail}")
+        };
+        FieldError {
+            reason: "FieldValueRequired",
+            field: field.into(),
+            message,
+        }
+    }
+
+    /// `value` is shown as JSON, as the real server shows it.
+    pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> FieldError {
+        let message = format!("Invalid value: {value}: {detail}");
+        FieldError {
+            reason: "FieldValueInvalid",
+            field: field.into(),
+            message,
+        }
+    }
+
+    /// `value` is the Go struct as JSON, whose field order and names are not ours: the caller writes it.
+    pub fn duplicate(field: impl Into<String>, value: &str, detail: &str) -> FieldError {
+        let message = if detail.is_empty() {
+            format!("Duplicate value: {value}")
+        } else {
+            format!("Duplicate value: {value}: {detail}")
+        };
+        FieldError {
+            reason: "FieldValueDuplicate",
+            field: field.into(),
+            message,
+        }
+    }
+
+    pub fn forbidden(field: impl Into<String>, detail: &str) -> FieldError {
+        FieldError {
+            reason: "FieldValueForbidden",
+            field: field.into(),
+            message: format!("Forbidden: {detail}"),
+        }
+    }
+
+    pub fn unsupported(field: impl Into<String>, value: &Value, supported: &[&str]) -> FieldError {
+        let quoted: Vec<String> = supported.iter().map(|one| format!("{one:?}")).collect();
+        FieldError {
+            reason: "FieldValueNotSupported",
+            field: field.into(),
+            message: format!(
+                "Unsupported value: {value}: supported values: {}",
+                quoted.join(", ")
+            ),
+        }
+    }
+
+    pub fn too_long(field: impl Into<String>, most_bytes: usize) -> FieldError {
+        FieldError {
+            reason: "FieldValueTooLong",
+            field: field.into(),
+            message: format!("Too long: may not be more than {most_bytes} bytes"),
+        }
+    }
+
+    fn line(&self) -> String {
+        format!("{}: {}", self.field, self.message)
+    }
+
+    fn cause(&self) -> Value {
+        json!({"reason": self.reason, "message": self.message, "field": self.field})
+    }
+}
+
+impl Refusal {
+    pub fn response(&self) -> Response {
+        let mut metadata = Map::new();
+        if let Some(token) = &self.continue_token {
+            metadata.insert("continue".into(), token.clone().into());
+        }
+        let mut body = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": metadata,
+            "status": "Failure", "message": self.message, "code": self.code,
+        });
+        if !self.reason.is_empty() {
+            body["reason"] = self.reason.into();
+        }
+        if let Some(details) = &self.details {
+            body["details"] = details.clone();
+        }
+        let response = Response::json(self.code, &body);
+        match self
+            .details
+            .as_ref()
+            .and_then(|details| details.get("retryAfterSeconds"))
+        {
+            Some(seconds) => response.with_header("Retry-After", seconds.to_string()),
+            None => response,
+        }
+    }
+
+    pub fn bad_request(message: impl Into<String>) -> Refusal {
+        Refusal::new(400, "BadRequest", message, None)
+    }
+
+    pub fn unauthorized() -> Refusal {
+        Refusal::new(401, "Unauthorized", "Unauthorized", None)
+    }
+
+    /// `why` goes on the sentence `nodes "x" is forbidden: …`.
+    pub fn forbidden(group: &str, resource: &str, name: &str, why: &str) -> Refusal {
+        let subject = if name.is_empty() {
+            qualified(resource, group)
+        } else {
+            format!("{} {name:?}", qualified(resource, group))
+        };
+        let details = Some(details(group, resource, name));
+        Refusal::new(
+            403,
+            "Forbidden",
+            format!("{subject} is forbidden: {why}"),
+            details,
+        )
+    }
+
+    pub fn forbidden_path(why: &str) -> Refusal {
+        Refusal::new(
+            403,
+            "Forbidden",
+            format!("forbidden: {why}"),
+            Some(json!({})),
+        )
+    }
+
+    pub fn not_found(resource: &Resource, name: &str) -> Refusal {
+        let message = format!("{} {name:?} not found", resource.qualified());
+        Refusal::new(404, "NotFound", message, Some(resource.details(name)))
+    }
+
+    /// A path that leads nowhere inside a group that is served.
+    pub fn unknown_resource() -> Refusal {
+        Refusal::new(
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+            Some(json!({})),
+        )
+    }
+
+    pub fn method_not_allowed() -> Refusal {
+        let message = "the server does not allow this method on the requested resource";
+        Refusal::new(405, "MethodNotAllowed", message, Some(json!({})))
+    }
+
+    /// What a storage without that verb answers.
+    pub fn verb_not_supported(resource: &Resource, verb: &str) -> Refusal {
+        let message = format!(
+            "{verb} is not supported on resources of kind {:?}",
+            resource.qualified()
+        );
+        Refusal::new(
+            405,
+            "MethodNotAllowed",
+            message,
+            Some(details(resource.group, resource.plural, "")),
+        )
+    }
+
+    pub fn not_acceptable() -> Refusal {
+        let message = "only the following media types are accepted: application/json";
+        Refusal::new(406, "NotAcceptable", message, Some(json!({})))
+    }
+
+    pub fn already_exists(resource: &Resource, name: &str) -> Refusal {
+        let message = format!("{} {name:?} already exists", resource.qualified());
+        Refusal::new(409, "AlreadyExists", message, Some(resource.details(name)))
+    }
+
+    /// Another `resourceVersion` than the current one came with a write.
+    pub fn modified(resource: &Resource, name: &str) -> Refusal {
+        Refusal::conflict(
+            &resource.qualified(),
+            resource.details(name),
+            name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+    }
+
+    /// Preconditions name the kind where other conflicts name the resource.
+    pub fn precondition(resource: &Resource, name: &str, why: &str) -> Refusal {
+        let details = details(resource.group, resource.kind, name);
+        Refusal::conflict(
+            &qualified(resource.kind, resource.group),
+            details,
+            name,
+            why,
+        )
+    }
+
+    pub fn conflict(subject: &str, details: Value, name: &str, why: &str) -> Refusal {
+        let message = format!("Operation cannot be fulfilled on {subject} {name:?}: {why}");
+        Refusal::new(409, "Conflict", message, Some(details))
+    }
+
+    pub fn expired(message: &str, continue_token: Option<String>) -> Refusal {
+        Refusal {
+            continue_token,
+            ..Refusal::new(410, "Expired", message, None)
+        }
+    }
+
+    pub fn unsupported_media_type() -> Refusal {
+        Refusal::new(
+            415,
+            "UnsupportedMediaType",
+            "415: Unsupported Media Type",
+            Some(json!({})),
+        )
+    }
+
+    /// 422 for an object of this kind.
+    pub fn invalid(resource: &Resource, name: &str, errors: &[FieldError]) -> Refusal {
+        Refusal::invalid_as(resource.group, resource.kind, name, errors)
+    }
+
+    /// 422 with another subject than the kind; both may be empty (an object that could not be read).
+    pub fn invalid_as(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Refusal {
+        let mut details = details(group, kind, name);
+        details["causes"] = errors.iter().map(FieldError::cause).collect();
+        let message = format!(
+            "{} {name:?} is invalid: {}",
+            qualified(kind, group),
+            aggregate(errors)
+        );
+        Refusal::new(422, "Invalid", message, Some(details))
+    }
+
+    /// A patch that is well-formed and cannot be applied.
+    pub fn unprocessable() -> Refusal {
+        let message = "the server rejected our request due to an error in our request";
+        Refusal::new(422, "Invalid", message, Some(json!({})))
+    }
+
+    /// An error that the real server has no class for.
+    pub fn unclassified(message: &str) -> Refusal {
+        Refusal::new(500, "", message, None)
+    }
+
+    /// A version that does not exist yet was asked for; the real server waits three seconds first.
+    pub fn too_large_resource_version(asked: u64, current: u64) -> Refusal {
+        let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
+        let cause =
+            json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"});
+        let details = json!({"causes": [cause], "retryAfterSeconds": 1});
+        Refusal::new(504, "Timeout", message, Some(details))
+    }
+
+    fn new(
+        code: u16,
+        reason: &'static str,
+        message: impl Into<String>,
+        details: Option<Value>,
+    ) -> Refusal {
+        Refusal {
+            code,
+            reason,
+            message: message.into(),
+            details,
+            continue_token: None,
+        }
+    }
+}
+
+/// `leases.coordination.k8s.io`, or `nodes` for the core group.
+pub fn qualified(name: &str, group: &str) -> String {
+    if group.is_empty() {
+        name.into()
+    } else {
+        format!("{name}.{group}")
+    }
+}
+
+/// The `details` of a `Status`; empty parts are left out.
+pub fn details(group: &str, kind: &str, name: &str) -> Value {
+    let parts = [("name", name), ("group", group), ("kind", kind)];
+    let shown = parts.into_iter().filter(|(_, value)| !value.is_empty());
+    Value::Object(
+        shown
+            .map(|(key, value)| (key.to_string(), value.into()))
+            .collect(),
+    )
+}
+
+/// Several errors in brackets, each text once.
+fn aggregate(errors: &[FieldError]) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for line in errors.iter().map(FieldError::line) {
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    match lines.as_slice() {
+        [line] => line.clone(),
+        lines => format!("[{}]", lines.join(", ")),
+    }
+}

@@ -1,0 +1,302 @@
+//! How an answer shows objects: whole, as rows of a table, or their metadata alone. The `Accept` header decides.
+
+use serde_json::{Value, json};
+
+use super::resource::Resource;
+use super::status::Refusal;
+use super::store::Object;
+use super::table;
+use crate::exchange::{Request, Response};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    Whole,
+    Table(MetaVersion),
+    Metadata(MetaVersion),
+}
+
+/// Version of the group `meta.k8s.io` that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetaVersion {
+    V1,
+    V1Beta1,
+}
+
+/// What the rows of a table carry besides their cells: the parameter `includeObject`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IncludeObject {
+    None,
+    Metadata,
+    Object,
+}
+
+/// The metadata of a list.
+#[derive(Clone, Debug, Default)]
+pub struct ListMeta {
+    pub revision: u64,
+    pub continue_token: Option<String>,
+    pub remaining: Option<usize>,
+}
+
+impl View {
+    /// For an answer with one object.
+    pub fn of_object(request: &Request) -> Result<View, Refusal> {
+        View::accepted(request, "PartialObjectMetadata")
+    }
+
+    pub fn of_list(request: &Request) -> Result<View, Refusal> {
+        View::accepted(request, "PartialObjectMetadataList")
+    }
+
+    /// The first media type of the header that can be served.
+    fn accepted(request: &Request, partial: &str) -> Result<View, Refusal> {
+        let accept = request.header("accept").unwrap_or("*/*");
+        accept
+            .split(',')
+            .find_map(|range| View::of_range(range, partial))
+            .ok_or_else(Refusal::not_acceptable)
+    }
+
+    fn of_range(range: &str, partial: &str) -> Option<View> {
+        let mut parts = range.split(';').map(str::trim);
+        if !matches!(parts.next()?, "application/json" | "application/*" | "*/*") {
+            return None;
+        }
+        let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
+        let parameter = |name: &str| {
+            parameters
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| *value)
+        };
+        let Some(kind) = parameter("as") else {
+            return Some(View::Whole);
+        };
+        let version = match parameter("v") {
+            Some("v1") => MetaVersion::V1,
+            Some("v1beta1") => MetaVersion::V1Beta1,
+            _ => return None,
+        };
+        match kind {
+            _ if parameter("g") != Some("meta.k8s.io") => None,
+            "Table" => Some(View::Table(version)),
+            kind if kind == partial => Some(View::Metadata(version)),
+            _ => None,
+        }
+    }
+
+    /// One object that was just written or removed; `value` is without `kind` and `apiVersion`.
+    pub fn object(self, resource: &Resource, value: &Value, request: &Request) -> Response {
+        let revision = value["metadata"]["resourceVersion"]
+            .as_str()
+            .and_then(|text| text.parse().ok());
+        let meta = ListMeta {
+            revision: revision.unwrap_or_default(),
+            ..ListMeta::default()
+        };
+        match self {
+            View::Whole => Response::json(200, &super::with_kind(resource, value.clone())),
+            View::Metadata(version) => text_response(partial(&value["metadata"], version)),
+            View::Table(version) => {
+                let whole = || super::with_kind(resource, value.clone()).to_string();
+                let row = row(resource, value, &whole, version, IncludeObject::of(request));
+                text_response(table_text(resource, &[row], &meta, version))
+            }
+        }
+    }
+
+    /// One stored object.
+    pub fn stored(self, resource: &Resource, object: &Object, request: &Request) -> Response {
+        match self {
+            View::Whole => text_response(object.text_with_kind(resource)),
+            _ => self.object(resource, &object.value, request),
+        }
+    }
+
+    pub fn list<'a>(
+        self,
+        resource: &Resource,
+        objects: impl Iterator<Item = &'a Object>,
+        meta: &ListMeta,
+        request: &Request,
+    ) -> Response {
+        let text = match self {
+            View::Whole => {
+                let (kind, version) = (format!("{}List", resource.kind), resource.api_version());
+                list_text(
+                    &kind,
+                    &version,
+                    meta,
+                    objects.map(|object| object.text().into()),
+                )
+            }
+            View::Metadata(version) => {
+                let items =
+                    objects.map(|object| partial(&object.value["metadata"], version).into());
+                list_text(
+                    "PartialObjectMetadataList",
+                    version.api_version(),
+                    meta,
+                    items,
+                )
+            }
+            View::Table(version) => {
+                let include = IncludeObject::of(request);
+                let rows: Vec<String> = objects
+                    .map(|object| {
+                        row(
+                            resource,
+                            &object.value,
+                            &|| object.text_with_kind(resource),
+                            version,
+                            include,
+                        )
+                    })
+                    .collect();
+                table_text(resource, &rows, meta, version)
+            }
+        };
+        text_response(text)
+    }
+}
+
+impl MetaVersion {
+    fn api_version(self) -> &'static str {
+        match self {
+            MetaVersion::V1 => "meta.k8s.io/v1",
+            MetaVersion::V1Beta1 => "meta.k8s.io/v1beta1",
+        }
+    }
+}
+
+impl IncludeObject {
+    fn of(request: &Request) -> IncludeObject {
+        match request.query("includeObject") {
+            Some("None") => IncludeObject::None,
+            Some("Object") => IncludeObject::Object,
+            _ => IncludeObject::Metadata,
+        }
+    }
+}
+
+impl ListMeta {
+    fn json(&self) -> Value {
+        let mut meta = json!({"resourceVersion": self.revision.to_string()});
+        if let Some(token) = &self.continue_token {
+            meta["continue"] = token.as_str().into();
+        }
+        if let Some(remaining) = self.remaining {
+            meta["remainingItemCount"] = remaining.into();
+        }
+        meta
+    }
+}
+
+fn text_response(text: String) -> Response {
+    let content_type = ("Content-Type".to_string(), "application/json".to_string());
+    Response {
+        status: 200,
+        headers: vec![content_type],
+        body: text.into_bytes(),
+    }
+}
+
+/// Items are written one after the other: a list of thousands is never a tree.
+fn list_text<'a>(
+    kind: &str,
+    version: &str,
+    meta: &ListMeta,
+    items: impl Iterator<Item = std::borrow::Cow<'a, str>>,
+) -> String {
+    let mut text = format!(
+        r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{},"items":["#,
+        meta.json()
+    );
+    for (index, item) in items.enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        text.push_str(&item);
+    }
+    text.push_str("]}");
+    text
+}
+
+fn table_text(
+    resource: &Resource,
+    rows: &[String],
+    meta: &ListMeta,
+    version: MetaVersion,
+) -> String {
+    format!(
+        r#"{{"kind":"Table","apiVersion":"{}","metadata":{},"columnDefinitions":{},"rows":[{}]}}"#,
+        version.api_version(),
+        meta.json(),
+        table::columns(resource),
+        rows.join(",")
+    )
+}
+
+fn row(
+    resource: &Resource,
+    value: &Value,
+    whole: &dyn Fn() -> String,
+    version: MetaVersion,
+    include: IncludeObject,
+) -> String {
+    let object = match include {
+        IncludeObject::None => "null".into(),
+        IncludeObject::Metadata => partial(&value["metadata"], version),
+        IncludeObject::Object => whole(),
+    };
+    format!(
+        r#"{{"cells":{},"object":{object}}}"#,
+        table::cells(resource, value)
+    )
+}
+
+fn partial(metadata: &Value, version: MetaVersion) -> String {
+    let version = version.api_version();
+    format!(r#"{{"kind":"PartialObjectMetadata","apiVersion":"{version}","metadata":{metadata}}}"#)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_type_that_can_be_served_counts() {
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        let cases = [
+            ("", None),
+            ("application/json", Some(View::Whole)),
+            ("*/*", Some(View::Whole)),
+            (
+                "application/vnd.kubernetes.protobuf, application/json",
+                Some(View::Whole),
+            ),
+            ("application/vnd.kubernetes.protobuf", None),
+            (table, Some(View::Table(MetaVersion::V1))),
+            (
+                "application/json;as=Table;v=v2;g=meta.k8s.io,application/json",
+                Some(View::Whole),
+            ),
+            (
+                "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+                Some(View::Metadata(MetaVersion::V1)),
+            ),
+            (
+                "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+                None,
+            ),
+        ];
+        for (accept, expected) in cases {
+            let headers = vec![("accept".to_string(), accept.to_string())];
+            let request = Request {
+                headers,
+                ..Request::default()
+            };
+            assert_eq!(View::of_list(&request).ok(), expected, "{accept}");
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! Creating and changing objects: POST, PUT, PATCH.
+//!
+//! The order of the checks is the real server's, so that the same of several errors is answered.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::access::Identity;
+use super::body::{self, Read};
+use super::patch::{self, Format};
+use super::request_info::ResourceRequest;
+use super::resource::{Resource, VERSION};
+use super::rules;
+use super::status::{FieldError, Refusal};
+use super::store::{self, Object};
+use super::{Cluster, State, delete, with_kind};
+use crate::exchange::Request;
+
+/// What a write is about.
+pub struct Target<'a> {
+    pub resource: &'static Resource,
+    /// Empty for objects without one.
+    pub namespace: &'a str,
+    /// Empty for a POST.
+    pub name: &'a str,
+    /// The `status` subresource and not the object itself.
+    pub status: bool,
+}
+
+/// What a write answers.
+pub struct Written {
+    pub code: u16,
+    /// The object, without `kind` and `apiVersion`.
+    pub object: Value,
+    pub warnings: Vec<String>,
+}
+
+pub fn create(cluster: &Cluster, target: &Target, request: &Request) -> Result<Written, Refusal> {
+    let read = body::read(target.resource, request)?;
+    let dry_run = body::is_dry_run(request)?;
+    let object = insert(
+        &mut cluster.state(),
+        target.resource,
+        target.namespace,
+        read.value,
+        dry_run,
+    )?;
+    Ok(Written {
+        code: 201,
+        object,
+        warnings: read.warnings,
+    })
+}
+
+/// The same for an object that comes from our own code.
+pub fn create_object(
+    state: &mut State,
+    resource: &'static Resource,
+    namespace: &str,
+    object: &Value,
+) -> Result<Value, Refusal> {
+    let read = body::read_value(resource, object)?;
+    insert(state, resource, namespace, read.value, false)
+}
+
+pub fn update(
+    cluster: &Cluster,
+    target: &Target,
+    identity: &Identity,
+    request: &Request,
+) -> Result<Written, Refusal> {
+    let Read {
+        value: mut new,
+        warnings,
+    } = body::read(target.resource, request)?;
+    let dry_run = body::is_dry_run(request)?;
+    check_name(target, &mut new)?;
+    let mut state = cluster.state();
+    let Some(old) = state.find(target.resource, &target.key()) else {
+        if !target.resource.create_on_update {
+            return Err(Refusal::not_found(target.resource, target.name));
+        }
+        check_create_on_update(&state, target, identity)?;
+        if let Some(metadata) = new["metadata"].as_object_mut() {
+            metadata.remove("resourceVersion");
+        }
+        let object = insert(&mut state, target.resource, target.namespace, new, dry_run)?;
+        return Ok(Written {
+            code: 201,
+            object,
+            warnings,
+        });
+    };
+    check_uid(target, &new, &old)?;
+    if new["metadata"]["resourceVersion"].is_null() && !target.resource.unconditional_update {
+        let error = FieldError::invalid(
+            "metadata.resourceVersion",
+            &0.into(),
+            "must be specified for an update",
+        );
+        // This one names the resource where others name the kind.
+        let resource = target.resource;
+        return Err(Refusal::invalid_as(
+            resource.group,
+            resource.plural,
+            target.name,
+            &[error],
+        ));
+    }
+    let object = replace(&mut state, target, new, &old, dry_run)?;
+    Ok(Written {
+        code: 200,
+        object,
+        warnings,
+    })
+}
+
+pub fn patch(cluster: &Cluster, target: &Target, request: &Request) -> Result<Written, Refusal> {
+    let content_type = request.header("content-type").unwrap_or_default();
+    let format = Format::of(content_type).ok_or_else(Refusal::unsupported_media_type)?;
+    let schema = target
+        .resource
+        .schema
+        .ok_or_else(Refusal::method_not_allowed)?;
+    let dry_run = body::is_dry_run(request)?;
+    let mut state = cluster.state();
+    let old = state
+        .find(target.resource, &target.key())
+        .ok_or_else(|| Refusal::not_found(target.resource, target.name))?;
+    let current = with_kind(target.resource, old.value.clone());
+    let patched = patch::apply(format, schema, &current, &request.body)?;
+    let Read {
+        value: mut new,
+        warnings,
+    } = body::read_patched(target.resource, &patched, request)?;
+    check_name(target, &mut new)?;
+    let object = replace(&mut state, target, new, &old, dry_run)?;
+    Ok(Written {
+        code: 200,
+        object,
+        warnings,
+    })
+}
+
+impl Target<'_> {
+    fn key(&self) -> String {
+        store::key(self.namespace, self.name)
+    }
+}
+
+/// Stores a new object, from what was read to what is answered.
+fn insert(
+    state: &mut State,
+    resource: &'static Resource,
+    namespace: &str,
+    mut new: Value,
+    dry_run: bool,
+) -> Result<Value, Refusal> {
+    own_namespace(resource, namespace, &mut new)?;
+    if resource.namespaced {
+        check_namespace(state, resource, namespace)?;
+    }
+    let metadata = &mut new["metadata"];
+    if !metadata["resourceVersion"].is_null() {
+        return Err(Refusal::unclassified(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    system_metadata(state, metadata);
+    let name = metadata["name"].as_str().unwrap_or_default().to_string();
+    let rules = resource.rules;
+    rules.prepare_create(&mut new);
+    refuse_if_any(
+        resource,
+        &name,
+        rules.allocate(&mut new, None, &state.store),
+    )?;
+    refuse_if_any(resource, &name, rules.validate(&new))?;
+    refuse_if_any(
+        resource,
+        &name,
+        rules::validate_meta(&new, &rules::names::path_segment),
+    )?;
+    let key = store::key(namespace, &name);
+    if state.store.get(resource, &key).is_some() {
+        return Err(Refusal::already_exists(resource, &name));
+    }
+    if dry_run {
+        return Ok(new);
+    }
+    Ok(state.store.put(resource, &key, new).value.clone())
+}
+
+/// Puts `new` in the place of `old`, from what was read to what is answered.
+fn replace(
+    state: &mut State,
+    target: &Target,
+    mut new: Value,
+    old: &Arc<Object>,
+    dry_run: bool,
+) -> Result<Value, Refusal> {
+    let resource = target.resource;
+    let metadata = &mut new["metadata"];
+    let version = metadata["resourceVersion"].as_str().unwrap_or_default();
+    if !matches!(version, "" | "0") && version != old.metadata("resourceVersion") {
+        return Err(Refusal::modified(resource, target.name));
+    }
+    keep_system_metadata(metadata, &old.value["metadata"]);
+    let rules = resource.rules;
+    let mut errors = Vec::new();
+    if target.status {
+        rules.prepare_status_update(&mut new, &old.value);
+    } else {
+        rules.prepare_update(&mut new, &old.value);
+        errors.extend(rules.allocate(&mut new, Some(&old.value), &state.store));
+    }
+    errors.extend(rules::validate_common_update(&new, &old.value));
+    errors.extend(match target.status {
+        true => rules.validate_status_update(&new, &old.value),
+        false => rules.validate_update(&new, &old.value),
+    });
+    refuse_if_any(resource, target.name, errors)?;
+    // Nothing changed: nothing is written, and the version stays.
+    if new == old.value || dry_run {
+        return Ok(new);
+    }
+    if delete::is_finished(&new) {
+        delete::remove(state, resource, &target.key());
+        return Ok(new);
+    }
+    Ok(state.store.put(resource, &target.key(), new).value.clone())
+}
+
+fn refuse_if_any(resource: &Resource, name: &str, errors: Vec<FieldError>) -> Result<(), Refusal> {
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(Refusal::invalid(resource, name, &errors))
+    }
+}
+
+/// The namespace of the path is the object's; it may say so itself.
+fn own_namespace(resource: &Resource, namespace: &str, object: &mut Value) -> Result<(), Refusal> {
+    let metadata = &mut object["metadata"];
+    let given = metadata["namespace"].as_str().unwrap_or_default();
+    if !given.is_empty() && given != namespace {
+        let why =
+            "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Refusal::bad_request(why));
+    }
+    if resource.namespaced {
+        metadata["namespace"] = namespace.into();
+    }
+    Ok(())
+}
+
+/// Admission plugin NamespaceLifecycle: new objects need a namespace that stays.
+fn check_namespace(state: &State, resource: &Resource, name: &str) -> Result<(), Refusal> {
+    let namespaces = super::row("namespaces");
+    let namespace = state
+        .store
+        .get(namespaces, name)
+        .ok_or_else(|| Refusal::not_found(namespaces, name))?;
+    if namespace.value["metadata"]["deletionTimestamp"].is_null() {
+        return Ok(());
+    }
+    let why =
+        format!("unable to create new content in namespace {name} because it is being terminated");
+    let mut refusal = Refusal::forbidden(resource.group, resource.plural, "", &why);
+    if let Some(details) = &mut refusal.details {
+        let cause = serde_json::json!({
+            "reason": "NamespaceTerminating", "message": format!("namespace {name} is being terminated"),
+            "field": "metadata.namespace",
+        });
+        details["causes"] = serde_json::json!([cause]);
+    }
+    Err(refusal)
+}
+
+/// What the server alone decides about a new object.
+fn system_metadata(state: &mut State, metadata: &mut Value) {
+    let prefix = metadata["generateName"]
+        .as_str()
+        .unwrap_or_default()
+        .to_string();
+    if metadata["name"].is_null() && !prefix.is_empty() {
+        metadata["name"] = format!("{prefix}{}", state.random.suffix()).into();
+    }
+    metadata["uid"] = state.random.uid().into();
+    metadata["creationTimestamp"] = now().into();
+    if let Some(metadata) = metadata.as_object_mut() {
+        for field in [
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "selfLink",
+        ] {
+            metadata.remove(field);
+        }
+    }
+}
+
+/// What an update leaves out and cannot change.
+fn keep_system_metadata(new: &mut Value, old: &Value) {
+    new["resourceVersion"] = old["resourceVersion"].clone();
+    for field in ["uid", "creationTimestamp"] {
+        if new[field].is_null() {
+            new[field] = old[field].clone();
+        }
+    }
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+        match (&old[field], new.as_object_mut()) {
+            (Value::Null, Some(new)) => drop(new.remove(field)),
+            (kept, Some(new)) => drop(new.insert(field.into(), kept.clone())),
+            (_, None) => {}
+        }
+    }
+}
+
+/// The name and namespace in the body are those of the URL.
+fn check_name(target: &Target, new: &mut Value) -> Result<(), Refusal> {
+    let name = new["metadata"]["name"].as_str().unwrap_or_default();
+    if name.is_empty() {
+        let why = "was undeterminable: name must be provided";
+        return Err(Refusal::bad_request(format!(
+            "the name of the object ({} based on URL) {why}",
+            target.name
+        )));
+    }
+    if name != target.name {
+        return Err(Refusal::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            target.name
+        )));
+    }
+    let namespace = new["metadata"]["namespace"].as_str().unwrap_or_default();
+    if !namespace.is_empty() && namespace != target.namespace {
+        return Err(Refusal::bad_request(format!(
+            "the namespace of the object ({namespace}) does not match the namespace on the URL ({})",
+            target.namespace
+        )));
+    }
+    own_namespace(target.resource, target.namespace, new)
+}
+
+/// A PUT for another object of the same name is a failed precondition.
+fn check_uid(target: &Target, new: &Value, old: &Object) -> Result<(), Refusal> {
+    let given = new["metadata"]["uid"].as_str().unwrap_or_default();
+    if given.is_empty() || given == old.metadata("uid") {
+        return Ok(());
+    }
+    let resource = target.resource;
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
+         failed: UID in precondition: {given}, UID in object meta: {}",
+        resource.storage_prefix,
+        old.key,
+        old.metadata("uid")
+    );
+    Err(Refusal::conflict(
+        &resource.qualified(),
+        resource.details(target.name),
+        target.name,
+        &why,
+    ))
+}
+
+/// A PUT that creates needs the right to create as well.
+fn check_create_on_update(
+    state: &State,
+    target: &Target,
+    identity: &Identity,
+) -> Result<(), Refusal> {
+    let asked = ResourceRequest {
+        verb: "create".into(),
+        group: target.resource.group.into(),
+        version: VERSION.into(),
+        namespace: target.namespace.into(),
+        resource: target.resource.plural.into(),
+        name: target.name.into(),
+        ..ResourceRequest::default()
+    };
+    state
+        .directory
+        .authorize(identity, &super::request_info::RequestInfo::Resource(asked))
+}
+
+/// The time as objects carry it: UTC, seconds.
+pub fn now() -> String {
+    jiff::Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%SZ")
+        .to_string()
+}

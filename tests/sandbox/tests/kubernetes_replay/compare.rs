@@ -1,0 +1,316 @@
+//! Comparing a recorded answer with ours, where some values cannot be equal.
+//!
+//! UIDs, versions, allocated addresses and ports, and `continue` tokens differ; what one of the recorded ones became
+//! is learned where it is first seen and must hold from then on, in requests and answers alike. So a write that should
+//! not raise a version and does is found.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sandbox::exchange::Response;
+use serde_json::{Value, json};
+
+use super::order::{Case, Exemption};
+
+/// What recorded values are called here, by the field that has them.
+#[derive(Default)]
+pub struct Names {
+    known: BTreeMap<(&'static str, String), Value>,
+}
+
+/// Fields that cannot be equal, and the group of values that each belongs to.
+const LEARNED: [(&str, &str); 6] = [
+    ("uid", "uid"),
+    ("resourceVersion", "version"),
+    ("nodePort", "port"),
+    ("healthCheckNodePort", "port"),
+    ("clusterIP", "ip"),
+    ("continue", "continue"),
+];
+/// Columns of tables that show ages.
+const AGES: [&str; 3] = ["Age", "Last Seen", "First Seen"];
+
+impl Names {
+    /// A recorded request with our values in the place of theirs.
+    pub fn apply(&self, request: &Value) -> Value {
+        let mut request = self.renamed(request, "");
+        let mut path = request["path"].as_str().unwrap_or_default().to_string();
+        for ((_, recorded), ours) in self
+            .known
+            .iter()
+            .filter(|((group, _), _)| *group == "continue")
+        {
+            path = path.replace(recorded, ours.as_str().unwrap_or_default());
+        }
+        request["path"] = path.into();
+        // Immutable, and another here: left out it is kept.
+        if let Some(metadata) = request["body"]
+            .get_mut("metadata")
+            .and_then(Value::as_object_mut)
+        {
+            metadata.remove("creationTimestamp");
+        }
+        request
+    }
+
+    fn renamed(&self, value: &Value, field: &str) -> Value {
+        if let Some(ours) = group(field).and_then(|group| self.known.get(&(group, plain(value)))) {
+            return ours.clone();
+        }
+        match value {
+            Value::Object(map) => map
+                .iter()
+                .map(|(name, value)| (name.clone(), self.renamed(value, name)))
+                .collect(),
+            Value::Array(items) => {
+                let field = if field == "clusterIPs" {
+                    "clusterIP"
+                } else {
+                    ""
+                };
+                items.iter().map(|item| self.renamed(item, field)).collect()
+            }
+            Value::String(text) => self.in_text(text).into(),
+            other => other.clone(),
+        }
+    }
+
+    /// Inside messages and cells: whole words only, so that a short number replaces nothing else.
+    fn in_text(&self, text: &str) -> String {
+        let is_part =
+            |character: char| character.is_ascii_alphanumeric() || "-.".contains(character);
+        let mut renamed = String::new();
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            let end = if is_part(first) {
+                rest.find(|character| !is_part(character))
+                    .unwrap_or(rest.len())
+            } else {
+                first.len_utf8()
+            };
+            let (word, tail) = rest.split_at(end);
+            let known = ["uid", "version", "port", "ip"].iter().find_map(|group| {
+                self.known
+                    .iter()
+                    .find(|((of, name), _)| of == group && name == word)
+            });
+            renamed.push_str(&known.map_or_else(|| word.to_string(), |(_, ours)| plain(ours)));
+            rest = tail;
+        }
+        renamed
+    }
+}
+
+/// What is not as recorded, one line each.
+pub fn differences(
+    case: &Case,
+    recorded: &Value,
+    answer: &Response,
+    names: &mut Names,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    if recorded["status"] != answer.status {
+        found.push(format!(
+            "status: {} recorded, {} answered",
+            recorded["status"], answer.status
+        ));
+    }
+    for (name, value) in recorded["headers"].as_object().into_iter().flatten() {
+        let ours = answer
+            .headers
+            .iter()
+            .find(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value);
+        if ours.map(String::as_str) != value.as_str() {
+            found.push(format!(
+                "header {name}: {value} recorded, {ours:?} answered"
+            ));
+        }
+    }
+    let text = String::from_utf8_lossy(&answer.body);
+    let ours = serde_json::from_str(&text).unwrap_or_else(|_| Value::from(text.as_ref()));
+    let ours = normalised(case, ours);
+    let theirs = normalised(case, recorded["body"].clone());
+    let (theirs, ours) = if case.discovery {
+        served(theirs, ours)
+    } else {
+        (theirs, ours)
+    };
+    learn(&theirs, &ours, "", names);
+    tree("", &names.renamed(&theirs, ""), &ours, &mut found);
+    found
+}
+
+fn group(field: &str) -> Option<&'static str> {
+    LEARNED
+        .iter()
+        .find(|(name, _)| *name == field)
+        .map(|(_, group)| *group)
+}
+
+fn plain(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), String::from)
+}
+
+fn learn(theirs: &Value, ours: &Value, field: &str, names: &mut Names) {
+    match (theirs, ours) {
+        (Value::Object(theirs), Value::Object(ours)) => {
+            for (name, value) in theirs {
+                learn(value, ours.get(name).unwrap_or(&Value::Null), name, names);
+            }
+        }
+        (Value::Array(theirs), Value::Array(ours)) => {
+            let field = if field == "clusterIPs" {
+                "clusterIP"
+            } else {
+                ""
+            };
+            theirs
+                .iter()
+                .zip(ours)
+                .for_each(|(theirs, ours)| learn(theirs, ours, field, names));
+        }
+        (theirs, ours)
+            if !ours.is_null() && !theirs.is_null() && same_token(field, theirs, ours) =>
+        {
+            if let Some(group) = group(field) {
+                names
+                    .known
+                    .entry((group, plain(theirs)))
+                    .or_insert_with(|| ours.clone());
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Tokens are only taken for each other when they go on from the same key.
+fn same_token(field: &str, theirs: &Value, ours: &Value) -> bool {
+    let start = |token: &Value| -> Option<Value> {
+        let json = URL_SAFE_NO_PAD.decode(token.as_str()?).ok()?;
+        let token: Value = serde_json::from_slice(&json).ok()?;
+        Some(json!([token["v"], token["start"]]))
+    };
+    field != "continue" || start(theirs) == start(ours)
+}
+
+/// Takes out what says nothing.
+fn normalised(case: &Case, mut body: Value) -> Value {
+    if body["kind"] == "Table" {
+        hide_ages(&mut body);
+    }
+    if case.exempt == Some(Exemption::Message) {
+        body["message"] = Value::Null;
+        body["details"]["causes"][0]["message"] = Value::Null;
+    }
+    if case.generated_name {
+        let name = plain(&body["metadata"]["name"]);
+        let prefix = plain(&body["metadata"]["generateName"]);
+        let suffix = name.strip_prefix(&prefix).map(str::len);
+        body["metadata"]["name"] = json!({"generated after the prefix, characters": suffix});
+    }
+    hide(&mut body);
+    body
+}
+
+fn hide_ages(table: &mut Value) {
+    let columns: Vec<usize> = table["columnDefinitions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .enumerate()
+        .filter(|(_, column)| AGES.iter().any(|name| column["name"] == *name))
+        .map(|(index, _)| index)
+        .collect();
+    for row in table["rows"].as_array_mut().into_iter().flatten() {
+        for column in &columns {
+            let is_age = row["cells"][column]
+                .as_str()
+                .is_some_and(|age| age.starts_with(|c: char| c.is_ascii_digit()));
+            row["cells"][column] = json!({"age": is_age});
+        }
+    }
+}
+
+fn hide(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            for name in ["managedFields", "storageVersionHash", "serverAddress"] {
+                map.remove(name);
+            }
+            for (name, value) in map.iter_mut() {
+                match (name.as_str(), &value) {
+                    ("creationTimestamp" | "deletionTimestamp", Value::String(_)) => {
+                        *value = "a time".into()
+                    }
+                    // Columns are described in our own words.
+                    ("description", Value::String(text)) => {
+                        *value = json!({"described": !text.is_empty()})
+                    }
+                    _ => hide(value),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(hide),
+        _ => {}
+    }
+}
+
+/// Of discovery documents what we serve: the recorded entries of our names, with our verbs if the real server has them.
+fn served(mut theirs: Value, ours: Value) -> (Value, Value) {
+    for list in ["resources", "groups"] {
+        let Some(entries) = ours[list].as_array() else {
+            continue;
+        };
+        let recorded: Vec<Value> = theirs[list].as_array().cloned().unwrap_or_default();
+        let same: Vec<Value> = entries
+            .iter()
+            .map(|entry| {
+                let found = recorded
+                    .iter()
+                    .find(|one| one["name"] == entry["name"])
+                    .cloned();
+                let mut found = found.unwrap_or(Value::Null);
+                if let (Some(theirs), Some(ours)) =
+                    (found["verbs"].as_array(), entry["verbs"].as_array())
+                    && ours.iter().all(|verb| theirs.contains(verb))
+                {
+                    found["verbs"] = entry["verbs"].clone();
+                }
+                found
+            })
+            .collect();
+        theirs[list] = same.into();
+    }
+    (theirs, ours)
+}
+
+fn tree(path: &str, theirs: &Value, ours: &Value, found: &mut Vec<String>) {
+    match (theirs, ours) {
+        (Value::Object(left), Value::Object(right)) => {
+            let extra = right.keys().filter(|name| !left.contains_key(*name));
+            for name in left.keys().chain(extra) {
+                let absent = json!("(absent)");
+                let theirs = left.get(name).unwrap_or(&absent);
+                tree(
+                    &format!("{path}/{name}"),
+                    theirs,
+                    right.get(name).unwrap_or(&absent),
+                    found,
+                );
+            }
+        }
+        (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+            for (index, (theirs, ours)) in left.iter().zip(right).enumerate() {
+                tree(&format!("{path}/{index}"), theirs, ours, found);
+            }
+        }
+        (theirs, ours) if theirs != ours => {
+            found.push(format!("{path}: {theirs} recorded, {ours} answered"))
+        }
+        _ => {}
+    }
+}
