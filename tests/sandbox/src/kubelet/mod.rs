@@ -11,6 +11,7 @@
 //! Pods and the Leases in `kube-node-lease` are not.
 
 mod node;
+mod report;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -201,7 +202,7 @@ impl Shared {
         kubelet.unknown = false;
         let there = self
             .cluster
-            .edit("nodes", None, &kubelet.spec.name, node::report_ready);
+            .edit("nodes", None, &kubelet.spec.name, report::ready);
         if !there && restarted {
             self.register(&kubelet.spec);
         }
@@ -213,7 +214,7 @@ impl Shared {
         if !kubelet.unknown && (expired || pass == Pass::Expire) {
             kubelet.unknown = true;
             self.cluster
-                .edit("nodes", None, &kubelet.spec.name, node::report_unknown);
+                .edit("nodes", None, &kubelet.spec.name, report::unknown);
         }
     }
 
@@ -223,7 +224,7 @@ impl Shared {
         self.cluster.create("nodes", None, object);
         self.cluster.edit("nodes", None, &spec.name, |node| {
             node["status"] = status;
-            node::report_ready(node);
+            report::ready(node);
         });
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::raw::{connect, get, read_answer};
+use crate::raw::{connect, get, read_answer, send};
 use sandbox::Half;
 use sandbox::calls::CallLog;
 use sandbox::exchange::{Handler, Request, Response};
@@ -222,7 +222,10 @@ fn hooks_run_around_the_handler_at_the_chosen_write() {
         .add(Rule::new(Effect::after(note("after"))).writes().nth(2));
     let mut socket = connect(world.server.address());
     for method in ["POST", "GET", "PUT", "DELETE"] {
-        write!(socket, "{method} / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        send(
+            &mut socket,
+            &format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n"),
+        );
         read_answer(&mut socket, false).unwrap();
     }
     assert_eq!(

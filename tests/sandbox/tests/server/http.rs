@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::raw::{Echo, PATIENCE, call, connect, get, read_answer};
+use crate::raw::{Echo, PATIENCE, call, connect, get, read_answer, send};
 use sandbox::Half;
 use sandbox::server::{Config, Limits, Server};
 
@@ -48,7 +48,10 @@ fn a_connection_serves_many_requests() {
     let server = server();
     let mut socket = connect(server.address());
     for number in 0..100 {
-        write!(socket, "GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        send(
+            &mut socket,
+            &format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n"),
+        );
         let answer = read_answer(&mut socket, false).unwrap();
         assert!(
             answer.text().contains(&format!("\"/{number}\"")),
@@ -253,7 +256,10 @@ fn a_handler_that_panics_is_a_500() {
     let server = server();
     let mut socket = connect(server.address());
     for (path, status) in [("/panic", 500), ("/", 200)] {
-        write!(socket, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        send(
+            &mut socket,
+            &format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"),
+        );
         assert_eq!(read_answer(&mut socket, false).unwrap().status, status);
     }
 }
@@ -294,11 +300,11 @@ fn more_connections_than_allowed_wait_for_their_turn() {
     });
     let mut first: Vec<TcpStream> = (0..2).map(|_| connect(server.address())).collect();
     for socket in &mut first {
-        write!(socket, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        send(socket, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         read_answer(socket, false).unwrap();
     }
     let mut third = connect(server.address());
-    write!(third, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    send(&mut third, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     third
         .set_read_timeout(Some(Duration::from_millis(50)))
         .unwrap();
@@ -316,7 +322,7 @@ fn dropped_it_closes_everything_at_once() {
     let server = server();
     let address = server.address();
     let mut idle = connect(address);
-    write!(idle, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    send(&mut idle, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     read_answer(&mut idle, false).unwrap();
     let begun = Instant::now();
     drop(server);
@@ -343,7 +349,10 @@ fn many_connections_and_large_answers() {
             scope.spawn(move || {
                 let mut socket = connect(address);
                 for size in [0, 1, 100_000] {
-                    write!(socket, "GET /large/{size} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+                    send(
+                        &mut socket,
+                        &format!("GET /large/{size} HTTP/1.1\r\nHost: a\r\n\r\n"),
+                    );
                     assert_eq!(read_answer(&mut socket, false).unwrap().body.len(), size);
                 }
             });

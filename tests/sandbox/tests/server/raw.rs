@@ -37,6 +37,11 @@ pub fn connect(address: SocketAddr) -> TcpStream {
     socket
 }
 
+/// In one write: in two, the second would wait for the first's acknowledgement.
+pub fn send(stream: &mut impl Write, request: &str) {
+    stream.write_all(request.as_bytes()).unwrap();
+}
+
 /// One request on a connection of its own.
 pub fn call(address: SocketAddr, request: &str) -> std::io::Result<Answer> {
     let mut socket = connect(address);

@@ -1,0 +1,182 @@
+//! What happens to a Node's conditions and taints: its kubelet reports, or the node controller misses it.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+/// Set by the API server on a new node, and by the node controller while the kubelet says that it is not ready.
+const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
+/// Set by the node controller while nothing is heard of the kubelet.
+const UNREACHABLE_TAINT: &str = "node.kubernetes.io/unreachable";
+
+/// The conditions of a kubelet: type, status, reason, message while all is well.
+const CONDITIONS: [[&str; 4]; 4] = [
+    [
+        "MemoryPressure",
+        "False",
+        "KubeletHasSufficientMemory",
+        "kubelet has sufficient memory available",
+    ],
+    [
+        "DiskPressure",
+        "False",
+        "KubeletHasNoDiskPressure",
+        "kubelet has no disk pressure",
+    ],
+    [
+        "PIDPressure",
+        "False",
+        "KubeletHasSufficientPID",
+        "kubelet has sufficient PID available",
+    ],
+    [
+        "Ready",
+        "True",
+        "KubeletReady",
+        "kubelet is posting ready status",
+    ],
+];
+
+/// The kubelet reports: everything is well. The node controller takes its taints back.
+pub(super) fn ready(node: &mut Value) {
+    for [kind, status, reason, message] in CONDITIONS {
+        set_condition(node, kind, status, reason, message, true);
+    }
+    set_taints(node, &[NOT_READY_TAINT, UNREACHABLE_TAINT], &[]);
+}
+
+/// The node controller has heard nothing for its grace period.
+pub(super) fn unknown(node: &mut Value) {
+    for [kind, ..] in CONDITIONS {
+        let message = "Kubelet stopped posting node status.";
+        set_condition(node, kind, "Unknown", "NodeStatusUnknown", message, false);
+    }
+    let added = ["NoSchedule", "NoExecute"]
+        .map(|effect| json!({"key": UNREACHABLE_TAINT, "effect": effect, "timeAdded": now()}));
+    set_taints(node, &[NOT_READY_TAINT, UNREACHABLE_TAINT], &added);
+}
+
+fn set_condition(
+    node: &mut Value,
+    kind: &str,
+    status: &str,
+    reason: &str,
+    message: &str,
+    heartbeat: bool,
+) {
+    let conditions = array(node, "status", "conditions");
+    let place = match conditions
+        .iter()
+        .position(|condition| condition["type"] == kind)
+    {
+        Some(place) => place,
+        None => {
+            conditions.push(json!({"type": kind, "lastHeartbeatTime": now()}));
+            conditions.len() - 1
+        }
+    };
+    let Some(condition) = conditions.get_mut(place).and_then(Value::as_object_mut) else {
+        return;
+    };
+    let changed = condition.get("status").is_none_or(|old| old != status);
+    let mut set = |field: &str, value: String| condition.insert(field.to_owned(), value.into());
+    set("status", status.into());
+    set("reason", reason.into());
+    set("message", message.into());
+    if heartbeat {
+        set("lastHeartbeatTime", now());
+    }
+    if changed {
+        set("lastTransitionTime", now());
+    }
+}
+
+fn set_taints(node: &mut Value, removed: &[&str], added: &[Value]) {
+    let taints = array(node, "spec", "taints");
+    taints.retain(|taint| {
+        !taint["key"]
+            .as_str()
+            .is_some_and(|key| removed.contains(&key))
+    });
+    taints.extend_from_slice(added);
+    if taints.is_empty()
+        && let Some(spec) = node["spec"].as_object_mut()
+    {
+        spec.remove("taints");
+    }
+}
+
+/// The array at `node.part.field`; made where it is not there.
+fn array<'a>(node: &'a mut Value, part: &str, field: &str) -> &'a mut Vec<Value> {
+    fn at<'a>(value: &'a mut Value, key: &str, empty: Value) -> &'a mut Value {
+        if !value.is_object() {
+            *value = Value::Object(Map::new());
+        }
+        let slot = &mut value[key];
+        if slot.is_null() {
+            *slot = empty;
+        }
+        slot
+    }
+    let slot = at(at(node, part, json!({})), field, json!([]));
+    if !slot.is_array() {
+        *slot = json!([]);
+    }
+    match slot {
+        Value::Array(array) => array,
+        _ => unreachable!("made an array above"),
+    }
+}
+
+fn now() -> String {
+    // The API server keeps whole seconds.
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubelet::UNINITIALIZED_TAINT;
+
+    fn status_of(node: &Value, kind: &str) -> Vec<String> {
+        let conditions = node["status"]["conditions"].as_array().unwrap().iter();
+        let condition = conditions.filter(|condition| condition["type"] == kind);
+        condition
+            .map(|condition| condition["status"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn reports_change_their_own_conditions_and_taints_only() {
+        let mut node =
+            json!({"spec": {"taints": [{"key": UNINITIALIZED_TAINT, "effect": "NoSchedule"}]}});
+        let kept = json!({"type": "NetworkUnavailable", "status": "False"});
+        array(&mut node, "status", "conditions").push(kept.clone());
+        array(&mut node, "spec", "taints")
+            .push(json!({"key": NOT_READY_TAINT, "effect": "NoSchedule"}));
+        let keys = |node: &Value| -> Vec<String> {
+            let taints = node["spec"]["taints"].as_array().unwrap().iter();
+            taints
+                .map(|taint| taint["key"].as_str().unwrap().to_owned())
+                .collect()
+        };
+
+        ready(&mut node);
+        assert_eq!(
+            (status_of(&node, "Ready"), keys(&node)),
+            (vec!["True".into()], vec![UNINITIALIZED_TAINT.into()])
+        );
+        unknown(&mut node);
+        unknown(&mut node);
+        assert_eq!(status_of(&node, "Ready"), ["Unknown"]);
+        assert_eq!(
+            keys(&node),
+            [UNINITIALIZED_TAINT, UNREACHABLE_TAINT, UNREACHABLE_TAINT]
+        );
+        ready(&mut node);
+        assert_eq!(
+            (status_of(&node, "Ready"), keys(&node)),
+            (vec!["True".into()], vec![UNINITIALIZED_TAINT.into()])
+        );
+        assert_eq!(node["status"]["conditions"][0], kept);
+    }
+}
