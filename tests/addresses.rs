@@ -14,11 +14,19 @@ use serde_json::json;
 use std::fmt::Write;
 use std::time::Duration;
 
-const FAMILIES: [AddressFamily; 3] = [AddressFamily::Ipv4, AddressFamily::Ipv6, AddressFamily::Dualstack];
+const FAMILIES: [AddressFamily; 3] = [
+    AddressFamily::Ipv4,
+    AddressFamily::Ipv6,
+    AddressFamily::Dualstack,
+];
 
 /// Public IPv4, public IPv6.
-const SERVERS: [(&str, bool, bool); 4] =
-    [("both", true, true), ("no-v4", false, true), ("no-v6", true, false), ("neither", false, false)];
+const SERVERS: [(&str, bool, bool); 4] = [
+    ("both", true, true),
+    ("no-v4", false, true),
+    ("no-v6", true, false),
+    ("neither", false, false),
+];
 
 const PROVIDED: [(&str, Option<&str>); 7] = [
     ("-", None),
@@ -30,8 +38,12 @@ const PROVIDED: [(&str, Option<&str>); 7] = [
     ("two-v4", Some("10.0.0.2,203.0.113.9")),
 ];
 
-const EXTERNAL: [(&str, Option<&str>); 4] =
-    [("-", None), ("good", Some("2001:db8:9::abcd")), ("bad", Some("fe80::1")), ("v4", Some("203.0.113.9"))];
+const EXTERNAL: [(&str, Option<&str>); 4] = [
+    ("-", None),
+    ("good", Some("2001:db8:9::abcd")),
+    ("bad", Some("fe80::1")),
+    ("v4", Some("203.0.113.9")),
+];
 
 /// A provider of which the Network is known, as after the first tick.
 fn provider(sandbox: &Sandbox, family: AddressFamily, network: bool) -> Hetzner {
@@ -40,8 +52,14 @@ fn provider(sandbox: &Sandbox, family: AddressFamily, network: bool) -> Hetzner 
         endpoint: sandbox.hetzner_url(),
         token: Token::fixed(Secret::new(&sandbox.projects().token)),
         network: network.then(|| NetworkSelector::parse("sandbox")),
-        address_family: Sourced::new(family, Source::Default("HCLOUD_INSTANCES_ADDRESS_FAMILY".into())),
-        zone_label: Sourced::new(true, Source::Default("HCLOUD_INSTANCES_ZONE_LABEL_ENABLED".into())),
+        address_family: Sourced::new(
+            family,
+            Source::Default("HCLOUD_INSTANCES_ADDRESS_FAMILY".into()),
+        ),
+        zone_label: Sourced::new(
+            true,
+            Source::Default("HCLOUD_INSTANCES_ZONE_LABEL_ENABLED".into()),
+        ),
         debug: false,
         retry_wait: Duration::from_millis(1),
         time_scale: 1.0,
@@ -61,8 +79,14 @@ fn server(network: u64, ipv4: bool, ipv6: bool) -> Instance {
         public_ipv4: ipv4.then(|| "203.0.113.9".parse().unwrap()),
         public_ipv6: ipv6.then(|| "2001:db8:9::/64".parse().unwrap()),
         private: vec![
-            PrivateAddress { network: network + 1, ip: "10.9.9.9".parse().unwrap() },
-            PrivateAddress { network, ip: "10.0.0.2".parse().unwrap() },
+            PrivateAddress {
+                network: network + 1,
+                ip: "10.9.9.9".parse().unwrap(),
+            },
+            PrivateAddress {
+                network,
+                ip: "10.0.0.2".parse().unwrap(),
+            },
         ],
     }
 }
@@ -81,12 +105,24 @@ fn node(provided: Option<&str>, external_ipv6: Option<&str>) -> Node {
 
 fn plan_one(node: &Node, server: &Instance, hetzner: &Hetzner) -> NodePlan {
     let (nodes, instances) = ([node.clone()], [server.clone()]);
-    plan(&View { nodes: &nodes, instances: &instances }, hetzner, |_| true).remove(0)
+    plan(
+        &View {
+            nodes: &nodes,
+            instances: &instances,
+        },
+        hetzner,
+        |_| true,
+    )
+    .remove(0)
 }
 
 /// H the host name, E an external, I an internal address; or the reason why the addresses stay.
 fn outcome(plan: &NodePlan) -> String {
-    let findings: Vec<&str> = plan.findings.iter().map(|finding| finding.reason.name()).collect();
+    let findings: Vec<&str> = plan
+        .findings
+        .iter()
+        .map(|finding| finding.reason.name())
+        .collect();
     let addresses: Vec<String> = plan
         .changes
         .iter()
@@ -96,16 +132,31 @@ fn outcome(plan: &NodePlan) -> String {
         })
         .map(|address| format!("{}:{}", &address.kind.name()[..1], address.address))
         .collect();
-    assert_eq!(plan.is_blocked, addresses.is_empty(), "either addresses or a reason");
-    let findings = findings.iter().map(|name| format!(" !{name}")).collect::<String>();
-    format!("{}{findings}", addresses.join(" ")).trim().to_owned()
+    assert_eq!(
+        plan.is_blocked,
+        addresses.is_empty(),
+        "either addresses or a reason"
+    );
+    let findings = findings
+        .iter()
+        .map(|name| format!(" !{name}"))
+        .collect::<String>();
+    format!("{}{findings}", addresses.join(" "))
+        .trim()
+        .to_owned()
 }
 
 #[test]
 fn the_whole_table_of_addresses() {
-    let sandbox = Sandbox::builder().nodes(0).network("10.0.0.0/16").only(Half::Hetzner).start();
+    let sandbox = Sandbox::builder()
+        .nodes(0)
+        .network("10.0.0.0/16")
+        .only(Half::Hetzner)
+        .start();
     let network = sandbox.network().unwrap();
-    let mut table = String::from("family    net server  node-ip     ipv6 → addresses, or what stands in the way\n");
+    let mut table = String::from(
+        "family    net server  node-ip     ipv6 → addresses, or what stands in the way\n",
+    );
     for family in FAMILIES {
         for has_network in [false, true] {
             let hetzner = provider(&sandbox, family, has_network);
@@ -134,12 +185,17 @@ fn the_whole_table_of_addresses() {
 
 /// Once the addresses are there, nothing more is written, in whatever order they stand.
 fn stays(node: &Node, plan: &NodePlan, server: &Instance, hetzner: &Hetzner) {
-    let [Change::SetAddresses { addresses }] = plan.changes.as_slice() else { return };
+    let [Change::SetAddresses { addresses }] = plan.changes.as_slice() else {
+        return;
+    };
     let mut node = node.clone();
     node.status.addresses = addresses
         .iter()
         .rev()
-        .map(|a| ccm::kube::NodeAddress { kind: a.kind.name().into(), address: a.address.clone() })
+        .map(|a| ccm::kube::NodeAddress {
+            kind: a.kind.name().into(),
+            address: a.address.clone(),
+        })
         .collect();
     assert_eq!(plan_one(&node, server, hetzner).changes, vec![]);
 }

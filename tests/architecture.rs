@@ -6,7 +6,19 @@ use std::path::{Path, PathBuf};
 
 /// Each room and the rooms it may use. Everybody may use `cloud`, which uses nobody.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("cli", &["daemon", "controllers", "world", "hetzner", "kube", "http", "settings", "cloud"]),
+    (
+        "cli",
+        &[
+            "daemon",
+            "controllers",
+            "world",
+            "hetzner",
+            "kube",
+            "http",
+            "settings",
+            "cloud",
+        ],
+    ),
     ("daemon", &["controllers", "world", "cloud"]),
     ("controllers", &["world", "kube", "cloud"]),
     ("world", &["kube", "cloud"]),
@@ -18,7 +30,9 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let entries = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     entries
         .flat_map(|path| match path.is_dir() {
             true => rust_files(&path),
@@ -35,7 +49,10 @@ fn rooms_named(text: &str) -> BTreeSet<String> {
         let rest = &text[position + "crate::".len()..];
         let list = match rest.strip_prefix('{') {
             Some(list) => list.split('}').next().unwrap(),
-            None => rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap(),
+            None => rest
+                .split(|c: char| !c.is_alphanumeric() && c != '_')
+                .next()
+                .unwrap(),
         };
         let first = |part: &str| part.trim().split(':').next().unwrap().to_owned();
         rooms.extend(list.split(',').map(first).filter(|room| !room.is_empty()));
@@ -50,8 +67,9 @@ fn arrows_point_one_way() {
     for (room, may_use) in ARROWS {
         for file in rust_files(&source.join(room)) {
             let text = std::fs::read_to_string(&file).unwrap();
-            let strangers =
-                rooms_named(&text).into_iter().filter(|name| name != room && !may_use.contains(&name.as_str()));
+            let strangers = rooms_named(&text)
+                .into_iter()
+                .filter(|name| name != room && !may_use.contains(&name.as_str()));
             wrong.extend(strangers.map(|name| format!("{}: crate::{name}", file.display())));
         }
     }
@@ -61,9 +79,13 @@ fn arrows_point_one_way() {
 #[test]
 fn every_room_is_in_the_table() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let folders = std::fs::read_dir(source).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
-    let folders: BTreeSet<String> =
-        folders.map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect();
+    let folders = std::fs::read_dir(source)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir());
+    let folders: BTreeSet<String> = folders
+        .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
+        .collect();
     let table: BTreeSet<String> = ARROWS.iter().map(|(room, _)| (*room).to_owned()).collect();
     assert_eq!(folders, table);
 }
@@ -73,6 +95,10 @@ fn every_module_says_its_job() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     for file in rust_files(&source) {
         let text = std::fs::read_to_string(&file).unwrap();
-        assert!(text.starts_with("//!"), "{} has no doc comment", file.display());
+        assert!(
+            text.starts_with("//!"),
+            "{} has no doc comment",
+            file.display()
+        );
     }
 }

@@ -50,7 +50,12 @@ pub fn with(mut env: Env, changes: &[(&str, &str)]) -> Env {
 
 fn command(env: &Env, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ccm"));
-    command.args(words).env_clear().env("HOME", "/nonexistent").envs(env.iter().cloned()).stdin(Stdio::null());
+    command
+        .args(words)
+        .env_clear()
+        .env("HOME", "/nonexistent")
+        .envs(env.iter().cloned())
+        .stdin(Stdio::null());
     command
 }
 
@@ -73,7 +78,11 @@ pub struct Daemon {
 impl Daemon {
     pub fn start(env: &Env, flags: &[&str]) -> Daemon {
         let words = [&["run"], flags].concat();
-        let mut child = command(env, &words).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command(env, &words)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let log = Arc::new(Mutex::new(String::new()));
         let into = Arc::clone(&log);
@@ -82,7 +91,10 @@ impl Daemon {
                 into.lock().unwrap().push_str(&(line + "\n"));
             }
         });
-        Daemon { child: Arc::new(Mutex::new(child)), log }
+        Daemon {
+            child: Arc::new(Mutex::new(child)),
+            log,
+        }
     }
 
     pub fn log(&self) -> String {
@@ -101,7 +113,13 @@ impl Daemon {
 
     pub fn signal(&self, signal: &str) {
         let id = self.child.lock().unwrap().id().to_string();
-        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args([signal, &id])
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 
     /// Waits for its end.
@@ -118,7 +136,11 @@ impl Daemon {
     pub fn logs(&self, text: &str) {
         let begun = Instant::now();
         while !self.log().contains(text) {
-            assert!(begun.elapsed() < LIMIT, "not logged: {text:?} in\n{}", self.log());
+            assert!(
+                begun.elapsed() < LIMIT,
+                "not logged: {text:?} in\n{}",
+                self.log()
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -140,37 +162,58 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 pub fn node(sandbox: &Sandbox, name: &str) -> Value {
-    sandbox.cluster().get("nodes", None, name).unwrap_or_else(|| panic!("there is no node {name}"))
+    sandbox
+        .cluster()
+        .get("nodes", None, name)
+        .unwrap_or_else(|| panic!("there is no node {name}"))
 }
 
 pub fn is_initialised(node: &Value) -> bool {
-    !node["spec"]["taints"].as_array().is_some_and(|t| t.iter().any(|t| t["key"] == UNINITIALIZED))
+    !node["spec"]["taints"]
+        .as_array()
+        .is_some_and(|t| t.iter().any(|t| t["key"] == UNINITIALIZED))
 }
 
 pub fn all_initialised(sandbox: &Sandbox) -> bool {
-    sandbox.cluster().list("nodes", None).iter().all(is_initialised)
+    sandbox
+        .cluster()
+        .list("nodes", None)
+        .iter()
+        .all(is_initialised)
 }
 
 /// `type address`, in order.
 pub fn addresses(node: &Value) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let list = node["status"]["addresses"].as_array().cloned().unwrap_or_default();
-    list.iter().map(|address| format!("{} {}", text(&address["type"]), text(&address["address"]))).collect()
+    let list = node["status"]["addresses"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    list.iter()
+        .map(|address| format!("{} {}", text(&address["type"]), text(&address["address"])))
+        .collect()
 }
 
 /// Events about a node: reason, count.
 pub fn events(sandbox: &Sandbox, node: &str) -> Vec<(String, u64)> {
     let events = sandbox.cluster().list("events", None);
-    let about = events.iter().filter(|event| event["involvedObject"]["name"] == node);
+    let about = events
+        .iter()
+        .filter(|event| event["involvedObject"]["name"] == node);
     let fields = |event: &Value| {
-        (event["reason"].as_str().unwrap_or_default().to_owned(), event["count"].as_u64().unwrap_or_default())
+        (
+            event["reason"].as_str().unwrap_or_default().to_owned(),
+            event["count"].as_u64().unwrap_or_default(),
+        )
     };
     about.map(fields).collect()
 }
 
 /// Compares with a file in `tests/snapshots`; `CCM_UPDATE_SNAPSHOTS=1` writes it instead.
 pub fn snapshot(name: &str, text: &str) {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/snapshots")
+        .join(name);
     if std::env::var("CCM_UPDATE_SNAPSHOTS").is_ok_and(|value| value == "1") {
         std::fs::write(&path, text).unwrap();
         return;
