@@ -128,6 +128,7 @@ fn a_node_is_matched_by_provider_id_then_name_then_address_and_never_guessed() {
         ..server(5, "another")
     });
     // Name; nodes beside it; what it carries; the cloud; expected server or reason.
+    #[allow(clippy::type_complexity)]
     let cases: [(&str, Vec<Node>, Value, &Memory, Result<u64, Reason>); 14] = [
         ("a", vec![], json!({}), &cloud, Ok(1)),
         ("a", vec![], with_id("memory://2"), &cloud, Ok(2)),
@@ -386,9 +387,10 @@ fn random_world(random: &mut Random) -> (Vec<Node>, Memory) {
             instances.push(instance);
         }
     }
-    let nodes = names
-        .iter()
-        .filter_map(|name| random.percent(85).then(|| random_node(random, name)));
+    let nodes = names.iter().filter_map(|name| match random.percent(85) {
+        true => Some(random_node(random, name)),
+        false => None,
+    });
     (nodes.collect(), Memory { instances })
 }
 

@@ -6,7 +6,7 @@ use super::table::{self, COLUMNS};
 use super::wire::{self, Read};
 use super::{Exit, help, json};
 use crate::cloud::{Finding, Gate, NodeAddress, Refused, Severity};
-use crate::controllers::node::{Change, Field, NodeController, NodePlan, Server, is_uninitialised};
+use crate::controllers::node::{Field, NodeController, NodePlan, Server, is_uninitialised};
 use crate::controllers::{Proposal, Report, Selection};
 use crate::settings::{Command, Output, Settings, nearest};
 use crate::world::World;
@@ -370,7 +370,7 @@ fn inspection(plan: &NodePlan) -> String {
         text.push_str(&finding_lines(finding));
     }
     text.push_str("\nSYNC WOULD\n");
-    let lines: Vec<String> = plan.changes.iter().flat_map(Change::lines).collect();
+    let lines = plan.proposal().lines;
     if lines.is_empty() {
         text.push_str("  change nothing\n");
     }

@@ -75,6 +75,8 @@ pub fn publish(
         }
         let name = format!("{}/{}", object.kind.to_lowercase(), object.name);
         match finding.severity {
+            // The write that it is about was told already.
+            Severity::Info if finding.reason == Reason::Synced => {}
             Severity::Info => log::info!("{name}: {}", finding.message),
             Severity::Warning => {
                 log::warn!("{name}: {} ({})", finding.message, finding.reason.name())

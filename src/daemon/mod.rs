@@ -90,11 +90,8 @@ fn tick_until_stopped(
     }
 }
 
-/// What was changed and what failed; findings were told where they were found.
+/// What failed; changes were told as they were made, and findings where they were found.
 pub fn log_report(report: &Report) {
-    for (object, line) in &report.changes {
-        log::info!("{object}: {line}");
-    }
     for failure in report.failures.iter().filter(|failure| !failure.is_finding) {
         log::warn!("{}: {}", failure.object, failure.why);
     }

@@ -53,7 +53,7 @@ pub(super) fn addresses(
     family: &Sourced<AddressFamily>,
     network: Option<u64>,
 ) -> Result<Addresses, Box<Finding>> {
-    let by_family = format!("family {} ({})", family.value.name(), family.source);
+    let by_family = by_family(family);
     let mut addresses = vec![Sourced::new(
         NodeAddress::new(AddressKind::Hostname, &instance.name),
         Source::server("name"),
@@ -64,7 +64,7 @@ pub(super) fn addresses(
     if let Some(ip) = instance.public_ipv4.filter(|_| family.value.wants_ipv4()) {
         addresses.push(external(
             ip.into(),
-            Source::server_because("public_net.ipv4.ip", &by_family),
+            Source::server_because("public_net.ipv4", &by_family),
         ));
     }
     let annotation = node.annotations.get(EXTERNAL_IPV6);
@@ -82,7 +82,7 @@ pub(super) fn addresses(
                 let first = Ipv6Addr::from_bits(net.network().to_bits() | 1);
                 addresses.push(external(
                     first.into(),
-                    Source::server_because("public_net.ipv6.ip", &by_family),
+                    Source::server_because("public_net.ipv6", &by_family),
                 ));
             }
             (None, None) => {}
@@ -145,18 +145,29 @@ pub(super) fn explain_missing(
                 Finding::warning(
                     Reason::InvalidProvidedNodeIP,
                     format!(
-                        "{ip} belongs to server {} ({}), but is none of its node addresses with \
-                         HCLOUD_INSTANCES_ADDRESS_FAMILY {} ({}) and annotation {EXTERNAL_IPV6}",
+                        "{ip} belongs to server {} ({}), but {} and annotation {EXTERNAL_IPV6} make it none of \
+                         the node's addresses",
                         instance.name,
                         instance.id,
-                        family.value.name(),
-                        family.source
+                        by_family(family)
                     ),
                 )
                 .by_provider()
             })
         }
     }
+}
+
+/// The setting that chose, as somebody would write it.
+fn by_family(family: &Sourced<AddressFamily>) -> String {
+    let origin = match family.source {
+        Source::Default(_) => " (default)",
+        _ => "",
+    };
+    format!(
+        "HCLOUD_INSTANCES_ADDRESS_FAMILY={}{origin}",
+        family.value.name()
+    )
 }
 
 fn parse_external_ipv6(text: &str) -> Result<Ipv6Addr, Box<Finding>> {

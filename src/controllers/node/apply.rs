@@ -77,7 +77,8 @@ fn make_changes(
             Change::Update { .. } => world.kube.patch_node(gate, name, &body)?,
         };
         version = node.metadata.resource_version;
-        applied.lines.extend(change.lines());
+        applied.lines.extend(plan.lines_of(change));
+        log::info!("node/{name}: {}", change.summary());
         applied.initialised |= matches!(
             change,
             Change::Update {

@@ -139,8 +139,18 @@ impl NodePlan {
     pub fn proposal(&self) -> Proposal {
         Proposal {
             object: format!("node/{}", self.object.name),
-            lines: self.changes.iter().flat_map(Change::lines).collect(),
+            lines: self
+                .changes
+                .iter()
+                .flat_map(|change| self.lines_of(change))
+                .collect(),
         }
+    }
+
+    /// What one of the changes does, a line for each value.
+    pub fn lines_of(&self, change: &Change) -> Vec<String> {
+        let about = self.differences().filter(|field| change.is_about(field));
+        about.map(Field::line).collect()
     }
 
     /// The finding that stands in the way of what should be done.
@@ -277,17 +287,17 @@ impl NodePlan {
             want: Some(wanted.value.clone()),
             source: wanted.source,
         });
-        self.fields.push(Field {
-            field: "taint uninitialized".into(),
-            have: Some("set".into()),
-            want: None,
-            source: Source::Rule("the node has its addresses and labels"),
-        });
         let provider_id = have.is_empty().then_some(wanted.value);
         self.update(
             labels::at_initialisation(&self.node, metadata),
             Some(provider_id),
         );
+        self.fields.push(Field {
+            field: "taint uninitialized".into(),
+            have: Some("set".into()),
+            want: None,
+            source: Source::Rule("removed when the rest is there"),
+        });
     }
 
     /// `initialise`: also remove the taint, and set the provider ID when one is given.
@@ -364,29 +374,56 @@ fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<
 }
 
 impl Change {
-    /// What the change does, a line each.
-    pub fn lines(&self) -> Vec<String> {
+    /// The write in one line, for the log.
+    pub fn summary(&self) -> String {
         match self {
             Change::SetAddresses { addresses } => {
                 let list: Vec<String> = addresses.iter().map(NodeAddress::to_string).collect();
-                vec![format!("addresses: set to {}", list.join(", "))]
+                format!("addresses set: {}", list.join(", "))
             }
             Change::Update {
                 labels,
                 provider_id,
                 taints,
             } => {
-                let labels = labels
-                    .iter()
-                    .map(|(key, value)| format!("label {key}: set to {value}"));
+                let labels = match (labels.len(), taints) {
+                    (0, _) => None,
+                    (count, Some(_)) => Some(format!("{count} labels set")),
+                    (_, None) => {
+                        let list: Vec<String> =
+                            labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
+                        Some(format!("labels set: {}", list.join(", ")))
+                    }
+                };
                 let provider_id = provider_id
-                    .iter()
-                    .map(|id| format!("provider ID: set to {id}"));
+                    .as_ref()
+                    .map(|id| format!("provider ID set: {id}"));
                 let taint = taints
-                    .iter()
-                    .map(|_| "taint uninitialized: removed".to_owned());
-                labels.chain(provider_id).chain(taint).collect()
+                    .as_ref()
+                    .map(|_| "taint uninitialized removed".to_owned());
+                let parts: Vec<String> =
+                    [provider_id, labels, taint].into_iter().flatten().collect();
+                parts.join(", ")
             }
+        }
+    }
+
+    /// Does this write change that value?
+    pub fn is_about(&self, field: &Field) -> bool {
+        field.field.starts_with("address ") == matches!(self, Change::SetAddresses { .. })
+    }
+}
+
+impl Field {
+    /// `taint uninitialized: removed`.
+    pub fn line(&self) -> String {
+        let name = &self.field;
+        match (&self.have, &self.want) {
+            (None, Some(want)) => format!("{name}: set to {want}"),
+            (Some(have), Some(want)) if have != want => format!("{name}: {have} → {want}"),
+            (Some(have), None) if name.starts_with("address ") => format!("{name}: {have} removed"),
+            (Some(_), None) => format!("{name}: removed"),
+            (have, _) => format!("{name}: {}", have.as_deref().unwrap_or("-")),
         }
     }
 }
