@@ -1,5 +1,8 @@
 //! `/server_types`: sizes of servers, where they are sold and until when.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -295,7 +298,16 @@ impl ServerType {
         )
     }
 
+    /// As it was when somebody first asked: every server in a list shows its type, prices and all.
     pub fn json(&self) -> Value {
+        static SHOWN: LazyLock<BTreeMap<u64, Value>> = LazyLock::new(|| {
+            let entry = |server_type: &ServerType| (server_type.id, server_type.new_json());
+            SERVER_TYPES.iter().map(entry).collect()
+        });
+        SHOWN.get(&self.id).cloned().unwrap_or_default()
+    }
+
+    fn new_json(&self) -> Value {
         let locations = self.offers.iter().map(Offer::json).collect::<Vec<_>>();
         // The old field on the type itself is only set when every location says the same.
         let everywhere = self.offers.first().and_then(|first| first.deprecation);
