@@ -9,7 +9,7 @@ mod schema;
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::schema::Schemas;
 
@@ -17,6 +17,12 @@ use self::schema::Schemas;
 pub struct Spec {
     document: Value,
 }
+
+/// Schema, property and type of what the API has grown since the document was written. Official clients need them.
+const GROWN: [(&str, &str, &str); 2] = [
+    ("server_type_location", "available", "boolean"),
+    ("server_type_location", "recommended", "boolean"),
+];
 
 /// What does not fit, one sentence each, with the place in the document it is about.
 pub type Problems = Vec<String>;
@@ -31,8 +37,22 @@ impl Spec {
         Ok(Spec { document })
     }
 
-    pub fn new(document: Value) -> Spec {
-        Spec { document }
+    /// The Hetzner Cloud API's document, with [`GROWN`].
+    pub fn hetzner(path: impl AsRef<Path>) -> Result<Spec, String> {
+        let mut spec = Spec::load(path)?;
+        for (schema, property, definition) in GROWN {
+            let properties = format!("/components/schemas/{schema}/properties");
+            let properties = spec
+                .document
+                .pointer_mut(&properties)
+                .and_then(Value::as_object_mut);
+            let properties =
+                properties.ok_or_else(|| format!("the document has no schema {schema}"))?;
+            properties
+                .entry(property)
+                .or_insert_with(|| json!({"type": definition}));
+        }
+        Ok(spec)
     }
 
     /// True when the document has this path (with or without the `/v1` of the server's address) and method.

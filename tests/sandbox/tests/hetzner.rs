@@ -4,6 +4,8 @@
 mod actions;
 #[path = "hetzner/api.rs"]
 mod api;
+#[path = "hetzner/attachments.rs"]
+mod attachments;
 #[path = "hetzner/lists.rs"]
 mod lists;
 #[path = "hetzner/metadata.rs"]

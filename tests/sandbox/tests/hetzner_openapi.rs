@@ -391,7 +391,7 @@ fn document() -> Option<Spec> {
         eprintln!("skipped hetzner_openapi: HCLOUD_OPENAPI_SPEC names no document");
         return None;
     }
-    match Spec::load(path.unwrap_or(usual)) {
+    match Spec::hetzner(path.unwrap_or(usual)) {
         Ok(spec) => Some(spec),
         Err(error) => panic!("{error}"),
     }

@@ -309,6 +309,7 @@ fn route_matching(
 }
 
 fn get(call: &Call, segment: &str, matches: impl Fn(&Action) -> bool) -> Result<Reply, ApiError> {
+    call.refuse_query()?;
     let id = id(segment)?;
     let found = call
         .world

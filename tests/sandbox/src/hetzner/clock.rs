@@ -4,6 +4,9 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+/// An hour becomes six weeks: slow enough, and far from what a [`Duration`] cannot hold.
+const MAX_SCALE: f64 = 1000.0;
+
 /// Scales durations, so that a test can run a hundred times faster than the real API.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
@@ -11,13 +14,14 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// `scale` multiplies every duration: 1.0 is the real pace, 0.01 a hundred times faster, 0.0 at once.
+    /// `scale` multiplies every duration: 1.0 is the real pace, 0.01 a hundred times faster, 0.0 at once. What is not
+    /// between 0 and 1000 is taken as the nearest that is, what is no number as 1.0.
     pub fn new(scale: f64) -> Clock {
         Clock {
-            scale: if scale.is_finite() {
-                scale.max(0.0)
-            } else {
+            scale: if scale.is_nan() {
                 1.0
+            } else {
+                scale.clamp(0.0, MAX_SCALE)
             },
         }
     }

@@ -39,6 +39,16 @@ impl<'a> Query<'a> {
         self.all(name).next()
     }
 
+    /// All parameters but some, percent-encoded, each with a `&` before it.
+    pub fn encode_except(&self, left_out: &[&str]) -> String {
+        let kept = self
+            .pairs
+            .iter()
+            .filter(|(name, _)| !left_out.contains(&name.as_str()));
+        kept.map(|(name, value)| format!("&{}={}", encode(name), encode(value)))
+            .collect()
+    }
+
     pub fn number(&self, name: &str) -> Result<Option<u64>> {
         let parse = |text: &str| {
             text.parse()
@@ -54,6 +64,17 @@ impl<'a> Query<'a> {
         };
         self.all(name).map(parse).collect()
     }
+}
+
+/// RFC 3986: everything but unreserved characters as `%` and two hexadecimal digits.
+fn encode(text: &str) -> String {
+    let encode = |byte: u8| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+            char::from(byte).to_string()
+        }
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(encode).collect()
 }
 
 /// The fields of a JSON object. Reading one takes it out; [`Fields::finish`] refuses the rest.

@@ -13,11 +13,13 @@ const DEFAULT_PER_PAGE: u64 = 25;
 const MAX_PER_PAGE: u64 = 50;
 
 /// A part of a list that a request asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Page {
     /// From 1.
     page: u64,
     per_page: u64,
+    /// The other parameters of the request, encoded, each with its `&`: links to other pages keep them.
+    filters: String,
 }
 
 impl Page {
@@ -33,7 +35,11 @@ impl Page {
                 format!("must be between 1 and {MAX_PER_PAGE}"),
             ));
         }
-        Ok(Page { page, per_page })
+        Ok(Page {
+            page,
+            per_page,
+            filters: query.encode_except(&["page", "per_page"]),
+        })
     }
 
     /// The answer with this page of `items` under `key`; only these are turned into JSON.
@@ -53,11 +59,10 @@ impl Page {
             "page": self.page, "per_page": self.per_page, "previous_page": previous, "next_page": next,
             "last_page": last, "total_entries": total,
         });
+        // Without a host, so that following a link never leaves this cloud.
         let link = |page: u64, rel: &str| {
-            format!(
-                "<https://api.hetzner.cloud/v1{path}?page={page}&per_page={}>; rel=\"{rel}\"",
-                self.per_page
-            )
+            let (per_page, filters) = (self.per_page, &self.filters);
+            format!("</v1{path}?page={page}&per_page={per_page}{filters}>; rel=\"{rel}\"")
         };
         let links = [
             previous.map(|page| link(page, "prev")),

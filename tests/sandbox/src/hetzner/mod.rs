@@ -34,6 +34,7 @@ use serde_json::Value;
 
 use self::clock::Clock;
 use self::error::ApiError;
+use self::input::Query;
 use self::networks::{Network, Subnet};
 use self::rate_limit::Budget;
 pub use self::servers::ServerSpec;
@@ -59,6 +60,13 @@ struct Call<'a> {
     method: &'a str,
     query: &'a [(String, String)],
     body: &'a [u8],
+}
+
+impl Call<'_> {
+    /// For all but lists: they take no query parameters.
+    fn refuse_query(&self) -> Result<(), ApiError> {
+        Query::new(self.query, &[]).map(drop)
+    }
 }
 
 /// A successful answer.
@@ -152,7 +160,7 @@ impl Cloud {
     }
 
     /// Changes a server, seen as the API shows it: from then on it shows what `edit` left behind, also what the real
-    /// API would never say. Nothing happens when the server is gone.
+    /// API would never say. `edit` must not call this cloud again. Nothing happens when the server is gone.
     pub fn edit_server(&self, id: u64, edit: impl FnOnce(&mut Value)) {
         servers::edit(&mut self.lock(), id, edit);
     }
@@ -321,6 +329,9 @@ fn dispatch(mut call: Call, path: &str) -> Result<Reply, ApiError> {
     let path = path
         .strip_prefix("/v1/")
         .ok_or_else(ApiError::no_such_path)?;
+    if call.method != "GET" {
+        call.refuse_query()?;
+    }
     let segments: Vec<&str> = path.split('/').collect();
     match &segments[..] {
         ["servers", rest @ ..] => servers::route(&mut call, rest),

@@ -1,12 +1,13 @@
 //! Lists: pages, sorting, filters, label selectors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use sandbox::exchange::Handler;
 use sandbox::hetzner::ServerSpec;
 use serde_json::{Value, json};
 
-use crate::api::Api;
+use crate::api::{Api, request};
 
 #[test]
 fn lists_come_in_pages_of_at_most_50() {
@@ -46,12 +47,10 @@ fn lists_come_in_pages_of_at_most_50() {
         }
         assert_eq!(shown["total_entries"], 101);
     }
-    let link = api
-        .get("/servers?page=2")
-        .header("Link")
-        .unwrap_or_default()
-        .to_owned();
-    assert!(link.contains("page=3&per_page=25>; rel=\"next\""), "{link}");
+    let answer = api.get("/servers?page=2&sort=name&label_selector=!env");
+    let link = answer.header("Link").unwrap_or_default();
+    let next = r#"</v1/servers?page=3&per_page=25&sort=name&label_selector=%21env>; rel="next""#;
+    assert!(link.contains(next), "{link}");
     let empty = api.get("/networks");
     assert_eq!(
         (
@@ -225,26 +224,28 @@ fn five_thousand_servers_are_listed_quickly() {
     for number in 0..5000 {
         add(&api, &format!("s{number}"), &[]);
     }
+    let servers = api.cloud.servers(api.project);
+    let addresses = servers
+        .iter()
+        .map(|server| server["public_net"]["ipv4"]["ip"].to_string());
+    assert_eq!(
+        addresses.collect::<BTreeSet<_>>().len(),
+        5000,
+        "public addresses are unique"
+    );
+
     let start = Instant::now();
-    let mut seen = std::collections::BTreeSet::new();
-    let mut page = Some(1);
-    while let Some(number) = page {
-        let answer = api.get(&format!("/servers?per_page=50&page={number}"));
-        let servers = answer.body["servers"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
-        seen.extend(
-            servers
-                .iter()
-                .filter_map(|server| server.pointer("/public_net/ipv4/ip").cloned())
-                .map(|ip| ip.to_string()),
+    for page in 1..=100 {
+        let request = request(
+            "GET",
+            &format!("/servers?per_page=50&page={page}"),
+            &Value::Null,
         );
-        page = answer.at("/meta/pagination/next_page").as_u64();
+        assert_eq!(api.cloud.handle(&request).status, 200);
     }
-    assert_eq!(seen.len(), 5000, "public addresses are unique");
+    // Unoptimised, and beside other tests: far from the limit otherwise.
     assert!(
-        start.elapsed() < Duration::from_secs(20),
+        start.elapsed() < Duration::from_secs(10),
         "took {:?}",
         start.elapsed()
     );

@@ -98,6 +98,27 @@ fn paths_methods_and_bodies_are_checked() {
             "invalid_input",
         ),
         (
+            "GET",
+            server("?color=red"),
+            Value::Null,
+            422,
+            "invalid_input",
+        ),
+        (
+            "DELETE",
+            server("?force=true"),
+            Value::Null,
+            422,
+            "invalid_input",
+        ),
+        (
+            "GET",
+            "/locations/1?name=fsn1".into(),
+            Value::Null,
+            422,
+            "invalid_input",
+        ),
+        (
             "PUT",
             server(""),
             json!({"color": "red"}),

@@ -119,6 +119,7 @@ pub fn route(call: &Call, rest: &[&str]) -> Result<Reply, ApiError> {
     match rest {
         [] => read_only(call.method, || list(call)),
         [segment] => read_only(call.method, || {
+            call.refuse_query()?;
             let id = id(segment)?;
             let location = LOCATIONS.iter().find(|location| location.id == id);
             let location = location.ok_or_else(|| ApiError::not_found("location", id))?;

@@ -1,5 +1,8 @@
 //! `/server_types`: sizes of servers, where they are sold and until when.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -41,7 +44,7 @@ pub struct Deprecation {
 
 /// The first CX types, replaced by their second generation in 2024.
 const CX_1: Option<Deprecation> = Some(Deprecation {
-    announced: "2024-06-06T00:00:00Z",
+    announced: "2024-06-06T08:00:00Z",
     unavailable_after: "2024-09-06T00:00:00Z",
 });
 /// The second generation of CX and the first one of CPX (in Europe), replaced at the end of 2025.
@@ -70,14 +73,37 @@ const fn europe(monthly_cents: u64, deprecation: Option<Deprecation>) -> [Offer;
     ]
 }
 
-const fn everywhere(monthly_cents: u64, deprecation_in_europe: Option<Deprecation>) -> [Offer; 6] {
-    let [fsn1, nbg1, hel1] = europe(monthly_cents, deprecation_in_europe);
-    let [ash, hil, sin] = [
+/// The first generation of CPX, which is still sold in North America.
+const fn north_america(monthly_cents: u64) -> [Offer; 5] {
+    let [fsn1, nbg1, hel1] = europe(monthly_cents, CX_2);
+    [
+        fsn1,
+        nbg1,
+        hel1,
         offer("ash", monthly_cents, None),
         offer("hil", monthly_cents, None),
-        offer("sin", monthly_cents, None),
+    ]
+}
+
+const fn everywhere(monthly_cents: u64) -> [Offer; 6] {
+    let [fsn1, nbg1, hel1] = europe(monthly_cents, None);
+    let [ash, hil] = [
+        offer("ash", monthly_cents, None),
+        offer("hil", monthly_cents, None),
     ];
-    [fsn1, nbg1, hel1, ash, hil, sin]
+    [
+        fsn1,
+        nbg1,
+        hel1,
+        ash,
+        hil,
+        offer("sin", monthly_cents, None),
+    ]
+}
+
+const fn europe_and_asia(monthly_cents: u64) -> [Offer; 4] {
+    let [fsn1, nbg1, hel1] = europe(monthly_cents, None);
+    [fsn1, nbg1, hel1, offer("sin", monthly_cents, None)]
 }
 
 const fn shared(
@@ -150,7 +176,7 @@ pub static SERVER_TYPES: [ServerType; 19] = [
         REGULAR,
         [2, 2, 40],
         "x86",
-        const { &everywhere(399, CX_2) },
+        const { &north_america(399) },
     ),
     shared(
         23,
@@ -158,7 +184,7 @@ pub static SERVER_TYPES: [ServerType; 19] = [
         REGULAR,
         [3, 4, 80],
         "x86",
-        const { &everywhere(755, CX_2) },
+        const { &north_america(755) },
     ),
     shared(
         24,
@@ -166,7 +192,7 @@ pub static SERVER_TYPES: [ServerType; 19] = [
         REGULAR,
         [4, 8, 160],
         "x86",
-        const { &everywhere(1360, CX_2) },
+        const { &north_america(1360) },
     ),
     shared(
         45,
@@ -192,9 +218,9 @@ pub static SERVER_TYPES: [ServerType; 19] = [
         "arm",
         const { &europe(1199, None) },
     ),
-    dedicated(96, "ccx13", [2, 8, 80], const { &everywhere(1199, None) }),
-    dedicated(97, "ccx23", [4, 16, 160], const { &everywhere(2399, None) }),
-    dedicated(98, "ccx33", [8, 32, 240], const { &everywhere(4799, None) }),
+    dedicated(96, "ccx13", [2, 8, 80], const { &everywhere(1199) }),
+    dedicated(97, "ccx23", [4, 16, 160], const { &everywhere(2399) }),
+    dedicated(98, "ccx33", [8, 32, 240], const { &everywhere(4799) }),
     shared(
         104,
         "cx22",
@@ -225,7 +251,7 @@ pub static SERVER_TYPES: [ServerType; 19] = [
         REGULAR,
         [2, 4, 80],
         "x86",
-        const { &europe(649, None) },
+        const { &europe_and_asia(649) },
     ),
     shared(
         110,
@@ -233,7 +259,7 @@ pub static SERVER_TYPES: [ServerType; 19] = [
         REGULAR,
         [4, 8, 160],
         "x86",
-        const { &europe(1099, None) },
+        const { &europe_and_asia(1099) },
     ),
     shared(
         114,
@@ -272,12 +298,17 @@ impl ServerType {
         )
     }
 
+    /// As it was when somebody first asked: every server in a list shows its type, prices and all.
     pub fn json(&self) -> Value {
-        let ids = |offer: &Offer| Location::find(offer.location).map_or(0, |location| location.id);
-        let deprecation = |deprecation: &Deprecation| json!({"announced": deprecation.announced, "unavailable_after": deprecation.unavailable_after});
-        let locations: Vec<Value> = self.offers.iter().map(|offer| {
-            json!({"id": ids(offer), "name": offer.location, "deprecation": offer.deprecation.as_ref().map(deprecation)})
-        }).collect();
+        static SHOWN: LazyLock<BTreeMap<u64, Value>> = LazyLock::new(|| {
+            let entry = |server_type: &ServerType| (server_type.id, server_type.new_json());
+            SERVER_TYPES.iter().map(entry).collect()
+        });
+        SHOWN.get(&self.id).cloned().unwrap_or_default()
+    }
+
+    fn new_json(&self) -> Value {
+        let locations = self.offers.iter().map(Offer::json).collect::<Vec<_>>();
         // The old field on the type itself is only set when every location says the same.
         let everywhere = self.offers.first().and_then(|first| first.deprecation);
         let everywhere = everywhere.filter(|found| {
@@ -290,7 +321,7 @@ impl ServerType {
             "cores": self.cores, "memory": self.memory_gb, "disk": self.disk_gb, "cpu_type": self.cpu_type,
             "storage_type": "local", "architecture": self.architecture, "locations": locations,
             "prices": self.offers.iter().map(Offer::price).collect::<Vec<_>>(),
-            "deprecated": everywhere.is_some(), "deprecation": everywhere.as_ref().map(deprecation),
+            "deprecated": everywhere.is_some(), "deprecation": everywhere.map(Deprecation::json),
         })
     }
 }
@@ -314,6 +345,15 @@ impl Offer {
         }
     }
 
+    /// `available` and `recommended` came in April 2026, when `/datacenters` was on its way out.
+    fn json(&self) -> Value {
+        let location_id = Location::find(self.location).map_or(0, |location| location.id);
+        json!({
+            "id": location_id, "name": self.location, "deprecation": self.deprecation.map(Deprecation::json),
+            "available": self.is_sold(), "recommended": self.is_sold(),
+        })
+    }
+
     fn price(&self) -> Value {
         let monthly = self.monthly_cents as f64;
         // A month is billed as 624 hours: the monthly price caps the sum of hours.
@@ -322,6 +362,12 @@ impl Offer {
             "price_hourly": price(monthly / 624.0), "price_monthly": price(monthly),
             "price_per_tb_traffic": price(100.0),
         })
+    }
+}
+
+impl Deprecation {
+    fn json(self) -> Value {
+        json!({"announced": self.announced, "unavailable_after": self.unavailable_after})
     }
 }
 
@@ -335,6 +381,7 @@ pub fn route(call: &Call, rest: &[&str]) -> Result<Reply, ApiError> {
     match rest {
         [] => read_only(call.method, || list(call)),
         [segment] => read_only(call.method, || {
+            call.refuse_query()?;
             let id = id(segment)?;
             let server_type = SERVER_TYPES.iter().find(|server_type| server_type.id == id);
             let server_type = server_type.ok_or_else(|| ApiError::not_found("server_type", id))?;

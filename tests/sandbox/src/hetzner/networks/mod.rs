@@ -165,24 +165,29 @@ pub fn route(call: &mut Call, rest: &[&str]) -> Result<Reply, ApiError> {
         (["actions", rest @ ..], _) => {
             actions::route_kind(call, "/networks/actions", "network", rest)
         }
-        ([segment, rest @ ..], _) => {
-            let network = find(call, id(segment)?)?.clone();
-            match (rest, call.method) {
-                ([], "GET") => Ok(Reply::ok(json!({"network": network.json()}))),
-                ([], "PUT") => update(call, &network),
-                ([], "DELETE") => delete(call, &network),
-                ([], _) => Err(ApiError::wrong_method(call.method)),
-                (["actions", command], _) if command.parse::<u64>().is_err() => {
-                    changes::start(call, &network, command)
-                }
-                (["actions", rest @ ..], _) => {
-                    let path = format!("/networks/{}/actions", network.id);
-                    actions::route_resource(call, &path, network.resource(), rest)
-                }
-                _ => Err(ApiError::no_such_path()),
-            }
-        }
+        ([segment, rest @ ..], _) => route_network(call, id(segment)?, rest),
         _ => Err(ApiError::wrong_method(call.method)),
+    }
+}
+
+fn route_network(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiError> {
+    let network = find(call, id)?.clone();
+    match (rest, call.method) {
+        ([], "GET") => {
+            call.refuse_query()?;
+            Ok(Reply::ok(json!({"network": network.json()})))
+        }
+        ([], "PUT") => update(call, &network),
+        ([], "DELETE") => delete(call, &network),
+        ([], _) => Err(ApiError::wrong_method(call.method)),
+        (["actions", command], _) if command.parse::<u64>().is_err() => {
+            changes::start(call, &network, command)
+        }
+        (["actions", rest @ ..], _) => {
+            let path = format!("/networks/{id}/actions");
+            actions::route_resource(call, &path, network.resource(), rest)
+        }
+        _ => Err(ApiError::no_such_path()),
     }
 }
 

@@ -223,7 +223,10 @@ pub fn route(call: &mut Call, rest: &[&str]) -> Result<Reply, ApiError> {
 fn route_server(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiError> {
     let server = find(call, id)?.clone();
     match (rest, call.method) {
-        ([], "GET") => Ok(Reply::ok(json!({"server": server.json(call.world)}))),
+        ([], "GET") => {
+            call.refuse_query()?;
+            Ok(Reply::ok(json!({"server": server.json(call.world)})))
+        }
         ([], "PUT") => update(call, &server),
         ([], "DELETE") => lifecycle::delete(call, &server),
         ([], _) => Err(ApiError::wrong_method(call.method)),
