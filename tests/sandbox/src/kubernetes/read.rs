@@ -21,12 +21,15 @@ pub struct Pages {
     snapshots: VecDeque<Snapshot>,
 }
 
+/// Everything of one resource and namespace at one revision.
+type Objects = Arc<Vec<Arc<Object>>>;
+
 /// What one unfinished list saw.
 struct Snapshot {
     resource: &'static str,
     namespace: String,
     revision: u64,
-    objects: Arc<Vec<Arc<Object>>>,
+    objects: Objects,
 }
 
 /// So many unfinished lists are remembered; the oldest expire, as history does when it is compacted.
@@ -135,13 +138,7 @@ impl Pages {
         self.snapshots.clear();
     }
 
-    fn remember(
-        &mut self,
-        resource: &Resource,
-        namespace: &str,
-        revision: u64,
-        objects: Arc<Vec<Arc<Object>>>,
-    ) {
+    fn remember(&mut self, resource: &Resource, namespace: &str, revision: u64, objects: Objects) {
         if self.find(resource, namespace, revision).is_some() {
             return;
         }
@@ -157,12 +154,7 @@ impl Pages {
         });
     }
 
-    fn find(
-        &self,
-        resource: &Resource,
-        namespace: &str,
-        revision: u64,
-    ) -> Option<Arc<Vec<Arc<Object>>>> {
+    fn find(&self, resource: &Resource, namespace: &str, revision: u64) -> Option<Objects> {
         let found = self.snapshots.iter().find(|snapshot| {
             snapshot.resource == resource.plural
                 && snapshot.namespace == namespace
@@ -265,7 +257,7 @@ fn pick(
     resource: &'static Resource,
     namespace: &str,
     query: &Query,
-) -> Result<(Arc<Vec<Arc<Object>>>, u64), Refusal> {
+) -> Result<(Objects, u64), Refusal> {
     let store = state.store_for(query.resource_version);
     check_not_ahead(query.resource_version, store)?;
     let current = store.revision();

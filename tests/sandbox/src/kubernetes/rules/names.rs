@@ -110,7 +110,8 @@ mod tests {
     #[test]
     fn shapes() {
         let long = "a".repeat(64);
-        let cases: [(fn(&str) -> Vec<String>, &str, bool); 14] = [
+        type Check = fn(&str) -> Vec<String>;
+        let cases: [(Check, &str, bool); 14] = [
             (label, "9bad", true),
             (label, "a.b", false),
             (label, "-a", false),
