@@ -7,7 +7,7 @@ mod common;
 use ccm::cloud::{Instance, InstanceId, InstanceState, PrivateAddress, Provider, Source, Sourced};
 use ccm::controllers::node::{Change, NodePlan, PROVIDED_NODE_IP, View, plan};
 use ccm::hetzner::{AddressFamily, EXTERNAL_IPV6, Hetzner, NetworkSelector, Profile, Settings};
-use ccm::http::{Secret, Token};
+use ccm::http::{Secret, Timing, Token};
 use ccm::kube::Node;
 use sandbox::{Half, Sandbox};
 use serde_json::json;
@@ -28,11 +28,12 @@ const SERVERS: [(&str, bool, bool); 4] = [
     ("neither", false, false),
 ];
 
-const PROVIDED: [(&str, Option<&str>); 7] = [
+const PROVIDED: [(&str, Option<&str>); 8] = [
     ("-", None),
     ("private", Some("10.0.0.2")),
     ("public", Some("203.0.113.9")),
     ("pair", Some("10.0.0.2,2001:db8:9::1")),
+    ("public-pair", Some("203.0.113.9,2001:db8:9::1")),
     ("not-among", Some("192.0.2.77")),
     ("unspecified", Some("0.0.0.0")),
     ("two-v4", Some("10.0.0.2,203.0.113.9")),
@@ -61,7 +62,10 @@ fn provider(sandbox: &Sandbox, family: AddressFamily, network: bool) -> Hetzner 
             Source::Default("HCLOUD_INSTANCES_ZONE_LABEL_ENABLED".into()),
         ),
         debug: false,
-        retry_wait: Duration::from_millis(1),
+        timing: Timing {
+            read_timeout: Duration::from_secs(5),
+            retry_wait: Duration::from_millis(1),
+        },
         time_scale: 1.0,
     });
     hetzner.prepare().unwrap();

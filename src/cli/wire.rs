@@ -6,7 +6,7 @@ use super::output::Printer;
 use crate::cloud;
 use crate::controllers::node;
 use crate::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile};
-use crate::http::{Secret, Token};
+use crate::http::{Secret, Timing, Token};
 use crate::kube::{self, config};
 use crate::settings::{self, Command, Notice, Parsed, Process, Settings, Source, Sourced};
 use crate::world::World;
@@ -15,6 +15,9 @@ use std::time::Duration;
 
 /// Before the second try of a read.
 const RETRY_WAIT: Duration = Duration::from_millis(250);
+
+/// However much a test shortens time, an answer needs some.
+const SHORTEST_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A token of the Cloud API has this many characters; another length is worth a warning.
 const TOKEN_CHARACTERS: usize = 64;
@@ -59,9 +62,8 @@ pub(super) fn read(
 /// Both APIs as the settings name them. No call is made.
 pub(super) fn world(settings: &Settings) -> Result<World, String> {
     let access = config::load(&kube_options(settings)).map_err(|error| error.to_string())?;
-    let retry_wait = scaled(settings, RETRY_WAIT);
-    let kube = kube::Client::new(access, retry_wait);
-    let provider = Hetzner::new(hetzner_settings(settings, retry_wait)?);
+    let kube = kube::Client::new(access, timing(settings, kube::READ_TIMEOUT));
+    let provider = Hetzner::new(hetzner_settings(settings)?);
     Ok(World::new(kube, Box::new(provider)))
 }
 
@@ -77,6 +79,13 @@ pub(super) fn node_settings(settings: &Settings) -> node::Settings {
 fn scaled(settings: &Settings, time: Duration) -> Duration {
     Duration::try_from_secs_f64(time.as_secs_f64() * settings.test_time_scale.value)
         .unwrap_or(Duration::MAX)
+}
+
+fn timing(settings: &Settings, read_timeout: Duration) -> Timing {
+    Timing {
+        read_timeout: scaled(settings, read_timeout).max(SHORTEST_READ_TIMEOUT),
+        retry_wait: scaled(settings, RETRY_WAIT),
+    }
 }
 
 fn kube_options(settings: &Settings) -> config::Options {
@@ -130,7 +139,7 @@ fn hetzner_settings(
             |on| *on,
         ),
         debug: settings.debug.value,
-        retry_wait,
+        timing: timing(settings, hetzner::READ_TIMEOUT),
         time_scale: settings.test_time_scale.value,
     })
 }

@@ -15,4 +15,4 @@ mod servers;
 pub use addresses::{AddressFamily, EXTERNAL_IPV6};
 pub use networks::NetworkSelector;
 pub use profile::Profile;
-pub use provider::{Hetzner, Settings};
+pub use provider::{Hetzner, READ_TIMEOUT, Settings};

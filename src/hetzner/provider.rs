@@ -9,14 +9,15 @@ use crate::cloud::{
     Error, Finding, Instance, Instances, Metadata, Node, Provider, ProviderId, Source, Sourced,
     Urgency,
 };
-use crate::http::{self, CallCount, Tls, Token};
+use crate::http::{self, CallCount, Timing, Tls, Token};
 use ipnet::{IpNet, Ipv4Net};
 use std::net::IpAddr;
 use std::sync::{OnceLock, PoisonError};
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-const READ_TIMEOUT: Duration = Duration::from_secs(20);
+/// A read may take this long: a page is made in some hundred milliseconds on a bad day.
+pub const READ_TIMEOUT: Duration = Duration::from_secs(20);
 /// A page of 50 servers is some 300 kB.
 const BODY_LIMIT_BYTES: u64 = 16 << 20;
 
@@ -32,8 +33,7 @@ pub struct Settings {
     pub zone_label: Sourced<bool>,
     /// `HCLOUD_DEBUG`: log bodies.
     pub debug: bool,
-    /// Before the second try of a read.
-    pub retry_wait: Duration,
+    pub timing: Timing,
     /// Multiplies the waits of the rate budget; 1 outside of tests.
     pub time_scale: f64,
 }
@@ -58,9 +58,8 @@ impl Hetzner {
             tls: Tls::default(),
             token: settings.token,
             connect_timeout: CONNECT_TIMEOUT,
-            read_timeout: READ_TIMEOUT,
+            timing: settings.timing,
             body_limit_bytes: BODY_LIMIT_BYTES,
-            retry_wait: settings.retry_wait,
             log_bodies: settings.debug,
         });
         Hetzner {

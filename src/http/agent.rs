@@ -76,7 +76,7 @@ pub(super) fn send(
     token: Option<&Secret>,
 ) -> Result<ureq::http::Response<ureq::Body>, Kind> {
     let timeout = match call.method {
-        Method::Get => settings.read_timeout,
+        Method::Get => settings.timing.read_timeout,
         Method::Post | Method::Patch => WRITE_TIMEOUT,
     };
     let url = format!("{}{}", settings.base, call.path);

@@ -54,7 +54,7 @@ pub(super) fn read<T: DeserializeOwned>(
         keep: settings.log_bodies,
     };
     let parsed = if (200..300).contains(&head.status) {
-        parse(&mut body, &head, settings.read_timeout)
+        parse(&mut body, &head, settings.timing.read_timeout)
     } else {
         let mut beginning = Vec::new();
         // What cannot be read of an error's body is no second error.

@@ -39,14 +39,20 @@ pub struct Settings {
     pub token: Token,
     /// Resolving, connecting and TLS together.
     pub connect_timeout: Duration,
-    /// A read from its first byte to the last of the answer.
-    pub read_timeout: Duration,
+    pub timing: Timing,
     /// An answer's body; a longer one is an error.
     pub body_limit_bytes: u64,
-    /// Before the second try of a read; doubles with each.
-    pub retry_wait: Duration,
     /// Also log the bodies (their beginning), not only the lines.
     pub log_bodies: bool,
+}
+
+/// How long reads may take, and how long to wait between two tries of one.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// A read from its first byte to the last of the answer.
+    pub read_timeout: Duration,
+    /// Before the second try; doubles with each.
+    pub retry_wait: Duration,
 }
 
 /// A client of one API. Shared by all threads.
@@ -118,7 +124,7 @@ impl Client {
             content_type: "",
             body: Vec::new(),
         };
-        let mut attempts = Attempts::new(self.settings.retry_wait);
+        let mut attempts = Attempts::new(self.settings.timing.retry_wait);
         let mut token_renewed = false;
         loop {
             let error = match self.try_once(&call) {

@@ -10,8 +10,8 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// 5,000 nodes of 25 kB over a slow line.
-const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// A read may take this long: 5,000 nodes of 25 kB over a slow line.
+pub const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// Twice the largest list we expect; it streams, so this bounds time and not memory.
 const BODY_LIMIT_BYTES: u64 = 256 << 20;
 const PAGE_ITEMS: u32 = 500;
@@ -38,17 +38,15 @@ pub struct Client {
 }
 
 impl Client {
-    /// `retry_wait` is the wait before the second try of a read.
-    pub fn new(access: Access, retry_wait: Duration) -> Client {
+    pub fn new(access: Access, timing: http::Timing) -> Client {
         let origin = access.origin;
         let http = http::Client::new(http::Settings {
             base: access.server,
             tls: access.tls,
             token: access.token,
             connect_timeout: CONNECT_TIMEOUT,
-            read_timeout: READ_TIMEOUT,
+            timing,
             body_limit_bytes: BODY_LIMIT_BYTES,
-            retry_wait,
             log_bodies: false,
         });
         Client { http, origin }

@@ -9,7 +9,7 @@ mod error;
 mod events;
 mod types;
 
-pub use client::{Client, ReadFrom};
+pub use client::{Client, READ_TIMEOUT, ReadFrom};
 pub use error::Error;
 pub use events::{Event, EventType, ObjectReference, Recorder, write_event};
 pub use types::{Condition, ListMeta, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta, Taint};
