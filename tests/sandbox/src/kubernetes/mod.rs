@@ -10,8 +10,9 @@
 //! | `body`, `write`, `delete`, `patch` | POST, PUT, PATCH, DELETE |
 //! | `discovery`, `openapi` | what clients ask for before they ask for anything |
 //!
-//! Three things of a real cluster are not here: watches (refused with 405: `ccm` polls), server-side apply (415) with
-//! the `managedFields` it needs, and protobuf. The controller manager's part is not here either, save one thing:
+//! Three things of a real cluster are not here: watches (refused with 405: `ccm` polls, and kubectl falls back to lists
+//! with a grumble), server-side apply (415) with the `managedFields` it needs, and protobuf, which kubectl speaks in a
+//! few commands (`create namespace`, `auth can-i`; `create -f` is JSON). The controller manager's part is not here either, save one thing:
 //! what is in a namespace goes with it.
 
 mod access;

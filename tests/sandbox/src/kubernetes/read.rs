@@ -325,3 +325,42 @@ fn relative_key<'a>(resource: &Resource, namespace: &str, key: &'a str) -> &'a s
         key
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens() {
+        let token = |json: &str| URL_SAFE_NO_PAD.encode(json);
+        let cases = [
+            (
+                "abc".into(),
+                "invalid character 'i' looking for beginning of value",
+            ),
+            ("?".into(), "illegal base64 data at input byte 0"),
+            (token("{"), "unexpected end of JSON input"),
+            (
+                token("{}"),
+                "server does not recognize this encoded version \"\"",
+            ),
+            (
+                token(r#"{"v":"meta.k8s.io/v1","start":"/a"}"#),
+                "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+            ),
+            (
+                token(r#"{"v":"meta.k8s.io/v1","rv":1}"#),
+                "encoded start key empty (version meta.k8s.io/v1)",
+            ),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(Token::decode(&text).expect_err(expected), expected);
+        }
+        let whole = Token {
+            version: TOKEN_VERSION.into(),
+            revision: 7,
+            start: "/a\0".into(),
+        };
+        assert_eq!(Token::decode(&whole.encode()), Ok(whole));
+    }
+}

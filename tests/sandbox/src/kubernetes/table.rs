@@ -28,12 +28,12 @@ const NODE: &[Column] = &[
     Column {
         name: "Status",
         priority: 0,
-        description: "The status of the node",
+        description: "Whether it is ready, and whether it is cordoned.",
     },
     Column {
         name: "Roles",
         priority: 0,
-        description: "The roles of the node",
+        description: "Its labels of the form node-role.kubernetes.io/ROLE.",
     },
     AGE,
     Column {
@@ -156,7 +156,7 @@ const NAMESPACE: &[Column] = &[
     Column {
         name: "Status",
         priority: 0,
-        description: "The status of the namespace",
+        description: "Active or Terminating.",
     },
     AGE,
 ];

@@ -64,7 +64,7 @@ impl Case {
         self
     }
 
-    const fn as_discovery(mut self) -> Case {
+    const fn of_discovery(mut self) -> Case {
         self.discovery = true;
         self
     }
@@ -199,11 +199,11 @@ pub const ORDER: &[Case] = &[
     case("namespaces/list-as-table"),
     case("general/version"),
     case("general/readyz"),
-    case("general/api").as_discovery(),
-    case("general/apis").as_discovery(),
-    case("general/api-v1-resources").as_discovery(),
-    case("general/authorization-resources").as_discovery(),
-    case("general/coordination-resources").as_discovery(),
+    case("general/api").of_discovery(),
+    case("general/apis").of_discovery(),
+    case("general/api-v1-resources").of_discovery(),
+    case("general/authorization-resources").of_discovery(),
+    case("general/coordination-resources").of_discovery(),
     case("general/aggregated-discovery-api").without(AGGREGATED),
     case("general/aggregated-discovery-apis").without(AGGREGATED),
     case("general/unauthorized-no-token").by(Who::Nobody),

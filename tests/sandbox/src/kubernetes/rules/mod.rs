@@ -74,6 +74,14 @@ fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
+/// The same to be changed. A field that is absent stays absent, which `object[field]` would not leave so.
+fn items_mut<'a>(object: &'a mut Value, field: &str) -> &'a mut [Value] {
+    object
+        .get_mut(field)
+        .and_then(Value::as_array_mut)
+        .map_or(&mut [], Vec::as_mut_slice)
+}
+
 /// The text of a field, empty when it is absent.
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::service_addresses as addresses;
 use super::{
-    Rules, items, names, remove, service_status, text, validate_meta, validate_meta_update,
+    Rules, items, items_mut, names, remove, service_status, text, validate_meta,
+    validate_meta_update,
 };
 use crate::kubernetes::status::FieldError;
 use crate::kubernetes::store::Store;
@@ -34,19 +35,16 @@ impl Rules for Service {
         if spec["type"] == "LoadBalancer" && spec["allocateLoadBalancerNodePorts"].is_null() {
             spec["allocateLoadBalancerNodePorts"] = true.into();
         }
-        for port in spec["ports"].as_array_mut().into_iter().flatten() {
+        for port in items_mut(spec, "ports") {
             default_to(port, "protocol", "TCP");
             if port["targetPort"] == 0 || port["targetPort"] == "" {
                 port["targetPort"] = port["port"].clone();
             }
         }
         if spec["type"] == "LoadBalancer" {
-            let ingress = object["status"]["loadBalancer"]
-                .get_mut("ingress")
-                .and_then(Value::as_array_mut);
+            let ingress = items_mut(&mut object["status"]["loadBalancer"], "ingress");
             for entry in ingress
-                .into_iter()
-                .flatten()
+                .iter_mut()
                 .filter(|entry| !text(&entry["ip"]).is_empty())
             {
                 default_to(entry, "ipMode", "VIP");
@@ -137,7 +135,7 @@ fn drop_what_the_type_has_not(new: &mut Value, old: &Value) {
                 .collect()
         };
         if node_ports(new) == node_ports(old) {
-            for port in new["ports"].as_array_mut().into_iter().flatten() {
+            for port in items_mut(new, "ports") {
                 remove(port, "nodePort");
             }
         }

@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use serde_json::{Value, json};
 
 use super::service::{is_external, needs_cluster_ip, needs_health_check_node_port};
-use super::{items, text};
+use super::{items, items_mut, text};
 use crate::kubernetes::resource;
 use crate::kubernetes::status::FieldError;
 use crate::kubernetes::store::Store;
@@ -125,10 +125,8 @@ fn keep_allocated(new: &mut Value, old: &Value) {
         }
     }
     if is_external(new) && is_external(old) {
-        for port in new["ports"]
-            .as_array_mut()
-            .into_iter()
-            .flatten()
+        for port in items_mut(new, "ports")
+            .iter_mut()
             .filter(|port| port["nodePort"].is_null())
         {
             let same = |known: &&Value| {
@@ -199,12 +197,7 @@ fn node_ports(spec: &mut Value, old: Option<&Value>, taken: &Taken, seed: u32) -
         .collect();
     // One number serves TCP and UDP of the same port.
     let mut by_port: BTreeMap<i64, i64> = BTreeMap::new();
-    for (index, port) in spec["ports"]
-        .as_array_mut()
-        .into_iter()
-        .flatten()
-        .enumerate()
-    {
+    for (index, port) in items_mut(spec, "ports").iter_mut().enumerate() {
         let protocol = text(&port["protocol"]).to_string();
         if let Some(number) = port["nodePort"].as_i64() {
             if let Some(detail) = refused(number, &protocol, old, taken) {
