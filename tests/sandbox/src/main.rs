@@ -63,7 +63,11 @@ fn run(flags: &Flags) -> io::Result<()> {
 /// Lines for a shell.
 fn exports(sandbox: &Sandbox) -> String {
     let quote = |value: &str| format!("'{}'", value.replace('\'', r"'\''"));
-    sandbox.env().iter().map(|(name, value)| format!("export {name}={}\n", quote(value))).collect()
+    sandbox
+        .env()
+        .iter()
+        .map(|(name, value)| format!("export {name}={}\n", quote(value)))
+        .collect()
 }
 
 fn summary(sandbox: &Sandbox, only: Option<Half>) -> String {
@@ -72,7 +76,10 @@ fn summary(sandbox: &Sandbox, only: Option<Half>) -> String {
         parts.push(format!("Hetzner Cloud at {}", sandbox.hetzner_url()));
     }
     if only != Some(Half::Hetzner) {
-        parts.push(format!("Kubernetes at {} (contexts sandbox and ccm)", sandbox.kubernetes_url()));
+        parts.push(format!(
+            "Kubernetes at {} (contexts sandbox and ccm)",
+            sandbox.kubernetes_url()
+        ));
     }
     format!("sandbox: {}; Ctrl-C ends it", parts.join(", "))
 }
@@ -81,7 +88,12 @@ fn summary(sandbox: &Sandbox, only: Option<Half>) -> String {
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(format!(".{}", std::process::id()));
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&unfinished)?;
     file.write_all(text.as_bytes())?;
     fs::rename(&unfinished, path)
 }
