@@ -79,7 +79,8 @@ impl Authority {
     pub fn server(&self, names: &[&str], validity: Validity) -> Result<Identity, Error> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names)?;
-        params.distinguished_name = parameters("sandbox", validity)?.distinguished_name;
+        // Not the CA's name: OpenSSL takes a certificate whose issuer is its subject for a self-signed one.
+        params.distinguished_name = parameters("kube-apiserver", validity)?.distinguished_name;
         set_validity(&mut params, validity)?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.sign(params, &PKCS_ECDSA_P256_SHA256)

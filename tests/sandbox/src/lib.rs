@@ -1,4 +1,18 @@
 //! A Hetzner Cloud project and a Kubernetes API server, simulated in one process and spoken to over real HTTP.
+//!
+//! | module | job | knows |
+//! |---|---|---|
+//! | `exchange` | a request and an answer as plain data | nothing |
+//! | `hetzner`, `kubernetes` | the two halves: state, rules, answers | `exchange` |
+//! | `server` | bytes on sockets, TLS, limits | `exchange`, `calls`, `faults`, `credentials` |
+//! | `calls` | what was asked and answered, in order | `exchange` |
+//! | `faults` | what goes wrong, where, by which seed | `exchange` |
+//! | `credentials`, `kubeconfig` | certificates; the text that says how to log in | nothing |
+//! | `kubelet` | machines that join, report and fall silent | both halves |
+//! | `world` | all of it together: [`Sandbox`] and its [`Builder`] | everything above |
+//! | `scenario` | a world described in a file | `world` |
+//!
+//! The halves know nothing of sockets, the server nothing of the APIs: a test can call a half directly.
 
 pub mod calls;
 pub mod credentials;

@@ -92,7 +92,7 @@ fn effect(half: Half, generator: &mut SplitMix64) -> Effect {
         (7, _) => Effect::Malformed,
         (8, _) => Effect::html(),
         (9, _) => Effect::other_json(),
-        (10, _) => Effect::drip(256, Duration::from_micros(200)),
+        (10, _) => Effect::drip(2048, Duration::from_micros(200)),
         (11, _) => Effect::gateway_timeout(),
         (_, Half::Hetzner) => match generator.below(4) {
             0 => Effect::hetzner_error(500, "server_error", "an unexpected error occurred"),

@@ -30,8 +30,11 @@ pub const UPDATE_PERIOD: Duration = Duration::from_secs(10);
 /// Silence after which a node is `Unknown`; the node controller's `--node-monitor-grace-period`.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(50);
 
-/// However fast time goes, the simulation leaves the processor to what is being tested.
+/// However fast time goes and however large the cluster is, the processor is left to what is being tested: this is
+/// the shortest time between two looks at the machines …
 const SHORTEST_PERIOD: Duration = Duration::from_millis(20);
+/// … and a rest is so many times as long as the look before it.
+const REST: u32 = 9;
 
 /// All kubelets of a cluster.
 pub struct Kubelets {
@@ -155,15 +158,18 @@ impl Shared {
 
     fn run(&self) {
         let period = UPDATE_PERIOD.mul_f64(self.scale).max(SHORTEST_PERIOD);
+        let mut wait = period;
         loop {
             let waited = self
                 .stopped
-                .wait_timeout_while(self.state(), period, |state| !state.stopping);
+                .wait_timeout_while(self.state(), wait, |state| !state.stopping);
             let stopping = waited.unwrap_or_else(PoisonError::into_inner).0.stopping;
             if stopping {
                 return;
             }
+            let begun = Instant::now();
             self.pass(Pass::Due);
+            wait = period.max(begun.elapsed() * REST);
         }
     }
 

@@ -223,6 +223,18 @@ impl Shared {
     }
 }
 
+/// A connection's place among the open ones, given back also when its thread panics in a test's hook.
+struct Entry<'a> {
+    shared: &'a Shared,
+    number: u64,
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        self.shared.leave(self.number);
+    }
+}
+
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     while shared.wait_for_room() {
         let socket = match listener.accept() {
@@ -239,8 +251,11 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         let connection = {
             let shared = shared.clone();
             move || {
+                let _entry = Entry {
+                    shared: &shared,
+                    number,
+                };
                 connection::serve(&shared, socket);
-                shared.leave(number);
             }
         };
         if thread::Builder::new()

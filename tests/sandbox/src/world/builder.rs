@@ -150,7 +150,7 @@ impl Builder {
 
     /// Both halves with nothing in them, not served yet.
     fn empty(&self) -> io::Result<Sandbox> {
-        let authority = Authority::new("sandbox").map_err(io::Error::other)?;
+        let authority = Authority::new("sandbox-ca").map_err(io::Error::other)?;
         let names = ["localhost", "127.0.0.1", "::1"];
         let identity = authority
             .server(&names, Validity::Now)

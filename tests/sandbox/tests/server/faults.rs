@@ -238,6 +238,23 @@ fn hooks_run_around_the_handler_at_the_chosen_write() {
 }
 
 #[test]
+fn a_hook_that_panics_costs_its_own_connection_only() {
+    let world = world();
+    world
+        .faults
+        .add(Rule::new(Effect::before(|_| panic!("a test failed"))).nth(1));
+    assert!(get(world.server.address(), "/").is_err());
+    assert_eq!(get(world.server.address(), "/").unwrap().status, 200);
+    let begun = Instant::now();
+    drop(world.server);
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[test]
 fn the_first_effect_on_an_answer_counts_and_delays_come_with_it() {
     let world = world();
     let instead = |status| {

@@ -138,6 +138,18 @@ fn a_client_can_tell_the_server_from_others() {
 }
 
 #[test]
+fn the_server_has_another_name_than_its_authority() {
+    // OpenSSL calls a certificate whose issuer is its subject self-signed, and refuses it.
+    let authority = Authority::new("sandbox-ca").unwrap();
+    let identity = authority.server(&["localhost"], Validity::Now).unwrap();
+    let names = |name: &str| {
+        let windows = identity.certificate_der.windows(name.len());
+        windows.filter(|window| *window == name.as_bytes()).count()
+    };
+    assert_eq!((names("sandbox-ca"), names("kube-apiserver")), (1, 1));
+}
+
+#[test]
 fn plain_http_gets_no_answer_and_harms_nothing() {
     let world = world(Validity::Now);
     assert!(crate::raw::get(world.server.address(), "/").is_err());

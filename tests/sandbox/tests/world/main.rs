@@ -1,5 +1,6 @@
 //! The whole world: what is in it at the start, its machines, its accounts, and the program around it.
 
+mod access;
 mod kubelets;
 mod program;
 mod start;
