@@ -3,7 +3,10 @@
 
 mod common;
 
-use common::{Daemon, LIMIT, UNINITIALIZED, addresses, all_initialised, ccm, env, events, is_initialised, node, wait_until, with};
+use common::{
+    Daemon, LIMIT, UNINITIALIZED, addresses, all_initialised, ccm, env, events, is_initialised,
+    node, wait_until, with,
+};
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
 use sandbox::{Half, Sandbox};
@@ -23,8 +26,12 @@ fn hetzner_calls(sandbox: &Sandbox) -> usize {
 /// Writes of `ccm`: method and path.
 fn writes(sandbox: &Sandbox) -> Vec<String> {
     let calls = sandbox.calls().calls();
-    let writes = calls.iter().filter(|call| call.is_write() && call.caller != "admin");
-    writes.map(|call| format!("{} {}", call.method, call.path)).collect()
+    let writes = calls
+        .iter()
+        .filter(|call| call.is_write() && call.caller != "admin");
+    writes
+        .map(|call| format!("{} {}", call.method, call.path))
+        .collect()
 }
 
 #[test]
@@ -33,9 +40,21 @@ fn the_daemon_initialises_new_nodes_and_ends_cleanly() {
     let daemon = Daemon::start(&env(&sandbox), &[]);
     wait_until("three initialised nodes", || all_initialised(&sandbox));
     let worker = node(&sandbox, "worker-1");
-    assert_eq!(addresses(&worker), ["Hostname worker-1", "ExternalIP 203.0.113.1", "InternalIP 10.0.0.2"]);
-    let id = sandbox.cloud().servers(sandbox.project())[0]["id"].as_u64().unwrap();
-    assert_eq!(worker["spec"]["providerID"], format!("ccm-from-scratch://{id}"));
+    assert_eq!(
+        addresses(&worker),
+        [
+            "Hostname worker-1",
+            "ExternalIP 203.0.113.1",
+            "InternalIP 10.0.0.2"
+        ]
+    );
+    let id = sandbox.cloud().servers(sandbox.project())[0]["id"]
+        .as_u64()
+        .unwrap();
+    assert_eq!(
+        worker["spec"]["providerID"],
+        format!("ccm-from-scratch://{id}")
+    );
     for (key, value) in [
         ("node.kubernetes.io/instance-type", "cx22"),
         ("beta.kubernetes.io/instance-type", "cx22"),
@@ -46,9 +65,14 @@ fn the_daemon_initialises_new_nodes_and_ends_cleanly() {
     ] {
         assert_eq!(worker["metadata"]["labels"][key], value, "{key}");
     }
-    sandbox.join(ServerSpec { name: "late".into(), ..ServerSpec::default() });
+    sandbox.join(ServerSpec {
+        name: "late".into(),
+        ..ServerSpec::default()
+    });
     wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
-    wait_until("its event", || events(&sandbox, "late") == [("Synced".to_owned(), 1)]);
+    wait_until("its event", || {
+        events(&sandbox, "late") == [("Synced".to_owned(), 1)]
+    });
     let begun = Instant::now();
     daemon.signal("-TERM");
     assert!(daemon.ended().success(), "{}", daemon.log());
@@ -72,13 +96,24 @@ fn ctrl_c_ends_it_at_once_even_while_an_answer_is_waited_for() {
 fn addresses_are_written_before_the_taint_goes() {
     let sandbox = quiet(1);
     assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
-    let expected =
-        ["PATCH /api/v1/nodes/worker-1/status", "PATCH /api/v1/nodes/worker-1", "POST /api/v1/namespaces/default/events"];
+    let expected = [
+        "PATCH /api/v1/nodes/worker-1/status",
+        "PATCH /api/v1/nodes/worker-1",
+        "POST /api/v1/namespaces/default/events",
+    ];
     assert_eq!(writes(&sandbox), expected);
-    let bodies: Vec<Value> =
-        sandbox.calls().calls().iter().filter(|call| call.method == "PATCH").map(|call| call.json().unwrap()).collect();
+    let bodies: Vec<Value> = sandbox
+        .calls()
+        .calls()
+        .iter()
+        .filter(|call| call.method == "PATCH")
+        .map(|call| call.json().unwrap())
+        .collect();
     for body in &bodies {
-        assert!(body["metadata"]["resourceVersion"].is_string(), "a patch names the version it was planned on");
+        assert!(
+            body["metadata"]["resourceVersion"].is_string(),
+            "a patch names the version it was planned on"
+        );
     }
     assert!(bodies[0]["spec"].is_null() && bodies[1]["spec"]["providerID"].is_string());
 }
@@ -90,7 +125,11 @@ fn nothing_is_written_when_nothing_differs() {
     sandbox.calls().clear();
     let again = ccm(&env(&sandbox), &["run", "--once"]);
     assert_eq!((again.code, writes(&sandbox)), (0, vec![]));
-    assert!(again.stderr.contains("0 changed, 2 unchanged, 0 failed"), "{}", again.stderr);
+    assert!(
+        again.stderr.contains("0 changed, 2 unchanged, 0 failed"),
+        "{}",
+        again.stderr
+    );
 }
 
 /// Kills the daemon at its n-th write, before or after the write happened, and starts another one.
@@ -102,8 +141,14 @@ fn killed_between_any_two_writes_the_node_ends_initialised_once() {
             let killer: Arc<OnceLock<Box<dyn Fn() + Send + Sync>>> = Arc::default();
             let kill = Arc::clone(&killer);
             let hook = move |_: &sandbox::exchange::Request| kill.wait()();
-            let effect = if after { Effect::after(hook) } else { Effect::before(hook) };
-            let rule = sandbox.faults().add(Rule::new(effect).half(Half::Kubernetes).writes().nth(n));
+            let effect = if after {
+                Effect::after(hook)
+            } else {
+                Effect::before(hook)
+            };
+            let rule = sandbox
+                .faults()
+                .add(Rule::new(effect).half(Half::Kubernetes).writes().nth(n));
             let daemon = Daemon::start(&env(&sandbox), &[]);
             assert!(killer.set(Box::new(daemon.killer())).is_ok());
             assert!(!daemon.ended().success());
@@ -111,14 +156,24 @@ fn killed_between_any_two_writes_the_node_ends_initialised_once() {
 
             let second = Daemon::start(&env(&sandbox), &[]);
             wait_until("an initialised node", || all_initialised(&sandbox));
+            if n == 1 {
+                wait_until("its event", || !events(&sandbox, "worker-1").is_empty());
+            }
             drop(second);
             assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
             let worker = node(&sandbox, "worker-1");
-            assert_eq!(addresses(&worker), ["Hostname worker-1", "ExternalIP 203.0.113.1"], "write {n}, {after}");
+            assert_eq!(
+                addresses(&worker),
+                ["Hostname worker-1", "ExternalIP 203.0.113.1"],
+                "write {n}, {after}"
+            );
             // A request that had left before the kill is carried out all the same, so from
             // the second write on the first daemon's work counts, and its event may be lost.
             let told = events(&sandbox, "worker-1");
-            assert!(told.len() <= 1 && told.iter().all(|(_, count)| *count == 1), "write {n}: {told:?}");
+            assert!(
+                told.len() <= 1 && told.iter().all(|(_, count)| *count == 1),
+                "write {n}: {told:?}"
+            );
             assert!(n > 1 || told.len() == 1, "write {n}: {told:?}");
         }
     }
@@ -130,15 +185,26 @@ fn a_node_that_changed_since_it_was_read_is_read_again_and_planned_again() {
     sandbox.cluster().freeze_cache(true);
     sandbox.cluster().edit("nodes", None, "worker-1", |node| {
         node["metadata"]["labels"]["mine"] = json!("kept");
-        node["spec"]["taints"].as_array_mut().unwrap().push(json!({ "key": "mine", "effect": "NoExecute" }));
+        node["spec"]["taints"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({ "key": "mine", "effect": "NoExecute" }));
     });
     let ran = ccm(&env(&sandbox), &["run", "--once"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(sandbox.calls().count(|call| call.status == Some(409)), 1);
     let worker = node(&sandbox, "worker-1");
     assert_eq!(worker["metadata"]["labels"]["mine"], "kept");
-    let taints: Vec<&Value> = worker["spec"]["taints"].as_array().unwrap().iter().map(|t| &t["key"]).collect();
-    assert!(taints.contains(&&json!("mine")) && !taints.contains(&&json!(UNINITIALIZED)), "{taints:?}");
+    let taints: Vec<&Value> = worker["spec"]["taints"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|t| &t["key"])
+        .collect();
+    assert!(
+        taints.contains(&&json!("mine")) && !taints.contains(&&json!(UNINITIALIZED)),
+        "{taints:?}"
+    );
 }
 
 #[test]
@@ -147,25 +213,41 @@ fn a_node_that_never_stops_changing_is_left_for_later() {
     let cluster = Arc::clone(sandbox.cluster());
     let change = move |_: &sandbox::exchange::Request| {
         cluster.edit("nodes", None, "worker-1", |node| {
-            let count = node["metadata"]["annotations"]["count"].as_str().map_or(0, |text| text.parse().unwrap());
+            let count = node["metadata"]["annotations"]["count"]
+                .as_str()
+                .map_or(0, |text| text.parse().unwrap());
             node["metadata"]["annotations"]["count"] = json!((count + 1).to_string());
         });
     };
     sandbox.faults().add(
-        Rule::new(Effect::before(change)).half(Half::Kubernetes).method("PATCH").path("/api/v1/nodes/worker-1/status"),
+        Rule::new(Effect::before(change))
+            .half(Half::Kubernetes)
+            .method("PATCH")
+            .path("/api/v1/nodes/worker-1/status"),
     );
     let ran = ccm(&env(&sandbox), &["run", "--once"]);
     assert_eq!(ran.code, 1);
-    assert!(ran.stderr.contains("node/worker-1") && ran.stderr.contains("has been modified"), "{}", ran.stderr);
-    assert!(is_initialised(&node(&sandbox, "worker-2")), "one object's trouble never stops the others");
-    let tries = sandbox.calls().count(|call| call.path.ends_with("worker-1/status") && call.is_write());
+    assert!(
+        ran.stderr.contains("node/worker-1") && ran.stderr.contains("has been modified"),
+        "{}",
+        ran.stderr
+    );
+    assert!(
+        is_initialised(&node(&sandbox, "worker-2")),
+        "one object's trouble never stops the others"
+    );
+    let tries = sandbox
+        .calls()
+        .count(|call| call.path.ends_with("worker-1/status") && call.is_write());
     assert!((2..=4).contains(&tries), "{tries} tries");
 }
 
 #[test]
 fn a_used_up_budget_is_respected_and_what_waits_is_told() {
     let sandbox = quiet(2);
-    let rule = sandbox.faults().add(Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
+    let rule = sandbox
+        .faults()
+        .add(Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
     // In real time: 2, 4 and 8 seconds of pause.
     let daemon = Daemon::start(&with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.1")]), &[]);
     daemon.logs("2 nodes wait: GET");
@@ -176,25 +258,49 @@ fn a_used_up_budget_is_respected_and_what_waits_is_told() {
     wait_until("initialised nodes", || all_initialised(&sandbox));
     daemon.logs("both APIs answer again");
     assert!(ticks >= 1, "the cluster was still looked at");
-    assert_eq!(daemon.log().matches("WARN").count(), 1, "one line for the whole outage:\n{}", daemon.log());
+    assert_eq!(
+        daemon.log().matches("WARN").count(),
+        1,
+        "one line for the whole outage:\n{}",
+        daemon.log()
+    );
 }
 
 #[test]
 fn while_little_budget_remains_refreshes_wait_and_new_nodes_do_not() {
     let sandbox = quiet(1);
-    let daemon = Daemon::start(&env(&sandbox), &["--node-status-update-frequency=5s", "--node-sync-interval=2s"]);
+    let daemon = Daemon::start(
+        &env(&sandbox),
+        &[
+            "--node-status-update-frequency=5s",
+            "--node-sync-interval=2s",
+        ],
+    );
     wait_until("an initialised node", || all_initialised(&sandbox));
     sandbox.cloud().set_rate_limit(sandbox.project(), 3600, 20);
     // The refresh after this answer sees how little is left.
     daemon.logs("put off");
     let mark = sandbox.calls().mark();
     let looks = |sandbox: &Sandbox| {
-        sandbox.calls().calls_since(mark).iter().filter(|call| call.path == "/api/v1/nodes").count()
+        sandbox
+            .calls()
+            .calls_since(mark)
+            .iter()
+            .filter(|call| call.path == "/api/v1/nodes")
+            .count()
     };
     wait_until("ten more looks at the cluster", || looks(&sandbox) > 10);
-    let asked = sandbox.calls().calls_since(mark).iter().filter(|call| call.half == Half::Hetzner).count();
+    let asked = sandbox
+        .calls()
+        .calls_since(mark)
+        .iter()
+        .filter(|call| call.half == Half::Hetzner)
+        .count();
     assert_eq!(asked, 0, "refreshes can wait");
-    sandbox.join(ServerSpec { name: "late".into(), ..ServerSpec::default() });
+    sandbox.join(ServerSpec {
+        name: "late".into(),
+        ..ServerSpec::default()
+    });
     wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
 }
 
@@ -229,17 +335,29 @@ fn survives(half: Half, name: &str, effect: Effect) {
     let sandbox = Sandbox::builder().nodes(60).heartbeats(false).start();
     let rule = Rule::new(effect).half(half);
     let rule = match half {
-        Half::Hetzner => rule.path("/v1/servers").when(|request| request.query("page") == Some("2")),
+        Half::Hetzner => rule
+            .path("/v1/servers")
+            .when(|request| request.query("page") == Some("2")),
         Half::Kubernetes => rule.path("/api/v1/nodes"),
     };
     let rule = sandbox.faults().add(rule);
     let daemon = Daemon::start(&env(&sandbox), &[]);
     daemon.logs("WARN");
-    assert_eq!(writes(&sandbox), Vec::<String>::new(), "{half}, {name}: {}", daemon.log());
+    assert_eq!(
+        writes(&sandbox),
+        Vec::<String>::new(),
+        "{half}, {name}: {}",
+        daemon.log()
+    );
     sandbox.faults().remove(rule);
     wait_until("healing", || all_initialised(&sandbox));
     daemon.logs("both APIs answer again");
-    assert_eq!(daemon.log().matches("WARN").count(), 1, "{half}, {name}: one clear line:\n{}", daemon.log());
+    assert_eq!(
+        daemon.log().matches("WARN").count(),
+        1,
+        "{half}, {name}: one clear line:\n{}",
+        daemon.log()
+    );
 }
 
 #[test]
@@ -273,7 +391,11 @@ fn any_faults_heal_without_harm() {
         let daemon = Daemon::start(&env(&sandbox), &["--node-status-update-frequency=10s"]);
         let begun = Instant::now();
         while !all_initialised(&sandbox) {
-            assert!(begun.elapsed() < LIMIT * 2, "seed {seed} does not heal:\n{}", daemon.log());
+            assert!(
+                begun.elapsed() < LIMIT * 2,
+                "seed {seed} does not heal:\n{}",
+                daemon.log()
+            );
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         drop(daemon);
@@ -283,10 +405,21 @@ fn any_faults_heal_without_harm() {
         for server in sandbox.cloud().servers(sandbox.project()) {
             let name = server["name"].as_str().unwrap();
             let worker = node(&sandbox, name);
-            assert_eq!(worker["spec"]["providerID"], format!("ccm-from-scratch://{}", server["id"]), "seed {seed}");
+            assert_eq!(
+                worker["spec"]["providerID"],
+                format!("ccm-from-scratch://{}", server["id"]),
+                "seed {seed}"
+            );
             let ip = server["public_net"]["ipv4"]["ip"].as_str().unwrap();
-            assert_eq!(addresses(&worker), [format!("Hostname {name}"), format!("ExternalIP {ip}")], "seed {seed}");
-            let synced = events(&sandbox, name).iter().filter(|(reason, _)| reason == "Synced").count();
+            assert_eq!(
+                addresses(&worker),
+                [format!("Hostname {name}"), format!("ExternalIP {ip}")],
+                "seed {seed}"
+            );
+            let synced = events(&sandbox, name)
+                .iter()
+                .filter(|(reason, _)| reason == "Synced")
+                .count();
             assert!(synced <= 1, "seed {seed}: {name} was synced {synced} times");
         }
     }
@@ -297,29 +430,61 @@ fn steady_state_costs_no_hetzner_call_and_no_write() {
     let sandbox = Sandbox::builder().nodes(3).scale(0.02).start();
     let daemon = Daemon::start(&env(&sandbox), &["--node-status-update-frequency=1h"]);
     wait_until("initialised nodes", || all_initialised(&sandbox));
-    wait_until("all events", || (1..=3).all(|n| !events(&sandbox, &format!("worker-{n}")).is_empty()));
+    wait_until("all events", || {
+        (1..=3).all(|n| !events(&sandbox, &format!("worker-{n}")).is_empty())
+    });
     let mark = sandbox.calls().mark();
     let since = || sandbox.calls().calls_since(mark);
-    wait_until("thirty looks", || since().iter().filter(|call| call.path == "/api/v1/nodes").count() > 30);
-    let others: Vec<String> =
-        since().iter().filter(|call| call.path != "/api/v1/nodes").map(ToString::to_string).collect();
+    wait_until("thirty looks", || {
+        since()
+            .iter()
+            .filter(|call| call.path == "/api/v1/nodes")
+            .count()
+            > 30
+    });
+    let others: Vec<String> = since()
+        .iter()
+        .filter(|call| call.path != "/api/v1/nodes")
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(others, Vec::<String>::new(), "{}", daemon.log());
 }
 
 #[test]
 fn a_node_without_a_server_waits_with_a_growing_pause() {
     let sandbox = quiet(1);
-    sandbox.register_node(sandbox::kubelet::NodeSpec { name: "stray".into(), ..Default::default() });
+    sandbox.register_node(sandbox::kubelet::NodeSpec {
+        name: "stray".into(),
+        ..Default::default()
+    });
     let daemon = Daemon::start(&env(&sandbox), &[]);
-    wait_until("its event", || events(&sandbox, "stray") == [("ServerNotFound".to_owned(), 1)]);
+    wait_until("its event", || {
+        events(&sandbox, "stray") == [("ServerNotFound".to_owned(), 1)]
+    });
     let lists = || sandbox.calls().count(|call| call.path == "/v1/servers");
     wait_until("another look", || lists() >= 4);
     let ticks = sandbox.calls().count(|call| call.path == "/api/v1/nodes");
     assert!(lists() * 2 < ticks, "{} lists in {ticks} ticks", lists());
-    assert!(!is_initialised(&node(&sandbox, "stray")), "{}", daemon.log());
-    assert_eq!(events(&sandbox, "stray"), [("ServerNotFound".to_owned(), 1)], "told once");
-    sandbox.cloud().create_server(sandbox.project(), ServerSpec { name: "stray".into(), ..ServerSpec::default() });
-    wait_until("its initialisation", || is_initialised(&node(&sandbox, "stray")));
+    assert!(
+        !is_initialised(&node(&sandbox, "stray")),
+        "{}",
+        daemon.log()
+    );
+    assert_eq!(
+        events(&sandbox, "stray"),
+        [("ServerNotFound".to_owned(), 1)],
+        "told once"
+    );
+    sandbox.cloud().create_server(
+        sandbox.project(),
+        ServerSpec {
+            name: "stray".into(),
+            ..ServerSpec::default()
+        },
+    );
+    wait_until("its initialisation", || {
+        is_initialised(&node(&sandbox, "stray"))
+    });
 }
 
 #[test]
@@ -327,9 +492,16 @@ fn another_project_s_token_changes_nothing() {
     let sandbox = quiet(2);
     assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
     let before = sandbox.cluster().list("nodes", None);
-    let foreign = with(env(&sandbox), &[("HCLOUD_TOKEN", &sandbox.projects().foreign_token)]);
+    let foreign = with(
+        env(&sandbox),
+        &[("HCLOUD_TOKEN", &sandbox.projects().foreign_token)],
+    );
     let ran = ccm(&foreign, &["run", "--once"]);
-    assert!(ran.stderr.contains("is the token another project's?"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("is the token another project's?"),
+        "{}",
+        ran.stderr
+    );
     assert_eq!(sandbox.cluster().list("nodes", None), before);
 }
 
@@ -338,8 +510,12 @@ fn addresses_that_change_in_the_cloud_follow_at_the_refresh() {
     let sandbox = quiet(1);
     let _daemon = Daemon::start(&env(&sandbox), &["--node-status-update-frequency=10s"]);
     wait_until("an initialised node", || all_initialised(&sandbox));
-    let id = sandbox.cloud().servers(sandbox.project())[0]["id"].as_u64().unwrap();
-    sandbox.cloud().edit_server(id, |server| server["public_net"]["ipv4"]["ip"] = json!("203.0.113.77"));
+    let id = sandbox.cloud().servers(sandbox.project())[0]["id"]
+        .as_u64()
+        .unwrap();
+    sandbox.cloud().edit_server(id, |server| {
+        server["public_net"]["ipv4"]["ip"] = json!("203.0.113.77")
+    });
     wait_until("the new address", || {
         addresses(&node(&sandbox, "worker-1")) == ["Hostname worker-1", "ExternalIP 203.0.113.77"]
     });
@@ -350,14 +526,22 @@ fn rotated_tokens_are_picked_up_without_a_restart() {
     let sandbox = quiet(1);
     let token_file = sandbox.folder().join("hcloud-token");
     std::fs::write(&token_file, &sandbox.projects().token).unwrap();
-    let from_file = [("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", token_file.to_str().unwrap())];
+    let from_file = [
+        ("HCLOUD_TOKEN", ""),
+        ("HCLOUD_TOKEN_FILE", token_file.to_str().unwrap()),
+    ];
     let daemon = Daemon::start(&with(env(&sandbox), &from_file), &[]);
     wait_until("an initialised node", || all_initialised(&sandbox));
     let rotated = "r".repeat(64);
-    sandbox.cloud().add_token(sandbox.project(), &rotated, false);
+    sandbox
+        .cloud()
+        .add_token(sandbox.project(), &rotated, false);
     std::fs::write(&token_file, &rotated).unwrap();
     sandbox.cloud().remove_token(&sandbox.projects().token);
-    sandbox.join(ServerSpec { name: "late".into(), ..ServerSpec::default() });
+    sandbox.join(ServerSpec {
+        name: "late".into(),
+        ..ServerSpec::default()
+    });
     wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
     assert!(!daemon.log().contains("WARN"), "{}", daemon.log());
 }
@@ -377,9 +561,19 @@ fn it_takes_the_place_of_the_other_one_by_its_arguments() {
     ];
     let ran = ccm(&env(&sandbox), &words);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert!(ran.stderr.contains("--webhook-secure-port: accepted and ignored"), "{}", ran.stderr);
+    assert!(
+        ran.stderr
+            .contains("--webhook-secure-port: accepted and ignored"),
+        "{}",
+        ran.stderr
+    );
     let worker = node(&sandbox, "worker-1");
-    assert!(worker["spec"]["providerID"].as_str().unwrap().starts_with("hcloud://"));
+    assert!(
+        worker["spec"]["providerID"]
+            .as_str()
+            .unwrap()
+            .starts_with("hcloud://")
+    );
     let labels = &worker["metadata"]["labels"];
     assert_eq!(labels["topology.kubernetes.io/zone"], "fsn1-dc14");
     assert_eq!(labels["topology.kubernetes.io/region"], "fsn1");
@@ -388,13 +582,23 @@ fn it_takes_the_place_of_the_other_one_by_its_arguments() {
 
 #[test]
 fn every_request_fits_the_api_s_own_document() {
-    let Some(spec) = common::openapi() else { return };
-    let sandbox = Sandbox::builder().nodes(60).network("10.0.0.0/16").heartbeats(false).start();
+    let Some(spec) = common::openapi() else {
+        return;
+    };
+    let sandbox = Sandbox::builder()
+        .nodes(60)
+        .network("10.0.0.0/16")
+        .heartbeats(false)
+        .start();
     assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
     let calls = sandbox.calls().calls();
-    let hetzner: Vec<_> = calls.iter().filter(|call| call.half == Half::Hetzner).collect();
+    let hetzner: Vec<_> = calls
+        .iter()
+        .filter(|call| call.half == Half::Hetzner)
+        .collect();
     assert!(hetzner.len() >= 3, "a network and two pages");
     for call in hetzner {
-        spec.check_request(&call.method, &call.path, &call.query, &call.body).unwrap_or_else(|e| panic!("{call}: {e:?}"));
+        spec.check_request(&call.method, &call.path, &call.query, &call.body)
+            .unwrap_or_else(|e| panic!("{call}: {e:?}"));
     }
 }

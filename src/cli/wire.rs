@@ -108,10 +108,7 @@ fn kube_options(settings: &Settings) -> config::Options {
     }
 }
 
-fn hetzner_settings(
-    settings: &Settings,
-    retry_wait: Duration,
-) -> Result<hetzner::Settings, String> {
+fn hetzner_settings(settings: &Settings) -> Result<hetzner::Settings, String> {
     Ok(hetzner::Settings {
         profile: profile(settings),
         endpoint: settings.endpoint.value.as_str().to_owned(),

@@ -224,3 +224,22 @@ pub fn snapshot(name: &str, text: &str) {
         "{name} reads differently now; CCM_UPDATE_SNAPSHOTS=1 writes it anew\n--- expected\n{expected}\n--- now\n{text}"
     );
 }
+
+/// The API's own document, where it is there.
+pub fn openapi() -> Option<sandbox::openapi::Spec> {
+    let usual =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/hcloud-openapi.json");
+    let path = std::env::var_os("HCLOUD_OPENAPI_SPEC").map(std::path::PathBuf::from);
+    if path.is_none() && !usual.exists() {
+        sandbox::skipped::skip(
+            "requests of ccm",
+            "openapi",
+            "HCLOUD_OPENAPI_SPEC names no document",
+        );
+        return None;
+    }
+    Some(
+        sandbox::openapi::Spec::hetzner(path.unwrap_or(usual))
+            .unwrap_or_else(|error| panic!("{error}")),
+    )
+}

@@ -86,20 +86,33 @@ impl NodeController {
             Work::Refresh if self.last_refresh.is_some() => Urgency::CanWait,
             Work::Refresh | Work::Needed => Urgency::Needed,
         };
-        // A plan from an older view only proposes; when it holds a write it is made again on a young one.
-        let young = self.settings.server_cache_max_age;
         let proposal_age = match urgency {
-            Urgency::Needed => young,
-            Urgency::CanWait => young.max(self.settings.status_update_frequency / 2),
+            Urgency::Needed => self.settings.server_cache_max_age,
+            Urgency::CanWait => self.settings.status_update_frequency / 2,
         };
         let observed = observe::observe(world, nodes, proposal_age, urgency)?;
         let plans = plan(&observed.view(), &*world.provider, due);
-        if observed.instances_age() <= young || plans.iter().all(|plan| plan.changes.is_empty()) {
+        let age = observed.instances_age();
+        let acceptable = self.acceptable_age(&plans, now.elapsed());
+        if age <= acceptable {
             return Ok((observed, plans));
         }
-        let observed = observe::observe(world, observed.nodes, young, urgency)?;
+        let observed = observe::observe(world, observed.nodes, acceptable, urgency)?;
         let plans = plan(&observed.view(), &*world.provider, due);
         Ok((observed, plans))
+    }
+
+    /// How old a list of servers these plans may rest on; made on an older one, they only propose.
+    fn acceptable_age(&self, plans: &[NodePlan], since_this_look: Duration) -> Duration {
+        if plans.iter().any(NodePlan::misses_its_server) {
+            // A server that is missing from an older list may have been made since, and a new
+            // node must not be told that it has none.
+            since_this_look
+        } else if plans.iter().any(|plan| !plan.changes.is_empty()) {
+            self.settings.server_cache_max_age
+        } else {
+            Duration::MAX
+        }
     }
 
     fn work(&self, world: &World, nodes: &[Node], selection: &Selection, now: Instant) -> Work {

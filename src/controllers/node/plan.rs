@@ -153,6 +153,11 @@ impl NodePlan {
         about.map(Field::line).collect()
     }
 
+    /// It should be initialised, and the list of servers does not hold its own.
+    pub fn misses_its_server(&self) -> bool {
+        self.is_blocked && matches!(self.server, Server::Unmatched | Server::Gone(_))
+    }
+
     /// The finding that stands in the way of what should be done.
     pub fn obstacle(&self) -> Option<&Finding> {
         self.findings.last().filter(|_| self.is_blocked)

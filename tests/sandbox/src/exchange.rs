@@ -12,7 +12,8 @@ pub struct Request {
     /// Header names in lower case, in their order.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// DER of the client's certificate, when it showed one that our CA signed.
+    /// DER of the client's certificate when it showed one that our CA signed; empty when it
+    /// showed another one.
     pub client_certificate: Option<Vec<u8>>,
 }
 

@@ -25,6 +25,7 @@ pub mod kubernetes;
 pub mod openapi;
 pub mod scenario;
 pub mod server;
+pub mod skipped;
 pub mod world;
 
 use std::fmt;

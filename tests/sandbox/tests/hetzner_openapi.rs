@@ -388,7 +388,11 @@ fn document() -> Option<Spec> {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/hcloud-openapi.json");
     let path = std::env::var_os("HCLOUD_OPENAPI_SPEC").map(PathBuf::from);
     if path.is_none() && !usual.exists() {
-        eprintln!("skipped hetzner_openapi: HCLOUD_OPENAPI_SPEC names no document");
+        sandbox::skipped::skip(
+            "hetzner_openapi",
+            "openapi",
+            "HCLOUD_OPENAPI_SPEC names no document",
+        );
         return None;
     }
     match Spec::hetzner(path.unwrap_or(usual)) {

@@ -115,6 +115,8 @@ impl Directory {
                     .find(|user| user.tokens.iter().any(|known| known == token));
                 user.map(Identity::of).ok_or_else(Refusal::unauthorized)
             }
+            // It was shown, but nobody here signed it, or its time is over.
+            None if request.client_certificate.is_some() => Err(Refusal::unauthorized()),
             None => Ok(Identity::anonymous()),
         }
     }

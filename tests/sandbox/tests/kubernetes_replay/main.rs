@@ -23,8 +23,10 @@ const LIMITED_TOKEN: &str = "limited";
 #[test]
 fn answers_are_those_of_a_real_server() {
     let Some(folder) = data_folder() else {
-        eprintln!(
-            "skipped: answers_are_those_of_a_real_server: no recordings; set CCM_TEST_KUBERNETES_DATA"
+        sandbox::skipped::skip(
+            "answers_are_those_of_a_real_server",
+            "recordings",
+            "CCM_TEST_KUBERNETES_DATA names no folder",
         );
         return;
     };
@@ -45,7 +47,9 @@ fn answers_are_those_of_a_real_server() {
         let answer = send(&cluster, &names.apply(&recorded["request"]), case.who);
         let differences = compare::differences(case, &recorded["response"], &answer, &mut names);
         match (case.exempt, differences.is_empty()) {
-            (Some(Exemption::Whole(reason)), false) => eprintln!("skipped {}: {reason}", case.name),
+            (Some(Exemption::Whole(reason)), false) => {
+                sandbox::skipped::skip(&format!("replay of {}", case.name), "", reason)
+            }
             (Some(Exemption::Whole(_)), true) => {
                 failures.push(format!("{}: listed as skipped and passes", case.name));
             }
