@@ -2,11 +2,22 @@
 TARGET := $(shell rustc -vV | sed -n 's/^host: //p')
 BINARY := target/$(TARGET)/release/ccm
 
-.PHONY: help build
+.PHONY: help demo test build bench
+
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
+demo: ## build, then three simulated nodes and ccm on them: before and after
+	cargo build --workspace --locked
+	@tests/demo.sh
+
+test: ## format, clippy, all tests; ends with what was skipped and why
+	@tests/run.sh
+
 # Without an explicit --target the flag would also reach proc-macros, which can't be static.
-build: ## the static binary, at $(BINARY)
+build: ## the static binary
 	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked --package ccm-from-scratch --target $(TARGET)
 	@ls -l $(BINARY)
+
+bench: build ## measure the static binary: size, calls, time, memory
+	CCM_BENCH_BINARY=$(CURDIR)/$(BINARY) cargo test --locked --test bench -- --ignored --nocapture

@@ -11,8 +11,8 @@ ccm – a cloud-controller-manager for Kubernetes on Hetzner Cloud, and the tool
 to look inside.
 
 Usage:
-  ccm run [flags]              the daemon; also what ccm does when its first word
-                               is a flag
+  ccm run [flags]              the daemon; also what ccm does when its first
+                               word is a flag
   ccm run --once [flags]       one pass of every controller, then exit: for cron
   ccm node list                every node with its server, and what differs
   ccm node inspect NAME        one node: both sides, what differs, and why
@@ -86,9 +86,11 @@ ccm node list – every node with its server, and what differs. Only reads.
 Usage:
   ccm node list [-o wide|json|yaml]
 
+  STATUS     New: it still has the uninitialized taint; else Ready or NotReady
   SERVER     number of the server
-  STATE      of the server: running, off, …; not found: deleted, or another
-             project's token; not ours: another cloud's provider ID
+  STATE      of the server: running, off, …; missing: deleted, or the token is
+             another project's; foreign: another cloud's provider ID; unknown:
+             a provider ID that is no server's number
   ADDRESSES  of the node, external first
   DIFF       - nothing; initialise: new node, the next sync makes it usable;
              address, label: these differ; !Reason: what stands in the way

@@ -1,6 +1,7 @@
 //! The log on stderr. Only our own modules log; other crates are capped at `warn`, and
 //! `RUST_LOG` is not read: ureq's trace would print the bearer token.
 
+use crate::controllers::FINDINGS;
 use crate::settings::{LogFormat, Settings};
 use env_logger::Builder;
 use jiff::Timestamp;
@@ -20,6 +21,7 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
     let started = Builder::new()
         .filter_level(LevelFilter::Warn)
         .filter_module("ccm", level(settings, reader))
+        .filter_module(FINDINGS, findings_level(settings, reader))
         .format(move |out, record| match (format, reader) {
             (LogFormat::Json, _) => writeln!(out, "{}", json_line(record)),
             (LogFormat::Text, Reader::Daemon) => {
@@ -51,6 +53,14 @@ fn level(settings: &Settings, reader: Reader) -> LevelFilter {
         asked.max(LevelFilter::Debug)
     } else {
         asked
+    }
+}
+
+/// What a person's command found is part of what it prints.
+fn findings_level(settings: &Settings, reader: Reader) -> LevelFilter {
+    match reader {
+        Reader::Daemon => level(settings, reader),
+        Reader::Person => LevelFilter::Off,
     }
 }
 

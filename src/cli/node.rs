@@ -2,7 +2,7 @@
 
 use super::logging::Reader;
 use super::output::{self, Printer};
-use super::table::{self, COLUMNS};
+use super::table::{self, COLUMNS, Yielding};
 use super::wire::{self, Read};
 use super::{Exit, help, json};
 use crate::cloud::{Finding, Gate, NodeAddress, Refused, Severity};
@@ -39,8 +39,8 @@ pub(super) fn list(words: Vec<OsString>) -> Exit {
         Output::Json => output::json(&json::plans("NodeList", &plans)),
         Output::Yaml => output::yaml(&json::plans("NodeList", &plans)),
         Output::Table if plans.is_empty() => "The cluster has no nodes.\n".to_owned(),
-        Output::Table => list_table(&plans, false),
-        Output::Wide => list_table(&plans, true),
+        Output::Table => list_table(&plans),
+        Output::Wide => list_wide(&plans),
     };
     Printer::stdout(&text)
 }
@@ -189,13 +189,12 @@ impl Asked {
                 let obstacles = plans
                     .iter()
                     .filter_map(|plan| Some((plan, plan.obstacle()?)));
-                let obstacles: String = obstacles
-                    .map(|(plan, finding)| {
-                        format!("node/{}  can't: {}\n", plan.object.name, finding.message)
-                    })
-                    .collect();
+                let obstacles = obstacles.map(|(plan, finding)| {
+                    format!("node/{}  can't: {}\n", plan.object.name, finding.message)
+                });
+                let told: String = warnings(&plans).chain(obstacles).collect();
                 let proposals: Vec<Proposal> = plans.iter().map(NodePlan::proposal).collect();
-                obstacles + &proposed(&proposals)
+                told + &proposed(&proposals)
             }
         };
         match Printer::stdout(&text) {
@@ -218,7 +217,7 @@ impl Asked {
         let text = match self.settings.output.value {
             Output::Json => output::json(&json::synced("NodeSync", &plans, &report)),
             Output::Yaml => output::yaml(&json::synced("NodeSync", &plans, &report)),
-            Output::Table | Output::Wide => sync_lines(&report),
+            Output::Table | Output::Wide => sync_lines(&report, &plans),
         };
         match Printer::stdout(&text) {
             Exit::Done if !report.failures.is_empty() => Exit::Failed,
@@ -238,60 +237,95 @@ fn unknown_node(name: &str, there: &[&str]) -> String {
     }
 }
 
-fn sync_lines(report: &Report) -> String {
+fn sync_lines(report: &Report, plans: &[NodePlan]) -> String {
     let changes = report
         .changes
         .iter()
         .map(|(object, line)| format!("{object}  {line}\n"));
-    let failures = report
-        .failures
-        .iter()
-        .map(|failure| format!("{}  failed: {}\n", failure.object, failure.why));
-    changes.chain(failures).collect::<String>() + &summary(report) + "\n"
+    let failures = report.failures.iter();
+    let failures = failures.map(|failure| format!("{}  failed: {}\n", failure.object, failure.why));
+    let text: String = changes.chain(warnings(plans)).chain(failures).collect();
+    text + &summary(report) + "\n"
 }
 
-fn list_table(plans: &[NodePlan], wide: bool) -> String {
-    let mut headings = vec!["NAME", "STATUS", "SERVER", "STATE", "ADDRESSES", "DIFF"];
-    if wide {
-        headings.extend(["TYPE", "LOCATION", "MATCHED BY", "PROVIDER ID"]);
+/// Findings that stand in nobody's way, and should be known all the same.
+fn warnings(plans: &[NodePlan]) -> impl Iterator<Item = String> {
+    plans.iter().flat_map(|plan| {
+        let others = plan
+            .findings
+            .iter()
+            .filter(|finding| Some(*finding) != plan.obstacle());
+        let warnings = others.filter(|finding| finding.severity == Severity::Warning);
+        warnings.map(|finding| format!("node/{}  warning: {}\n", plan.object.name, finding.message))
+    })
+}
+
+const HEADINGS: [&str; 6] = ["NAME", "STATUS", "SERVER", "STATE", "ADDRESSES", "DIFF"];
+
+/// What gives way when a table is too wide: addresses, then names, then what differs.
+const YIELDING: [Yielding; 3] = [(4, 15), (0, 18), (5, 10)];
+
+fn list_table(plans: &[NodePlan]) -> String {
+    let rows = |addresses| {
+        plans
+            .iter()
+            .map(|plan| row(plan, addresses))
+            .collect::<Vec<_>>()
+    };
+    let full = rows(2);
+    match table::fits(&HEADINGS, &full) {
+        true => table::render(&HEADINGS, &full),
+        false => table::render_narrow(&HEADINGS, &rows(1), &YIELDING),
     }
-    let rows: Vec<Vec<String>> = plans.iter().map(|plan| row(plan, wide)).collect();
-    table::render(&headings, &rows, (!wide).then_some(COLUMNS))
 }
 
-fn row(plan: &NodePlan, wide: bool) -> Vec<String> {
-    let addresses = plan.reported_addresses();
-    let mut cells = vec![
+fn list_wide(plans: &[NodePlan]) -> String {
+    let headings = [
+        &HEADINGS[..],
+        &["TYPE", "LOCATION", "MATCHED BY", "PROVIDER ID"],
+    ]
+    .concat();
+    let rows: Vec<Vec<String>> = plans
+        .iter()
+        .map(|plan| {
+            let (kind, location, by) = match &plan.server {
+                Server::Matched(instance, by) => (
+                    instance.instance_type.clone(),
+                    instance.location.clone(),
+                    by.to_string(),
+                ),
+                _ => ("-".into(), "-".into(), "-".into()),
+            };
+            let mut cells = row(plan, usize::MAX);
+            cells.extend([kind, location, by, or_dash(&plan.node.spec.provider_id)]);
+            cells
+        })
+        .collect();
+    table::render(&headings, &rows)
+}
+
+fn or_dash(text: &str) -> String {
+    if text.is_empty() {
+        "-".to_owned()
+    } else {
+        text.to_owned()
+    }
+}
+
+fn row(plan: &NodePlan, addresses: usize) -> Vec<String> {
+    vec![
         plan.object.name.clone(),
         status(plan).to_owned(),
         server_cell(&plan.server),
         state_cell(&plan.server),
-        addresses_cell(&addresses, wide),
+        addresses_cell(&plan.reported_addresses(), addresses),
         diff_cell(plan),
-    ];
-    if wide {
-        let provider_id = &plan.node.spec.provider_id;
-        let (kind, location, by) = match &plan.server {
-            Server::Matched(instance, by) => (
-                instance.instance_type.clone(),
-                instance.location.clone(),
-                by.to_string(),
-            ),
-            _ => ("-".into(), "-".into(), "-".into()),
-        };
-        let provider_id = if provider_id.is_empty() {
-            "-".to_owned()
-        } else {
-            provider_id.clone()
-        };
-        cells.extend([kind, location, by, provider_id]);
-    }
-    cells
+    ]
 }
 
 fn status(plan: &NodePlan) -> &'static str {
     match (is_uninitialised(&plan.node), plan.node.is_ready()) {
-        (true, _) => "Uninitialized",
+        (true, _) => "New",
         (false, true) => "Ready",
         (false, false) => "NotReady",
     }
@@ -308,21 +342,21 @@ fn server_cell(server: &Server) -> String {
 fn state_cell(server: &Server) -> String {
     match server {
         Server::Matched(instance, _) => instance.state.to_string(),
-        Server::Gone(_) => "not found".into(),
-        Server::Foreign => "not ours".into(),
-        Server::Unknown => "unknown ID".into(),
-        Server::Unmatched => "no server".into(),
+        Server::Gone(_) => "missing".into(),
+        Server::Foreign => "foreign".into(),
+        Server::Unknown => "unknown".into(),
+        Server::Unmatched => "-".into(),
     }
 }
 
 /// IPs only, the external first; the host name is nearly always the node's name.
-fn addresses_cell(addresses: &[NodeAddress], all: bool) -> String {
+fn addresses_cell(addresses: &[NodeAddress], at_most: usize) -> String {
     let mut ips: Vec<&NodeAddress> = addresses
         .iter()
         .filter(|address| address.ip().is_some())
         .collect();
     ips.sort_by_key(|address| address.kind.name() != "ExternalIP");
-    let shown = if all { ips.len() } else { ips.len().min(2) };
+    let shown = ips.len().min(at_most);
     let list: Vec<&str> = ips[..shown]
         .iter()
         .map(|address| address.address.as_str())
@@ -382,13 +416,6 @@ fn inspection(plan: &NodePlan) -> String {
 
 fn sides(plan: &NodePlan) -> String {
     let node = &plan.node;
-    let or_none = |text: &str| {
-        if text.is_empty() {
-            "-".to_owned()
-        } else {
-            text.to_owned()
-        }
-    };
     let ready = if node.is_ready() { "Ready" } else { "NotReady" };
     let state = if is_uninitialised(node) {
         format!("{ready}, uninitialized")
@@ -397,7 +424,7 @@ fn sides(plan: &NodePlan) -> String {
     };
     let mut rows = vec![
         ("name", plan.object.name.clone(), String::new()),
-        ("identity", or_none(&node.spec.provider_id), String::new()),
+        ("identity", or_dash(&node.spec.provider_id), String::new()),
         ("state", state, state_cell(&plan.server)),
     ];
     let node_addresses = plan.reported_addresses();
@@ -440,7 +467,7 @@ fn sides(plan: &NodePlan) -> String {
         .into_iter()
         .map(|(a, b, c)| vec![a.to_owned(), b, c])
         .collect();
-    table::render(&["", "KUBERNETES", "CLOUD"], &rows, None)
+    table::render(&["", "KUBERNETES", "CLOUD"], &rows)
 }
 
 fn field_lines(field: &Field) -> String {

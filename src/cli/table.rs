@@ -4,31 +4,44 @@
 pub(super) const COLUMNS: usize = 80;
 
 /// Between two columns.
-const GAP: usize = 3;
+const GAP: usize = 2;
 
-/// A column that is cut keeps at least this much.
-const NARROWEST: usize = 8;
+/// A column that may be cut when a table is too wide, and what it keeps at least. Those named
+/// first are cut first.
+pub(super) type Yielding = (usize, usize);
 
-/// Lines of cells under a line of headings. With a `width`, the widest cells are cut until it fits.
-pub(super) fn render(headings: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
-    let all = || {
-        std::iter::once(headings.iter().map(|h| (*h).to_owned()).collect())
-            .chain(rows.iter().cloned())
-    };
-    let mut widths: Vec<usize> = (0..headings.len())
-        .map(|column| {
-            all()
-                .map(|row: Vec<String>| length(&row[column]))
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
-    if let Some(width) = width {
-        shrink(&mut widths, headings, width);
+/// Lines of cells under a line of headings, as wide as they need.
+pub(super) fn render(headings: &[&str], rows: &[Vec<String>]) -> String {
+    lines(headings, rows, &widths(headings, rows))
+}
+
+/// The same within `COLUMNS`, as far as the columns that yield allow it.
+pub(super) fn render_narrow(
+    headings: &[&str],
+    rows: &[Vec<String>],
+    yielding: &[Yielding],
+) -> String {
+    let mut widths = widths(headings, rows);
+    for (column, least) in yielding {
+        let excess = total(&widths).saturating_sub(COLUMNS);
+        widths[*column] = widths[*column].min((widths[*column].saturating_sub(excess)).max(*least));
     }
+    lines(headings, rows, &widths)
+}
+
+/// Does the table fit without cutting anything?
+pub(super) fn fits(headings: &[&str], rows: &[Vec<String>]) -> bool {
+    total(&widths(headings, rows)) <= COLUMNS
+}
+
+fn lines(headings: &[&str], rows: &[Vec<String>], widths: &[usize]) -> String {
+    let headings: Vec<String> = headings
+        .iter()
+        .map(|heading| (*heading).to_owned())
+        .collect();
     let mut text = String::new();
-    for row in all() {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| {
+    for row in std::iter::once(&headings).chain(rows) {
+        let cells = row.iter().zip(widths).map(|(cell, width)| {
             let cell = cut(cell, *width);
             let padding = width.saturating_sub(length(&cell));
             cell + &" ".repeat(padding)
@@ -39,17 +52,22 @@ pub(super) fn render(headings: &[&str], rows: &[Vec<String>], width: Option<usiz
     text
 }
 
-/// Takes from the widest column, character by character, until the table fits or nothing can give.
-fn shrink(widths: &mut [usize], headings: &[&str], fits: usize) {
-    let gaps = GAP * widths.len().saturating_sub(1);
-    while widths.iter().sum::<usize>() + gaps > fits {
-        let narrowest = |column: usize| NARROWEST.max(length(headings[column]));
-        let candidates = (0..widths.len()).filter(|column| widths[*column] > narrowest(*column));
-        match candidates.max_by_key(|column| widths[*column]) {
-            Some(column) => widths[column] -= 1,
-            None => return,
-        }
-    }
+fn widths(headings: &[&str], rows: &[Vec<String>]) -> Vec<usize> {
+    let widest = |column: usize| {
+        rows.iter()
+            .map(|row| length(&row[column]))
+            .max()
+            .unwrap_or(0)
+    };
+    headings
+        .iter()
+        .enumerate()
+        .map(|(column, heading)| length(heading).max(widest(column)))
+        .collect()
+}
+
+fn total(widths: &[usize]) -> usize {
+    widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
 }
 
 fn cut(text: &str, width: usize) -> String {
@@ -77,13 +95,15 @@ mod tests {
             row(["worker-1", "Ready", "-"]),
             row([&"long".repeat(30), "NotReady", &"x".repeat(50)]),
         ];
-        let text = render(&["NAME", "STATUS", "DIFF"], &rows, Some(COLUMNS));
+        let headings = ["NAME", "STATUS", "DIFF"];
+        let text = render_narrow(&headings, &rows, &[(2, 10), (0, 20)]);
         assert!(text.lines().all(|line| length(line) <= COLUMNS), "{text}");
         assert!(
             text.starts_with("NAME") && text.lines().count() == 3 && text.contains('…'),
             "{text}"
         );
-        let wide = render(&["NAME", "STATUS", "DIFF"], &rows, None);
+        assert!(!fits(&headings, &rows) && fits(&headings, &rows[..1]));
+        let wide = render(&headings, &rows);
         assert!(wide.contains(&"long".repeat(30)));
     }
 }

@@ -10,7 +10,7 @@ pub mod node;
 mod report;
 
 pub use matching::{MatchedBy, Outcome};
-pub use report::{Failure, Outage, Report};
+pub use report::{FINDINGS, Failure, Outage, Report};
 
 use crate::cloud::Gate;
 use crate::world::World;

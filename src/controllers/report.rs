@@ -4,6 +4,9 @@ use crate::cloud::{Finding, Gate, Origin, Reason, Severity};
 use crate::kube::{Event, EventType, ObjectReference, write_event};
 use crate::world::{self, World};
 
+/// The log target of findings: commands that print them turn it off.
+pub const FINDINGS: &str = "ccm::findings";
+
 /// The outcome of one tick.
 #[derive(Debug, Default)]
 pub struct Report {
@@ -77,9 +80,10 @@ pub fn publish(
         match finding.severity {
             // The write that it is about was told already.
             Severity::Info if finding.reason == Reason::Synced => {}
-            Severity::Info => log::info!("{name}: {}", finding.message),
+            Severity::Info => log::info!(target: FINDINGS, "{name}: {}", finding.message),
             Severity::Warning => {
-                log::warn!("{name}: {} ({})", finding.message, finding.reason.name())
+                let reason = finding.reason.name();
+                log::warn!(target: FINDINGS, "{name}: {} ({reason})", finding.message);
             }
         }
         if !is_event(finding.reason) {

@@ -248,8 +248,8 @@ pub(super) static VERBOSITY: Setting = Setting {
     short: Some('v'),
     kind: Kind::Integer,
     default: Some("0"),
-    help: "How much is logged: 0 is what changed and what failed, more is more. Secrets are never \
-           logged.",
+    help: "How much is logged: 0 is what changed and what failed, 4 adds every call to both APIs. \
+           Secrets are never logged.",
     group: Group::Output,
     ..Setting::BLANK
 };

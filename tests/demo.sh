@@ -1,0 +1,68 @@
+#!/bin/sh
+# What `make demo` shows: three new nodes, ccm, three nodes that work. Ends by itself.
+set -eu
+cd "$(dirname "$0")/.."
+PATH=$PWD/target/debug:$PATH
+folder=$(mktemp -d)
+sandbox_id=
+ccm_id=
+
+finish() {
+    for id in $ccm_id $sandbox_id; do kill "$id" 2>/dev/null || true; done
+    wait 2>/dev/null || true
+    rm -rf "$folder"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+[ -t 1 ] && [ -z "${NO_COLOR:-}" ] || say() { printf '\n%s\n' "$*"; }
+show() { printf '$ %s\n' "$*"; "$@"; }
+
+# Waits at most 20 seconds for a command to succeed.
+await() {
+    what=$1; shift
+    for _ in $(seq 200); do
+        if "$@" >/dev/null 2>&1; then return 0; fi
+        sleep 0.1
+    done
+    echo "demo: waited 20 s in vain for $what" >&2
+    exit 1
+}
+
+say "A Hetzner Cloud project and a Kubernetes cluster, simulated on this machine:"
+env -u HCLOUD_TOKEN -u KUBECONFIG sandbox --nodes 3 --network=10.0.0.0/16 --env-file "$folder/env" >/dev/null &
+sandbox_id=$!
+await "the sandbox" test -f "$folder/env"
+. "$folder/env"
+if command -v kubectl >/dev/null; then show kubectl get nodes -o wide; fi
+
+say "Before: the servers are there, but no pod may run on the nodes yet."
+show ccm node list
+
+say "Why, and what ccm would do, for one of them:"
+show ccm node inspect worker-1
+
+say "The daemon at work:"
+echo '$ ccm run'
+ccm run 2>"$folder/log" &
+ccm_id=$!
+initialised() { ! ccm node list | grep -q initialise; }
+await "initialised nodes" initialised
+cat "$folder/log"
+
+say "After: addresses, labels, identity – and nothing left to do."
+show ccm node list
+if command -v kubectl >/dev/null; then
+    show kubectl get nodes -o wide
+    await "the events" sh -c 'kubectl get events | grep -q worker-3'
+    show kubectl get events
+fi
+
+say "Ctrl-C ends the daemon cleanly:"
+kill -INT "$ccm_id"
+code=0; wait "$ccm_id" || code=$?
+ccm_id=
+tail -n 2 "$folder/log"
+echo "(exit $code)"
+exit "$code"
