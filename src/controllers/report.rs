@@ -14,7 +14,9 @@ pub struct Report {
     pub changes: Vec<(String, String)>,
     /// Each object that failed, and why.
     pub failures: Vec<Failure>,
+    /// Objects that are as they should be now, and were not before.
     pub changed: usize,
+    /// Objects that were as they should be. Those that failed are counted by `failures` alone.
     pub unchanged: usize,
     /// Nothing could be done at all: an API did not answer.
     pub outage: Option<Outage>,

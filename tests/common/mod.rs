@@ -48,8 +48,14 @@ pub fn with(mut env: Env, changes: &[(&str, &str)]) -> Env {
     env
 }
 
+/// The binary under test: this build's, or the one that a benchmark names.
+pub fn binary() -> std::path::PathBuf {
+    let named = std::env::var_os("CCM_BENCH_BINARY").map(std::path::PathBuf::from);
+    named.unwrap_or_else(|| env!("CARGO_BIN_EXE_ccm").into())
+}
+
 fn command(env: &Env, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ccm"));
+    let mut command = Command::new(binary());
     command
         .args(words)
         .env_clear()
@@ -109,6 +115,17 @@ impl Daemon {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+
+    /// Highest and present resident memory, in kilobytes.
+    pub fn memory_kb(&self) -> (u64, u64) {
+        let id = self.child.lock().unwrap().id();
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+        let field = |name: &str| {
+            let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse().unwrap()
+        };
+        (field("VmHWM:"), field("VmRSS:"))
     }
 
     pub fn signal(&self, signal: &str) {

@@ -199,10 +199,7 @@ impl NodeController {
         let mut applied = apply::apply(world, gate, plan, |node| {
             observed.replan(node, &*world.provider)
         });
-        match applied.lines.is_empty() {
-            true => report.unchanged += 1,
-            false => report.changed += 1,
-        }
+        let changed = !applied.lines.is_empty();
         report
             .changes
             .extend(applied.lines.into_iter().map(|line| (object.clone(), line)));
@@ -210,7 +207,11 @@ impl NodeController {
         let goes_on = !applied.error.as_ref().is_some_and(kube::Error::is_refused);
         let why = applied.error.as_ref().map(ToString::to_string);
         match why.or_else(|| obstacle.map(|finding| finding.message.clone())) {
-            None => self.backoff.succeeded(&uid),
+            None => {
+                self.backoff.succeeded(&uid);
+                report.changed += usize::from(changed);
+                report.unchanged += usize::from(!changed);
+            }
             Some(why) => {
                 self.backoff.failed(&uid, Instant::now());
                 report.failures.push(Failure {
