@@ -192,9 +192,11 @@ fn a_node_that_changed_since_it_was_read_is_read_again_and_planned_again() {
             .unwrap()
             .push(json!({ "key": "mine", "effect": "NoExecute" }));
     });
-    let ran = ccm(&env(&sandbox), &["run", "--once"]);
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert_eq!(sandbox.calls().count(|call| call.status == Some(409)), 1);
+    let _daemon = Daemon::start(&env(&sandbox), &[]);
+    wait_until("an initialised node", || {
+        is_initialised(&node(&sandbox, "worker-1"))
+    });
+    assert!(sandbox.calls().count(|call| call.status == Some(409)) >= 1);
     let worker = node(&sandbox, "worker-1");
     assert_eq!(worker["metadata"]["labels"]["mine"], "kept");
     let taints: Vec<&Value> = worker["spec"]["taints"]

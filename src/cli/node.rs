@@ -163,7 +163,7 @@ impl Asked {
         }
         let nodes = self
             .controller
-            .nodes(&self.world)
+            .nodes(&self.world, &Selection::All)
             .map_err(|error| Printer::failure(&error.to_string()))?;
         let there: Vec<&str> = nodes.value.iter().map(|node| node.name()).collect();
         let mut exit = Ok(());

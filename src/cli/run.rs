@@ -97,6 +97,8 @@ fn once(world: &World, gate: &StopGate, controllers: Vec<Box<dyn Controller>>) -
             exit = Exit::Failed;
         }
     }
+    let (cloud, cluster) = (world.provider.calls(), world.kube.calls());
+    log::info!("{cloud} calls to the cloud, {cluster} to the cluster");
     exit
 }
 

@@ -41,6 +41,11 @@ pub trait Provider: Send + Sync {
         Ok(())
     }
 
+    /// Calls made to the cloud's API so far, every try counted.
+    fn calls(&self) -> u64 {
+        0
+    }
+
     /// The servers that nodes run on.
     fn instances(&self) -> Option<&dyn Instances>;
 }

@@ -51,7 +51,7 @@ impl Api {
         }
     }
 
-    pub(super) fn calls(&self) -> http::CallCount {
+    pub(super) fn calls(&self) -> u64 {
         self.http.calls()
     }
 

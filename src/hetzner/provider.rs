@@ -9,7 +9,7 @@ use crate::cloud::{
     Error, Finding, Instance, Instances, Metadata, Node, Provider, ProviderId, Source, Sourced,
     Urgency,
 };
-use crate::http::{self, CallCount, Timing, Tls, Token};
+use crate::http::{self, Timing, Tls, Token};
 use ipnet::{IpNet, Ipv4Net};
 use std::net::IpAddr;
 use std::sync::{OnceLock, PoisonError};
@@ -73,11 +73,6 @@ impl Hetzner {
         }
     }
 
-    /// Calls made so far.
-    pub fn calls(&self) -> CallCount {
-        self.api.calls()
-    }
-
     fn network_id(&self) -> Option<u64> {
         self.found.get().map(|network| network.id)
     }
@@ -110,6 +105,10 @@ impl Provider for Hetzner {
             let _ = self.found.set(network);
         }
         Ok(())
+    }
+
+    fn calls(&self) -> u64 {
+        self.api.calls()
     }
 
     fn instances(&self) -> Option<&dyn Instances> {

@@ -59,21 +59,8 @@ pub struct Timing {
 pub struct Client {
     agent: ureq::Agent,
     settings: Settings,
-    calls: Calls,
-}
-
-/// Calls made so far, every try counted.
-#[derive(Debug, Default)]
-struct Calls {
-    reads: AtomicU64,
-    writes: AtomicU64,
-}
-
-/// The same as plain numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallCount {
-    pub reads: u64,
-    pub writes: u64,
+    /// Every try counted.
+    calls: AtomicU64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +86,7 @@ impl Client {
         Client {
             agent,
             settings,
-            calls: Calls::default(),
+            calls: AtomicU64::new(0),
         }
     }
 
@@ -108,11 +95,9 @@ impl Client {
         &self.settings.base
     }
 
-    pub fn calls(&self) -> CallCount {
-        CallCount {
-            reads: self.calls.reads.load(Ordering::Relaxed),
-            writes: self.calls.writes.load(Ordering::Relaxed),
-        }
+    /// Calls made so far, every try counted.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
     }
 
     /// Reads a JSON document. Tried again, a few times, when that may help.
@@ -182,11 +167,7 @@ impl Client {
 
     fn try_once<T: DeserializeOwned>(&self, call: &Call) -> Result<Reply<T>, Error> {
         let line = self.url_line(call.method, call.path);
-        let counter = match call.method {
-            Method::Get => &self.calls.reads,
-            Method::Post | Method::Patch => &self.calls.writes,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
+        self.calls.fetch_add(1, Ordering::Relaxed);
         let token = self
             .settings
             .token

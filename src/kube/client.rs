@@ -4,7 +4,7 @@ use super::config::Access;
 use super::error::Error;
 use super::types::{ListPage, Node};
 use crate::cloud::Gate;
-use crate::http::{self, CallCount, Method};
+use crate::http::{self, Method};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use std::time::Duration;
@@ -62,7 +62,8 @@ impl Client {
         &self.origin
     }
 
-    pub fn calls(&self) -> CallCount {
+    /// Calls made so far, every try counted.
+    pub fn calls(&self) -> u64 {
         self.http.calls()
     }
 

@@ -8,7 +8,8 @@ mod cache;
 pub use cache::View;
 
 use crate::cloud::{self, ErrorKind, Instance, Provider, Urgency};
-use crate::kube::{self, ReadFrom, Recorder};
+pub use crate::kube::ReadFrom;
+use crate::kube::{self, Recorder};
 use cache::Cache;
 use std::fmt;
 use std::time::Duration;
@@ -40,22 +41,18 @@ impl World {
         }
     }
 
-    /// All nodes, no older than that. From the API server's cache: what is planned on it is
-    /// guarded by each object's resourceVersion when it is written.
-    pub fn nodes(&self, max_age: Duration) -> Result<View<Vec<kube::Node>>, Error> {
+    /// All nodes, no older than that. A poll may be answered from the API server's cache: what
+    /// is planned on it is guarded by each object's resourceVersion when it is written. A person
+    /// is shown what is true now.
+    pub fn nodes(&self, max_age: Duration, from: ReadFrom) -> Result<View<Vec<kube::Node>>, Error> {
         self.nodes
-            .get(max_age, || self.kube.nodes(ReadFrom::Cache))
+            .get(max_age, || self.kube.nodes(from))
             .map_err(Error::Kube)
     }
 
     /// The nodes as they were last seen, however long ago; no call.
     pub fn nodes_seen(&self) -> Option<View<Vec<kube::Node>>> {
         self.nodes.last()
-    }
-
-    /// One node as it is now.
-    pub fn node(&self, name: &str) -> Result<Option<kube::Node>, Error> {
-        self.kube.node(name).map_err(Error::Kube)
     }
 
     /// All servers, no older than that: complete, or an error.

@@ -19,7 +19,7 @@ use super::report::{Failure, Report, publish};
 use super::{Controller, Proposal, Selection};
 use crate::cloud::{Finding, Gate, Provider, ProviderId, Reason, Urgency};
 use crate::kube::{self, Node};
-use crate::world::{self, Error, World};
+use crate::world::{self, Error, ReadFrom, World};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -65,8 +65,16 @@ impl NodeController {
     }
 
     /// All nodes; those that the next evaluation within the interval plans on.
-    pub fn nodes(&self, world: &World) -> Result<world::View<Vec<Node>>, Error> {
-        world.nodes(self.settings.sync_interval / 2)
+    pub fn nodes(
+        &self,
+        world: &World,
+        selection: &Selection,
+    ) -> Result<world::View<Vec<Node>>, Error> {
+        let from = match selection.is_explicit() {
+            true => ReadFrom::Latest,
+            false => ReadFrom::Cache,
+        };
+        world.nodes(self.settings.sync_interval / 2, from)
     }
 
     /// What both APIs say and what would be done, for the nodes that are due or asked for.
@@ -75,7 +83,7 @@ impl NodeController {
         world: &World,
         selection: &Selection,
     ) -> Result<(Observed, Vec<NodePlan>), Error> {
-        let nodes = self.nodes(world)?;
+        let nodes = self.nodes(world, selection)?;
         let now = Instant::now();
         let refresh = selection.is_explicit() || self.is_refresh_due(now);
         let due = |node: &Node| {
