@@ -116,7 +116,9 @@ impl Directory {
                 user.map(Identity::of).ok_or_else(Refusal::unauthorized)
             }
             // It was shown, but nobody here signed it, or its time is over.
-            None if request.client_certificate.is_some() => Err(Refusal::unauthorized()),
+            None if request.client_certificate.as_deref() == Some(&[]) => {
+                Err(Refusal::unauthorized())
+            }
             None => Ok(Identity::anonymous()),
         }
     }
