@@ -1,7 +1,9 @@
 //! The stable form of what the commands show: `-o json` and `-o yaml`.
 
 use crate::cloud::{Finding, NodeAddress};
-use crate::controllers::node::{Change, Field, NodePlan, Server, is_uninitialised};
+use super::node::Plans;
+use crate::controllers::lifecycle;
+use crate::controllers::node::{Change, Field, Server, is_uninitialised};
 use crate::controllers::{Failure, Report};
 use serde::Serialize;
 
@@ -22,10 +24,18 @@ struct Item<'a> {
     object: Object<'a>,
     cloud: Option<Cloud<'a>>,
     differences: Vec<&'a Field>,
-    changes: &'a [Change],
-    findings: &'a [Finding],
+    changes: Vec<AnyChange<'a>>,
+    findings: Vec<&'a Finding>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
+}
+
+/// A change of one of the controllers that nodes have.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum AnyChange<'a> {
+    Node(&'a Change),
+    Lifecycle(&'a lifecycle::Change),
 }
 
 #[derive(Serialize)]
@@ -67,7 +77,7 @@ struct Summary {
 }
 
 /// What is there and what would be done.
-pub(super) fn plans<'a>(kind: &'static str, plans: &'a [NodePlan]) -> Document<'a> {
+pub(super) fn plans<'a>(kind: &'static str, plans: &'a [Plans]) -> Document<'a> {
     Document {
         api_version: "ccm/v1",
         kind,
@@ -79,7 +89,7 @@ pub(super) fn plans<'a>(kind: &'static str, plans: &'a [NodePlan]) -> Document<'
 /// What was done.
 pub(super) fn synced<'a>(
     kind: &'static str,
-    plans: &'a [NodePlan],
+    plans: &'a [Plans],
     report: &'a Report,
 ) -> Document<'a> {
     Document {
@@ -97,7 +107,8 @@ pub(super) fn synced<'a>(
     }
 }
 
-fn item<'a>(plan: &'a NodePlan, failures: &'a [Failure]) -> Item<'a> {
+fn item<'a>(plans: &'a Plans, failures: &'a [Failure]) -> Item<'a> {
+    let plan = &plans.node;
     let name = format!("node/{}", plan.object.name);
     Item {
         object: Object {
@@ -111,12 +122,20 @@ fn item<'a>(plan: &'a NodePlan, failures: &'a [Failure]) -> Item<'a> {
         },
         cloud: cloud(&plan.server),
         differences: plan.differences().collect(),
-        changes: &plan.changes,
-        findings: &plan.findings,
+        changes: plans.changes(),
+        findings: plans.findings().collect(),
         error: failures
             .iter()
             .find(|failure| failure.object == name)
             .map(|failure| failure.why.as_str()),
+    }
+}
+
+impl Plans {
+    fn changes(&self) -> Vec<AnyChange<'_>> {
+        let node = self.node.changes.iter().map(AnyChange::Node);
+        let lifecycle = self.lifecycle.iter().filter_map(|plan| plan.change.as_ref());
+        node.chain(lifecycle.map(AnyChange::Lifecycle)).collect()
     }
 }
 

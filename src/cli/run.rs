@@ -4,6 +4,7 @@ use super::logging::Reader;
 use super::output::Printer;
 use super::wire::{self, Read};
 use super::{Exit, help};
+use crate::controllers::lifecycle::LifecycleController;
 use crate::controllers::node::NodeController;
 use crate::controllers::{Controller, Selection};
 use crate::daemon::{self, Ended, Stop, StopGate};
@@ -55,12 +56,13 @@ pub(super) fn run(words: Vec<OsString>) -> Exit {
 /// Those that `--controllers` leaves; the others of a cloud-controller-manager are not built yet.
 fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {
     let mut controllers: Vec<Box<dyn Controller>> = Vec::new();
-    if settings
-        .controllers
-        .value
-        .contains(settings::Controller::Node)
-    {
+    let enabled = &settings.controllers.value;
+    if enabled.contains(settings::Controller::Node) {
         controllers.push(Box::new(NodeController::new(wire::node_settings(settings))));
+    }
+    if enabled.contains(settings::Controller::NodeLifecycle) {
+        let settings = wire::lifecycle_settings(settings);
+        controllers.push(Box::new(LifecycleController::new(settings)));
     }
     controllers
 }

@@ -4,7 +4,7 @@ use super::Exit;
 use super::logging::{self, Reader};
 use super::output::Printer;
 use crate::cloud;
-use crate::controllers::node;
+use crate::controllers::{lifecycle, node};
 use crate::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile};
 use crate::http::{Secret, Timing, Token};
 use crate::kube::{self, config};
@@ -72,6 +72,15 @@ pub(super) fn node_settings(settings: &Settings) -> node::Settings {
         sync_interval: scaled(settings, settings.node_sync_interval.value),
         status_update_frequency: scaled(settings, settings.node_status_update_frequency.value),
         server_cache_max_age: scaled(settings, settings.server_cache_max_age.value),
+        time_scale: settings.test_time_scale.value,
+    }
+}
+
+pub(super) fn lifecycle_settings(settings: &Settings) -> lifecycle::Settings {
+    lifecycle::Settings {
+        monitor_period: scaled(settings, settings.node_monitor_period.value),
+        server_cache_max_age: scaled(settings, settings.server_cache_max_age.value),
+        deletion_guard: settings.node_deletion_guard.value,
         time_scale: settings.test_time_scale.value,
     }
 }

@@ -55,6 +55,12 @@ pub enum Reason {
     ServerClaimedTwice,
     /// Neither provider ID nor the uninitialized taint: the kubelet runs without `--cloud-provider=external`.
     NotExternal,
+    /// The server of a node does not exist any more: the node goes.
+    DeletingNode,
+    /// Deleting the node was refused or failed.
+    DeletingNodeFailed,
+    /// The node would be deleted, if that were beyond doubt.
+    PossibleNodeDeletion,
     /// The server has no address of the configured family and network.
     NoAddress,
 }
@@ -75,6 +81,9 @@ impl Reason {
             Reason::MatchedByAddress => "MatchedByAddress",
             Reason::ServerClaimedTwice => "ServerClaimedTwice",
             Reason::NotExternal => "NotExternal",
+            Reason::DeletingNode => "DeletingNode",
+            Reason::DeletingNodeFailed => "DeletingNodeFailed",
+            Reason::PossibleNodeDeletion => "PossibleNodeDeletion",
             Reason::NoAddress => "NoAddress",
         }
     }

@@ -55,6 +55,10 @@ pub trait Instances: Send + Sync {
     /// All of them: complete, or an error. `Urgency::CanWait` may be refused to save the API's budget.
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, Error>;
 
+    /// One of them as it is now; `ErrorKind::NotFound` only when the cloud itself says that it
+    /// does not exist.
+    fn get(&self, id: InstanceId) -> Result<Instance, Error>;
+
     /// What a node on this server should carry. Pure. The finding of an error says why there is no answer.
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>>;
 

@@ -5,6 +5,7 @@
 //! `sync`, `--dry-run` and `inspect` are the same functions.
 
 mod backoff;
+pub mod lifecycle;
 mod matching;
 pub mod node;
 mod report;

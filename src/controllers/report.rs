@@ -96,7 +96,7 @@ pub fn publish(
             Origin::Controller => controller,
         };
         let kind = match finding.reason {
-            Reason::Synced => EventType::Normal,
+            Reason::Synced | Reason::DeletingNode => EventType::Normal,
             _ => EventType::Warning,
         };
         let event = Event {
@@ -120,7 +120,10 @@ fn is_event(reason: Reason) -> bool {
         | Reason::InternalIPNotConfigured
         | Reason::InvalidProvidedNodeIP
         | Reason::InvalidExternalIPv6
-        | Reason::IgnoredExternalIPv6 => true,
+        | Reason::IgnoredExternalIPv6
+        | Reason::DeletingNode
+        | Reason::DeletingNodeFailed
+        | Reason::PossibleNodeDeletion => true,
         Reason::UnknownProviderID
         | Reason::MatchedByAddress
         | Reason::ServerClaimedTwice

@@ -6,8 +6,8 @@ use super::networks::{self, Network, NetworkSelector};
 use super::profile::Profile;
 use super::servers;
 use crate::cloud::{
-    Error, Finding, Instance, Instances, Metadata, Node, Provider, ProviderId, Source, Sourced,
-    Urgency,
+    Error, Finding, Instance, InstanceId, Instances, Metadata, Node, Provider, ProviderId, Source,
+    Sourced, Urgency,
 };
 use crate::http::{self, Timing, Tls, Token};
 use ipnet::{IpNet, Ipv4Net};
@@ -119,6 +119,10 @@ impl Provider for Hetzner {
 impl Instances for Hetzner {
     fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, Error> {
         servers::list(&self.api, urgency)
+    }
+
+    fn get(&self, id: InstanceId) -> Result<Instance, Error> {
+        servers::get(&self.api, id)
     }
 
     fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>> {

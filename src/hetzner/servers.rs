@@ -1,7 +1,9 @@
 //! Servers: the fields we read of them, and as the contract's plain `Instance`.
 
 use super::api::{Api, Meta, Page};
-use crate::cloud::{Error, Instance, InstanceId, InstanceState, PrivateAddress, Urgency};
+use crate::cloud::{
+    Error, ErrorKind, Instance, InstanceId, InstanceState, PrivateAddress, Urgency,
+};
 use ipnet::Ipv6Net;
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,6 +12,11 @@ use std::net::{IpAddr, Ipv4Addr};
 struct ServersPage {
     servers: Vec<Server>,
     meta: Meta,
+}
+
+#[derive(Deserialize)]
+struct OneServer {
+    server: Server,
 }
 
 #[derive(Deserialize)]
@@ -80,6 +87,16 @@ pub(super) fn list(api: &Api, urgency: Urgency) -> Result<Vec<Instance>, Error> 
         .into_iter()
         .map(Instance::from)
         .collect())
+}
+
+/// One server as it is now.
+pub(super) fn get(api: &Api, id: InstanceId) -> Result<Instance, Error> {
+    let answer: OneServer = api.get(&format!("/servers/{id}"), Urgency::Needed)?;
+    if answer.server.id != id.0 {
+        let why = format!("GET /servers/{id}: answered server {}", answer.server.id);
+        return Err(Error::new(ErrorKind::Unavailable, why));
+    }
+    Ok(answer.server.into())
 }
 
 impl From<Server> for Instance {

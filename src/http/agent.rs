@@ -77,7 +77,7 @@ pub(super) fn send(
 ) -> Result<ureq::http::Response<ureq::Body>, Kind> {
     let timeout = match call.method {
         Method::Get => settings.timing.read_timeout,
-        Method::Post | Method::Patch => WRITE_TIMEOUT,
+        Method::Post | Method::Patch | Method::Delete => WRITE_TIMEOUT,
     };
     let url = format!("{}{}", settings.base, call.path);
     let mut request = ureq::http::Request::builder()
@@ -96,7 +96,7 @@ pub(super) fn send(
                 .build();
             agent.run(request)
         }
-        Method::Post | Method::Patch => {
+        Method::Post | Method::Patch | Method::Delete => {
             let request = request
                 .header("Content-Type", call.content_type)
                 .body(&call.body[..])

@@ -68,6 +68,7 @@ pub enum Method {
     Get,
     Post,
     Patch,
+    Delete,
 }
 
 /// One request, before the token is on it.
@@ -203,6 +204,7 @@ impl Method {
             Method::Get => "GET",
             Method::Post => "POST",
             Method::Patch => "PATCH",
+            Method::Delete => "DELETE",
         }
     }
 }

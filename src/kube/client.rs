@@ -7,6 +7,7 @@ use crate::cloud::Gate;
 use crate::http::{self, Method};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::json;
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -107,6 +108,29 @@ impl Client {
             MERGE_PATCH,
             patch,
         )
+    }
+
+    /// Deletes this node, at this version, and no other that came to carry its name.
+    pub fn delete_node(
+        &self,
+        gate: &dyn Gate,
+        name: &str,
+        uid: &str,
+        version: &str,
+    ) -> Result<(), Error> {
+        let options = json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": { "uid": uid, "resourceVersion": version },
+        });
+        self.write::<IgnoredAny>(
+            gate,
+            Method::Delete,
+            &node_path(name),
+            "application/json",
+            &options,
+        )
+        .map(drop)
     }
 
     pub(super) fn create_event(

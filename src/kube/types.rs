@@ -1,5 +1,6 @@
 //! The few fields of Kubernetes' objects that we use. Everything else is dropped while it streams in.
 
+use super::events::ObjectReference;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -89,6 +90,15 @@ pub(super) struct ListPage<T> {
 impl Node {
     pub fn name(&self) -> &str {
         &self.metadata.name
+    }
+
+    pub fn object(&self) -> ObjectReference {
+        ObjectReference {
+            kind: "Node",
+            name: self.metadata.name.clone(),
+            namespace: String::new(),
+            uid: self.metadata.uid.clone(),
+        }
     }
 
     pub fn taint(&self, key: &str) -> Option<&Taint> {

@@ -39,6 +39,9 @@ pub struct Settings {
     pub node_sync_interval: Sourced<Duration>,
     /// Longer than zero, before the time scale.
     pub node_status_update_frequency: Sourced<Duration>,
+    /// Longer than zero, before the time scale.
+    pub node_monitor_period: Sourced<Duration>,
+    pub node_deletion_guard: Sourced<bool>,
     pub once: Sourced<bool>,
     pub dry_run: Sourced<bool>,
     pub detailed_exitcode: Sourced<bool>,
@@ -128,6 +131,8 @@ pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environme
         controllers: read.setting(&table::CONTROLLERS, Controllers::parse),
         node_sync_interval: read.setting(&table::NODE_SYNC_INTERVAL, interval),
         node_status_update_frequency: read.setting(&table::NODE_STATUS_UPDATE_FREQUENCY, interval),
+        node_monitor_period: read.setting(&table::NODE_MONITOR_PERIOD, interval),
+        node_deletion_guard: read.setting(&table::NODE_DELETION_GUARD, text::boolean),
         once: read.setting(&table::ONCE, text::boolean),
         dry_run: read.setting(&table::DRY_RUN, text::boolean),
         detailed_exitcode: read.setting(&table::DETAILED_EXITCODE, text::boolean),

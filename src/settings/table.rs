@@ -18,6 +18,8 @@ pub static TABLE: &[&Setting] = &[
     &CONTROLLERS,
     &NODE_SYNC_INTERVAL,
     &NODE_STATUS_UPDATE_FREQUENCY,
+    &NODE_MONITOR_PERIOD,
+    &NODE_DELETION_GUARD,
     &ONCE,
     &DRY_RUN,
     &DETAILED_EXITCODE,
@@ -155,8 +157,8 @@ pub(super) static CONTROLLERS: Setting = Setting {
     kind: Kind::List("NAME"),
     default: Some("*"),
     help: "Which controllers run: NAME runs it, -NAME does not, * runs all that are not named. \
-           cloud-node, cloud-node-lifecycle, service and route, or their canonical names; of \
-           these, only cloud-node is built yet.",
+           cloud-node, cloud-node-lifecycle, service and route, or their canonical names; \
+           service and route are not built yet.",
     commands: &[Command::Run, Command::Doctor, Command::Config],
     group: Group::Controllers,
     ..Setting::BLANK
@@ -180,6 +182,28 @@ pub(super) static NODE_STATUS_UPDATE_FREQUENCY: Setting = Setting {
     default: Some("5m"),
     help: "How often addresses and labels of all nodes are compared with the cloud.",
     commands: DAEMON,
+    group: Group::Controllers,
+    ..Setting::BLANK
+};
+
+pub(super) static NODE_MONITOR_PERIOD: Setting = Setting {
+    name: "node-monitor-period",
+    flags: &["node-monitor-period"],
+    kind: Kind::Duration,
+    default: Some("5s"),
+    help: "How often nodes that are not ready are looked for.",
+    commands: DAEMON,
+    group: Group::Controllers,
+    ..Setting::BLANK
+};
+
+pub(super) static NODE_DELETION_GUARD: Setting = Setting {
+    name: "node-deletion-guard",
+    flags: &["node-deletion-guard"],
+    default: Some("true"),
+    help: "Delete a node only while another node's server is visible: another project's token sees \
+           none of them. Turn it off only where the cluster may have a single node.",
+    commands: &[Command::Run, Command::List, Command::Inspect, Command::Sync, Command::Config],
     group: Group::Controllers,
     ..Setting::BLANK
 };

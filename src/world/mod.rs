@@ -7,7 +7,7 @@ mod cache;
 
 pub use cache::View;
 
-use crate::cloud::{self, ErrorKind, Instance, Provider, Urgency};
+use crate::cloud::{self, ErrorKind, Instance, InstanceId, Provider, Urgency};
 pub use crate::kube::ReadFrom;
 use crate::kube::{self, Recorder};
 use cache::Cache;
@@ -53,6 +53,27 @@ impl World {
     /// The nodes as they were last seen, however long ago; no call.
     pub fn nodes_seen(&self) -> Option<View<Vec<kube::Node>>> {
         self.nodes.last()
+    }
+
+    /// One node as it is now; none when the API server itself says that it is not there.
+    pub fn node(&self, name: &str) -> Result<Option<kube::Node>, Error> {
+        self.kube.node(name).map_err(Error::Kube)
+    }
+
+    /// One server as it is now.
+    pub fn instance(&self, id: InstanceId) -> Result<Instance, cloud::Error> {
+        match self.provider.instances() {
+            Some(instances) => instances.get(id),
+            None => Err(cloud::Error::new(
+                ErrorKind::Other,
+                "this cloud has no servers",
+            )),
+        }
+    }
+
+    /// How many servers there were when all were last listed; no call.
+    pub fn instances_seen(&self) -> usize {
+        self.instances.last().map_or(0, |view| view.value.len())
     }
 
     /// All servers, no older than that: complete, or an error.

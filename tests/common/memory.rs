@@ -1,8 +1,8 @@
 //! A second provider of a handful of lines: the contract is enough to write one.
 
 use ccm::cloud::{
-    AddressKind, Error, Finding, Instance, InstanceId, Instances, Metadata, Node, NodeAddress,
-    Provider, ProviderId, Source, Sourced, TopologyLabel, Urgency,
+    AddressKind, Error, ErrorKind, Finding, Instance, InstanceId, Instances, Metadata, Node,
+    NodeAddress, Provider, ProviderId, Source, Sourced, TopologyLabel, Urgency,
 };
 use ipnet::IpNet;
 use std::collections::BTreeMap;
@@ -36,6 +36,13 @@ impl Provider for Memory {
 impl Instances for Memory {
     fn list(&self, _urgency: Urgency) -> Result<Vec<Instance>, Error> {
         Ok(self.instances.clone())
+    }
+
+    fn get(&self, id: InstanceId) -> Result<Instance, Error> {
+        let found = self.instances.iter().find(|instance| instance.id == id);
+        found
+            .cloned()
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("no server {id}")))
     }
 
     fn metadata(&self, instance: &Instance, _node: &Node) -> Result<Metadata, Box<Finding>> {

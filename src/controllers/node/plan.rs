@@ -91,12 +91,7 @@ pub fn is_uninitialised(node: &Node) -> bool {
 
 fn plan_node(node: &Node, index: &Index, provider: &dyn Provider) -> NodePlan {
     let mut plan = NodePlan {
-        object: ObjectReference {
-            kind: "Node",
-            name: node.name().to_owned(),
-            namespace: String::new(),
-            uid: node.metadata.uid.clone(),
-        },
+        object: node.object(),
         node: node.clone(),
         server: Server::Unmatched,
         fields: Vec::new(),

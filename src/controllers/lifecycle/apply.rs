@@ -1,0 +1,112 @@
+//! One change, one write, on a node that was read just before.
+
+use super::plan::{Change, Facts, LifecyclePlan, View, plan};
+use crate::cloud::{Finding, Gate, Provider, Reason};
+use crate::controllers::report::publish;
+use crate::kube::{Node, Taint};
+use crate::world::{Error, World};
+use serde_json::{Value, json};
+
+/// A change that was not made.
+pub(super) struct Failed {
+    pub(super) error: Error,
+    /// Told of the node, where that helps.
+    pub(super) finding: Option<Finding>,
+    /// The gate is closed: no other write may follow.
+    pub(super) refused: bool,
+}
+
+/// The line of the change that was made; none when there is nothing to change (any more).
+pub(super) fn apply(
+    world: &World,
+    gate: &dyn Gate,
+    proposed: &LifecyclePlan,
+    facts: &Facts,
+    guard: bool,
+) -> Result<Option<String>, Failed> {
+    if proposed.change.is_none() {
+        return Ok(None);
+    }
+    let Some(node) = world.node(&proposed.object.name).map_err(Failed::from)? else {
+        return Ok(None);
+    };
+    if node.metadata.uid != proposed.object.uid {
+        // Another node came to carry this name: it is looked at in the next tick.
+        return Ok(None);
+    }
+    let Some(change) = decide_again(&node, facts, &*world.provider, guard) else {
+        return Ok(None);
+    };
+    make(world, gate, &node, &change)?;
+    log::info!("node/{}: {}", node.name(), change.line());
+    Ok(Some(change.line()))
+}
+
+/// The same decision on the node as it is now. The facts are this tick's: a server that was
+/// deleted does not come back, its number is never used again.
+fn decide_again(
+    node: &Node,
+    facts: &Facts,
+    provider: &dyn Provider,
+    guard: bool,
+) -> Option<Change> {
+    let view = View {
+        nodes: &[node],
+        facts,
+    };
+    let plans = plan(&view, provider, guard);
+    plans.into_iter().next().and_then(|plan| plan.change)
+}
+
+fn make(world: &World, gate: &dyn Gate, node: &Node, change: &Change) -> Result<(), Failed> {
+    let (name, version) = (node.name(), &node.metadata.resource_version);
+    match change {
+        Change::AddShutdownTaint { taints } | Change::RemoveShutdownTaint { taints } => {
+            let body = taints_patch(version, taints);
+            world
+                .kube
+                .patch_node(gate, name, &body)
+                .map(drop)
+                .map_err(|error| Failed::from(Error::Kube(error)))
+        }
+        Change::DeleteNode { server } => {
+            let message = format!("server {server} does not exist any more: the node is deleted");
+            let deleting = Finding::info(Reason::DeletingNode, message);
+            publish(world, gate, super::NAME, &node.object(), &[deleting]);
+            world
+                .kube
+                .delete_node(gate, name, &node.metadata.uid, version)
+                .map_err(|error| {
+                    let message = format!("not deleted, tried again later: {error}");
+                    let finding = (!error.is_refused())
+                        .then(|| Finding::warning(Reason::DeletingNodeFailed, message));
+                    Failed {
+                        refused: error.is_refused(),
+                        error: Error::Kube(error),
+                        finding,
+                    }
+                })
+        }
+    }
+}
+
+fn taints_patch(version: &str, taints: &[Taint]) -> Value {
+    // A merge patch replaces the list; null removes it.
+    let taints = if taints.is_empty() {
+        Value::Null
+    } else {
+        json!(taints)
+    };
+    json!({ "metadata": { "resourceVersion": version }, "spec": { "taints": taints } })
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        let refused = matches!(&error, Error::Kube(error) if error.is_refused());
+        Failed {
+            error,
+            finding: None,
+            refused,
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The node lifecycle controller: a node whose server was deleted goes; one whose server is off is tainted.
+//!
+//! Deleting a node is the most dangerous thing this program does. `plan` decides it only on
+//! facts that leave no doubt, and `apply` reads the node once more and names its UID and
+//! version, so that a node that was renewed in between stays.
+
+mod apply;
+mod observe;
+mod plan;
+mod schedule;
+
+pub use plan::{Change, Fact, Facts, LifecyclePlan, SHUTDOWN, View, plan};
+
+use super::report::{Failure, Report, publish};
+use super::{Controller, Proposal, Selection};
+use crate::cloud::Gate;
+use crate::kube::Node;
+use crate::world::{Error, ReadFrom, World};
+use schedule::Schedule;
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+pub const NAME: &str = "cloud-node-lifecycle-controller";
+
+/// What the lifecycle controller is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `--node-monitor-period`: how often not-ready nodes are looked for.
+    pub monitor_period: Duration,
+    /// `HCLOUD_SERVER_CACHE_MAX_AGE`: how old a list of servers may be that says what state they are in.
+    pub server_cache_max_age: Duration,
+    /// `--node-deletion-guard`: no deletion unless another node's server is in the same list.
+    pub deletion_guard: bool,
+    /// Multiplies the waits between two questions about a node; 1 outside of tests.
+    pub time_scale: f64,
+}
+
+pub struct LifecycleController {
+    settings: Settings,
+    schedule: Schedule,
+}
+
+impl LifecycleController {
+    pub fn new(settings: Settings) -> LifecycleController {
+        let schedule = Schedule::new(settings.time_scale);
+        LifecycleController { settings, schedule }
+    }
+
+    /// What would be done to the nodes that are due or asked for.
+    pub fn evaluate(
+        &self,
+        world: &World,
+        selection: &Selection,
+    ) -> Result<(Vec<LifecyclePlan>, Facts), Error> {
+        let from = if selection.is_explicit() {
+            ReadFrom::Latest
+        } else {
+            ReadFrom::Cache
+        };
+        let nodes = world.nodes(self.settings.monitor_period / 2, from)?;
+        let now = Instant::now();
+        let due = |node: &Node| {
+            let concerns_us = !node.is_ready() || node.taint(SHUTDOWN).is_some();
+            concerns_us
+                && selection.names(node.name())
+                && (selection.is_explicit() || self.schedule.is_due(&node.metadata.uid, now))
+        };
+        let due: Vec<&Node> = nodes.value.iter().filter(|node| due(node)).collect();
+        if due.is_empty() {
+            return Ok((Vec::new(), Facts::new()));
+        }
+        let facts = observe::facts(
+            world,
+            &nodes.value,
+            &due,
+            self.settings.server_cache_max_age,
+        )?;
+        let view = View {
+            nodes: &due,
+            facts: &facts,
+        };
+        let plans = plan(&view, &*world.provider, self.settings.deletion_guard);
+        Ok((plans, facts))
+    }
+
+    /// One pass, with the plans that it was made of.
+    pub fn sync(
+        &mut self,
+        world: &World,
+        gate: &dyn Gate,
+        selection: &Selection,
+    ) -> (Report, Vec<LifecyclePlan>) {
+        let (plans, facts) = match self.evaluate(world, selection) {
+            Ok(evaluated) => evaluated,
+            Err(error) => return (Report::outage(error, String::new()), Vec::new()),
+        };
+        self.keep_schedule(world);
+        let mut report = Report::default();
+        for plan in &plans {
+            let object = format!("node/{}", plan.object.name);
+            publish(world, gate, NAME, &plan.object, &plan.findings);
+            let outcome = apply::apply(world, gate, plan, &facts, self.settings.deletion_guard);
+            self.schedule.asked(&plan.object.uid, Instant::now());
+            match outcome {
+                Ok(None) => report.unchanged += 1,
+                Ok(Some(line)) => {
+                    report.changed += 1;
+                    report.changes.push((object, line));
+                }
+                Err(failed) => {
+                    publish(world, gate, NAME, &plan.object, failed.finding.as_slice());
+                    let is_finding = failed.finding.is_some();
+                    report.failures.push(Failure {
+                        object,
+                        why: failed.error.to_string(),
+                        is_finding,
+                    });
+                    if failed.refused {
+                        break;
+                    }
+                }
+            }
+        }
+        (report, plans)
+    }
+
+    /// Nodes that are ready again, or gone, are asked for at once when they are not ready the next time.
+    fn keep_schedule(&mut self, world: &World) {
+        let Some(nodes) = world.nodes_seen() else {
+            return;
+        };
+        let not_ready = nodes.value.iter().filter(|node| !node.is_ready());
+        let uids: HashSet<&str> = not_ready.map(|node| node.metadata.uid.as_str()).collect();
+        self.schedule.keep(|uid| uids.contains(uid));
+    }
+}
+
+impl Controller for LifecycleController {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn interval(&self) -> Duration {
+        self.settings.monitor_period
+    }
+
+    fn tick(&mut self, world: &World, gate: &dyn Gate, selection: &Selection) -> Report {
+        self.sync(world, gate, selection).0
+    }
+
+    fn propose(&self, world: &World, selection: &Selection) -> Result<Vec<Proposal>, Error> {
+        let (plans, _) = self.evaluate(world, selection)?;
+        Ok(plans.iter().map(LifecyclePlan::proposal).collect())
+    }
+}

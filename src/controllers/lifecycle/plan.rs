@@ -1,0 +1,154 @@
+//! What should be done to nodes that are not ready: a pure function of nodes and facts.
+
+use crate::cloud::{Finding, InstanceId, InstanceState, Provider, ProviderId, Reason};
+use crate::controllers::Proposal;
+use crate::kube::{Node, ObjectReference, Taint};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+
+/// On a node whose server is off.
+pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+
+/// What is known about servers, by their number.
+pub type Facts = HashMap<InstanceId, Fact>;
+
+/// What both APIs said.
+pub struct View<'a> {
+    /// Those that are not ready, or carry the shutdown taint.
+    pub nodes: &'a [&'a Node],
+    pub facts: &'a Facts,
+}
+
+/// What is known about a server beyond doubt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact {
+    Exists(InstanceState),
+    /// A complete list of this tick does not hold it, and the API itself says that it does not exist.
+    Gone {
+        /// That list holds the server of another node: the token is of the right project.
+        others_are_visible: bool,
+    },
+    /// Nothing may be concluded; why.
+    Unclear(String),
+}
+
+/// What to do to one node, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LifecyclePlan {
+    pub object: ObjectReference,
+    pub change: Option<Change>,
+    pub findings: Vec<Finding>,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "change", rename_all_fields = "camelCase")]
+pub enum Change {
+    /// The server is off.
+    AddShutdownTaint { taints: Vec<Taint> },
+    /// The node is ready again.
+    RemoveShutdownTaint { taints: Vec<Taint> },
+    /// The server does not exist any more.
+    DeleteNode { server: InstanceId },
+}
+
+/// `guard`: no deletion unless another node's server is visible.
+pub fn plan(view: &View, provider: &dyn Provider, guard: bool) -> Vec<LifecyclePlan> {
+    view.nodes
+        .iter()
+        .map(|node| plan_node(node, view.facts, provider, guard))
+        .collect()
+}
+
+/// Servers whose state the plan for this node needs.
+pub(super) fn server_of(node: &Node, provider: &dyn Provider) -> Option<InstanceId> {
+    match provider.parse_provider_id(&node.spec.provider_id) {
+        ProviderId::Ours(id) => Some(id),
+        ProviderId::Foreign | ProviderId::Unknown(_) => None,
+    }
+}
+
+fn plan_node(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) -> LifecyclePlan {
+    let mut plan = LifecyclePlan {
+        object: node.object(),
+        change: None,
+        findings: Vec::new(),
+    };
+    if node.metadata.deletion_timestamp.is_some() {
+        return plan;
+    }
+    // Without a provider ID, with a foreign or unknown one: never tainted, never deleted.
+    let Some(id) = server_of(node, provider) else {
+        return plan;
+    };
+    if node.is_ready() {
+        plan.change = node.taint(SHUTDOWN).map(|_| Change::RemoveShutdownTaint {
+            taints: without_taint(node),
+        });
+        return plan;
+    }
+    match facts.get(&id) {
+        Some(Fact::Exists(InstanceState::Off)) if node.taint(SHUTDOWN).is_none() => {
+            plan.change = Some(Change::AddShutdownTaint { taints: with_taint(node) });
+        }
+        Some(Fact::Exists(_)) | None => {}
+        Some(Fact::Gone { others_are_visible }) if *others_are_visible || !guard => {
+            plan.change = Some(Change::DeleteNode { server: id });
+        }
+        Some(Fact::Gone { .. }) => plan.findings.push(Finding::warning(
+            Reason::PossibleNodeDeletion,
+            format!(
+                "server {id} is not in this token's project, and neither is any other node's: the token is \
+                 probably another project's, so the node is kept (--node-deletion-guard=false deletes it)"
+            ),
+        )),
+        Some(Fact::Unclear(why)) => plan.findings.push(Finding::info(
+            Reason::InstanceLookupFailed,
+            format!("the node is not ready, and whether server {id} exists is not clear: {why}"),
+        )),
+    }
+    plan
+}
+
+/// The server is off: as k8s.io/cloud-provider taints such a node.
+fn with_taint(node: &Node) -> Vec<Taint> {
+    let shutdown = Taint {
+        key: SHUTDOWN.into(),
+        effect: "NoSchedule".into(),
+        rest: BTreeMap::new(),
+    };
+    node.spec.taints.iter().cloned().chain([shutdown]).collect()
+}
+
+fn without_taint(node: &Node) -> Vec<Taint> {
+    node.spec
+        .taints
+        .iter()
+        .filter(|taint| taint.key != SHUTDOWN)
+        .cloned()
+        .collect()
+}
+
+impl LifecyclePlan {
+    pub fn proposal(&self) -> Proposal {
+        Proposal {
+            object: format!("node/{}", self.object.name),
+            lines: self.change.iter().map(Change::line).collect(),
+        }
+    }
+}
+
+impl Change {
+    /// `taint shutdown: added`.
+    pub fn line(&self) -> String {
+        match self {
+            Change::AddShutdownTaint { .. } => "taint shutdown: added (the server is off)".into(),
+            Change::RemoveShutdownTaint { .. } => {
+                "taint shutdown: removed (the node is ready)".into()
+            }
+            Change::DeleteNode { server } => {
+                format!("deleted (server {server} does not exist any more)")
+            }
+        }
+    }
+}
