@@ -1,6 +1,7 @@
 //! The log on stderr. Only our own modules log; other crates are capped at `warn`, and
 //! `RUST_LOG` is not read: ureq's trace would print the bearer token.
 
+use super::output::one_line;
 use crate::settings::{LogFormat, Settings};
 use env_logger::Builder;
 use jiff::Timestamp;
@@ -21,17 +22,21 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
         .filter_level(LevelFilter::Warn)
         .filter_module("ccm", level(settings, reader))
         .format(move |out, record| match (format, reader) {
-            (LogFormat::Json, _) => writeln!(out, "{}", json_line(record)),
+            (LogFormat::Json, _) => writeln!(out, "{}", one_line(&json_line(record))),
             (LogFormat::Text, Reader::Daemon) => {
-                writeln!(out, "{} {:<5} {}", now(), record.level(), one_line(record))
-            }
-            (LogFormat::Text, Reader::Person) => {
+                let message = record.args().to_string();
                 writeln!(
                     out,
-                    "ccm: {}: {}",
-                    record.level().as_str().to_lowercase(),
-                    one_line(record)
+                    "{} {:<5} {}",
+                    now(),
+                    record.level(),
+                    one_line(&message)
                 )
+            }
+            (LogFormat::Text, Reader::Person) => {
+                let message = record.args().to_string();
+                let level = record.level().as_str().to_lowercase();
+                writeln!(out, "ccm: {level}: {}", one_line(&message))
             }
         })
         .try_init();
@@ -58,11 +63,6 @@ fn now() -> String {
     Timestamp::now()
         .strftime("%Y-%m-%dT%H:%M:%S%.3fZ")
         .to_string()
-}
-
-/// What an API answered may hold anything; a line of the log is one line.
-fn one_line(record: &Record) -> String {
-    record.args().to_string().replace(['\n', '\r'], " ")
 }
 
 fn json_line(record: &Record) -> String {

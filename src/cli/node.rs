@@ -1,7 +1,7 @@
 //! `ccm node list | inspect | sync`.
 
 use super::logging::Reader;
-use super::output::{self, Printer};
+use super::output::{self, Printer, one_line};
 use super::table::{self, COLUMNS};
 use super::wire::{self, Read};
 use super::{Exit, help, json};
@@ -105,7 +105,7 @@ pub(super) fn proposed(proposals: &[Proposal]) -> String {
         proposal
             .lines
             .iter()
-            .map(|line| format!("{}  {line}\n", proposal.object))
+            .map(|line| format!("{}  {}\n", proposal.object, one_line(line)))
     });
     let would_change = proposals
         .iter()
@@ -119,7 +119,7 @@ pub(super) fn proposed(proposals: &[Proposal]) -> String {
 }
 
 fn usage(message: &str) -> Exit {
-    Printer::stderr(&format!("ccm: {message}\n"));
+    Printer::failure(message);
     Exit::Usage
 }
 
@@ -191,7 +191,8 @@ impl Asked {
                     .filter_map(|plan| Some((plan, plan.obstacle()?)));
                 let obstacles: String = obstacles
                     .map(|(plan, finding)| {
-                        format!("node/{}  can't: {}\n", plan.object.name, finding.message)
+                        let why = one_line(&finding.message);
+                        format!("node/{}  can't: {why}\n", plan.object.name)
                     })
                     .collect();
                 let proposals: Vec<Proposal> = plans.iter().map(NodePlan::proposal).collect();
@@ -242,11 +243,11 @@ fn sync_lines(report: &Report) -> String {
     let changes = report
         .changes
         .iter()
-        .map(|(object, line)| format!("{object}  {line}\n"));
+        .map(|(object, line)| format!("{object}  {}\n", one_line(line)));
     let failures = report
         .failures
         .iter()
-        .map(|failure| format!("{}  failed: {}\n", failure.object, failure.why));
+        .map(|failure| format!("{}  failed: {}\n", failure.object, one_line(&failure.why)));
     changes.chain(failures).collect::<String>() + &summary(report) + "\n"
 }
 
@@ -375,7 +376,7 @@ fn inspection(plan: &NodePlan) -> String {
         text.push_str("  change nothing\n");
     }
     for line in lines {
-        text.push_str(&format!("  {line}\n"));
+        text.push_str(&format!("  {}\n", one_line(&line)));
     }
     text
 }
@@ -454,7 +455,8 @@ fn field_lines(field: &Field) -> String {
             text(&field.want)
         ),
     };
-    format!("{line}\n      {}\n", field.source)
+    let source = field.source.to_string();
+    format!("{}\n      {}\n", one_line(&line), one_line(&source))
 }
 
 fn finding_lines(finding: &Finding) -> String {
@@ -462,6 +464,6 @@ fn finding_lines(finding: &Finding) -> String {
         Severity::Info => "·",
         Severity::Warning => "!",
     };
-    let text = output::wrapped(&finding.message, COLUMNS - 4).join("\n    ");
+    let text = output::wrapped(&one_line(&finding.message), COLUMNS - 4).join("\n    ");
     format!("  {mark} {}\n    {text}\n", finding.reason.name())
 }

@@ -1,5 +1,7 @@
 //! Tables for people: aligned columns that fit a width.
 
+use super::output::one_line;
+
 /// Widest line of a table, in characters.
 pub(super) const COLUMNS: usize = 80;
 
@@ -11,10 +13,9 @@ const NARROWEST: usize = 8;
 
 /// Lines of cells under a line of headings. With a `width`, the widest cells are cut until it fits.
 pub(super) fn render(headings: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
-    let all = || {
-        std::iter::once(headings.iter().map(|h| (*h).to_owned()).collect())
-            .chain(rows.iter().cloned())
-    };
+    let headings_row: Vec<String> = headings.iter().map(|h| (*h).to_owned()).collect();
+    let clean = |row: &Vec<String>| row.iter().map(|cell| one_line(cell).into_owned()).collect();
+    let all = || std::iter::once(&headings_row).chain(rows).map(clean);
     let mut widths: Vec<usize> = (0..headings.len())
         .map(|column| {
             all()

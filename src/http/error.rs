@@ -1,6 +1,7 @@
 //! What went wrong with one call, below the meaning of either API.
 
 use super::answer::Head;
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -31,6 +32,17 @@ pub enum Kind {
     Status(Vec<u8>),
     /// An answer with status 2xx that is not what the API answers.
     Malformed(String),
+}
+
+/// Of what an API says in an error, so much is shown, in characters.
+const MESSAGE_CHARACTERS: usize = 1000;
+
+/// An API's own words, not longer than a person reads.
+pub fn shortened(message: &str) -> Cow<'_, str> {
+    match message.char_indices().nth(MESSAGE_CHARACTERS) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &message[..end])),
+        None => Cow::Borrowed(message),
+    }
 }
 
 impl Error {
@@ -94,7 +106,7 @@ pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> Kind
         ureq::Error::Timeout(_) => Kind::TimedOut(timeout),
         ureq::Error::HostNotFound => Kind::Unreachable("the host's name does not resolve".into()),
         ureq::Error::Io(error) => describe_io(error, timeout),
-        ureq::Error::Rustls(error) => Kind::Tls(error.to_string()),
+        ureq::Error::Rustls(error) => Kind::Tls(describe_tls(error)),
         ureq::Error::Tls(why) => Kind::Tls((*why).to_owned()),
         ureq::Error::BadUri(why) => Kind::Request(format!("not a URL: {why}")),
         ureq::Error::Http(why) => Kind::Request(why.to_string()),
@@ -117,7 +129,7 @@ pub(super) fn describe_io(error: &std::io::Error, timeout: Duration) -> Kind {
         return describe_transport(inner, timeout);
     }
     if let Some(inner) = inner.and_then(|e| e.downcast_ref::<rustls::Error>()) {
-        return Kind::Tls(inner.to_string());
+        return Kind::Tls(describe_tls(inner));
     }
     Kind::Unreachable(match error.kind() {
         ConnectionRefused => {
@@ -128,4 +140,41 @@ pub(super) fn describe_io(error: &std::io::Error, timeout: Duration) -> Kind {
         TimedOut | WouldBlock => return Kind::TimedOut(timeout),
         _ => error.to_string(),
     })
+}
+
+/// The TLS library's error in our words; for a person it is about a server and its certificate.
+fn describe_tls(error: &rustls::Error) -> String {
+    use rustls::CertificateError::*;
+    let at = |time: &rustls::pki_types::UnixTime| {
+        jiff::Timestamp::from_second(time.as_secs().try_into().unwrap_or(i64::MAX))
+            .map_or_else(|_| String::new(), |time| format!(" at {time}"))
+    };
+    match error {
+        rustls::Error::InvalidCertificate(why) => match why {
+            UnknownIssuer => {
+                "the server's certificate is signed by an authority that is not trusted here".into()
+            }
+            Expired => "the server's certificate has expired".into(),
+            ExpiredContext { not_after, .. } => {
+                format!("the server's certificate expired{}", at(not_after))
+            }
+            NotValidYet | NotValidYetContext { .. } => {
+                "the server's certificate is not valid yet; is this machine's clock right?".into()
+            }
+            NotValidForName => "the server's certificate is for another name".into(),
+            NotValidForNameContext {
+                expected,
+                presented,
+            } => format!(
+                "the server's certificate is not for {} but for {}",
+                expected.to_str(),
+                presented.join(", ")
+            ),
+            other => format!("the server's certificate is not accepted: {other}"),
+        },
+        rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType) => {
+            "the server does not speak TLS; is it http:// instead of https://?".into()
+        }
+        other => other.to_string(),
+    }
 }
