@@ -9,7 +9,7 @@ use crate::cloud::{Finding, Gate, NodeAddress, Refused, Severity};
 use crate::controllers::node::{Field, NodeController, NodePlan, Server, is_uninitialised};
 use crate::controllers::{Proposal, Report, Selection};
 use crate::settings::{Command, Output, Settings, nearest};
-use crate::world::World;
+use crate::world::{self, World};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
@@ -152,7 +152,17 @@ impl Asked {
         self.check_names()?;
         match self.controller.evaluate(&self.world, selection) {
             Ok((_, plans)) => Ok(plans),
-            Err(error) => Err(Printer::failure(&error.to_string())),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// Who runs a command may have several kubeconfigs, and be surprised which one it was.
+    fn failed(&self, error: &world::Error) -> Exit {
+        match error {
+            world::Error::Kube(_) => {
+                Printer::failure(&format!("{error} ({})", self.world.kube.origin()))
+            }
+            world::Error::Cloud(_) => Printer::failure(&error.to_string()),
         }
     }
 
@@ -164,7 +174,7 @@ impl Asked {
         let nodes = self
             .controller
             .nodes(&self.world)
-            .map_err(|error| Printer::failure(&error.to_string()))?;
+            .map_err(|error| self.failed(&error))?;
         let there: Vec<&str> = nodes.value.iter().map(|node| node.name()).collect();
         let mut exit = Ok(());
         for name in self
@@ -214,7 +224,7 @@ impl Asked {
     fn sync(&mut self, selection: &Selection) -> Exit {
         let (report, plans) = self.controller.sync(&self.world, &Open, selection);
         if let Some(outage) = &report.outage {
-            return Printer::failure(&outage.error.to_string());
+            return self.failed(&outage.error);
         }
         let text = match self.settings.output.value {
             Output::Json => output::json(&json::synced("NodeSync", &plans, &report)),

@@ -101,7 +101,8 @@ pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> Kind
             Kind::Unreachable("the host's name could not be resolved in time".into())
         }
         ureq::Error::Timeout(ureq::Timeout::Connect) => Kind::Unreachable(
-            "no connection in time; is the address right, is a firewall in between?".into(),
+            "no connection in time; is the address right (http or https?), is a firewall in between?"
+                .into(),
         ),
         ureq::Error::Timeout(_) => Kind::TimedOut(timeout),
         ureq::Error::HostNotFound => Kind::Unreachable("the host's name does not resolve".into()),
@@ -173,7 +174,7 @@ fn describe_tls(error: &rustls::Error) -> String {
             other => format!("the server's certificate is not accepted: {other}"),
         },
         rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType) => {
-            "the server does not speak TLS; is it http:// instead of https://?".into()
+            "the server does not speak TLS (is it http:// instead of https://?)".into()
         }
         other => other.to_string(),
     }

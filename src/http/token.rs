@@ -32,6 +32,10 @@ impl Token {
         }
     }
 
+    pub fn is_none(&self) -> bool {
+        matches!(self.source, Source::None)
+    }
+
     pub fn fixed(secret: Secret) -> Token {
         Token {
             source: Source::Fixed(secret),

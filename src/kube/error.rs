@@ -102,7 +102,7 @@ impl fmt::Display for Error {
                 )?;
                 match status.code {
                     401 => f.write_str(
-                        "; the API server does not accept the token or certificate that it was shown, or was shown none",
+                        "; the API server does not know this token or certificate: is it of another cluster, or too old?",
                     ),
                     403 => f.write_str("; give this user a role that allows it"),
                     _ => Ok(()),

@@ -100,7 +100,7 @@ impl Entry {
             }
             let fields = known.join(", ");
             return Err(self.error(
-                &shown(key),
+                shown(key).trim_matches('"'),
                 format_args!("unknown field; known are {fields}"),
             ));
         }

@@ -112,7 +112,8 @@ fn parse(path: &Path) -> Result<Mapping, ConfigError> {
     let Ok(text) = String::from_utf8(bytes) else {
         return Err(error(path, "the file is not text (UTF-8)"));
     };
-    match serde_yaml::from_str(&text) {
+    // The parser takes a byte order mark for a document of its own.
+    match serde_yaml::from_str(text.strip_prefix('\u{feff}').unwrap_or(&text)) {
         Ok(Value::Mapping(file)) => Ok(file),
         Ok(Value::Null) => Err(error(path, "the file is empty")),
         Ok(other) => Err(error(
@@ -124,7 +125,10 @@ fn parse(path: &Path) -> Result<Mapping, ConfigError> {
         )),
         Err(why) => Err(error(
             path,
-            format_args!("not YAML: {}", without_values(&why.to_string())),
+            format_args!(
+                "can't be read as YAML: {}",
+                without_values(&why.to_string())
+            ),
         )),
     }
 }

@@ -74,16 +74,25 @@ pub(super) fn load(paths: &[PathBuf], asked: Option<&str>) -> Result<Access, Con
         USER_UNSUPPORTED,
         "use token, tokenFile or client-certificate",
     )?;
-    let (file, name) = (context.file.display(), &context.name);
+    let token = token(user)?;
+    let tls = Tls {
+        roots: roots(cluster)?,
+        identity: identity(user)?,
+        insecure: cluster.flag("insecure-skip-tls-verify")?,
+    };
+    let mut origin = format!(
+        "kubeconfig {}, context {}",
+        context.file.display(),
+        context.name
+    );
+    if token.is_none() && tls.identity.is_none() {
+        origin += ", which has no credentials";
+    }
     Ok(Access {
         server: server(cluster)?,
-        tls: Tls {
-            roots: roots(cluster)?,
-            identity: identity(user)?,
-            insecure: cluster.flag("insecure-skip-tls-verify")?,
-        },
-        token: token(user)?,
-        origin: format!("kubeconfig {file}, context {name}"),
+        tls,
+        token,
+        origin,
     })
 }
 

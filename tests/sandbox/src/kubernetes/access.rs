@@ -93,7 +93,7 @@ impl Directory {
         });
     }
 
-    /// A certificate counts before a token; a wrong token is not anonymous.
+    /// A certificate counts before a token; neither a wrong token nor a certificate that is not trusted is anonymous.
     pub fn authenticate(&self, request: &Request) -> Result<Identity, Refusal> {
         let by_certificate = request.client_certificate.as_ref().and_then(|certificate| {
             self.users
@@ -114,6 +114,13 @@ impl Directory {
                     .iter()
                     .find(|user| user.tokens.iter().any(|known| known == token));
                 user.map(Identity::of).ok_or_else(Refusal::unauthorized)
+            }
+            None if request
+                .client_certificate
+                .as_ref()
+                .is_some_and(Vec::is_empty) =>
+            {
+                Err(Refusal::unauthorized())
             }
             None => Ok(Identity::anonymous()),
         }
