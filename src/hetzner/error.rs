@@ -111,6 +111,9 @@ impl fmt::Display for Error {
             ErrorKind::Unauthorized => {
                 f.write_str("; the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?")
             }
+            _ if self.is_rate_limit() => {
+                f.write_str("; all tokens of the project share this limit: wait, or see who else uses it up")
+            }
             ErrorKind::Forbidden => f.write_str("; does the token have read & write permission?"),
             _ => Ok(()),
         }
