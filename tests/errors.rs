@@ -26,10 +26,16 @@ fn complaints(sandbox: &Sandbox, stderr: &str) -> String {
         .replace(&sandbox.folder().display().to_string(), "DIR")
         .replace(&sandbox.hetzner_url(), "HETZNER")
         .replace(&sandbox.kubernetes_url(), "KUBERNETES");
-    let text = text.split("correlation ").enumerate().map(|(index, part)| match index {
-        0 => part.to_owned(),
-        _ => format!("ID{}", part.trim_start_matches(|c: char| c.is_ascii_alphanumeric())),
-    });
+    let text = text
+        .split("correlation ")
+        .enumerate()
+        .map(|(index, part)| match index {
+            0 => part.to_owned(),
+            _ => format!(
+                "ID{}",
+                part.trim_start_matches(|c: char| c.is_ascii_alphanumeric())
+            ),
+        });
     let text: String = text.collect();
     let lines = text.lines().map(|line| match line.split_once(' ') {
         Some((time, rest)) if time.parse::<jiff::Timestamp>().is_ok() => rest,
@@ -48,7 +54,10 @@ fn check(sandbox: &Sandbox, env: &Env, cases: &[Case]) {
         let ran = ccm(&with(env.clone(), changes), words);
         let answered = complaints(sandbox, &ran.stderr);
         if (ran.code, answered.as_str()) != (*code, *message) {
-            println!("{words:?} {changes:?}\n  expected {code} {message}\n  answered {} {answered}", ran.code);
+            println!(
+                "{words:?} {changes:?}\n  expected {code} {message}\n  answered {} {answered}",
+                ran.code
+            );
             wrong += 1;
         }
     }
@@ -66,7 +75,9 @@ fn settings() {
     let sandbox = world();
     let foreign = sandbox.projects().foreign_token.clone();
     let root = sandbox.hetzner_url().replace("/v1", "");
-    sandbox.cloud().create_network(sandbox.project(), "other", "10.0.0.0/8");
+    sandbox
+        .cloud()
+        .create_network(sandbox.project(), "other", "10.0.0.0/8");
     #[rustfmt::skip]
     check(&sandbox, &env(&sandbox), &[
         (LIST, &[("HCLOUD_TOKEN", "")], 1, "?"),
@@ -118,7 +129,6 @@ fn usage() {
     }
 }
 
-
 #[test]
 fn answers_of_something_else() {
     let sandbox = world();
@@ -131,10 +141,18 @@ fn answers_of_something_else() {
         (Half::Hetzner, Effect::Malformed, "?"),
         (Half::Hetzner, Effect::Reset, "?"),
         (Half::Hetzner, Effect::hetzner_rate_limit(), "?"),
-        (Half::Hetzner, Effect::hetzner_error(503, "maintenance", "back soon"), "?"),
+        (
+            Half::Hetzner,
+            Effect::hetzner_error(503, "maintenance", "back soon"),
+            "?",
+        ),
         (Half::Kubernetes, Effect::html(), "?"),
         (Half::Kubernetes, Effect::proxy_not_found(), "?"),
-        (Half::Kubernetes, Effect::kubernetes_status(500, "InternalError", "etcdserver: request timed out"), "?"),
+        (
+            Half::Kubernetes,
+            Effect::kubernetes_status(500, "InternalError", "etcdserver: request timed out"),
+            "?",
+        ),
     ];
     for (half, effect, why) in cases {
         let rule = sandbox.faults().add(Rule::new(effect).half(half));
@@ -144,12 +162,20 @@ fn answers_of_something_else() {
                 (call.clone(), format!("3 nodes wait: {call}"))
             }
             Half::Kubernetes => {
-                let call = format!("GET KUBERNETES/api/v1/nodes?limit=500&resourceVersion=0: {why}");
-                (format!("{call} (kubeconfig DIR/kubeconfig-ccm, context ccm)"), call)
+                let call =
+                    format!("GET KUBERNETES/api/v1/nodes?limit=500&resourceVersion=0: {why}");
+                (
+                    format!("{call} (kubeconfig DIR/kubeconfig-ccm, context ccm)"),
+                    call,
+                )
             }
         };
         let once = format!("ERROR cloud-node-controller: {once}");
-        check(&sandbox, &env, &[(LIST, &[], 1, &list), (ONCE, &[], 1, &once)]);
+        check(
+            &sandbox,
+            &env,
+            &[(LIST, &[], 1, &list), (ONCE, &[], 1, &once)],
+        );
         sandbox.faults().remove(rule);
     }
 }
@@ -163,19 +189,36 @@ fn unreachable() {
     let kubernetes = format!("GET KUBERNETES/api/v1/nodes?limit=500&resourceVersion=0: {refused}");
     let origin = "(kubeconfig DIR/kubeconfig-ccm, context ccm)";
     for (half, list, once) in [
-        (Half::Hetzner, hetzner.clone(), format!("3 nodes wait: {hetzner}")),
-        (Half::Kubernetes, format!("{kubernetes} {origin}"), kubernetes),
+        (
+            Half::Hetzner,
+            hetzner.clone(),
+            format!("3 nodes wait: {hetzner}"),
+        ),
+        (
+            Half::Kubernetes,
+            format!("{kubernetes} {origin}"),
+            kubernetes,
+        ),
     ] {
         sandbox.stop(half);
         let once = format!("ERROR cloud-node-controller: {once}");
-        check(&sandbox, &env, &[
-            (LIST, &[], 1, &list),
-            (&["node", "inspect", "worker-1"], &[], 1, &list),
-            (&["node", "sync"], &[], 1, &list),
-            (&["node", "sync", "--dry-run", "worker-1"], &[], 1, &list),
-            (ONCE, &[], 1, &once),
-            (&["run", "--dry-run"], &[], 1, &once.replace("3 nodes wait: ", "")),
-        ]);
+        check(
+            &sandbox,
+            &env,
+            &[
+                (LIST, &[], 1, &list),
+                (&["node", "inspect", "worker-1"], &[], 1, &list),
+                (&["node", "sync"], &[], 1, &list),
+                (&["node", "sync", "--dry-run", "worker-1"], &[], 1, &list),
+                (ONCE, &[], 1, &once),
+                (
+                    &["run", "--dry-run"],
+                    &[],
+                    1,
+                    &once.replace("3 nodes wait: ", ""),
+                ),
+            ],
+        );
         sandbox.resume(half).unwrap();
     }
     check(&sandbox, &env, &[(LIST, &[], 0, "")]);
@@ -191,22 +234,56 @@ fn what_a_role_does_not_allow() {
         ..PolicyRule::default()
     };
     sandbox.add_user("nobody", &[], Vec::new()).unwrap();
-    sandbox.add_user("reader", &[], vec![rule(&["get", "list"])]).unwrap();
-    let env_of = |user| with(env(&sandbox), &sandbox.env_of(user).iter().map(|(n, v)| (n.as_str(), v.as_str())).collect::<Vec<_>>());
+    sandbox
+        .add_user("reader", &[], vec![rule(&["get", "list"])])
+        .unwrap();
+    let env_of = |user| {
+        with(
+            env(&sandbox),
+            &sandbox
+                .env_of(user)
+                .iter()
+                .map(|(n, v)| (n.as_str(), v.as_str()))
+                .collect::<Vec<_>>(),
+        )
+    };
     let denied = "GET KUBERNETES/api/v1/nodes?limit=500&resourceVersion=0: nodes is forbidden: User \"nobody\" cannot \
                   list resource \"nodes\" in API group \"\" at the cluster scope (403 Forbidden); give this user a role \
                   that allows it";
-    check(&sandbox, &env_of("nobody"), &[
-        (LIST, &[], 1, &format!("{denied} (kubeconfig DIR/kubeconfig-nobody, context nobody)")),
-        (ONCE, &[], 1, &format!("ERROR cloud-node-controller: {denied}")),
-        (&["run"], &[], 1, &format!("ERROR cloud-node-controller: {denied}")),
-    ]);
+    check(
+        &sandbox,
+        &env_of("nobody"),
+        &[
+            (
+                LIST,
+                &[],
+                1,
+                &format!("{denied} (kubeconfig DIR/kubeconfig-nobody, context nobody)"),
+            ),
+            (
+                ONCE,
+                &[],
+                1,
+                &format!("ERROR cloud-node-controller: {denied}"),
+            ),
+            (
+                &["run"],
+                &[],
+                1,
+                &format!("ERROR cloud-node-controller: {denied}"),
+            ),
+        ],
+    );
     check(&sandbox, &env_of("reader"), &[(LIST, &[], 0, "")]);
     let ran = ccm(&env_of("reader"), &["node", "sync", "worker-2"]);
     let expected = "node/worker-2  failed: PATCH KUBERNETES/api/v1/nodes/worker-2/status: nodes \"worker-2\" is forbidden: \
                     User \"reader\" cannot patch resource \"nodes/status\" in API group \"\" at the cluster scope \
                     (403 Forbidden); give this user a role that allows it\n0 changed, 1 unchanged, 1 failed";
-    assert_eq!((ran.code, complaints(&sandbox, &ran.stdout).as_str()), (1, expected), "{ran:?}");
+    assert_eq!(
+        (ran.code, complaints(&sandbox, &ran.stdout).as_str()),
+        (1, expected),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -217,7 +294,13 @@ fn tokens_of_others() {
     let read_only = with(env.clone(), &[("HCLOUD_TOKEN", &projects.read_only_token)]);
     assert_eq!(ccm(&read_only, &["node", "sync", "worker-1"]).code, 0);
     let before = sandbox.cluster().list("nodes", None);
-    let foreign = with(env, &[("HCLOUD_TOKEN", &projects.foreign_token), ("HCLOUD_NETWORK", "")]);
+    let foreign = with(
+        env,
+        &[
+            ("HCLOUD_TOKEN", &projects.foreign_token),
+            ("HCLOUD_NETWORK", ""),
+        ],
+    );
     let listed = ccm(&foreign, LIST);
     println!("{}", listed.stdout);
     let once = ccm(&foreign, ONCE);
@@ -225,18 +308,26 @@ fn tokens_of_others() {
     let synced = ccm(&foreign, &["node", "sync"]);
     println!("{} {}", synced.stdout, synced.stderr);
     assert_eq!((listed.code, once.code, synced.code), (0, 1, 1));
-    assert_eq!(sandbox.cluster().list("nodes", None), before, "a node was written to");
+    assert_eq!(
+        sandbox.cluster().list("nodes", None),
+        before,
+        "a node was written to"
+    );
 }
 
 #[test]
 fn a_daemon_that_needs_a_person_ends() {
     let sandbox = world();
     let env = env(&sandbox);
-    check(&sandbox, &env, &[
-        (&["run"], &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "?"),
-        (&["run"], &[("HCLOUD_NETWORK", "4711")], 1, "?"),
-        (&["run"], &[("KUBECONFIG", "/nowhere")], 1, "?"),
-    ]);
+    check(
+        &sandbox,
+        &env,
+        &[
+            (&["run"], &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "?"),
+            (&["run"], &[("HCLOUD_NETWORK", "4711")], 1, "?"),
+            (&["run"], &[("KUBECONFIG", "/nowhere")], 1, "?"),
+        ],
+    );
 }
 
 #[test]
@@ -245,7 +336,10 @@ fn a_daemon_waits_for_what_is_unreachable() {
     for half in [Half::Hetzner, Half::Kubernetes] {
         sandbox.stop(half);
         // At -v=4 each failed call is a line: so it is seen that many ticks have failed.
-        let daemon = Daemon::start(&env(&sandbox), &["-v=4", "--node-status-update-frequency=1s"]);
+        let daemon = Daemon::start(
+            &env(&sandbox),
+            &["-v=4", "--node-status-update-frequency=1s"],
+        );
         let failed = || daemon.log().matches("DEBUG GET").count();
         wait_until("ten failed calls", || failed() >= 10);
         sandbox.resume(half).unwrap();
@@ -253,14 +347,30 @@ fn a_daemon_waits_for_what_is_unreachable() {
         wait_until("initialised nodes", || common::all_initialised(&sandbox));
         sandbox.stop(half);
         let before = failed();
-        let warnings = || daemon.log().lines().filter(|line| line.contains(" WARN ")).count();
+        let warnings = || {
+            daemon
+                .log()
+                .lines()
+                .filter(|line| line.contains(" WARN "))
+                .count()
+        };
         wait_until("the next outage", || warnings() == 2);
         wait_until("ten more failed calls", || failed() >= before + 10);
         sandbox.resume(half).unwrap();
-        wait_until("its end", || daemon.log().matches("both APIs answer again").count() == 2);
+        wait_until("its end", || {
+            daemon.log().matches("both APIs answer again").count() == 2
+        });
         daemon.signal("-TERM");
         assert_eq!(daemon.ended().code(), Some(0));
-        println!("{}", daemon.log().lines().filter(|l| !l.contains("DEBUG")).collect::<Vec<_>>().join("\n"));
+        println!(
+            "{}",
+            daemon
+                .log()
+                .lines()
+                .filter(|l| !l.contains("DEBUG"))
+                .collect::<Vec<_>>()
+                .join("\n")
+        );
         assert_eq!(warnings(), 2, "{}", daemon.log());
     }
 }
@@ -273,7 +383,9 @@ fn a_token_that_is_taken_away_later_is_waited_for() {
     let projects = sandbox.projects();
     sandbox.cloud().remove_token(&projects.token);
     daemon.logs("is not accepted");
-    sandbox.cloud().add_token(projects.own, &projects.token, false);
+    sandbox
+        .cloud()
+        .add_token(projects.own, &projects.token, false);
     daemon.logs("both APIs answer again");
     assert_eq!(daemon.log().matches("WARN").count(), 1, "{}", daemon.log());
 }
@@ -283,15 +395,31 @@ fn output_that_nobody_takes() {
     let sandbox = world();
     let run = |stdout: Stdio| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ccm"));
-        command.args(LIST).env_clear().envs(env(&sandbox)).stdout(stdout).stderr(Stdio::piped());
+        command
+            .args(LIST)
+            .env_clear()
+            .envs(env(&sandbox))
+            .stdout(stdout)
+            .stderr(Stdio::piped());
         let child = command.spawn().unwrap();
         let output = child.wait_with_output().unwrap();
-        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+        (
+            output.status.code(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
     };
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    assert_eq!(run(writer.into()), (Some(0), String::new()), "a reader that went away");
-    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let message = "ccm: the output can't be written to stdout: No space left on device (os error 28)\n";
+    assert_eq!(
+        run(writer.into()),
+        (Some(0), String::new()),
+        "a reader that went away"
+    );
+    let full = std::fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let message =
+        "ccm: the output can't be written to stdout: No space left on device (os error 28)\n";
     assert_eq!(run(full.into()), (Some(1), message.into()), "a full disk");
 }

@@ -1,7 +1,6 @@
 //! The log on stderr. Only our own modules log; other crates are capped at `warn`, and
 //! `RUST_LOG` is not read: ureq's trace would print the bearer token.
 
-use super::output::one_line;
 use crate::settings::{LogFormat, Settings};
 use env_logger::Builder;
 use jiff::Timestamp;
@@ -22,21 +21,17 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
         .filter_level(LevelFilter::Warn)
         .filter_module("ccm", level(settings, reader))
         .format(move |out, record| match (format, reader) {
-            (LogFormat::Json, _) => writeln!(out, "{}", one_line(&json_line(record))),
+            (LogFormat::Json, _) => writeln!(out, "{}", json_line(record)),
             (LogFormat::Text, Reader::Daemon) => {
-                let message = record.args().to_string();
-                writeln!(
-                    out,
-                    "{} {:<5} {}",
-                    now(),
-                    record.level(),
-                    one_line(&message)
-                )
+                writeln!(out, "{} {:<5} {}", now(), record.level(), one_line(record))
             }
             (LogFormat::Text, Reader::Person) => {
-                let message = record.args().to_string();
-                let level = record.level().as_str().to_lowercase();
-                writeln!(out, "ccm: {level}: {}", one_line(&message))
+                writeln!(
+                    out,
+                    "ccm: {}: {}",
+                    record.level().as_str().to_lowercase(),
+                    one_line(record)
+                )
             }
         })
         .try_init();
@@ -65,12 +60,17 @@ fn now() -> String {
         .to_string()
 }
 
+/// What an API answered may hold anything; a line of the log is one line.
+fn one_line(record: &Record) -> String {
+    super::output::one_line(&record.args().to_string()).into_owned()
+}
+
 fn json_line(record: &Record) -> String {
-    json!({
+    let line = json!({
         "time": now(),
         "level": record.level().as_str().to_lowercase(),
         "module": record.module_path().unwrap_or_default(),
         "message": record.args().to_string(),
-    })
-    .to_string()
+    });
+    super::output::one_line(&line.to_string()).into_owned()
 }

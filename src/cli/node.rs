@@ -1,7 +1,7 @@
 //! `ccm node list | inspect | sync`.
 
 use super::logging::Reader;
-use super::output::{self, Printer, one_line};
+use super::output::{self, Printer};
 use super::table::{self, COLUMNS};
 use super::wire::{self, Read};
 use super::{Exit, help, json};
@@ -9,7 +9,7 @@ use crate::cloud::{Finding, Gate, NodeAddress, Refused, Severity};
 use crate::controllers::node::{Field, NodeController, NodePlan, Server, is_uninitialised};
 use crate::controllers::{Proposal, Report, Selection};
 use crate::settings::{Command, Output, Settings, nearest};
-use crate::world::{self, World};
+use crate::world::World;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
@@ -105,7 +105,7 @@ pub(super) fn proposed(proposals: &[Proposal]) -> String {
         proposal
             .lines
             .iter()
-            .map(|line| format!("{}  {}\n", proposal.object, one_line(line)))
+            .map(|line| format!("{}  {}\n", proposal.object, output::one_line(line)))
     });
     let would_change = proposals
         .iter()
@@ -157,12 +157,12 @@ impl Asked {
     }
 
     /// Who runs a command may have several kubeconfigs, and be surprised which one it was.
-    fn failed(&self, error: &world::Error) -> Exit {
+    fn failed(&self, error: &crate::world::Error) -> Exit {
         match error {
-            world::Error::Kube(_) => {
+            crate::world::Error::Kube(_) => {
                 Printer::failure(&format!("{error} ({})", self.world.kube.origin()))
             }
-            world::Error::Cloud(_) => Printer::failure(&error.to_string()),
+            crate::world::Error::Cloud(_) => Printer::failure(&error.to_string()),
         }
     }
 
@@ -174,7 +174,7 @@ impl Asked {
         let nodes = self
             .controller
             .nodes(&self.world)
-            .map_err(|error| self.failed(&error))?;
+            .map_err(|error| Printer::failure(&error.to_string()))?;
         let there: Vec<&str> = nodes.value.iter().map(|node| node.name()).collect();
         let mut exit = Ok(());
         for name in self
@@ -201,8 +201,7 @@ impl Asked {
                     .filter_map(|plan| Some((plan, plan.obstacle()?)));
                 let obstacles: String = obstacles
                     .map(|(plan, finding)| {
-                        let why = one_line(&finding.message);
-                        format!("node/{}  can't: {why}\n", plan.object.name)
+                        format!("node/{}  can't: {}\n", plan.object.name, finding.message)
                     })
                     .collect();
                 let proposals: Vec<Proposal> = plans.iter().map(NodePlan::proposal).collect();
@@ -253,11 +252,11 @@ fn sync_lines(report: &Report) -> String {
     let changes = report
         .changes
         .iter()
-        .map(|(object, line)| format!("{object}  {}\n", one_line(line)));
+        .map(|(object, line)| format!("{object}  {line}\n"));
     let failures = report
         .failures
         .iter()
-        .map(|failure| format!("{}  failed: {}\n", failure.object, one_line(&failure.why)));
+        .map(|failure| format!("{}  failed: {}\n", failure.object, failure.why));
     changes.chain(failures).collect::<String>() + &summary(report) + "\n"
 }
 
@@ -386,7 +385,7 @@ fn inspection(plan: &NodePlan) -> String {
         text.push_str("  change nothing\n");
     }
     for line in lines {
-        text.push_str(&format!("  {}\n", one_line(&line)));
+        text.push_str(&format!("  {}\n", output::one_line(&line)));
     }
     text
 }
@@ -465,8 +464,7 @@ fn field_lines(field: &Field) -> String {
             text(&field.want)
         ),
     };
-    let source = field.source.to_string();
-    format!("{}\n      {}\n", one_line(&line), one_line(&source))
+    format!("{}\n      {}\n", output::one_line(&line), field.source)
 }
 
 fn finding_lines(finding: &Finding) -> String {
@@ -474,6 +472,6 @@ fn finding_lines(finding: &Finding) -> String {
         Severity::Info => "·",
         Severity::Warning => "!",
     };
-    let text = output::wrapped(&one_line(&finding.message), COLUMNS - 4).join("\n    ");
+    let text = output::wrapped(&finding.message, COLUMNS - 4).join("\n    ");
     format!("  {mark} {}\n    {text}\n", finding.reason.name())
 }

@@ -1,7 +1,5 @@
 //! Tables for people: aligned columns that fit a width.
 
-use super::output::one_line;
-
 /// Widest line of a table, in characters.
 pub(super) const COLUMNS: usize = 80;
 
@@ -13,9 +11,10 @@ const NARROWEST: usize = 8;
 
 /// Lines of cells under a line of headings. With a `width`, the widest cells are cut until it fits.
 pub(super) fn render(headings: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
-    let headings_row: Vec<String> = headings.iter().map(|h| (*h).to_owned()).collect();
-    let clean = |row: &Vec<String>| row.iter().map(|cell| one_line(cell).into_owned()).collect();
-    let all = || std::iter::once(&headings_row).chain(rows).map(clean);
+    let all = || {
+        std::iter::once(headings.iter().map(|h| (*h).to_owned()).collect())
+            .chain(rows.iter().cloned())
+    };
     let mut widths: Vec<usize> = (0..headings.len())
         .map(|column| {
             all()
@@ -54,6 +53,7 @@ fn shrink(widths: &mut [usize], headings: &[&str], fits: usize) {
 }
 
 fn cut(text: &str, width: usize) -> String {
+    let text = &*super::output::one_line(text);
     if length(text) <= width {
         return text.to_owned();
     }
@@ -63,8 +63,9 @@ fn cut(text: &str, width: usize) -> String {
         .collect()
 }
 
+/// As it is printed, in characters.
 fn length(text: &str) -> usize {
-    text.chars().count()
+    super::output::one_line(text).chars().count()
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! What went wrong with one call, below the meaning of either API.
 
 use super::answer::Head;
-use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -37,11 +36,12 @@ pub enum Kind {
 /// Of what an API says in an error, so much is shown, in characters.
 const MESSAGE_CHARACTERS: usize = 1000;
 
-/// An API's own words, not longer than a person reads.
-pub fn shortened(message: &str) -> Cow<'_, str> {
+/// An API's own words: on one line, and not longer than a person reads.
+pub fn shortened(message: &str) -> String {
+    let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     match message.char_indices().nth(MESSAGE_CHARACTERS) {
-        Some((end, _)) => Cow::Owned(format!("{}…", &message[..end])),
-        None => Cow::Borrowed(message),
+        Some((end, _)) => line(&message[..end]) + "…",
+        None => line(message),
     }
 }
 

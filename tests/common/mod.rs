@@ -224,29 +224,3 @@ pub fn snapshot(name: &str, text: &str) {
         "{name} reads differently now; CCM_UPDATE_SNAPSHOTS=1 writes it anew\n--- expected\n{expected}\n--- now\n{text}"
     );
 }
-
-/// The first piece of a secret in a text: 16 characters in a row are enough, so that half a secret and one with a
-/// slip in it are found as well.
-pub fn leak(text: &str, secrets: &[String]) -> Option<String> {
-    const PIECE: usize = 16;
-    let pieces: std::collections::HashSet<&[u8]> = secrets
-        .iter()
-        .flat_map(|secret| secret.as_bytes().windows(PIECE))
-        .collect();
-    text.as_bytes()
-        .windows(PIECE)
-        .find(|window| pieces.contains(window))
-        .map(|window| String::from_utf8_lossy(window).into_owned())
-}
-
-/// A secret in all the forms in which it may be written down: itself, its lines, base64 of it.
-pub fn forms(secret: &str) -> Vec<String> {
-    use base64::Engine;
-    let base64 = base64::engine::general_purpose::STANDARD;
-    let lines = secret.lines().filter(|line| !line.starts_with("-----"));
-    let mut forms: Vec<String> = lines.map(str::to_owned).collect();
-    // Two forms more when something stands before it: base64 works on three bytes at a time.
-    forms.push(base64.encode(secret));
-    forms.extend([1, 2].map(|skipped| base64.encode(secret.get(skipped..).unwrap_or_default())));
-    forms
-}

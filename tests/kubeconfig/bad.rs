@@ -1,6 +1,7 @@
 //! Each field missing, of the wrong type, or holding something else: the exact line that a person reads.
 
-use super::common::{Ran, leak};
+use super::common::Ran;
+use super::secrets::leak;
 use super::{World, yaml};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -71,7 +72,9 @@ fn masked(world: &World, ran: &Ran) -> String {
     let text = ran
         .stderr
         .replace(&world.folder().display().to_string(), "DIR")
-        .replace(&world.sandbox.kubernetes_url(), "URL");
+        .replace(&world.sandbox.kubernetes_url(), "URL")
+        .replace("?limit=500&resourceVersion=0: ", ": ")
+        .replace("?limit=500: ", ": ");
     let words = text.split(' ').map(|word| {
         let time = word.trim_end_matches([';', ',']);
         match time.parse::<jiff::Timestamp>() {
@@ -218,8 +221,8 @@ fn clusters() {
         ("certificate-authority-data", base64(&world.identity.key_pem), "holds a private key instead of a certificate; are the two swapped?"),
         ("certificate-authority-data", base64("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), "holds a damaged certificate; copy it anew"),
         ("certificate-authority-data", base64("-----BEGIN CERTIFICATE-----\nAAAA\n"), "holds damaged PEM; copy it anew"),
-        ("certificate-authority-data", base64(stranger.certificate_pem()), "GET URL/api/v1/nodes?limit=500&resourceVersion=0: TLS: the server's certificate is signed by an authority that is not trusted here; compare server and certificate-authority of the kubeconfig"),
-        ("certificate-authority-data", Value::Null, "GET URL/api/v1/nodes?limit=500&resourceVersion=0: TLS: the server's certificate is signed by an authority that is not trusted here; compare server and certificate-authority of the kubeconfig"),
+        ("certificate-authority-data", base64(stranger.certificate_pem()), "GET URL/api/v1/nodes: TLS: the server's certificate is signed by an authority that is not trusted here; compare server and certificate-authority of the kubeconfig"),
+        ("certificate-authority-data", Value::Null, "GET URL/api/v1/nodes: TLS: the server's certificate is signed by an authority that is not trusted here; compare server and certificate-authority of the kubeconfig"),
         ("certificate-authority-data", json!({}), "must be text, and is a mapping"),
         ("insecure-skip-tls-verify", json!("true"), "write true or false, not text"),
         ("tls-server-name", json!("kubernetes"), "not supported by this version; remove it"),
@@ -246,7 +249,7 @@ fn clusters() {
             &yaml(&config),
             &[],
             &format!(
-                "GET {plain_http}/api/v1/nodes?limit=500&resourceVersion=0: TLS: the server does not speak TLS (is it http:// instead of https://?); compare server and certificate-authority of the kubeconfig (kubeconfig DIR/bad, context here)"
+                "GET {plain_http}/api/v1/nodes: TLS: the server does not speak TLS (is it http:// instead of https://?); compare server and certificate-authority of the kubeconfig (kubeconfig DIR/bad, context here)"
             )
         ),
         None
@@ -262,7 +265,7 @@ fn users_with_a_token() {
     let key = &world.identity.key_pem;
     #[rustfmt::skip]
     let cases = vec![
-        ("token", json!("wrong"), "GET URL/api/v1/nodes?limit=500&resourceVersion=0: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old?"),
+        ("token", json!("wrong"), "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old?"),
         ("token", json!(12345), "must be text, and is a number; put it in quotes"),
         ("token", json!([world.token]), "must be text, and is a list"),
         ("token", json!(twice), "holds characters that no token has, e.g. white space inside; copy it anew"),
@@ -290,7 +293,7 @@ fn users_with_a_token() {
             &world,
             &yaml(&config),
             &[],
-            "GET URL/api/v1/nodes?limit=500&resourceVersion=0: nodes is forbidden: User \"system:anonymous\" cannot list resource \"nodes\" in API group \"\" at the cluster scope (403 Forbidden); give this user a role that allows it (kubeconfig DIR/bad, context here, which has no credentials)"
+            "GET URL/api/v1/nodes: nodes is forbidden: User \"system:anonymous\" cannot list resource \"nodes\" in API group \"\" at the cluster scope (403 Forbidden); give this user a role that allows it (kubeconfig DIR/bad, context here, which has no credentials)"
         ),
         None
     );
@@ -364,7 +367,7 @@ fn users_with_a_certificate() {
         ),
         (
             stranger,
-            "GET URL/api/v1/nodes?limit=500&resourceVersion=0: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old? (kubeconfig DIR/bad, context here)",
+            "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old? (kubeconfig DIR/bad, context here)",
         ),
     ];
     for (identity, message) in identities {

@@ -7,6 +7,8 @@ mod common;
 #[allow(dead_code)]
 #[path = "../common/random.rs"]
 mod random;
+#[path = "../common/secrets.rs"]
+mod secrets;
 
 mod bad;
 mod good;
@@ -14,9 +16,10 @@ mod mutated;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use common::{Env, Ran, ccm, env, forms, with};
+use common::{Env, Ran, ccm, env, with};
 use sandbox::Sandbox;
 use sandbox::credentials::Identity;
+use secrets::forms;
 use serde_json::{Value, json};
 use std::path::Path;
 

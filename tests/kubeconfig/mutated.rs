@@ -1,7 +1,7 @@
 //! Good kubeconfigs with a few slips in them: whatever comes of it, it comes soon, and never as a panic or a secret.
 
-use super::common::leak;
 use super::random::Random;
+use super::secrets::leak;
 use super::{World, yaml};
 use ccm::kube::config;
 use std::time::{Duration, Instant};
