@@ -72,15 +72,15 @@ fn now() -> String {
 
 /// What an API answered may hold anything; a line of the log is one line.
 fn one_line(record: &Record) -> String {
-    record.args().to_string().replace(['\n', '\r'], " ")
+    super::output::one_line(&record.args().to_string()).into_owned()
 }
 
 fn json_line(record: &Record) -> String {
-    json!({
+    let line = json!({
         "time": now(),
         "level": record.level().as_str().to_lowercase(),
         "module": record.module_path().unwrap_or_default(),
         "message": record.args().to_string(),
-    })
-    .to_string()
+    });
+    super::output::one_line(&line.to_string()).into_owned()
 }

@@ -105,7 +105,7 @@ pub(super) fn proposed(proposals: &[Proposal]) -> String {
         proposal
             .lines
             .iter()
-            .map(|line| format!("{}  {line}\n", proposal.object))
+            .map(|line| format!("{}  {}\n", proposal.object, output::one_line(line)))
     });
     let would_change = proposals
         .iter()
@@ -119,7 +119,7 @@ pub(super) fn proposed(proposals: &[Proposal]) -> String {
 }
 
 fn usage(message: &str) -> Exit {
-    Printer::stderr(&format!("ccm: {message}\n"));
+    Printer::failure(message);
     Exit::Usage
 }
 
@@ -152,7 +152,17 @@ impl Asked {
         self.check_names()?;
         match self.controller.evaluate(&self.world, selection) {
             Ok((_, plans)) => Ok(plans),
-            Err(error) => Err(Printer::failure(&error.to_string())),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// Who runs a command may have several kubeconfigs, and be surprised which one it was.
+    fn failed(&self, error: &crate::world::Error) -> Exit {
+        match error {
+            crate::world::Error::Kube(_) => {
+                Printer::failure(&format!("{error} ({})", self.world.kube.origin()))
+            }
+            crate::world::Error::Cloud(_) => Printer::failure(&error.to_string()),
         }
     }
 
@@ -212,7 +222,7 @@ impl Asked {
     fn sync(&mut self, selection: &Selection) -> Exit {
         let (report, plans) = self.controller.sync(&self.world, &Open, selection);
         if let Some(outage) = &report.outage {
-            return Printer::failure(&outage.error.to_string());
+            return self.failed(&outage.error);
         }
         let text = match self.settings.output.value {
             Output::Json => output::json(&json::synced("NodeSync", &plans, &report)),
@@ -409,7 +419,7 @@ fn inspection(plan: &NodePlan) -> String {
         text.push_str("  change nothing\n");
     }
     for line in lines {
-        text.push_str(&format!("  {line}\n"));
+        text.push_str(&format!("  {}\n", output::one_line(&line)));
     }
     text
 }
@@ -481,7 +491,7 @@ fn field_lines(field: &Field) -> String {
             text(&field.want)
         ),
     };
-    format!("{line}\n      {}\n", field.source)
+    format!("{}\n      {}\n", output::one_line(&line), field.source)
 }
 
 fn finding_lines(finding: &Finding) -> String {

@@ -1,5 +1,6 @@
 //! What holds for the whole process: memory, and how a bug ends it.
 
+use super::output::Printer;
 use std::panic::PanicHookInfo;
 
 /// First thing in every run.
@@ -28,6 +29,8 @@ fn end_with_one_line(info: &PanicHookInfo) {
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message");
-    eprintln!("ccm: internal error at {place}: {message}; this is a bug in ccm, please report it");
+    Printer::failure(&format!(
+        "internal error at {place}: {message}; this is a bug in ccm, please report it"
+    ));
     std::process::exit(1);
 }

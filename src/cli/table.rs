@@ -71,6 +71,7 @@ fn total(widths: &[usize]) -> usize {
 }
 
 fn cut(text: &str, width: usize) -> String {
+    let text = &*super::output::one_line(text);
     if length(text) <= width {
         return text.to_owned();
     }
@@ -80,8 +81,9 @@ fn cut(text: &str, width: usize) -> String {
         .collect()
 }
 
+/// As it is printed, in characters.
 fn length(text: &str) -> usize {
-    text.chars().count()
+    super::output::one_line(text).chars().count()
 }
 
 #[cfg(test)]

@@ -147,12 +147,15 @@ impl<'a> Index<'a> {
                     .join(", ")
             ),
         };
+        let looked_through = match self.instances.len() {
+            0 => "the project has no servers at all: is the token another project's?".to_owned(),
+            count => format!("looked through {count} servers"),
+        };
         Finding::warning(
             Reason::ServerNotFound,
             format!(
-                "no server is named {:?}, and {addresses}; looked through {} servers",
-                node.name(),
-                self.instances.len()
+                "no server is named {:?}, and {addresses}; {looked_through}",
+                node.name()
             ),
         )
     }

@@ -18,7 +18,7 @@ impl Outages {
         match outage {
             Some(outage) => {
                 let again_s = interval.as_secs_f64();
-                log::warn!("{controller}: {outage}; trying again every {again_s} s");
+                log::warn!("{controller}: {outage} (trying again every {again_s} s)");
             }
             None => log::info!("{controller}: both APIs answer again"),
         }

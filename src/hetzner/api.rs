@@ -107,7 +107,16 @@ impl Api {
             // Sorted by ID, so that a new resource comes last and moves no other.
             let page_path =
                 format!("{path}{separator}sort=id:asc&page={number}&per_page={PER_PAGE}");
-            let page: P = self.get(&page_path, urgency)?;
+            let page: P = self
+                .get(&page_path, urgency)
+                .map_err(|error| match error.kind {
+                    // A list may be empty, but it is always there.
+                    ErrorKind::NotFound => cloud::Error::new(
+                        ErrorKind::Misconfigured,
+                        format!("{error}; is HCLOUD_ENDPOINT complete, with /v1 at its end?"),
+                    ),
+                    _ => error,
+                })?;
             let pagination = &page.meta().pagination;
             let (answered, next, entries) = (
                 pagination.page,

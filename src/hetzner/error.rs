@@ -93,12 +93,13 @@ impl fmt::Display for Error {
             self.http.fmt(f)?;
             return match self.http.status() {
                 Some(_) => {
-                    f.write_str(" without an error of the Hetzner API; is a proxy in between?")
+                    f.write_str(" without an error of the Hetzner API; is HCLOUD_ENDPOINT right, or a proxy in between?")
                 }
                 None => Ok(()),
             };
         };
-        write!(f, "{}: {} ({}", self.http.call, body.message, body.code)?;
+        let message = http::shortened(&body.message);
+        write!(f, "{}: {message} ({}", self.http.call, body.code)?;
         if let Some(id) = self.head().and_then(|head| head.correlation_id.as_deref()) {
             write!(f, ", correlation {id}")?;
         }
@@ -108,8 +109,12 @@ impl fmt::Display for Error {
         }
         match self.kind() {
             ErrorKind::Unauthorized => {
-                f.write_str("; the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted")
+                f.write_str("; the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?")
             }
+            _ if self.is_rate_limit() => {
+                f.write_str("; all tokens of the project share this limit: wait, or see who else uses it up")
+            }
+            ErrorKind::Forbidden => f.write_str("; does the token have read & write permission?"),
             _ => Ok(()),
         }
     }

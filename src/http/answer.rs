@@ -14,7 +14,7 @@ const PIECE_BYTES: usize = 16 * 1024;
 const BEGINNING_BYTES: usize = 16 * 1024;
 
 /// Of a body in the log, this much is shown.
-const SHOWN_BYTES: usize = 2 * 1024;
+const SHOWN_CHARACTERS: usize = 2 * 1024;
 
 /// What an answer says before its body.
 #[derive(Clone, Debug, Default)]
@@ -67,26 +67,38 @@ pub(super) fn read<T: DeserializeOwned>(
         log::debug!(
             "{line}: answered {} {}",
             head.status,
-            redactor.redact(&beginning(&body.kept))
+            beginning(&body.kept, redactor)
         );
     }
     match parsed {
         Ok(value) => Ok(Reply { head, value }),
         Err(kind) => Err(Error {
             call: line.to_owned(),
-            kind,
+            kind: redacted(kind, redactor),
             head: Some(Box::new(head)),
         }),
     }
 }
 
-/// The start of a body for the log, as text.
-pub(super) fn beginning(body: &[u8]) -> String {
-    let shown = String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES)]).into_owned();
-    if body.len() > SHOWN_BYTES {
-        shown + "…"
-    } else {
-        shown
+/// The start of a body for the log, as text. Redacted before it is cut: half a secret is not found any more.
+pub(super) fn beginning(body: &[u8], redactor: &Redactor) -> String {
+    let text = redactor.redact(&String::from_utf8_lossy(body));
+    match text.char_indices().nth(SHOWN_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+/// A server may repeat what it was sent, and an error is printed.
+fn redacted(kind: Kind, redactor: &Redactor) -> Kind {
+    match kind {
+        Kind::Status(body) => Kind::Status(
+            redactor
+                .redact(&String::from_utf8_lossy(&body))
+                .into_bytes(),
+        ),
+        Kind::Malformed(why) => Kind::Malformed(redactor.redact(&why)),
+        other => other,
     }
 }
 

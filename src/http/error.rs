@@ -33,6 +33,18 @@ pub enum Kind {
     Malformed(String),
 }
 
+/// Of what an API says in an error, so much is shown, in characters.
+const MESSAGE_CHARACTERS: usize = 1000;
+
+/// An API's own words: on one line, and not longer than a person reads.
+pub fn shortened(message: &str) -> String {
+    let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match message.char_indices().nth(MESSAGE_CHARACTERS) {
+        Some((end, _)) => line(&message[..end]) + "…",
+        None => line(message),
+    }
+}
+
 impl Error {
     pub(super) fn new(call: String, kind: Kind) -> Error {
         Error {
@@ -89,12 +101,13 @@ pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> Kind
             Kind::Unreachable("the host's name could not be resolved in time".into())
         }
         ureq::Error::Timeout(ureq::Timeout::Connect) => Kind::Unreachable(
-            "no connection in time; is the address right, is a firewall in between?".into(),
+            "no connection in time; is the address right (http or https?), is a firewall in between?"
+                .into(),
         ),
         ureq::Error::Timeout(_) => Kind::TimedOut(timeout),
         ureq::Error::HostNotFound => Kind::Unreachable("the host's name does not resolve".into()),
         ureq::Error::Io(error) => describe_io(error, timeout),
-        ureq::Error::Rustls(error) => Kind::Tls(error.to_string()),
+        ureq::Error::Rustls(error) => Kind::Tls(describe_tls(error)),
         ureq::Error::Tls(why) => Kind::Tls((*why).to_owned()),
         ureq::Error::BadUri(why) => Kind::Request(format!("not a URL: {why}")),
         ureq::Error::Http(why) => Kind::Request(why.to_string()),
@@ -117,7 +130,7 @@ pub(super) fn describe_io(error: &std::io::Error, timeout: Duration) -> Kind {
         return describe_transport(inner, timeout);
     }
     if let Some(inner) = inner.and_then(|e| e.downcast_ref::<rustls::Error>()) {
-        return Kind::Tls(inner.to_string());
+        return Kind::Tls(describe_tls(inner));
     }
     Kind::Unreachable(match error.kind() {
         ConnectionRefused => {
@@ -128,4 +141,41 @@ pub(super) fn describe_io(error: &std::io::Error, timeout: Duration) -> Kind {
         TimedOut | WouldBlock => return Kind::TimedOut(timeout),
         _ => error.to_string(),
     })
+}
+
+/// The TLS library's error in our words; for a person it is about a server and its certificate.
+fn describe_tls(error: &rustls::Error) -> String {
+    use rustls::CertificateError::*;
+    let at = |time: &rustls::pki_types::UnixTime| {
+        jiff::Timestamp::from_second(time.as_secs().try_into().unwrap_or(i64::MAX))
+            .map_or_else(|_| String::new(), |time| format!(" at {time}"))
+    };
+    match error {
+        rustls::Error::InvalidCertificate(why) => match why {
+            UnknownIssuer => {
+                "the server's certificate is signed by an authority that is not trusted here".into()
+            }
+            Expired => "the server's certificate has expired".into(),
+            ExpiredContext { not_after, .. } => {
+                format!("the server's certificate expired{}", at(not_after))
+            }
+            NotValidYet | NotValidYetContext { .. } => {
+                "the server's certificate is not valid yet; is this machine's clock right?".into()
+            }
+            NotValidForName => "the server's certificate is for another name".into(),
+            NotValidForNameContext {
+                expected,
+                presented,
+            } => format!(
+                "the server's certificate is not for {} but for {}",
+                expected.to_str(),
+                presented.join(", ")
+            ),
+            other => format!("the server's certificate is not accepted: {other}"),
+        },
+        rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType) => {
+            "the server does not speak TLS (is it http:// instead of https://?)".into()
+        }
+        other => other.to_string(),
+    }
 }

@@ -1,6 +1,8 @@
 //! Certificates and keys from PEM, checked before ureq sees them: it panics on a key that
 //! belongs to another certificate and on curves its TLS library does not know.
 
+use super::validity;
+use jiff::Timestamp;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -11,11 +13,21 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey};
 #[derive(Clone)]
 pub struct Identity(ClientCert);
 
-/// Every certificate in a PEM text, each one parsable; at least one.
+/// Which of the two is wrong, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IdentityError {
+    Certificate(String),
+    Key(String),
+}
+
+/// Every certificate in a PEM text; at least one.
 fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
-        .map_err(|error| format!("not a PEM certificate: {error}"))?;
+        .map_err(|_| "holds damaged PEM; copy it anew".to_owned())?;
+    if certificates.is_empty() && holds(pem, "PRIVATE KEY-----") {
+        return Err("holds a private key instead of a certificate; are the two swapped?".into());
+    }
     if certificates.is_empty() {
         return Err("holds no PEM certificate (-----BEGIN CERTIFICATE-----)".into());
     }
@@ -29,29 +41,27 @@ pub fn parse_authorities(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Str
     for certificate in &certificates {
         store
             .add(certificate.clone())
-            .map_err(|error| format!("not a usable certificate: {error}"))?;
+            .map_err(|_| "holds a damaged certificate; copy it anew".to_owned())?;
     }
     Ok(certificates)
 }
 
 impl Identity {
     /// A certificate chain and its key (PKCS#1, PKCS#8 or SEC1), both PEM.
-    pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Identity, String> {
-        let chain = parse_certificates(certificate)
-            .map_err(|error| format!("client certificate: {error}"))?;
-        let key_der = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {
-            rustls::pki_types::pem::Error::NoItemsFound => {
-                "client key: holds no PEM private key (PKCS#1, PKCS#8 or SEC1, not encrypted)"
-                    .to_owned()
-            }
-            error => format!("client key: not a PEM private key: {error}"),
-        })?;
+    pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Identity, IdentityError> {
+        let chain = parse_certificates(certificate).map_err(IdentityError::Certificate)?;
+        let key_der = parse_key(key).map_err(IdentityError::Key)?;
         check_together(&chain, &key_der)?;
+        if let Some(own) = chain.first() {
+            validity::check(own, Timestamp::now())
+                .map_err(|why| IdentityError::Certificate(format!("the certificate {why}")))?;
+        }
         let chain: Vec<_> = chain
             .iter()
             .map(|der| Certificate::from_der(der).to_owned())
             .collect();
-        let key = PrivateKey::from_pem(key).map_err(|error| format!("client key: {error}"))?;
+        let key = PrivateKey::from_pem(key)
+            .map_err(|_| IdentityError::Key("holds no private key that can be used".into()))?;
         Ok(Identity(ClientCert::new_with_certs(&chain, key)))
     }
 
@@ -60,22 +70,54 @@ impl Identity {
     }
 }
 
+fn parse_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
+    // `ENCRYPTED PRIVATE KEY` of PKCS#8, `Proc-Type: 4,ENCRYPTED` of the older forms.
+    if holds(pem, "ENCRYPTED") {
+        return Err("is encrypted; give one that is not (openssl pkey -in FILE)".into());
+    }
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
+        rustls::pki_types::pem::Error::NoItemsFound if holds(pem, "BEGIN CERTIFICATE-----") => {
+            "holds a certificate instead of a private key; are the two swapped?".into()
+        }
+        rustls::pki_types::pem::Error::NoItemsFound => {
+            "holds no PEM private key (PKCS#1, PKCS#8 or SEC1)".into()
+        }
+        _ => "holds damaged PEM; copy it anew".into(),
+    })
+}
+
+fn holds(pem: &[u8], text: &str) -> bool {
+    pem.windows(text.len())
+        .any(|window| window == text.as_bytes())
+}
+
 /// What ureq will do with them, done once here where a refusal is an error and not a panic.
 fn check_together(
     chain: &[CertificateDer<'static>],
     key: &PrivateKeyDer<'static>,
-) -> Result<(), String> {
+) -> Result<(), IdentityError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
+    if provider
+        .key_provider
+        .load_private_key(key.clone_key())
+        .is_err()
+    {
+        return Err(IdentityError::Key(
+            "is damaged or of a kind that is not supported; supported are RSA from 2048 bits on, ECDSA P-256 \
+             and P-384, and Ed25519"
+                .into(),
+        ));
+    }
     rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
+        .map_err(|error| IdentityError::Certificate(error.to_string()))?
         .with_root_certificates(RootCertStore::empty())
         .with_client_auth_cert(chain.to_vec(), key.clone_key())
         .map(|_| ())
         .map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => {
-                "the client key does not belong to the client certificate".to_owned()
+                IdentityError::Key("is the key of another certificate than the client's".into())
             }
-            error => format!("client certificate and key can't be used: {error}"),
+            _ => IdentityError::Certificate("holds a damaged certificate; copy it anew".into()),
         })
 }

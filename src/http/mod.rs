@@ -12,11 +12,12 @@ mod identity;
 mod retry;
 mod secret;
 mod token;
+mod validity;
 
 pub use agent::{Roots, Tls};
 pub use answer::{Head, Reply};
-pub use error::{Error, Kind};
-pub use identity::{Identity, parse_authorities};
+pub use error::{Error, Kind, shortened};
+pub use identity::{Identity, IdentityError, parse_authorities};
 pub use secret::{Redactor, Secret};
 pub use token::Token;
 
@@ -176,10 +177,7 @@ impl Client {
             .map_err(|e| Error::new(line.clone(), Kind::Token(e)))?;
         let redactor = Redactor::new(token.iter());
         if self.settings.log_bodies && !call.body.is_empty() {
-            log::debug!(
-                "{line}: {}",
-                redactor.redact(&answer::beginning(&call.body))
-            );
+            log::debug!("{line}: {}", answer::beginning(&call.body, &redactor));
         }
         let begun = Instant::now();
         let outcome = agent::send(&self.agent, &self.settings, call, token.as_ref())

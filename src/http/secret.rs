@@ -21,6 +21,16 @@ impl Secret {
         self.0.len()
     }
 
+    /// Can it be sent? A header takes visible ASCII, and no token has anything else.
+    pub fn check(&self) -> Result<(), &'static str> {
+        match self.0.chars().all(|c| c.is_ascii_graphic()) {
+            true => Ok(()),
+            false => {
+                Err("holds characters that no token has, e.g. white space inside; copy it anew")
+            }
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

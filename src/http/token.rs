@@ -1,8 +1,13 @@
 //! The bearer token: given once, or in a file that may be replaced at any time.
 
 use super::Secret;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+
+/// Most of a token's file that is read; a token has a few kilobytes at most.
+const FILE_LIMIT_BYTES: u64 = 64 * 1024;
 
 /// Where the token of an API comes from.
 pub struct Token {
@@ -25,6 +30,10 @@ impl Token {
             source: Source::None,
             last: Mutex::new(None),
         }
+    }
+
+    pub fn is_none(&self) -> bool {
+        matches!(self.source, Source::None)
     }
 
     pub fn fixed(secret: Secret) -> Token {
@@ -50,18 +59,12 @@ impl Token {
             Source::File(path) => path,
         };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        match std::fs::read_to_string(path) {
-            Ok(text) if !text.trim().is_empty() => *last = Some(Secret::new(&text)),
-            Ok(_) if last.is_none() => {
-                return Err(format!("the token file {} is empty", path.display()));
+        match read(path) {
+            Ok(secret) => *last = Some(secret),
+            Err(why) if last.is_none() => {
+                return Err(format!("the token file {} {why}", path.display()));
             }
-            Err(error) if last.is_none() => {
-                return Err(format!(
-                    "the token file {} can't be read: {error}",
-                    path.display()
-                ));
-            }
-            Ok(_) | Err(_) => {}
+            Err(_) => {}
         }
         Ok(last.clone())
     }
@@ -75,6 +78,22 @@ impl Token {
             .clone();
         matches!(self.source, Source::File(_)) && self.current().is_ok_and(|now| now != sent)
     }
+}
+
+fn read(path: &Path) -> Result<Secret, String> {
+    let mut text = String::new();
+    File::open(path)
+        .and_then(|file| file.take(FILE_LIMIT_BYTES).read_to_string(&mut text))
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => "does not exist".to_owned(),
+            _ => format!("can't be read: {error}"),
+        })?;
+    let secret = Secret::new(&text);
+    if secret.is_empty() {
+        return Err("is empty".into());
+    }
+    secret.check()?;
+    Ok(secret)
 }
 
 #[cfg(test)]
@@ -108,7 +127,7 @@ mod tests {
             Token::file(path)
                 .current()
                 .unwrap_err()
-                .contains("can't be read")
+                .contains("does not exist")
         );
     }
 }

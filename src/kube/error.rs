@@ -95,19 +95,29 @@ impl fmt::Display for Error {
                 write!(
                     f,
                     "{}: {} ({} {})",
-                    status.call, status.message, status.code, status.reason
+                    status.call,
+                    http::shortened(&status.message),
+                    status.code,
+                    status.reason
                 )?;
                 match status.code {
-                    401 => f.write_str("; the API server does not accept the token or certificate"),
-                    403 => f.write_str("; the role of this user lacks the verb"),
+                    401 => f.write_str(
+                        "; the API server does not know this token or certificate: is it of another cluster, or too old?",
+                    ),
+                    403 => f.write_str("; give this user a role that allows it"),
                     _ => Ok(()),
                 }
             }
             Error::Http(error) => {
                 error.fmt(f)?;
-                match error.status() {
-                    Some(_) => f.write_str(" without a Kubernetes Status; is a proxy in between?"),
-                    None => Ok(()),
+                match (&error.kind, error.status()) {
+                    (_, Some(_)) => f.write_str(
+                        " without a Kubernetes Status; is this the API server's address, or a proxy in between?",
+                    ),
+                    (http::Kind::Tls(_), _) => {
+                        f.write_str("; compare server and certificate-authority of the kubeconfig")
+                    }
+                    _ => Ok(()),
                 }
             }
         }

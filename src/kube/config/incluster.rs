@@ -1,17 +1,20 @@
 //! In a pod: the service account that Kubernetes mounts.
 
-use super::{Access, ConfigError};
+use super::{Access, ConfigError, read_file};
 use crate::http::{Roots, Tls, Token, parse_authorities};
 use std::path::Path;
 
 /// Where Kubernetes mounts `ca.crt`, `token` and `namespace`.
 pub(super) const MOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
+/// The CAs of one cluster.
+const CA_LIMIT_BYTES: u64 = 4 << 20;
+
 pub(super) fn load(mount: &Path, host: &str, port: &str) -> Result<Access, ConfigError> {
     let ca_path = mount.join("ca.crt");
-    let ca = std::fs::read(&ca_path).map_err(|error| {
+    let ca = read_file(&ca_path, CA_LIMIT_BYTES).map_err(|why| {
         ConfigError(format!(
-            "in-cluster: {}: {error}; does the pod have a service account (automountServiceAccountToken)?",
+            "in-cluster: {}: {why}; does the pod have a service account (automountServiceAccountToken)?",
             ca_path.display()
         ))
     })?;

@@ -1,10 +1,14 @@
 //! How to reach the API server: `--kubeconfig`, `$KUBECONFIG`, in-cluster, `~/.kube/config`, in this order.
 
+mod entry;
+mod file;
 mod incluster;
 mod kubeconfig;
 
 use crate::http::{Tls, Token};
 use std::fmt;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// What the person or the pod gave us.
@@ -85,26 +89,52 @@ fn without_a_word(options: &Options, context: Option<&str>) -> Result<Access, Co
 
 /// An `http(s)` URL without a trailing slash.
 fn server_url(text: &str) -> Result<String, String> {
-    let url: ureq::http::Uri = text
-        .parse()
-        .map_err(|e| format!("{text:?} is not a URL: {e}"))?;
-    match url.scheme_str() {
-        Some("http" | "https") if url.host().is_some_and(|host| !host.is_empty()) => {}
-        _ => return Err(format!("{text:?} is not a URL like https://10.0.0.1:6443")),
-    }
-    if url
-        .authority()
-        .is_some_and(|authority| authority.as_str().contains('@'))
-    {
+    if text.contains('@') {
         return Err(
             "a URL with a user name or password in it is not supported; use the user's fields"
                 .into(),
         );
     }
-    if url.query().is_some() {
+    let like = "write it like https://10.0.0.1:6443";
+    let Ok(url) = text.parse::<ureq::http::Uri>() else {
+        return Err(format!("{text:?} is not a URL; {like}"));
+    };
+    match url.scheme_str() {
+        Some("http" | "https") if url.host().is_some_and(|host| !host.is_empty()) => {}
+        None => return Err(format!("{text:?} has no https:// in front; {like}")),
+        _ => return Err(format!("{text:?} is not an https URL; {like}")),
+    }
+    let port = url.authority().map(|authority| authority.as_str());
+    let port = port.and_then(|authority| authority.strip_prefix(url.host().unwrap_or_default()));
+    if port.is_some_and(|port| !port.is_empty()) && url.port_u16().is_none_or(|port| port == 0) {
         return Err(format!(
-            "{text:?} has a query, which an API server's address does not have"
+            "{text:?}: the port is not a number from 1 to 65535; {like}"
+        ));
+    }
+    if url.query().is_some() || text.contains('#') {
+        return Err(format!(
+            "{text:?} has a query or fragment, which an API server's address does not have; {like}"
         ));
     }
     Ok(text.trim_end_matches('/').to_owned())
+}
+
+/// A file, whole or not at all; the error is for people.
+fn read_file(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let outcome =
+        File::open(path).and_then(|file| file.take(limit_bytes + 1).read_to_end(&mut bytes));
+    match outcome {
+        Ok(_) if bytes.len() as u64 > limit_bytes => {
+            Err(format!("the file is longer than {} MiB", limit_bytes >> 20))
+        }
+        Ok(_) if bytes.iter().all(u8::is_ascii_whitespace) => Err("the file is empty".into()),
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(match error.kind() {
+            ErrorKind::NotFound => "the file does not exist; correct the path".into(),
+            ErrorKind::PermissionDenied => "the file may not be read by this user".into(),
+            ErrorKind::IsADirectory => "this is a folder, not a file".into(),
+            _ => format!("the file can't be read: {error}"),
+        }),
+    }
 }

@@ -1,0 +1,192 @@
+//! One cluster, context or user of a kubeconfig: each field read as what it has to be, with errors that name it.
+//!
+//! No message repeats a value: it may be a secret, or become one when a line is missing.
+
+use super::{ConfigError, read_file};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_yaml::{Mapping, Value};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// An authority's bundle has some hundred kilobytes at most.
+const PEM_LIMIT_BYTES: u64 = 4 << 20;
+
+/// Longest name that a message repeats, in characters.
+const NAME_CHARACTERS: usize = 100;
+
+/// As many letters and digits in a row are no name, but perhaps a token whose key is misspelt.
+const SECRET_CHARACTERS: usize = 32;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Cluster,
+    Context,
+    User,
+}
+
+/// Others point to it by name. Relative paths in it are relative to its file.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) kind: Kind,
+    pub(super) name: String,
+    pub(super) file: PathBuf,
+    pub(super) fields: Mapping,
+}
+
+/// What a pair of fields like `client-key` and `client-key-data` holds.
+pub(super) struct Pem {
+    pub(super) bytes: Vec<u8>,
+    /// For messages: the field, and the file that it names.
+    pub(super) origin: String,
+}
+
+impl Kind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::Cluster => "cluster",
+            Kind::Context => "context",
+            Kind::User => "user",
+        }
+    }
+}
+
+impl Entry {
+    pub(super) fn error(&self, field: &str, why: impl fmt::Display) -> ConfigError {
+        ConfigError(format!(
+            "kubeconfig {}: {} {}: {field}: {why}",
+            self.file.display(),
+            self.kind.name(),
+            shown(&self.name)
+        ))
+    }
+
+    /// A text; none when it is missing or empty.
+    pub(super) fn text(&self, field: &str) -> Result<Option<&str>, ConfigError> {
+        text_of(self.fields.get(field)).map_err(|why| self.error(field, why))
+    }
+
+    /// A boolean; false when it is missing.
+    pub(super) fn flag(&self, field: &str) -> Result<bool, ConfigError> {
+        match self.fields.get(field) {
+            None | Some(Value::Null) => Ok(false),
+            Some(Value::Bool(value)) => Ok(*value),
+            Some(other) => {
+                Err(self.error(field, format_args!("write true or false, not {}", a(other))))
+            }
+        }
+    }
+
+    /// Every field is one of these. What we can't honour is an error, never silently left out: it was set to make a
+    /// connection safe, or is a slip in the name of one that was.
+    pub(super) fn check(
+        &self,
+        known: &[&str],
+        unsupported: &[&str],
+        instead: &str,
+    ) -> Result<(), ConfigError> {
+        for (key, value) in &self.fields {
+            let Value::String(key) = key else {
+                return Err(self.error("a field's name", "must be text"));
+            };
+            if value.is_null() || known.contains(&key.as_str()) {
+                continue;
+            }
+            if unsupported.contains(&key.as_str()) {
+                return Err(self.error(
+                    key,
+                    format_args!("not supported by this version; {instead}"),
+                ));
+            }
+            let fields = known.join(", ");
+            return Err(self.error(
+                shown(key).trim_matches('"'),
+                format_args!("unknown field; known are {fields}"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The field `…-data`, else the file that the field itself names; none when neither is set.
+    pub(super) fn pem(&self, field: &str) -> Result<Option<Pem>, ConfigError> {
+        let data_field = format!("{field}-data");
+        if let Some(data) = self.text(&data_field)? {
+            let bytes = decoded(data).map_err(|why| self.error(&data_field, why))?;
+            return Ok(Some(Pem {
+                bytes,
+                origin: data_field,
+            }));
+        }
+        let Some(path) = self.text(field)? else {
+            return Ok(None);
+        };
+        if path.contains("-----BEGIN") {
+            return Err(self.error(
+                field,
+                format_args!(
+                    "wants the path of a file; the PEM itself goes base64-encoded into {data_field}"
+                ),
+            ));
+        }
+        let path = self.path(path);
+        let origin = format!("{field}: {}", path.display());
+        let bytes = read_file(&path, PEM_LIMIT_BYTES).map_err(|why| self.error(&origin, why))?;
+        Ok(Some(Pem { bytes, origin }))
+    }
+
+    /// A path relative to the file that names it.
+    pub(super) fn path(&self, text: &str) -> PathBuf {
+        self.file.parent().unwrap_or(Path::new("")).join(text)
+    }
+}
+
+/// A text; none when it is missing or empty.
+pub(super) fn text_of(value: Option<&Value>) -> Result<Option<&str>, String> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok((!text.is_empty()).then_some(text)),
+        Some(other @ (Value::Number(_) | Value::Bool(_))) => Err(format!(
+            "must be text, and is {}; put it in quotes",
+            a(other)
+        )),
+        Some(other) => Err(format!("must be text, and is {}", a(other))),
+    }
+}
+
+/// What it is instead of what it should be.
+pub(super) fn a(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Sequence(_) => "a list",
+        Value::Mapping(_) => "a mapping",
+        Value::Tagged(_) => "a tagged value",
+    }
+}
+
+/// A name in quotes; what can't be one is not repeated.
+pub(super) fn shown(name: &str) -> String {
+    let longest_run = name
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .map(str::len)
+        .max();
+    if longest_run >= Some(SECRET_CHARACTERS) {
+        return "[not shown: looks like a secret]".into();
+    }
+    match name.char_indices().nth(NAME_CHARACTERS) {
+        Some((end, _)) => format!("{:?}…", &name[..end]),
+        None => format!("{name:?}"),
+    }
+}
+
+fn decoded(data: &str) -> Result<Vec<u8>, &'static str> {
+    if data.contains("-----BEGIN") {
+        return Err("is PEM as it is; it must be base64-encoded once more (base64 -w0 FILE)");
+    }
+    let compact: String = data.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+    STANDARD
+        .decode(compact)
+        .map_err(|_| "is not base64; copy it whole, or make it anew with base64 -w0 FILE")
+}

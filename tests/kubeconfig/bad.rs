@@ -1,0 +1,392 @@
+//! Each field missing, of the wrong type, or holding something else: the exact line that a person reads.
+
+use super::common::Ran;
+use super::secrets::leak;
+use super::{World, yaml};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sandbox::credentials::{Authority, Identity, Subject, Validity};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+/// No bad kubeconfig takes longer.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Field, what it holds (null: it is missing), and the message after the field's name; a call's message is whole.
+type Case = (&'static str, Value, &'static str);
+
+/// Runs a table with each case's value in place of the field's at `place` in a good kubeconfig.
+fn check(world: &World, good: &Value, place: &str, cases: Vec<Case>) {
+    let kind = place.split('/').nth(3);
+    let mut wrong = Vec::new();
+    for (field, value, why) in cases {
+        let mut config = good.clone();
+        let fields = config.pointer_mut(place).unwrap().as_object_mut().unwrap();
+        match value.clone() {
+            Value::Null => drop(fields.remove(field)),
+            value => drop(fields.insert(field.to_owned(), value)),
+        }
+        let name = match kind {
+            Some("cluster") => "cluster \"there\": ",
+            Some("context") => "context \"here\": ",
+            Some("user") => "user \"me\": ",
+            _ => "",
+        };
+        let message = match why {
+            call if call.starts_with("GET ") => {
+                format!("{call} (kubeconfig DIR/bad, context here)")
+            }
+            why => format!("kubeconfig DIR/bad: {name}{field}: {why}"),
+        };
+        wrong.extend(
+            mismatch(world, &yaml(&config), &[], &message)
+                .map(|text| (field, value.to_string(), text)),
+        );
+    }
+    for (field, value, text) in &wrong {
+        println!("{field} {value:.60}\n{text}");
+    }
+    assert!(wrong.is_empty());
+}
+
+/// Runs `ccm node list` with a kubeconfig; how that differs from failing with this message.
+fn mismatch(world: &World, text: &str, flags: &[&str], message: &str) -> Option<String> {
+    let begun = Instant::now();
+    let ran = world.list(&world.write("bad", text), flags);
+    assert_eq!(leak(&ran.stderr, &world.secrets()), None, "{ran:?}");
+    assert!(begun.elapsed() < LIMIT, "{ran:?}");
+    let answered = masked(world, &ran);
+    let expected = format!("ccm: {message}\n");
+    let as_expected = ran.code == 1 && ran.stdout.is_empty() && answered == expected;
+    (!as_expected).then(|| {
+        format!(
+            "  expected {expected}  answered {answered}  exit code {}",
+            ran.code
+        )
+    })
+}
+
+/// What stays the same from run to run.
+fn masked(world: &World, ran: &Ran) -> String {
+    let text = ran
+        .stderr
+        .replace(&world.folder().display().to_string(), "DIR")
+        .replace(&world.sandbox.kubernetes_url(), "URL")
+        .replace("?limit=500&resourceVersion=0: ", ": ")
+        .replace("?limit=500: ", ": ");
+    let words = text.split(' ').map(|word| {
+        let time = word.trim_end_matches([';', ',']);
+        match time.parse::<jiff::Timestamp>() {
+            Ok(_) => word.replace(time, "TIME"),
+            Err(_) => word.to_owned(),
+        }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn base64(pem: &str) -> Value {
+    STANDARD.encode(pem).into()
+}
+
+#[test]
+fn files() {
+    let world = World::new();
+    let bomb = (1..30).fold("a0: &a0 [x, x]\n".to_owned(), |text, n| {
+        text + &format!("a{n}: &a{n} [*a{0}, *a{0}, *a{0}, *a{0}]\n", n - 1)
+    });
+    let token = &world.token;
+    #[rustfmt::skip]
+    let cases = [
+        ("", "the file is empty"),
+        (" \n", "the file is empty"),
+        ("# a comment\n", "the file is empty"),
+        ("just words", "the file is text, not a kubeconfig; it has clusters, contexts and users"),
+        ("[1, 2]", "the file is a list, not a kubeconfig; it has clusters, contexts and users"),
+        ("users: [\n", "can't be read as YAML: did not find expected node content at line 2 column 1, while parsing a flow node"),
+        (&format!("users: @{token}"), "can't be read as YAML: found character that cannot start any token at line 1 column 8, while scanning for the next token"),
+        (&format!("{token}: a\n{token}: b\n"), "can't be read as YAML: duplicate entry with key [not shown]"),
+        (&bomb, "can't be read as YAML: repetition limit exceeded"),
+        (&"[".repeat(100_000), "can't be read as YAML: recursion limit exceeded at line 1 column 129"),
+        (&"{a: ".repeat(10_000), "can't be read as YAML: recursion limit exceeded at line 1 column 513"),
+        ("\0", "can't be read as YAML: control characters are not allowed"),
+    ];
+    for (text, why) in cases {
+        assert_eq!(
+            mismatch(&world, text, &[], &format!("kubeconfig DIR/bad: {why}")),
+            None
+        );
+    }
+    let good = yaml(&world.config());
+    std::fs::write(world.folder().join("latin1"), b"users: \xe4").unwrap();
+    let latin1 = world.folder().join("latin1").display().to_string();
+    let folder = world.folder().display().to_string();
+    #[rustfmt::skip]
+    let cases: [(&[&str], &str); 5] = [
+        (&["--context", "elsewhere"], "--context: there is no context \"elsewhere\"; there is \"here\""),
+        (&["--kubeconfig", "/nowhere"], "kubeconfig /nowhere: the file does not exist; correct the path"),
+        (&["--kubeconfig", &folder], "kubeconfig DIR: this is a folder, not a file"),
+        (&["--kubeconfig", "/dev/zero"], "kubeconfig /dev/zero: the file is longer than 16 MiB"),
+        (&["--kubeconfig", &latin1], "kubeconfig DIR/latin1: the file is not text (UTF-8)"),
+    ];
+    for (flags, message) in cases {
+        assert_eq!(mismatch(&world, &good, flags, message), None);
+    }
+    let ran = world.list("/nowhere/1:/nowhere/2", &[]);
+    let message =
+        "ccm: kubeconfig: none of these files exists: /nowhere/1, /nowhere/2; correct KUBECONFIG\n";
+    assert_eq!((ran.code, ran.stderr.as_str()), (1, message));
+    let ran = world.list("", &[]);
+    let message = "ccm: no cluster to talk to: give --kubeconfig or set KUBECONFIG (outside a cluster there is no \
+                   KUBERNETES_SERVICE_HOST, and ~/.kube/config does not exist)\n";
+    assert_eq!((ran.code, ran.stderr.as_str()), (1, message));
+}
+
+#[test]
+fn lists_and_contexts() {
+    let world = World::new();
+    let good = world.config();
+    let token = json!(world.token);
+    #[rustfmt::skip]
+    let cases = vec![
+        ("current-context", Value::Null, "not set; set it or give --context (there is \"here\")"),
+        ("current-context", json!(""), "not set; set it or give --context (there is \"here\")"),
+        ("current-context", json!(7), "must be text, and is a number; put it in quotes"),
+        ("current-context", json!("elsewhere"), "there is no context \"elsewhere\"; there is \"here\""),
+        ("current-context", token.clone(), "there is no context [not shown: looks like a secret]; there is \"here\""),
+        ("contexts", json!("here"), "must be a list, and is text"),
+        ("clusters", json!({"there": {}}), "must be a list, and is a mapping"),
+        ("clusters", json!([{"name": "a"}, {"name": "b"}, {"name": "a"}]), "\"a\" is there twice; remove or rename one"),
+    ];
+    check(&world, &good, "", cases);
+    #[rustfmt::skip]
+    let cases = vec![
+        ("cluster", Value::Null, "not set; name the cluster to talk to (there is \"there\")"),
+        ("cluster", json!("nowhere"), "there is no cluster \"nowhere\"; there is \"there\""),
+        ("cluster", json!(["there"]), "must be text, and is a list"),
+        ("user", json!("nobody"), "there is no user \"nobody\"; there is \"me\""),
+        ("user", token, "there is no user [not shown: looks like a secret]; there is \"me\""),
+        ("usr", json!("me"), "unknown field; known are cluster, user, namespace, extensions"),
+    ];
+    check(&world, &good, "/contexts/0/context", cases);
+    // Messages about another place than the one that was changed.
+    #[rustfmt::skip]
+    let cases = [
+        ("contexts", Value::Null, "current-context: there is no context \"here\"; the kubeconfig has no contexts"),
+        ("contexts", json!(["here"]), "contexts[0]: must have name and context, and is text"),
+        ("contexts", json!([{"context": {}}]), "contexts[0]: name: not set; contexts refer to it by name"),
+        ("contexts", json!([{"name": 1}]), "contexts[0]: name: must be text, and is a number; put it in quotes"),
+        ("contexts", json!([{"name": "here"}]), "context \"here\": cluster: not set; name the cluster to talk to (there is \"there\")"),
+        ("clusters", Value::Null, "context \"here\": cluster: there is no cluster \"there\"; the kubeconfig has no clusters"),
+        ("clusters", json!([]), "context \"here\": cluster: there is no cluster \"there\"; the kubeconfig has no clusters"),
+        ("users", Value::Null, "context \"here\": user: there is no user \"me\"; the kubeconfig has no users"),
+        ("users", json!([{"name": "you", "user": {}}, {"name": world.token}]), "context \"here\": user: there is no user \"me\"; there is \"you\", [not shown: looks like a secret]"),
+        ("users", json!([{"name": "me", "user": world.token}]), "user \"me\": user: must be a mapping of fields, and is text"),
+    ];
+    for (field, value, why) in cases {
+        let mut config = good.clone();
+        config[field] = value;
+        assert_eq!(
+            mismatch(
+                &world,
+                &yaml(&config),
+                &[],
+                &format!("kubeconfig DIR/bad: {why}")
+            ),
+            None
+        );
+    }
+}
+
+#[test]
+fn clusters() {
+    let world = World::new();
+    let stranger = Authority::new("stranger").unwrap();
+    let plain_http = without_tls().replace("http", "https");
+    #[rustfmt::skip]
+    let cases = vec![
+        ("server", Value::Null, "not set; write the API server's URL, like https://10.0.0.1:6443"),
+        ("server", json!(6443), "must be text, and is a number; put it in quotes"),
+        ("server", json!("10.0.0.1"), "\"10.0.0.1\" has no https:// in front; write it like https://10.0.0.1:6443"),
+        ("server", json!("10.0.0.1:6443"), "\"10.0.0.1:6443\" has no https:// in front; write it like https://10.0.0.1:6443"),
+        ("server", json!("not a URL\n"), "\"not a URL\\n\" is not a URL; write it like https://10.0.0.1:6443"),
+        ("server", json!("ftp://10.0.0.1"), "\"ftp://10.0.0.1\" is not an https URL; write it like https://10.0.0.1:6443"),
+        ("server", json!("https://"), "\"https://\" is not a URL; write it like https://10.0.0.1:6443"),
+        ("server", json!("https://10.0.0.1:644300"), "\"https://10.0.0.1:644300\": the port is not a number from 1 to 65535; write it like https://10.0.0.1:6443"),
+        ("server", json!("https://10.0.0.1?x=1"), "\"https://10.0.0.1?x=1\" has a query or fragment, which an API server's address does not have; write it like https://10.0.0.1:6443"),
+        ("server", json!(format!("https://me:{}@10.0.0.1", world.token)), "a URL with a user name or password in it is not supported; use the user's fields"),
+        ("certificate-authority-data", json!("not base64!"), "is not base64; copy it whole, or make it anew with base64 -w0 FILE"),
+        ("certificate-authority-data", json!(stranger.certificate_pem()), "is PEM as it is; it must be base64-encoded once more (base64 -w0 FILE)"),
+        ("certificate-authority-data", base64("not PEM"), "holds no PEM certificate (-----BEGIN CERTIFICATE-----)"),
+        ("certificate-authority-data", base64(&world.identity.key_pem), "holds a private key instead of a certificate; are the two swapped?"),
+        ("certificate-authority-data", base64("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), "holds a damaged certificate; copy it anew"),
+        ("certificate-authority-data", base64("-----BEGIN CERTIFICATE-----\nAAAA\n"), "holds damaged PEM; copy it anew"),
+        ("certificate-authority-data", base64(stranger.certificate_pem()), "GET URL/api/v1/nodes: TLS: the server's certificate is signed by an authority that is not trusted here; compare server and certificate-authority of the kubeconfig"),
+        ("certificate-authority-data", Value::Null, "GET URL/api/v1/nodes: TLS: the server's certificate is signed by an authority that is not trusted here; compare server and certificate-authority of the kubeconfig"),
+        ("certificate-authority-data", json!({}), "must be text, and is a mapping"),
+        ("insecure-skip-tls-verify", json!("true"), "write true or false, not text"),
+        ("tls-server-name", json!("kubernetes"), "not supported by this version; remove it"),
+        ("proxy-url", json!("http://proxy:3128"), "not supported by this version; remove it"),
+        ("certificate-autority", json!("ca.crt"), "unknown field; known are server, certificate-authority, certificate-authority-data, insecure-skip-tls-verify, disable-compression, extensions"),
+    ];
+    check(&world, &world.config(), "/clusters/0/cluster", cases);
+    let mut config = world.config();
+    config["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = true.into();
+    assert_eq!(
+        mismatch(
+            &world,
+            &yaml(&config),
+            &[],
+            "kubeconfig DIR/bad: cluster \"there\": certificate-authority-data: can't be given together with insecure-skip-tls-verify; remove one of them"
+        ),
+        None
+    );
+    config = world.config();
+    config["clusters"][0]["cluster"]["server"] = plain_http.as_str().into();
+    assert_eq!(
+        mismatch(
+            &world,
+            &yaml(&config),
+            &[],
+            &format!(
+                "GET {plain_http}/api/v1/nodes: TLS: the server does not speak TLS (is it http:// instead of https://?); compare server and certificate-authority of the kubeconfig (kubeconfig DIR/bad, context here)"
+            )
+        ),
+        None
+    );
+}
+
+#[test]
+fn users_with_a_token() {
+    let world = World::new();
+    world.write("empty", " \n");
+    world.write("spaced", "two words");
+    let twice = format!("{0} {0}", world.token);
+    let key = &world.identity.key_pem;
+    #[rustfmt::skip]
+    let cases = vec![
+        ("token", json!("wrong"), "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old?"),
+        ("token", json!(12345), "must be text, and is a number; put it in quotes"),
+        ("token", json!([world.token]), "must be text, and is a list"),
+        ("token", json!(twice), "holds characters that no token has, e.g. white space inside; copy it anew"),
+        ("tokenFile", json!("nowhere"), "the token file DIR/nowhere does not exist"),
+        ("tokenFile", json!("empty"), "the token file DIR/empty is empty"),
+        ("tokenFile", json!("spaced"), "the token file DIR/spaced holds characters that no token has, e.g. white space inside; copy it anew"),
+        ("tokenFile", json!("."), "the token file DIR/. can't be read: Is a directory (os error 21)"),
+        ("exec", json!({"command": "aws"}), "not supported by this version; use token, tokenFile or client-certificate"),
+        ("auth-provider", json!({"name": "oidc"}), "not supported by this version; use token, tokenFile or client-certificate"),
+        ("username", json!("me"), "not supported by this version; use token, tokenFile or client-certificate"),
+        ("password", json!(world.token), "not supported by this version; use token, tokenFile or client-certificate"),
+        ("as", json!("root"), "not supported by this version; use token, tokenFile or client-certificate"),
+        ("tokne", json!(world.token), "unknown field; known are token, tokenFile, client-certificate, client-certificate-data, client-key, client-key-data, extensions"),
+        ("client-certificate", json!(key), "wants the path of a file; the PEM itself goes base64-encoded into client-certificate-data"),
+        ("client-certificate", json!("empty"), "DIR/empty: the file is empty"),
+        ("client-certificate", json!("nowhere"), "DIR/nowhere: the file does not exist; correct the path"),
+        ("client-key", json!(key), "wants the path of a file; the PEM itself goes base64-encoded into client-key-data"),
+        ("client-key", json!("nowhere.pem"), "DIR/nowhere.pem: the file does not exist; correct the path"),
+    ];
+    check(&world, &world.config(), "/users/0/user", cases);
+    let mut config = world.config();
+    config["users"][0]["user"] = json!({});
+    assert_eq!(
+        mismatch(
+            &world,
+            &yaml(&config),
+            &[],
+            "GET URL/api/v1/nodes: nodes is forbidden: User \"system:anonymous\" cannot list resource \"nodes\" in API group \"\" at the cluster scope (403 Forbidden); give this user a role that allows it (kubeconfig DIR/bad, context here, which has no credentials)"
+        ),
+        None
+    );
+}
+
+#[test]
+fn users_with_a_certificate() {
+    let world = World::new();
+    let subject = Subject {
+        user: "ccm".into(),
+        group: None,
+    };
+    let client = |validity| {
+        world
+            .sandbox
+            .authority()
+            .client(&subject, validity)
+            .unwrap()
+    };
+    let damaged = |kind: &str| {
+        base64(&format!(
+            "-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----\n"
+        ))
+    };
+    let good = world.certified(&world.identity);
+    let key = &world.identity.key_pem;
+    #[rustfmt::skip]
+    let cases = vec![
+        ("client-key-data", json!(key), "is PEM as it is; it must be base64-encoded once more (base64 -w0 FILE)"),
+        ("client-key-data", json!(true), "must be text, and is a boolean; put it in quotes"),
+        ("client-key-data", json!("?"), "is not base64; copy it whole, or make it anew with base64 -w0 FILE"),
+        ("client-key-data", base64("not PEM"), "holds no PEM private key (PKCS#1, PKCS#8 or SEC1)"),
+        ("client-key-data", base64(&world.identity.certificate_pem), "holds a certificate instead of a private key; are the two swapped?"),
+        ("client-key-data", base64(&client(Validity::Now).key_pem), "is the key of another certificate than the client's"),
+        ("client-key-data", damaged("EC PRIVATE KEY"), "is damaged or of a kind that is not supported; supported are RSA from 2048 bits on, ECDSA P-256 and P-384, and Ed25519"),
+        ("client-key-data", damaged("ENCRYPTED PRIVATE KEY"), "is encrypted; give one that is not (openssl pkey -in FILE)"),
+        ("client-certificate-data", base64(key), "holds a private key instead of a certificate; are the two swapped?"),
+        ("client-certificate-data", damaged("CERTIFICATE"), "holds a damaged certificate; copy it anew"),
+    ];
+    check(&world, &good, "/users/0/user", cases);
+    for (missing, why) in [
+        (
+            "client-key",
+            "not set, but client-certificate is; set both or none (client-key-data for inline)",
+        ),
+        (
+            "client-certificate",
+            "not set, but client-key is; set both or none (client-certificate-data for inline)",
+        ),
+    ] {
+        let mut config = good.clone();
+        config["users"][0]["user"]
+            .as_object_mut()
+            .unwrap()
+            .remove(&format!("{missing}-data"));
+        let message = format!("kubeconfig DIR/bad: user \"me\": {missing}: {why}");
+        assert_eq!(mismatch(&world, &yaml(&config), &[], &message), None);
+    }
+    let stranger = Authority::new("stranger")
+        .unwrap()
+        .client(&subject, Validity::Now)
+        .unwrap();
+    let identities: [(Identity, &str); 3] = [
+        (
+            client(Validity::Expired),
+            "kubeconfig DIR/bad: user \"me\": client-certificate-data: the certificate expired at TIME; get a new one",
+        ),
+        (
+            client(Validity::NotYet),
+            "kubeconfig DIR/bad: user \"me\": client-certificate-data: the certificate is valid only from TIME on, and now it is TIME; is this machine's clock right?",
+        ),
+        (
+            stranger,
+            "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old? (kubeconfig DIR/bad, context here)",
+        ),
+    ];
+    for (identity, message) in identities {
+        assert_eq!(
+            mismatch(&world, &yaml(&world.certified(&identity)), &[], message),
+            None
+        );
+    }
+}
+
+/// A server that speaks no TLS, for as long as the test runs.
+fn without_tls() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut connection in listener.incoming().flatten() {
+            let _ = connection.read(&mut [0; 4096]);
+            let _ = connection.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    url
+}

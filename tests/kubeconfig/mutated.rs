@@ -1,0 +1,100 @@
+//! Good kubeconfigs with a few slips in them: whatever comes of it, it comes soon, and never as a panic or a secret.
+
+use super::random::Random;
+use super::secrets::leak;
+use super::{World, yaml};
+use ccm::kube::config;
+use std::time::{Duration, Instant};
+
+/// Of those that are only read.
+const READ: u64 = 3000;
+/// Of those that the binary is run with.
+const RUN: u64 = 150;
+/// One run, its calls included.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// The seed of a failure's message, to replay it alone.
+fn seeds(count: u64) -> Vec<u64> {
+    match std::env::var("CCM_TEST_SEED") {
+        Ok(seed) => vec![seed.parse().unwrap()],
+        Err(_) => (0..count).collect(),
+    }
+}
+
+fn mutated(world: &World, seed: u64) -> Vec<u8> {
+    let mut random = Random::new(seed);
+    let config = match random.percent(50) {
+        true => world.config(),
+        false => world.certified(&world.identity),
+    };
+    let mut text = yaml(&config).into_bytes();
+    for _ in 0..=random.below(3) {
+        let at = random.below(text.len().max(1) as u64) as usize;
+        let mut lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
+        let line = random.below(lines.len().max(1) as u64) as usize;
+        if line >= lines.len() {
+            break;
+        }
+        match random.below(6) {
+            0 => text[at] ^= 1 << random.below(8),
+            1 => text[at] = *random.pick(b"\n \t:-[]{}&*!|>'\"%@`#,?\0"),
+            2 => text.truncate(at),
+            3 => drop(text.remove(at)),
+            4 => {
+                lines.remove(line);
+                text = lines.concat();
+            }
+            _ => {
+                let twice = lines[line];
+                lines.insert(random.below(lines.len() as u64) as usize, twice);
+                text = lines.concat();
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn slips_are_read_without_harm() {
+    let world = World::new();
+    let secrets = world.secrets();
+    for seed in seeds(READ) {
+        let path = world.write("slips", mutated(&world, seed));
+        let options = config::Options {
+            kubeconfig: vec![path.into()],
+            ..config::Options::default()
+        };
+        if let Err(error) = config::load(&options) {
+            let leak = leak(&error.to_string(), &secrets);
+            assert_eq!(leak, None, "CCM_TEST_SEED={seed}: {error}");
+        }
+    }
+}
+
+#[test]
+fn slips_are_run_without_harm() {
+    let world = World::new();
+    let secrets = world.secrets();
+    let server = world.sandbox.kubernetes_url();
+    for seed in seeds(RUN) {
+        let text = mutated(&world, seed);
+        // Any other address would be somebody else's, and take its time.
+        if !String::from_utf8_lossy(&text).contains(&format!("{server}\n")) {
+            continue;
+        }
+        let begun = Instant::now();
+        let ran = world.list(&world.write("slips", text), &["-v=10"]);
+        let output = ran.stdout.clone() + &ran.stderr;
+        assert_eq!(
+            leak(&output, &secrets),
+            None,
+            "CCM_TEST_SEED={seed}: {ran:?}"
+        );
+        let is_panic = output.contains("internal error") || output.contains("panicked");
+        assert!(
+            matches!(ran.code, 0 | 1) && !is_panic,
+            "CCM_TEST_SEED={seed}: {ran:?}"
+        );
+        assert!(begun.elapsed() < LIMIT, "CCM_TEST_SEED={seed}: {ran:?}");
+    }
+}

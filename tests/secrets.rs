@@ -1,0 +1,303 @@
+//! Nothing secret is printed, however much is asked for and whatever fails; and nothing that an API says steers a
+//! terminal or looks like a line of ours.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+#[path = "common/secrets.rs"]
+mod secrets;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use common::{Daemon, Env, ccm, env, with};
+use sandbox::exchange::Response;
+use sandbox::faults::{Effect, Rule};
+use sandbox::{Half, Sandbox};
+use secrets::{forms, leak};
+use serde_json::{Value, json};
+
+const COMMANDS: &[&[&str]] = &[
+    &["node", "list", "-o", "wide"],
+    &["node", "inspect", "worker-1"],
+    &["node", "sync", "--dry-run", "-o", "yaml"],
+    &["run", "--dry-run"],
+    &["run", "--once", "--log-format=json"],
+    &["node", "sync"],
+];
+
+/// A sandbox whose kubeconfig has every kind of secret.
+struct World {
+    sandbox: Sandbox,
+    env: Env,
+    secrets: Vec<String>,
+}
+
+impl World {
+    fn new() -> World {
+        let sandbox = Sandbox::builder()
+            .nodes(2)
+            .scale(0.02)
+            .network("10.0.0.0/8")
+            .heartbeats(false)
+            .start();
+        let account = sandbox.account("ccm").unwrap();
+        let mut config: Value = serde_yaml::from_str(&read(&env(&sandbox), "KUBECONFIG")).unwrap();
+        config["users"][0]["user"] = json!({
+            "token": account.token,
+            "client-certificate-data": STANDARD.encode(account.identity.certificate_pem),
+            "client-key-data": STANDARD.encode(&account.identity.key_pem),
+        });
+        let path = sandbox.folder().join("everything");
+        std::fs::write(&path, serde_yaml::to_string(&config).unwrap()).unwrap();
+        // As much as can be asked for; what RUST_LOG asks for must not count.
+        let env = with(
+            env(&sandbox),
+            &[
+                ("KUBECONFIG", &path.display().to_string()),
+                ("HCLOUD_DEBUG", "true"),
+                ("RUST_LOG", "trace"),
+            ],
+        );
+        let projects = sandbox.projects();
+        let secrets = [
+            &projects.token,
+            &projects.foreign_token,
+            &account.token,
+            &account.identity.key_pem,
+        ];
+        let secrets = secrets
+            .into_iter()
+            .flat_map(|secret| forms(secret))
+            .collect();
+        World {
+            sandbox,
+            env,
+            secrets,
+        }
+    }
+
+    /// Runs every command with these changes of the environment; all that was printed.
+    fn run(&self, changes: &[(&str, &str)], flags: &[&str]) -> String {
+        let env = with(self.env.clone(), changes);
+        let mut printed = String::new();
+        for words in COMMANDS {
+            let ran = ccm(&env, &[*words, &["-v=10"], flags].concat());
+            assert!(
+                !ran.stderr.contains("panicked"),
+                "{words:?}: {}",
+                ran.stderr
+            );
+            printed += &(ran.stdout + &ran.stderr);
+        }
+        assert_eq!(
+            leak(&printed, &self.secrets),
+            None,
+            "{changes:?} {flags:?}:\n{printed}"
+        );
+        printed
+    }
+
+    fn fails(&self, half: Half, effect: Effect) {
+        let rule = self.sandbox.faults().add(Rule::new(effect).half(half));
+        self.run(&[], &[]);
+        self.sandbox.faults().remove(rule);
+    }
+}
+
+fn read(env: &Env, name: &str) -> String {
+    let (_, path) = env.iter().find(|(other, _)| other == name).unwrap();
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn in_success() {
+    let world = World::new();
+    let printed = world.run(&[], &[]);
+    // It was really asked for everything: bodies of Hetzner's answers, calls to both APIs.
+    for part in [
+        "answered 200 {",
+        "/api/v1/nodes",
+        "taint uninitialized removed",
+    ] {
+        assert!(printed.contains(part), "{part:?} is missing in\n{printed}");
+    }
+    assert!(
+        !printed.contains("ureq") && !printed.contains("rustls"),
+        "{printed}"
+    );
+}
+
+#[test]
+fn in_failure() {
+    let world = World::new();
+    let projects = world.sandbox.projects();
+    let kubernetes_token = world.sandbox.account("ccm").unwrap().token;
+    let token_file = world.sandbox.folder().join("token");
+    std::fs::write(&token_file, format!("{0} {0}", projects.token)).unwrap();
+    let token_file = token_file.display().to_string();
+    let twice = format!("{0} {0}", projects.token);
+    let with_password = format!("https://me:{}@api.example.com/v1", projects.token);
+    let cases: &[&[(&str, &str)]] = &[
+        &[("HCLOUD_TOKEN", &projects.foreign_token)],
+        &[("HCLOUD_TOKEN", &twice)],
+        &[("HCLOUD_TOKEN", &kubernetes_token)],
+        &[("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", &projects.token)],
+        &[("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", &token_file)],
+        &[("HCLOUD_ENDPOINT", &with_password)],
+        &[("HCLOUD_ENDPOINT", "http://127.0.0.1:1")],
+        &[("HCLOUD_NETWORK", "nowhere")],
+        &[("HCLOUD_DEBUG", "maybe")],
+    ];
+    for changes in cases {
+        world.run(changes, &[]);
+    }
+    world.run(&[], &["--master", &with_password]);
+    world.run(&[], &["--token", &projects.token]);
+    world.run(&[], &["--context", "elsewhere"]);
+    for half in [Half::Hetzner, Half::Kubernetes] {
+        world.sandbox.stop(half);
+        world.run(&[], &[]);
+        world.sandbox.resume(half).unwrap();
+        for effect in [
+            Effect::html(),
+            Effect::Reset,
+            Effect::Malformed,
+            Effect::cut_off(),
+            Effect::other_json(),
+        ] {
+            world.fails(half, effect);
+        }
+    }
+}
+
+/// Debugging proxies do, and some servers.
+#[test]
+fn when_an_api_repeats_what_it_was_sent() {
+    let world = World::new();
+    let hetzner = &world.sandbox.projects().token;
+    let kubernetes = &world.sandbox.account("ccm").unwrap().token;
+    // Longer than what a log shows of a body, with the token where it is cut.
+    let padding = "x".repeat(2 * 1024 - 50);
+    for (half, token) in [(Half::Hetzner, hetzner), (Half::Kubernetes, kubernetes)] {
+        let told = format!("Authorization: Bearer {token} is not accepted");
+        for status in [401, 403, 500] {
+            world.fails(half, Effect::hetzner_error(status, "unauthorized", &told));
+            world.fails(
+                half,
+                Effect::kubernetes_status(status, "Unauthorized", &told),
+            );
+        }
+        for body in [
+            json!({"networks": token, "kind": token}),
+            json!({token: 1, "items": {token: 2}, "kind": "NodeList"}),
+            json!({"kind": "NodeList", "metadata": token}),
+            json!({"padding": padding, "token": token, "more": padding}),
+        ] {
+            world.fails(half, Effect::Instead(Response::json(200, &body)));
+        }
+    }
+}
+
+#[test]
+fn by_the_daemon() {
+    let world = World::new();
+    let daemon = Daemon::start(&world.env, &["-v=10", "--node-status-update-frequency=1s"]);
+    common::wait_until("initialised nodes", || {
+        common::all_initialised(&world.sandbox)
+    });
+    for half in [Half::Hetzner, Half::Kubernetes] {
+        world.sandbox.stop(half);
+        let failed = daemon.log().matches("connection refused").count();
+        common::wait_until("failed calls", || {
+            daemon.log().matches("connection refused").count() > failed + 3
+        });
+        world.sandbox.resume(half).unwrap();
+    }
+    world
+        .sandbox
+        .cloud()
+        .remove_token(&world.sandbox.projects().token);
+    daemon.logs("is not accepted");
+    daemon.signal("-TERM");
+    assert_eq!(daemon.ended().code(), Some(0));
+    assert_eq!(
+        leak(&daemon.log(), &world.secrets),
+        None,
+        "{}",
+        daemon.log()
+    );
+}
+
+/// Clears the screen, turns the direction of reading, and tells something of its own.
+const STEERING: &str = "\u{1b}[2J\u{9b}31m\u{202e}\r\nccm: everything is fine\n";
+
+#[test]
+fn nothing_steers_a_terminal() {
+    let world = World::new();
+    let cloud = world.sandbox.cloud();
+    for server in cloud.servers(world.sandbox.project()) {
+        cloud.edit_server(server["id"].as_u64().unwrap(), |server| {
+            let name = server["name"].as_str().unwrap_or_default().to_owned();
+            server["name"] = if name == "worker-1" {
+                name.into()
+            } else {
+                STEERING.into()
+            };
+            server["server_type"]["name"] = STEERING.into();
+            server["status"] = STEERING.into();
+        });
+    }
+    for node in ["worker-1", "worker-2"] {
+        let steer = |node: &mut Value| {
+            let address = json!({"type": "ExternalDNS", "address": STEERING});
+            node["status"]["addresses"]
+                .as_array_mut()
+                .unwrap()
+                .push(address);
+            node["metadata"]["labels"]["node.kubernetes.io/instance-type"] = STEERING.into();
+            node["metadata"]["annotations"]["alpha.kubernetes.io/provided-node-ip"] =
+                STEERING.into();
+        };
+        assert!(world.sandbox.cluster().edit("nodes", None, node, steer));
+    }
+    let check = |printed: String| {
+        let steers = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
+        assert!(!printed.contains(steers), "{printed:?}");
+        assert!(
+            !printed
+                .lines()
+                .any(|line| line.starts_with("ccm: everything")),
+            "{printed}"
+        );
+    };
+    check(world.run(&[], &[]));
+    let told = ccm(&world.env, &["node", "list", "-o", "json"])
+        .json()
+        .to_string();
+    assert!(
+        told.contains("everything is fine"),
+        "JSON holds what there is: {told}"
+    );
+    for (half, effect) in [
+        (
+            Half::Hetzner,
+            Effect::hetzner_error(503, "maintenance", STEERING),
+        ),
+        (Half::Hetzner, Effect::hetzner_error(401, STEERING, "")),
+        (
+            Half::Kubernetes,
+            Effect::kubernetes_status(500, "InternalError", STEERING),
+        ),
+        (
+            Half::Kubernetes,
+            Effect::kubernetes_status(403, STEERING, ""),
+        ),
+        (
+            Half::Kubernetes,
+            Effect::Instead(Response::json(200, &json!({"kind": STEERING, "items": []}))),
+        ),
+    ] {
+        let rule = world.sandbox.faults().add(Rule::new(effect).half(half));
+        check(world.run(&[], &[]));
+        world.sandbox.faults().remove(rule);
+    }
+}
