@@ -93,7 +93,9 @@ Usage:
              a provider ID that is no server's number
   ADDRESSES  of the node, external first
   DIFF       - nothing; initialise: new node, the next sync makes it usable;
-             address, label: these differ; !Reason: what stands in the way
+             address, label: these differ; shutdown taint: to be set or removed;
+             delete: its server does not exist any more; !Reason: what stands in
+             the way
 ";
 
 const NODE_INSPECT: &str = "\
@@ -106,8 +108,9 @@ Usage:
 
 const NODE_SYNC: &str = "\
 ccm node sync – do for the named nodes, or for all, what one tick of the daemon
-would do. Safe beside a running daemon: each write names the version of the node
-that it was planned on.
+would do. A node whose server does not exist any more is deleted, with all the
+precautions of the daemon. Safe beside a running daemon: each write names the
+version of the node that it was planned on.
 
 Usage:
   ccm node sync [NAME…]

@@ -1,7 +1,7 @@
 //! The stable form of what the commands show: `-o json` and `-o yaml`.
 
-use crate::cloud::{Finding, NodeAddress};
 use super::node::Plans;
+use crate::cloud::{Finding, NodeAddress};
 use crate::controllers::lifecycle;
 use crate::controllers::node::{Change, Field, Server, is_uninitialised};
 use crate::controllers::{Failure, Report};
@@ -134,7 +134,10 @@ fn item<'a>(plans: &'a Plans, failures: &'a [Failure]) -> Item<'a> {
 impl Plans {
     fn changes(&self) -> Vec<AnyChange<'_>> {
         let node = self.node.changes.iter().map(AnyChange::Node);
-        let lifecycle = self.lifecycle.iter().filter_map(|plan| plan.change.as_ref());
+        let lifecycle = self
+            .lifecycle
+            .iter()
+            .filter_map(|plan| plan.change.as_ref());
         node.chain(lifecycle.map(AnyChange::Lifecycle)).collect()
     }
 }

@@ -1,4 +1,5 @@
 //! Random worlds by a seed that is printed, so that a failure can be replayed.
+#![allow(dead_code)]
 
 /// splitmix64.
 pub struct Random(u64);

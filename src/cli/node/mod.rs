@@ -1,0 +1,168 @@
+//! `ccm node list | inspect | sync`: what both node controllers see and would do, for people.
+
+mod inspect;
+mod list;
+mod sync;
+
+pub(super) use inspect::inspect;
+pub(super) use list::list;
+pub(super) use sync::{proposed, summary, sync};
+
+use super::logging::Reader;
+use super::output::Printer;
+use super::wire::{self, Read};
+use super::{Exit, help};
+use crate::cloud::Finding;
+use crate::controllers::lifecycle::{LifecycleController, LifecyclePlan};
+use crate::controllers::node::{NodeController, NodePlan, Server};
+use crate::controllers::{Proposal, Selection};
+use crate::settings::{Command, Settings, nearest};
+use crate::world::World;
+use std::collections::HashMap;
+use std::ffi::OsString;
+
+/// Everything a command needs.
+struct Asked {
+    settings: Settings,
+    world: World,
+    nodes: NodeController,
+    lifecycle: LifecycleController,
+    names: Vec<String>,
+}
+
+/// What the controllers would do to one node.
+pub(super) struct Plans {
+    pub(super) node: NodePlan,
+    /// None when the lifecycle controller has no reason to look at it.
+    pub(super) lifecycle: Option<LifecyclePlan>,
+}
+
+fn usage(message: &str) -> Exit {
+    Printer::failure(message);
+    Exit::Usage
+}
+
+fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
+    let parsed = match wire::read(command, words, Reader::Person, || help::command(command)) {
+        Read::GoOn(parsed) => parsed,
+        Read::End(exit) => return Err(exit),
+    };
+    let world = wire::world(&parsed.settings).map_err(|why| Printer::failure(&why))?;
+    Ok(Asked {
+        world,
+        nodes: NodeController::new(wire::node_settings(&parsed.settings)),
+        lifecycle: LifecycleController::new(wire::lifecycle_settings(&parsed.settings)),
+        settings: parsed.settings,
+        names: parsed.words,
+    })
+}
+
+impl Asked {
+    fn evaluate(&self, selection: &Selection) -> Result<Vec<Plans>, Exit> {
+        self.check_names()?;
+        let (_, nodes) = self
+            .nodes
+            .evaluate(&self.world, selection)
+            .map_err(|error| self.failed(&error))?;
+        let (lifecycle, _) = self
+            .lifecycle
+            .evaluate(&self.world, selection)
+            .map_err(|error| self.failed(&error))?;
+        Ok(together(nodes, lifecycle))
+    }
+
+    /// Who runs a command may have several kubeconfigs, and be surprised which one it was.
+    fn failed(&self, error: &crate::world::Error) -> Exit {
+        match error {
+            crate::world::Error::Kube(_) => {
+                Printer::failure(&format!("{error} ({})", self.world.kube.origin()))
+            }
+            crate::world::Error::Cloud(_) => Printer::failure(&error.to_string()),
+        }
+    }
+
+    /// Every name must be a node's; the nodes read here are those that are planned on.
+    fn check_names(&self) -> Result<(), Exit> {
+        if self.names.is_empty() {
+            return Ok(());
+        }
+        let nodes = self
+            .nodes
+            .nodes(&self.world, &Selection::All)
+            .map_err(|error| Printer::failure(&error.to_string()))?;
+        let there: Vec<&str> = nodes.value.iter().map(|node| node.name()).collect();
+        let mut exit = Ok(());
+        for name in self
+            .names
+            .iter()
+            .filter(|name| !there.contains(&name.as_str()))
+        {
+            exit = Err(Printer::failure(&unknown_node(name, &there)));
+        }
+        exit
+    }
+}
+
+/// The plans of both controllers, by node.
+fn together(nodes: Vec<NodePlan>, lifecycle: Vec<LifecyclePlan>) -> Vec<Plans> {
+    let mut by_uid: HashMap<String, LifecyclePlan> = lifecycle
+        .into_iter()
+        .map(|plan| (plan.object.uid.clone(), plan))
+        .collect();
+    let plans = nodes.into_iter().map(|node| Plans {
+        lifecycle: by_uid.remove(&node.object.uid),
+        node,
+    });
+    plans.collect()
+}
+
+impl Plans {
+    pub(super) fn findings(&self) -> impl Iterator<Item = &Finding> {
+        let lifecycle = self.lifecycle.iter().flat_map(|plan| &plan.findings);
+        self.node.findings.iter().chain(lifecycle)
+    }
+
+    fn proposal(&self) -> Proposal {
+        let mut proposal = self.node.proposal();
+        let lifecycle = self.lifecycle.iter().flat_map(|plan| plan.proposal().lines);
+        proposal.lines.extend(lifecycle);
+        proposal
+    }
+
+    fn has_changes(&self) -> bool {
+        let lifecycle = self
+            .lifecycle
+            .as_ref()
+            .is_some_and(|plan| plan.change.is_some());
+        lifecycle || !self.node.changes.is_empty()
+    }
+}
+
+fn unknown_node(name: &str, there: &[&str]) -> String {
+    match nearest(name, there.iter().copied()) {
+        Some(near) => format!("there is no node {name:?}; did you mean {near}?"),
+        None if there.is_empty() => format!("there is no node {name:?}: the cluster has none"),
+        None => format!(
+            "there is no node {name:?}; ccm node list shows all {}",
+            there.len()
+        ),
+    }
+}
+
+fn or_dash(text: &str) -> String {
+    if text.is_empty() {
+        "-".to_owned()
+    } else {
+        text.to_owned()
+    }
+}
+
+fn state_cell(server: &Server) -> String {
+    match server {
+        Server::Matched(instance, _) => instance.state.to_string(),
+        Server::Gone(_) => "missing".into(),
+        Server::Foreign => "foreign".into(),
+        Server::Unknown => "unknown".into(),
+        Server::Unmatched => "-".into(),
+    }
+}

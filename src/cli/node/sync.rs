@@ -1,0 +1,174 @@
+//! Do now what one tick of the daemon would do, or say it.
+
+use super::{Asked, Plans, ask, together, usage};
+use crate::cli::output::{self, Printer};
+use crate::cli::{Exit, json};
+use crate::cloud::{Gate, Refused, Severity};
+use crate::controllers::{Proposal, Report, Selection};
+use crate::settings::{Command, Output};
+use std::collections::{BTreeSet, HashSet};
+use std::ffi::OsString;
+
+pub(in crate::cli) fn sync(words: Vec<OsString>) -> Exit {
+    let mut asked = match ask(Command::Sync, words) {
+        Ok(asked) => asked,
+        Err(exit) => return exit,
+    };
+    let names: BTreeSet<String> = asked.names.iter().cloned().collect();
+    let selection = if names.is_empty() {
+        Selection::All
+    } else {
+        Selection::Names(names)
+    };
+    if asked.settings.detailed_exitcode.value && !asked.settings.dry_run.value {
+        return usage("--detailed-exitcode goes with --dry-run");
+    }
+    if let Err(exit) = asked.check_names() {
+        return exit;
+    }
+    match asked.settings.dry_run.value {
+        true => asked.dry_run(&selection),
+        false => asked.sync(&selection),
+    }
+}
+
+/// `2 changed, 98 unchanged, 0 failed`.
+pub(in crate::cli) fn summary(report: &Report) -> String {
+    format!(
+        "{} changed, {} unchanged, {} failed",
+        report.changed,
+        report.unchanged,
+        report.failed()
+    )
+}
+
+/// The plan, a line each, and how much of it there is.
+pub(in crate::cli) fn proposed(proposals: &[Proposal]) -> String {
+    let lines = proposals.iter().flat_map(|proposal| {
+        proposal
+            .lines
+            .iter()
+            .map(|line| format!("{}  {}\n", proposal.object, output::one_line(line)))
+    });
+    let would_change = proposals
+        .iter()
+        .filter(|proposal| !proposal.lines.is_empty())
+        .count();
+    let unchanged = proposals.len() - would_change;
+    format!(
+        "{}{would_change} would change, {unchanged} unchanged\n",
+        lines.collect::<String>()
+    )
+}
+
+/// `sync` writes what it was told to.
+struct Open;
+
+impl Gate for Open {
+    fn pass(&self, _what: &str) -> Result<(), Refused> {
+        Ok(())
+    }
+}
+
+impl Asked {
+    fn dry_run(&self, selection: &Selection) -> Exit {
+        let plans = match self.evaluate(selection) {
+            Ok(plans) => plans,
+            Err(exit) => return exit,
+        };
+        let text = match self.settings.output.value {
+            Output::Json => output::json(&json::plans("NodeSync", &plans)),
+            Output::Yaml => output::yaml(&json::plans("NodeSync", &plans)),
+            Output::Table | Output::Wide => dry_run_lines(&plans),
+        };
+        let is_pending =
+            self.settings.detailed_exitcode.value && plans.iter().any(Plans::has_changes);
+        match Printer::stdout(&text) {
+            Exit::Done if plans.iter().any(|plan| plan.node.is_blocked) => Exit::Failed,
+            Exit::Done if is_pending => Exit::Pending,
+            exit => exit,
+        }
+    }
+
+    fn sync(&mut self, selection: &Selection) -> Exit {
+        let (mut report, nodes) = self.nodes.sync(&self.world, &Open, selection);
+        if let Some(outage) = &report.outage {
+            return self.failed(&outage.error);
+        }
+        let (second, lifecycle) = self.lifecycle.sync(&self.world, &Open, selection);
+        if let Some(outage) = &second.outage {
+            return self.failed(&outage.error);
+        }
+        let plans = together(nodes, lifecycle);
+        report.changes.extend(second.changes);
+        report.failures.extend(second.failures);
+        count(&mut report, plans.len());
+        let text = match self.settings.output.value {
+            Output::Json => output::json(&json::synced("NodeSync", &plans, &report)),
+            Output::Yaml => output::yaml(&json::synced("NodeSync", &plans, &report)),
+            Output::Table | Output::Wide => sync_lines(&report, &plans),
+        };
+        match Printer::stdout(&text) {
+            Exit::Done if !report.failures.is_empty() => Exit::Failed,
+            exit => exit,
+        }
+    }
+}
+
+/// A node is counted once, whatever the two controllers did to it.
+fn count(report: &mut Report, nodes: usize) {
+    let failed: HashSet<&str> = report
+        .failures
+        .iter()
+        .map(|failure| failure.object.as_str())
+        .collect();
+    let changed: HashSet<&str> = report
+        .changes
+        .iter()
+        .map(|(object, _)| object.as_str())
+        .collect();
+    report.changed = changed.difference(&failed).count();
+    report.unchanged = nodes.saturating_sub(report.changed + failed.len());
+}
+
+fn dry_run_lines(plans: &[Plans]) -> String {
+    let obstacles = plans
+        .iter()
+        .filter_map(|plans| Some((plans, plans.node.obstacle()?)));
+    let obstacles = obstacles.map(|(plans, finding)| {
+        format!(
+            "node/{}  can't: {}\n",
+            plans.node.object.name, finding.message
+        )
+    });
+    let told: String = warnings(plans).chain(obstacles).collect();
+    let proposals: Vec<Proposal> = plans.iter().map(Plans::proposal).collect();
+    told + &proposed(&proposals)
+}
+
+fn sync_lines(report: &Report, plans: &[Plans]) -> String {
+    let changes = report
+        .changes
+        .iter()
+        .map(|(object, line)| format!("{object}  {line}\n"));
+    let failures = report.failures.iter();
+    let failures = failures.map(|failure| format!("{}  failed: {}\n", failure.object, failure.why));
+    let text: String = changes.chain(warnings(plans)).chain(failures).collect();
+    text + &summary(report) + "\n"
+}
+
+/// Findings that stand in nobody's way, and should be known all the same.
+fn warnings(plans: &[Plans]) -> impl Iterator<Item = String> {
+    plans.iter().flat_map(|plans| {
+        let others = plans
+            .findings()
+            .filter(|finding| Some(*finding) != plans.node.obstacle());
+        let warnings = others.filter(|finding| finding.severity == Severity::Warning);
+        warnings.map(|finding| {
+            format!(
+                "node/{}  warning: {}\n",
+                plans.node.object.name, finding.message
+            )
+        })
+    })
+}
