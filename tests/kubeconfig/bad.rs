@@ -1,7 +1,6 @@
 //! Each field missing, of the wrong type, or holding something else: the exact line that a person reads.
 
 use super::common::Ran;
-use super::secrets::leak;
 use super::{World, yaml};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -54,7 +53,7 @@ fn check(world: &World, good: &Value, place: &str, cases: Vec<Case>) {
 fn mismatch(world: &World, text: &str, flags: &[&str], message: &str) -> Option<String> {
     let begun = Instant::now();
     let ran = world.list(&world.write("bad", text), flags);
-    assert_eq!(leak(&ran.stderr, &world.secrets()), None, "{ran:?}");
+    assert_eq!(world.secrets().leak(&ran.stderr), None, "{ran:?}");
     assert!(begun.elapsed() < LIMIT, "{ran:?}");
     let answered = masked(world, &ran);
     let expected = format!("ccm: {message}\n");
