@@ -13,6 +13,7 @@ mod secrets;
 mod bad;
 mod good;
 mod mutated;
+mod servers;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
