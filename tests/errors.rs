@@ -30,17 +30,12 @@ fn complaints(sandbox: &Sandbox, stderr: &str) -> String {
         .replace("?limit=500&resourceVersion=0: ", ": ")
         .replace("?limit=500: ", ": ")
         .replace("?sort=id:asc&page=1&per_page=50: ", ": ");
-    let text = text
-        .split("correlation ")
-        .enumerate()
-        .map(|(index, part)| match index {
-            0 => part.to_owned(),
-            _ => format!(
-                "ID{}",
-                part.trim_start_matches(|c: char| c.is_ascii_alphanumeric())
-            ),
-        });
-    let text: String = text.collect();
+    let mut parts = text.split("correlation ");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        text += "ID";
+        text += part.trim_start_matches(|c: char| c.is_ascii_alphanumeric());
+    }
     let lines = text.lines().map(|line| match line.split_once(' ') {
         Some((time, rest)) if time.parse::<jiff::Timestamp>().is_ok() => rest,
         _ => line.trim_start_matches("ccm: "),
@@ -183,37 +178,24 @@ fn unreachable() {
     let hetzner = format!("GET HETZNER/networks: {refused}");
     let kubernetes = format!("GET KUBERNETES/api/v1/nodes: {refused}");
     let origin = "(kubeconfig DIR/kubeconfig-ccm, context ccm)";
-    for (half, list, once) in [
-        (
-            Half::Hetzner,
-            hetzner.clone(),
-            format!("3 nodes wait: {hetzner}"),
-        ),
-        (
-            Half::Kubernetes,
-            format!("{kubernetes} {origin}"),
-            kubernetes,
-        ),
-    ] {
+    #[rustfmt::skip]
+    let cases = [
+        (Half::Hetzner, hetzner.clone(), format!("3 nodes wait: {hetzner}")),
+        (Half::Kubernetes, format!("{kubernetes} {origin}"), kubernetes),
+    ];
+    for (half, list, once) in cases {
         sandbox.stop(half);
         let once = format!("ERROR cloud-node-controller: {once}");
-        check(
-            &sandbox,
-            &env,
-            &[
-                (LIST, &[], 1, &list),
-                (&["node", "list", "-o", "json"], &[], 1, &list),
-                (&["node", "sync"], &[], 1, &list),
-                (&["node", "sync", "--dry-run"], &[], 1, &list),
-                (ONCE, &[], 1, &once),
-                (
-                    &["run", "--dry-run"],
-                    &[],
-                    1,
-                    &once.replace("3 nodes wait: ", ""),
-                ),
-            ],
-        );
+        let planned = once.replace("3 nodes wait: ", "");
+        #[rustfmt::skip]
+        check(&sandbox, &env, &[
+            (LIST, &[], 1, &list),
+            (&["node", "list", "-o", "json"], &[], 1, &list),
+            (&["node", "sync"], &[], 1, &list),
+            (&["node", "sync", "--dry-run"], &[], 1, &list),
+            (ONCE, &[], 1, &once),
+            (&["run", "--dry-run"], &[], 1, &planned),
+        ]);
         sandbox.resume(half).unwrap();
     }
     check(&sandbox, &env, &[(LIST, &[], 0, "")]);
@@ -233,42 +215,24 @@ fn what_a_role_does_not_allow() {
         .add_user("reader", &[], vec![rule(&["get", "list"])])
         .unwrap();
     let env_of = |user| {
-        with(
-            env(&sandbox),
-            &sandbox
-                .env_of(user)
-                .iter()
-                .map(|(n, v)| (n.as_str(), v.as_str()))
-                .collect::<Vec<_>>(),
-        )
+        let mut env = env(&sandbox);
+        env.retain(|(name, _)| name != "KUBECONFIG");
+        env.extend(sandbox.env_of(user));
+        env
     };
     let denied = "GET KUBERNETES/api/v1/nodes: nodes is forbidden: User \"nobody\" cannot \
                   list resource \"nodes\" in API group \"\" at the cluster scope (403 Forbidden); give this user a role \
                   that allows it";
-    check(
-        &sandbox,
-        &env_of("nobody"),
-        &[
-            (
-                LIST,
-                &[],
-                1,
-                &format!("{denied} (kubeconfig DIR/kubeconfig-nobody, context nobody)"),
-            ),
-            (
-                ONCE,
-                &[],
-                1,
-                &format!("ERROR cloud-node-controller: {denied}"),
-            ),
-            (
-                &["run"],
-                &[],
-                1,
-                &format!("ERROR cloud-node-controller: {denied}"),
-            ),
-        ],
+    let (listed, logged) = (
+        format!("{denied} (kubeconfig DIR/kubeconfig-nobody, context nobody)"),
+        format!("ERROR cloud-node-controller: {denied}"),
     );
+    #[rustfmt::skip]
+    check(&sandbox, &env_of("nobody"), &[
+        (LIST, &[], 1, &listed),
+        (ONCE, &[], 1, &logged),
+        (&["run"], &[], 1, &logged),
+    ]);
     check(&sandbox, &env_of("reader"), &[(LIST, &[], 0, "")]);
     let ran = ccm(&env_of("reader"), &["node", "sync", "worker-2"]);
     let expected = "node/worker-2  failed: PATCH KUBERNETES/api/v1/nodes/worker-2/status: nodes \"worker-2\" is forbidden: \
@@ -318,30 +282,12 @@ fn tokens_of_others() {
 fn a_daemon_that_needs_a_person_ends() {
     let sandbox = world();
     let env = env(&sandbox);
-    check(
-        &sandbox,
-        &env,
-        &[
-            (
-                &["run"],
-                &[("HCLOUD_TOKEN", NO_TOKEN)],
-                1,
-                "ERROR cloud-node-controller: 3 nodes wait: GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?",
-            ),
-            (
-                &["run"],
-                &[("HCLOUD_NETWORK", "4711")],
-                1,
-                "ERROR cloud-node-controller: 3 nodes wait: HCLOUD_NETWORK: there is no Network 4711; this project has sandbox (1000001)",
-            ),
-            (
-                &["run"],
-                &[("KUBECONFIG", "/nowhere")],
-                1,
-                "kubeconfig /nowhere: the file does not exist; correct the path",
-            ),
-        ],
-    );
+    #[rustfmt::skip]
+    check(&sandbox, &env, &[
+        (&["run"], &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "ERROR cloud-node-controller: 3 nodes wait: GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?"),
+        (&["run"], &[("HCLOUD_NETWORK", "4711")], 1, "ERROR cloud-node-controller: 3 nodes wait: HCLOUD_NETWORK: there is no Network 4711; this project has sandbox (1000001)"),
+        (&["run"], &[("KUBECONFIG", "/nowhere")], 1, "kubeconfig /nowhere: the file does not exist; correct the path"),
+    ]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use common::{Daemon, Env, ccm, env, with};
 use sandbox::exchange::Response;
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
-use secrets::{forms, leak};
+use secrets::Secrets;
 use serde_json::{Value, json};
 
 const COMMANDS: &[&[&str]] = &[
@@ -28,7 +28,7 @@ const COMMANDS: &[&[&str]] = &[
 struct World {
     sandbox: Sandbox,
     env: Env,
-    secrets: Vec<String>,
+    secrets: Secrets,
 }
 
 impl World {
@@ -58,16 +58,12 @@ impl World {
             ],
         );
         let projects = sandbox.projects();
-        let secrets = [
+        let secrets = Secrets::new(&[
             &projects.token,
             &projects.foreign_token,
             &account.token,
             &account.identity.key_pem,
-        ];
-        let secrets = secrets
-            .into_iter()
-            .flat_map(|secret| forms(secret))
-            .collect();
+        ]);
         World {
             sandbox,
             env,
@@ -89,7 +85,7 @@ impl World {
             printed += &(ran.stdout + &ran.stderr);
         }
         assert_eq!(
-            leak(&printed, &self.secrets),
+            self.secrets.leak(&printed),
             None,
             "{changes:?} {flags:?}:\n{printed}"
         );
@@ -219,12 +215,7 @@ fn by_the_daemon() {
     daemon.logs("is not accepted");
     daemon.signal("-TERM");
     assert_eq!(daemon.ended().code(), Some(0));
-    assert_eq!(
-        leak(&daemon.log(), &world.secrets),
-        None,
-        "{}",
-        daemon.log()
-    );
+    assert_eq!(world.secrets.leak(&daemon.log()), None, "{}", daemon.log());
 }
 
 /// Clears the screen, turns the direction of reading, and tells something of its own.

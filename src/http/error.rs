@@ -160,16 +160,20 @@ fn describe_tls(error: &rustls::Error) -> String {
                 format!("the server's certificate expired{}", at(not_after))
             }
             NotValidYet | NotValidYetContext { .. } => {
-                "the server's certificate is not valid yet; is this machine's clock right?".into()
+                "the server's certificate is not valid yet (is this machine's clock right?)".into()
             }
             NotValidForName => "the server's certificate is for another name".into(),
             NotValidForNameContext {
                 expected,
                 presented,
             } => format!(
-                "the server's certificate is not for {} but for {}",
-                expected.to_str(),
-                presented.join(", ")
+                "the server's certificate is for {}, not for {}",
+                presented
+                    .iter()
+                    .map(|name| bare(name))
+                    .collect::<Vec<_>>()
+                    .join(", "),
+                expected.to_str()
             ),
             other => format!("the server's certificate is not accepted: {other}"),
         },
@@ -178,4 +182,10 @@ fn describe_tls(error: &rustls::Error) -> String {
         }
         other => other.to_string(),
     }
+}
+
+/// `DnsName("api.example.com")`, as the library writes it, without its wrapping.
+fn bare(name: &str) -> &str {
+    let inner = name.split_once('(').map_or(name, |(_, inner)| inner);
+    inner.trim_end_matches(')').trim_matches('"')
 }

@@ -94,3 +94,74 @@ fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (content, rest) = rest.split_at_checked(length)?;
     Some((tag, content, rest))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn tlv(tag: u8, content: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(content.len()).unwrap().to_be_bytes();
+        [&[tag, 0x82], &length[..], content].concat()
+    }
+
+    fn certificate(validity: &[u8]) -> Vec<u8> {
+        let fields = [
+            tlv(CONTEXT_0, &[2]),
+            tlv(INTEGER, &[1]),
+            tlv(SEQUENCE, b"signature"),
+            tlv(SEQUENCE, &[7; 300]),
+            tlv(SEQUENCE, validity),
+            tlv(SEQUENCE, b"subject"),
+        ];
+        tlv(SEQUENCE, &tlv(SEQUENCE, &fields.concat()))
+    }
+
+    #[test]
+    fn a_certificate_is_good_from_its_first_to_its_last_second() {
+        let validity = [
+            tlv(UTC_TIME, b"991231235959Z"),
+            tlv(GENERALIZED_TIME, b"20500101000000Z"),
+        ];
+        let der = certificate(&validity.concat());
+        for (now, expected) in [
+            ("1999-12-31T23:59:58Z", Some("is valid only from")),
+            ("1999-12-31T23:59:59Z", None),
+            ("2050-01-01T00:00:00Z", None),
+            (
+                "2050-01-01T00:00:01Z",
+                Some("expired at 2050-01-01T00:00:00Z"),
+            ),
+        ] {
+            let outcome = check(&der, now.parse().unwrap());
+            match expected {
+                None => assert_eq!(outcome, Ok(()), "{now}"),
+                Some(why) => assert!(outcome.unwrap_err().starts_with(why), "{now}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_left_to_the_server() {
+        let good = [
+            tlv(UTC_TIME, b"200101000000Z"),
+            tlv(UTC_TIME, b"210101000000Z"),
+        ]
+        .concat();
+        let whole = certificate(&good);
+        let now = Timestamp::now();
+        assert!(check(&whole, now).is_err());
+        for end in 0..whole.len() {
+            assert_eq!(check(&whole[..end], now), Ok(()), "{end}");
+        }
+        for wrong in [
+            "20010100000Z",
+            "209901000000Z",
+            "200101000000",
+            "é00101000000Z",
+        ] {
+            let validity = [tlv(UTC_TIME, wrong.as_bytes()), good.clone()].concat();
+            assert_eq!(check(&certificate(&validity), now), Ok(()), "{wrong}");
+        }
+    }
+}

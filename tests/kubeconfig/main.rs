@@ -13,13 +13,14 @@ mod secrets;
 mod bad;
 mod good;
 mod mutated;
+mod servers;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use common::{Env, Ran, ccm, env, with};
 use sandbox::Sandbox;
 use sandbox::credentials::Identity;
-use secrets::forms;
+use secrets::Secrets;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -86,9 +87,8 @@ impl World {
         ccm(&self.env(kubeconfig), &[&["node", "list"], flags].concat())
     }
 
-    /// What may be in no output, in every form in which it may be written down.
-    fn secrets(&self) -> Vec<String> {
-        [forms(&self.token), forms(&self.identity.key_pem)].concat()
+    fn secrets(&self) -> Secrets {
+        Secrets::new(&[&self.token, &self.identity.key_pem])
     }
 }
 

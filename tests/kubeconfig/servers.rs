@@ -1,0 +1,86 @@
+//! Servers whose TLS is not right: what is told, and that nothing is sent to them.
+
+use super::bad::mismatch;
+use super::{World, yaml};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sandbox::Half;
+use sandbox::calls::CallLog;
+use sandbox::credentials::{Authority, Identity, ServerTls, Validity};
+use sandbox::server::{Config, Limits, Server};
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+#[test]
+fn a_server_that_is_not_to_be_trusted_is_told_and_gets_no_call() {
+    let world = World::new();
+    let authority = Authority::new("another").unwrap();
+    let here = &["127.0.0.1"][..];
+    let elsewhere = &["api.example.com", "10.0.0.1"][..];
+    #[rustfmt::skip]
+    let cases = [
+        (here, Validity::Expired, "the server's certificate expired at TIME;"),
+        (here, Validity::NotYet, "the server's certificate is not valid yet (is this machine's clock right?);"),
+        (elsewhere, Validity::Now, "the server's certificate is for api.example.com, 10.0.0.1, not for 127.0.0.1;"),
+    ];
+    let calls = Arc::new(CallLog::default());
+    for (names, validity, why) in cases {
+        let identity = authority.server(names, validity).unwrap();
+        let server = serve(&world, &calls, &identity, &authority);
+        let url = format!("https://{}", server.address());
+        let mut config = world.config();
+        let cluster = &mut config["clusters"][0]["cluster"];
+        cluster["server"] = url.as_str().into();
+        cluster["certificate-authority-data"] = STANDARD.encode(authority.certificate_pem()).into();
+        let message = format!("GET {url}/api/v1/nodes: TLS: {why} {COMPARE}");
+        assert_eq!(mismatch(&world, &yaml(&config), &[], &message), None);
+    }
+    assert_eq!(calls.calls().len(), 0);
+}
+
+const COMPARE: &str =
+    "compare server and certificate-authority of the kubeconfig (kubeconfig DIR/bad, context here)";
+
+/// The simulated API server once more, with another certificate.
+fn serve(
+    world: &World,
+    calls: &Arc<CallLog>,
+    identity: &Identity,
+    authority: &Authority,
+) -> Server {
+    Server::start(Config {
+        half: Half::Kubernetes,
+        address: world.sandbox.address(Half::Kubernetes).ip(),
+        port: 0,
+        tls: Some(ServerTls::new(identity, authority).unwrap()),
+        handler: world.sandbox.cluster().clone(),
+        calls: calls.clone(),
+        faults: Default::default(),
+        limits: Limits::default(),
+    })
+    .unwrap()
+}
+
+#[test]
+fn a_server_without_tls_is_told() {
+    let world = World::new();
+    let url = without_tls().replace("http", "https");
+    let mut config = world.config();
+    config["clusters"][0]["cluster"]["server"] = url.as_str().into();
+    let why = "the server does not speak TLS (is it http:// instead of https://?)";
+    let message = format!("GET {url}/api/v1/nodes: TLS: {why}; {COMPARE}");
+    assert_eq!(mismatch(&world, &yaml(&config), &[], &message), None);
+}
+
+/// A server that speaks no TLS, for as long as the test runs.
+fn without_tls() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut connection in listener.incoming().flatten() {
+            let _ = connection.read(&mut [0; 4096]);
+            let _ = connection.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    url
+}
