@@ -123,8 +123,7 @@ fn plan_one(node: &Node, server: &Instance, hetzner: &Hetzner) -> NodePlan {
 /// H the host name, E an external, I an internal address; or the reason why the addresses stay.
 fn outcome(plan: &NodePlan) -> String {
     let findings: Vec<&str> = plan
-        .findings
-        .iter()
+        .all_findings()
         .map(|finding| finding.reason.name())
         .collect();
     let addresses: Vec<String> = plan
@@ -137,7 +136,7 @@ fn outcome(plan: &NodePlan) -> String {
         .map(|address| format!("{}:{}", &address.kind.name()[..1], address.address))
         .collect();
     assert_eq!(
-        plan.is_blocked,
+        plan.obstacle.is_some(),
         addresses.is_empty(),
         "either addresses or a reason"
     );

@@ -5,7 +5,7 @@ mod common;
 #[path = "common/random.rs"]
 mod random;
 
-use common::{Daemon, ccm, env, events, node, wait_until, with};
+use common::{Daemon, ccm, env, events, node, side_by_side, wait_until, with};
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
 use sandbox::{Half, Sandbox};
@@ -186,10 +186,8 @@ fn on_a_doubt_the_node_stays() {
             .path(list)
         }),
     ];
-    std::thread::scope(|scope| {
-        for (name, rule) in cases {
-            scope.spawn(move || stays_until_it_is_mended(name, rule.half(Half::Hetzner)));
-        }
+    side_by_side(cases, |(name, rule)| {
+        stays_until_it_is_mended(name, rule.half(Half::Hetzner))
     });
 }
 

@@ -5,7 +5,7 @@ mod common;
 
 use common::{
     Daemon, LIMIT, UNINITIALIZED, addresses, all_initialised, ccm, env, events, is_initialised,
-    node, wait_until, with,
+    node, side_by_side, wait_until, with,
 };
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
@@ -366,19 +366,15 @@ fn survives(half: Half, name: &str, effect: Effect) {
 
 #[test]
 fn a_list_of_servers_that_goes_wrong_leads_to_nothing_wrong() {
-    std::thread::scope(|scope| {
-        for (name, effect) in bad_answers(Half::Hetzner) {
-            scope.spawn(move || survives(Half::Hetzner, name, effect));
-        }
+    side_by_side(bad_answers(Half::Hetzner), |(name, effect)| {
+        survives(Half::Hetzner, name, effect)
     });
 }
 
 #[test]
 fn a_list_of_nodes_that_goes_wrong_leads_to_nothing_wrong() {
-    std::thread::scope(|scope| {
-        for (name, effect) in bad_answers(Half::Kubernetes) {
-            scope.spawn(move || survives(Half::Kubernetes, name, effect));
-        }
+    side_by_side(bad_answers(Half::Kubernetes), |(name, effect)| {
+        survives(Half::Kubernetes, name, effect)
     });
 }
 

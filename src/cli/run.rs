@@ -89,9 +89,9 @@ fn once(world: &World, gate: &StopGate, controllers: Vec<Box<dyn Controller>>) -
     for mut controller in controllers {
         let report = controller.tick(world, gate, &Selection::All);
         if let Some(outage) = &report.outage {
+            // The next controller would ask the same API the same thing.
             log::error!("{}: {outage}", controller.name());
-            exit = Exit::Failed;
-            continue;
+            return Exit::Failed;
         }
         daemon::log_report(&report);
         log::info!("{}: {}", controller.name(), super::node::summary(&report));
@@ -110,10 +110,15 @@ fn dry_run(world: &World, controllers: &[Box<dyn Controller>]) -> Exit {
     let mut exit = Exit::Done;
     for controller in controllers {
         match controller.propose(world, &Selection::All) {
-            Ok(proposals) => text.push_str(&super::node::proposed(&proposals)),
+            Ok(proposals) => {
+                if proposals.iter().any(|proposal| proposal.obstacle.is_some()) {
+                    exit = Exit::Failed;
+                }
+                text.push_str(&super::node::proposed(&proposals));
+            }
             Err(error) => {
                 log::error!("{}: {error}", controller.name());
-                exit = Exit::Failed;
+                return Exit::Failed;
             }
         }
     }

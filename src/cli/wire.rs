@@ -64,7 +64,8 @@ pub(super) fn world(settings: &Settings) -> Result<World, String> {
     let access = config::load(&kube_options(settings)).map_err(|error| error.to_string())?;
     let kube = kube::Client::new(access, timing(settings, kube::READ_TIMEOUT));
     let provider = Hetzner::new(hetzner_settings(settings)?);
-    Ok(World::new(kube, Box::new(provider)))
+    let time_scale = settings.test_time_scale.value;
+    Ok(World::new(kube, Box::new(provider), time_scale))
 }
 
 pub(super) fn node_settings(settings: &Settings) -> node::Settings {

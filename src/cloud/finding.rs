@@ -89,6 +89,16 @@ impl Reason {
     }
 }
 
+impl Reason {
+    /// It lasts until a person mends it, so telling it once is enough.
+    pub fn is_lasting(self) -> bool {
+        matches!(
+            self,
+            Reason::UnknownProviderIDPrefix | Reason::UnknownProviderID | Reason::NotExternal
+        )
+    }
+}
+
 impl Finding {
     pub fn warning(reason: Reason, message: impl Into<String>) -> Finding {
         Finding {

@@ -1,4 +1,4 @@
-//! When an object that failed is tried again: jittered, doubling, per object.
+//! When an object that failed is tried again: jittered, doubling, per object, on a common grid.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,6 +11,8 @@ const LONGEST: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub(super) struct Backoff {
     failed: HashMap<String, Entry>,
+    /// The grid's origin.
+    origin: Instant,
     /// Multiplies the waits; 1 outside of tests.
     scale: f64,
 }
@@ -25,6 +27,7 @@ impl Backoff {
     pub(super) fn new(scale: f64) -> Backoff {
         Backoff {
             failed: HashMap::new(),
+            origin: Instant::now(),
             scale,
         }
     }
@@ -41,8 +44,17 @@ impl Backoff {
     pub(super) fn failed(&mut self, uid: &str, now: Instant) {
         let last = self.failed.get(uid).map(|entry| entry.wait);
         let wait = last.map_or(FIRST, |wait| (wait * 2).min(LONGEST));
-        let next = now + jittered(uid, wait).mul_f64(self.scale);
+        let next = self.on_grid(now + jittered(uid, wait).mul_f64(self.scale), wait);
         self.failed.insert(uid.to_owned(), Entry { wait, next });
+    }
+
+    /// The next moment of a grid as wide as half the wait: objects that wait equally long come
+    /// back together and share what has to be asked for them.
+    fn on_grid(&self, next: Instant, wait: Duration) -> Instant {
+        let width = (wait / 2).mul_f64(self.scale);
+        let since = next.duration_since(self.origin).as_secs_f64();
+        let cells = (since / width.as_secs_f64()).ceil();
+        self.origin + width.mul_f64(cells)
     }
 
     pub(super) fn succeeded(&mut self, uid: &str) {
@@ -66,6 +78,27 @@ fn jittered(uid: &str, wait: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn objects_that_wait_equally_long_come_back_together() {
+        let mut backoff = Backoff::new(1.0);
+        let now = Instant::now();
+        for round in 0..8 {
+            for n in 0..100 {
+                backoff.failed(
+                    &format!("uid-{n}"),
+                    now + Duration::from_millis(round * 40 + n),
+                );
+            }
+        }
+        let moments: HashSet<Instant> = backoff.failed.values().map(|entry| entry.next).collect();
+        assert!(
+            moments.len() <= 3,
+            "{} moments for 100 objects",
+            moments.len()
+        );
+    }
 
     #[test]
     fn waits_double_up_to_five_minutes_and_end_with_success() {
@@ -75,7 +108,7 @@ mod tests {
             backoff.failed("a", now);
             let longest = Duration::from_secs(longest_s);
             assert!(backoff.is_waiting("a", now + longest / 2 - Duration::from_millis(1)));
-            assert!(backoff.is_retry_due("a", now + longest));
+            assert!(backoff.is_retry_due("a", now + longest + longest / 2));
         }
         assert!(!backoff.is_waiting("b", now) && !backoff.is_retry_due("b", now));
         backoff.succeeded("a");

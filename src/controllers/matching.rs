@@ -11,7 +11,10 @@ pub struct Index<'a> {
     provider: &'a dyn Provider,
     instances: &'a [Instance],
     by_id: HashMap<InstanceId, &'a Instance>,
-    by_name: HashMap<&'a str, &'a Instance>,
+    /// None: two servers carry that name.
+    by_name: HashMap<&'a str, Option<&'a Instance>>,
+    /// Nodes without a provider ID whose name is no server's, with the addresses they report.
+    strays: Vec<(&'a str, Vec<IpAddr>)>,
     node_names: HashSet<&'a str>,
     /// Servers named by a node's provider ID, with that node's name.
     claims: HashMap<InstanceId, &'a str>,
@@ -51,6 +54,19 @@ impl<'a> Index<'a> {
                 ProviderId::Foreign | ProviderId::Unknown(_) => None,
             }
         });
+        let mut by_name: HashMap<&str, Option<&Instance>> = HashMap::new();
+        for instance in instances {
+            let once = |entry: &mut Option<&Instance>| *entry = None;
+            by_name
+                .entry(&instance.name)
+                .and_modify(once)
+                .or_insert(Some(instance));
+        }
+        let strays = nodes
+            .iter()
+            .filter(|node| node.spec.provider_id.is_empty() && !by_name.contains_key(node.name()))
+            .map(|node| (node.name(), reported_ips(node)))
+            .collect();
         Index {
             provider,
             instances,
@@ -58,10 +74,8 @@ impl<'a> Index<'a> {
                 .iter()
                 .map(|instance| (instance.id, instance))
                 .collect(),
-            by_name: instances
-                .iter()
-                .map(|instance| (instance.name.as_str(), instance))
-                .collect(),
+            by_name,
+            strays,
             node_names: nodes.iter().map(Node::name).collect(),
             claims: claims.collect(),
         }
@@ -79,7 +93,11 @@ impl<'a> Index<'a> {
             };
         }
         match self.by_name.get(node.name()) {
-            Some(instance) => Outcome::Matched(instance, MatchedBy::Name),
+            Some(Some(instance)) => Outcome::Matched(instance, MatchedBy::Name),
+            Some(None) => Outcome::Unmatched(Finding::warning(
+                Reason::InstanceLookupFailed,
+                format!("several servers are named {:?}", node.name()),
+            )),
             None => self.by_address(node),
         }
     }
@@ -93,21 +111,39 @@ impl<'a> Index<'a> {
     }
 
     fn by_address(&self, node: &Node) -> Outcome<'a> {
-        let reported: Vec<IpAddr> = node
-            .status
-            .addresses
-            .iter()
-            .filter_map(|address| address.address.parse().ok())
-            .collect();
+        let reported = reported_ips(node);
         let candidates: Vec<(&Instance, IpAddr)> = match self.provider.instances() {
             Some(instances) => self.recognised(instances, &reported),
             None => Vec::new(),
         };
         match candidates.as_slice() {
-            [(instance, ip)] => Outcome::Matched(instance, MatchedBy::Address(*ip)),
+            [(instance, ip)] => match self.rival(instance, node) {
+                None => Outcome::Matched(instance, MatchedBy::Address(*ip)),
+                Some(rival) => Outcome::Unmatched(Finding::warning(
+                    Reason::InstanceLookupFailed,
+                    format!(
+                        "no server is named {:?}; {} ({}) has its address {ip}, but one of node {rival:?} as \
+                         well; rename the server to the name of the node that runs on it",
+                        node.name(),
+                        instance.name,
+                        instance.id
+                    ),
+                )),
+            },
             [] => Outcome::Unmatched(self.not_found(node, &reported)),
             several => Outcome::Unmatched(ambiguous(node, several)),
         }
+    }
+
+    /// Another node that would be matched with this server by an address, too.
+    fn rival(&self, instance: &Instance, node: &Node) -> Option<&'a str> {
+        let nets = self.provider.instances()?.recognised_by(instance);
+        let has_one = |ips: &[IpAddr]| ips.iter().any(|ip| nets.iter().any(|net| net.contains(ip)));
+        let others = self.strays.iter().filter(|(name, _)| *name != node.name());
+        others
+            .into_iter()
+            .find(|(_, ips)| has_one(ips))
+            .map(|(name, _)| *name)
     }
 
     /// Servers with one of these addresses that belong to no node yet.
@@ -148,17 +184,25 @@ impl<'a> Index<'a> {
             ),
         };
         let looked_through = match self.instances.len() {
-            0 => "the project has no servers at all: is the token another project's?".to_owned(),
-            count => format!("looked through {count} servers"),
+            0 => "; the project has no servers at all: is the token another project's?",
+            // No count: a message that changes with every server is a new event each time.
+            _ => "",
         };
         Finding::warning(
             Reason::ServerNotFound,
             format!(
-                "no server is named {:?}, and {addresses}; {looked_through}",
+                "no server is named {:?}, and {addresses}{looked_through}",
                 node.name()
             ),
         )
     }
+}
+
+fn reported_ips(node: &Node) -> Vec<IpAddr> {
+    let addresses = node.status.addresses.iter();
+    addresses
+        .filter_map(|address| address.address.parse().ok())
+        .collect()
 }
 
 fn ambiguous(node: &Node, candidates: &[(&Instance, IpAddr)]) -> Finding {

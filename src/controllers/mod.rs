@@ -43,6 +43,8 @@ pub struct Proposal {
     /// E.g. `node/worker-1`.
     pub object: String,
     pub lines: Vec<String>,
+    /// What stands in the way of more.
+    pub obstacle: Option<String>,
 }
 
 /// Which objects a pass is about.

@@ -1,7 +1,7 @@
 //! What a tick did and found; and the one place where findings become log lines and events.
 
 use crate::cloud::{Finding, Gate, Origin, Reason, Severity};
-use crate::kube::{Event, EventType, ObjectReference, write_event};
+use crate::kube::{Event, EventType, ObjectReference, Repeat};
 use crate::world::{self, World};
 
 /// The log target of findings: commands that print them turn it off.
@@ -16,6 +16,8 @@ pub struct Report {
     pub failures: Vec<Failure>,
     /// Objects that are as they should be now, and were not before.
     pub changed: usize,
+    /// Objects that the pass did not come to, because it was ended.
+    pub unreached: usize,
     /// Objects that were as they should be. Those that failed are counted by `failures` alone.
     pub unchanged: usize,
     /// Nothing could be done at all: an API did not answer.
@@ -69,12 +71,17 @@ pub fn publish(
     gate: &dyn Gate,
     controller: &'static str,
     object: &ObjectReference,
-    findings: &[Finding],
+    findings: impl IntoIterator<Item = impl std::borrow::Borrow<Finding>>,
 ) {
     for finding in findings {
+        let finding = finding.borrow();
+        let repeat = match finding.reason.is_lasting() {
+            true => Repeat::Never,
+            false => Repeat::EveryTenMinutes,
+        };
         if !world
             .recorder
-            .is_due(object, finding.reason.name(), &finding.message)
+            .is_due(object, finding.reason.name(), &finding.message, repeat)
         {
             continue;
         }
@@ -106,7 +113,7 @@ pub fn publish(
             reason: finding.reason.name(),
             message: &finding.message,
         };
-        write_event(&world.kube, gate, &event);
+        world.recorder.write(&world.kube, gate, &event);
     }
 }
 

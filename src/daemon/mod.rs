@@ -37,10 +37,13 @@ pub fn run(
     stop: &'static Stop,
 ) -> Ended {
     let failed: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+    let outages: &'static Outages = Box::leak(Box::default());
     let threads: Vec<_> = controllers
         .into_iter()
         .map(|controller| {
-            std::thread::spawn(move || tick_until_stopped(world, gate, controller, stop, failed))
+            std::thread::spawn(move || {
+                tick_until_stopped(world, gate, controller, stop, outages, failed)
+            })
         })
         .collect();
     stop.wait_until_set();
@@ -62,9 +65,9 @@ fn tick_until_stopped(
     gate: &dyn Gate,
     mut controller: Box<dyn Controller>,
     stop: &Stop,
+    outages: &Outages,
     failed: &AtomicBool,
 ) {
-    let mut outages = Outages::default();
     let mut worked_once = false;
     loop {
         let report = controller.tick(world, gate, &Selection::Due);
@@ -72,8 +75,10 @@ fn tick_until_stopped(
             && outage.error.needs_a_person()
             && !worked_once
         {
-            log::error!("{}: {outage}", controller.name());
-            failed.store(true, Ordering::Relaxed);
+            // The first controller to see it says it for all.
+            if !failed.swap(true, Ordering::Relaxed) {
+                log::error!("{}: {outage}", controller.name());
+            }
             stop.set();
             return;
         }

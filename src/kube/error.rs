@@ -59,6 +59,14 @@ impl Error {
         self.is(403, "Forbidden")
     }
 
+    /// No answer, or not in time.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self, Error::Http(error) if matches!(
+            error.kind,
+            http::Kind::TimedOut(_) | http::Kind::Unreachable(_)
+        ))
+    }
+
     /// The gate did not let a write pass.
     pub fn is_refused(&self) -> bool {
         matches!(self, Error::Http(error) if matches!(error.kind, http::Kind::Refused(_)))

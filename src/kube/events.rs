@@ -7,6 +7,7 @@
 
 use super::client::Client;
 use super::error::Error;
+use super::types::ObjectMeta;
 use crate::cloud::Gate;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -16,6 +17,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const REPEAT_AFTER: Duration = Duration::from_secs(600);
+
+/// How long events are left out when the API is slow or away.
+const PAUSE: Duration = Duration::from_secs(60);
 
 /// What is remembered at most; beyond it the oldest half is forgotten, which costs a PATCH each, no more.
 const REMEMBERED_AT_MOST: usize = 20_000;
@@ -50,6 +54,15 @@ pub struct Event<'a> {
 #[derive(Default)]
 pub struct Recorder {
     written: Mutex<HashMap<Key, Written>>,
+    paused_until: Mutex<Option<Instant>>,
+}
+
+/// Whether something lasting is told again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    /// It will not heal by itself, and whoever was told knows.
+    Never,
+    EveryTenMinutes,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -66,13 +79,20 @@ struct Written {
 /// What we need of an event that is there already.
 #[derive(Deserialize)]
 struct Existing {
+    metadata: ObjectMeta,
     #[serde(default)]
     count: u32,
 }
 
 impl Recorder {
     /// Is this news, or was it last told long enough ago? Asking counts as telling.
-    pub fn is_due(&self, object: &ObjectReference, reason: &'static str, message: &str) -> bool {
+    pub fn is_due(
+        &self,
+        object: &ObjectReference,
+        reason: &'static str,
+        message: &str,
+        repeat: Repeat,
+    ) -> bool {
         let key = Key {
             uid: object.uid.clone(),
             reason,
@@ -81,7 +101,7 @@ impl Recorder {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = written.get(&key)
             && last.message == message
-            && now.duration_since(last.at) < REPEAT_AFTER
+            && (repeat == Repeat::Never || now.duration_since(last.at) < REPEAT_AFTER)
         {
             return false;
         }
@@ -102,18 +122,33 @@ impl Recorder {
     }
 }
 
-/// Writes the event, or counts up the one that is there. Failing is logged and never fails the work.
-pub fn write_event(client: &Client, gate: &dyn Gate, event: &Event) {
-    match write(client, gate, event) {
-        Ok(()) => {}
-        Err(error) if error.is_refused() => {}
-        Err(error) => {
-            let Event { object, reason, .. } = event;
-            log::warn!(
-                "event {reason} of {} {:?} not written: {error}",
-                object.kind,
-                object.name
-            )
+impl Recorder {
+    /// Writes the event, or counts up the one that is there. Failing is logged and never fails
+    /// the work – nor does it hold it up: after a write that took too long, events are left out
+    /// for a while.
+    pub fn write(&self, client: &Client, gate: &dyn Gate, event: &Event) {
+        let mut paused_until = self
+            .paused_until
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if paused_until.is_some_and(|until| Instant::now() < until) {
+            log::debug!("event {} of {:?} left out", event.reason, event.object.name);
+            return;
+        }
+        match write(client, gate, event) {
+            Ok(()) => {}
+            Err(error) if error.is_refused() => {}
+            Err(error) => {
+                let Event { object, reason, .. } = event;
+                log::warn!(
+                    "event {reason} of {} {:?} not written: {error}",
+                    object.kind,
+                    object.name
+                );
+                if error.is_unavailable() {
+                    *paused_until = Some(Instant::now() + PAUSE);
+                }
+            }
         }
     }
 }
@@ -159,7 +194,11 @@ fn write(client: &Client, gate: &dyn Gate, event: &Event) -> Result<(), Error> {
     }
     // The official role has no `get` on events: then only the time is brought up to date.
     let patch = match client.event::<Existing>(namespace, &name) {
-        Ok(existing) => json!({ "count": existing.count.saturating_add(1), "lastTimestamp": now }),
+        Ok(existing) => json!({
+            "metadata": { "resourceVersion": existing.metadata.resource_version },
+            "count": existing.count.saturating_add(1),
+            "lastTimestamp": now,
+        }),
         Err(error) if error.is_forbidden() => json!({ "lastTimestamp": now }),
         Err(error) => return Err(error),
     };
@@ -222,9 +261,11 @@ mod tests {
     #[test]
     fn the_same_event_is_not_due_twice_but_a_new_message_is() {
         let recorder = Recorder::default();
-        assert!(recorder.is_due(&node(), "ServerNotFound", "a"));
-        assert!(!recorder.is_due(&node(), "ServerNotFound", "a"));
-        assert!(recorder.is_due(&node(), "ServerNotFound", "b"));
-        assert!(recorder.is_due(&node(), "Synced", "a"));
+        let due =
+            |reason, message| recorder.is_due(&node(), reason, message, Repeat::EveryTenMinutes);
+        assert!(due("ServerNotFound", "a"));
+        assert!(!due("ServerNotFound", "a"));
+        assert!(due("ServerNotFound", "b"));
+        assert!(due("Synced", "a"));
     }
 }

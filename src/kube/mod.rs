@@ -11,5 +11,5 @@ mod types;
 
 pub use client::{Client, READ_TIMEOUT, ReadFrom};
 pub use error::Error;
-pub use events::{Event, EventType, ObjectReference, Recorder, write_event};
+pub use events::{Event, EventType, ObjectReference, Recorder, Repeat};
 pub use types::{Condition, ListMeta, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta, Taint};

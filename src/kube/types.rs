@@ -9,10 +9,13 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectMeta {
+    #[serde(deserialize_with = "not_empty")]
     pub name: String,
-    #[serde(default)]
+    #[serde(deserialize_with = "not_empty")]
     pub uid: String,
-    #[serde(default)]
+    /// A patch that carries an empty one would be a write without a precondition, so an
+    /// object without one is no answer of an API server.
+    #[serde(deserialize_with = "not_empty")]
     pub resource_version: String,
     #[serde(default, deserialize_with = "null_as_default")]
     pub labels: BTreeMap<String, String>,
@@ -119,4 +122,16 @@ fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     d: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(d)?.unwrap_or_default())
+}
+
+/// What every object of an API server has.
+fn not_empty<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
+    let text = String::deserialize(d)?;
+    match text.is_empty() {
+        true => Err(serde::de::Error::invalid_value(
+            serde::de::Unexpected::Str(""),
+            &"a name, UID or resourceVersion",
+        )),
+        false => Ok(text),
+    }
 }

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct View<T> {
     pub value: Arc<T>,
-    /// Before the call: the view is at least this old.
+    /// Before the call: what the view shows is no older than this.
     pub asked: Instant,
+    /// After the call.
+    pub answered: Instant,
 }
 
 /// The last view of one kind.
@@ -30,9 +32,11 @@ impl<T> Cache<T> {
             return Ok(view.clone());
         }
         let asked = Instant::now();
+        let value = Arc::new(fetch()?);
         let view = View {
-            value: Arc::new(fetch()?),
+            value,
             asked,
+            answered: Instant::now(),
         };
         *last = Some(view.clone());
         Ok(view)
@@ -50,8 +54,15 @@ impl<T> Cache<T> {
 }
 
 impl<T> View<T> {
+    /// How old what it shows may be.
     pub fn age(&self) -> Duration {
         self.asked.elapsed()
+    }
+
+    /// How long it has been used. A limit on this one is kept even where reading takes longer
+    /// than the limit.
+    pub fn time_in_use(&self) -> Duration {
+        self.answered.elapsed()
     }
 }
 
@@ -60,6 +71,7 @@ impl<T> Clone for View<T> {
         View {
             value: Arc::clone(&self.value),
             asked: self.asked,
+            answered: self.answered,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! decide what to do about what it shows.
 
 mod cache;
+mod outage;
 
 pub use cache::View;
 
@@ -11,6 +12,7 @@ use crate::cloud::{self, ErrorKind, Instance, InstanceId, Provider, Urgency};
 pub use crate::kube::ReadFrom;
 use crate::kube::{self, Recorder};
 use cache::Cache;
+use outage::Outage;
 use std::fmt;
 use std::time::Duration;
 
@@ -21,6 +23,7 @@ pub struct World {
     pub recorder: Recorder,
     nodes: Cache<Vec<kube::Node>>,
     instances: Cache<Vec<Instance>>,
+    outage: Outage,
 }
 
 /// Which of the two APIs did not answer, and how.
@@ -31,13 +34,15 @@ pub enum Error {
 }
 
 impl World {
-    pub fn new(kube: kube::Client, provider: Box<dyn Provider>) -> World {
+    /// `time_scale` multiplies waits; 1 outside of tests.
+    pub fn new(kube: kube::Client, provider: Box<dyn Provider>, time_scale: f64) -> World {
         World {
             kube,
             provider,
             recorder: Recorder::default(),
             nodes: Cache::default(),
             instances: Cache::default(),
+            outage: Outage::new(time_scale),
         }
     }
 
@@ -62,13 +67,13 @@ impl World {
 
     /// One server as it is now.
     pub fn instance(&self, id: InstanceId) -> Result<Instance, cloud::Error> {
-        match self.provider.instances() {
+        self.outage.guard(|| match self.provider.instances() {
             Some(instances) => instances.get(id),
             None => Err(cloud::Error::new(
                 ErrorKind::Other,
                 "this cloud has no servers",
             )),
-        }
+        })
     }
 
     /// How many servers there were when all were last listed; no call.
@@ -82,11 +87,14 @@ impl World {
         max_age: Duration,
         urgency: Urgency,
     ) -> Result<View<Vec<Instance>>, Error> {
-        let fetch = || match self.provider.instances() {
+        let list = || match self.provider.instances() {
             Some(instances) => instances.list(urgency),
             None => Ok(Vec::new()),
         };
-        self.provider.prepare().map_err(Error::Cloud)?;
+        let fetch = || {
+            self.outage
+                .guard(|| self.provider.prepare().and_then(|()| list()))
+        };
         self.instances.get(max_age, fetch).map_err(Error::Cloud)
     }
 }

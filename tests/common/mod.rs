@@ -169,6 +169,20 @@ impl Drop for Daemon {
     }
 }
 
+/// Runs cases side by side, a few at a time: each has a world of its own on the same two cores.
+pub fn side_by_side<T: Send>(cases: Vec<T>, run: impl Fn(T) + Sync) {
+    let cases = Mutex::new(cases.into_iter());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some(case) = { cases.lock().unwrap().next() } {
+                    run(case);
+                }
+            });
+        }
+    });
+}
+
 /// Polls until it holds.
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();

@@ -140,16 +140,13 @@ fn diff_cell(plans: &Plans) -> String {
         Some(_) => return "shutdown taint".into(),
         None => {}
     }
-    if let Some(finding) = plan.obstacle() {
+    if let Some(finding) = &plan.obstacle {
         return format!("!{}", finding.reason.name());
     }
     if is_uninitialised(&plan.node) && !plan.changes.is_empty() {
         return "initialise".into();
     }
-    let kinds: BTreeSet<&str> = plan
-        .differences()
-        .map(|field| field.field.split(' ').next().unwrap_or_default())
-        .collect();
+    let kinds: BTreeSet<&str> = plan.differences().map(|field| field.field.kind()).collect();
     match kinds.is_empty() {
         true => "-".into(),
         false => kinds.into_iter().collect::<Vec<_>>().join(","),

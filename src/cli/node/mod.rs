@@ -89,7 +89,7 @@ impl Asked {
         let nodes = self
             .nodes
             .nodes(&self.world, &Selection::All)
-            .map_err(|error| Printer::failure(&error.to_string()))?;
+            .map_err(|error| self.failed(&error))?;
         let there: Vec<&str> = nodes.value.iter().map(|node| node.name()).collect();
         let mut exit = Ok(());
         for name in self
@@ -119,7 +119,7 @@ fn together(nodes: Vec<NodePlan>, lifecycle: Vec<LifecyclePlan>) -> Vec<Plans> {
 impl Plans {
     pub(super) fn findings(&self) -> impl Iterator<Item = &Finding> {
         let lifecycle = self.lifecycle.iter().flat_map(|plan| &plan.findings);
-        self.node.findings.iter().chain(lifecycle)
+        self.node.all_findings().chain(lifecycle)
     }
 
     fn proposal(&self) -> Proposal {

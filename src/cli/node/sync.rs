@@ -34,8 +34,12 @@ pub(in crate::cli) fn sync(words: Vec<OsString>) -> Exit {
 
 /// `2 changed, 98 unchanged, 0 failed`.
 pub(in crate::cli) fn summary(report: &Report) -> String {
+    let unreached = match report.unreached {
+        0 => String::new(),
+        count => format!(", {count} not reached"),
+    };
     format!(
-        "{} changed, {} unchanged, {} failed",
+        "{} changed, {} unchanged, {} failed{unreached}",
         report.changed,
         report.unchanged,
         report.failed()
@@ -45,19 +49,21 @@ pub(in crate::cli) fn summary(report: &Report) -> String {
 /// The plan, a line each, and how much of it there is.
 pub(in crate::cli) fn proposed(proposals: &[Proposal]) -> String {
     let lines = proposals.iter().flat_map(|proposal| {
-        proposal
-            .lines
-            .iter()
-            .map(|line| format!("{}  {}\n", proposal.object, output::one_line(line)))
+        let lines = proposal.lines.iter().cloned();
+        let obstacle = proposal.obstacle.iter().map(|why| format!("can't: {why}"));
+        let lines = lines
+            .chain(obstacle)
+            .map(|line| output::one_line(&line).into_owned());
+        lines.map(|line| format!("{}  {line}\n", proposal.object))
     });
-    let would_change = proposals
-        .iter()
-        .filter(|proposal| !proposal.lines.is_empty())
-        .count();
-    let unchanged = proposals.len() - would_change;
+    let count =
+        |such: fn(&Proposal) -> bool| proposals.iter().filter(|proposal| such(proposal)).count();
+    let would_change = count(|proposal| !proposal.lines.is_empty() && proposal.obstacle.is_none());
+    let blocked = count(|proposal| proposal.obstacle.is_some());
+    let unchanged = proposals.len() - would_change - blocked;
+    let lines: String = lines.collect();
     format!(
-        "{}{would_change} would change, {unchanged} unchanged\n",
-        lines.collect::<String>()
+        "{lines}{would_change} would change, {unchanged} unchanged, {blocked} can't be helped\n"
     )
 }
 
@@ -84,7 +90,7 @@ impl Asked {
         let is_pending =
             self.settings.detailed_exitcode.value && plans.iter().any(Plans::has_changes);
         match Printer::stdout(&text) {
-            Exit::Done if plans.iter().any(|plan| plan.node.is_blocked) => Exit::Failed,
+            Exit::Done if plans.iter().any(|plan| plan.node.obstacle.is_some()) => Exit::Failed,
             Exit::Done if is_pending => Exit::Pending,
             exit => exit,
         }
@@ -100,6 +106,7 @@ impl Asked {
             return self.failed(&outage.error);
         }
         let plans = together(nodes, lifecycle);
+        report.unreached += second.unreached;
         report.changes.extend(second.changes);
         report.failures.extend(second.failures);
         count(&mut report, plans.len());
@@ -132,18 +139,8 @@ fn count(report: &mut Report, nodes: usize) {
 }
 
 fn dry_run_lines(plans: &[Plans]) -> String {
-    let obstacles = plans
-        .iter()
-        .filter_map(|plans| Some((plans, plans.node.obstacle()?)));
-    let obstacles = obstacles.map(|(plans, finding)| {
-        format!(
-            "node/{}  can't: {}\n",
-            plans.node.object.name, finding.message
-        )
-    });
-    let told: String = warnings(plans).chain(obstacles).collect();
     let proposals: Vec<Proposal> = plans.iter().map(Plans::proposal).collect();
-    told + &proposed(&proposals)
+    warnings(plans).collect::<String>() + &proposed(&proposals)
 }
 
 fn sync_lines(report: &Report, plans: &[Plans]) -> String {
@@ -162,7 +159,7 @@ fn warnings(plans: &[Plans]) -> impl Iterator<Item = String> {
     plans.iter().flat_map(|plans| {
         let others = plans
             .findings()
-            .filter(|finding| Some(*finding) != plans.node.obstacle());
+            .filter(|finding| Some(*finding) != plans.node.obstacle.as_ref());
         let warnings = others.filter(|finding| finding.severity == Severity::Warning);
         warnings.map(|finding| {
             format!(

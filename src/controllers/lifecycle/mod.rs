@@ -108,7 +108,7 @@ impl LifecycleController {
                     report.changes.push((object, line));
                 }
                 Err(failed) => {
-                    publish(world, gate, NAME, &plan.object, failed.finding.as_slice());
+                    publish(world, gate, NAME, &plan.object, &failed.finding);
                     let is_finding = failed.finding.is_some();
                     report.failures.push(Failure {
                         object,

@@ -134,6 +134,7 @@ impl LifecyclePlan {
         Proposal {
             object: format!("node/{}", self.object.name),
             lines: self.change.iter().map(Change::line).collect(),
+            obstacle: None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! One change, one write; and a conflict means: read the node again, plan again.
 
-use super::plan::{Change, NodePlan};
+use super::change::Change;
+use super::plan::NodePlan;
 use crate::cloud::Gate;
 use crate::kube::{self, Node};
 use crate::world::World;
@@ -20,7 +21,8 @@ pub(super) struct Applied {
     pub error: Option<kube::Error>,
 }
 
-/// Makes the changes of a plan in their order. `replan` plans for the node as it is now.
+/// Makes the changes of a plan in their order. `replan` plans for the node as it is now, where
+/// it may.
 pub(super) fn apply(
     world: &World,
     gate: &dyn Gate,
@@ -39,6 +41,10 @@ pub(super) fn apply(
             Ok(()) => break,
             Err(error) => error,
         };
+        if error.is_not_found() {
+            // Somebody took the node away: nothing is left to be done.
+            return applied;
+        }
         if !error.is_conflict() || round == PLANS_AT_MOST {
             applied.error = Some(error);
             break;
@@ -48,9 +54,13 @@ pub(super) fn apply(
             plan.object.name
         );
         plan = match world.kube.node(&plan.object.name) {
-            Ok(node) => match node.as_ref().and_then(&replan) {
+            Ok(None) => return applied,
+            Ok(Some(node)) => match replan(&node) {
                 Some(plan) => plan,
-                None => return applied,
+                None => {
+                    applied.error = Some(error);
+                    break;
+                }
             },
             Err(error) => {
                 applied.error = Some(error);

@@ -1,15 +1,36 @@
 //! What both APIs say about nodes: read only.
 
-use super::plan::{NodePlan, View, plan};
-use crate::cloud::{Instance, Provider, Urgency};
+use super::plan::View;
+use crate::cloud::{Instance, Urgency};
 use crate::kube::Node;
 use crate::world::{self, Error, World};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Nodes, and servers where somebody asked for them.
 pub struct Observed {
     pub nodes: world::View<Vec<Node>>,
     pub instances: Option<world::View<Vec<Instance>>>,
+}
+
+/// How young a list of servers plans need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    Any,
+    /// Read, and then used for no longer than this.
+    InUse(Duration),
+    /// Asked for since then.
+    AskedSince(Instant),
+}
+
+impl Need {
+    /// The age to ask the cache for.
+    pub(super) fn max_age(self) -> Duration {
+        match self {
+            Need::Any => Duration::MAX,
+            Need::InUse(at_most) => at_most,
+            Need::AskedSince(begun) => begun.elapsed(),
+        }
+    }
 }
 
 pub(super) fn observe(
@@ -33,10 +54,14 @@ impl Observed {
         }
     }
 
-    pub(super) fn instances_age(&self) -> Duration {
-        self.instances
-            .as_ref()
-            .map_or(Duration::MAX, world::View::age)
+    /// May plans that need a list like this rest on the one at hand?
+    pub(super) fn is_good_for(&self, need: Need) -> bool {
+        match (&self.instances, need) {
+            (_, Need::Any) => true,
+            (None, _) => false,
+            (Some(view), Need::InUse(at_most)) => view.time_in_use() <= at_most,
+            (Some(view), Need::AskedSince(begun)) => view.asked >= begun,
+        }
     }
 
     pub(super) fn view(&self) -> View<'_> {
@@ -50,31 +75,5 @@ impl Observed {
         self.instances
             .as_ref()
             .map_or(&[], |view| view.value.as_slice())
-    }
-
-    /// The plan for one node as it is now, among the others as they were.
-    pub(super) fn replan(&self, now: &Node, provider: &dyn Provider) -> Option<NodePlan> {
-        let same = |node: &Node| node.name() == now.name();
-        let nodes: Vec<Node> = self
-            .nodes
-            .value
-            .iter()
-            .map(|node| {
-                if same(node) {
-                    now.clone()
-                } else {
-                    node.clone()
-                }
-            })
-            .collect();
-        plan(
-            &View {
-                nodes: &nodes,
-                instances: self.instances(),
-            },
-            provider,
-            same,
-        )
-        .pop()
     }
 }

@@ -1,6 +1,7 @@
 //! What should be done to nodes: a pure function of a view.
 
 use super::addresses::{self, reported};
+use super::change::{Change, Field, FieldName};
 use super::labels;
 use crate::cloud::{
     self, Finding, Instance, InstanceId, Instances, Metadata, NodeAddress, Provider, Reason,
@@ -8,8 +9,7 @@ use crate::cloud::{
 };
 use crate::controllers::Proposal;
 use crate::controllers::matching::{Index, MatchedBy, Outcome};
-use crate::kube::{Node, ObjectReference, Taint};
-use serde::Serialize;
+use crate::kube::{Node, ObjectReference};
 use std::collections::BTreeMap;
 
 /// Set by a kubelet with `--cloud-provider=external`; no pod lands on the node before it is gone.
@@ -34,8 +34,8 @@ pub struct NodePlan {
     /// In the order in which they are made: removing the taint is the last.
     pub changes: Vec<Change>,
     pub findings: Vec<Finding>,
-    /// The last of those findings stands in the way: tried again later.
-    pub is_blocked: bool,
+    /// What stands in the way of what should be done: tried again later.
+    pub obstacle: Option<Finding>,
 }
 
 /// The other side of a node.
@@ -46,33 +46,6 @@ pub enum Server {
     Foreign,
     Unknown,
     Unmatched,
-}
-
-/// One value of a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Field {
-    pub field: String,
-    pub have: Option<String>,
-    pub want: Option<String>,
-    pub source: Source,
-}
-
-/// One write.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "change", rename_all_fields = "camelCase")]
-pub enum Change {
-    /// Replaces `status.addresses`.
-    SetAddresses { addresses: Vec<NodeAddress> },
-    /// Sets labels, the provider ID, and the taints that remain: one patch.
-    Update {
-        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-        labels: BTreeMap<String, String>,
-        #[serde(skip_serializing_if = "Option::is_none", rename = "providerID")]
-        provider_id: Option<String>,
-        /// The taint is removed by writing the others.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        taints: Option<Vec<Taint>>,
-    },
 }
 
 /// Plans for the nodes that `wanted` names.
@@ -89,7 +62,8 @@ pub fn is_uninitialised(node: &Node) -> bool {
     node.taint(UNINITIALIZED).is_some()
 }
 
-fn plan_node(node: &Node, index: &Index, provider: &dyn Provider) -> NodePlan {
+/// The plan for one node, as it is now, among the others.
+pub(super) fn plan_node(node: &Node, index: &Index, provider: &dyn Provider) -> NodePlan {
     let mut plan = NodePlan {
         object: node.object(),
         node: node.clone(),
@@ -97,7 +71,7 @@ fn plan_node(node: &Node, index: &Index, provider: &dyn Provider) -> NodePlan {
         fields: Vec::new(),
         changes: Vec::new(),
         findings: Vec::new(),
-        is_blocked: false,
+        obstacle: None,
     };
     match index.find(node) {
         Outcome::Foreign => plan.foreign(provider),
@@ -106,16 +80,21 @@ fn plan_node(node: &Node, index: &Index, provider: &dyn Provider) -> NodePlan {
         Outcome::Unmatched(finding) => plan.unmatched(finding),
         Outcome::Matched(instance, by) => {
             plan.server = Server::Matched(instance.clone(), by);
-            plan.tell_match(instance, by, index.claimed_by_another(instance, node));
-            if let Some(instances) = provider.instances() {
-                plan.for_server(instance, instances);
+            plan.tell_match(instance, by);
+            match (
+                index.claimed_by_another(instance, node),
+                provider.instances(),
+            ) {
+                (Some(other), _) => plan.claimed_twice(instance, other),
+                (None, Some(instances)) => plan.for_server(instance, instances),
+                (None, None) => {}
             }
         }
     }
     if node.metadata.deletion_timestamp.is_some() {
         // Whoever deletes it wants nothing more of it.
         plan.changes.clear();
-        plan.is_blocked = false;
+        plan.obstacle = None;
     }
     plan
 }
@@ -139,6 +118,10 @@ impl NodePlan {
                 .iter()
                 .flat_map(|change| self.lines_of(change))
                 .collect(),
+            obstacle: self
+                .obstacle
+                .as_ref()
+                .map(|finding| finding.message.clone()),
         }
     }
 
@@ -150,12 +133,12 @@ impl NodePlan {
 
     /// It should be initialised, and the list of servers does not hold its own.
     pub fn misses_its_server(&self) -> bool {
-        self.is_blocked && matches!(self.server, Server::Unmatched | Server::Gone(_))
+        self.obstacle.is_some() && matches!(self.server, Server::Unmatched | Server::Gone(_))
     }
 
-    /// The finding that stands in the way of what should be done.
-    pub fn obstacle(&self) -> Option<&Finding> {
-        self.findings.last().filter(|_| self.is_blocked)
+    /// Everything worth telling, what stands in the way included.
+    pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().chain(&self.obstacle)
     }
 
     fn foreign(&mut self, provider: &dyn Provider) {
@@ -188,9 +171,7 @@ impl NodePlan {
              another project's?",
             self.node.spec.provider_id
         );
-        self.findings
-            .push(Finding::warning(Reason::ServerNotFound, message));
-        self.is_blocked = is_uninitialised(&self.node);
+        self.hold_back_if_new(Finding::warning(Reason::ServerNotFound, message));
         if !is_uninitialised(&self.node) {
             self.update(labels::afterwards(&self.node), None);
         }
@@ -198,11 +179,18 @@ impl NodePlan {
 
     fn unmatched(&mut self, finding: Finding) {
         self.tell_not_external();
-        self.findings.push(finding);
-        self.is_blocked = is_uninitialised(&self.node);
+        self.hold_back_if_new(finding);
     }
 
-    fn tell_match(&mut self, instance: &Instance, by: MatchedBy, claimed_by: Option<&str>) {
+    /// A new node has to wait because of it; for the others it is worth telling.
+    fn hold_back_if_new(&mut self, finding: Finding) {
+        match is_uninitialised(&self.node) {
+            true => self.obstacle = Some(finding),
+            false => self.findings.push(finding),
+        }
+    }
+
+    fn tell_match(&mut self, instance: &Instance, by: MatchedBy) {
         if let MatchedBy::Address(ip) = by {
             self.findings.push(Finding::info(
                 Reason::MatchedByAddress,
@@ -212,17 +200,20 @@ impl NodePlan {
                 ),
             ));
         }
-        if let Some(other) = claimed_by {
-            self.findings.push(Finding::warning(
-                Reason::ServerClaimedTwice,
-                format!(
-                    "server {} ({}) is also named by the provider ID of node {other:?}; delete the node that \
-                     is not its own",
-                    instance.name, instance.id
-                ),
-            ));
-        }
         self.tell_not_external();
+    }
+
+    /// Two nodes with one provider ID would be one machine to everybody who reads it, for good:
+    /// a provider ID can't be changed. What either node has stays as it is.
+    fn claimed_twice(&mut self, instance: &Instance, other: &str) {
+        self.hold_back_if_new(Finding::warning(
+            Reason::ServerClaimedTwice,
+            format!(
+                "server {} ({}) is named by the provider ID of node {other:?}, too; delete the node that is \
+                 not its own",
+                instance.name, instance.id
+            ),
+        ));
     }
 
     fn tell_not_external(&mut self) {
@@ -258,8 +249,7 @@ impl NodePlan {
 
     /// Addresses stay as they are; the taint, where there is one, too. Labels that follow their twins still do.
     fn blocked(&mut self, finding: Finding) {
-        self.findings.push(finding);
-        self.is_blocked = true;
+        self.obstacle = Some(finding);
         if !is_uninitialised(&self.node) && !self.node.spec.provider_id.is_empty() {
             self.update(labels::afterwards(&self.node), None);
         }
@@ -282,7 +272,7 @@ impl NodePlan {
             false => Sourced::new(have.clone(), Source::Kept),
         };
         self.fields.push(Field {
-            field: "spec.providerID".into(),
+            field: FieldName::ProviderId,
             have: (!have.is_empty()).then(|| have.clone()),
             want: Some(wanted.value.clone()),
             source: wanted.source,
@@ -293,7 +283,7 @@ impl NodePlan {
             Some(provider_id),
         );
         self.fields.push(Field {
-            field: "taint uninitialized".into(),
+            field: FieldName::UninitializedTaint,
             have: Some("set".into()),
             want: None,
             source: Source::Rule("removed when the rest is there"),
@@ -309,7 +299,7 @@ impl NodePlan {
                 labels.insert(key.clone(), wanted.value.clone());
             }
             self.fields.push(Field {
-                field: format!("label {key}"),
+                field: FieldName::Label(key),
                 have,
                 want: Some(wanted.value),
                 source: wanted.source,
@@ -358,72 +348,17 @@ fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<
             }
         };
         fields.push(Field {
-            field: format!("address {}", want.kind.name()),
+            field: FieldName::Address(want.kind.clone()),
             have,
             want: Some(want.address.clone()),
             source: address.source.clone(),
         });
     }
     fields.extend(left.into_iter().map(|address| Field {
-        field: format!("address {}", address.kind.name()),
+        field: FieldName::Address(address.kind.clone()),
         have: Some(address.address.clone()),
         want: None,
         source: Source::Rule("not an address of the server by these settings"),
     }));
     fields
-}
-
-impl Change {
-    /// The write in one line, for the log.
-    pub fn summary(&self) -> String {
-        match self {
-            Change::SetAddresses { addresses } => {
-                let list: Vec<String> = addresses.iter().map(NodeAddress::to_string).collect();
-                format!("addresses set: {}", list.join(", "))
-            }
-            Change::Update {
-                labels,
-                provider_id,
-                taints,
-            } => {
-                let labels = match (labels.len(), taints) {
-                    (0, _) => None,
-                    (count, Some(_)) => Some(format!("{count} labels set")),
-                    (_, None) => {
-                        let list: Vec<String> =
-                            labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
-                        Some(format!("labels set: {}", list.join(", ")))
-                    }
-                };
-                let provider_id = provider_id
-                    .as_ref()
-                    .map(|id| format!("provider ID set: {id}"));
-                let taint = taints
-                    .as_ref()
-                    .map(|_| "taint uninitialized removed".to_owned());
-                let parts: Vec<String> =
-                    [provider_id, labels, taint].into_iter().flatten().collect();
-                parts.join(", ")
-            }
-        }
-    }
-
-    /// Does this write change that value?
-    pub fn is_about(&self, field: &Field) -> bool {
-        field.field.starts_with("address ") == matches!(self, Change::SetAddresses { .. })
-    }
-}
-
-impl Field {
-    /// `taint uninitialized: removed`.
-    pub fn line(&self) -> String {
-        let name = &self.field;
-        match (&self.have, &self.want) {
-            (None, Some(want)) => format!("{name}: set to {want}"),
-            (Some(have), Some(want)) if have != want => format!("{name}: {have} → {want}"),
-            (Some(have), None) if name.starts_with("address ") => format!("{name}: {have} removed"),
-            (Some(_), None) => format!("{name}: removed"),
-            (have, _) => format!("{name}: {}", have.as_deref().unwrap_or("-")),
-        }
-    }
 }

@@ -1,0 +1,88 @@
+//! What a tick is about, and how old a list of servers it may rest on.
+
+use super::observe::Need;
+use super::plan::{NodePlan, is_uninitialised};
+use super::{NodeController, Selection};
+use crate::cloud::{Provider, ProviderId};
+use crate::kube::Node;
+use crate::world::World;
+use std::time::{Duration, Instant};
+
+/// Why a tick looks at the cloud.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    Nothing,
+    /// Only initialised nodes, only because it is time again.
+    Refresh,
+    /// A node or a person waits.
+    Needed,
+}
+
+/// What list of servers these plans may rest on; made on an older one, they only propose.
+/// `look` is when this tick began, `young` what a write may rest on.
+pub(super) fn need(plans: &[NodePlan], look: Instant, young: Duration) -> Need {
+    if plans.iter().any(NodePlan::misses_its_server) {
+        // A server that is missing from an older list may have been made since, and a new
+        // node must not be told that it has none.
+        Need::AskedSince(look)
+    } else if plans.iter().any(|plan| !plan.changes.is_empty()) {
+        Need::InUse(young)
+    } else {
+        Need::Any
+    }
+}
+
+impl NodeController {
+    pub(super) fn work(
+        &self,
+        world: &World,
+        nodes: &[Node],
+        selection: &Selection,
+        now: Instant,
+    ) -> Work {
+        if selection.is_explicit() || nodes.iter().any(|node| self.is_due(node, world, now)) {
+            Work::Needed
+        } else if self.is_refresh_due(now) {
+            Work::Refresh
+        } else {
+            Work::Nothing
+        }
+    }
+
+    pub(super) fn is_refresh_due(&self, now: Instant) -> bool {
+        let frequency = self.settings.status_update_frequency;
+        self.last_refresh
+            .is_none_or(|last| now.duration_since(last) >= frequency)
+    }
+
+    /// Waits for its initialisation, or failed before; and its back-off is over.
+    pub(super) fn is_due(&self, node: &Node, world: &World, now: Instant) -> bool {
+        let uid = &node.metadata.uid;
+        let is_new = is_uninitialised(node) && !is_left_alone(node, &*world.provider);
+        self.backoff.is_retry_due(uid, now) || (is_new && !self.backoff.is_waiting(uid, now))
+    }
+
+    /// What an outage keeps waiting, for the line that tells it.
+    pub(super) fn waiting(&self, world: &World, now: Instant) -> String {
+        let Some(nodes) = world.nodes_seen() else {
+            return String::new();
+        };
+        match nodes
+            .value
+            .iter()
+            .filter(|node| self.is_due(node, world, now))
+            .count()
+        {
+            0 => String::new(),
+            1 => "1 node waits".into(),
+            count => format!("{count} nodes wait"),
+        }
+    }
+}
+
+/// A node being deleted, or of another cloud, gets nothing: no reason to ask anybody about it.
+fn is_left_alone(node: &Node, provider: &dyn Provider) -> bool {
+    let id = &node.spec.provider_id;
+    node.metadata.deletion_timestamp.is_some()
+        || !(id.is_empty() || matches!(provider.parse_provider_id(id), ProviderId::Ours(_)))
+}

@@ -1,0 +1,157 @@
+//! Works off the plans of one tick, node by node, and takes note of what came of each.
+//!
+//! A pass over thousands of nodes, or with a slow API server, takes longer than a list of
+//! servers may be old: then the list is read again and the rest is planned anew.
+
+use super::apply::{self, Applied};
+use super::observe::{self, Need, Observed};
+use super::plan::{NodePlan, is_uninitialised, plan_node};
+use crate::cloud::{Finding, Gate, Reason, Urgency};
+use crate::controllers::backoff::Backoff;
+use crate::controllers::matching::Index;
+use crate::controllers::report::{Failure, Report};
+use crate::kube::{self, Node};
+use crate::world::World;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+pub(super) struct Pass<'a> {
+    world: &'a World,
+    gate: &'a dyn Gate,
+    /// How old a list of servers a write may rest on.
+    young: Duration,
+    report: Report,
+    done: Vec<NodePlan>,
+}
+
+/// Why a stretch of the pass ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stretch {
+    Done,
+    /// The list of servers is too old for the next write.
+    ListTooOld,
+    /// The gate is closed: no write may follow.
+    Closed,
+}
+
+impl<'a> Pass<'a> {
+    pub(super) fn new(world: &'a World, gate: &'a dyn Gate, young: Duration) -> Pass<'a> {
+        Pass {
+            world,
+            gate,
+            young,
+            report: Report::default(),
+            done: Vec::new(),
+        }
+    }
+
+    /// The outcome, and the plans that were applied last, one for each node that is still there.
+    pub(super) fn run(
+        mut self,
+        mut observed: Observed,
+        plans: Vec<NodePlan>,
+        backoff: &mut Backoff,
+    ) -> (Report, Vec<NodePlan>) {
+        let mut queue = VecDeque::from(plans);
+        let mut plan_anew = false;
+        while self.work_off(&mut queue, &observed, plan_anew, backoff) == Stretch::ListTooOld {
+            observed =
+                match observe::observe(self.world, observed.nodes, self.young, Urgency::Needed) {
+                    Ok(observed) => observed,
+                    Err(error) => {
+                        let outage = Report::outage(error, format!("{} nodes wait", queue.len()));
+                        self.report.outage = outage.outage;
+                        break;
+                    }
+                };
+            plan_anew = true;
+        }
+        self.report.unreached = queue.len();
+        (self.report, self.done)
+    }
+
+    fn work_off(
+        &mut self,
+        queue: &mut VecDeque<NodePlan>,
+        observed: &Observed,
+        plan_anew: bool,
+        backoff: &mut Backoff,
+    ) -> Stretch {
+        let provider = &*self.world.provider;
+        let index = Index::new(provider, &observed.nodes.value, observed.instances());
+        let young = Need::InUse(self.young);
+        let is_young = || observed.is_good_for(young);
+        while let Some(plan) = queue.pop_front() {
+            if !plan.changes.is_empty() && !is_young() {
+                queue.push_front(plan);
+                return Stretch::ListTooOld;
+            }
+            let plan = if plan_anew {
+                plan_node(&plan.node, &index, provider)
+            } else {
+                plan
+            };
+            // A node that changed meanwhile, on a list that is too old by now, is left to the next tick.
+            let replan = |node: &Node| is_young().then(|| plan_node(node, &index, provider));
+            let (object, uid) = (
+                format!("node/{}", plan.object.name),
+                plan.object.uid.clone(),
+            );
+            let applied = apply::apply(self.world, self.gate, plan, replan);
+            let is_closed = applied.error.as_ref().is_some_and(kube::Error::is_refused);
+            if is_closed && applied.lines.is_empty() {
+                queue.extend(applied.plan);
+                return Stretch::Closed;
+            }
+            note(&mut self.report, backoff, object, &uid, &applied);
+            self.done.extend(with_event(applied));
+            if is_closed {
+                return Stretch::Closed;
+            }
+        }
+        Stretch::Done
+    }
+}
+
+fn note(report: &mut Report, backoff: &mut Backoff, object: String, uid: &str, applied: &Applied) {
+    let lines = applied.lines.iter();
+    report
+        .changes
+        .extend(lines.map(|line| (object.clone(), line.clone())));
+    let obstacle = applied
+        .plan
+        .as_ref()
+        .and_then(|plan| plan.obstacle.as_ref());
+    let why = match (&applied.error, obstacle) {
+        (Some(error), _) => error.to_string(),
+        (None, Some(finding)) => finding.message.clone(),
+        (None, None) => {
+            backoff.succeeded(uid);
+            report.changed += usize::from(!applied.lines.is_empty());
+            report.unchanged += usize::from(applied.lines.is_empty());
+            return;
+        }
+    };
+    // An initialised node that can't be brought in order is looked at again with the others.
+    let is_new = applied
+        .plan
+        .as_ref()
+        .is_some_and(|plan| is_uninitialised(&plan.node));
+    if applied.error.is_some() || is_new {
+        backoff.failed(uid, Instant::now());
+    }
+    report.failures.push(Failure {
+        object,
+        why,
+        is_finding: applied.error.is_none(),
+    });
+}
+
+fn with_event(applied: Applied) -> Option<NodePlan> {
+    let mut plan = applied.plan?;
+    if applied.initialised {
+        plan.findings
+            .push(Finding::info(Reason::Synced, "Node synced successfully"));
+    }
+    Some(plan)
+}
