@@ -213,6 +213,44 @@ fn a_node_is_matched_by_provider_id_then_name_then_address_and_never_guessed() {
     }
 }
 
+/// Two nodes with one provider ID would be one machine to everybody, for good.
+#[test]
+fn a_server_is_given_to_one_node_only() {
+    let reports = |name: &str, ip: &str| {
+        let addresses = json!([{ "type": "InternalIP", "address": ip }]);
+        node(
+            name,
+            json!({ "spec": { "taints": [taint()] }, "status": { "addresses": addresses } }),
+        )
+    };
+    let cloud = Memory {
+        instances: vec![server(1, "a"), server(2, "free")],
+    };
+    let by_address = plan_all(
+        &[reports("x", "203.0.113.3"), reports("y", "203.0.113.3")],
+        &cloud,
+    );
+    let claimed = node("old", json!({ "spec": { "providerID": "memory://1" } }));
+    let by_name = plan_all(&[new_node("a"), claimed], &cloud);
+    let twins = Memory {
+        instances: vec![server(1, "a"), server(2, "a")],
+    };
+    let by_twins = plan_all(&[new_node("a")], &twins);
+    for (plan, reason) in [
+        (&by_address[0], Reason::InstanceLookupFailed),
+        (&by_address[1], Reason::InstanceLookupFailed),
+        (&by_name[0], Reason::ServerClaimedTwice),
+        (&by_twins[0], Reason::InstanceLookupFailed),
+    ] {
+        assert_eq!(plan.changes, vec![]);
+        assert_eq!(
+            plan.obstacle.as_ref().map(|finding| finding.reason),
+            Some(reason),
+            "{plan:?}"
+        );
+    }
+}
+
 #[test]
 fn foreign_unknown_and_dying_nodes_are_left_alone() {
     let cloud = Memory {
@@ -471,6 +509,22 @@ fn planning_again_after_a_successful_apply_is_empty_in_any_world() {
                 blocked || differences.is_empty(),
                 "seed {seed}: {differences:?}"
             );
+        }
+    }
+}
+
+#[test]
+fn no_new_provider_id_is_one_that_another_node_has_in_any_world() {
+    for seed in 0..5_000 {
+        let (nodes, cloud) = random_world(&mut Random::new(seed));
+        let after: Vec<Node> = plan_all(&nodes, &cloud).iter().map(applied).collect();
+        for (before, now) in nodes.iter().zip(&after) {
+            if before.spec.provider_id.is_empty() && !now.spec.provider_id.is_empty() {
+                let holders = after
+                    .iter()
+                    .filter(|other| other.spec.provider_id == now.spec.provider_id);
+                assert_eq!(holders.count(), 1, "seed {seed}: {}", now.spec.provider_id);
+            }
         }
     }
 }

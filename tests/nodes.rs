@@ -5,7 +5,7 @@ mod common;
 
 use common::{
     Daemon, LIMIT, UNINITIALIZED, addresses, all_initialised, ccm, env, events, is_initialised,
-    node, side_by_side, wait_until, with,
+    node, second_page, side_by_side, wait_until, with,
 };
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
@@ -336,7 +336,8 @@ fn bad_answers(half: Half) -> Vec<(&'static str, Effect)> {
 
 /// Page 2 of the servers, or the list of nodes, goes wrong until it is mended.
 fn survives(half: Half, name: &str, effect: Effect) {
-    let sandbox = Sandbox::builder().nodes(60).heartbeats(false).start();
+    let sandbox = quiet(2);
+    second_page(&sandbox);
     let rule = Rule::new(effect).half(half);
     let rule = match half {
         Half::Hetzner => rule
@@ -605,4 +606,123 @@ fn every_request_fits_the_api_s_own_document() {
         spec.check_request(&call.method, &call.path, &call.query, &call.body)
             .unwrap_or_else(|e| panic!("{call}: {e:?}"));
     }
+}
+
+/// A pass that takes longer than a list of servers may be old reads it again on the way.
+#[test]
+fn a_list_that_grows_old_during_a_pass_is_read_again() {
+    let sandbox = quiet(2);
+    let id = |name: &str| {
+        let servers = sandbox.cloud().servers(sandbox.project());
+        servers
+            .iter()
+            .find(|server| server["name"] == name)
+            .unwrap()["id"]
+            .as_u64()
+            .unwrap()
+    };
+    let old = id("worker-2");
+    // While the first node is written, slowly, the second one's server is replaced.
+    let (cloud, project) = (Arc::clone(sandbox.cloud()), sandbox.project());
+    let replace = move |_: &sandbox::exchange::Request| {
+        cloud.delete_server(old);
+        cloud.create_server(
+            project,
+            ServerSpec {
+                name: "worker-2".into(),
+                ..ServerSpec::default()
+            },
+        );
+        std::thread::sleep(std::time::Duration::from_millis(600));
+    };
+    let first = Rule::new(Effect::before(replace))
+        .method("PATCH")
+        .path("/api/v1/nodes/worker-1/status");
+    sandbox.faults().add(first.times(1));
+    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    let new = id("worker-2");
+    assert_ne!(new, old);
+    assert_eq!(
+        node(&sandbox, "worker-2")["spec"]["providerID"],
+        format!("ccm-from-scratch://{new}")
+    );
+}
+
+#[test]
+fn a_node_that_somebody_takes_away_meanwhile_is_no_failure() {
+    let sandbox = quiet(2);
+    let cluster = Arc::clone(sandbox.cluster());
+    let take_away = move |_: &sandbox::exchange::Request| {
+        cluster.delete("nodes", None, "worker-1");
+    };
+    let rule = Rule::new(Effect::before(take_away))
+        .method("PATCH")
+        .path("/api/v1/nodes/worker-1/status");
+    sandbox.faults().add(rule);
+    let ran = ccm(&env(&sandbox), &["run", "--once"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(is_initialised(&node(&sandbox, "worker-2")));
+}
+
+/// A list without resourceVersions would make writes without a precondition.
+#[test]
+fn an_object_without_a_version_is_no_answer() {
+    let sandbox = quiet(1);
+    let mut node = node(&sandbox, "worker-1");
+    node["metadata"]["resourceVersion"] = json!("");
+    let list = json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [node] });
+    let answer = Effect::Instead(sandbox::exchange::Response::json(200, &list));
+    sandbox
+        .faults()
+        .add(Rule::new(answer).method("GET").path("/api/v1/nodes"));
+    let ran = ccm(&env(&sandbox), &["run", "--once"]);
+    assert!(
+        ran.code == 1 && ran.stderr.contains("not what the API answers"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(writes(&sandbox), Vec::<String>::new());
+}
+
+#[test]
+fn events_that_can_t_be_written_hold_nobody_up() {
+    let sandbox = quiet(4);
+    let slow = Rule::new(Effect::Slow(LIMIT))
+        .method("POST")
+        .path("/api/v1/namespaces/default/events");
+    let slow = sandbox.faults().add(slow);
+    let real_time = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    let _daemon = Daemon::start(&real_time, &["--node-sync-interval=200ms"]);
+    wait_until("the first event", || sandbox.faults().hits(slow) == 1);
+    assert!(
+        all_initialised(&sandbox),
+        "all nodes come before the first event"
+    );
+    let begun = Instant::now();
+    sandbox.join(ServerSpec {
+        name: "late".into(),
+        ..ServerSpec::default()
+    });
+    wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
+    assert!(
+        begun.elapsed().as_secs() < 12,
+        "one write may be waited for, not four"
+    );
+    assert_eq!(sandbox.faults().hits(slow), 1);
+}
+
+#[test]
+fn an_outage_is_asked_about_ever_less_often() {
+    let sandbox = quiet(1);
+    let away = Rule::new(Effect::hetzner_error(500, "server_error", "sorry")).half(Half::Hetzner);
+    sandbox.faults().add(away);
+    let _daemon = Daemon::start(&env(&sandbox), &[]);
+    let looks = || sandbox.calls().count(|call| call.path == "/api/v1/nodes");
+    // Two minutes: asked at once, after 5, 15, 35 and 75 seconds, three tries each.
+    wait_until("two minutes of ticks", || looks() >= 24);
+    assert!(
+        hetzner_calls(&sandbox) <= 6 * 3,
+        "{} calls",
+        hetzner_calls(&sandbox)
+    );
 }

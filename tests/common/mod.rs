@@ -192,6 +192,21 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Servers without nodes, so that a list of servers has two pages; then one more node, whose
+/// server is on the second.
+pub fn second_page(sandbox: &Sandbox) {
+    let spec = |name: String| sandbox::hetzner::ServerSpec {
+        name,
+        ..Default::default()
+    };
+    for n in 0..50 {
+        sandbox
+            .cloud()
+            .create_server(sandbox.project(), spec(format!("other-{n}")));
+    }
+    sandbox.join(spec("page-2".into()));
+}
+
 pub fn node(sandbox: &Sandbox, name: &str) -> Value {
     sandbox
         .cluster()
