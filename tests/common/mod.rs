@@ -85,8 +85,12 @@ pub struct Daemon {
 
 impl Daemon {
     pub fn start(env: &Env, flags: &[&str]) -> Daemon {
-        let words = [&["run"], flags].concat();
-        let mut child = command(env, &words)
+        Daemon::start_with(env, &[&["run"], flags].concat())
+    }
+
+    /// With exactly these words: flags alone are the daemon too.
+    pub fn start_with(env: &Env, words: &[&str]) -> Daemon {
+        let mut child = command(env, words)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
