@@ -152,7 +152,13 @@ fn a_flood_locks_no_probe_out_and_costs_little() {
     let (before_kb, _) = daemon.memory_kb();
     // More connections than it keeps, all of them silent.
     let held: Vec<TcpStream> = (0..200).map(|_| connect(address)).collect();
+    let mut probe = connect(address);
     assert_eq!(get(address, "/livez"), ok());
+    // One that came before the last, with its request after.
+    probe.write_all(b"GET /livez HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    probe.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     drop(held);
     // Clients that come again and again, with as much as is taken of them.
     let is_over = AtomicBool::new(false);
