@@ -190,7 +190,7 @@ fn a_flood_locks_no_probe_out_and_costs_little() {
 #[test]
 fn a_controller_that_is_stuck_fails_liveness_by_its_name_until_it_goes_on() {
     let sandbox = quiet(1);
-    let (_daemon, address) = start(&sandbox, "0.01", &[]);
+    let (_daemon, address) = start(&sandbox, "0.01", &["--controllers=cloud-node"]);
     wait_until("an initialised node", || all_initialised(&sandbox));
     wait_until("life", || get(address, "/livez") == ok());
     let held = Effect::Slow(common::LIMIT * 2);
