@@ -35,6 +35,7 @@ env -u HCLOUD_TOKEN -u KUBECONFIG sandbox --nodes 3 --network=10.0.0.0/16 --env-
 sandbox_id=$!
 await "the sandbox" test -f "$folder/env"
 . "$folder/env"
+export HCLOUD_METRICS_ADDRESS=127.0.0.1:0 # a demonstration opens no port to the world
 if command -v kubectl >/dev/null; then show kubectl get nodes -o wide; fi
 
 say "Before: the servers are there, but no pod may run on the nodes yet."

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ccm::settings::{
-    AddressFamily, Command, Controller, DROP_IN_FLAGS, Environment, Kind, LogFormat, NetworkName,
-    Output, Parsed, Profile, Source, TABLE, Takes, markdown, parse,
+    AddressFamily, Command, Controller, DROP_IN_FLAGS, Environment, Kind, ListenAddress, LogFormat,
+    NetworkName, Output, Parsed, Profile, Source, TABLE, Takes, markdown, parse,
 };
 
 /// An environment of a test, with its files.
@@ -111,6 +111,11 @@ fn nothing_set_is_the_documented_defaults() {
     assert_eq!(settings.output.value, Output::Table);
     assert_eq!(settings.log_format.value, LogFormat::Text);
     assert_eq!(settings.verbosity.value, 0);
+    let everywhere = ListenAddress {
+        ip: None,
+        port: 8233,
+    };
+    assert_eq!(settings.metrics_address.value, Some(everywhere));
     assert_eq!(settings.test_time_scale.value, 1.0);
     assert_eq!(settings.node_sync_interval.source, Source::Default);
 }
@@ -128,6 +133,9 @@ fn values_and_who_said_so() {
         (Run, "", "HCLOUD_SERVER_CACHE_TTL=1m", "server-cache-max-age", "1m", "HCLOUD_SERVER_CACHE_TTL"),
         (Run, "", "HCLOUD_SERVER_CACHE_TTL=1m\nHCLOUD_SERVER_CACHE_MAX_AGE=0", "server-cache-max-age", "0", "HCLOUD_SERVER_CACHE_MAX_AGE"),
         (Run, "", "HCLOUD_SERVER_CACHE_TTL=1m\nHCLOUD_SERVER_CACHE_MAX_AGE=", "server-cache-max-age", "1m", "HCLOUD_SERVER_CACHE_TTL"),
+        (Run, "", "HCLOUD_METRICS_ADDRESS=127.0.0.1:0", "metrics-address", "127.0.0.1:0", "HCLOUD_METRICS_ADDRESS"),
+        (Run, "", "HCLOUD_METRICS_ADDRESS=", "metrics-address", ":8233", "default"),
+        (Run, "--metrics-address=", "HCLOUD_METRICS_ADDRESS=:1", "metrics-address", "", "--metrics-address"),
         // A flag wins, and what it beats is not even read.
         (Run, "--kubeconfig /a", "KUBECONFIG=/b:/c", "kubeconfig", "/a", "--kubeconfig"),
         (List, "", "KUBECONFIG=/b:/c", "kubeconfig", "/b:/c", "KUBECONFIG"),
@@ -275,6 +283,7 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "--cloud-provider=aws", "--cloud-provider: \"aws\": use ccm-from-scratch or hcloud"),
         (Run, "--controllers=cloud-nod", "--controllers: \"cloud-nod\": no controller is called \"cloud-nod\"; did you mean cloud-node?"),
         (Run, "--master=https://u:hunter2@host", "--master: \"https://…@host\": leave out the user name and password"),
+        (Run, "--metrics-address=8233", "--metrics-address: \"8233\": write :PORT or IP:PORT, e.g. :8233, 127.0.0.1:8233 or [::1]:8233"),
         (Run, "--token geheim", "--token: unknown flag; a secret on the command line could be read by every user of this machine, set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"),
         (Run, "--cluster-cidr", "--cluster-cidr: needs a value"),
         (Config, "web-1", "ccm config: \"web-1\": unexpected word; it takes only flags"),
@@ -408,7 +417,7 @@ fn what_has_no_effect_is_said_once() {
             Command::List,
             "",
             "HCLOUD_NETWORK_ID=1\nHCLOUD_TOKN=x\nHCLOUD_CONTEXT=x\nHCLOUD_SSH_KEYS=x\n\
-             HCLOUD_METRIC_ADDRESS=x\nHCLOUD_ENDPIONT=\nHOME=/root",
+             HCLOUD_METRIC_ENABLED=x\nHCLOUD_ENDPIONT=\nHOME=/root",
             "HCLOUD_NETWORK_ID: not a variable that ccm reads; did you mean HCLOUD_NETWORK?\n\
              HCLOUD_TOKN: not a variable that ccm reads; did you mean HCLOUD_TOKEN?",
         ),

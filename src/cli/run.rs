@@ -44,7 +44,8 @@ pub(super) fn run(words: Vec<OsString>) -> Exit {
     if settings.once.value {
         return once(world, gate, controllers);
     }
-    match daemon::run(world, gate, controllers, stop) {
+    let health = daemon::Health::start(wire::health_settings(&settings), world, stop);
+    match daemon::run(world, gate, controllers, stop, health) {
         Ended::Stopped => {
             log::info!("ended");
             Exit::Done

@@ -5,6 +5,7 @@ use super::logging::{self, Reader};
 use super::output::Printer;
 use crate::cloud;
 use crate::controllers::{lifecycle, node};
+use crate::daemon;
 use crate::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile};
 use crate::http::{Secret, Timing, Token};
 use crate::kube::{self, config};
@@ -83,6 +84,20 @@ pub(super) fn lifecycle_settings(settings: &Settings) -> lifecycle::Settings {
         server_cache_max_age: scaled(settings, settings.server_cache_max_age.value),
         deletion_guard: settings.node_deletion_guard.value,
         time_scale: settings.test_time_scale.value,
+    }
+}
+
+pub(super) fn health_settings(settings: &Settings) -> daemon::HealthSettings {
+    daemon::HealthSettings {
+        address: settings
+            .metrics_address
+            .value
+            .map(|address| daemon::Address {
+                ip: address.ip,
+                port: address.port,
+            }),
+        silence_limit: scaled(settings, daemon::SILENCE_LIMIT),
+        bind_retry: scaled(settings, daemon::BIND_RETRY),
     }
 }
 

@@ -9,6 +9,7 @@ mod finding;
 mod gate;
 mod instance;
 mod node;
+pub mod pulse;
 mod source;
 
 pub use error::{Error, ErrorKind};
@@ -44,6 +45,11 @@ pub trait Provider: Send + Sync {
     /// Calls made to the cloud's API so far, every try counted.
     fn calls(&self) -> u64 {
         0
+    }
+
+    /// A call to the cloud's API has succeeded since the start. A cloud without one is always reached.
+    fn is_reached(&self) -> bool {
+        true
     }
 
     /// The servers that nodes run on.

@@ -1,16 +1,19 @@
 //! The daemon: a thread per controller that ticks until it is stopped.
 //!
-//! Knows: when a tick is due, how to stop, what is worth a line in the log. Must never know
+//! Knows: when a tick is due, how to stop, what is worth a line in the log, what a
+//! probe is told. Must never know
 //! what a controller decides, or which provider is plugged in.
 
+mod health;
 mod outage;
 mod signals;
 mod stop;
 
+pub use health::{Address, BIND_RETRY, Health, HealthSettings, SILENCE_LIMIT};
 pub use signals::stop_on_signals;
 pub use stop::{Stop, StopGate};
 
-use crate::cloud::Gate;
+use crate::cloud::{Gate, pulse};
 use crate::controllers::{Controller, Report, Selection};
 use crate::world::World;
 use outage::Outages;
@@ -35,14 +38,17 @@ pub fn run(
     gate: &'static dyn Gate,
     controllers: Vec<Box<dyn Controller>>,
     stop: &'static Stop,
+    health: &Health,
 ) -> Ended {
     let failed: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
     let outages: &'static Outages = Box::leak(Box::default());
     let threads: Vec<_> = controllers
         .into_iter()
         .map(|controller| {
+            let pulse = health.watch(controller.name());
             std::thread::spawn(move || {
-                tick_until_stopped(world, gate, controller, stop, outages, failed)
+                pulse::install(pulse);
+                tick_until_stopped(world, gate, controller, stop, outages, failed);
             })
         })
         .collect();
@@ -70,6 +76,7 @@ fn tick_until_stopped(
 ) {
     let mut worked_once = false;
     loop {
+        pulse::beat();
         let report = controller.tick(world, gate, &Selection::Due);
         if let Some(outage) = &report.outage
             && outage.error.needs_a_person()
@@ -89,6 +96,7 @@ fn tick_until_stopped(
             controller.interval(),
         );
         log_report(&report);
+        pulse::pause(controller.interval());
         if stop.wait(controller.interval()) {
             return;
         }

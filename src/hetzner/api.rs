@@ -55,6 +55,10 @@ impl Api {
         self.http.calls()
     }
 
+    pub(super) fn is_reached(&self) -> bool {
+        self.http.is_reached()
+    }
+
     pub(super) fn get<T: DeserializeOwned>(
         &self,
         path: &str,

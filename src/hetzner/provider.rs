@@ -111,6 +111,10 @@ impl Provider for Hetzner {
         self.api.calls()
     }
 
+    fn is_reached(&self) -> bool {
+        self.api.is_reached()
+    }
+
     fn instances(&self) -> Option<&dyn Instances> {
         Some(self)
     }

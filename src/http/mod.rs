@@ -3,7 +3,7 @@
 //! A request passes through layers that each do one thing: the gate (writes), the token,
 //! the bytes (ureq), the log and the count, the answer's status, the streaming parse,
 //! and, for reads only, the next try. Knows nothing of either API's objects or errors;
-//! imports only `cloud::Gate`.
+//! imports only `cloud`: the gate, and the pulse that beats after every call.
 
 mod agent;
 mod answer;
@@ -21,11 +21,11 @@ pub use identity::{Identity, IdentityError, parse_authorities};
 pub use secret::{Redactor, Secret};
 pub use token::Token;
 
-use crate::cloud::Gate;
+use crate::cloud::{Gate, pulse};
 use retry::{Attempts, Next};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a write may take from its first byte to the last of the answer; the gate
@@ -62,6 +62,8 @@ pub struct Client {
     settings: Settings,
     /// Every try counted.
     calls: AtomicU64,
+    /// A call was answered with what was asked for.
+    is_reached: AtomicBool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +91,7 @@ impl Client {
             agent,
             settings,
             calls: AtomicU64::new(0),
+            is_reached: AtomicBool::new(false),
         }
     }
 
@@ -100,6 +103,11 @@ impl Client {
     /// Calls made so far, every try counted.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
+    }
+
+    /// A call has succeeded since the start: address, trust and credentials are right.
+    pub fn is_reached(&self) -> bool {
+        self.is_reached.load(Ordering::Relaxed)
     }
 
     /// Reads a JSON document. Tried again, a few times, when that may help.
@@ -183,6 +191,8 @@ impl Client {
         let outcome = agent::send(&self.agent, &self.settings, call, token.as_ref())
             .map_err(|kind| Error::new(line.clone(), kind))
             .and_then(|response| answer::read(response, &line, &self.settings, &redactor));
+        pulse::beat();
+        self.is_reached.fetch_or(outcome.is_ok(), Ordering::Relaxed);
         let took_ms = begun.elapsed().as_millis();
         match &outcome {
             Ok(reply) => log::debug!("{line}: {} in {took_ms} ms", reply.head.status),

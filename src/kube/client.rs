@@ -68,6 +68,11 @@ impl Client {
         self.http.calls()
     }
 
+    /// A call has succeeded since the start.
+    pub fn is_reached(&self) -> bool {
+        self.http.is_reached()
+    }
+
     /// All nodes: complete, or an error.
     pub fn nodes(&self, from: ReadFrom) -> Result<Vec<Node>, Error> {
         self.list("/api/v1/nodes", "NodeList", from)

@@ -12,7 +12,7 @@
 //! | `line` | a command line → which flags were given, with pflag's manners |
 //! | `environment` | variables and the files they name |
 //! | `resolve` | flag before environment before default → [`Settings`] |
-//! | `duration`, `url`, `controllers`, `token`, `choice`, `text` | one type each, and how it is written |
+//! | `duration`, `url`, `listen`, `controllers`, `token`, `choice`, `text` | one type each, and how it is written |
 //! | `problem` | what is wrong, and what is worth a line in the log |
 //! | `nearest` | "did you mean" |
 //! | `help`, `markdown` | the table for people |
@@ -26,6 +26,7 @@ mod duration;
 mod environment;
 mod help;
 mod line;
+mod listen;
 pub mod markdown;
 mod nearest;
 mod problem;
@@ -43,6 +44,7 @@ pub use controllers::{Controller, Controllers};
 pub use drop_in::{DropInFlag, FLAGS as DROP_IN_FLAGS, Takes};
 pub use environment::{Environment, Process};
 pub use help::help;
+pub use listen::ListenAddress;
 pub use nearest::nearest;
 pub use problem::{Notice, Problem};
 pub use resolve::{InForce, Settings, Source, Sourced};

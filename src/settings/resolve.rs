@@ -9,6 +9,7 @@ use super::controllers::Controllers;
 use super::duration::{duration, interval};
 use super::environment::Environment;
 use super::line::Line;
+use super::listen::ListenAddress;
 use super::problem::Problem;
 use super::setting::{Command, Kind, Setting, Variable};
 use super::table;
@@ -49,6 +50,8 @@ pub struct Settings {
     pub log_format: Sourced<LogFormat>,
     pub verbosity: Sourced<u32>,
     pub debug: Sourced<bool>,
+    /// Of the health server. None: there is none.
+    pub metrics_address: Sourced<Option<ListenAddress>>,
     /// A factor on every wait; greater than zero.
     pub test_time_scale: Sourced<f64>,
     in_force: Vec<InForce>,
@@ -140,6 +143,7 @@ pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environme
         log_format: read.setting(&table::LOG_FORMAT, choice),
         verbosity: read.setting(&table::VERBOSITY, text::verbosity),
         debug: read.setting(&table::DEBUG, text::boolean),
+        metrics_address: read.setting(&table::METRICS_ADDRESS, ListenAddress::parse),
         test_time_scale: read.setting(&table::TEST_TIME_SCALE, text::scale),
         in_force: vec![],
     };

@@ -27,6 +27,7 @@ pub static TABLE: &[&Setting] = &[
     &LOG_FORMAT,
     &VERBOSITY,
     &DEBUG,
+    &METRICS_ADDRESS,
     &TEST_TIME_SCALE,
 ];
 
@@ -290,6 +291,19 @@ pub(super) static DEBUG: Setting = Setting {
     kind: Kind::Boolean,
     default: Some("false"),
     help: "Log every request to the Hetzner Cloud API and its answer, secrets redacted.",
+    group: Group::Output,
+    ..Setting::BLANK
+};
+
+pub(super) static METRICS_ADDRESS: Setting = Setting {
+    name: "metrics-address",
+    flags: &["metrics-address"],
+    variables: &[Variable::Value("HCLOUD_METRICS_ADDRESS")],
+    kind: Kind::Text("[IP]:PORT"),
+    default: Some(":8233"),
+    help: "Where the daemon answers /healthz, /livez and /readyz; :PORT is every address of the \
+           machine. An empty flag (--metrics-address=) turns it off; an empty variable does not.",
+    commands: DAEMON,
     group: Group::Output,
     ..Setting::BLANK
 };

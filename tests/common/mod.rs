@@ -36,6 +36,8 @@ impl Ran {
 pub fn env(sandbox: &Sandbox) -> Env {
     let mut env = sandbox.env_of("ccm");
     env.push(("CCM_TEST_TIME_SCALE".into(), SCALE.into()));
+    // Many daemons run at once on one machine.
+    env.push(("HCLOUD_METRICS_ADDRESS".into(), "127.0.0.1:0".into()));
     env
 }
 
@@ -83,8 +85,12 @@ pub struct Daemon {
 
 impl Daemon {
     pub fn start(env: &Env, flags: &[&str]) -> Daemon {
-        let words = [&["run"], flags].concat();
-        let mut child = command(env, &words)
+        Daemon::start_with(env, &[&["run"], flags].concat())
+    }
+
+    /// With exactly these words: flags alone are the daemon too.
+    pub fn start_with(env: &Env, words: &[&str]) -> Daemon {
+        let mut child = command(env, words)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()

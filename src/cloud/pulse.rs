@@ -1,0 +1,115 @@
+//! The sign of life of a thread: that a long tick is work and not a hang.
+//!
+//! The daemon gives each of its threads a [`Pulse`] and watches it; whoever does something for
+//! such a thread that may take long – `http` after every call, a wait after every answer – says
+//! [`beat`]. It is part of the contract, as the gate is, so that neither `http` nor a provider
+//! has to know the daemon. On a thread without a pulse nothing happens: client commands and
+//! `run --once` have none.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// When a thread was last heard of.
+#[derive(Debug)]
+pub struct Pulse {
+    begun: Instant,
+    /// Milliseconds since `begun`: the last beat, or the end of an announced pause.
+    heard_until: AtomicU64,
+}
+
+thread_local! {
+    static OWN: RefCell<Option<Arc<Pulse>>> = const { RefCell::new(None) };
+}
+
+/// From now on the calling thread's beats are this pulse's. It is dropped when the thread ends,
+/// so who watches it with a `Weak` sees the end.
+pub fn install(pulse: Arc<Pulse>) {
+    OWN.set(Some(pulse));
+}
+
+/// The calling thread does its work.
+pub fn beat() {
+    pause(Duration::ZERO);
+}
+
+/// The calling thread is going to do nothing for that long, and that is as it should be.
+pub fn pause(time: Duration) {
+    OWN.with_borrow(|own| {
+        if let Some(pulse) = own {
+            pulse.hear(time);
+        }
+    });
+}
+
+impl Pulse {
+    /// The first beat is now.
+    pub fn new() -> Pulse {
+        Pulse {
+            begun: Instant::now(),
+            heard_until: AtomicU64::new(0),
+        }
+    }
+
+    /// Since the last beat or the end of the announced pause; zero before that end.
+    pub fn silent_for(&self) -> Duration {
+        let heard_until = Duration::from_millis(self.heard_until.load(Ordering::Relaxed));
+        self.begun.elapsed().saturating_sub(heard_until)
+    }
+
+    fn hear(&self, pause: Duration) {
+        let until = self.begun.elapsed().saturating_add(pause).as_millis();
+        self.heard_until
+            .store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+impl Default for Pulse {
+    fn default() -> Pulse {
+        Pulse::new()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    fn born_an_hour_ago() -> Arc<Pulse> {
+        Arc::new(Pulse {
+            begun: Instant::now().checked_sub(LONG).unwrap(),
+            heard_until: AtomicU64::new(0),
+        })
+    }
+
+    #[test]
+    fn a_thread_is_silent_since_its_last_beat_or_the_end_of_its_pause() {
+        let pulse = born_an_hour_ago();
+        beat();
+        assert!(pulse.silent_for() >= LONG, "this thread has no pulse yet");
+        install(Arc::clone(&pulse));
+        beat();
+        assert!(pulse.silent_for() < LONG / 2);
+        for (time, is_silent) in [(LONG, false), (Duration::MAX, false)] {
+            pause(time);
+            assert_eq!(pulse.silent_for() > Duration::ZERO, is_silent, "{time:?}");
+        }
+        beat();
+        let heard_until = Duration::from_millis(pulse.heard_until.load(Ordering::Relaxed));
+        assert!(
+            heard_until <= pulse.begun.elapsed(),
+            "a beat ends the pause"
+        );
+    }
+
+    #[test]
+    fn the_end_of_a_thread_is_seen() {
+        let pulse = Arc::new(Pulse::new());
+        let watched = Arc::downgrade(&pulse);
+        std::thread::spawn(move || install(pulse)).join().unwrap();
+        assert!(watched.upgrade().is_none());
+    }
+}

@@ -1,0 +1,241 @@
+//! Health: what the probes of a pod are told, and the small server that tells it.
+//!
+//! | path | 200 means | else |
+//! |---|---|---|
+//! | `/healthz`, `/livez` | every watched thread has shown a sign of life lately | 500 |
+//! | `/readyz` | both APIs were reached once, or this is a standby | 503 |
+//!
+//! Bodies are short plain text that names what is wrong and nothing that is private: on the host
+//! network everybody may read them. That the settings are valid needs no check: the server is
+//! started after they were read. `verdict` decides, `exchange` turns bytes into bytes, `server`
+//! owns the sockets. A probe takes no lock that a controller holds while it works.
+
+mod exchange;
+mod server;
+
+use super::Stop;
+use crate::cloud::pulse::Pulse;
+use crate::world::World;
+use std::fmt::{self, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+/// A thread that has begun no tick, finished no call and answered no wait for that long is dead.
+pub const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Between two tries to listen on an address that somebody else has.
+pub const BIND_RETRY: Duration = Duration::from_secs(5);
+
+/// What the health of a daemon is made from.
+pub struct HealthSettings {
+    /// None: no server.
+    pub address: Option<Address>,
+    /// [`SILENCE_LIMIT`], but for tests.
+    pub silence_limit: Duration,
+    /// [`BIND_RETRY`], but for tests.
+    pub bind_retry: Duration,
+}
+
+/// Where to listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// None: every address of the machine, IPv6 and IPv4.
+    pub ip: Option<IpAddr>,
+    /// 0: any free one.
+    pub port: u16,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.ip {
+            Some(ip) => SocketAddr::new(ip, self.port).fmt(f),
+            None => write!(f, ":{}", self.port),
+        }
+    }
+}
+
+/// Whether the daemon lives and is ready.
+pub struct Health {
+    world: &'static World,
+    silence_limit: Duration,
+    threads: Mutex<Vec<Watched>>,
+    is_standby: AtomicBool,
+}
+
+/// A thread that must show signs of life. It owns its pulse, so the pulse goes when it ends.
+struct Watched {
+    name: &'static str,
+    pulse: Weak<Pulse>,
+}
+
+/// The answer to a probe.
+#[derive(Debug, PartialEq, Eq)]
+struct Verdict {
+    status: u16,
+    /// One or more lines.
+    text: String,
+}
+
+impl Health {
+    /// Begins to answer, where an address is set. Lives as long as the process.
+    pub fn start(
+        settings: HealthSettings,
+        world: &'static World,
+        stop: &'static Stop,
+    ) -> &'static Health {
+        let health: &'static Health = Box::leak(Box::new(Health {
+            world,
+            silence_limit: settings.silence_limit,
+            threads: Mutex::default(),
+            is_standby: AtomicBool::new(false),
+        }));
+        if let Some(address) = settings.address {
+            server::start(address, settings.bind_retry, health, stop);
+        }
+        health
+    }
+
+    /// A thread to watch from now on: give it the pulse to `install`. Waits that are part of its
+    /// work it announces with `pulse::pause`. When it ends, the process is no longer alive.
+    pub fn watch(&self, name: &'static str) -> Arc<Pulse> {
+        let pulse = Arc::new(Pulse::new());
+        let watched = Watched {
+            name,
+            pulse: Arc::downgrade(&pulse),
+        };
+        self.threads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(watched);
+        pulse
+    }
+
+    /// Another replica leads: this one is ready to take over, though it has no work to show.
+    pub fn set_standby(&self, is_standby: bool) {
+        self.is_standby.store(is_standby, Ordering::Relaxed);
+    }
+
+    /// None: no such path.
+    fn verdict(&self, path: &str) -> Option<Verdict> {
+        match path {
+            "/healthz" | "/livez" => Some(self.live()),
+            "/readyz" => Some(ready(
+                self.is_standby.load(Ordering::Relaxed),
+                self.world.kube.is_reached(),
+                self.world.provider.is_reached(),
+            )),
+            _ => None,
+        }
+    }
+
+    fn live(&self) -> Verdict {
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        live(&threads, self.silence_limit)
+    }
+}
+
+impl Verdict {
+    fn new(status: u16, text: impl Into<String>) -> Verdict {
+        let text = text.into();
+        Verdict { status, text }
+    }
+}
+
+fn live(threads: &[Watched], silence_limit: Duration) -> Verdict {
+    let mut text = String::new();
+    for Watched { name, pulse } in threads {
+        let line = match pulse.upgrade().map(|pulse| pulse.silent_for()) {
+            None => writeln!(text, "{name}: has ended"),
+            Some(silent) if silent > silence_limit => {
+                let silent_s = silent.as_secs_f64();
+                writeln!(text, "{name}: no sign of life for {silent_s:.1} s")
+            }
+            Some(_) => Ok(()),
+        };
+        // Writing to a String does not fail.
+        let _ = line;
+    }
+    match text.is_empty() {
+        true => Verdict::new(200, "ok\n"),
+        false => Verdict::new(500, text),
+    }
+}
+
+fn ready(is_standby: bool, is_kube_reached: bool, is_cloud_reached: bool) -> Verdict {
+    if is_standby {
+        return Verdict::new(200, "ok: standby\n");
+    }
+    let mut text = String::new();
+    for (name, is_reached) in [("Kubernetes", is_kube_reached), ("cloud", is_cloud_reached)] {
+        if !is_reached {
+            text.push_str(&format!("the {name} API was not reached yet\n"));
+        }
+    }
+    match text.is_empty() {
+        true => Verdict::new(200, "ok\n"),
+        false => Verdict::new(503, text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_thread_must_show_life() {
+        let (first, second) = (Arc::new(Pulse::new()), Arc::new(Pulse::new()));
+        let threads = [
+            Watched {
+                name: "first",
+                pulse: Arc::downgrade(&first),
+            },
+            Watched {
+                name: "second",
+                pulse: Arc::downgrade(&second),
+            },
+        ];
+        assert_eq!(live(&[], SILENCE_LIMIT), Verdict::new(200, "ok\n"));
+        assert_eq!(live(&threads, SILENCE_LIMIT), Verdict::new(200, "ok\n"));
+        drop(second);
+        let ended = Verdict::new(500, "second: has ended\n");
+        assert_eq!(live(&threads, SILENCE_LIMIT), ended);
+        while first.silent_for() == Duration::ZERO {
+            std::thread::yield_now();
+        }
+        let silent = live(&threads, Duration::ZERO);
+        assert_eq!(silent.status, 500);
+        assert!(
+            silent
+                .text
+                .starts_with("first: no sign of life for 0.0 s\n")
+        );
+    }
+
+    #[test]
+    fn ready_is_a_standby_or_who_reached_both() {
+        for (is_standby, kube, cloud, status, text) in [
+            (false, true, true, 200, "ok\n"),
+            (true, false, false, 200, "ok: standby\n"),
+            (
+                false,
+                false,
+                true,
+                503,
+                "the Kubernetes API was not reached yet\n",
+            ),
+            (
+                false,
+                true,
+                false,
+                503,
+                "the cloud API was not reached yet\n",
+            ),
+        ] {
+            let verdict = ready(is_standby, kube, cloud);
+            assert_eq!(verdict, Verdict::new(status, text));
+        }
+        assert_eq!(ready(false, false, false).text.lines().count(), 2);
+    }
+}

@@ -1,0 +1,218 @@
+//! The sockets of the health server: one thread, never blocked by a client.
+//!
+//! Everybody may connect, so everything is bounded: connections, bytes and time. A newcomer takes
+//! the place of the oldest connection, not the other way round: clients that hold connections
+//! open can't lock out a probe, whose request comes with its connection.
+//!
+//! While no connection is open the thread sleeps in `accept`; otherwise it looks at each in turn.
+
+use super::exchange::{self, REQUEST_LIMIT_BYTES};
+use super::{Address, Health};
+use crate::daemon::Stop;
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+const CONNECTIONS_AT_MOST: usize = 64;
+/// Taken in one go, so that those that are there get their turn in a flood.
+const ACCEPTED_AT_ONCE: usize = 16;
+/// From its first byte to its last; kubelet's own time-out for a probe is 1 s by default.
+const LIFETIME: Duration = Duration::from_secs(2);
+/// Read and thrown away after the answer: closing on unread bytes would take the answer back.
+const DRAINED_AT_MOST_BYTES: usize = 64 * 1024;
+/// Between two looks at connections that send nothing; doubles while nothing comes.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(16);
+/// After `accept` failed, which mostly means that the process is out of file descriptors.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// Memory for a thread that does so little.
+const STACK_BYTES: usize = 128 * 1024;
+
+struct Connection {
+    stream: TcpStream,
+    opened: Instant,
+    received: Vec<u8>,
+    is_answered: bool,
+    drained_bytes: usize,
+}
+
+/// What a look at a connection came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Nothing,
+    Progress,
+    Over,
+}
+
+/// Listens and answers on a thread of its own. An address that can't be had is told once and
+/// tried again: the daemon's work does not depend on it.
+pub(super) fn start(
+    address: Address,
+    bind_retry: Duration,
+    health: &'static Health,
+    stop: &'static Stop,
+) {
+    spawn(move || {
+        if let Some(listeners) = bind_in_the_end(address, bind_retry, stop) {
+            for listener in listeners {
+                spawn(move || serve(&listener, health));
+            }
+        }
+    });
+}
+
+fn spawn(work: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new()
+        .name("health".into())
+        .stack_size(STACK_BYTES);
+    if let Err(error) = thread.spawn(work) {
+        log::warn!("health server: no thread: {error}");
+    }
+}
+
+/// None when the daemon ends first.
+fn bind_in_the_end(address: Address, retry: Duration, stop: &Stop) -> Option<Vec<TcpListener>> {
+    let mut is_told = false;
+    loop {
+        match bind(address) {
+            Ok(listeners) => {
+                for listener in &listeners {
+                    if let Ok(address) = listener.local_addr() {
+                        log::info!("health: listening on {address}");
+                    }
+                }
+                return Some(listeners);
+            }
+            Err(error) if !is_told => {
+                let retry_s = retry.as_secs_f64();
+                log::warn!("health: {address}: {error}; trying again every {retry_s} s");
+                is_told = true;
+            }
+            Err(_) => {}
+        }
+        if stop.wait(retry) {
+            return None;
+        }
+    }
+}
+
+fn bind(Address { ip, port }: Address) -> io::Result<Vec<TcpListener>> {
+    if let Some(ip) = ip {
+        return Ok(vec![TcpListener::bind((ip, port))?]);
+    }
+    let both = match TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)) {
+        Ok(both) => both,
+        Err(error) if error.kind() == ErrorKind::AddrInUse => return Err(error),
+        // A machine without IPv6.
+        Err(_) => return Ok(vec![TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?]),
+    };
+    let port = both.local_addr()?.port();
+    // Where net.ipv6.bindv6only is set, the first one has IPv6 only; elsewhere IPv4 is taken by it.
+    let ipv4 = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).ok();
+    Ok([Some(both), ipv4].into_iter().flatten().collect())
+}
+
+fn serve(listener: &TcpListener, health: &Health) {
+    let mut connections: VecDeque<Connection> = VecDeque::new();
+    let mut pause = SHORTEST_PAUSE;
+    loop {
+        let mut is_busy = false;
+        if let Err(error) = accept(listener, &mut connections, &mut is_busy) {
+            log::debug!("health: accept: {error}");
+            std::thread::sleep(ACCEPT_RETRY);
+        }
+        connections.retain_mut(|connection| {
+            let step = connection.look(health);
+            is_busy |= step == Step::Progress;
+            step != Step::Over
+        });
+        let too_many = connections.len().saturating_sub(CONNECTIONS_AT_MOST);
+        connections.drain(..too_many);
+        if is_busy {
+            pause = SHORTEST_PAUSE;
+        } else if !connections.is_empty() {
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+/// Takes who has come; waits for somebody when there is nobody else.
+fn accept(
+    listener: &TcpListener,
+    connections: &mut VecDeque<Connection>,
+    is_busy: &mut bool,
+) -> io::Result<()> {
+    if connections.is_empty() {
+        listener.set_nonblocking(false)?;
+        connections.extend(Connection::new(listener.accept()?.0));
+        *is_busy = true;
+        listener.set_nonblocking(true)?;
+    }
+    for _ in 0..ACCEPTED_AT_ONCE {
+        match listener.accept() {
+            Ok((stream, _)) => connections.extend(Connection::new(stream)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        *is_busy = true;
+    }
+    Ok(())
+}
+
+impl Connection {
+    fn new(stream: TcpStream) -> Option<Connection> {
+        stream.set_nonblocking(true).ok()?;
+        Some(Connection {
+            stream,
+            opened: Instant::now(),
+            received: Vec::new(),
+            is_answered: false,
+            drained_bytes: 0,
+        })
+    }
+
+    fn look(&mut self, health: &Health) -> Step {
+        let mut buffer = [0; 1024];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => Step::Over,
+            Ok(count) => self.take(buffer.get(..count).unwrap_or_default(), health),
+            Err(_) if self.opened.elapsed() > LIFETIME => Step::Over,
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::Interrupted => Step::Nothing,
+                _ => Step::Over,
+            },
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8], health: &Health) -> Step {
+        if self.opened.elapsed() > LIFETIME {
+            return Step::Over;
+        }
+        if self.is_answered {
+            self.drained_bytes += bytes.len();
+            return match self.drained_bytes > DRAINED_AT_MOST_BYTES {
+                true => Step::Over,
+                false => Step::Progress,
+            };
+        }
+        let room = REQUEST_LIMIT_BYTES.saturating_sub(self.received.len());
+        self.received.extend(bytes.iter().take(room));
+        match exchange::answer(&self.received, |path| health.verdict(path)) {
+            Some(answer) => self.answer(&answer),
+            None => Step::Progress,
+        }
+    }
+
+    /// A new connection's buffer has room for an answer many times over: who left none waits in vain.
+    fn answer(&mut self, answer: &[u8]) -> Step {
+        let is_sent = self.stream.write(answer).is_ok_and(|n| n == answer.len());
+        self.is_answered = true;
+        match is_sent && self.stream.shutdown(Shutdown::Write).is_ok() {
+            true => Step::Progress,
+            false => Step::Over,
+        }
+    }
+}
