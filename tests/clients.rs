@@ -89,6 +89,7 @@ fn plain(sandbox: &Sandbox, token: Token, body_limit_bytes: u64) -> http::Client
         token,
         connect_timeout: Duration::from_secs(5),
         timing: TIMING,
+        retry_rate_limited: false,
         body_limit_bytes,
         log_bodies: false,
     })
@@ -184,6 +185,41 @@ fn a_read_is_tried_three_times_at_most() {
     sandbox.faults().add(Rule::new(Effect::Reset));
     assert_eq!(list().unwrap_err().kind, ErrorKind::Unavailable);
     assert_eq!(client.calls(), 6);
+}
+
+/// Hetzner's goes to the budget, which pauses everything; Kubernetes' is about this call.
+#[test]
+fn a_429_is_retried_only_where_no_budget_is_kept() {
+    for (half, calls) in [(Half::Hetzner, 1), (Half::Kubernetes, 2)] {
+        let sandbox = Sandbox::builder().nodes(1).heartbeats(false).start();
+        let answer = match half {
+            Half::Hetzner => Effect::Instead(
+                sandbox::exchange::Response::json(
+                    429,
+                    &json!({ "error": { "code": "rate_limit_exceeded", "message": "wait" } }),
+                )
+                .with_header("Retry-After", "1"),
+            ),
+            Half::Kubernetes => Effect::kubernetes_busy(1),
+        };
+        sandbox.faults().add(Rule::new(answer).half(half).times(1));
+        match half {
+            Half::Hetzner => {
+                let client = hetzner(&sandbox, None);
+                let error = client.instances().unwrap().list(Urgency::Needed);
+                let kind = error.unwrap_err().kind;
+                assert!(matches!(kind, ErrorKind::RateLimited { .. }), "{kind:?}");
+            }
+            Half::Kubernetes => {
+                assert_eq!(
+                    kube_client(&sandbox).nodes(ReadFrom::Latest).unwrap().len(),
+                    1
+                );
+            }
+        }
+        let made = sandbox.calls().count(|call| call.half == half);
+        assert_eq!(made, calls, "{half}");
+    }
 }
 
 #[test]

@@ -12,9 +12,13 @@ const RESERVE_SHARE: u64 = 10;
 /// The budget is refilled by one call a second.
 const REFILL: Duration = Duration::from_secs(1);
 
-/// After a 429, nothing is asked for this long; doubled with each further one.
+/// After a 429, nothing is asked for this long, or as long as its `Retry-After` says; doubled
+/// with each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A `Retry-After` is believed up to this: by then, an empty budget is full again.
+const LONGEST_ASKED: Duration = Duration::from_secs(3600);
 
 /// What the API last said about the budget.
 pub(super) struct Budget {
@@ -81,12 +85,10 @@ impl Budget {
             state.seen = Some((limit, remaining, now));
         }
         if head.status == 429 {
-            let asked = head.retry_after.unwrap_or_default().min(LONGEST_PAUSE);
-            let doubled = (state.pause * 2)
-                .clamp(FIRST_PAUSE, LONGEST_PAUSE)
-                .max(asked);
-            state.pause = doubled;
-            state.paused_until = Some(now + doubled.mul_f64(self.scale));
+            let asked = head.retry_after.unwrap_or_default().min(LONGEST_ASKED);
+            state.pause = (state.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+            let pause = state.pause.max(asked);
+            state.paused_until = Some(now + pause.mul_f64(self.scale));
         } else if head.status < 400 {
             state.pause = Duration::ZERO;
             state.paused_until = None;
@@ -165,5 +167,21 @@ mod tests {
                 .is_ok(),
             "back to the first pause"
         );
+    }
+
+    #[test]
+    fn a_retry_after_is_honoured_up_to_an_hour() {
+        for (asked_s, expected_s) in [(0, 2), (1, 2), (61, 61), (900, 900), (86_400, 3_600)] {
+            let budget = Budget::new(1.0);
+            let now = Instant::now();
+            let head = Head {
+                retry_after: Some(Duration::from_secs(asked_s)),
+                ..head(429, 0)
+            };
+            budget.note(&head, now);
+            let after = |s| budget.admit("x", Urgency::Needed, now + Duration::from_secs(s));
+            assert!(after(expected_s - 1).is_err(), "asked for {asked_s} s");
+            assert!(after(expected_s).is_ok(), "asked for {asked_s} s");
+        }
     }
 }

@@ -41,6 +41,9 @@ pub struct Settings {
     /// Resolving, connecting and TLS together.
     pub connect_timeout: Duration,
     pub timing: Timing,
+    /// A read that was answered 429 with a short `Retry-After` is tried again here. False where
+    /// the caller keeps a budget, which must hear of every 429 before anything else is sent.
+    pub retry_rate_limited: bool,
     /// An answer's body; a longer one is an error.
     pub body_limit_bytes: u64,
     /// Also log the bodies (their beginning), not only the lines.
@@ -111,7 +114,8 @@ impl Client {
             content_type: "",
             body: Vec::new(),
         };
-        let mut attempts = Attempts::new(self.settings.timing.retry_wait);
+        let settings = &self.settings;
+        let mut attempts = Attempts::new(settings.timing.retry_wait, settings.retry_rate_limited);
         let mut token_renewed = false;
         loop {
             let error = match self.try_once(&call) {
