@@ -152,7 +152,7 @@ fn a_write_refused_for_its_token_passes_the_gate_again_with_the_new_one() {
     sandbox
         .faults()
         .add(Rule::new(Effect::before(replace)).nth(1));
-    let client = plain(&sandbox, Token::file(file), 1 << 20);
+    let client = plain(&sandbox, Token::file(file, None), 1 << 20);
     let gate = Counter::new(2);
     let network = json!({ "name": "new", "ip_range": "10.0.0.0/16" });
     let reply = client

@@ -11,6 +11,7 @@ use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
+use std::io::Write;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -552,6 +553,29 @@ fn rotated_tokens_are_picked_up_without_a_restart() {
     });
     wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
     assert!(!daemon.log().contains("WARN"), "{}", daemon.log());
+}
+
+/// As in `HCLOUD_TOKEN_FILE=<(pass hcloud) ccm run --once`.
+#[test]
+fn a_token_from_a_pipe_is_read_once_and_kept() {
+    let sandbox = quiet(60);
+    let from_stdin = [("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", "/dev/stdin")];
+    let env = with(env(&sandbox), &from_stdin);
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer
+        .write_all(sandbox.projects().token.as_bytes())
+        .unwrap();
+    drop(writer);
+    let output = common::command(&env, &["run", "--once"])
+        .stdin(reader)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(all_initialised(&sandbox));
 }
 
 #[test]

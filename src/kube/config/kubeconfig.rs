@@ -169,7 +169,7 @@ fn identity(user: &Entry) -> Result<Option<Identity>, ConfigError> {
 /// A token's file wins over the token itself, as in kubectl.
 fn token(user: &Entry) -> Result<Token, ConfigError> {
     if let Some(path) = user.text("tokenFile")? {
-        let token = Token::file(user.path(path));
+        let token = Token::file(user.path(path), None);
         token
             .current()
             .map_err(|why| user.error("tokenFile", why))?;
