@@ -210,7 +210,9 @@ fn clusters() {
         ("server", json!("ftp://10.0.0.1"), "\"ftp://10.0.0.1\" is not an https URL; write it like https://10.0.0.1:6443"),
         ("server", json!("https://"), "\"https://\" is not a URL; write it like https://10.0.0.1:6443"),
         ("server", json!("https://10.0.0.1:644300"), "\"https://10.0.0.1:644300\": the port is not a number from 1 to 65535; write it like https://10.0.0.1:6443"),
-        ("server", json!("https://10.0.0.1?x=1"), "\"https://10.0.0.1?x=1\" has a query or fragment, which an API server's address does not have; write it like https://10.0.0.1:6443"),
+        ("server", json!("https://10.0.0.1?x=1"), "\"https://10.0.0.1?…\" has a query or fragment, which an API server's address does not have; write it like https://10.0.0.1:6443"),
+        ("server", json!(format!("https://10.0.0.1/?token={}", world.token)), "\"https://10.0.0.1/?…\" has a query or fragment, which an API server's address does not have; write it like https://10.0.0.1:6443"),
+        ("server", json!(world.token), "[not shown: looks like a secret] has no https:// in front; write it like https://10.0.0.1:6443"),
         ("server", json!(format!("https://me:{}@10.0.0.1", world.token)), "a URL with a user name or password in it is not supported; use the user's fields"),
         ("certificate-authority-data", json!("not base64!"), "is not base64; copy it whole, or make it anew with base64 -w0 FILE"),
         ("certificate-authority-data", json!(stranger.certificate_pem()), "is PEM as it is; it must be base64-encoded once more (base64 -w0 FILE)"),
@@ -256,6 +258,7 @@ fn users_with_a_token() {
         ("tokenFile", json!("nowhere"), "the token file DIR/nowhere does not exist"),
         ("tokenFile", json!("empty"), "the token file DIR/empty is empty"),
         ("tokenFile", json!("spaced"), "the token file DIR/spaced holds characters that no token has, e.g. white space inside; copy it anew"),
+        ("tokenFile", json!(world.token), "wants the path of a file, and there is none of this name, which is not shown because it looks like a secret; the secret itself goes into token"),
         ("tokenFile", json!("."), "the token file DIR/. can't be read: Is a directory (os error 21)"),
         ("exec", json!({"command": "aws"}), "not supported by this version; use token, tokenFile or client-certificate"),
         ("auth-provider", json!({"name": "oidc"}), "not supported by this version; use token, tokenFile or client-certificate"),
@@ -267,6 +270,8 @@ fn users_with_a_token() {
         ("client-certificate", json!("empty"), "DIR/empty: the file is empty"),
         ("client-certificate", json!("nowhere"), "DIR/nowhere: the file does not exist; correct the path"),
         ("client-key", json!(key), "wants the path of a file; the PEM itself goes base64-encoded into client-key-data"),
+        ("client-key", base64(key), "wants the path of a file, and there is none of this name, which is not shown because it looks like a secret; the secret itself goes into client-key-data"),
+        ("client-certificate", base64(&world.identity.certificate_pem), "wants the path of a file, and there is none of this name, which is not shown because it looks like a secret; the secret itself goes into client-certificate-data"),
         ("client-key", json!("nowhere.pem"), "DIR/nowhere.pem: the file does not exist; correct the path"),
     ];
     check(&world, &world.config(), "/users/0/user", cases);

@@ -2,6 +2,7 @@
 
 mod entry;
 mod file;
+mod hidden;
 mod incluster;
 mod kubeconfig;
 
@@ -95,25 +96,26 @@ fn server_url(text: &str) -> Result<String, String> {
                 .into(),
         );
     }
+    let shown = hidden::url(text);
     let like = "write it like https://10.0.0.1:6443";
     let Ok(url) = text.parse::<ureq::http::Uri>() else {
-        return Err(format!("{text:?} is not a URL; {like}"));
+        return Err(format!("{shown} is not a URL; {like}"));
     };
     match url.scheme_str() {
         Some("http" | "https") if url.host().is_some_and(|host| !host.is_empty()) => {}
-        None => return Err(format!("{text:?} has no https:// in front; {like}")),
-        _ => return Err(format!("{text:?} is not an https URL; {like}")),
+        None => return Err(format!("{shown} has no https:// in front; {like}")),
+        _ => return Err(format!("{shown} is not an https URL; {like}")),
     }
     let port = url.authority().map(|authority| authority.as_str());
     let port = port.and_then(|authority| authority.strip_prefix(url.host().unwrap_or_default()));
     if port.is_some_and(|port| !port.is_empty()) && url.port_u16().is_none_or(|port| port == 0) {
         return Err(format!(
-            "{text:?}: the port is not a number from 1 to 65535; {like}"
+            "{shown}: the port is not a number from 1 to 65535; {like}"
         ));
     }
     if url.query().is_some() || text.contains('#') {
         return Err(format!(
-            "{text:?} has a query or fragment, which an API server's address does not have; {like}"
+            "{shown} has a query or fragment, which an API server's address does not have; {like}"
         ));
     }
     Ok(text.trim_end_matches('/').to_owned())
