@@ -1,6 +1,6 @@
 //! Each field missing, of the wrong type, or holding something else: the exact line that a person reads.
 
-use super::common::Ran;
+use super::common::{Ran, ccm, with};
 use super::{World, yaml};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -138,6 +138,42 @@ fn files() {
     let message = "ccm: no cluster to talk to: give --kubeconfig or set KUBECONFIG (outside a cluster there is no \
                    KUBERNETES_SERVICE_HOST, and ~/.kube/config does not exist)\n";
     assert_eq!((ran.code, ran.stderr.as_str()), (1, message));
+}
+
+#[test]
+fn a_context_without_a_kubeconfig() {
+    let world = World::new();
+    let pod = [("KUBERNETES_SERVICE_HOST", "127.0.0.1")];
+    let cases: [(&[(&str, &str)], &[&str], &str); 3] = [
+        (
+            &pod,
+            &["--context", "prod"],
+            "in a pod its service account is used",
+        ),
+        (
+            &pod,
+            &["--context", "prod", "--master", "https://127.0.0.1:1"],
+            "in a pod its service account is used",
+        ),
+        (
+            &[],
+            &["--context", "prod", "--master", "https://127.0.0.1:1"],
+            "~/.kube/config does not exist",
+        ),
+    ];
+    for (variables, flags, why) in cases {
+        let env = with(world.env(""), variables);
+        let ran = ccm(&env, &[&["node", "list"], flags].concat());
+        let message = format!(
+            "ccm: --context: there is no kubeconfig to look for context \"prod\" in ({why}); give --kubeconfig, \
+             set KUBECONFIG, or leave --context out\n"
+        );
+        assert_eq!(
+            (ran.code, ran.stderr.as_str()),
+            (1, message.as_str()),
+            "{flags:?}"
+        );
+    }
 }
 
 #[test]

@@ -55,6 +55,7 @@ pub fn load(options: &Options) -> Result<Access, ConfigError> {
     let mut access = if !options.kubeconfig.is_empty() {
         kubeconfig::load(&options.kubeconfig, context)?
     } else if let Some((host, port)) = &options.service {
+        no_context(context, "in a pod its service account is used")?;
         incluster::load(Path::new(incluster::MOUNT), host, port)?
     } else {
         without_a_word(options, context)?
@@ -74,6 +75,7 @@ fn without_a_word(options: &Options, context: Option<&str>) -> Result<Access, Co
         return kubeconfig::load(&[path], context);
     }
     if options.master.is_some() {
+        no_context(context, "~/.kube/config does not exist")?;
         return Ok(Access {
             server: String::new(),
             tls: Tls::default(),
@@ -86,6 +88,18 @@ fn without_a_word(options: &Options, context: Option<&str>) -> Result<Access, Co
          KUBERNETES_SERVICE_HOST, and ~/.kube/config does not exist)"
             .into(),
     ))
+}
+
+/// Somebody who names a context means a certain cluster, and must not get another one.
+fn no_context(context: Option<&str>, why: &str) -> Result<(), ConfigError> {
+    match context {
+        None => Ok(()),
+        Some(name) => Err(ConfigError(format!(
+            "--context: there is no kubeconfig to look for context {} in ({why}); give --kubeconfig, set KUBECONFIG, \
+             or leave --context out",
+            entry::shown(name)
+        ))),
+    }
 }
 
 /// An `http(s)` URL without a trailing slash.
