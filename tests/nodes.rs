@@ -253,16 +253,27 @@ fn a_used_up_budget_is_respected_and_what_waits_is_told() {
     let rule = sandbox
         .faults()
         .add(Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
-    // In real time: 2, 4 and 8 seconds of pause.
-    let daemon = Daemon::start(&with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.1")]), &[]);
+    // At this scale the first pause lasts 0.4 s, ten ticks.
+    let scaled = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.2")]);
+    let daemon = Daemon::start(&scaled, &["--node-sync-interval=200ms"]);
     daemon.logs("2 nodes wait: GET");
     daemon.logs("rate_limit_exceeded");
     wait_until("a second try", || sandbox.faults().hits(rule) == 2);
-    let ticks = sandbox.calls().count(|call| call.path == "/api/v1/nodes");
     sandbox.faults().remove(rule);
+    // Between the first call to Hetzner and the second one, the last look belongs to the second.
+    let calls = sandbox.calls().calls();
+    let of_hetzner = |call: &sandbox::calls::Call| call.half == Half::Hetzner;
+    let first = calls.iter().position(of_hetzner).unwrap();
+    let paused = calls[first + 1..]
+        .iter()
+        .take_while(|call| !of_hetzner(call));
+    let looks = paused.filter(|call| call.path == "/api/v1/nodes").count();
+    assert!(
+        looks >= 3,
+        "the cluster was looked at {looks} times in the pause"
+    );
     wait_until("initialised nodes", || all_initialised(&sandbox));
     daemon.logs("both APIs answer again");
-    assert!(ticks >= 1, "the cluster was still looked at");
     assert_eq!(
         daemon.log().matches("WARN").count(),
         1,
@@ -307,6 +318,31 @@ fn while_little_budget_remains_refreshes_wait_and_new_nodes_do_not() {
         ..ServerSpec::default()
     });
     wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
+
+    sandbox
+        .cloud()
+        .set_rate_limit(sandbox.project(), 3600, 3600);
+    sandbox.join(ServerSpec {
+        name: "later".into(),
+        ..ServerSpec::default()
+    });
+    daemon.logs("cloud-node-controller: refreshes go on");
+    let log = daemon.log();
+    let of_nodes = |text: &str| {
+        let lines = log.lines().filter(|line| line.contains("INFO"));
+        lines
+            .filter(|line| line.contains("cloud-node-controller: ") && line.contains(text))
+            .count()
+    };
+    assert_eq!(
+        (of_nodes("put off"), of_nodes("refreshes go on")),
+        (1, 1),
+        "each is told once:\n{log}"
+    );
+    assert!(
+        !log.contains("WARN") && !log.contains("answer again"),
+        "nothing had stopped answering:\n{log}"
+    );
 }
 
 /// What an API may answer instead of its list.

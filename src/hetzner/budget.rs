@@ -50,6 +50,7 @@ impl Budget {
             let retry_in = until - now;
             return Err(limited(
                 retry_in,
+                false,
                 format!(
                     "{what}: not sent: the project's rate limit is used up (429 rate_limit_exceeded); \
                      asking again in {:.0} s",
@@ -69,6 +70,7 @@ impl Budget {
                 REFILL.mul_f64(self.scale) * u32::try_from(reserve - remaining).unwrap_or(u32::MAX);
             return Err(limited(
                 retry_in,
+                true,
                 format!(
                     "{what}: put off: {remaining} of {limit} calls an hour remain in the project, and this \
                      refresh can wait; what somebody waits for goes on"
@@ -96,8 +98,8 @@ impl Budget {
     }
 }
 
-fn limited(retry_in: Duration, message: String) -> Error {
-    Error::new(ErrorKind::RateLimited { retry_in }, message)
+fn limited(retry_in: Duration, put_off: bool, message: String) -> Error {
+    Error::new(ErrorKind::RateLimited { retry_in, put_off }, message)
 }
 
 #[cfg(test)]
@@ -132,6 +134,7 @@ mod tests {
         for (remaining, after_s, can_wait_passes) in cases {
             budget.note(&head(200, remaining), start);
             let outcome = budget.admit("x", Urgency::CanWait, later(after_s));
+            assert!(outcome.as_ref().err().is_none_or(Error::is_put_off));
             assert_eq!(
                 outcome.is_ok(),
                 can_wait_passes,
@@ -154,7 +157,10 @@ mod tests {
             let expected = Duration::from_secs(expected_s);
             assert_eq!(
                 error.map(|e| e.kind),
-                Some(ErrorKind::RateLimited { retry_in: expected })
+                Some(ErrorKind::RateLimited {
+                    retry_in: expected,
+                    put_off: false
+                })
             );
             now += expected;
             assert!(budget.admit("GET /servers", Urgency::Needed, now).is_ok());
