@@ -95,6 +95,38 @@ fn ctrl_c_ends_it_at_once_even_while_an_answer_is_waited_for() {
     assert!(begun.elapsed().as_secs() < 10);
 }
 
+/// A CronJob's pod is given 30 s, a person at a terminal less.
+#[test]
+fn one_pass_ends_in_time_even_while_an_answer_is_waited_for() {
+    let left_behind = [
+        "cloud-node-controller: ended while an answer was waited for; of 2 nodes, those without a line above were \
+         not reached",
+        "cloud-node-lifecycle-controller: not begun",
+    ];
+    std::thread::scope(|scope| {
+        scope.spawn(|| ends_in_time("--once", "-TERM", Some(1), &left_behind));
+        scope.spawn(|| ends_in_time("--once", "-INT", Some(1), &left_behind));
+        // Nothing to finish: the signal itself ends it.
+        scope.spawn(|| ends_in_time("--dry-run", "-TERM", None, &[]));
+    });
+}
+
+fn ends_in_time(flag: &str, signal: &str, code: Option<i32>, lines: &[&str]) {
+    let sandbox = quiet(2);
+    let slow = Effect::Slow(std::time::Duration::from_secs(60));
+    sandbox.faults().add(Rule::new(slow).half(Half::Hetzner));
+    let real_time = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    let pass = Daemon::start(&real_time, &[flag]);
+    wait_until("a call", || hetzner_calls(&sandbox) > 0);
+    let begun = Instant::now();
+    pass.signal(signal);
+    assert_eq!(pass.ended().code(), code, "{flag}: {}", pass.log());
+    assert!(begun.elapsed().as_secs() < 10, "{flag}");
+    for line in lines {
+        pass.logs(line);
+    }
+}
+
 #[test]
 fn addresses_are_written_before_the_taint_goes() {
     let sandbox = quiet(1);
