@@ -89,6 +89,7 @@ fn plain(sandbox: &Sandbox, token: Token, body_limit_bytes: u64) -> http::Client
         token,
         connect_timeout: Duration::from_secs(5),
         timing: TIMING,
+        retry_rate_limited: false,
         body_limit_bytes,
         log_bodies: false,
     })
@@ -151,7 +152,7 @@ fn a_write_refused_for_its_token_passes_the_gate_again_with_the_new_one() {
     sandbox
         .faults()
         .add(Rule::new(Effect::before(replace)).nth(1));
-    let client = plain(&sandbox, Token::file(file), 1 << 20);
+    let client = plain(&sandbox, Token::file(file, None), 1 << 20);
     let gate = Counter::new(2);
     let network = json!({ "name": "new", "ip_range": "10.0.0.0/16" });
     let reply = client
@@ -184,6 +185,41 @@ fn a_read_is_tried_three_times_at_most() {
     sandbox.faults().add(Rule::new(Effect::Reset));
     assert_eq!(list().unwrap_err().kind, ErrorKind::Unavailable);
     assert_eq!(client.calls(), 6);
+}
+
+/// Hetzner's goes to the budget, which pauses everything; Kubernetes' is about this call.
+#[test]
+fn a_429_is_retried_only_where_no_budget_is_kept() {
+    for (half, calls) in [(Half::Hetzner, 1), (Half::Kubernetes, 2)] {
+        let sandbox = Sandbox::builder().nodes(1).heartbeats(false).start();
+        let answer = match half {
+            Half::Hetzner => Effect::Instead(
+                sandbox::exchange::Response::json(
+                    429,
+                    &json!({ "error": { "code": "rate_limit_exceeded", "message": "wait" } }),
+                )
+                .with_header("Retry-After", "1"),
+            ),
+            Half::Kubernetes => Effect::kubernetes_busy(1),
+        };
+        sandbox.faults().add(Rule::new(answer).half(half).times(1));
+        match half {
+            Half::Hetzner => {
+                let client = hetzner(&sandbox, None);
+                let error = client.instances().unwrap().list(Urgency::Needed);
+                let kind = error.unwrap_err().kind;
+                assert!(matches!(kind, ErrorKind::RateLimited { .. }), "{kind:?}");
+            }
+            Half::Kubernetes => {
+                assert_eq!(
+                    kube_client(&sandbox).nodes(ReadFrom::Latest).unwrap().len(),
+                    1
+                );
+            }
+        }
+        let made = sandbox.calls().count(|call| call.half == half);
+        assert_eq!(made, calls, "{half}");
+    }
 }
 
 #[test]
@@ -239,57 +275,75 @@ fn a_long_list_comes_in_pages_and_begins_anew_when_it_expires() {
     );
 }
 
-/// Pages that do not agree: a server was deleted, made, or is shown twice while they were read.
+/// Before each page is asked for, servers are deleted and others made.
 #[test]
-fn a_list_that_changes_while_it_is_read_is_read_again() {
+fn a_list_that_changes_while_it_is_read_misses_no_server() {
     let sandbox = Sandbox::builder().only(Half::Hetzner).nodes(120).start();
     let client = hetzner(&sandbox, None);
-    let list = || client.instances().unwrap().list(Urgency::Needed);
-    let ids: Vec<u64> = list()
-        .unwrap()
-        .iter()
-        .map(|instance| instance.id.0)
-        .collect();
-    let cloud = Arc::clone(sandbox.cloud());
-    let first = ids[0];
-    let delete = move |_: &sandbox::exchange::Request| cloud.delete_server(first);
-    let page_2 = |request: &sandbox::exchange::Request| request.query("page") == Some("2");
-    sandbox
-        .faults()
-        .add(Rule::new(Effect::before(delete)).when(page_2).times(1));
-    let after: Vec<u64> = list()
-        .unwrap()
-        .iter()
-        .map(|instance| instance.id.0)
-        .collect();
-    assert_eq!(
-        after,
-        ids[1..],
-        "nobody slipped from one page to the other unseen"
-    );
+    let list = || {
+        let instances = client.instances().unwrap().list(Urgency::Needed);
+        instances.map(|all| all.iter().map(|one| one.id.0).collect::<Vec<_>>())
+    };
+    let pages = || {
+        let calls = sandbox.calls().calls();
+        let page = |call: &sandbox::calls::Call| {
+            let (_, page) = call.query.iter().find(|(name, _)| name == "page").unwrap();
+            page.parse().unwrap()
+        };
+        calls.iter().map(page).collect::<Vec<u32>>()
+    };
+    let ids = list().unwrap();
+    assert_eq!((ids.len(), pages()), (120, vec![1, 3, 2, 1]));
 
+    sandbox.calls().clear();
     let cloud = Arc::clone(sandbox.cloud());
-    let project = sandbox.project();
-    let count = AtomicUsize::new(0);
-    let make = move |_: &sandbox::exchange::Request| {
-        let name = format!("made-{}", count.fetch_add(1, Ordering::Relaxed));
+    let (project, there, count) = (sandbox.project(), ids.clone(), AtomicUsize::new(0));
+    let change = move |_: &sandbox::exchange::Request| {
+        let n = count.fetch_add(1, Ordering::Relaxed);
+        cloud.delete_server(there[n]);
         cloud.create_server(
             project,
             sandbox::hetzner::ServerSpec {
-                name,
+                name: format!("made-{n}"),
                 ..Default::default()
             },
         );
     };
-    sandbox
-        .faults()
-        .add(Rule::new(Effect::before(make)).when(page_2));
-    let error = list().unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
-    assert!(
-        error.message.contains("changed while its pages were read"),
-        "{error}"
-    );
+    sandbox.faults().add(Rule::new(Effect::before(change)));
+    let after = list().unwrap();
+    assert_eq!(pages(), [1, 3, 2, 1], "nothing is begun anew");
+    for id in &ids[4..] {
+        assert!(after.contains(id), "server {id} slipped through");
+    }
+}
+
+/// An empty list that is not said to be the whole one is no empty project.
+#[test]
+fn a_list_without_its_pagination_is_an_error() {
+    let sandbox = Sandbox::builder().only(Half::Hetzner).nodes(1).start();
+    let client = hetzner(&sandbox, None);
+    let full = json!({ "page": 1, "per_page": 50, "previous_page": null, "next_page": null,
+        "last_page": 1, "total_entries": 0 });
+    let without = |field: &str| {
+        let mut pagination = full.clone();
+        pagination.as_object_mut().unwrap().remove(field);
+        pagination
+    };
+    for (pagination, is_whole) in [
+        (full.clone(), true),
+        (json!({ "page": 1 }), false),
+        (without("next_page"), false),
+        (without("last_page"), false),
+        (without("page"), false),
+        (json!({}), false),
+    ] {
+        let body = json!({ "servers": [], "meta": { "pagination": pagination } });
+        let answer = sandbox::exchange::Response::json(200, &body);
+        let rule = sandbox.faults().add(Rule::new(Effect::Instead(answer)));
+        let outcome = client.instances().unwrap().list(Urgency::Needed);
+        assert_eq!(outcome.is_ok(), is_whole, "{pagination}: {outcome:?}");
+        sandbox.faults().remove(rule);
+    }
 }
 
 #[test]

@@ -106,6 +106,8 @@ fn usage() {
     check(&sandbox, &env(&sandbox), &[
         (&["nodes"], &[], 2, "unknown command \"nodes\"; did you mean node?\nSee ccm help."),
         (&["frobnicate"], &[], 2, "unknown command \"frobnicate\"; there is run, node, help, version\nSee ccm help."),
+        (&["--context", "foo", "node", "list"], &[], 2, "flags go after the command: ccm node list --context foo"),
+        (&["version", "extra"], &[], 2, "version takes no words and no flags"),
         (&["node", "lst"], &[], 2, "unknown command \"node lst\"; did you mean node list?\nSee ccm help."),
         (&["help", "nod"], &[], 2, "unknown command \"nod\"; did you mean node?\nSee ccm help."),
         (&["node", "list", "--outptu", "json"], &[], 2, "--outptu: unknown flag; did you mean --output?"),
@@ -116,6 +118,7 @@ fn usage() {
         (&["node", "list", "--token", NO_TOKEN], &[], 2, "--token: unknown flag; a secret on the command line could be read by every user of this machine, set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"),
         (&["node", "inspect"], &[], 2, "node inspect takes one name, e.g. ccm node inspect worker-1"),
         (&["node", "inspect", "worker1"], &[], 1, "there is no node \"worker1\"; did you mean worker-1?"),
+        (&["node", "inspect", "worker-"], &[], 1, "there is no node \"worker-\"; did you mean worker-1, worker-2 or worker-3?"),
         (&["node", "inspect", "other"], &[], 1, "there is no node \"other\"; ccm node list shows all 3"),
         (&["node", "sync", "worker-1", "wroker-2", "zzz"], &[], 1, "there is no node \"wroker-2\"; did you mean worker-2?\nthere is no node \"zzz\"; ccm node list shows all 3"),
         (&["node", "sync", "--detailed-exitcode"], &[], 2, "--detailed-exitcode goes with --dry-run"),

@@ -11,6 +11,7 @@ use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
+use std::io::Write;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -92,6 +93,38 @@ fn ctrl_c_ends_it_at_once_even_while_an_answer_is_waited_for() {
     daemon.signal("-INT");
     assert!(daemon.ended().success(), "{}", daemon.log());
     assert!(begun.elapsed().as_secs() < 10);
+}
+
+/// A CronJob's pod is given 30 s, a person at a terminal less.
+#[test]
+fn one_pass_ends_in_time_even_while_an_answer_is_waited_for() {
+    let left_behind = [
+        "cloud-node-controller: ended while an answer was waited for; of 2 nodes, those without a line above were \
+         not reached",
+        "cloud-node-lifecycle-controller: not begun",
+    ];
+    std::thread::scope(|scope| {
+        scope.spawn(|| ends_in_time("--once", "-TERM", Some(1), &left_behind));
+        scope.spawn(|| ends_in_time("--once", "-INT", Some(1), &left_behind));
+        // Nothing to finish: the signal itself ends it.
+        scope.spawn(|| ends_in_time("--dry-run", "-TERM", None, &[]));
+    });
+}
+
+fn ends_in_time(flag: &str, signal: &str, code: Option<i32>, lines: &[&str]) {
+    let sandbox = quiet(2);
+    let slow = Effect::Slow(std::time::Duration::from_secs(60));
+    sandbox.faults().add(Rule::new(slow).half(Half::Hetzner));
+    let real_time = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    let pass = Daemon::start(&real_time, &[flag]);
+    wait_until("a call", || hetzner_calls(&sandbox) > 0);
+    let begun = Instant::now();
+    pass.signal(signal);
+    assert_eq!(pass.ended().code(), code, "{flag}: {}", pass.log());
+    assert!(begun.elapsed().as_secs() < 10, "{flag}");
+    for line in lines {
+        pass.logs(line);
+    }
 }
 
 #[test]
@@ -252,16 +285,27 @@ fn a_used_up_budget_is_respected_and_what_waits_is_told() {
     let rule = sandbox
         .faults()
         .add(Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
-    // In real time: 2, 4 and 8 seconds of pause.
-    let daemon = Daemon::start(&with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.1")]), &[]);
+    // At this scale the first pause lasts 0.4 s, ten ticks.
+    let scaled = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.2")]);
+    let daemon = Daemon::start(&scaled, &["--node-sync-interval=200ms"]);
     daemon.logs("2 nodes wait: GET");
     daemon.logs("rate_limit_exceeded");
     wait_until("a second try", || sandbox.faults().hits(rule) == 2);
-    let ticks = sandbox.calls().count(|call| call.path == "/api/v1/nodes");
     sandbox.faults().remove(rule);
+    // Between the first call to Hetzner and the second one, the last look belongs to the second.
+    let calls = sandbox.calls().calls();
+    let of_hetzner = |call: &sandbox::calls::Call| call.half == Half::Hetzner;
+    let first = calls.iter().position(of_hetzner).unwrap();
+    let paused = calls[first + 1..]
+        .iter()
+        .take_while(|call| !of_hetzner(call));
+    let looks = paused.filter(|call| call.path == "/api/v1/nodes").count();
+    assert!(
+        looks >= 3,
+        "the cluster was looked at {looks} times in the pause"
+    );
     wait_until("initialised nodes", || all_initialised(&sandbox));
     daemon.logs("both APIs answer again");
-    assert!(ticks >= 1, "the cluster was still looked at");
     assert_eq!(
         daemon.log().matches("WARN").count(),
         1,
@@ -306,6 +350,31 @@ fn while_little_budget_remains_refreshes_wait_and_new_nodes_do_not() {
         ..ServerSpec::default()
     });
     wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
+
+    sandbox
+        .cloud()
+        .set_rate_limit(sandbox.project(), 3600, 3600);
+    sandbox.join(ServerSpec {
+        name: "later".into(),
+        ..ServerSpec::default()
+    });
+    daemon.logs("cloud-node-controller: refreshes go on");
+    let log = daemon.log();
+    let of_nodes = |text: &str| {
+        let lines = log.lines().filter(|line| line.contains("INFO"));
+        lines
+            .filter(|line| line.contains("cloud-node-controller: ") && line.contains(text))
+            .count()
+    };
+    assert_eq!(
+        (of_nodes("put off"), of_nodes("refreshes go on")),
+        (1, 1),
+        "each is told once:\n{log}"
+    );
+    assert!(
+        !log.contains("WARN") && !log.contains("answer again"),
+        "nothing had stopped answering:\n{log}"
+    );
 }
 
 /// What an API may answer instead of its list.
@@ -549,6 +618,29 @@ fn rotated_tokens_are_picked_up_without_a_restart() {
     });
     wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
     assert!(!daemon.log().contains("WARN"), "{}", daemon.log());
+}
+
+/// As in `HCLOUD_TOKEN_FILE=<(pass hcloud) ccm run --once`.
+#[test]
+fn a_token_from_a_pipe_is_read_once_and_kept() {
+    let sandbox = quiet(60);
+    let from_stdin = [("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", "/dev/stdin")];
+    let env = with(env(&sandbox), &from_stdin);
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer
+        .write_all(sandbox.projects().token.as_bytes())
+        .unwrap();
+    drop(writer);
+    let output = common::command(&env, &["run", "--once"])
+        .stdin(reader)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(all_initialised(&sandbox));
 }
 
 #[test]

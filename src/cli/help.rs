@@ -3,7 +3,14 @@
 use crate::settings::{self, Command};
 
 /// As typed after `ccm help`.
-pub(super) const COMMANDS: &[&str] = &["run", "node", "node list", "node inspect", "node sync"];
+pub(super) const COMMANDS: &[&str] = &[
+    "run",
+    "node",
+    "node list",
+    "node inspect",
+    "node sync",
+    "version",
+];
 
 pub(super) fn overview() -> String {
     "\
@@ -48,6 +55,16 @@ all) what one tick of the daemon would do, also beside a running daemon.
 
 ccm help node list, ccm help node inspect and ccm help node sync show the flags
 and variables of each.
+"
+    .to_owned()
+}
+
+pub(super) fn version() -> String {
+    "\
+ccm version – the version of this program.
+
+Usage:
+  ccm version
 "
     .to_owned()
 }

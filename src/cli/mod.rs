@@ -6,6 +6,7 @@
 mod help;
 mod json;
 mod logging;
+mod misplaced;
 mod node;
 mod output;
 mod process;
@@ -30,6 +31,9 @@ pub enum Exit {
     Pending = 3,
 }
 
+/// As typed first.
+const TOP: &[&str] = &["run", "node", "help", "version"];
+
 /// Runs what the words say.
 pub fn main(words: Vec<OsString>) -> ExitCode {
     process::prepare();
@@ -45,13 +49,31 @@ fn dispatch(words: Vec<OsString>) -> Exit {
     let rest = words[1..].to_vec();
     match first.as_str() {
         "-h" | "--help" => show(help::overview()),
-        "--version" | "version" => show(version()),
+        "--version" => show(version()),
+        "version" => version_alone(&rest),
         "help" => help_on(&rest),
         "run" => run::run(rest),
         "node" => node(rest),
         // The daemon's flags alone are the daemon: what a Deployment of another CCM's passes.
-        flag if flag.starts_with('-') => run::run(words),
-        other => unknown("command", other, &["run", "node", "help", "version"]),
+        flag if flag.starts_with('-') => match misplaced::command(&words, TOP) {
+            Some(meant) => {
+                Printer::failure(&format!("flags go after the command: {meant}"));
+                Exit::Usage
+            }
+            None => run::run(words),
+        },
+        other => unknown("command", other, TOP),
+    }
+}
+
+fn version_alone(words: &[OsString]) -> Exit {
+    match words {
+        [] => show(version()),
+        [word] if word == "-h" || word == "--help" => show(help::version()),
+        _ => {
+            Printer::failure("version takes no words and no flags");
+            Exit::Usage
+        }
     }
 }
 
@@ -84,7 +106,8 @@ fn help_on(words: &[OsString]) -> Exit {
         .collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
-        [] => show(help::overview()),
+        [] | ["help"] => show(help::overview()),
+        ["version"] => show(help::version()),
         ["run"] => show(help::command(Command::Run)),
         ["node"] => show(help::node()),
         ["node", "list"] => show(help::command(Command::List)),

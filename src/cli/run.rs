@@ -33,16 +33,17 @@ pub(super) fn run(words: Vec<OsString>) -> Exit {
     tell_start(&settings, &world, &controllers);
     // The process's own for as long as it lives.
     let world: &'static World = Box::leak(Box::new(world));
+    if settings.dry_run.value {
+        // No write to finish: a signal ends it as it ends any program.
+        return dry_run(world, &controllers);
+    }
     let stop: &'static Stop = Box::leak(Box::new(Stop::default()));
     if let Err(error) = daemon::stop_on_signals(stop) {
         return Printer::failure(&format!("signals can't be watched: {error}"));
     }
-    if settings.dry_run.value {
-        return dry_run(world, &controllers);
-    }
     let gate: &'static StopGate = Box::leak(Box::new(StopGate(stop)));
     if settings.once.value {
-        return once(world, gate, controllers);
+        return once(world, gate, controllers, stop);
     }
     let health = daemon::Health::start(wire::health_settings(&settings), world, stop);
     match daemon::run(world, gate, controllers, stop, health) {
@@ -85,17 +86,36 @@ fn tell_start(settings: &Settings, world: &World, controllers: &[Box<dyn Control
 }
 
 /// One pass over everything: what a CronJob does.
-fn once(world: &World, gate: &StopGate, controllers: Vec<Box<dyn Controller>>) -> Exit {
+fn once(
+    world: &'static World,
+    gate: &'static StopGate,
+    controllers: Vec<Box<dyn Controller>>,
+    stop: &Stop,
+) -> Exit {
     let mut exit = Exit::Done;
     for mut controller in controllers {
-        let report = controller.tick(world, gate, &Selection::All);
+        let name = controller.name();
+        if stop.is_set() {
+            log::warn!("{name}: not begun");
+            exit = Exit::Failed;
+            continue;
+        }
+        let tick = move || controller.tick(world, gate, &Selection::All);
+        let Some(report) = daemon::unless_stopped(stop, tick) else {
+            log::warn!(
+                "{name}: ended while an answer was waited for; {}",
+                not_reached(world)
+            );
+            exit = Exit::Failed;
+            continue;
+        };
         if let Some(outage) = &report.outage {
             // The next controller would ask the same API the same thing.
-            log::error!("{}: {outage}", controller.name());
+            log::error!("{name}: {outage}");
             return Exit::Failed;
         }
         daemon::log_report(&report);
-        log::info!("{}: {}", controller.name(), super::node::summary(&report));
+        log::info!("{name}: {}", super::node::summary(&report));
         if !report.failures.is_empty() {
             exit = Exit::Failed;
         }
@@ -103,6 +123,17 @@ fn once(world: &World, gate: &StopGate, controllers: Vec<Box<dyn Controller>>) -
     let (cloud, cluster) = (world.provider.calls(), world.kube.calls());
     log::info!("{cloud} calls to the cloud, {cluster} to the cluster");
     exit
+}
+
+/// For the end of a pass that was left behind: nobody knows how far it came but by its lines.
+fn not_reached(world: &World) -> String {
+    match world.nodes_seen() {
+        None => "no node was reached".to_owned(),
+        Some(nodes) => format!(
+            "of {} nodes, those without a line above were not reached",
+            nodes.value.len()
+        ),
+    }
 }
 
 /// What one pass would do, as `sync --dry-run` prints it.

@@ -186,7 +186,7 @@ fn token(settings: &Settings) -> Result<Token, String> {
         );
     }
     Ok(match &token.file {
-        Some(path) => Token::file(path.clone()),
+        Some(path) => Token::file(path.clone(), Some(secret)),
         None => Token::fixed(secret),
     })
 }

@@ -21,8 +21,12 @@ pub enum ErrorKind {
     Forbidden,
     /// The cloud itself says that the resource does not exist.
     NotFound,
-    /// The API's budget is used up, or nearly and the call could wait; when to ask again.
-    RateLimited { retry_in: Duration },
+    /// The API's budget is used up, or nearly; when to ask again.
+    RateLimited {
+        retry_in: Duration,
+        /// The API answers, and only this call, which can wait, was put off.
+        put_off: bool,
+    },
     /// No answer, or one that is not the API's: network, time-out, 5xx, a proxy, a broken body.
     Unavailable,
     /// The gate did not let a write pass.
@@ -45,6 +49,11 @@ impl Error {
             self.kind,
             ErrorKind::Misconfigured | ErrorKind::Unauthorized | ErrorKind::Forbidden
         )
+    }
+
+    /// Nothing is wrong: a call that can wait waits until more of the budget is there.
+    pub fn is_put_off(&self) -> bool {
+        matches!(self.kind, ErrorKind::RateLimited { put_off: true, .. })
     }
 }
 

@@ -18,10 +18,14 @@ use crate::controllers::{Controller, Report, Selection};
 use crate::world::World;
 use outage::Outages;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// Kubernetes kills after 30 s by default; a write in flight is over after 8 s.
 const GRACE: Duration = Duration::from_secs(9);
+
+/// How often somebody who waits for work to end looks whether to end without it.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How the daemon ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +67,31 @@ pub fn run(
     match failed.load(Ordering::Relaxed) {
         true => Ended::NeedsAPerson,
         false => Ended::Stopped,
+    }
+}
+
+/// Does one piece of work on a thread of its own. None: after `stop` it did not end in time, and
+/// is left behind.
+pub fn unless_stopped<T: Send + 'static>(
+    stop: &Stop,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (done, result) = mpsc::channel();
+    // Nobody listens any more when it was left behind.
+    std::thread::spawn(move || drop(done.send(work())));
+    let mut deadline = None;
+    loop {
+        match result.recv_timeout(LOOK_INTERVAL) {
+            Ok(value) => return Some(value),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) if stop.is_set() => {
+                let deadline = *deadline.get_or_insert_with(|| Instant::now() + GRACE);
+                if Instant::now() >= deadline {
+                    return None;
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
     }
 }
 

@@ -1,12 +1,16 @@
-//! An API that does not answer is told once for each change of state, not at every tick and
-//! not by every controller.
+//! What keeps controllers from their work is told once for each change of state, not at every
+//! tick and not by every controller.
 
 use crate::controllers::Outage;
+use crate::world;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Which controllers are stopped by which state of an API.
+/// A refresh was put off, which is no outage: what can't wait goes on.
+const PUT_OFF: &str = "refreshes put off";
+
+/// Which controllers are kept from their work, by what keeps them.
 #[derive(Default)]
 pub(super) struct Outages {
     told: Mutex<BTreeMap<&'static str, BTreeSet<&'static str>>>,
@@ -21,23 +25,39 @@ impl Outages {
         interval: Duration,
     ) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = outage.map(|outage| outage.error.state());
-        if let (Some(state), Some(outage)) = (state, outage)
-            && told.entry(state).or_default().insert(controller)
-            && told[state].len() == 1
-        {
-            let again_s = interval.as_secs_f64();
-            log::warn!("{controller}: {outage} (trying again every {again_s} s)");
-        }
-        let mut ended = false;
-        told.retain(|other, controllers| {
-            if Some(*other) != state {
-                ended |= controllers.remove(controller) && controllers.is_empty();
+        let state = outage.map(state_of);
+        if let (Some(state), Some(outage)) = (state, outage) {
+            let controllers = told.entry(state).or_default();
+            if controllers.insert(controller) && controllers.len() == 1 {
+                tell_begin(state, controller, outage, interval);
             }
-            !controllers.is_empty()
-        });
-        if ended && told.is_empty() {
-            log::info!("{controller}: both APIs answer again");
         }
+        let ended = |(other, controllers): (&&'static str, &mut BTreeSet<&'static str>)| {
+            let over = Some(*other) != state && controllers.remove(controller);
+            (over && controllers.is_empty()).then_some(*other)
+        };
+        let ended: Vec<&str> = told.iter_mut().filter_map(ended).collect();
+        told.retain(|_, controllers| !controllers.is_empty());
+        let outages_last = told.keys().any(|state| *state != PUT_OFF);
+        if ended.iter().any(|state| *state != PUT_OFF) && !outages_last {
+            log::info!("{controller}: both APIs answer again");
+        } else if ended.contains(&PUT_OFF) && told.is_empty() {
+            log::info!("{controller}: refreshes go on, enough calls remain in the project");
+        }
+    }
+}
+
+fn tell_begin(state: &str, controller: &str, outage: &Outage, interval: Duration) {
+    if state == PUT_OFF {
+        return log::info!("{controller}: {outage}");
+    }
+    let again_s = interval.as_secs_f64();
+    log::warn!("{controller}: {outage} (trying again every {again_s} s)");
+}
+
+fn state_of(outage: &Outage) -> &'static str {
+    match &outage.error {
+        world::Error::Cloud(error) if error.is_put_off() => PUT_OFF,
+        error => error.state(),
     }
 }

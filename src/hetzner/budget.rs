@@ -12,9 +12,13 @@ const RESERVE_SHARE: u64 = 10;
 /// The budget is refilled by one call a second.
 const REFILL: Duration = Duration::from_secs(1);
 
-/// After a 429, nothing is asked for this long; doubled with each further one.
+/// After a 429, nothing is asked for this long, or as long as its `Retry-After` says; doubled
+/// with each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A `Retry-After` is believed up to this: by then, an empty budget is full again.
+const LONGEST_ASKED: Duration = Duration::from_secs(3600);
 
 /// What the API last said about the budget.
 pub(super) struct Budget {
@@ -46,6 +50,7 @@ impl Budget {
             let retry_in = until - now;
             return Err(limited(
                 retry_in,
+                false,
                 format!(
                     "{what}: not sent: the project's rate limit is used up (429 rate_limit_exceeded); \
                      asking again in {:.0} s",
@@ -65,6 +70,7 @@ impl Budget {
                 REFILL.mul_f64(self.scale) * u32::try_from(reserve - remaining).unwrap_or(u32::MAX);
             return Err(limited(
                 retry_in,
+                true,
                 format!(
                     "{what}: put off: {remaining} of {limit} calls an hour remain in the project, and this \
                      refresh can wait; what somebody waits for goes on"
@@ -81,12 +87,10 @@ impl Budget {
             state.seen = Some((limit, remaining, now));
         }
         if head.status == 429 {
-            let asked = head.retry_after.unwrap_or_default().min(LONGEST_PAUSE);
-            let doubled = (state.pause * 2)
-                .clamp(FIRST_PAUSE, LONGEST_PAUSE)
-                .max(asked);
-            state.pause = doubled;
-            state.paused_until = Some(now + doubled.mul_f64(self.scale));
+            let asked = head.retry_after.unwrap_or_default().min(LONGEST_ASKED);
+            state.pause = (state.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+            let pause = state.pause.max(asked);
+            state.paused_until = Some(now + pause.mul_f64(self.scale));
         } else if head.status < 400 {
             state.pause = Duration::ZERO;
             state.paused_until = None;
@@ -94,8 +98,8 @@ impl Budget {
     }
 }
 
-fn limited(retry_in: Duration, message: String) -> Error {
-    Error::new(ErrorKind::RateLimited { retry_in }, message)
+fn limited(retry_in: Duration, put_off: bool, message: String) -> Error {
+    Error::new(ErrorKind::RateLimited { retry_in, put_off }, message)
 }
 
 #[cfg(test)]
@@ -130,6 +134,7 @@ mod tests {
         for (remaining, after_s, can_wait_passes) in cases {
             budget.note(&head(200, remaining), start);
             let outcome = budget.admit("x", Urgency::CanWait, later(after_s));
+            assert!(outcome.as_ref().err().is_none_or(Error::is_put_off));
             assert_eq!(
                 outcome.is_ok(),
                 can_wait_passes,
@@ -152,7 +157,10 @@ mod tests {
             let expected = Duration::from_secs(expected_s);
             assert_eq!(
                 error.map(|e| e.kind),
-                Some(ErrorKind::RateLimited { retry_in: expected })
+                Some(ErrorKind::RateLimited {
+                    retry_in: expected,
+                    put_off: false
+                })
             );
             now += expected;
             assert!(budget.admit("GET /servers", Urgency::Needed, now).is_ok());
@@ -165,5 +173,21 @@ mod tests {
                 .is_ok(),
             "back to the first pause"
         );
+    }
+
+    #[test]
+    fn a_retry_after_is_honoured_up_to_an_hour() {
+        for (asked_s, expected_s) in [(0, 2), (1, 2), (61, 61), (900, 900), (86_400, 3_600)] {
+            let budget = Budget::new(1.0);
+            let now = Instant::now();
+            let head = Head {
+                retry_after: Some(Duration::from_secs(asked_s)),
+                ..head(429, 0)
+            };
+            budget.note(&head, now);
+            let after = |s| budget.admit("x", Urgency::Needed, now + Duration::from_secs(s));
+            assert!(after(expected_s - 1).is_err(), "asked for {asked_s} s");
+            assert!(after(expected_s).is_ok(), "asked for {asked_s} s");
+        }
     }
 }

@@ -8,6 +8,7 @@ mod api;
 mod budget;
 mod error;
 mod networks;
+mod pages;
 mod profile;
 mod provider;
 mod servers;

@@ -45,12 +45,8 @@ impl fmt::Display for NetworkSelector {
 impl Page for NetworksPage {
     type Item = Network;
 
-    fn meta(&self) -> &Meta {
-        &self.meta
-    }
-
-    fn into_items(self) -> Vec<Network> {
-        self.networks
+    fn into_parts(self) -> (Meta, Vec<Network>) {
+        (self.meta, self.networks)
     }
 
     fn id(item: &Network) -> u64 {

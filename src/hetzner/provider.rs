@@ -59,6 +59,7 @@ impl Hetzner {
             token: settings.token,
             connect_timeout: CONNECT_TIMEOUT,
             timing: settings.timing,
+            retry_rate_limited: false,
             body_limit_bytes: BODY_LIMIT_BYTES,
             log_bodies: settings.debug,
         });

@@ -67,12 +67,8 @@ struct PrivateNet {
 impl Page for ServersPage {
     type Item = Server;
 
-    fn meta(&self) -> &Meta {
-        &self.meta
-    }
-
-    fn into_items(self) -> Vec<Server> {
-        self.servers
+    fn into_parts(self) -> (Meta, Vec<Server>) {
+        (self.meta, self.servers)
     }
 
     fn id(item: &Server) -> u64 {

@@ -41,6 +41,9 @@ pub struct Settings {
     /// Resolving, connecting and TLS together.
     pub connect_timeout: Duration,
     pub timing: Timing,
+    /// A read that was answered 429 with a short `Retry-After` is tried again here. False where
+    /// the caller keeps a budget, which must hear of every 429 before anything else is sent.
+    pub retry_rate_limited: bool,
     /// An answer's body; a longer one is an error.
     pub body_limit_bytes: u64,
     /// Also log the bodies (their beginning), not only the lines.
@@ -119,14 +122,17 @@ impl Client {
             content_type: "",
             body: Vec::new(),
         };
-        let mut attempts = Attempts::new(self.settings.timing.retry_wait);
+        let settings = &self.settings;
+        let mut attempts = Attempts::new(settings.timing.retry_wait, settings.retry_rate_limited);
         let mut token_renewed = false;
         loop {
-            let error = match self.try_once(&call) {
+            let token = self.token(&call)?;
+            let error = match self.try_once(&call, token.as_ref()) {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
-            if error.status() == Some(401) && !token_renewed && self.settings.token.renew() {
+            let refused = error.status() == Some(401) && !token_renewed;
+            if refused && settings.token.has_other_than(token.as_ref()) {
                 token_renewed = true;
                 continue;
             }
@@ -166,29 +172,36 @@ impl Client {
             })
         };
         pass()?;
-        match self.try_once(&call) {
-            Err(error) if error.status() == Some(401) && self.settings.token.renew() => {
-                pass()?;
-                self.try_once(&call)
-            }
-            outcome => outcome,
+        let token = self.token(&call)?;
+        let outcome = self.try_once(&call, token.as_ref());
+        let refused = matches!(&outcome, Err(error) if error.status() == Some(401));
+        if refused && self.settings.token.has_other_than(token.as_ref()) {
+            pass()?;
+            return self.try_once(&call, self.token(&call)?.as_ref());
         }
+        outcome
     }
 
-    fn try_once<T: DeserializeOwned>(&self, call: &Call) -> Result<Reply<T>, Error> {
+    /// The token to send with a call now.
+    fn token(&self, call: &Call) -> Result<Option<Secret>, Error> {
+        let line = || self.url_line(call.method, call.path);
+        let token = self.settings.token.current();
+        token.map_err(|why| Error::new(line(), Kind::Token(why)))
+    }
+
+    fn try_once<T: DeserializeOwned>(
+        &self,
+        call: &Call,
+        token: Option<&Secret>,
+    ) -> Result<Reply<T>, Error> {
         let line = self.url_line(call.method, call.path);
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let token = self
-            .settings
-            .token
-            .current()
-            .map_err(|e| Error::new(line.clone(), Kind::Token(e)))?;
-        let redactor = Redactor::new(token.iter());
+        let redactor = Redactor::new(token);
         if self.settings.log_bodies && !call.body.is_empty() {
             log::debug!("{line}: {}", answer::beginning(&call.body, &redactor));
         }
         let begun = Instant::now();
-        let outcome = agent::send(&self.agent, &self.settings, call, token.as_ref())
+        let outcome = agent::send(&self.agent, &self.settings, call, token)
             .map_err(|kind| Error::new(line.clone(), kind))
             .and_then(|response| answer::read(response, &line, &self.settings, &redactor));
         pulse::beat();

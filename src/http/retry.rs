@@ -13,6 +13,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3);
 pub(super) struct Attempts {
     made: u32,
     wait: Duration,
+    /// See `Settings::retry_rate_limited`.
+    rate_limited: bool,
 }
 
 pub(super) enum Next {
@@ -21,12 +23,16 @@ pub(super) enum Next {
 }
 
 impl Attempts {
-    pub(super) fn new(wait: Duration) -> Attempts {
-        Attempts { made: 1, wait }
+    pub(super) fn new(wait: Duration, rate_limited: bool) -> Attempts {
+        Attempts {
+            made: 1,
+            wait,
+            rate_limited,
+        }
     }
 
     pub(super) fn next(&mut self, error: &Error) -> Next {
-        if self.made >= TRIES || !may_heal(error) {
+        if self.made >= TRIES || !self.may_heal(error) {
             return Next::GiveUp;
         }
         let asked = error.head.as_ref().and_then(|head| head.retry_after);
@@ -38,23 +44,22 @@ impl Attempts {
         self.wait *= 2;
         Next::TryAgain(wait)
     }
-}
 
-/// A time-out has cost enough already, and a refusal would be refused again. 429 and 503 only
-/// with the API's word on when: asking again too early costs what it has little of.
-fn may_heal(error: &Error) -> bool {
-    match &error.kind {
-        Kind::Unreachable(_) | Kind::Malformed(_) => true,
-        Kind::Status(_) => match error.status() {
-            Some(429) => error
-                .head
-                .as_ref()
-                .is_some_and(|head| head.retry_after.is_some()),
-            Some(status) => status >= 500,
-            None => false,
-        },
-        Kind::TimedOut(_) | Kind::Tls(_) | Kind::Refused(_) | Kind::Token(_) | Kind::Request(_) => {
-            false
+    /// A time-out has cost enough already, and a refusal would be refused again. 429 only with
+    /// the API's word on when: asking again too early costs what it has little of.
+    fn may_heal(&self, error: &Error) -> bool {
+        use Kind::*;
+        match &error.kind {
+            Unreachable(_) | Malformed(_) => true,
+            Status(_) => match error.status() {
+                Some(429) => {
+                    let head = error.head.as_ref();
+                    self.rate_limited && head.is_some_and(|head| head.retry_after.is_some())
+                }
+                Some(status) => status >= 500,
+                None => false,
+            },
+            TimedOut(_) | Tls(_) | Refused(_) | Token(_) | Request(_) => false,
         }
     }
 }
@@ -112,14 +117,16 @@ mod tests {
             ("404", status(404, None), false),
         ];
         for (name, error, expected) in cases {
-            let next = Attempts::new(Duration::from_millis(1)).next(&error);
+            let next = Attempts::new(Duration::from_millis(1), true).next(&error);
             assert_eq!(matches!(next, Next::TryAgain(_)), expected, "{name}");
         }
+        let next = Attempts::new(Duration::from_millis(1), false).next(&status(429, Some(1)));
+        assert!(matches!(next, Next::GiveUp), "somebody else keeps a budget");
     }
 
     #[test]
     fn tries_are_bounded() {
-        let mut attempts = Attempts::new(Duration::from_millis(1));
+        let mut attempts = Attempts::new(Duration::from_millis(1), true);
         let tries = 1
             + (0..10)
                 .filter(|_| matches!(attempts.next(&status(500, None)), Next::TryAgain(_)))

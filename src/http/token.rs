@@ -12,7 +12,7 @@ const FILE_LIMIT_BYTES: u64 = 64 * 1024;
 /// Where the token of an API comes from.
 pub struct Token {
     source: Source,
-    /// What was sent last: what a file held when it could last be read.
+    /// What a file held when it could last be read.
     last: Mutex<Option<Secret>>,
 }
 
@@ -43,15 +43,17 @@ impl Token {
         }
     }
 
-    pub fn file(path: PathBuf) -> Token {
+    /// `first` is what was read from it already: a pipe, such as a shell's `<(pass hcloud)`, can
+    /// be read only once.
+    pub fn file(path: PathBuf, first: Option<Secret>) -> Token {
         Token {
             source: Source::File(path),
-            last: Mutex::new(None),
+            last: Mutex::new(first),
         }
     }
 
-    /// The token to send now. A file that cannot be read (it is being replaced) leaves
-    /// the one read before in use.
+    /// The token to send now. A file that cannot be read or is empty (it is being replaced), and
+    /// one that is no file but a pipe, leaves the one read before in use.
     pub fn current(&self) -> Result<Option<Secret>, String> {
         let path = match &self.source {
             Source::None => return Ok(None),
@@ -59,6 +61,9 @@ impl Token {
             Source::File(path) => path,
         };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_some() && !path.is_file() {
+            return Ok(last.clone());
+        }
         match read(path) {
             Ok(secret) => *last = Some(secret),
             Err(why) if last.is_none() => {
@@ -69,14 +74,10 @@ impl Token {
         Ok(last.clone())
     }
 
-    /// After a 401: is there another token to try than the one sent last?
-    pub fn renew(&self) -> bool {
-        let sent = self
-            .last
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        matches!(self.source, Source::File(_)) && self.current().is_ok_and(|now| now != sent)
+    /// After a 401: is there another token to try than the one that was sent?
+    pub fn has_other_than(&self, sent: Option<&Secret>) -> bool {
+        matches!(self.source, Source::File(_))
+            && self.current().is_ok_and(|now| now.as_ref() != sent)
     }
 }
 
@@ -101,33 +102,60 @@ fn read(path: &Path) -> Result<Secret, String> {
 mod tests {
     use super::*;
 
+    /// A file of one test.
+    fn file(name: &str, text: &str) -> PathBuf {
+        let name = format!("ccm-token-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn text(token: &Token) -> String {
+        token.current().unwrap().unwrap().expose().to_owned()
+    }
+
     #[test]
     fn a_replaced_file_counts_from_the_next_call_on() {
-        let path = std::env::temp_dir().join(format!("ccm-token-{}", std::process::id()));
-        std::fs::write(&path, "one\n").unwrap();
-        let token = Token::file(path.clone());
-        let current = || {
-            token
-                .current()
-                .unwrap()
-                .map(|secret| secret.expose().to_owned())
-        };
-        assert_eq!(current().as_deref(), Some("one"));
-        assert!(!token.renew(), "the same token is no other one");
-        std::fs::write(&path, "two\n").unwrap();
-        assert!(token.renew());
-        assert_eq!(current().as_deref(), Some("two"));
+        let path = file("replaced", "one\n");
+        let token = Token::file(path.clone(), None);
+        assert_eq!(text(&token), "one");
+        for (now, counts) in [
+            ("two\n", "two"),
+            ("", "two"),
+            ("a b", "two"),
+            ("three", "three"),
+        ] {
+            std::fs::write(&path, now).unwrap();
+            assert_eq!(text(&token), counts, "the file holds {now:?}");
+        }
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(
-            current().as_deref(),
-            Some("two"),
-            "while the file is being replaced, the last one counts"
-        );
-        assert!(
-            Token::file(path)
-                .current()
-                .unwrap_err()
-                .contains("does not exist")
-        );
+        assert_eq!(text(&token), "three", "it is being replaced");
+        let why = Token::file(path, None).current().unwrap_err();
+        assert!(why.contains("does not exist"), "{why}");
+    }
+
+    /// Two threads sent the old one and were both refused; the first to ask has read the new one.
+    #[test]
+    fn everybody_who_sent_an_old_token_has_another_to_try() {
+        let path = file("renewed", "old");
+        let token = Token::file(path.clone(), None);
+        let sent = token.current().unwrap();
+        assert!(!token.has_other_than(sent.as_ref()), "it is the same one");
+        std::fs::write(&path, "new").unwrap();
+        assert!(token.has_other_than(sent.as_ref()));
+        assert!(token.has_other_than(sent.as_ref()), "the second thread");
+        assert!(!Token::fixed(Secret::new("a")).has_other_than(None));
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_was_read_already_is_not_asked_for_again() {
+        let first = || Some(Secret::new("first"));
+        let path = file("read", "newer");
+        assert_eq!(text(&Token::file(path.clone(), first())), "newer");
+        std::fs::remove_file(&path).unwrap();
+        for gone in [path, "/dev/null".into(), "/dev/zero".into()] {
+            assert_eq!(text(&Token::file(gone, first())), "first");
+        }
     }
 }

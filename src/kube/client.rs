@@ -47,6 +47,7 @@ impl Client {
             token: access.token,
             connect_timeout: CONNECT_TIMEOUT,
             timing,
+            retry_rate_limited: true,
             body_limit_bytes: BODY_LIMIT_BYTES,
             log_bodies: false,
         });

@@ -80,7 +80,7 @@ pub(super) fn choice<C: Choice>(text: &str) -> Result<C, String> {
 }
 
 /// `a, b or c`.
-pub(super) fn one_of(words: &[&str]) -> String {
+pub fn one_of(words: &[&str]) -> String {
     match words {
         [] => String::new(),
         [word] => (*word).to_owned(),

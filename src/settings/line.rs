@@ -23,6 +23,8 @@ pub(super) struct Line {
     /// In the order given; a flag may be there several times.
     pub(super) flags: Vec<Given>,
     pub(super) words: Vec<String>,
+    /// Where the first word stood that is neither a flag nor a flag's value; none after `--`.
+    pub(super) first_word: Option<usize>,
     pub(super) help: bool,
     pub(super) version: bool,
     pub(super) notices: Vec<Notice>,
@@ -39,10 +41,12 @@ pub(super) struct Given {
 }
 
 pub(super) fn read(command: Command, words: Vec<OsString>) -> Line {
+    let count = words.len();
     let parser = lexopt::Parser::from_args(words);
     let mut reader = Reader {
         command,
         parser,
+        count,
         line: Line::default(),
         bare: None,
     };
@@ -50,9 +54,18 @@ pub(super) fn read(command: Command, words: Vec<OsString>) -> Line {
     reader.line
 }
 
+/// Is a flag of this name, whoever knows it, likely to hold a secret?
+pub fn names_a_secret(flag: &str) -> bool {
+    ["token", "password", "secret"]
+        .iter()
+        .any(|word| flag.contains(word))
+}
+
 struct Reader {
     command: Command,
     parser: lexopt::Parser,
+    /// All that the parser was given.
+    count: usize,
     line: Line,
     /// The boolean flag that was the last word, without a value.
     bare: Option<String>,
@@ -81,6 +94,9 @@ impl Reader {
                 return true;
             }
             Ok(Some(Arg::Value(word))) => {
+                let left = self.parser.try_raw_args();
+                let at = left.map(|left| self.count - left.as_slice().len() - 1);
+                self.line.first_word = self.line.first_word.or(at);
                 self.word(word, bare);
                 return true;
             }
@@ -222,9 +238,7 @@ impl Reader {
             .flat_map(|setting| setting.flags.iter().copied())
             .chain(["help"])
             .chain(drop_in_names(self.command));
-        let secret = ["token", "password", "secret"]
-            .iter()
-            .any(|word| name.contains(word));
+        let secret = names_a_secret(name);
         let meant = nearest(name, known);
         let meant_takes_value = meant
             .and_then(|meant| flag(self.command, meant))

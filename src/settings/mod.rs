@@ -39,13 +39,14 @@ mod url;
 
 use std::ffi::OsString;
 
-pub use choice::{AddressFamily, LogFormat, Output, Profile};
+pub use choice::{AddressFamily, LogFormat, Output, Profile, one_of};
 pub use controllers::{Controller, Controllers};
 pub use drop_in::{DropInFlag, FLAGS as DROP_IN_FLAGS, Takes};
 pub use environment::{Environment, Process};
 pub use help::help;
+pub use line::names_a_secret;
 pub use listen::ListenAddress;
-pub use nearest::nearest;
+pub use nearest::{all_nearest, nearest};
 pub use problem::{Notice, Problem};
 pub use resolve::{InForce, Settings, Source, Sourced};
 pub use setting::{Command, Group, Kind, Setting, Variable};
@@ -81,6 +82,11 @@ impl Parsed {
             Err(self.problems)
         }
     }
+}
+
+/// Where the first word stands that is neither a flag of this command nor the value of one.
+pub fn first_word(command: Command, words: &[OsString]) -> Option<usize> {
+    line::read(command, words.to_vec()).first_word
 }
 
 /// Reads everything that one command was told. `words` are those after the command's own

@@ -3,19 +3,22 @@
 /// The candidate nearest to `word`, when it is near enough to have been meant: one slip for short
 /// words, up to three for long ones. The first of several equally near ones.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    all_nearest(word, candidates).first().copied()
+}
+
+/// All candidates that are equally near to `word` and nearer than the others, in their order.
+pub fn all_nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let word: Vec<char> = word.chars().collect();
     let limit = (word.len() / 4).clamp(1, 3);
-    candidates
+    let slips = |name: &str| distance(&word, &name.chars().collect::<Vec<_>>());
+    let mut near: Vec<(usize, &str)> = candidates
         .into_iter()
-        .map(|candidate| {
-            (
-                distance(&word, &candidate.chars().collect::<Vec<_>>()),
-                candidate,
-            )
-        })
+        .map(|candidate| (slips(candidate), candidate))
         .filter(|(slips, _)| *slips <= limit)
-        .min_by_key(|(slips, _)| *slips)
-        .map(|(_, candidate)| candidate)
+        .collect();
+    let least = near.iter().map(|(slips, _)| *slips).min();
+    near.retain(|(slips, _)| Some(*slips) == least);
+    near.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
 /// Letters to insert, remove or replace, and neighbours to swap, to make `right` of `left`
@@ -57,5 +60,13 @@ mod tests {
         ] {
             assert_eq!(nearest(word, flags), meant, "{word}");
         }
+    }
+
+    #[test]
+    fn equally_near_names_are_all_there() {
+        let nodes = ["worker-1", "worker-2", "master-1"];
+        assert_eq!(all_nearest("worker-", nodes), ["worker-1", "worker-2"]);
+        assert_eq!(all_nearest("worker-2x", nodes), ["worker-2"]);
+        assert_eq!(all_nearest("elsewhere", nodes), [""; 0]);
     }
 }

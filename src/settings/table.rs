@@ -135,7 +135,9 @@ pub(super) static MASTER: Setting = Setting {
     name: "master",
     flags: &["master"],
     kind: Kind::Url,
-    help: "URL of the Kubernetes API server, instead of the kubeconfig's.",
+    help: "URL of the Kubernetes API server, instead of the kubeconfig's or, in a pod, the \
+           cluster's own. It is sent the credentials that go with those, in a pod the service \
+           account's token: name only an address of the same cluster.",
     group: Group::Cluster,
     ..Setting::BLANK
 };

@@ -56,7 +56,8 @@ pub fn binary() -> std::path::PathBuf {
     named.unwrap_or_else(|| env!("CARGO_BIN_EXE_ccm").into())
 }
 
-fn command(env: &Env, words: &[&str]) -> Command {
+/// The binary with this environment and no other.
+pub fn command(env: &Env, words: &[&str]) -> Command {
     let mut command = Command::new(binary());
     command
         .args(words)

@@ -1,6 +1,6 @@
 //! Each field missing, of the wrong type, or holding something else: the exact line that a person reads.
 
-use super::common::Ran;
+use super::common::{Ran, ccm, with};
 use super::{World, yaml};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -141,6 +141,42 @@ fn files() {
 }
 
 #[test]
+fn a_context_without_a_kubeconfig() {
+    let world = World::new();
+    let pod = [("KUBERNETES_SERVICE_HOST", "127.0.0.1")];
+    let cases: [(&[(&str, &str)], &[&str], &str); 3] = [
+        (
+            &pod,
+            &["--context", "prod"],
+            "in a pod its service account is used",
+        ),
+        (
+            &pod,
+            &["--context", "prod", "--master", "https://127.0.0.1:1"],
+            "in a pod its service account is used",
+        ),
+        (
+            &[],
+            &["--context", "prod", "--master", "https://127.0.0.1:1"],
+            "~/.kube/config does not exist",
+        ),
+    ];
+    for (variables, flags, why) in cases {
+        let env = with(world.env(""), variables);
+        let ran = ccm(&env, &[&["node", "list"], flags].concat());
+        let message = format!(
+            "ccm: --context: there is no kubeconfig to look for context \"prod\" in ({why}); give --kubeconfig, \
+             set KUBECONFIG, or leave --context out\n"
+        );
+        assert_eq!(
+            (ran.code, ran.stderr.as_str()),
+            (1, message.as_str()),
+            "{flags:?}"
+        );
+    }
+}
+
+#[test]
 fn lists_and_contexts() {
     let world = World::new();
     let good = world.config();
@@ -210,7 +246,9 @@ fn clusters() {
         ("server", json!("ftp://10.0.0.1"), "\"ftp://10.0.0.1\" is not an https URL; write it like https://10.0.0.1:6443"),
         ("server", json!("https://"), "\"https://\" is not a URL; write it like https://10.0.0.1:6443"),
         ("server", json!("https://10.0.0.1:644300"), "\"https://10.0.0.1:644300\": the port is not a number from 1 to 65535; write it like https://10.0.0.1:6443"),
-        ("server", json!("https://10.0.0.1?x=1"), "\"https://10.0.0.1?x=1\" has a query or fragment, which an API server's address does not have; write it like https://10.0.0.1:6443"),
+        ("server", json!("https://10.0.0.1?x=1"), "\"https://10.0.0.1?…\" has a query or fragment, which an API server's address does not have; write it like https://10.0.0.1:6443"),
+        ("server", json!(format!("https://10.0.0.1/?token={}", world.token)), "\"https://10.0.0.1/?…\" has a query or fragment, which an API server's address does not have; write it like https://10.0.0.1:6443"),
+        ("server", json!(world.token), "[not shown: looks like a secret] has no https:// in front; write it like https://10.0.0.1:6443"),
         ("server", json!(format!("https://me:{}@10.0.0.1", world.token)), "a URL with a user name or password in it is not supported; use the user's fields"),
         ("certificate-authority-data", json!("not base64!"), "is not base64; copy it whole, or make it anew with base64 -w0 FILE"),
         ("certificate-authority-data", json!(stranger.certificate_pem()), "is PEM as it is; it must be base64-encoded once more (base64 -w0 FILE)"),
@@ -256,6 +294,7 @@ fn users_with_a_token() {
         ("tokenFile", json!("nowhere"), "the token file DIR/nowhere does not exist"),
         ("tokenFile", json!("empty"), "the token file DIR/empty is empty"),
         ("tokenFile", json!("spaced"), "the token file DIR/spaced holds characters that no token has, e.g. white space inside; copy it anew"),
+        ("tokenFile", json!(world.token), "wants the path of a file, and there is none of this name, which is not shown because it looks like a secret; the secret itself goes into token"),
         ("tokenFile", json!("."), "the token file DIR/. can't be read: Is a directory (os error 21)"),
         ("exec", json!({"command": "aws"}), "not supported by this version; use token, tokenFile or client-certificate"),
         ("auth-provider", json!({"name": "oidc"}), "not supported by this version; use token, tokenFile or client-certificate"),
@@ -267,6 +306,8 @@ fn users_with_a_token() {
         ("client-certificate", json!("empty"), "DIR/empty: the file is empty"),
         ("client-certificate", json!("nowhere"), "DIR/nowhere: the file does not exist; correct the path"),
         ("client-key", json!(key), "wants the path of a file; the PEM itself goes base64-encoded into client-key-data"),
+        ("client-key", base64(key), "wants the path of a file, and there is none of this name, which is not shown because it looks like a secret; the secret itself goes into client-key-data"),
+        ("client-certificate", base64(&world.identity.certificate_pem), "wants the path of a file, and there is none of this name, which is not shown because it looks like a secret; the secret itself goes into client-certificate-data"),
         ("client-key", json!("nowhere.pem"), "DIR/nowhere.pem: the file does not exist; correct the path"),
     ];
     check(&world, &world.config(), "/users/0/user", cases);

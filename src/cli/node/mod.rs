@@ -16,10 +16,13 @@ use crate::cloud::Finding;
 use crate::controllers::lifecycle::{LifecycleController, LifecyclePlan};
 use crate::controllers::node::{NodeController, NodePlan, Server};
 use crate::controllers::{Proposal, Selection};
-use crate::settings::{Command, Settings, nearest};
+use crate::settings::{Command, Settings, all_nearest, one_of};
 use crate::world::World;
 use std::collections::HashMap;
 use std::ffi::OsString;
+
+/// Of names that are equally near to one that is no node's, so many are named.
+const NEAREST_AT_MOST: usize = 3;
 
 /// Everything a command needs.
 struct Asked {
@@ -139,13 +142,15 @@ impl Plans {
 }
 
 fn unknown_node(name: &str, there: &[&str]) -> String {
-    match nearest(name, there.iter().copied()) {
-        Some(near) => format!("there is no node {name:?}; did you mean {near}?"),
-        None if there.is_empty() => format!("there is no node {name:?}: the cluster has none"),
-        None => format!(
+    let mut near = all_nearest(name, there.iter().copied());
+    near.truncate(NEAREST_AT_MOST);
+    match near.as_slice() {
+        [] if there.is_empty() => format!("there is no node {name:?}: the cluster has none"),
+        [] => format!(
             "there is no node {name:?}; ccm node list shows all {}",
             there.len()
         ),
+        near => format!("there is no node {name:?}; did you mean {}?", one_of(near)),
     }
 }
 

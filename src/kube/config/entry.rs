@@ -2,6 +2,7 @@
 //!
 //! No message repeats a value: it may be a secret, or become one when a line is missing.
 
+use super::hidden::is_perhaps_secret;
 use super::{ConfigError, read_file};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -128,10 +129,24 @@ impl Entry {
                 ),
             ));
         }
-        let path = self.path(path);
-        let origin = format!("{field}: {}", path.display());
-        let bytes = read_file(&path, PEM_LIMIT_BYTES).map_err(|why| self.error(&origin, why))?;
-        Ok(Some(Pem { bytes, origin }))
+        let file = self.path(path);
+        let origin = format!("{field}: {}", file.display());
+        match read_file(&file, PEM_LIMIT_BYTES) {
+            Ok(bytes) => Ok(Some(Pem { bytes, origin })),
+            Err(_) if is_perhaps_secret(path) => Err(self.no_path(field, &data_field)),
+            Err(why) => Err(self.error(&origin, why)),
+        }
+    }
+
+    /// A field that names a file holds something that is none, and that may be a secret.
+    pub(super) fn no_path(&self, field: &str, instead: &str) -> ConfigError {
+        self.error(
+            field,
+            format_args!(
+                "wants the path of a file, and there is none of this name, which is not shown because it looks \
+                 like a secret; the secret itself goes into {instead}"
+            ),
+        )
     }
 
     /// A path relative to the file that names it.

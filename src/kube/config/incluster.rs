@@ -36,7 +36,7 @@ pub(super) fn load(mount: &Path, host: &str, port: &str) -> Result<Access, Confi
             roots: Roots::Only(roots),
             ..Tls::default()
         },
-        token: Token::file(mount.join("token")),
+        token: Token::file(mount.join("token"), None),
         origin: "in-cluster service account".into(),
     })
 }

@@ -1,7 +1,8 @@
 //! A kubeconfig's context → how to reach its cluster as its user. Every field is either honoured or refused by name.
 
-use super::entry::{Entry, Kind};
+use super::entry::{Entry, Kind, shown};
 use super::file::{self, Merged};
+use super::hidden::is_perhaps_secret;
 use super::{Access, ConfigError, server_url};
 use crate::http::{Identity, IdentityError, Roots, Secret, Tls, Token, parse_authorities};
 use serde_yaml::Mapping;
@@ -46,7 +47,10 @@ pub(super) fn load(paths: &[PathBuf], asked: Option<&str>) -> Result<Access, Con
     context.check(CONTEXT_FIELDS, &[], "")?;
     let wanted_by = |field: &str| {
         let file = context.file.display();
-        format!("kubeconfig {file}: context {:?}: {field}", context.name)
+        format!(
+            "kubeconfig {file}: context {}: {field}",
+            shown(&context.name)
+        )
     };
     let Some(name) = context.text("cluster")? else {
         return Err(context.error(
@@ -169,11 +173,12 @@ fn identity(user: &Entry) -> Result<Option<Identity>, ConfigError> {
 /// A token's file wins over the token itself, as in kubectl.
 fn token(user: &Entry) -> Result<Token, ConfigError> {
     if let Some(path) = user.text("tokenFile")? {
-        let token = Token::file(user.path(path));
-        token
-            .current()
-            .map_err(|why| user.error("tokenFile", why))?;
-        return Ok(token);
+        let token = Token::file(user.path(path), None);
+        return match token.current() {
+            Ok(_) => Ok(token),
+            Err(_) if is_perhaps_secret(path) => Err(user.no_path("tokenFile", "token")),
+            Err(why) => Err(user.error("tokenFile", why)),
+        };
     }
     let Some(text) = user.text("token")? else {
         return Ok(Token::none());

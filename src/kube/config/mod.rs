@@ -2,6 +2,7 @@
 
 mod entry;
 mod file;
+mod hidden;
 mod incluster;
 mod kubeconfig;
 
@@ -54,6 +55,7 @@ pub fn load(options: &Options) -> Result<Access, ConfigError> {
     let mut access = if !options.kubeconfig.is_empty() {
         kubeconfig::load(&options.kubeconfig, context)?
     } else if let Some((host, port)) = &options.service {
+        no_context(context, "in a pod its service account is used")?;
         incluster::load(Path::new(incluster::MOUNT), host, port)?
     } else {
         without_a_word(options, context)?
@@ -73,6 +75,7 @@ fn without_a_word(options: &Options, context: Option<&str>) -> Result<Access, Co
         return kubeconfig::load(&[path], context);
     }
     if options.master.is_some() {
+        no_context(context, "~/.kube/config does not exist")?;
         return Ok(Access {
             server: String::new(),
             tls: Tls::default(),
@@ -87,6 +90,18 @@ fn without_a_word(options: &Options, context: Option<&str>) -> Result<Access, Co
     ))
 }
 
+/// Somebody who names a context means a certain cluster, and must not get another one.
+fn no_context(context: Option<&str>, why: &str) -> Result<(), ConfigError> {
+    match context {
+        None => Ok(()),
+        Some(name) => Err(ConfigError(format!(
+            "--context: there is no kubeconfig to look for context {} in ({why}); give --kubeconfig, set KUBECONFIG, \
+             or leave --context out",
+            entry::shown(name)
+        ))),
+    }
+}
+
 /// An `http(s)` URL without a trailing slash.
 fn server_url(text: &str) -> Result<String, String> {
     if text.contains('@') {
@@ -95,25 +110,26 @@ fn server_url(text: &str) -> Result<String, String> {
                 .into(),
         );
     }
+    let shown = hidden::url(text);
     let like = "write it like https://10.0.0.1:6443";
     let Ok(url) = text.parse::<ureq::http::Uri>() else {
-        return Err(format!("{text:?} is not a URL; {like}"));
+        return Err(format!("{shown} is not a URL; {like}"));
     };
     match url.scheme_str() {
         Some("http" | "https") if url.host().is_some_and(|host| !host.is_empty()) => {}
-        None => return Err(format!("{text:?} has no https:// in front; {like}")),
-        _ => return Err(format!("{text:?} is not an https URL; {like}")),
+        None => return Err(format!("{shown} has no https:// in front; {like}")),
+        _ => return Err(format!("{shown} is not an https URL; {like}")),
     }
     let port = url.authority().map(|authority| authority.as_str());
     let port = port.and_then(|authority| authority.strip_prefix(url.host().unwrap_or_default()));
     if port.is_some_and(|port| !port.is_empty()) && url.port_u16().is_none_or(|port| port == 0) {
         return Err(format!(
-            "{text:?}: the port is not a number from 1 to 65535; {like}"
+            "{shown}: the port is not a number from 1 to 65535; {like}"
         ));
     }
     if url.query().is_some() || text.contains('#') {
         return Err(format!(
-            "{text:?} has a query or fragment, which an API server's address does not have; {like}"
+            "{shown} has a query or fragment, which an API server's address does not have; {like}"
         ));
     }
     Ok(text.trim_end_matches('/').to_owned())

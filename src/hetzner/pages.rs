@@ -1,0 +1,224 @@
+//! A list that changes while its pages are read: in which order they are read, so that nothing slips through.
+//!
+//! Sorted by ID, a new resource comes last and moves no other, and a deleted one moves all
+//! behind it a place towards the beginning. Read forwards, one may move from page 3 to page 2
+//! when page 2 was read already, and a new one hides it from every count. Read backwards, it
+//! moves towards pages that are still to come: it may be met twice, but never missed.
+
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+
+/// 20,000 resources: far above what a project may have.
+const PAGES_AT_MOST: u32 = 400;
+
+/// What a page says about itself and the others. A field that is missing is an error: without
+/// it, any document with an empty list would be an empty project.
+#[derive(Debug, Deserialize)]
+pub(super) struct Pagination {
+    page: u32,
+    per_page: u64,
+    #[serde(deserialize_with = "present")]
+    next_page: Option<u32>,
+    /// May be null on the last page.
+    #[serde(deserialize_with = "present")]
+    last_page: Option<u32>,
+    /// Null where the API does not count.
+    #[serde(deserialize_with = "present")]
+    total_entries: Option<u64>,
+}
+
+/// One page of a list.
+pub(super) struct Part<T> {
+    pub(super) items: Vec<T>,
+    /// The number of the last page, from 1.
+    pub(super) last: u32,
+}
+
+/// All that was there from the first read to the last, each once, by ID: as it was last read.
+/// One page is one read, and n pages are n + 1.
+pub(super) fn whole<T, E>(
+    id: impl Fn(&T) -> u64,
+    mut read: impl FnMut(u32) -> Result<Part<T>, E>,
+) -> Result<Vec<T>, E> {
+    let first = read(1)?;
+    let mut items = BTreeMap::new();
+    let mut keep = |part: Part<T>| {
+        items.extend(part.items.into_iter().map(|item| (id(&item), item)));
+    };
+    if first.last == 1 {
+        keep(first);
+    } else {
+        // Down to the first again: those of page 2 may have moved there since.
+        for number in (1..=first.last).rev() {
+            keep(read(number)?);
+        }
+    }
+    Ok(items.into_values().collect())
+}
+
+impl Pagination {
+    /// The number of the last page, when this is page `number`, whole, with so many items.
+    pub(super) fn last(&self, number: u32, items: usize) -> Result<u32, String> {
+        if self.page != number {
+            return Err(format!("answered page {} instead", self.page));
+        }
+        let before = u64::from(number - 1).saturating_mul(self.per_page);
+        let belong = |total: u64| total.saturating_sub(before).min(self.per_page);
+        if let Some(total) = self.total_entries
+            && belong(total) != items as u64
+        {
+            return Err(format!("answered {items} of {} items", belong(total)));
+        }
+        match (self.next_page, self.last_page) {
+            (None, None) => Ok(number),
+            // Deletions may have left this page behind the last one.
+            (None, Some(last)) if last <= number => Ok(last.max(1)),
+            (Some(next), Some(last)) if next == number + 1 && next <= last => match last {
+                ..=PAGES_AT_MOST => Ok(last),
+                _ => Err(format!("answered that there are {last} pages")),
+            },
+            (next, last) => Err(format!(
+                "answered that the next page is {}, and the last {}",
+                or_none(next),
+                or_none(last)
+            )),
+        }
+    }
+}
+
+fn or_none(page: Option<u32>) -> String {
+    page.map_or_else(|| "none".to_owned(), |page| page.to_string())
+}
+
+/// Null is none; a field that is not there is an error.
+fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Option::deserialize(deserializer)
+}
+
+#[cfg(test)]
+#[path = "../../tests/common/random.rs"]
+mod random;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::random::Random;
+    use super::*;
+    use serde_json::json;
+    use std::collections::BTreeSet;
+    use std::convert::Infallible;
+
+    /// So that a few resources are several pages.
+    const PER_PAGE: usize = 3;
+    const RUNS: u64 = 20_000;
+
+    /// A list of resources in pages; an item is an ID and the read that showed it.
+    struct Model {
+        ids: Vec<u64>,
+        next_id: u64,
+        reads: usize,
+    }
+
+    impl Model {
+        fn change(&mut self, random: &mut Random) {
+            for _ in 0..random.below(6) {
+                if random.percent(60) && !self.ids.is_empty() {
+                    let at = random.below(self.ids.len() as u64) as usize;
+                    self.ids.remove(at);
+                } else {
+                    self.ids.push(self.next_id);
+                    self.next_id += 1;
+                }
+            }
+        }
+
+        fn page(&mut self, number: u32) -> Part<(u64, usize)> {
+            self.reads += 1;
+            let behind = self.ids.iter().skip((number as usize - 1) * PER_PAGE);
+            Part {
+                items: behind.take(PER_PAGE).map(|id| (*id, self.reads)).collect(),
+                last: self.ids.len().div_ceil(PER_PAGE).max(1) as u32,
+            }
+        }
+    }
+
+    /// Anything may be made and deleted between any two reads.
+    #[test]
+    fn what_is_there_all_the_time_is_never_missed() {
+        for seed in 0..RUNS {
+            let mut random = Random::new(seed);
+            let there = random.below(15);
+            let mut model = Model {
+                ids: (0..there).collect(),
+                next_id: there,
+                reads: 0,
+            };
+            let pages = model.ids.len().div_ceil(PER_PAGE).max(1);
+            let mut always: BTreeSet<u64> = model.ids.iter().copied().collect();
+            let mut shown: BTreeMap<u64, usize> = BTreeMap::new();
+            let read = |number| {
+                if model.reads > 0 {
+                    model.change(&mut random);
+                }
+                always.retain(|id| model.ids.contains(id));
+                let part = model.page(number);
+                shown.extend(part.items.iter().copied());
+                Ok::<_, Infallible>(part)
+            };
+            let items = whole(|(id, _)| *id, read).unwrap();
+            let ids: Vec<u64> = items.iter().map(|(id, _)| *id).collect();
+            assert!(
+                ids.is_sorted_by(|left, right| left < right),
+                "seed {seed}: {ids:?}"
+            );
+            assert!(
+                always.iter().all(|id| ids.contains(id)),
+                "seed {seed}: of {always:?} only {ids:?}"
+            );
+            assert!(
+                items.iter().all(|(id, read)| shown[id] == *read),
+                "seed {seed}: an older read was kept"
+            );
+            let reads = if pages == 1 { 1 } else { pages + 1 };
+            assert_eq!(model.reads, reads, "seed {seed}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // A case is a line.
+    fn a_page_says_which_it_is_and_how_many_there_are() {
+        let page = |page, next, last, total| json!({
+            "page": page, "per_page": 50, "next_page": next, "last_page": last, "total_entries": total,
+        });
+        let null = || json!(null);
+        let cases = [
+            (1, 0, page(1, null(), json!(1), json!(0)), Ok(1)),
+            (1, 0, page(1, null(), json!(0), json!(0)), Ok(1)),
+            (1, 7, page(1, null(), null(), null()), Ok(1)),
+            (1, 50, page(1, json!(2), json!(3), json!(120)), Ok(3)),
+            (3, 20, page(3, null(), json!(3), json!(120)), Ok(3)),
+            (3, 20, page(3, null(), null(), json!(120)), Ok(3)),
+            (3, 0, page(3, null(), json!(2), json!(90)), Ok(2)),
+            (2, 50, page(1, json!(2), json!(3), json!(120)), Err("answered page 1 instead")),
+            (1, 0, page(1, null(), json!(1), json!(7)), Err("answered 0 of 7 items")),
+            (2, 49, page(2, json!(3), json!(3), json!(120)), Err("answered 49 of 50 items")),
+            (1, 50, page(1, null(), json!(3), null()), Err("answered that the next page is none, and the last 3")),
+            (1, 50, page(1, json!(3), json!(3), null()), Err("answered that the next page is 3, and the last 3")),
+            (1, 50, page(1, json!(2), null(), null()), Err("answered that the next page is 2, and the last none")),
+            (1, 50, page(1, json!(2), json!(401), null()), Err("answered that there are 401 pages")),
+        ];
+        for (number, items, page, expected) in cases {
+            let pagination: Pagination = serde_json::from_value(page.clone()).unwrap();
+            assert_eq!(pagination.last(number, items), expected.map_err(str::to_owned), "{page}");
+        }
+        for missing in ["page", "per_page", "next_page", "last_page", "total_entries"] {
+            let mut page = page(1, null(), json!(1), json!(0));
+            page.as_object_mut().unwrap().remove(missing);
+            assert!(serde_json::from_value::<Pagination>(page).is_err(), "{missing}");
+        }
+    }
+}
