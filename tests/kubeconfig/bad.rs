@@ -144,6 +144,7 @@ fn files() {
 fn a_context_without_a_kubeconfig() {
     let world = World::new();
     let pod = [("KUBERNETES_SERVICE_HOST", "127.0.0.1")];
+    #[allow(clippy::type_complexity)]
     let cases: [(&[(&str, &str)], &[&str], &str); 3] = [
         (
             &pod,
