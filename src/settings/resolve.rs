@@ -51,7 +51,6 @@ pub struct Settings {
     pub debug: Sourced<bool>,
     /// A factor on every wait; greater than zero.
     pub test_time_scale: Sourced<f64>,
-    in_force: Vec<InForce>,
 }
 
 /// A value and who said so.
@@ -74,27 +73,9 @@ pub enum Source {
     Default,
 }
 
-/// One setting in words, for `ccm config`.
-#[derive(Debug, Clone)]
-pub struct InForce {
-    pub setting: &'static Setting,
-    /// As it was written; empty when there is none, `(redacted)` for a secret.
-    pub value: String,
-    pub source: Source,
-}
-
 pub(super) struct Resolved {
     pub(super) settings: Settings,
     pub(super) problems: Vec<Problem>,
-}
-
-impl Settings {
-    /// Those that the command takes, in the order of the table, without the hidden ones nobody set.
-    pub fn in_force(&self) -> impl Iterator<Item = &InForce> {
-        self.in_force
-            .iter()
-            .filter(|one| !one.setting.hidden || one.source != Source::Default)
-    }
 }
 
 impl fmt::Display for Source {
@@ -114,9 +95,8 @@ pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environme
         line,
         environment,
         problems: vec![],
-        in_force: vec![],
     };
-    let mut settings = Settings {
+    let settings = Settings {
         token: read.token(),
         endpoint: read.setting(&table::ENDPOINT, Url::parse),
         network: read.setting(&table::NETWORK, text::network),
@@ -141,9 +121,7 @@ pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environme
         verbosity: read.setting(&table::VERBOSITY, text::verbosity),
         debug: read.setting(&table::DEBUG, text::boolean),
         test_time_scale: read.setting(&table::TEST_TIME_SCALE, text::scale),
-        in_force: vec![],
     };
-    settings.in_force = read.in_force;
     Resolved {
         settings,
         problems: read.problems,
@@ -155,7 +133,6 @@ struct Reader<'a> {
     line: &'a Line,
     environment: &'a dyn Environment,
     problems: Vec<Problem>,
-    in_force: Vec<InForce>,
 }
 
 /// Text for a setting, not yet read.
@@ -205,20 +182,16 @@ impl Reader<'_> {
                 Err(message) => self.problems.push(problem(setting, &candidate, message)),
             }
         }
-        let (value, text, source) = match found {
-            Some((value, candidate)) => (value, candidate.text, candidate.source),
-            None => (T::default(), String::new(), Source::Default),
-        };
-        if setting.is_for(self.command) {
-            let hide = setting.secret && !text.is_empty();
-            let value = if hide { "(redacted)".to_owned() } else { text };
-            self.in_force.push(InForce {
-                setting,
+        match found {
+            Some((value, candidate)) => Sourced {
                 value,
-                source: source.clone(),
-            });
+                source: candidate.source,
+            },
+            None => Sourced {
+                value: T::default(),
+                source: Source::Default,
+            },
         }
-        Sourced { value, source }
     }
 
     fn candidates(&mut self, setting: &'static Setting) -> Vec<Candidate> {
