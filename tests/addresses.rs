@@ -52,7 +52,7 @@ fn provider(sandbox: &Sandbox, family: AddressFamily, network: bool) -> Hetzner 
         profile: Profile::CcmFromScratch,
         endpoint: sandbox.hetzner_url(),
         token: Token::fixed(Secret::new(&sandbox.projects().token)),
-        network: network.then(|| NetworkSelector::parse("sandbox")),
+        network: network.then(|| NetworkSelector::Name("sandbox".into())),
         address_family: Sourced::new(
             family,
             Source::Default("HCLOUD_INSTANCES_ADDRESS_FAMILY".into()),

@@ -67,12 +67,12 @@ fn kube_client(sandbox: &Sandbox) -> kube::Client {
     kube::Client::new(config::load(&options).unwrap(), TIMING)
 }
 
-fn hetzner(sandbox: &Sandbox, network: Option<&str>) -> Hetzner {
+fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
     Hetzner::new(Settings {
         profile: Profile::CcmFromScratch,
         endpoint: sandbox.hetzner_url(),
         token: Token::fixed(Secret::new(&sandbox.projects().token)),
-        network: network.map(NetworkSelector::parse),
+        network,
         address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
         zone_label: Sourced::new(true, Source::Kept),
         debug: false,
@@ -383,12 +383,13 @@ fn a_network_is_found_by_id_or_name_with_one_call() {
         .nodes(0)
         .network("10.0.0.0/16")
         .start();
-    let id = sandbox.network().unwrap().to_string();
+    let id = sandbox.network().unwrap();
+    let name = |name: &str| NetworkSelector::Name(name.into());
     for (named, found) in [
-        ("sandbox", true),
-        (id.as_str(), true),
-        ("other", false),
-        ("1", false),
+        (name("sandbox"), true),
+        (NetworkSelector::Id(id), true),
+        (name("other"), false),
+        (NetworkSelector::Id(1), false),
     ] {
         let client = hetzner(&sandbox, Some(named));
         let outcome = client.prepare();

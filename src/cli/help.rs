@@ -75,8 +75,6 @@ pub(super) fn command(command: Command) -> String {
         Command::List => NODE_LIST,
         Command::Inspect => NODE_INSPECT,
         Command::Sync => NODE_SYNC,
-        // No such command in this version.
-        Command::Doctor | Command::Config => "",
     };
     format!("{head}\n{}", settings::help(command))
 }

@@ -197,7 +197,7 @@ fn sourced<T, U>(
     convert: impl Fn(&T) -> U,
 ) -> cloud::Sourced<U> {
     let source = match &setting.source {
-        Source::Flag(flag) => cloud::Source::Flag(format!("--{flag}")),
+        Source::Flag(flag) => cloud::Source::Flag(flag.clone()),
         Source::Environment(name) => cloud::Source::Environment((*name).to_owned()),
         Source::File { variable, .. } => cloud::Source::Environment((*variable).to_owned()),
         Source::Default => cloud::Source::Default(variable.to_owned()),

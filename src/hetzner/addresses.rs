@@ -16,13 +16,6 @@ pub enum AddressFamily {
 }
 
 impl AddressFamily {
-    pub fn parse(name: &str) -> Option<AddressFamily> {
-        use AddressFamily::{Dualstack, Ipv4, Ipv6};
-        [Ipv4, Ipv6, Dualstack]
-            .into_iter()
-            .find(|family| family.name() == name)
-    }
-
     pub fn name(self) -> &'static str {
         match self {
             AddressFamily::Ipv4 => "ipv4",

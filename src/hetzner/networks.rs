@@ -5,7 +5,7 @@ use crate::cloud::{Error, ErrorKind, Urgency};
 use serde::Deserialize;
 use std::fmt;
 
-/// `HCLOUD_NETWORK`: digits are an ID, anything else a name.
+/// `HCLOUD_NETWORK`: which one is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkSelector {
     Id(u64),
@@ -22,15 +22,6 @@ pub(super) struct Network {
 struct NetworksPage {
     networks: Vec<Network>,
     meta: Meta,
-}
-
-impl NetworkSelector {
-    pub fn parse(text: &str) -> NetworkSelector {
-        match text.parse() {
-            Ok(id) => NetworkSelector::Id(id),
-            Err(_) => NetworkSelector::Name(text.to_owned()),
-        }
-    }
 }
 
 impl fmt::Display for NetworkSelector {

@@ -13,12 +13,6 @@ pub enum Profile {
 }
 
 impl Profile {
-    pub fn parse(name: &str) -> Option<Profile> {
-        [Profile::CcmFromScratch, Profile::Hcloud]
-            .into_iter()
-            .find(|profile| profile.name() == name)
-    }
-
     pub fn name(self) -> &'static str {
         match self {
             Profile::CcmFromScratch => "ccm-from-scratch",

@@ -254,9 +254,7 @@ impl Reader {
                 .to_owned(),
             (Some(setting), _) => only_for(setting.commands),
             _ if name == "version" => "unknown flag; see ccm version".to_owned(),
-            (None, _) if drop_in::by_name(name).is_some() => {
-                only_for(&[Command::Run, Command::Config])
-            }
+            (None, _) if drop_in::by_name(name).is_some() => only_for(&[Command::Run]),
             (None, Some(meant)) => format!("unknown flag; did you mean --{meant}?"),
             (None, None) => SEE_HELP.to_owned(),
         };

@@ -1,6 +1,6 @@
 //! The settings of `ccm`: what was typed, what the environment says, and what that means.
 //!
-//! One table ([`TABLE`]) feeds everything: the command line, the environment, `--help`, `ccm config`
+//! One table ([`TABLE`]) feeds everything: the command line, the environment, `--help`
 //! and the README's table. A new setting is one row in `table`, one field in [`Settings`] and one
 //! line in `resolve`.
 //!
@@ -48,7 +48,7 @@ pub use line::names_a_secret;
 pub use listen::ListenAddress;
 pub use nearest::{all_nearest, nearest};
 pub use problem::{Notice, Problem};
-pub use resolve::{InForce, Settings, Source, Sourced};
+pub use resolve::{Settings, Source, Sourced};
 pub use setting::{Command, Group, Kind, Setting, Variable};
 pub use table::TABLE;
 pub use text::NetworkName;
@@ -60,7 +60,7 @@ pub use url::Url;
 pub struct Parsed {
     /// Where a setting was wrong, its default stands here, and a [`Problem`] says so.
     pub settings: Settings,
-    /// The words that are no flags: names of nodes and the like. Always empty for `run` and `config`.
+    /// The words that are no flags: names of nodes and the like. Always empty for `run`.
     pub words: Vec<String>,
     /// `--help` was there: show it before anything else, problems included.
     pub help: bool,
@@ -70,18 +70,6 @@ pub struct Parsed {
     pub notices: Vec<Notice>,
     /// Everything that is wrong, the command line first.
     pub problems: Vec<Problem>,
-}
-
-impl Parsed {
-    /// The same when nothing is wrong; for all commands but those that report what is wrong
-    /// themselves (`doctor`, `config`).
-    pub fn checked(self) -> Result<Parsed, Vec<Problem>> {
-        if self.problems.is_empty() {
-            Ok(self)
-        } else {
-            Err(self.problems)
-        }
-    }
 }
 
 /// Where the first word stands that is neither a flag of this command nor the value of one.

@@ -54,7 +54,6 @@ pub struct Settings {
     pub metrics_address: Sourced<Option<ListenAddress>>,
     /// A factor on every wait; greater than zero.
     pub test_time_scale: Sourced<f64>,
-    in_force: Vec<InForce>,
 }
 
 /// A value and who said so.
@@ -77,27 +76,9 @@ pub enum Source {
     Default,
 }
 
-/// One setting in words, for `ccm config`.
-#[derive(Debug, Clone)]
-pub struct InForce {
-    pub setting: &'static Setting,
-    /// As it was written; empty when there is none, `(redacted)` for a secret.
-    pub value: String,
-    pub source: Source,
-}
-
 pub(super) struct Resolved {
     pub(super) settings: Settings,
     pub(super) problems: Vec<Problem>,
-}
-
-impl Settings {
-    /// Those that the command takes, in the order of the table, without the hidden ones nobody set.
-    pub fn in_force(&self) -> impl Iterator<Item = &InForce> {
-        self.in_force
-            .iter()
-            .filter(|one| !one.setting.hidden || one.source != Source::Default)
-    }
 }
 
 impl fmt::Display for Source {
@@ -117,9 +98,8 @@ pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environme
         line,
         environment,
         problems: vec![],
-        in_force: vec![],
     };
-    let mut settings = Settings {
+    let settings = Settings {
         token: read.token(),
         endpoint: read.setting(&table::ENDPOINT, Url::parse),
         network: read.setting(&table::NETWORK, text::network),
@@ -145,9 +125,7 @@ pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environme
         debug: read.setting(&table::DEBUG, text::boolean),
         metrics_address: read.setting(&table::METRICS_ADDRESS, ListenAddress::parse),
         test_time_scale: read.setting(&table::TEST_TIME_SCALE, text::scale),
-        in_force: vec![],
     };
-    settings.in_force = read.in_force;
     Resolved {
         settings,
         problems: read.problems,
@@ -159,7 +137,6 @@ struct Reader<'a> {
     line: &'a Line,
     environment: &'a dyn Environment,
     problems: Vec<Problem>,
-    in_force: Vec<InForce>,
 }
 
 /// Text for a setting, not yet read.
@@ -209,20 +186,16 @@ impl Reader<'_> {
                 Err(message) => self.problems.push(problem(setting, &candidate, message)),
             }
         }
-        let (value, text, source) = match found {
-            Some((value, candidate)) => (value, candidate.text, candidate.source),
-            None => (T::default(), String::new(), Source::Default),
-        };
-        if setting.is_for(self.command) {
-            let hide = setting.secret && !text.is_empty();
-            let value = if hide { "(redacted)".to_owned() } else { text };
-            self.in_force.push(InForce {
-                setting,
+        match found {
+            Some((value, candidate)) => Sourced {
                 value,
-                source: source.clone(),
-            });
+                source: candidate.source,
+            },
+            None => Sourced {
+                value: T::default(),
+                source: Source::Default,
+            },
         }
-        Sourced { value, source }
     }
 
     fn candidates(&mut self, setting: &'static Setting) -> Vec<Candidate> {

@@ -3,7 +3,7 @@
 /// One setting: everything that parsing, `--help` and the README need to know about it.
 #[derive(Debug)]
 pub struct Setting {
-    /// As `ccm config` and the README call it.
+    /// As the README calls it.
     pub name: &'static str,
     /// Long flags without the dashes: the one to write first, then its aliases.
     pub flags: &'static [&'static str],
@@ -64,9 +64,6 @@ pub enum Command {
     List,
     Inspect,
     Sync,
-    Doctor,
-    /// Takes what `run` takes, so that the daemon's arguments can be tried with it.
-    Config,
 }
 
 /// A heading in `--help`; in the order shown.
@@ -129,14 +126,8 @@ impl Kind {
 }
 
 impl Command {
-    pub const ALL: &'static [Command] = &[
-        Command::Run,
-        Command::List,
-        Command::Inspect,
-        Command::Sync,
-        Command::Doctor,
-        Command::Config,
-    ];
+    pub const ALL: &'static [Command] =
+        &[Command::Run, Command::List, Command::Inspect, Command::Sync];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -144,15 +135,13 @@ impl Command {
             Command::List => "list",
             Command::Inspect => "inspect",
             Command::Sync => "sync",
-            Command::Doctor => "doctor",
-            Command::Config => "config",
         }
     }
 
     /// The daemon's arguments may be those of hcloud-cloud-controller-manager: its flags are
     /// accepted, and words that are no flags are not.
     pub(super) fn reads_daemon_arguments(self) -> bool {
-        matches!(self, Command::Run | Command::Config)
+        self == Command::Run
     }
 }
 

@@ -31,7 +31,7 @@ pub static TABLE: &[&Setting] = &[
     &TEST_TIME_SCALE,
 ];
 
-const DAEMON: &[Command] = &[Command::Run, Command::Config];
+const DAEMON: &[Command] = &[Command::Run];
 
 pub(super) static TOKEN: Setting = Setting {
     name: "token",
@@ -162,7 +162,7 @@ pub(super) static CONTROLLERS: Setting = Setting {
     help: "Which controllers run: NAME runs it, -NAME does not, * runs all that are not named. \
            cloud-node, cloud-node-lifecycle, service and route, or their canonical names; \
            service and route are not built yet.",
-    commands: &[Command::Run, Command::Doctor, Command::Config],
+    commands: DAEMON,
     group: Group::Controllers,
     ..Setting::BLANK
 };
@@ -206,13 +206,7 @@ pub(super) static NODE_DELETION_GUARD: Setting = Setting {
     default: Some("true"),
     help: "Delete a node only while another node's server is visible: another project's token sees \
            none of them. Turn it off only where the cluster may have a single node.",
-    commands: &[
-        Command::Run,
-        Command::List,
-        Command::Inspect,
-        Command::Sync,
-        Command::Config,
-    ],
+    commands: &[Command::Run, Command::List, Command::Inspect, Command::Sync],
     group: Group::Controllers,
     ..Setting::BLANK
 };
@@ -232,7 +226,7 @@ pub(super) static DRY_RUN: Setting = Setting {
     flags: &["dry-run"],
     default: Some("false"),
     help: "Show what would be changed and write nothing, to neither API.",
-    commands: &[Command::Run, Command::Sync, Command::Config],
+    commands: &[Command::Run, Command::Sync],
     group: Group::Controllers,
     ..Setting::BLANK
 };
@@ -254,13 +248,7 @@ pub(super) static OUTPUT: Setting = Setting {
     kind: Kind::Choice(&["table", "wide", "json", "yaml"]),
     default: Some("table"),
     help: "Form of what is written to stdout. json and yaml are stable, for scripts.",
-    commands: &[
-        Command::List,
-        Command::Inspect,
-        Command::Sync,
-        Command::Doctor,
-        Command::Config,
-    ],
+    commands: &[Command::List, Command::Inspect, Command::Sync],
     group: Group::Output,
     ..Setting::BLANK
 };
@@ -359,13 +347,6 @@ mod tests {
             assert!(!setting.flags.is_empty() || !setting.variables.is_empty());
             let boolean = setting.kind == Kind::Boolean;
             assert!(!boolean || setting.default.is_some(), "{}", setting.name);
-        }
-    }
-
-    #[test]
-    fn what_run_takes_config_takes() {
-        for setting in TABLE {
-            assert!(!setting.is_for(Command::Run) || setting.is_for(Command::Config));
         }
     }
 }
