@@ -4,7 +4,6 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-#[allow(dead_code)]
 #[path = "../common/random.rs"]
 mod random;
 #[path = "../common/secrets.rs"]
