@@ -143,24 +143,13 @@ fn files() {
 #[test]
 fn a_context_without_a_kubeconfig() {
     let world = World::new();
-    let pod = [("KUBERNETES_SERVICE_HOST", "127.0.0.1")];
-    #[allow(clippy::type_complexity)]
-    let cases: [(&[(&str, &str)], &[&str], &str); 3] = [
-        (
-            &pod,
-            &["--context", "prod"],
-            "in a pod its service account is used",
-        ),
-        (
-            &pod,
-            &["--context", "prod", "--master", "https://127.0.0.1:1"],
-            "in a pod its service account is used",
-        ),
-        (
-            &[],
-            &["--context", "prod", "--master", "https://127.0.0.1:1"],
-            "~/.kube/config does not exist",
-        ),
+    let pod: &[_] = &[("KUBERNETES_SERVICE_HOST", "127.0.0.1")];
+    let context: &[_] = &["--context", "prod"];
+    let with_master: &[_] = &["--context", "prod", "--master", "https://127.0.0.1:1"];
+    let cases = [
+        (pod, context, "in a pod its service account is used"),
+        (pod, with_master, "in a pod its service account is used"),
+        (&[], with_master, "~/.kube/config does not exist"),
     ];
     for (variables, flags, why) in cases {
         let env = with(world.env(""), variables);
