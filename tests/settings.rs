@@ -107,6 +107,15 @@ fn nothing_set_is_the_documented_defaults() {
         settings.node_status_update_frequency.value,
         Duration::from_secs(300)
     );
+    assert!(settings.leader_elect.value);
+    assert_eq!(settings.lease_duration.value, Duration::from_secs(15));
+    assert_eq!(settings.renew_deadline.value, Duration::from_secs(10));
+    assert_eq!(settings.retry_period.value, Duration::from_secs(2));
+    assert_eq!(
+        settings.lease_name.value.as_str(),
+        "cloud-controller-manager"
+    );
+    assert_eq!(settings.lease_namespace.value.as_str(), "kube-system");
     assert!(!settings.once.value && !settings.dry_run.value && !settings.debug.value);
     assert_eq!(settings.output.value, Output::Table);
     assert_eq!(settings.log_format.value, LogFormat::Text);
@@ -153,6 +162,8 @@ fn values_and_who_said_so() {
         (Run, "--controllers=cloud-node --controllers -route", "", "controllers", "cloud-node,-route", "--controllers"),
         (Run, "--controllers -cloud-node,*", "", "controllers", "-cloud-node,*", "--controllers"),
         (Config, "--once --leader-elect=false", "", "once", "true", "--once"),
+        (Run, "--leader-elect=false --leader-elect-lease-duration=1s", "", "leader-elect", "false", "--leader-elect"),
+        (Run, "--leader-elect --leader-elect-lease-duration 10s --leader-elect-renew-deadline 5s", "", "leader-elect-lease-duration", "10s", "--leader-elect-lease-duration"),
     ] {
         let parsed = read_with_token(command, line, text);
         let case = format!("{command:?} {line} {text}");
@@ -277,6 +288,13 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "--master=https://u:hunter2@host", "--master: \"https://…@host\": leave out the user name and password"),
         (Run, "--token geheim", "--token: unknown flag; a secret on the command line could be read by every user of this machine, set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"),
         (Run, "--cluster-cidr", "--cluster-cidr: needs a value"),
+        (Run, "--leader-elect-lease-duration=0s", "--leader-elect-lease-duration: \"0s\": must be longer than 0"),
+        (Run, "--leader-elect-lease-duration=10s", "--leader-elect-lease-duration: \"10s\": must be longer than --leader-elect-renew-deadline (10s)"),
+        (Run, "--leader-elect-renew-deadline=2400ms", "--leader-elect-renew-deadline: \"2.4s\": must be longer than 1.2 × --leader-elect-retry-period (2s)"),
+        (Run, "--leader-elect-lease-duration=9s --leader-elect-renew-deadline=5s", "--leader-elect-lease-duration: \"9s\": must be 10s or longer: a write may take 8s and must be over before the Lease is, also at the end of a --leader-elect-retry-period (2s)"),
+        (Run, "--leader-elect-lease-duration=999999h", "--leader-elect-lease-duration: \"3599996400s\": longer than 68 years"),
+        (Run, "--leader-elect-resource-name=Ccm", "--leader-elect-resource-name: \"Ccm\": use lower case letters, digits, - and ., a letter or digit first and last"),
+        (Run, "--leader-elect-resource-namespace=a/b", "--leader-elect-resource-namespace: \"a/b\": use at most 63 lower case letters, digits and -, a letter or digit first and last"),
         (Config, "web-1", "ccm config: \"web-1\": unexpected word; it takes only flags"),
         // Client commands know their own flags only.
         (List, "--leader-elect", "--leader-elect: only for run or config"),
@@ -381,10 +399,10 @@ fn what_has_no_effect_is_said_once() {
     for (command, line, text, notices) in [
         (
             Command::Run,
-            "--leader-elect=false --allow-untagged-cloud --leader-elect --feature-gates A=true \
+            "--profiling=false --allow-untagged-cloud --profiling --feature-gates A=true \
              --webhook-secure-port 0 --node-sync-period=1m",
             "",
-            "--leader-elect: accepted and ignored, it has no effect in this version\n\
+            "--profiling: accepted and ignored, it has no effect in this version\n\
              --allow-untagged-cloud: accepted and ignored, it has no effect in this version\n\
              --feature-gates: accepted and ignored, it has no effect in this version\n\
              --webhook-secure-port: accepted and ignored, it has no effect in this version\n\

@@ -4,7 +4,7 @@ use super::logging::Reader;
 use super::output::{self, Printer};
 use super::table::{self, COLUMNS, Yielding};
 use super::wire::{self, Read};
-use super::{Exit, help, json};
+use super::{Exit, help, json, leader};
 use crate::cloud::{Finding, Gate, NodeAddress, Refused, Severity};
 use crate::controllers::node::{Field, NodeController, NodePlan, Server, is_uninitialised};
 use crate::controllers::{Proposal, Report, Selection};
@@ -35,6 +35,7 @@ pub(super) fn list(words: Vec<OsString>) -> Exit {
         Ok(plans) => plans,
         Err(exit) => return exit,
     };
+    leader::tell(&asked.settings, &asked.world);
     let text = match asked.settings.output.value {
         Output::Json => output::json(&json::plans("NodeList", &plans)),
         Output::Yaml => output::yaml(&json::plans("NodeList", &plans)),
@@ -58,6 +59,7 @@ pub(super) fn inspect(words: Vec<OsString>) -> Exit {
         Ok(plans) => plans,
         Err(exit) => return exit,
     };
+    leader::tell(&asked.settings, &asked.world);
     let text = match asked.settings.output.value {
         Output::Json => output::json(&json::plans("NodeInspection", &plans)),
         Output::Yaml => output::yaml(&json::plans("NodeInspection", &plans)),
@@ -83,6 +85,7 @@ pub(super) fn sync(words: Vec<OsString>) -> Exit {
     if let Err(exit) = asked.check_names() {
         return exit;
     }
+    leader::tell(&asked.settings, &asked.world);
     match asked.settings.dry_run.value {
         true => asked.dry_run(&selection),
         false => asked.sync(&selection),

@@ -3,10 +3,11 @@
 use super::logging::Reader;
 use super::output::Printer;
 use super::wire::{self, Read};
-use super::{Exit, help};
+use super::{Exit, help, leader};
+use crate::cloud::Gate;
 use crate::controllers::node::NodeController;
 use crate::controllers::{Controller, Selection};
-use crate::daemon::{self, Ended, Stop, StopGate};
+use crate::daemon::{self, Ended, Stop};
 use crate::settings::{self, Command, Settings};
 use crate::world::World;
 use std::ffi::OsString;
@@ -39,17 +40,17 @@ pub(super) fn run(words: Vec<OsString>) -> Exit {
     if settings.dry_run.value {
         return dry_run(world, &controllers);
     }
-    let gate: &'static StopGate = Box::leak(Box::new(StopGate(stop)));
-    if settings.once.value {
-        return once(world, gate, controllers);
+    let exit = leader::lead(&settings, stop, |gate| match settings.once.value {
+        true => once(world, gate, controllers),
+        false => match daemon::run(world, gate, controllers, stop) {
+            Ended::Stopped => Exit::Done,
+            Ended::NeedsAPerson => Exit::Failed,
+        },
+    });
+    if exit == Exit::Done && !settings.once.value {
+        log::info!("ended");
     }
-    match daemon::run(world, gate, controllers, stop) {
-        Ended::Stopped => {
-            log::info!("ended");
-            Exit::Done
-        }
-        Ended::NeedsAPerson => Exit::Failed,
-    }
+    exit
 }
 
 /// Those that `--controllers` leaves; the others of a cloud-controller-manager are not built yet.
@@ -82,7 +83,7 @@ fn tell_start(settings: &Settings, world: &World, controllers: &[Box<dyn Control
 }
 
 /// One pass over everything: what a CronJob does.
-fn once(world: &World, gate: &StopGate, controllers: Vec<Box<dyn Controller>>) -> Exit {
+fn once(world: &World, gate: &dyn Gate, controllers: Vec<Box<dyn Controller>>) -> Exit {
     let mut exit = Exit::Done;
     for mut controller in controllers {
         let report = controller.tick(world, gate, &Selection::All);

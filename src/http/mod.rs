@@ -27,8 +27,8 @@ use serde::de::DeserializeOwned;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a write may take from its first byte to the last of the answer; the gate
-/// must know it, so it is the same for every write.
+/// How long a write may take from the gate's word to the last byte of the answer, outside of
+/// tests; the gate must know it, so it is the same for every write.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// What a client is made from.
@@ -46,11 +46,13 @@ pub struct Settings {
     pub log_bodies: bool,
 }
 
-/// How long reads may take, and how long to wait between two tries of one.
+/// How long calls may take, and how long to wait between two tries of a read.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// A read from its first byte to the last of the answer.
     pub read_timeout: Duration,
+    /// [`WRITE_TIMEOUT`], or what a test makes of it.
+    pub write_timeout: Duration,
     /// Before the second try; doubles with each.
     pub retry_wait: Duration,
 }
@@ -67,6 +69,7 @@ pub struct Client {
 pub enum Method {
     Get,
     Post,
+    Put,
     Patch,
 }
 
@@ -112,7 +115,7 @@ impl Client {
         let mut attempts = Attempts::new(self.settings.timing.retry_wait);
         let mut token_renewed = false;
         loop {
-            let error = match self.try_once(&call) {
+            let error = match self.try_once(&call, self.settings.timing.read_timeout) {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
@@ -150,22 +153,29 @@ impl Client {
             content_type,
             body,
         };
-        let pass = || {
-            gate.pass(&line).map_err(|refused| {
-                Error::new(self.url_line(method, path), Kind::Refused(refused.0))
-            })
-        };
-        pass()?;
-        match self.try_once(&call) {
-            Err(error) if error.status() == Some(401) && self.settings.token.renew() => {
-                pass()?;
-                self.try_once(&call)
+        let send = || {
+            // From before the gate is asked: a process that was paused after it had passed
+            // must not begin what can no longer end in time.
+            let deadline = Instant::now() + self.settings.timing.write_timeout;
+            let refused = |why| Error::new(self.url_line(method, path), Kind::Refused(why));
+            gate.pass(&line).map_err(|why| refused(why.0))?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(refused("this process was paused just before".into()));
             }
+            self.try_once(&call, left)
+        };
+        match send() {
+            Err(error) if error.status() == Some(401) && self.settings.token.renew() => send(),
             outcome => outcome,
         }
     }
 
-    fn try_once<T: DeserializeOwned>(&self, call: &Call) -> Result<Reply<T>, Error> {
+    fn try_once<T: DeserializeOwned>(
+        &self,
+        call: &Call,
+        timeout: Duration,
+    ) -> Result<Reply<T>, Error> {
         let line = self.url_line(call.method, call.path);
         self.calls.fetch_add(1, Ordering::Relaxed);
         let token = self
@@ -181,7 +191,7 @@ impl Client {
             );
         }
         let begun = Instant::now();
-        let outcome = agent::send(&self.agent, &self.settings, call, token.as_ref())
+        let outcome = agent::send(&self.agent, &self.settings, call, token.as_ref(), timeout)
             .map_err(|kind| Error::new(line.clone(), kind))
             .and_then(|response| answer::read(response, &line, &self.settings, &redactor));
         let took_ms = begun.elapsed().as_millis();
@@ -202,6 +212,7 @@ impl Method {
         match self {
             Method::Get => "GET",
             Method::Post => "POST",
+            Method::Put => "PUT",
             Method::Patch => "PATCH",
         }
     }

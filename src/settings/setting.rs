@@ -75,6 +75,7 @@ pub enum Group {
     Hetzner,
     Cluster,
     Controllers,
+    LeaderElection,
     Output,
 }
 
@@ -161,6 +162,7 @@ impl Group {
         Group::Hetzner,
         Group::Cluster,
         Group::Controllers,
+        Group::LeaderElection,
         Group::Output,
     ];
 
@@ -169,6 +171,7 @@ impl Group {
             Group::Hetzner => "Hetzner Cloud",
             Group::Cluster => "Kubernetes cluster",
             Group::Controllers => "Controllers",
+            Group::LeaderElection => "Leader election",
             Group::Output => "Output and logging",
         }
     }
