@@ -5,7 +5,7 @@ mod common;
 
 use common::{
     Daemon, LIMIT, UNINITIALIZED, addresses, all_initialised, ccm, env, events, is_initialised,
-    node, wait_until, with,
+    is_lease, node, wait_until, with,
 };
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
@@ -23,12 +23,12 @@ fn hetzner_calls(sandbox: &Sandbox) -> usize {
     sandbox.calls().count(|call| call.half == Half::Hetzner)
 }
 
-/// Writes of `ccm`: method and path.
+/// Writes of `ccm`, the Lease's aside: method and path.
 fn writes(sandbox: &Sandbox) -> Vec<String> {
     let calls = sandbox.calls().calls();
     let writes = calls
         .iter()
-        .filter(|call| call.is_write() && call.caller != "admin");
+        .filter(|call| call.is_write() && call.caller != "admin" && !is_lease(&call.path));
     writes
         .map(|call| format!("{} {}", call.method, call.path))
         .collect()
@@ -148,9 +148,9 @@ fn killed_between_any_two_writes_the_node_ends_initialised_once() {
             } else {
                 Effect::before(hook)
             };
-            let rule = sandbox
-                .faults()
-                .add(Rule::new(effect).half(Half::Kubernetes).writes().nth(n));
+            let rule = Rule::new(effect).half(Half::Kubernetes).writes();
+            let of_the_controller = |request: &sandbox::exchange::Request| !is_lease(&request.path);
+            let rule = sandbox.faults().add(rule.when(of_the_controller).nth(n));
             let daemon = Daemon::start(&env(&sandbox), &[]);
             assert!(killer.set(Box::new(daemon.killer())).is_ok());
             assert!(!daemon.ended().success());
@@ -448,7 +448,7 @@ fn steady_state_costs_no_hetzner_call_and_no_write() {
     });
     let others: Vec<String> = since()
         .iter()
-        .filter(|call| call.path != "/api/v1/nodes")
+        .filter(|call| call.path != "/api/v1/nodes" && !is_lease(&call.path))
         .map(ToString::to_string)
         .collect();
     assert_eq!(others, Vec::<String>::new(), "{}", daemon.log());

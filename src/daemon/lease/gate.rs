@@ -5,18 +5,38 @@ use crate::cloud::{Gate, Refused};
 use std::time::Duration;
 
 impl Gate for Lease {
+    /// Waits for a renewal that is late: it comes, or the Lease is lost and we end.
     fn pass(&self, what: &str) -> Result<(), Refused> {
+        self.stop
+            .wait_until_set_or(|| self.answer() != Answer::Wait);
         StopGate(self.stop).pass(what)?;
+        match self.answer() {
+            Answer::Pass => Ok(()),
+            Answer::Wait => Err(Refused("the lease may run out before it is done".into())),
+            Answer::Never => Err(Refused("this ccm does not lead".into())),
+        }
+    }
+}
+
+/// May a write start?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Pass,
+    /// After the next renewal.
+    Wait,
+    /// We do not lead.
+    Never,
+}
+
+impl Lease {
+    fn answer(&self) -> Answer {
         let Standing::Leading { renewed } = *self.standing() else {
-            return Err(Refused("this ccm does not lead".into()));
+            return Answer::Never;
         };
         let (write, lease) = (self.settings.write_timeout, self.settings.lease_duration);
         match fits(renewed.elapsed(), write, lease) {
-            true => Ok(()),
-            false => Err(Refused(format!(
-                "it might not be done before the lease runs out (last renewed {:.1} s ago)",
-                renewed.elapsed().as_secs_f64()
-            ))),
+            true => Answer::Pass,
+            false => Answer::Wait,
         }
     }
 }

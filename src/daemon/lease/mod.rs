@@ -152,11 +152,11 @@ impl Lease {
             }
             std::mem::replace(&mut *standing, Standing::Leading { renewed: sent })
         };
+        self.stop.wake();
         if before != Standing::Waiting {
             return false;
         }
         std::thread::spawn(move || self.watch());
-        self.stop.wake();
         true
     }
 
