@@ -5,14 +5,12 @@
 
 mod common;
 
-use common::{
-    Daemon, Env, all_initialised, ccm, env, is_initialised, is_lease, node, wait_until, with,
-};
-use sandbox::Sandbox;
+use common::{Daemon, Env, all_initialised, env, is_initialised, is_lease, node, wait_until, with};
 use sandbox::calls::Call;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubernetes::Cluster;
+use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +29,7 @@ fn quiet(nodes: usize) -> Sandbox {
 /// The environment of a user of its own, so that calls tell who made them.
 fn env_of(sandbox: &Sandbox, user: &str) -> Env {
     sandbox
-        .add_user(user, &[], sandbox::official_rules())
+        .add_user(user, &[], sandbox::world::official_rules())
         .unwrap();
     let mut env = sandbox.env_of(user);
     env.push(("CCM_TEST_TIME_SCALE".into(), common::SCALE.into()));
@@ -76,7 +74,7 @@ fn create_record(cluster: &Cluster, holder: &str, renewed: &str) {
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": { "name": NAME, "labels": { "somebody": "else's" } },
+        "metadata": { "name": NAME, "labels": { "somebody": "else" } },
         "spec": spec,
     });
     cluster.create("leases", NAMESPACE, lease);
@@ -218,7 +216,7 @@ fn a_holder_that_renews_is_respected_and_one_that_stops_is_followed() {
         );
         let whole = sandbox.cluster().get("leases", NAMESPACE, NAME).unwrap();
         assert_eq!(whole["spec"]["leaseTransitions"], 8);
-        assert_eq!(whole["metadata"]["labels"]["somebody"], "else's");
+        assert_eq!(whole["metadata"]["labels"]["somebody"], "else");
         wait_until("an initialised node", || all_initialised(&sandbox));
     };
     std::thread::scope(|scope| {
@@ -283,33 +281,39 @@ fn a_leader_that_cannot_renew_until_the_deadline_ends() {
     });
 }
 
-/// Between the last moment in which a write fits into the lease and the deadline, writes wait.
+/// Between the last moment in which a write fits into the lease and the deadline, writes wait:
+/// here from 3.5 s to 7 s after the last renewal.
 #[test]
 fn a_renewal_that_is_late_makes_a_write_wait() {
     let sandbox = quiet(1);
-    let daemon = Daemon::start(&env(&sandbox), &["--leader-elect-renew-deadline=14s"]);
+    let half_as_long = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.5")]);
+    let flags = [
+        "--leader-elect-renew-deadline=14s",
+        "--node-sync-interval=200ms",
+    ];
+    let daemon = Daemon::start(&half_as_long, &flags);
     wait_until("an initialised node", || all_initialised(&sandbox));
     let failing = Effect::kubernetes_status(500, "InternalError", "sorry");
     let failing = sandbox.faults().add(Rule::new(failing).path(LEASES));
-    let tries = || {
-        count(&sandbox, |call| {
-            is_lease(&call.path) && call.status == Some(500)
-        })
-    };
-    wait_until("0.8 s without a renewal", || tries() >= 8);
-    join(&sandbox, "late");
+    let begun = Instant::now();
+    wait_until("3.6 s", || begun.elapsed() > Duration::from_millis(3_600));
     let mark = sandbox.calls().mark();
-    let looks = || {
+    join(&sandbox, "late");
+    let asked = || {
         let calls = sandbox.calls().calls_since(mark);
-        calls.iter().any(|call| call.path == "/api/v1/nodes")
+        calls.iter().any(|call| call.half == Half::Hetzner)
     };
-    wait_until("a look at the nodes", looks);
-    assert_eq!(writes(&sandbox, "ccm", mark), Vec::<String>::new());
+    wait_until("a look at its server", asked);
+    let mended = sandbox.calls().mark();
     sandbox.faults().remove(failing);
     wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
-    let log = daemon.log();
-    assert_eq!(log.matches("WARN").count(), 1, "{log}");
+    let (all, afterwards) = (
+        writes(&sandbox, "ccm", mark),
+        writes(&sandbox, "ccm", mended),
+    );
+    assert_eq!(all, afterwards, "{}", daemon.log());
     daemon.logs("the API server answers again");
+    assert_eq!(daemon.log().matches("WARN").count(), 1, "{}", daemon.log());
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn once_fails_when_the_lease_cannot_be_read() {
 #[test]
 fn a_role_without_leases_is_told_and_client_commands_do_not_mind() {
     let sandbox = quiet(1);
-    let mut rules = sandbox::official_rules();
+    let mut rules = sandbox::world::official_rules();
     rules.retain(|rule| !rule.resources.contains(&"leases".to_owned()));
     sandbox.add_user("ccm", &[], rules).unwrap();
     let daemon = Daemon::start(&env(&sandbox), &[]);
