@@ -5,7 +5,7 @@
 //! | room | its job | must not know |
 //! |---|---|---|
 //! | [`cli`] | what a person types and reads; wires the provider in | how anything is decided |
-//! | [`daemon`] | threads, ticks, signals, health | any controller's business |
+//! | [`daemon`] | threads, ticks, the Lease, signals, health | any controller's business |
 //! | [`controllers`] | observe → plan → apply, on the contract | which provider is plugged in |
 //! | [`world`] | what both APIs say, with its age | what to do about it |
 //! | [`cloud`] | the contract: traits and plain types, no I/O | anything else of ours |
@@ -16,7 +16,8 @@
 //!
 //! Arrows point one way, and a test reads the `use` lines and keeps them:
 //! `main → cli → {daemon, controllers, hetzner, kube, settings}`,
-//! `daemon → controllers → world → {cloud, kube}`, `hetzner → {cloud, http}`, `kube → http`.
+//! `daemon → controllers → world → {cloud, kube}`, `hetzner → {cloud, http}`, `kube → http`;
+//! `daemon` reads and writes the Lease with `kube` itself.
 //! Everybody may use `cloud`, which uses nobody: the gate that every write passes and the pulse
 //! that shows a thread at work are part of the contract, so `http` takes them from there.
 //!

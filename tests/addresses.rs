@@ -64,6 +64,7 @@ fn provider(sandbox: &Sandbox, family: AddressFamily, network: bool) -> Hetzner 
         debug: false,
         timing: Timing {
             read_timeout: Duration::from_secs(5),
+            write_timeout: Duration::from_secs(8),
             retry_wait: Duration::from_millis(1),
         },
         time_scale: 1.0,

@@ -19,7 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "cloud",
         ],
     ),
-    ("daemon", &["controllers", "world", "cloud"]),
+    ("daemon", &["controllers", "world", "kube", "cloud"]),
     ("controllers", &["world", "kube", "cloud"]),
     ("world", &["kube", "cloud"]),
     ("hetzner", &["http", "cloud"]),

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 const TIMING: Timing = Timing {
     read_timeout: Duration::from_secs(5),
+    write_timeout: http::WRITE_TIMEOUT,
     retry_wait: Duration::from_millis(1),
 };
 

@@ -86,6 +86,8 @@ fn shown(parsed: &Parsed, name: &str) -> (String, String) {
         "controllers" => both(&settings.controllers),
         "node-sync-interval" => both(&settings.node_sync_interval),
         "metrics-address" => both(&settings.metrics_address),
+        "leader-elect" => both(&settings.leader_elect),
+        "leader-elect-lease-duration" => both(&settings.lease_duration),
         "once" => both(&settings.once),
         "dry-run" => both(&settings.dry_run),
         "detailed-exitcode" => both(&settings.detailed_exitcode),
@@ -120,6 +122,15 @@ fn nothing_set_is_the_documented_defaults() {
         settings.node_status_update_frequency.value,
         Duration::from_secs(300)
     );
+    assert!(settings.leader_elect.value);
+    assert_eq!(settings.lease_duration.value, Duration::from_secs(15));
+    assert_eq!(settings.renew_deadline.value, Duration::from_secs(10));
+    assert_eq!(settings.retry_period.value, Duration::from_secs(2));
+    assert_eq!(
+        settings.lease_name.value.as_str(),
+        "cloud-controller-manager"
+    );
+    assert_eq!(settings.lease_namespace.value.as_str(), "kube-system");
     assert!(!settings.once.value && !settings.dry_run.value && !settings.debug.value);
     assert_eq!(settings.output.value, Output::Table);
     assert_eq!(settings.log_format.value, LogFormat::Text);
@@ -174,6 +185,8 @@ fn values_and_who_said_so() {
         (Run, "--controllers=cloud-node --controllers -route", "", "controllers", "Controllers { enabled: [Node] }", "--controllers"),
         (Run, "--controllers -cloud-node,*", "", "controllers", "Controllers { enabled: [NodeLifecycle, Service, Route] }", "--controllers"),
         (Run, "--once --leader-elect=false", "", "once", "true", "--once"),
+        (Run, "--leader-elect=false --leader-elect-lease-duration=1s", "", "leader-elect", "false", "--leader-elect"),
+        (Run, "--leader-elect --leader-elect-lease-duration 10s --leader-elect-renew-deadline 5s", "", "leader-elect-lease-duration", "10s", "--leader-elect-lease-duration"),
     ] {
         let parsed = read_with_token(command, line, text);
         let case = format!("{command:?} {line} {text}");
@@ -300,6 +313,13 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "--metrics-address=8233", "--metrics-address: \"8233\": write :PORT or IP:PORT, e.g. :8233, 127.0.0.1:8233 or [::1]:8233"),
         (Run, "--token geheim", "--token: unknown flag; a secret on the command line could be read by every user of this machine, set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"),
         (Run, "--cluster-cidr", "--cluster-cidr: needs a value"),
+        (Run, "--leader-elect-lease-duration=0s", "--leader-elect-lease-duration: \"0s\": must be longer than 0"),
+        (Run, "--leader-elect-lease-duration=10s", "--leader-elect-lease-duration: \"10s\": must be longer than --leader-elect-renew-deadline (10s)"),
+        (Run, "--leader-elect-renew-deadline=2400ms", "--leader-elect-renew-deadline: \"2.4s\": must be longer than 1.2 × --leader-elect-retry-period (2s)"),
+        (Run, "--leader-elect-lease-duration=9s --leader-elect-renew-deadline=5s", "--leader-elect-lease-duration: \"9s\": must be 10s or longer: a write may take 8s and must be over before the Lease is, also at the end of a --leader-elect-retry-period (2s)"),
+        (Run, "--leader-elect-lease-duration=999999h", "--leader-elect-lease-duration: \"3599996400s\": longer than 68 years"),
+        (Run, "--leader-elect-resource-name=Ccm", "--leader-elect-resource-name: \"Ccm\": use lower case letters, digits, - and ., a letter or digit first and last"),
+        (Run, "--leader-elect-resource-namespace=a/b", "--leader-elect-resource-namespace: \"a/b\": use at most 63 lower case letters, digits and -, a letter or digit first and last"),
         // Client commands know their own flags only.
         (List, "--leader-elect", "--leader-elect: only for run"),
         (List, "--once", "--once: only for run"),
@@ -400,10 +420,10 @@ fn what_has_no_effect_is_said_once() {
     for (command, line, text, notices) in [
         (
             Command::Run,
-            "--leader-elect=false --allow-untagged-cloud --leader-elect --feature-gates A=true \
+            "--profiling=false --allow-untagged-cloud --profiling --feature-gates A=true \
              --webhook-secure-port 0 --node-sync-period=1m",
             "",
-            "--leader-elect: accepted and ignored, it has no effect in this version\n\
+            "--profiling: accepted and ignored, it has no effect in this version\n\
              --allow-untagged-cloud: accepted and ignored, it has no effect in this version\n\
              --feature-gates: accepted and ignored, it has no effect in this version\n\
              --webhook-secure-port: accepted and ignored, it has no effect in this version\n\

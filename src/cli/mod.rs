@@ -5,6 +5,7 @@
 
 mod help;
 mod json;
+mod leader;
 mod logging;
 mod misplaced;
 mod node;

@@ -3,11 +3,12 @@
 use super::logging::Reader;
 use super::output::Printer;
 use super::wire::{self, Read};
-use super::{Exit, help};
+use super::{Exit, help, leader};
+use crate::cloud::Gate;
 use crate::controllers::lifecycle::LifecycleController;
 use crate::controllers::node::NodeController;
 use crate::controllers::{Controller, Selection};
-use crate::daemon::{self, Ended, Stop, StopGate};
+use crate::daemon::{self, Ended, Stop};
 use crate::settings::{self, Command, Settings};
 use crate::world::World;
 use std::ffi::OsString;
@@ -41,18 +42,20 @@ pub(super) fn run(words: Vec<OsString>) -> Exit {
     if let Err(error) = daemon::stop_on_signals(stop) {
         return Printer::failure(&format!("signals can't be watched: {error}"));
     }
-    let gate: &'static StopGate = Box::leak(Box::new(StopGate(stop)));
-    if settings.once.value {
-        return once(world, gate, controllers, stop);
-    }
-    let health = daemon::Health::start(wire::health_settings(&settings), world, stop);
-    match daemon::run(world, gate, controllers, stop, health) {
-        Ended::Stopped => {
-            log::info!("ended");
-            Exit::Done
+    let exit = leader::lead(&settings, stop, |gate| match settings.once.value {
+        true => once(world, gate, controllers, stop),
+        false => {
+            let health = daemon::Health::start(wire::health_settings(&settings), world, stop);
+            match daemon::run(world, gate, controllers, stop, health) {
+                Ended::Stopped => Exit::Done,
+                Ended::NeedsAPerson => Exit::Failed,
+            }
         }
-        Ended::NeedsAPerson => Exit::Failed,
+    });
+    if exit == Exit::Done && !settings.once.value {
+        log::info!("ended");
     }
+    exit
 }
 
 /// Those that `--controllers` leaves; the others of a cloud-controller-manager are not built yet.
@@ -88,7 +91,7 @@ fn tell_start(settings: &Settings, world: &World, controllers: &[Box<dyn Control
 /// One pass over everything: what a CronJob does.
 fn once(
     world: &'static World,
-    gate: &'static StopGate,
+    gate: &'static dyn Gate,
     controllers: Vec<Box<dyn Controller>>,
     stop: &Stop,
 ) -> Exit {

@@ -7,7 +7,7 @@ use crate::cloud;
 use crate::controllers::{lifecycle, node};
 use crate::daemon;
 use crate::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile};
-use crate::http::{Secret, Timing, Token};
+use crate::http::{Secret, Timing, Token, WRITE_TIMEOUT};
 use crate::kube::{self, config};
 use crate::settings::{self, Command, Notice, Parsed, Process, Settings, Source, Sourced};
 use crate::world::World;
@@ -19,6 +19,10 @@ const RETRY_WAIT: Duration = Duration::from_millis(250);
 
 /// However much a test shortens time, an answer needs some.
 const SHORTEST_READ_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// However much a test shortens time, renewing a Lease takes some: leases, and the writes that
+/// must fit into them, are not shortened further.
+const SHORTEST_LEASE_SCALE: f64 = 0.1;
 
 /// A token of the Cloud API has this many characters; another length is worth a warning.
 const TOKEN_CHARACTERS: usize = 64;
@@ -69,6 +73,24 @@ pub(super) fn world(settings: &Settings) -> Result<World, String> {
     Ok(World::new(kube, Box::new(provider), time_scale))
 }
 
+/// For the Lease alone: its time-outs leave room for a second try before the renew deadline.
+/// They are real time in tests too: what is too late is seen by the deadline itself.
+pub(super) fn lease_client(settings: &Settings) -> Result<kube::Client, String> {
+    let access = config::load(&kube_options(settings)).map_err(|error| error.to_string())?;
+    let timeout = settings.renew_deadline.value / 2;
+    let timing = Timing {
+        read_timeout: timeout,
+        write_timeout: timeout,
+        ..timing(settings, kube::READ_TIMEOUT)
+    };
+    Ok(kube::Client::new(access, timing))
+}
+
+pub(super) fn scaled_for_lease(settings: &Settings, time: Duration) -> Duration {
+    let scale = settings.test_time_scale.value.max(SHORTEST_LEASE_SCALE);
+    Duration::try_from_secs_f64(time.as_secs_f64() * scale).unwrap_or(Duration::MAX)
+}
+
 pub(super) fn node_settings(settings: &Settings) -> node::Settings {
     node::Settings {
         sync_interval: scaled(settings, settings.node_sync_interval.value),
@@ -109,6 +131,7 @@ fn scaled(settings: &Settings, time: Duration) -> Duration {
 fn timing(settings: &Settings, read_timeout: Duration) -> Timing {
     Timing {
         read_timeout: scaled(settings, read_timeout).max(SHORTEST_READ_TIMEOUT),
+        write_timeout: scaled_for_lease(settings, WRITE_TIMEOUT),
         retry_wait: scaled(settings, RETRY_WAIT),
     }
 }

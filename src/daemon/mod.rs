@@ -1,10 +1,10 @@
-//! The daemon: a thread per controller that ticks until it is stopped.
+//! The daemon: a thread per controller that ticks until it is stopped, while we lead.
 //!
-//! Knows: when a tick is due, how to stop, what is worth a line in the log, what a
-//! probe is told. Must never know
-//! what a controller decides, or which provider is plugged in.
+//! Knows: when a tick is due, who leads, how to stop, what is worth a line in the log, what a
+//! probe is told. Must never know what a controller decides, or which provider is plugged in.
 
 mod health;
+pub mod lease;
 mod outage;
 mod signals;
 mod stop;
@@ -21,8 +21,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Kubernetes kills after 30 s by default; a write in flight is over after 8 s.
-const GRACE: Duration = Duration::from_secs(9);
+/// A write in flight is over after 8 s, releasing the Lease may take one more, and the whole
+/// end at most 10. (Kubernetes kills after 30 s by default.)
+const GRACE: Duration = Duration::from_millis(8_500);
 
 /// How often somebody who waits for work to end looks whether to end without it.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);

@@ -19,6 +19,13 @@ impl Stop {
         self.changed.notify_all();
     }
 
+    /// Everybody who waits looks again.
+    pub fn wake(&self) {
+        // With the lock, so that nobody is between the look and the wait.
+        let _looking = self.lock();
+        self.changed.notify_all();
+    }
+
     pub fn is_set(&self) -> bool {
         *self.lock()
     }
@@ -42,8 +49,13 @@ impl Stop {
     }
 
     pub fn wait_until_set(&self) {
+        self.wait_until_set_or(|| false);
+    }
+
+    /// Waits until it is set, or until `ready`; whoever makes that true calls [`wake`](Stop::wake).
+    pub fn wait_until_set_or(&self, ready: impl Fn() -> bool) {
         let mut is_set = self.lock();
-        while !*is_set {
+        while !*is_set && !ready() {
             is_set = self
                 .changed
                 .wait(is_set)

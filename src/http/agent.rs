@@ -2,7 +2,7 @@
 
 use super::error::{Kind, describe_transport};
 use super::identity::Identity;
-use super::{Call, Method, Secret, Settings, WRITE_TIMEOUT};
+use super::{Call, Method, Secret, Settings};
 use rustls::pki_types::CertificateDer;
 use std::time::Duration;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
@@ -74,11 +74,8 @@ pub(super) fn send(
     settings: &Settings,
     call: &Call,
     token: Option<&Secret>,
+    timeout: Duration,
 ) -> Result<ureq::http::Response<ureq::Body>, Kind> {
-    let timeout = match call.method {
-        Method::Get => settings.timing.read_timeout,
-        Method::Post | Method::Patch | Method::Delete => WRITE_TIMEOUT,
-    };
     let url = format!("{}{}", settings.base, call.path);
     let mut request = ureq::http::Request::builder()
         .method(call.method.name())
@@ -96,7 +93,7 @@ pub(super) fn send(
                 .build();
             agent.run(request)
         }
-        Method::Post | Method::Patch | Method::Delete => {
+        Method::Post | Method::Put | Method::Patch | Method::Delete => {
             let request = request
                 .header("Content-Type", call.content_type)
                 .body(&call.body[..])

@@ -28,8 +28,8 @@ use serde::de::DeserializeOwned;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a write may take from its first byte to the last of the answer; the gate
-/// must know it, so it is the same for every write.
+/// How long a write may take from the gate's word to the last byte of the answer, outside of
+/// tests; the gate must know it, so it is the same for every write.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// What a client is made from.
@@ -50,11 +50,13 @@ pub struct Settings {
     pub log_bodies: bool,
 }
 
-/// How long reads may take, and how long to wait between two tries of one.
+/// How long calls may take, and how long to wait between two tries of a read.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// A read from its first byte to the last of the answer.
     pub read_timeout: Duration,
+    /// [`WRITE_TIMEOUT`], or what a test makes of it.
+    pub write_timeout: Duration,
     /// Before the second try; doubles with each.
     pub retry_wait: Duration,
 }
@@ -73,6 +75,7 @@ pub struct Client {
 pub enum Method {
     Get,
     Post,
+    Put,
     Patch,
     Delete,
 }
@@ -127,7 +130,8 @@ impl Client {
         let mut token_renewed = false;
         loop {
             let token = self.token(&call)?;
-            let error = match self.try_once(&call, token.as_ref()) {
+            let read_timeout = self.settings.timing.read_timeout;
+            let error = match self.try_once(&call, token.as_ref(), read_timeout) {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
@@ -166,18 +170,23 @@ impl Client {
             content_type,
             body,
         };
-        let pass = || {
-            gate.pass(&line).map_err(|refused| {
-                Error::new(self.url_line(method, path), Kind::Refused(refused.0))
-            })
+        let send = |token: Option<&Secret>| {
+            // From before the gate is asked: a process that was paused after it had passed
+            // must not begin what can no longer end in time.
+            let deadline = Instant::now() + self.settings.timing.write_timeout;
+            let refused = |why| Error::new(self.url_line(method, path), Kind::Refused(why));
+            gate.pass(&line).map_err(|why| refused(why.0))?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(refused("this process was paused just before".into()));
+            }
+            self.try_once(&call, token, left)
         };
-        pass()?;
         let token = self.token(&call)?;
-        let outcome = self.try_once(&call, token.as_ref());
+        let outcome = send(token.as_ref());
         let refused = matches!(&outcome, Err(error) if error.status() == Some(401));
         if refused && self.settings.token.has_other_than(token.as_ref()) {
-            pass()?;
-            return self.try_once(&call, self.token(&call)?.as_ref());
+            return send(self.token(&call)?.as_ref());
         }
         outcome
     }
@@ -193,6 +202,7 @@ impl Client {
         &self,
         call: &Call,
         token: Option<&Secret>,
+        timeout: Duration,
     ) -> Result<Reply<T>, Error> {
         let line = self.url_line(call.method, call.path);
         self.calls.fetch_add(1, Ordering::Relaxed);
@@ -201,7 +211,7 @@ impl Client {
             log::debug!("{line}: {}", answer::beginning(&call.body, &redactor));
         }
         let begun = Instant::now();
-        let outcome = agent::send(&self.agent, &self.settings, call, token)
+        let outcome = agent::send(&self.agent, &self.settings, call, token, timeout)
             .map_err(|kind| Error::new(line.clone(), kind))
             .and_then(|response| answer::read(response, &line, &self.settings, &redactor));
         pulse::beat();
@@ -224,6 +234,7 @@ impl Method {
         match self {
             Method::Get => "GET",
             Method::Post => "POST",
+            Method::Put => "PUT",
             Method::Patch => "PATCH",
             Method::Delete => "DELETE",
         }

@@ -81,7 +81,12 @@ impl Client {
 
     /// One node as it is now; none when the API server itself says that it is not there.
     pub fn node(&self, name: &str) -> Result<Option<Node>, Error> {
-        match self.http.get::<Node>(&node_path(name)) {
+        self.get_if_there(&node_path(name))
+    }
+
+    /// One object as it is now; none when the API server itself says that it is not there.
+    pub(super) fn get_if_there<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Error> {
+        match self.http.get(path) {
             Ok(reply) => Ok(Some(reply.value)),
             Err(error) => match Error::from(error) {
                 error if error.is_not_found() => Ok(None),
@@ -171,7 +176,7 @@ impl Client {
             .map(drop)
     }
 
-    fn write<T: DeserializeOwned>(
+    pub(super) fn write<T: DeserializeOwned>(
         &self,
         gate: &dyn Gate,
         method: Method,
@@ -251,7 +256,7 @@ fn node_path(name: &str) -> String {
 }
 
 /// A text as one path segment or query value.
-fn percent_encoded(text: &str) -> String {
+pub(super) fn percent_encoded(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {

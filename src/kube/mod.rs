@@ -7,9 +7,11 @@ mod client;
 pub mod config;
 mod error;
 mod events;
+mod lease;
 mod types;
 
 pub use client::{Client, READ_TIMEOUT, ReadFrom};
 pub use error::Error;
 pub use events::{Event, EventType, ObjectReference, Recorder, Repeat};
+pub use lease::{Lease, LeaseKey, LeaseSpec, micro_time};
 pub use types::{Condition, ListMeta, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta, Taint};

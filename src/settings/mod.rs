@@ -12,6 +12,7 @@
 //! | `line` | a command line → which flags were given, with pflag's manners |
 //! | `environment` | variables and the files they name |
 //! | `resolve` | flag before environment before default → [`Settings`] |
+//! | `leader_election` | durations that must fit together |
 //! | `duration`, `url`, `listen`, `controllers`, `token`, `choice`, `text` | one type each, and how it is written |
 //! | `problem` | what is wrong, and what is worth a line in the log |
 //! | `nearest` | "did you mean" |
@@ -25,6 +26,7 @@ mod drop_in;
 mod duration;
 mod environment;
 mod help;
+mod leader_election;
 mod line;
 mod listen;
 pub mod markdown;
@@ -44,6 +46,7 @@ pub use controllers::{Controller, Controllers};
 pub use drop_in::{DropInFlag, FLAGS as DROP_IN_FLAGS, Takes};
 pub use environment::{Environment, Process};
 pub use help::help;
+pub use leader_election::{ObjectName, WRITE_TIMEOUT};
 pub use line::names_a_secret;
 pub use listen::ListenAddress;
 pub use nearest::{all_nearest, nearest};

@@ -8,6 +8,7 @@ use super::choice::{AddressFamily, LogFormat, Output, Profile, choice};
 use super::controllers::Controllers;
 use super::duration::{duration, interval};
 use super::environment::Environment;
+use super::leader_election::{self, ObjectName};
 use super::line::Line;
 use super::listen::ListenAddress;
 use super::problem::Problem;
@@ -43,6 +44,13 @@ pub struct Settings {
     /// Longer than zero, before the time scale.
     pub node_monitor_period: Sourced<Duration>,
     pub node_deletion_guard: Sourced<bool>,
+    pub leader_elect: Sourced<bool>,
+    /// This and the next two fit together when `leader_elect` is true; before the time scale.
+    pub lease_duration: Sourced<Duration>,
+    pub renew_deadline: Sourced<Duration>,
+    pub retry_period: Sourced<Duration>,
+    pub lease_name: Sourced<ObjectName>,
+    pub lease_namespace: Sourced<ObjectName>,
     pub once: Sourced<bool>,
     pub dry_run: Sourced<bool>,
     pub detailed_exitcode: Sourced<bool>,
@@ -116,6 +124,12 @@ pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environme
         node_status_update_frequency: read.setting(&table::NODE_STATUS_UPDATE_FREQUENCY, interval),
         node_monitor_period: read.setting(&table::NODE_MONITOR_PERIOD, interval),
         node_deletion_guard: read.setting(&table::NODE_DELETION_GUARD, text::boolean),
+        leader_elect: read.setting(&table::LEADER_ELECT, text::boolean),
+        lease_duration: read.setting(&table::LEASE_DURATION, interval),
+        renew_deadline: read.setting(&table::RENEW_DEADLINE, interval),
+        retry_period: read.setting(&table::RETRY_PERIOD, interval),
+        lease_name: read.setting(&table::LEASE_NAME, leader_election::name),
+        lease_namespace: read.setting(&table::LEASE_NAMESPACE, leader_election::namespace),
         once: read.setting(&table::ONCE, text::boolean),
         dry_run: read.setting(&table::DRY_RUN, text::boolean),
         detailed_exitcode: read.setting(&table::DETAILED_EXITCODE, text::boolean),
@@ -126,10 +140,9 @@ pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environme
         metrics_address: read.setting(&table::METRICS_ADDRESS, ListenAddress::parse),
         test_time_scale: read.setting(&table::TEST_TIME_SCALE, text::scale),
     };
-    Resolved {
-        settings,
-        problems: read.problems,
-    }
+    let mut problems = read.problems;
+    problems.extend(leader_election::problems(&settings));
+    Resolved { settings, problems }
 }
 
 struct Reader<'a> {

@@ -72,6 +72,7 @@ pub enum Group {
     Hetzner,
     Cluster,
     Controllers,
+    LeaderElection,
     Output,
 }
 
@@ -150,6 +151,7 @@ impl Group {
         Group::Hetzner,
         Group::Cluster,
         Group::Controllers,
+        Group::LeaderElection,
         Group::Output,
     ];
 
@@ -158,6 +160,7 @@ impl Group {
             Group::Hetzner => "Hetzner Cloud",
             Group::Cluster => "Kubernetes cluster",
             Group::Controllers => "Controllers",
+            Group::LeaderElection => "Leader election",
             Group::Output => "Output and logging",
         }
     }

@@ -190,6 +190,11 @@ pub fn side_by_side<T: Send>(cases: Vec<T>, run: impl Fn(T) + Sync) {
     });
 }
 
+/// Is it about the Lease? That is written all the time, whatever the controllers do.
+pub fn is_lease(path: &str) -> bool {
+    path.starts_with("/apis/coordination.k8s.io/")
+}
+
 /// Polls until it holds.
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();

@@ -3,7 +3,7 @@
 use super::{Plans, ask, or_dash, state_cell, usage};
 use crate::cli::output::{self, Printer};
 use crate::cli::table::{self, COLUMNS};
-use crate::cli::{Exit, json};
+use crate::cli::{Exit, json, leader};
 use crate::cloud::{Finding, Severity};
 use crate::controllers::Selection;
 use crate::controllers::node::{Field, NodePlan, Server, is_uninitialised};
@@ -24,6 +24,7 @@ pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Exit {
         Ok(plans) => plans,
         Err(exit) => return exit,
     };
+    leader::tell(&asked.settings, &asked.world);
     let text = match asked.settings.output.value {
         Output::Json => output::json(&json::plans("NodeInspection", &plans)),
         Output::Yaml => output::yaml(&json::plans("NodeInspection", &plans)),

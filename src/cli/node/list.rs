@@ -3,7 +3,7 @@
 use super::{Plans, ask, or_dash, state_cell, usage};
 use crate::cli::output::{self, Printer};
 use crate::cli::table::{self, Yielding};
-use crate::cli::{Exit, json};
+use crate::cli::{Exit, json, leader};
 use crate::cloud::NodeAddress;
 use crate::controllers::Selection;
 use crate::controllers::lifecycle;
@@ -26,6 +26,7 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
         Ok(plans) => plans,
         Err(exit) => return exit,
     };
+    leader::tell(&asked.settings, &asked.world);
     let text = match asked.settings.output.value {
         Output::Json => output::json(&json::plans("NodeList", &plans)),
         Output::Yaml => output::yaml(&json::plans("NodeList", &plans)),

@@ -2,7 +2,7 @@
 
 use super::{Asked, Plans, ask, together, usage};
 use crate::cli::output::{self, Printer};
-use crate::cli::{Exit, json};
+use crate::cli::{Exit, json, leader};
 use crate::cloud::{Gate, Refused, Severity};
 use crate::controllers::{Proposal, Report, Selection};
 use crate::settings::{Command, Output};
@@ -26,6 +26,7 @@ pub(in crate::cli) fn sync(words: Vec<OsString>) -> Exit {
     if let Err(exit) = asked.check_names() {
         return exit;
     }
+    leader::tell(&asked.settings, &asked.world);
     match asked.settings.dry_run.value {
         true => asked.dry_run(&selection),
         false => asked.sync(&selection),

@@ -1,0 +1,112 @@
+//! Leader election as the commands need it: work under the Lease, and who holds it.
+
+use super::output::Printer;
+use super::{Exit, wire};
+use crate::cloud::Gate;
+use crate::daemon::lease::{self, Gained, Lease, Patience};
+use crate::daemon::{Stop, StopGate};
+use crate::kube::LeaseKey;
+use crate::settings::{self, Settings};
+use crate::world::World;
+use jiff::Timestamp;
+use std::time::Duration;
+
+// The settings can't ask the client what a write may take; that both say the same is checked here.
+const _: () = assert!(settings::WRITE_TIMEOUT.as_nanos() == crate::http::WRITE_TIMEOUT.as_nanos());
+
+/// Does the work while we lead, under the gate of the Lease; without leader election at once,
+/// under a gate that only knows the wish to end.
+pub(super) fn lead(
+    settings: &Settings,
+    stop: &'static Stop,
+    work: impl FnOnce(&'static dyn Gate) -> Exit,
+) -> Exit {
+    if !settings.leader_elect.value {
+        return work(Box::leak(Box::new(StopGate(stop))));
+    }
+    let client = match wire::lease_client(settings) {
+        Ok(client) => client,
+        Err(why) => return Printer::failure(&why),
+    };
+    let key = key(settings);
+    let lease = Lease::new(client, lease_settings(settings, key.clone()), stop);
+    // The process's own for as long as it lives.
+    let lease: &'static Lease = Box::leak(Box::new(lease));
+    let patience = match settings.once.value {
+        true => Patience::UntilRenewed,
+        false => Patience::Forever,
+    };
+    match lease.gain(patience) {
+        Gained::Lease => {
+            let exit = work(lease);
+            lease.release();
+            if lease.is_lost() { Exit::Failed } else { exit }
+        }
+        Gained::HeldBy(holder) => {
+            log::info!("{key}: {holder} leads and does this work; nothing done");
+            Exit::Done
+        }
+        Gained::Failed(why) => {
+            log::error!("{why}; --leader-elect=false works without a Lease");
+            Exit::Failed
+        }
+        Gained::Stopped if settings.once.value => {
+            log::info!("ended before anything was done");
+            Exit::Failed
+        }
+        Gained::Stopped => Exit::Done,
+    }
+}
+
+/// A line for the person whose command works beside a daemon: who leads, as far as one read
+/// shows it. Nothing depends on it, so what can't be read is not talked about.
+pub(super) fn tell(settings: &Settings, world: &World) {
+    let key = key(settings);
+    let Ok(Some(lease)) = world.kube.lease(&key) else {
+        return;
+    };
+    let spec = lease.spec();
+    if spec.holder.is_empty() || !looks_alive(&spec.renew_time, spec.duration_seconds) {
+        return;
+    }
+    Printer::stderr(&format!(
+        "ccm: {} leads ({key})\n",
+        spec.holder.escape_debug()
+    ));
+}
+
+/// By both hosts' clocks, which may differ: good enough for a line that decides nothing.
+fn looks_alive(renew_time: &str, duration_seconds: u32) -> bool {
+    let Ok(renewed) = renew_time.parse::<Timestamp>() else {
+        return false;
+    };
+    let age_s = Timestamp::now().as_second() - renewed.as_second();
+    age_s <= i64::from(duration_seconds)
+}
+
+fn key(settings: &Settings) -> LeaseKey {
+    LeaseKey {
+        namespace: settings.lease_namespace.value.to_string(),
+        name: settings.lease_name.value.to_string(),
+    }
+}
+
+fn lease_settings(settings: &Settings, key: LeaseKey) -> lease::Settings {
+    let scaled = |time| wire::scaled_for_lease(settings, time);
+    lease::Settings {
+        key,
+        identity: lease::identity(),
+        lease_seconds: whole_seconds(settings.lease_duration.value),
+        second: scaled(Duration::from_secs(1)),
+        lease_duration: scaled(settings.lease_duration.value),
+        renew_deadline: scaled(settings.renew_deadline.value),
+        retry_period: scaled(settings.retry_period.value),
+        write_timeout: scaled(crate::http::WRITE_TIMEOUT),
+    }
+}
+
+/// Rounded up: nobody may take it sooner than we let go of it.
+fn whole_seconds(duration: Duration) -> u32 {
+    let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    u32::try_from(seconds).unwrap_or(u32::MAX)
+}

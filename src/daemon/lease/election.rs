@@ -1,0 +1,293 @@
+//! What to do about the Lease, from what it says and when we saw it say so.
+//!
+//! Pure, and as client-go decides. Other hosts' clocks are never compared with ours: a record
+//! ages from the moment in which we saw it change.
+
+use crate::kube::{LeaseSpec, micro_time};
+use jiff::Timestamp;
+use std::time::{Duration, Instant};
+
+/// What one candidate knows.
+pub(super) struct Election {
+    identity: String,
+    lease_seconds: u32,
+    /// How long one of `leaseDurationSeconds` lasts.
+    second: Duration,
+    seen: Option<Seen>,
+}
+
+/// A record, and how long we have known it.
+struct Seen {
+    spec: LeaseSpec,
+    since: Instant,
+    /// We saw it change.
+    changed: bool,
+}
+
+/// Now by both clocks: ours to measure with, the world's to write down.
+#[derive(Clone, Copy)]
+pub(super) struct Now {
+    pub monotonic: Instant,
+    pub wall: Timestamp,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// There is no Lease.
+    Create(LeaseSpec),
+    /// It is ours, or may be: write this over what was read.
+    Replace(LeaseSpec),
+    /// Somebody else's, and not run out yet.
+    Wait {
+        holder: String,
+        /// We saw the record change: its holder is alive.
+        renewed: bool,
+    },
+    /// We lead, and it is not ours any more.
+    Lost { holder: String },
+}
+
+impl Election {
+    pub(super) fn new(identity: &str, lease_seconds: u32, second: Duration) -> Election {
+        Election {
+            identity: identity.to_owned(),
+            lease_seconds,
+            second,
+            seen: None,
+        }
+    }
+
+    /// Decides on what was read just now.
+    pub(super) fn step(&mut self, read: Option<&LeaseSpec>, leads: bool, now: Now) -> Step {
+        let Some(spec) = read else {
+            self.seen = None;
+            return Step::Create(self.record(0, None, now));
+        };
+        self.see(spec, now.monotonic);
+        let holder = spec.holder.clone();
+        if holder == self.identity {
+            Step::Replace(self.renewal(spec, now))
+        } else if leads {
+            // Even when it is nobody's now: somebody may have worked in between.
+            Step::Lost { holder }
+        } else if holder.is_empty() || self.has_run_out(now.monotonic) {
+            Step::Replace(self.record(spec.transitions.saturating_add(1), None, now))
+        } else {
+            let renewed = self.seen.as_ref().is_some_and(|seen| seen.changed);
+            Step::Wait { holder, renewed }
+        }
+    }
+
+    /// Our own record, renewed.
+    pub(super) fn renewal(&self, ours: &LeaseSpec, now: Now) -> LeaseSpec {
+        self.record(ours.transitions, Some(&ours.acquire_time), now)
+    }
+
+    /// Nobody's; a duration of 0 would be refused.
+    pub(super) fn release(&self, ours: &LeaseSpec, now: Now) -> LeaseSpec {
+        LeaseSpec {
+            holder: String::new(),
+            duration_seconds: 1,
+            ..self.record(ours.transitions, None, now)
+        }
+    }
+
+    pub(super) fn is_ours(&self, spec: &LeaseSpec) -> bool {
+        spec.holder == self.identity
+    }
+
+    fn see(&mut self, spec: &LeaseSpec, now: Instant) {
+        let before = self.seen.take();
+        let changed = before.is_some();
+        self.seen = Some(match before {
+            Some(seen) if seen.spec == *spec => seen,
+            _ => Seen {
+                spec: spec.clone(),
+                since: now,
+                changed,
+            },
+        });
+    }
+
+    fn has_run_out(&self, now: Instant) -> bool {
+        self.seen.as_ref().is_none_or(|seen| {
+            let duration = self.second.saturating_mul(seen.spec.duration_seconds);
+            now.duration_since(seen.since) >= duration
+        })
+    }
+
+    fn record(&self, transitions: u32, acquired: Option<&str>, now: Now) -> LeaseSpec {
+        let now = micro_time(now.wall);
+        LeaseSpec {
+            holder: self.identity.clone(),
+            duration_seconds: self.lease_seconds,
+            acquire_time: acquired.map_or_else(|| now.clone(), str::to_owned),
+            renew_time: now,
+            transitions,
+        }
+    }
+}
+
+impl Now {
+    pub(super) fn read() -> Now {
+        Now {
+            monotonic: Instant::now(),
+            wall: Timestamp::now(),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const T0: &str = "2026-11-20T10:00:00.000000Z";
+
+    /// `holder duration renewTime transitions`, acquired at T0; `-` is nobody, and alone no Lease.
+    fn record(text: &str) -> Option<LeaseSpec> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let [holder, seconds, renewed, transitions] = words.as_slice() else {
+            return None;
+        };
+        Some(LeaseSpec {
+            holder: holder.trim_matches('-').to_owned(),
+            duration_seconds: seconds.parse().unwrap(),
+            acquire_time: T0.into(),
+            renew_time: (*renewed).to_owned(),
+            transitions: transitions.parse().unwrap(),
+        })
+    }
+
+    fn shown(step: Step) -> String {
+        match step {
+            Step::Create(spec) => format!("create {}", spec.transitions),
+            Step::Replace(spec) if spec.acquire_time == T0 => {
+                format!("renew {}", spec.transitions)
+            }
+            Step::Replace(spec) => format!("take {}", spec.transitions),
+            Step::Wait { holder, renewed } => {
+                format!("wait for {holder}{}", if renewed { ", alive" } else { "" })
+            }
+            Step::Lost { holder } => format!("lost to {holder}"),
+        }
+    }
+
+    /// What is read at which second, and what is done then.
+    type Looks = &'static [(u64, &'static str, &'static str)];
+
+    fn check(name: &str, leads: bool, looks: Looks) {
+        let begun = Instant::now();
+        let mut election = Election::new("us", 15, Duration::from_secs(1));
+        for (at_s, read, expected) in looks {
+            let now = Now {
+                monotonic: begun + Duration::from_secs(*at_s),
+                wall: "2026-11-20T11:00:00Z".parse().unwrap(),
+            };
+            let step = election.step(record(read).as_ref(), leads, now);
+            assert_eq!(shown(step), *expected, "{name}, second {at_s}");
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // A look is a line.
+    fn a_candidate_waits_and_takes() {
+        let cases: [(&str, Looks); 9] = [
+            ("absent", &[(0, "-", "create 0")]),
+            ("empty-handed", &[(0, "- 1 t 4", "take 5")]),
+            ("ours, though we did not know", &[(0, "us 15 t 4", "renew 4")]),
+            ("held and never renewed", &[
+                (0, "a 15 t 0", "wait for a"),
+                (14, "a 15 t 0", "wait for a"),
+                (15, "a 15 t 0", "take 1"),
+            ]),
+            ("renewed: its age begins anew", &[
+                (0, "a 15 t 0", "wait for a"),
+                (14, "a 15 u 0", "wait for a, alive"),
+                (28, "a 15 u 0", "wait for a, alive"),
+                (29, "a 15 u 0", "take 1"),
+            ]),
+            ("another one takes it", &[
+                (0, "a 15 t 0", "wait for a"),
+                (10, "b 15 t 1", "wait for b, alive"),
+                (24, "b 15 t 1", "wait for b, alive"),
+            ]),
+            ("released while we wait", &[(0, "a 15 t 0", "wait for a"), (2, "- 1 t 0", "take 1")]),
+            ("deleted while we wait", &[
+                (0, "a 15 t 0", "wait for a"),
+                (2, "-", "create 0"),
+                (3, "b 15 t 0", "wait for b"),
+            ]),
+            ("its own duration counts, not ours", &[
+                (0, "a 60 t 0", "wait for a"),
+                (59, "a 60 t 0", "wait for a"),
+                (60, "a 60 t 0", "take 1"),
+            ]),
+        ];
+        for (name, looks) in cases {
+            check(name, false, looks);
+        }
+    }
+
+    /// Its clock may say anything: only that it moves counts.
+    #[test]
+    fn another_host_s_clock_does_not_matter() {
+        for renewed in [
+            "1970-01-01T00:00:00.000000Z",
+            "2199-01-01T00:00:00.000000Z",
+            "-",
+            "soon",
+        ] {
+            let spec = record(&format!("a 15 {renewed} 0"));
+            let begun = Instant::now();
+            let mut election = Election::new("us", 15, Duration::from_secs(1));
+            for (at_s, expected) in [(0, "wait for a"), (14, "wait for a"), (15, "take 1")] {
+                let now = Now {
+                    monotonic: begun + Duration::from_secs(at_s),
+                    wall: Timestamp::now(),
+                };
+                let step = election.step(spec.as_ref(), false, now);
+                assert_eq!(shown(step), expected, "{renewed}, second {at_s}");
+            }
+        }
+    }
+
+    #[test]
+    #[rustfmt::skip] // A look is a line.
+    fn a_leader_renews_or_has_lost() {
+        let cases: [(&str, Looks); 5] = [
+            ("ours", &[(0, "us 15 t 4", "renew 4"), (60, "us 15 t 4", "renew 4")]),
+            ("deleted under us", &[(0, "-", "create 0")]),
+            ("taken", &[(0, "a 15 t 5", "lost to a")]),
+            ("taken, and run out", &[(0, "a 0 t 5", "lost to a")]),
+            ("taken, and released", &[(0, "- 1 t 5", "lost to ")]),
+        ];
+        for (name, looks) in cases {
+            check(name, true, looks);
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_what_client_go_writes() {
+        let now = Now {
+            monotonic: Instant::now(),
+            wall: "2026-11-20T11:00:00.5Z".parse().unwrap(),
+        };
+        let now_text = "2026-11-20T11:00:00.500000Z".to_owned();
+        let election = Election::new("us", 15, Duration::from_secs(1));
+        let ours = record("us 15 t 4").unwrap();
+        let renewed = LeaseSpec {
+            renew_time: now_text.clone(),
+            ..ours.clone()
+        };
+        assert_eq!(election.renewal(&ours, now), renewed);
+        let released = LeaseSpec {
+            holder: String::new(),
+            duration_seconds: 1,
+            acquire_time: now_text,
+            ..renewed
+        };
+        assert_eq!(election.release(&ours, now), released);
+    }
+}

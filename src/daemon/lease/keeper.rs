@@ -1,0 +1,222 @@
+//! The thread that looks at the Lease every retry period: waits for it, takes it, renews it.
+
+use super::election::{Now, Step};
+use super::{Election, Gained, Lease, Patience, StopGate};
+use crate::cloud::{Gate, Refused};
+use crate::kube::{self, LeaseSpec};
+use std::time::Instant;
+
+/// Writes of one look, when others write at the same time.
+const WRITES_AT_MOST: u32 = 3;
+
+pub(super) struct Keeper {
+    lease: &'static Lease,
+    patience: Patience,
+    election: Election,
+    /// The Lease as we wrote it last.
+    held: Option<kube::Lease>,
+    /// Of whom it was told that they lead.
+    told: Option<String>,
+    is_failing: bool,
+    /// An answer came, once.
+    worked_once: bool,
+}
+
+/// What one look came to.
+enum Look {
+    Leading,
+    Standby {
+        holder: String,
+        renewed: bool,
+    },
+    Lost {
+        holder: String,
+    },
+    /// We were asked to end.
+    Stopped,
+}
+
+impl Keeper {
+    pub(super) fn new(lease: &'static Lease, patience: Patience) -> Keeper {
+        Keeper {
+            lease,
+            patience,
+            election: election(lease),
+            held: None,
+            told: None,
+            is_failing: false,
+            worked_once: false,
+        }
+    }
+
+    /// Until we are asked to end, or nothing is left to keep. A renewal goes on to count while
+    /// the controllers end: what the gate let pass is over before the lease is.
+    pub(super) fn keep(mut self) {
+        loop {
+            let look = self.look();
+            if self.lease.stop.is_set() || !self.goes_on(look) {
+                return;
+            }
+            if self.lease.stop.wait(self.lease.settings.retry_period) {
+                return;
+            }
+        }
+    }
+
+    /// Tells what is new; false at the end.
+    fn goes_on(&mut self, look: Result<Look, kube::Error>) -> bool {
+        let key = &self.lease.settings.key;
+        let look = match look {
+            Ok(look) => look,
+            Err(error) => return self.failed(&error),
+        };
+        self.worked_once = true;
+        if std::mem::take(&mut self.is_failing) {
+            log::info!("{key}: the API server answers again");
+        }
+        match look {
+            Look::Leading => true,
+            Look::Stopped => false,
+            Look::Lost { holder } => {
+                let holder = if holder.is_empty() { "nobody" } else { &holder };
+                self.lease.lose(&format!("held by {holder} now"));
+                false
+            }
+            Look::Standby { holder, renewed } => {
+                if renewed && self.patience == Patience::UntilRenewed {
+                    self.lease.refuse(Gained::HeldBy(holder));
+                    return false;
+                }
+                if self.told.as_ref() != Some(&holder) {
+                    log::info!("{key}: {holder} leads; standing by");
+                    self.told = Some(holder);
+                }
+                true
+            }
+        }
+    }
+
+    fn failed(&mut self, error: &kube::Error) -> bool {
+        let key = &self.lease.settings.key;
+        let is_final = match self.patience {
+            Patience::Forever => error.needs_a_person() && !self.worked_once,
+            Patience::UntilRenewed => self.held.is_none(),
+        };
+        if is_final {
+            self.lease.refuse(Gained::Failed(format!("{key}: {error}")));
+            return false;
+        }
+        if !std::mem::replace(&mut self.is_failing, true) {
+            let again_s = self.lease.settings.retry_period.as_secs_f64();
+            log::warn!("{key}: {error}; trying again every {again_s} s");
+        }
+        true
+    }
+
+    fn look(&mut self) -> Result<Look, kube::Error> {
+        let Lease {
+            client,
+            settings,
+            stop,
+            ..
+        } = self.lease;
+        // Guarded by the resourceVersion, whoever leads; and after the wish to end it is the
+        // release alone that writes.
+        let gate = StopGate(stop);
+        if let Some(held) = &self.held {
+            let renewal = self.election.renewal(&held.spec(), Now::read());
+            let sent = Instant::now();
+            match client.replace_lease(&gate, &settings.key, held, &renewal) {
+                Ok(lease) => return Ok(self.leading(lease, sent)),
+                // What is there now decides.
+                Err(error) => log::debug!("{error}"),
+            }
+        }
+        let mut writes = 0;
+        loop {
+            let read = match stop.is_set() {
+                true => return Ok(Look::Stopped),
+                false => client.lease(&settings.key)?,
+            };
+            let spec = read.as_ref().map(kube::Lease::spec);
+            let step = self
+                .election
+                .step(spec.as_ref(), self.held.is_some(), Now::read());
+            let sent = Instant::now();
+            let written = match (step, &read) {
+                (Step::Wait { holder, renewed }, _) => {
+                    return Ok(Look::Standby { holder, renewed });
+                }
+                (Step::Lost { holder }, _) => return Ok(Look::Lost { holder }),
+                (Step::Replace(spec), Some(read)) => {
+                    client.replace_lease(&gate, &settings.key, read, &spec)
+                }
+                (Step::Create(spec) | Step::Replace(spec), _) => {
+                    client.create_lease(&gate, &settings.key, &spec)
+                }
+            };
+            writes += 1;
+            match written {
+                Ok(lease) => return Ok(self.leading(lease, sent)),
+                Err(error) if is_beaten(&error) && writes < WRITES_AT_MOST => {
+                    log::debug!("{error}");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn leading(&mut self, lease: kube::Lease, sent: Instant) -> Look {
+        self.held = Some(lease);
+        if self.lease.renewed(sent) {
+            let settings = &self.lease.settings;
+            log::info!("{}: leading as {}", settings.key, settings.identity);
+        }
+        Look::Leading
+    }
+}
+
+/// Hands it back when it is ours.
+pub(super) fn release(lease: &Lease) -> Result<(), kube::Error> {
+    let Lease {
+        client, settings, ..
+    } = lease;
+    let election = election(lease);
+    let mut writes = 0;
+    loop {
+        let Some(read) = client.lease(&settings.key)? else {
+            return Ok(());
+        };
+        let spec: LeaseSpec = read.spec();
+        if !election.is_ours(&spec) {
+            return Ok(());
+        }
+        let nobodys = election.release(&spec, Now::read());
+        writes += 1;
+        match client.replace_lease(&Unfenced, &settings.key, &read, &nobodys) {
+            Ok(_) => return Ok(()),
+            // A renewal that was under way.
+            Err(error) if is_beaten(&error) && writes < WRITES_AT_MOST => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn election(lease: &Lease) -> Election {
+    let settings = &lease.settings;
+    Election::new(&settings.identity, settings.lease_seconds, settings.second)
+}
+
+/// Somebody else wrote first.
+fn is_beaten(error: &kube::Error) -> bool {
+    error.is_conflict() || error.is_already_exists() || error.is_not_found()
+}
+
+/// The release is the one write after the wish to end; its resourceVersion guards it.
+struct Unfenced;
+
+impl Gate for Unfenced {
+    fn pass(&self, _what: &str) -> Result<(), Refused> {
+        Ok(())
+    }
+}

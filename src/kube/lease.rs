@@ -1,0 +1,241 @@
+//! Leases, as client-go's leader election reads and writes them.
+//!
+//! A Lease is kept whole, as JSON, and only the five fields of leader election are changed:
+//! a PUT replaces the object, and what others wrote on it must survive.
+
+use super::client::{Client, percent_encoded};
+use super::error::Error;
+use crate::cloud::Gate;
+use crate::http::Method;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::fmt;
+
+const API_VERSION: &str = "coordination.k8s.io/v1";
+
+/// Which Lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseKey {
+    pub namespace: String,
+    pub name: String,
+}
+
+/// A Lease as it was read, with its `resourceVersion`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Map<String, Value>")]
+pub struct Lease(Map<String, Value>);
+
+/// The fields of leader election. Times are what the holder's clock said: they tell one
+/// renewal from another, and are never compared with ours.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeaseSpec {
+    /// Empty: nobody's.
+    pub holder: String,
+    pub duration_seconds: u32,
+    /// MicroTime; empty: not said.
+    pub acquire_time: String,
+    /// MicroTime; empty: not said.
+    pub renew_time: String,
+    /// How often it changed hands.
+    pub transitions: u32,
+}
+
+impl Lease {
+    /// A missing field is empty, or 0.
+    pub fn spec(&self) -> LeaseSpec {
+        let spec = self.0.get("spec");
+        let field = |name: &str| spec.and_then(|spec| spec.get(name));
+        let text = |name| {
+            field(name)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let number = |name| {
+            let number = field(name).and_then(Value::as_i64).unwrap_or_default();
+            u32::try_from(number.clamp(0, i64::from(i32::MAX))).unwrap_or_default()
+        };
+        LeaseSpec {
+            holder: text("holderIdentity"),
+            duration_seconds: number("leaseDurationSeconds"),
+            acquire_time: text("acquireTime"),
+            renew_time: text("renewTime"),
+            transitions: number("leaseTransitions"),
+        }
+    }
+
+    /// The same object with these fields; the rest of it, `resourceVersion` included, stays.
+    fn with(&self, spec: &LeaseSpec) -> Value {
+        let mut object = self.0.clone();
+        let fields = object.entry("spec").or_insert_with(|| json!({}));
+        if let (Some(fields), Value::Object(ours)) = (fields.as_object_mut(), spec.to_json()) {
+            fields.extend(ours);
+        }
+        Value::Object(object)
+    }
+}
+
+impl LeaseSpec {
+    fn to_json(&self) -> Value {
+        let mut fields = Map::new();
+        fields.insert("holderIdentity".into(), json!(self.holder));
+        fields.insert("leaseDurationSeconds".into(), json!(self.duration_seconds));
+        fields.insert("leaseTransitions".into(), json!(self.transitions));
+        for (name, time) in [
+            ("acquireTime", &self.acquire_time),
+            ("renewTime", &self.renew_time),
+        ] {
+            if !time.is_empty() {
+                fields.insert(name.into(), json!(time));
+            }
+        }
+        Value::Object(fields)
+    }
+}
+
+impl TryFrom<Map<String, Value>> for Lease {
+    type Error = String;
+
+    fn try_from(object: Map<String, Value>) -> Result<Lease, String> {
+        match object.get("kind").and_then(Value::as_str) {
+            Some("Lease") => Ok(Lease(object)),
+            kind => Err(format!(
+                "a {} instead of a Lease",
+                kind.unwrap_or("nothing")
+            )),
+        }
+    }
+}
+
+impl fmt::Display for LeaseKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "lease {}/{}", self.namespace, self.name)
+    }
+}
+
+/// RFC 3339 with six decimals: a time without a fraction is refused.
+pub fn micro_time(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
+impl Client {
+    /// The Lease as it is now; none when the API server itself says that it is not there.
+    pub fn lease(&self, key: &LeaseKey) -> Result<Option<Lease>, Error> {
+        let path = format!("{}/{}", folder(key), percent_encoded(&key.name));
+        self.get_if_there(&path)
+    }
+
+    pub fn create_lease(
+        &self,
+        gate: &dyn Gate,
+        key: &LeaseKey,
+        spec: &LeaseSpec,
+    ) -> Result<Lease, Error> {
+        let lease = json!({
+            "apiVersion": API_VERSION,
+            "kind": "Lease",
+            "metadata": { "name": key.name, "namespace": key.namespace },
+            "spec": spec.to_json(),
+        });
+        self.write(gate, Method::Post, &folder(key), "application/json", &lease)
+    }
+
+    /// Writes these fields over those of `lease`, if nobody changed it since it was read.
+    pub fn replace_lease(
+        &self,
+        gate: &dyn Gate,
+        key: &LeaseKey,
+        lease: &Lease,
+        spec: &LeaseSpec,
+    ) -> Result<Lease, Error> {
+        let path = format!("{}/{}", folder(key), percent_encoded(&key.name));
+        let object = lease.with(spec);
+        self.write(gate, Method::Put, &path, "application/json", &object)
+    }
+}
+
+fn folder(key: &LeaseKey) -> String {
+    let namespace = percent_encoded(&key.namespace);
+    format!("/apis/{API_VERSION}/namespaces/{namespace}/leases")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn lease(object: Value) -> Result<Lease, String> {
+        serde_json::from_value(object).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_others_wrote_survives() {
+        let read = lease(json!({
+            "kind": "Lease",
+            "metadata": { "resourceVersion": "7", "labels": { "a": "b" } },
+            "spec": { "holderIdentity": "x", "strategy": "OldestEmulationVersion" },
+        }))
+        .unwrap();
+        let ours = LeaseSpec {
+            holder: "us".into(),
+            duration_seconds: 15,
+            acquire_time: "t0".into(),
+            renew_time: "t1".into(),
+            transitions: 3,
+        };
+        let written = read.with(&ours);
+        assert_eq!(
+            written["metadata"],
+            json!({ "resourceVersion": "7", "labels": { "a": "b" } })
+        );
+        assert_eq!(written["spec"]["strategy"], "OldestEmulationVersion");
+        assert_eq!(lease(written).unwrap().spec(), ours);
+    }
+
+    #[test]
+    fn fields_that_are_missing_or_odd_are_no_panic() {
+        for (spec, holder, duration_seconds, transitions) in [
+            (json!(null), "", 0, 0),
+            (json!({}), "", 0, 0),
+            (json!([1]), "", 0, 0),
+            (
+                json!({ "holderIdentity": null, "leaseTransitions": -1 }),
+                "",
+                0,
+                0,
+            ),
+            (
+                json!({ "holderIdentity": "x", "leaseDurationSeconds": 1_u64 << 40 }),
+                "x",
+                i32::MAX as u32,
+                0,
+            ),
+        ] {
+            let read = lease(json!({ "kind": "Lease", "spec": spec })).unwrap();
+            let expected = LeaseSpec {
+                holder: holder.into(),
+                duration_seconds,
+                transitions,
+                ..LeaseSpec::default()
+            };
+            assert_eq!(read.spec(), expected, "{read:?}");
+            read.with(&expected);
+        }
+        for other in [
+            json!({ "kind": "Status" }),
+            json!({ "status": "ok" }),
+            json!([]),
+        ] {
+            assert!(lease(other).is_err());
+        }
+    }
+
+    #[test]
+    fn times_have_six_decimals() {
+        let time: Timestamp = "2026-11-20T10:00:02Z".parse().unwrap();
+        assert_eq!(micro_time(time), "2026-11-20T10:00:02.000000Z");
+        let time: Timestamp = "2026-11-20T10:00:02.123456789Z".parse().unwrap();
+        assert_eq!(micro_time(time), "2026-11-20T10:00:02.123456Z");
+    }
+}
