@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Daemon, binary, env, wait_until, with};
+use common::{Daemon, binary, env, is_lease, wait_until, with};
 use sandbox::hetzner::ServerSpec;
 use sandbox::{Half, Sandbox};
 use std::time::{Duration, Instant};
@@ -59,15 +59,15 @@ fn bring_up(nodes: usize, interval: &str) -> Cost {
     wait_until("all nodes", || patched() == nodes);
     let took = begun.elapsed();
     let events = || {
-        sandbox
-            .calls()
-            .count(|call| call.method == "POST" && call.status == Some(201))
+        sandbox.calls().count(|call| {
+            call.method == "POST" && call.status == Some(201) && !is_lease(&call.path)
+        })
     };
     wait_until("all events", || events() == nodes);
     let of = |half| {
         sandbox
             .calls()
-            .count(|call| call.half == half && call.caller != "admin")
+            .count(|call| call.half == half && call.caller != "admin" && !is_lease(&call.path))
     };
     let (hetzner_calls, kubernetes_calls) = (of(Half::Hetzner), of(Half::Kubernetes));
     let mark = sandbox.calls().mark();

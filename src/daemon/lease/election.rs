@@ -34,10 +34,8 @@ pub(super) struct Now {
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// There is no Lease.
-    Create(LeaseSpec),
-    /// It is ours, or may be: write this over what was read.
-    Replace(LeaseSpec),
+    /// It is ours, or may be: write this over what was read, or, where nothing was, as a new one.
+    Write(LeaseSpec),
     /// Somebody else's, and not run out yet.
     Wait {
         holder: String,
@@ -62,17 +60,17 @@ impl Election {
     pub(super) fn step(&mut self, read: Option<&LeaseSpec>, leads: bool, now: Now) -> Step {
         let Some(spec) = read else {
             self.seen = None;
-            return Step::Create(self.record(0, None, now));
+            return Step::Write(self.record(0, None, now));
         };
         self.see(spec, now.monotonic);
         let holder = spec.holder.clone();
         if holder == self.identity {
-            Step::Replace(self.renewal(spec, now))
+            Step::Write(self.renewal(spec, now))
         } else if leads {
             // Even when it is nobody's now: somebody may have worked in between.
             Step::Lost { holder }
         } else if holder.is_empty() || self.has_run_out(now.monotonic) {
-            Step::Replace(self.record(spec.transitions.saturating_add(1), None, now))
+            Step::Write(self.record(spec.transitions.saturating_add(1), None, now))
         } else {
             let renewed = self.seen.as_ref().is_some_and(|seen| seen.changed);
             Step::Wait { holder, renewed }
@@ -162,11 +160,8 @@ mod tests {
 
     fn shown(step: Step) -> String {
         match step {
-            Step::Create(spec) => format!("create {}", spec.transitions),
-            Step::Replace(spec) if spec.acquire_time == T0 => {
-                format!("renew {}", spec.transitions)
-            }
-            Step::Replace(spec) => format!("take {}", spec.transitions),
+            Step::Write(spec) if spec.acquire_time == T0 => format!("renew {}", spec.transitions),
+            Step::Write(spec) => format!("take {}", spec.transitions),
             Step::Wait { holder, renewed } => {
                 format!("wait for {holder}{}", if renewed { ", alive" } else { "" })
             }
@@ -194,7 +189,7 @@ mod tests {
     #[rustfmt::skip] // A look is a line.
     fn a_candidate_waits_and_takes() {
         let cases: [(&str, Looks); 9] = [
-            ("absent", &[(0, "-", "create 0")]),
+            ("absent", &[(0, "-", "take 0")]),
             ("empty-handed", &[(0, "- 1 t 4", "take 5")]),
             ("ours, though we did not know", &[(0, "us 15 t 4", "renew 4")]),
             ("held and never renewed", &[
@@ -216,7 +211,7 @@ mod tests {
             ("released while we wait", &[(0, "a 15 t 0", "wait for a"), (2, "- 1 t 0", "take 1")]),
             ("deleted while we wait", &[
                 (0, "a 15 t 0", "wait for a"),
-                (2, "-", "create 0"),
+                (2, "-", "take 0"),
                 (3, "b 15 t 0", "wait for b"),
             ]),
             ("its own duration counts, not ours", &[
@@ -258,7 +253,7 @@ mod tests {
     fn a_leader_renews_or_has_lost() {
         let cases: [(&str, Looks); 5] = [
             ("ours", &[(0, "us 15 t 4", "renew 4"), (60, "us 15 t 4", "renew 4")]),
-            ("deleted under us", &[(0, "-", "create 0")]),
+            ("deleted under us", &[(0, "-", "take 0")]),
             ("taken", &[(0, "a 15 t 5", "lost to a")]),
             ("taken, and run out", &[(0, "a 0 t 5", "lost to a")]),
             ("taken, and released", &[(0, "- 1 t 5", "lost to ")]),

@@ -113,56 +113,58 @@ impl Keeper {
         true
     }
 
+    /// In steady state one PUT over what we wrote last; else what is there decides.
     fn look(&mut self) -> Result<Look, kube::Error> {
-        let Lease {
-            client,
-            settings,
-            stop,
-            ..
-        } = self.lease;
-        // Guarded by the resourceVersion, whoever leads; and after the wish to end it is the
-        // release alone that writes.
-        let gate = StopGate(stop);
         if let Some(held) = &self.held {
             let renewal = self.election.renewal(&held.spec(), Now::read());
             let sent = Instant::now();
-            match client.replace_lease(&gate, &settings.key, held, &renewal) {
+            match self.write(Some(held), &renewal) {
                 Ok(lease) => return Ok(self.leading(lease, sent)),
-                // What is there now decides.
                 Err(error) => log::debug!("{error}"),
             }
         }
         let mut writes = 0;
         loop {
-            let read = match stop.is_set() {
-                true => return Ok(Look::Stopped),
-                false => client.lease(&settings.key)?,
-            };
+            if self.lease.stop.is_set() {
+                return Ok(Look::Stopped);
+            }
+            let read = self.lease.client.lease(&self.lease.settings.key)?;
             let spec = read.as_ref().map(kube::Lease::spec);
-            let step = self
-                .election
-                .step(spec.as_ref(), self.held.is_some(), Now::read());
-            let sent = Instant::now();
-            let written = match (step, &read) {
-                (Step::Wait { holder, renewed }, _) => {
-                    return Ok(Look::Standby { holder, renewed });
-                }
-                (Step::Lost { holder }, _) => return Ok(Look::Lost { holder }),
-                (Step::Replace(spec), Some(read)) => {
-                    client.replace_lease(&gate, &settings.key, read, &spec)
-                }
-                (Step::Create(spec) | Step::Replace(spec), _) => {
-                    client.create_lease(&gate, &settings.key, &spec)
-                }
+            let leads = self.held.is_some();
+            let record = match self.election.step(spec.as_ref(), leads, Now::read()) {
+                Step::Write(record) => record,
+                Step::Wait { holder, renewed } => return Ok(Look::Standby { holder, renewed }),
+                Step::Lost { holder } => return Ok(Look::Lost { holder }),
             };
+            let sent = Instant::now();
             writes += 1;
-            match written {
+            match self.write(read.as_ref(), &record) {
                 Ok(lease) => return Ok(self.leading(lease, sent)),
                 Err(error) if is_beaten(&error) && writes < WRITES_AT_MOST => {
                     log::debug!("{error}");
                 }
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Over what was read, or as a new one. Guarded by the resourceVersion, whoever leads; and
+    /// after the wish to end it is the release alone that writes.
+    fn write(
+        &self,
+        read: Option<&kube::Lease>,
+        record: &LeaseSpec,
+    ) -> Result<kube::Lease, kube::Error> {
+        let Lease {
+            client,
+            settings,
+            stop,
+            ..
+        } = self.lease;
+        let gate = StopGate(stop);
+        match read {
+            Some(read) => client.replace_lease(&gate, &settings.key, read, record),
+            None => client.create_lease(&gate, &settings.key, record),
         }
     }
 
