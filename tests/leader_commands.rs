@@ -111,7 +111,7 @@ fn a_role_without_leases_is_told_and_client_commands_do_not_mind() {
     let daemon = Daemon::start(&env(&sandbox), &[]);
     assert_eq!(daemon.ended().code(), Some(1));
     daemon.logs("lease kube-system/cloud-controller-manager: GET");
-    daemon.logs("the role of this user lacks the verb; --leader-elect=false works without a Lease");
+    daemon.logs("give this user a role that allows it; --leader-elect=false works without a Lease");
     let ran = ccm(&env(&sandbox), &["node", "list"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     let ran = ccm(&env(&sandbox), &["run", "--once", "--leader-elect=false"]);

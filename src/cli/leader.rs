@@ -14,24 +14,32 @@ use std::time::Duration;
 // The settings can't ask the client what a write may take; that both say the same is checked here.
 const _: () = assert!(settings::WRITE_TIMEOUT.as_nanos() == crate::http::WRITE_TIMEOUT.as_nanos());
 
-/// Does the work while we lead, under the gate of the Lease; without leader election at once,
-/// under a gate that only knows the wish to end.
+/// The Lease that these settings name, not asked for yet; none without leader election.
+pub(super) fn lease(
+    settings: &Settings,
+    stop: &'static Stop,
+) -> Result<Option<&'static Lease>, String> {
+    if !settings.leader_elect.value {
+        return Ok(None);
+    }
+    let client = wire::lease_client(settings)?;
+    let lease = Lease::new(client, lease_settings(settings, key(settings)), stop);
+    // The process's own for as long as it lives.
+    Ok(Some(Box::leak(Box::new(lease))))
+}
+
+/// Does the work while we lead, under the gate of the Lease; without one at once, under a gate
+/// that only knows the wish to end.
 pub(super) fn lead(
     settings: &Settings,
+    lease: Option<&'static Lease>,
     stop: &'static Stop,
     work: impl FnOnce(&'static dyn Gate) -> Exit,
 ) -> Exit {
-    if !settings.leader_elect.value {
+    let Some(lease) = lease else {
         return work(Box::leak(Box::new(StopGate(stop))));
-    }
-    let client = match wire::lease_client(settings) {
-        Ok(client) => client,
-        Err(why) => return Printer::failure(&why),
     };
     let key = key(settings);
-    let lease = Lease::new(client, lease_settings(settings, key.clone()), stop);
-    // The process's own for as long as it lives.
-    let lease: &'static Lease = Box::leak(Box::new(lease));
     let patience = match settings.once.value {
         true => Patience::UntilRenewed,
         false => Patience::Forever,
@@ -47,7 +55,7 @@ pub(super) fn lead(
             Exit::Done
         }
         Gained::Failed(why) => {
-            log::error!("{why}; --leader-elect=false works without a Lease");
+            log::error!("{why}");
             Exit::Failed
         }
         Gained::Stopped if settings.once.value => {

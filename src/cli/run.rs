@@ -42,17 +42,23 @@ pub(super) fn run(words: Vec<OsString>) -> Exit {
     if let Err(error) = daemon::stop_on_signals(stop) {
         return Printer::failure(&format!("signals can't be watched: {error}"));
     }
-    let exit = leader::lead(&settings, stop, |gate| match settings.once.value {
-        true => once(world, gate, controllers, stop),
-        false => {
-            let health = daemon::Health::start(wire::health_settings(&settings), world, stop);
-            match daemon::run(world, gate, controllers, stop, health) {
-                Ended::Stopped => Exit::Done,
-                Ended::NeedsAPerson => Exit::Failed,
-            }
+    let lease = match leader::lease(&settings, stop) {
+        Ok(lease) => lease,
+        Err(why) => return Printer::failure(&why),
+    };
+    if settings.once.value {
+        return leader::lead(&settings, lease, stop, |gate| {
+            once(world, gate, controllers, stop)
+        });
+    }
+    let health = daemon::Health::start(wire::health_settings(&settings), world, stop, lease);
+    let exit = leader::lead(&settings, lease, stop, |gate| {
+        match daemon::run(world, gate, controllers, stop, health) {
+            Ended::Stopped => Exit::Done,
+            Ended::NeedsAPerson => Exit::Failed,
         }
     });
-    if exit == Exit::Done && !settings.once.value {
+    if exit == Exit::Done {
         log::info!("ended");
     }
     exit

@@ -14,11 +14,11 @@ mod exchange;
 mod server;
 
 use super::Stop;
+use super::lease::Lease;
 use crate::cloud::pulse::Pulse;
 use crate::world::World;
 use std::fmt::{self, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -61,7 +61,8 @@ pub struct Health {
     world: &'static World,
     silence_limit: Duration,
     threads: Mutex<Vec<Watched>>,
-    is_standby: AtomicBool,
+    /// None: this process does not wait for a Lease.
+    lease: Option<&'static Lease>,
 }
 
 /// A thread that must show signs of life. It owns its pulse, so the pulse goes when it ends.
@@ -84,12 +85,13 @@ impl Health {
         settings: HealthSettings,
         world: &'static World,
         stop: &'static Stop,
+        lease: Option<&'static Lease>,
     ) -> &'static Health {
         let health: &'static Health = Box::leak(Box::new(Health {
             world,
             silence_limit: settings.silence_limit,
             threads: Mutex::default(),
-            is_standby: AtomicBool::new(false),
+            lease,
         }));
         if let Some(address) = settings.address {
             server::start(address, settings.bind_retry, health, stop);
@@ -112,17 +114,12 @@ impl Health {
         pulse
     }
 
-    /// Another replica leads: this one is ready to take over, though it has no work to show.
-    pub fn set_standby(&self, is_standby: bool) {
-        self.is_standby.store(is_standby, Ordering::Relaxed);
-    }
-
     /// None: no such path.
     fn verdict(&self, path: &str) -> Option<Verdict> {
         match path {
             "/healthz" | "/livez" => Some(self.live()),
             "/readyz" => Some(ready(
-                self.is_standby.load(Ordering::Relaxed),
+                self.lease.is_some_and(Lease::is_standby),
                 self.world.kube.is_reached(),
                 self.world.provider.is_reached(),
             )),

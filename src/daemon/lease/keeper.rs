@@ -71,6 +71,7 @@ impl Keeper {
             Err(error) => return self.failed(&error),
         };
         self.worked_once = true;
+        self.lease.stand_by(matches!(look, Look::Standby { .. }));
         if std::mem::take(&mut self.is_failing) {
             log::info!("{key}: the API server answers again");
         }
@@ -103,7 +104,12 @@ impl Keeper {
             Patience::UntilRenewed => self.held.is_none(),
         };
         if is_final {
-            self.lease.refuse(Gained::Failed(format!("{key}: {error}")));
+            let hint = match error.is_forbidden() {
+                true => "; --leader-elect=false works without a Lease",
+                false => "",
+            };
+            self.lease
+                .refuse(Gained::Failed(format!("{key}: {error}{hint}")));
             return false;
         }
         if !std::mem::replace(&mut self.is_failing, true) {

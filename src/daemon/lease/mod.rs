@@ -23,6 +23,7 @@ use super::{Stop, StopGate};
 use crate::kube::{Client, LeaseKey};
 use election::Election;
 use keeper::Keeper;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -79,6 +80,8 @@ pub struct Lease {
     settings: Settings,
     stop: &'static Stop,
     standing: Mutex<Standing>,
+    /// Another one was seen to lead.
+    is_standby: AtomicBool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +103,7 @@ impl Lease {
             settings,
             stop,
             standing: Mutex::new(Standing::Waiting),
+            is_standby: AtomicBool::new(false),
         }
     }
 
@@ -113,6 +117,15 @@ impl Lease {
             Standing::Refused(why) => why.clone(),
             Standing::Waiting | Standing::Lost => Gained::Stopped,
         }
+    }
+
+    /// Does another one lead, as far as we saw? Then we are ready to take over.
+    pub fn is_standby(&self) -> bool {
+        self.is_standby.load(Ordering::Relaxed)
+    }
+
+    fn stand_by(&self, another_leads: bool) {
+        self.is_standby.store(another_leads, Ordering::Relaxed);
     }
 
     pub fn is_lost(&self) -> bool {
