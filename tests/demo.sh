@@ -1,5 +1,6 @@
 #!/bin/sh
-# What `make demo` shows: three new nodes, ccm, three nodes that work. Ends by itself.
+# What `make demo` shows: three new nodes, ccm, three nodes that work, and one that goes with
+# its server. Ends by itself.
 set -eu
 cd "$(dirname "$0")/.."
 PATH=$PWD/target/debug:$PATH
@@ -31,7 +32,7 @@ await() {
 }
 
 say "A Hetzner Cloud project and a Kubernetes cluster, simulated on this machine:"
-env -u HCLOUD_TOKEN -u KUBECONFIG sandbox --nodes 3 --network=10.0.0.0/16 --env-file "$folder/env" >/dev/null &
+env -u HCLOUD_TOKEN -u KUBECONFIG sandbox --nodes 3 --network=10.0.0.0/16 --scale 0.1 --env-file "$folder/env" >/dev/null &
 sandbox_id=$!
 await "the sandbox" test -f "$folder/env"
 . "$folder/env"
@@ -48,7 +49,7 @@ say "The daemon at work:"
 echo '$ ccm run'
 ccm run 2>"$folder/log" &
 ccm_id=$!
-initialised() { ! ccm node list | grep -q initialise; }
+initialised() { ! ccm node list 2>/dev/null | grep -q initialise; }
 await "initialised nodes" initialised
 cat "$folder/log"
 
@@ -58,6 +59,18 @@ if command -v kubectl >/dev/null; then
     show kubectl get nodes -o wide
     await "the events" sh -c 'kubectl get events | grep -q worker-3'
     show kubectl get events
+fi
+
+if command -v curl >/dev/null; then
+    say "A server is deleted. Its kubelet falls silent, and the node goes:"
+    id=$(ccm node list 2>/dev/null | awk '$1 == "worker-3" { print $3 }')
+    echo "\$ curl -X DELETE \$HCLOUD_ENDPOINT/servers/$id"
+    curl --silent --show-error --output /dev/null --request DELETE \
+        --header "Authorization: Bearer $HCLOUD_TOKEN" "$HCLOUD_ENDPOINT/servers/$id"
+    gone() { ! ccm node list 2>/dev/null | grep -q worker-3; }
+    await "the node to go" gone
+    tail -n 1 "$folder/log"
+    show ccm node list
 fi
 
 say "Ctrl-C ends the daemon cleanly:"
