@@ -130,7 +130,7 @@ fn once(
         }
     }
     let (cloud, cluster) = (world.provider.calls(), world.kube.calls());
-    log::info!("{cloud} calls to the cloud, {cluster} to the cluster");
+    log::info!("calls made: {cloud} to the cloud, {cluster} to the cluster");
     exit
 }
 
