@@ -7,7 +7,7 @@
 
 use super::client::Client;
 use super::error::Error;
-use super::types::ObjectMeta;
+use super::types::{ObjectMeta, ObjectReference};
 use crate::cloud::Gate;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -23,16 +23,6 @@ const PAUSE: Duration = Duration::from_secs(60);
 
 /// What is remembered at most; beyond it the oldest half is forgotten, which costs a PATCH each, no more.
 const REMEMBERED_AT_MOST: usize = 20_000;
-
-/// The object an event is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObjectReference {
-    pub kind: &'static str,
-    pub name: String,
-    /// Empty for objects of the cluster; their events go to `default`.
-    pub namespace: String,
-    pub uid: String,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {

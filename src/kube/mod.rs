@@ -12,6 +12,9 @@ mod types;
 
 pub use client::{Client, READ_TIMEOUT, ReadFrom};
 pub use error::Error;
-pub use events::{Event, EventType, ObjectReference, Recorder, Repeat};
+pub use events::{Event, EventType, Recorder, Repeat};
 pub use lease::{Lease, LeaseKey, LeaseSpec, micro_time};
-pub use types::{Condition, ListMeta, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta, Taint};
+pub use types::{
+    Condition, ListMeta, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta, ObjectReference,
+    Taint,
+};

@@ -1,6 +1,5 @@
 //! The few fields of Kubernetes' objects that we use. Everything else is dropped while it streams in.
 
-use super::events::ObjectReference;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -72,6 +71,16 @@ pub struct Condition {
     #[serde(rename = "type")]
     pub kind: String,
     pub status: String,
+}
+
+/// Names an object, e.g. as what an event is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectReference {
+    pub kind: &'static str,
+    pub name: String,
+    /// Empty for objects of the cluster; their events go to `default`.
+    pub namespace: String,
+    pub uid: String,
 }
 
 /// `metadata` of a list.
