@@ -4,8 +4,8 @@
 mod common;
 
 use common::{
-    Daemon, addresses, all_initialised, ccm, env, events, is_initialised, is_lease, node,
-    wait_until, with,
+    Daemon, addresses, all_initialised, ccm, env, events, hetzner_calls, is_initialised, is_lease,
+    node, quiet, wait_until, with, writes,
 };
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
@@ -13,26 +13,6 @@ use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Instant;
-
-/// Nodes that change only when somebody changes them.
-fn quiet(nodes: usize) -> Sandbox {
-    Sandbox::builder().nodes(nodes).heartbeats(false).start()
-}
-
-fn hetzner_calls(sandbox: &Sandbox) -> usize {
-    sandbox.calls().count(|call| call.half == Half::Hetzner)
-}
-
-/// Writes of `ccm`, the Lease's aside: method and path.
-fn writes(sandbox: &Sandbox) -> Vec<String> {
-    let calls = sandbox.calls().calls();
-    let writes = calls
-        .iter()
-        .filter(|call| call.is_write() && call.caller != "admin" && !is_lease(&call.path));
-    writes
-        .map(|call| format!("{} {}", call.method, call.path))
-        .collect()
-}
 
 #[test]
 fn the_daemon_initialises_new_nodes_and_ends_cleanly() {

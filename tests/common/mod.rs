@@ -1,7 +1,7 @@
 //! The binary from outside: run it, watch it, wait for what it should bring about.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use sandbox::Sandbox;
+use sandbox::{Half, Sandbox};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -193,6 +193,27 @@ pub fn side_by_side<T: Send>(cases: Vec<T>, run: impl Fn(T) + Sync) {
 /// Is it about the Lease? That is written all the time, whatever the controllers do.
 pub fn is_lease(path: &str) -> bool {
     path.starts_with("/apis/coordination.k8s.io/")
+}
+
+/// Nodes that change only when somebody changes them.
+pub fn quiet(nodes: usize) -> Sandbox {
+    Sandbox::builder().nodes(nodes).heartbeats(false).start()
+}
+
+/// Calls to the Hetzner half so far.
+pub fn hetzner_calls(sandbox: &Sandbox) -> usize {
+    sandbox.calls().count(|call| call.half == Half::Hetzner)
+}
+
+/// Writes of `ccm`, the Lease's aside: method and path.
+pub fn writes(sandbox: &Sandbox) -> Vec<String> {
+    let calls = sandbox.calls().calls();
+    let writes = calls
+        .iter()
+        .filter(|call| call.is_write() && call.caller != "admin" && !is_lease(&call.path));
+    writes
+        .map(|call| format!("{} {}", call.method, call.path))
+        .collect()
 }
 
 /// Polls until it holds.
