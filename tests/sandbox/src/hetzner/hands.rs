@@ -14,7 +14,10 @@ use super::{Cloud, certificates, primary_ips};
 impl Cloud {
     /// A load balancer, complete, as `POST /load_balancers` with this body would make it. Returns its ID.
     pub fn create_load_balancer(&self, project: u64, body: Value) -> u64 {
-        made(&body, load_balancers::place(&mut self.lock(), project, &body))
+        made(
+            &body,
+            load_balancers::place(&mut self.lock(), project, &body),
+        )
     }
 
     /// The load balancers of a project, as the API shows them, by ID.

@@ -231,18 +231,12 @@ impl Fields {
     pub fn strings(&mut self, name: &str) -> Result<Option<Vec<String>>> {
         self.read(name, "must be an array of strings", |value| {
             let strings = value.as_array()?.iter();
-            strings
-                .map(|one| one.as_str().map(str::to_owned))
-                .collect()
+            strings.map(|one| one.as_str().map(str::to_owned)).collect()
         })
     }
 
     /// One of a few words.
-    pub fn word(
-        &mut self,
-        name: &str,
-        allowed: &[&'static str],
-    ) -> Result<Option<&'static str>> {
+    pub fn word(&mut self, name: &str, allowed: &[&'static str]) -> Result<Option<&'static str>> {
         let problem = format!("must be one of {}", allowed.join(", "));
         self.read(name, &problem, |value| {
             allowed.iter().copied().find(|word| value == word)

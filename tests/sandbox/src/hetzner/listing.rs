@@ -102,9 +102,8 @@ pub fn select<'w, T: Listed>(
     let selector = Selector::parse(query.one("label_selector").unwrap_or_default())
         .map_err(|problem| ApiError::invalid("label_selector", problem))?;
     let name = query.one("name");
-    let is_asked_for = |one: &&T| {
-        name.is_none_or(|name| name == one.name()) && selector.matches(one.labels())
-    };
+    let is_asked_for =
+        |one: &&T| name.is_none_or(|name| name == one.name()) && selector.matches(one.labels());
     let mut found: Vec<&T> = all.filter(is_asked_for).collect();
     let keys: [SortKey<T>; 3] = [
         ("id", |a, b| a.id().cmp(&b.id())),

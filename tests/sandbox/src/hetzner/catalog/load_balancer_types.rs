@@ -62,9 +62,8 @@ impl LoadBalancerType {
 
     pub fn json(&self, world: &World) -> Value {
         let dates = world.circumstances.deprecated.get(self.name);
-        let deprecation = dates.map(
-            |(announced, until)| json!({"announced": announced, "unavailable_after": until}),
-        );
+        let deprecation = dates
+            .map(|(announced, until)| json!({"announced": announced, "unavailable_after": until}));
         let price = |location: &str| price_per_time(location, self.monthly_cents);
         json!({
             "id": self.id, "name": self.name, "description": self.name.to_uppercase(),
@@ -103,7 +102,10 @@ fn list(call: &Call) -> Result<Reply, ApiError> {
         name.is_none_or(|name| name == one.name) && one.is_sold(call.world)
     };
     let found: Vec<&LoadBalancerType> = LOAD_BALANCER_TYPES.iter().filter(is_listed).collect();
-    Ok(page.reply("/load_balancer_types", "load_balancer_types", &found, |one| {
-        one.json(call.world)
-    }))
+    Ok(page.reply(
+        "/load_balancer_types",
+        "load_balancer_types",
+        &found,
+        |one| one.json(call.world),
+    ))
 }

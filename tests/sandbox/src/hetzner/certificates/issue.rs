@@ -146,6 +146,10 @@ fn make(domain_names: &[String]) -> Result<Content, String> {
     let identity = authority
         .server(&names, Validity::Now)
         .map_err(|error| error.to_string())?;
-    let chain = [identity.certificate_pem.as_str(), authority.certificate_pem()].concat();
+    let chain = [
+        identity.certificate_pem.as_str(),
+        authority.certificate_pem(),
+    ]
+    .concat();
     Content::parse(&chain)
 }

@@ -129,19 +129,15 @@ fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Certificate, ApiError> {
 }
 
 fn list(call: &Call) -> Result<Reply, ApiError> {
-    let known = [
-        "name",
-        "label_selector",
-        "type",
-        "sort",
-        "page",
-        "per_page",
-    ];
+    let known = ["name", "label_selector", "type", "sort", "page", "per_page"];
     let query = Query::new(call.query, &known)?;
     let page = Page::of(&query)?;
     let types: Vec<&str> = query.all("type").collect();
     if let Some(unknown) = types.iter().find(|kind| !TYPES.contains(kind)) {
-        return Err(ApiError::invalid("type", format!("unknown type '{unknown}'")));
+        return Err(ApiError::invalid(
+            "type",
+            format!("unknown type '{unknown}'"),
+        ));
     }
     let is_asked_for =
         |certificate: &&Certificate| types.is_empty() || types.contains(&certificate.kind());
@@ -163,7 +159,9 @@ fn update(call: &mut Call, certificate: Certificate) -> Result<Reply, ApiError> 
         }
         None => certificate.name.clone(),
     };
-    let labels = fields.labels()?.unwrap_or_else(|| certificate.labels.clone());
+    let labels = fields
+        .labels()?
+        .unwrap_or_else(|| certificate.labels.clone());
     fields.finish()?;
     let certificate = Certificate {
         name,

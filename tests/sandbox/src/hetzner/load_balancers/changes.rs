@@ -29,7 +29,11 @@ const COMMANDS: [(&str, &str, Read); 11] = [
     ("change_dns_ptr", "change_dns_ptr", change_dns_ptr),
     ("change_protection", "change_protection", change_protection),
     ("enable_public_interface", "enable_public_interface", enable),
-    ("disable_public_interface", "disable_public_interface", disable),
+    (
+        "disable_public_interface",
+        "disable_public_interface",
+        disable,
+    ),
 ];
 
 /// Checks a change, and starts the action that makes it.
@@ -79,7 +83,11 @@ fn add_service(fields: Fields, world: &World, one: &LoadBalancer) -> Result<Chan
     Ok(on("services", move |one| one.services.push(service)))
 }
 
-fn update_service(mut fields: Fields, world: &World, one: &LoadBalancer) -> Result<Change, ApiError> {
+fn update_service(
+    mut fields: Fields,
+    world: &World,
+    one: &LoadBalancer,
+) -> Result<Change, ApiError> {
     let service = find_service(&mut fields, one)?.updated(fields)?;
     service.check(world, one)?;
     Ok(on("services", move |one| {
@@ -124,7 +132,11 @@ fn remove_target(fields: Fields, _: &World, one: &LoadBalancer) -> Result<Change
     let target = Target::read(fields)?;
     if !one.targets.iter().any(|other| other.kind == target.kind) {
         let message = "load balancer target not found";
-        return Err(ApiError::new(404, "load_balancer_target_not_found", message));
+        return Err(ApiError::new(
+            404,
+            "load_balancer_target_not_found",
+            message,
+        ));
     }
     Ok(on("targets", move |one| {
         one.targets.retain(|other| other.kind != target.kind)
@@ -151,7 +163,11 @@ fn change_type(mut fields: Fields, world: &World, one: &LoadBalancer) -> Result<
     Ok(on("load_balancer_type", move |one| one.size = size))
 }
 
-fn change_dns_ptr(mut fields: Fields, world: &World, one: &LoadBalancer) -> Result<Change, ApiError> {
+fn change_dns_ptr(
+    mut fields: Fields,
+    world: &World,
+    one: &LoadBalancer,
+) -> Result<Change, ApiError> {
     let text = fields.string("ip")?;
     let text = fields.required("ip", text)?;
     if !fields.has("dns_ptr") {
@@ -178,7 +194,11 @@ fn change_dns_ptr(mut fields: Fields, world: &World, one: &LoadBalancer) -> Resu
     }))
 }
 
-fn change_protection(mut fields: Fields, _: &World, one: &LoadBalancer) -> Result<Change, ApiError> {
+fn change_protection(
+    mut fields: Fields,
+    _: &World,
+    one: &LoadBalancer,
+) -> Result<Change, ApiError> {
     let delete = fields.flag("delete")?.unwrap_or(one.protected);
     fields.finish()?;
     Ok(on("protection", move |one| one.protected = delete))

@@ -121,7 +121,11 @@ fn read(call: &Call) -> Result<Order, ApiError> {
     for entry in fields.objects("services")? {
         let service = Service::read(entry)?;
         let port = service.listen_port;
-        if planned.services.iter().any(|other| other.listen_port == port) {
+        if planned
+            .services
+            .iter()
+            .any(|other| other.listen_port == port)
+        {
             return Err(super::service::port_used(port));
         }
         service.check(call.world, &planned)?;
@@ -142,7 +146,10 @@ fn read(call: &Call) -> Result<Order, ApiError> {
 }
 
 /// Also what `change_type` reads.
-pub fn read_size(world: &World, fields: &mut Fields) -> Result<&'static LoadBalancerType, ApiError> {
+pub fn read_size(
+    world: &World,
+    fields: &mut Fields,
+) -> Result<&'static LoadBalancerType, ApiError> {
     let text = fields.id_or_name("load_balancer_type")?;
     let text = fields.required("load_balancer_type", text)?;
     let problem = |problem: &str| {
@@ -173,10 +180,12 @@ fn read_algorithm(fields: &mut Fields) -> Result<&'static str, ApiError> {
 
 /// One of location and zone; in a zone the first location.
 fn read_location(fields: &mut Fields) -> Result<&'static Location, ApiError> {
-    match (fields.id_or_name("location")?, fields.string("network_zone")?) {
-        (Some(text), None) => Location::find(&text).ok_or_else(|| {
-            fields.invalid("location", format!("location '{text}' not found"))
-        }),
+    match (
+        fields.id_or_name("location")?,
+        fields.string("network_zone")?,
+    ) {
+        (Some(text), None) => Location::find(&text)
+            .ok_or_else(|| fields.invalid("location", format!("location '{text}' not found"))),
         (None, Some(zone)) => {
             let mut locations = LOCATIONS.iter();
             let found = locations.find(|location| location.network_zone == zone);
@@ -220,7 +229,10 @@ fn read_public_net(
 
 fn check_room(call: &Call, planned: &LoadBalancer) -> Result<(), ApiError> {
     let circumstances = &call.world.circumstances;
-    let place = (planned.size.name.to_owned(), planned.location.name.to_owned());
+    let place = (
+        planned.size.name.to_owned(),
+        planned.location.name.to_owned(),
+    );
     if circumstances.sold_out.contains(&place) {
         let message = format!("no {} is available in {}", place.0, place.1);
         return Err(ApiError::new(412, "resource_unavailable", message));

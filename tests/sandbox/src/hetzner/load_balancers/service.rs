@@ -302,7 +302,11 @@ impl HealthCheckHttp {
             self.domain = fields.string("domain")?.filter(|domain| !domain.is_empty());
         }
         let is_odd = |character: char| character.is_whitespace() || "%\\".contains(character);
-        if self.domain.as_ref().is_some_and(|domain| domain.contains(is_odd)) {
+        if self
+            .domain
+            .as_ref()
+            .is_some_and(|domain| domain.contains(is_odd))
+        {
             let problem = "must not contain spaces, percent signs or backslashes";
             return Err(fields.invalid("domain", problem));
         }
@@ -318,7 +322,9 @@ impl HealthCheckHttp {
         if let Some(codes) = fields.strings("status_codes")? {
             let fits = |code: &String| {
                 (1..=3).contains(&code.len())
-                    && code.chars().all(|one| one.is_ascii_digit() || "?*".contains(one))
+                    && code
+                        .chars()
+                        .all(|one| one.is_ascii_digit() || "?*".contains(one))
             };
             if !codes.iter().all(fits) {
                 let problem = "must be status codes with ? and * as wildcards";

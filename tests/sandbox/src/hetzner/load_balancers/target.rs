@@ -203,7 +203,9 @@ fn check_ip(world: &World, one: &LoadBalancer, ip: IpAddr) -> Result<(), ApiErro
         Err(refused("ip_not_owned", message))
     };
     if is_private(ip) {
-        let network = one.private_net.and_then(|net| world.networks.get(&net.network));
+        let network = one
+            .private_net
+            .and_then(|net| world.networks.get(&net.network));
         let network = network.ok_or_else(not_attached)?;
         let is_in = |subnet: &&Subnet| matches!(ip, IpAddr::V4(ip) if subnet.has_host(ip));
         return match network.subnets.iter().find(is_in) {

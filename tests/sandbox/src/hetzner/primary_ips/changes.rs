@@ -64,7 +64,13 @@ pub fn give(call: &mut Call, id: u64, server: u64) -> Result<u64, ApiError> {
         (Some(_), Outcome::Success) => servers::set_address(world, server, id, address),
         (None, _) => {}
     };
-    let resources = [Resource { kind: "primary_ip", id }, holder];
+    let resources = [
+        Resource {
+            kind: "primary_ip",
+            id,
+        },
+        holder,
+    ];
     Ok(run(call, "assign_primary_ip", &resources, effect))
 }
 
@@ -95,7 +101,11 @@ fn begin_unassign(call: &mut Call, primary: &PrimaryIp) -> Result<u64, ApiError>
         && !load_balancers::with_public_target(call.world, server).is_empty();
     if is_public_target {
         let message = "the server's IPv4 address is the target of a load balancer";
-        return Err(ApiError::new(422, "server_is_load_balancer_target", message));
+        return Err(ApiError::new(
+            422,
+            "server_is_load_balancer_target",
+            message,
+        ));
     }
     let (id, address) = (primary.id, primary.address);
     let effect = move |world: &mut World, outcome| {
@@ -120,7 +130,12 @@ fn begin_change_protection(call: &mut Call, primary: &PrimaryIp) -> Result<u64, 
             primary.protected = delete;
         }
     };
-    Ok(run(call, "change_protection", &[primary.resource()], effect))
+    Ok(run(
+        call,
+        "change_protection",
+        &[primary.resource()],
+        effect,
+    ))
 }
 
 fn run(

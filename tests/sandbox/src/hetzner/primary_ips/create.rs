@@ -83,9 +83,8 @@ fn read(call: &mut Call) -> Result<(u64, Option<u64>), ApiError> {
         return Err(fields.invalid("assignee_id", problem));
     }
     let location = match (fields.id_or_name("location")?, server) {
-        (Some(text), None) => Location::find(&text).ok_or_else(|| {
-            fields.invalid("location", format!("location '{text}' not found"))
-        })?,
+        (Some(text), None) => Location::find(&text)
+            .ok_or_else(|| fields.invalid("location", format!("location '{text}' not found")))?,
         (None, Some(server)) => check_assignable(call, server, version)?,
         (Some(_), Some(_)) => return Err(fields.invalid("location", "excludes assignee_id")),
         (None, None) => return Err(fields.invalid("location", "or assignee_id is required")),

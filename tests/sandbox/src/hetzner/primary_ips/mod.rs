@@ -229,24 +229,18 @@ fn find<'c>(call: &'c Call, id: u64) -> Result<&'c PrimaryIp, ApiError> {
 }
 
 fn list(call: &Call) -> Result<Reply, ApiError> {
-    let known = [
-        "name",
-        "label_selector",
-        "ip",
-        "sort",
-        "page",
-        "per_page",
-    ];
+    let known = ["name", "label_selector", "ip", "sort", "page", "per_page"];
     let query = Query::new(call.query, &known)?;
     let page = Page::of(&query)?;
     let ip = query.one("ip");
-    let has_ip =
-        |primary: &&PrimaryIp| ip.is_none_or(|ip| ip == primary.address.to_string());
+    let has_ip = |primary: &&PrimaryIp| ip.is_none_or(|ip| ip == primary.address.to_string());
     let all = call.world.primary_ips_of(call.project).filter(has_ip);
     let found = listing::select(&query, all)?;
-    Ok(page.reply("/primary_ips", "primary_ips", &found, |primary| {
-        primary.json()
-    }))
+    Ok(
+        page.reply("/primary_ips", "primary_ips", &found, |primary| {
+            primary.json()
+        }),
+    )
 }
 
 fn update(call: &mut Call, primary: PrimaryIp) -> Result<Reply, ApiError> {

@@ -325,8 +325,7 @@ fn list(call: &Call) -> Result<Reply, ApiError> {
         .all("status")
         .map(status)
         .collect::<Result<Vec<_>, _>>()?;
-    let has_status =
-        |server: &&Server| statuses.is_empty() || statuses.contains(&server.status);
+    let has_status = |server: &&Server| statuses.is_empty() || statuses.contains(&server.status);
     let all = call.world.servers_of(call.project).filter(has_status);
     let found = listing::select(&query, all)?;
     Ok(page.reply("/servers", "servers", &found, |server| {
