@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `mod` | who asks, whether they may, which resource answers; a test's hands in the world |
 //! | `world` | what there is |
-//! | `servers`, `networks`, `load_balancers`, `certificates`, `primary_ips` | one resource each: its routes, its rules, its JSON |
+//! | `servers`, `networks`, `load_balancers`, `certificates`, `primary_ips` | each its routes, rules and JSON |
 //! | `catalog` | what the provider offers: locations, types of servers and load balancers, images |
 //! | `actions` | work that takes time: locks, progress, failure |
 //! | `hands`, `circumstances`, `overlay` | more of a test's hands: load balancers and what is around them |

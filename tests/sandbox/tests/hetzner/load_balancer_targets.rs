@@ -1,6 +1,7 @@
 //! Targets of load balancers: what can be one, how many, and what the health checks say of them.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
 
 use sandbox::hetzner::{Cloud, Health, Machine, ServerSpec};
 use serde_json::{Value, json};
@@ -261,24 +262,57 @@ fn health_follows_the_server_and_the_test() {
     assert_eq!(health(), both("healthy - null"));
 }
 
-/// Real time, so that the moment does not pass while the test looks.
+/// Half of real time, so that a moment does not pass while the test looks.
 #[test]
 fn health_is_unknown_at_first_and_a_server_that_starts_needs_a_moment() {
-    let cloud = Cloud::new(1000.0);
+    let cloud = Cloud::new(0.5);
     let project = cloud.add_project();
     cloud.add_token(project, TOKEN, false);
     let api = Api { cloud, project };
     let worker = server(&api, "worker", &[]);
     let service = json!({"protocol": "tcp", "listen_port": 80, "destination_port": 1});
-    let id = create(
-        &api,
-        "web",
-        json!({"services": [service], "targets": [target(worker, false)]}),
+    let more = json!({"services": [service], "targets": [target(worker, false)]});
+    let id = create(&api, "web", more);
+    let health = || {
+        let one = api.cloud.load_balancer(id);
+        one["targets"][0]["health_status"][0].clone()
+    };
+    let wait_for_health = || {
+        let begin = Instant::now();
+        while health()["status"] != "healthy" {
+            assert!(begin.elapsed() < Duration::from_secs(20), "never healthy");
+            std::thread::yield_now();
+        }
+    };
+    assert_eq!(health()["status"], "unknown");
+    wait_for_health();
+    api.cloud.set_power(worker, false);
+    assert_eq!(health()["detail"], "layer4_timeout");
+    api.cloud.set_power(worker, true);
+    assert_eq!(health()["detail"], "layer4_no_connection");
+    wait_for_health();
+}
+
+#[test]
+fn a_server_that_left_the_network_does_not_answer() {
+    let api = Api::new();
+    let network = api.cloud.create_network(api.project, "net", "10.0.0.0/16");
+    let worker = server(&api, "worker", &[network]);
+    let service = json!({"protocol": "tcp", "listen_port": 80, "destination_port": 1});
+    let more =
+        json!({"network": network, "services": [service], "targets": [target(worker, true)]});
+    let id = create(&api, "web", more);
+    let status = || api.cloud.load_balancer(id)["targets"][0]["health_status"][0]["status"].clone();
+    assert_eq!(status(), "healthy");
+    let body = json!({"network": network});
+    api.post(
+        &format!("/servers/{worker}/actions/detach_from_network"),
+        body.clone(),
     );
-    let shown = api.get(&path(id));
-    let health = shown.at("/load_balancer/targets/0/health_status/0");
-    assert_eq!(
-        (&health["status"], &health["detail"]),
-        (&json!("unknown"), &Value::Null)
+    assert_eq!(status(), "unhealthy");
+    api.post(
+        &format!("/servers/{worker}/actions/attach_to_network"),
+        body,
     );
+    assert_eq!(status(), "healthy");
 }

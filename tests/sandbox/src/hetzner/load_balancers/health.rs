@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{LoadBalancer, Service, Target};
+use crate::hetzner::servers::Server;
 use crate::hetzner::world::World;
 
 /// From the first check of a target, or from its start, until it counts as healthy.
@@ -57,10 +58,8 @@ pub fn json(world: &World, one: &LoadBalancer, target: &Target, machine: Machine
         let set = [Some(port), None]
             .into_iter()
             .find_map(|port| one.health.get(&(machine, port)));
-        let health = match set {
-            Some(health) => health.clone(),
-            None => natural(world, machine, target.since.max(service.since)),
-        };
+        let health = set.cloned();
+        let health = health.unwrap_or_else(|| natural(world, one, target, service, machine));
         json!({
             "listen_port": port, "status": health.status, "detail": health.detail,
             "http_status_code": health.http_status_code,
@@ -70,18 +69,27 @@ pub fn json(world: &World, one: &LoadBalancer, target: &Target, machine: Machine
 }
 
 /// What nobody has set follows the state of the machine. A dedicated server always runs.
-fn natural(world: &World, machine: Machine, checked_since: Instant) -> Health {
+fn natural(
+    world: &World,
+    one: &LoadBalancer,
+    target: &Target,
+    service: &Service,
+    machine: Machine,
+) -> Health {
+    let checked_since = target.since.max(service.since);
     let has_passed = |since: Instant| {
         world.clock.now().saturating_duration_since(since) >= world.clock.scaled(MOMENT)
     };
-    let running_since = match machine {
+    let answers =
+        |server: &&Server| server.is_running() && target.check_server(one, server).is_ok();
+    let answering_since = match machine {
         Machine::Ip(_) => Some(checked_since),
         Machine::Server(id) => {
-            let running = world.servers.get(&id).filter(|server| server.is_running());
-            running.map(|server| server.status_since)
+            let answering = world.servers.get(&id).filter(answers);
+            answering.map(|server| server.status_since)
         }
     };
-    match running_since {
+    match answering_since {
         _ if !has_passed(checked_since) => Health::new("unknown", None),
         None => Health::unhealthy("layer4_timeout"),
         Some(since) if !has_passed(since) => Health::unhealthy("layer4_no_connection"),

@@ -173,8 +173,8 @@ impl Target {
         }
     }
 
-    /// And so has the server.
-    fn check_server(&self, one: &LoadBalancer, server: &Server) -> Result<(), ApiError> {
+    /// And so has the server; it may lose it later.
+    pub fn check_server(&self, one: &LoadBalancer, server: &Server) -> Result<(), ApiError> {
         let network = one.private_net.map(|net| net.network);
         if !self.use_private_ip && server.ipv4.is_none() {
             let message = format!("server {} has no public IPv4 address", server.id);
