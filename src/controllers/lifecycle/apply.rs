@@ -66,7 +66,7 @@ fn make(world: &World, gate: &dyn Gate, node: &Node, change: &Change) -> Result<
             world
                 .kube
                 .patch_node(gate, name, &body)
-                .map(drop)
+                .map(|node| world.node_written(node))
                 .map_err(|error| Failed::from(Error::Kube(error)))
         }
         Change::DeleteNode { server } => {

@@ -86,7 +86,8 @@ fn make_changes(
             Change::SetAddresses { .. } => world.kube.patch_node_status(gate, name, &body)?,
             Change::Update { .. } => world.kube.patch_node(gate, name, &body)?,
         };
-        version = node.metadata.resource_version;
+        version.clone_from(&node.metadata.resource_version);
+        world.node_written(node);
         applied.lines.extend(plan.lines_of(change));
         log::info!("node/{name}: {}", change.summary());
         applied.initialised |= matches!(
