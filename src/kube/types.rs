@@ -41,24 +41,30 @@ pub struct Node {
 pub struct NodeSpec {
     #[serde(default, rename = "providerID", deserialize_with = "null_as_default")]
     pub provider_id: String,
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(default, deserialize_with = "fitting")]
     pub taints: Vec<Taint>,
 }
 
 /// A taint, whole: a merge patch replaces the list of them, so nothing of the others may get lost.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Taint {
-    pub key: String,
-    pub effect: String,
+    pub key: Word,
+    pub effect: Word,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_added: Option<Word>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Word>,
+    /// What a later Kubernetes may add.
     #[serde(flatten)]
     pub rest: BTreeMap<String, Value>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct NodeStatus {
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(default, deserialize_with = "fitting")]
     pub addresses: Vec<NodeAddress>,
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(default, deserialize_with = "fitting")]
     pub conditions: Vec<Condition>,
 }
 
@@ -145,6 +151,13 @@ fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     d: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(d)?.unwrap_or_default())
+}
+
+/// A list that takes no more room than it needs: a growing one has twice that.
+fn fitting<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Vec<T>, D::Error> {
+    let mut list: Vec<T> = null_as_default(d)?;
+    list.shrink_to_fit();
+    Ok(list)
 }
 
 /// What every object of an API server has.

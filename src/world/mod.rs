@@ -19,7 +19,7 @@ use nodes::Nodes;
 use outage::Outage;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Both APIs, as one place to look at.
 pub struct World {
@@ -80,9 +80,9 @@ impl World {
             .map_err(Error::Kube)
     }
 
-    /// A write of ours was answered with the node as it is since then.
-    pub fn node_written(&self, node: kube::Node) {
-        self.nodes.written(node);
+    /// A write of ours, begun then, was answered with the node as it is since.
+    pub fn node_written(&self, node: kube::Node, begun: Instant) {
+        self.nodes.written(node, begun);
     }
 
     /// The nodes as they were last seen, however long ago; no call.

@@ -111,13 +111,15 @@ impl Nodes {
         Ok(state.view())
     }
 
-    /// A node as a write of ours was answered. One that is not known is left to the bell.
-    pub(super) fn written(&self, node: Node) {
+    /// A node as a write of ours, begun then, was answered. One that is not known is left to the
+    /// bell, and one that was read since the write began may be newer than its answer.
+    pub(super) fn written(&self, node: Node, begun: Instant) {
         let mut state = turn(&self.state);
         if let Ok(place) = state.place(node.name())
             && state.nodes[place].metadata.uid == node.metadata.uid
+            && state.notes[place].asked <= begun
         {
-            state.put(node, Instant::now());
+            state.put(node, begun);
         }
     }
 
