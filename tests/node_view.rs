@@ -6,7 +6,7 @@ mod common;
 #[path = "common/memory.rs"]
 mod memory;
 
-use ccm::http::{self, Timing};
+use ccm::http::{self, Proxies, Timing};
 use ccm::kube::{self, Labels, Node, config};
 use ccm::world::{Detail, Poll, ReadFrom, World};
 use common::quiet;
@@ -41,7 +41,7 @@ fn world(sandbox: &Sandbox) -> World {
         kubeconfig: vec![path.into()],
         ..config::Options::default()
     };
-    let kube = kube::Client::new(config::load(&options).unwrap(), TIMING);
+    let kube = kube::Client::new(config::load(&options).unwrap(), Proxies::Never, TIMING);
     World::new(kube, Box::new(Memory::default()), 1.0)
 }
 
