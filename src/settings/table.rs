@@ -7,6 +7,8 @@ pub static TABLE: &[&Setting] = &[
     &TOKEN,
     &ENDPOINT,
     &NETWORK,
+    &NETWORK_DISABLE_ATTACHED_CHECK,
+    &METADATA_ENDPOINT,
     &ADDRESS_FAMILY,
     &ZONE_LABEL_ENABLED,
     &SERVER_CACHE_MAX_AGE,
@@ -70,6 +72,25 @@ pub(super) static NETWORK: Setting = Setting {
     help: "Private Network of the cluster: digits are its ID, anything else its name. Nodes then \
            get their IP in it as InternalIP; without it they get none.",
     group: Group::Hetzner,
+    ..Setting::BLANK
+};
+
+pub(super) static NETWORK_DISABLE_ATTACHED_CHECK: Setting = Setting {
+    name: "network-disable-attached-check",
+    variables: &[Variable::Value("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK")],
+    default: Some("false"),
+    help: "Do not ask the metadata service at start whether this machine is attached to the Network.",
+    commands: DAEMON,
+    ..Setting::BLANK
+};
+
+pub(super) static METADATA_ENDPOINT: Setting = Setting {
+    name: "metadata-endpoint",
+    variables: &[Variable::Value("HCLOUD_METADATA_ENDPOINT")],
+    kind: Kind::Url,
+    help: "For tests: base URL of the metadata service.",
+    commands: DAEMON,
+    hidden: true,
     ..Setting::BLANK
 };
 
