@@ -223,7 +223,9 @@ impl Client {
             log::debug!("{line}: {}", answer::beginning(&call.body, &redactor));
         }
         let begun = Instant::now();
-        let timeout = deadline.saturating_duration_since(begun);
+        // In whole milliseconds, which is how it is told; the deadline is what counts.
+        let left_ms = deadline.saturating_duration_since(begun).as_secs_f64() * 1e3;
+        let timeout = Duration::from_millis(left_ms.ceil() as u64);
         let _held = deadline::hold(deadline);
         let outcome = agent::send(&self.agent, &self.settings, call, token, timeout)
             .map_err(|kind| Error::new(line.clone(), kind))

@@ -4,7 +4,7 @@ use super::super::error::{Kind, describe_io, describe_transport};
 use super::super::tls::{Encrypt, bare_host};
 use super::{Protocol, Proxy, connect, socks};
 use std::fmt;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 use ureq::Timeout;
 use ureq::http::Uri;
@@ -83,7 +83,7 @@ impl Way {
         timeout: NextTimeout,
     ) -> Result<TransportAdapter<Box<dyn Transport>>, ureq::Error> {
         let unreachable = |error: ureq::Error| {
-            let why = in_words(describe_transport(&error, Duration::ZERO));
+            let why = unreached(&error);
             self.failed(Trouble::Passing(why))
         };
         let uri: Uri =
@@ -111,7 +111,7 @@ impl Way {
         let (why, is_lasting) = match trouble {
             Trouble::Passing(why) => (why, false),
             Trouble::Lasting(why) => (why, true),
-            Trouble::Broken(error) => (in_words(describe_io(&error, Duration::ZERO)), false),
+            Trouble::Broken(error) => (unanswered(&error), false),
         };
         let (proxy, told_by) = (&self.proxy, self.told_by);
         Failure {
@@ -155,19 +155,36 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// The same words as of an API, where they fit a proxy.
+/// Why there is no connection to the proxy.
+fn unreached(error: &ureq::Error) -> String {
+    const HINT: &str = "is it running, and is this its address?";
+    match error {
+        ureq::Error::Timeout(_) => format!("no connection in time; {HINT}"),
+        ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            format!("connection refused; {HINT}")
+        }
+        other => in_words(describe_transport(other, Duration::ZERO)),
+    }
+}
+
+/// Why there is no answer of the proxy.
+fn unanswered(error: &io::Error) -> String {
+    const HINT: &str = "is it a proxy, and is it of this kind?";
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    match (inner, error.kind()) {
+        (Some(ureq::Error::Timeout(_)), _) => format!("no answer in time; {HINT}"),
+        (_, ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => {
+            format!("it closed the connection without an answer; {HINT}")
+        }
+        _ => in_words(describe_io(error, Duration::ZERO)),
+    }
+}
+
+/// The same words as of an API.
 fn in_words(kind: Kind) -> String {
     match kind {
-        Kind::Unreachable(why) if why.starts_with("connection refused") => {
-            "connection refused; is it running, and is this its address?".into()
-        }
-        Kind::Unreachable(why) if why.starts_with("the connection was closed") => {
-            "it closed the connection without an answer; is this a proxy of this kind?".into()
-        }
         Kind::Unreachable(why) | Kind::Request(why) | Kind::Malformed(why) => why,
         Kind::Tls(why) => format!("TLS: {why}"),
-        Kind::TimedOut(_) => "no answer in time; is it a proxy, and is it of this kind?".into(),
-        Kind::Refused(why) | Kind::Token(why) => why,
-        Kind::Status(_) => "an unexpected answer".into(),
+        _ => "no answer that can be read".to_owned(),
     }
 }
