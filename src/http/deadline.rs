@@ -31,6 +31,11 @@ pub(super) fn capped(deadline: Instant) -> Instant {
     DEADLINE.get().map_or(deadline, |held| held.min(deadline))
 }
 
+/// There is a deadline, and it has passed.
+pub(super) fn is_over() -> bool {
+    DEADLINE.get().is_some_and(|held| Instant::now() >= held)
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         DEADLINE.set(self.before);

@@ -12,6 +12,8 @@ use ureq::unversioned::transport::{Buffers, LazyBuffers, NextTimeout, Transport}
 pub(super) struct Socket {
     stream: TcpStream,
     buffers: LazyBuffers,
+    /// Something was sent, and nothing has come since.
+    is_unanswered: bool,
 }
 
 impl Socket {
@@ -40,6 +42,7 @@ impl Socket {
         Ok(Socket {
             stream,
             buffers: LazyBuffers::new(buffer_bytes, buffer_bytes),
+            is_unanswered: false,
         })
     }
 
@@ -70,15 +73,15 @@ impl Socket {
             }
         }
     }
+}
 
-    /// In ureq's words. What is still in the kernel's buffer when the time is over must not leave
-    /// any more: closed without lingering, the connection is reset and the buffer thrown away.
-    fn told(&self, error: io::Error, timeout: NextTimeout) -> ureq::Error {
-        if !matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock) {
-            return ureq::Error::Io(error);
+/// What is still in the kernel's buffer when nobody waits for an answer any more must not leave:
+/// closed without lingering, the connection is reset and the buffer thrown away.
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if self.is_unanswered || deadline::is_over() {
+            let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
         }
-        let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
-        ureq::Error::Timeout(timeout.reason)
     }
 }
 
@@ -88,15 +91,16 @@ impl Transport for Socket {
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
+        self.is_unanswered = true;
         let output = &self.buffers.output()[..amount];
-        Socket::send(&self.stream, output, end_of(timeout))
-            .map_err(|error| self.told(error, timeout))
+        Socket::send(&self.stream, output, end_of(timeout)).map_err(|error| told(error, timeout))
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         let into = self.buffers.input_append_buf();
         let count = Socket::receive(&self.stream, into, end_of(timeout))
-            .map_err(|error| self.told(error, timeout))?;
+            .map_err(|error| told(error, timeout))?;
+        self.is_unanswered &= count == 0;
         self.buffers.input_appended(count);
         Ok(count > 0)
     }
@@ -108,6 +112,14 @@ impl Transport for Socket {
             self.stream.set_nonblocking(false).map(|()| peeked)
         });
         matches!(silent, Ok(Err(error)) if error.kind() == ErrorKind::WouldBlock)
+    }
+}
+
+/// In ureq's words.
+fn told(error: io::Error, timeout: NextTimeout) -> ureq::Error {
+    match error.kind() {
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => ureq::Error::Timeout(timeout.reason),
+        _ => ureq::Error::Io(error),
     }
 }
 
