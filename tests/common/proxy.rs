@@ -3,6 +3,10 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use sandbox::credentials::{Authority, Validity};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -204,6 +208,56 @@ fn text(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; usize::from(length)];
     stream.read_exact(&mut bytes)?;
     Ok(bytes)
+}
+
+/// TLS in front of a proxy, with a certificate for 127.0.0.1.
+pub fn behind_tls(authority: &Authority, proxy: SocketAddr) -> SocketAddr {
+    let identity = authority.server(&["127.0.0.1"], Validity::Now).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![CertificateDer::from_pem_slice(identity.certificate_pem.as_bytes()).unwrap()],
+            PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).unwrap(),
+        );
+    let config = Arc::new(config.unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for here in listener.incoming().map_while(Result::ok) {
+            let connection = ServerConnection::new(config.clone()).unwrap();
+            std::thread::spawn(move || drop(unwrap_tls(StreamOwned::new(connection, here), proxy)));
+        }
+    });
+    address
+}
+
+/// One thread for both ways, as TLS is one state: each waits a moment for the other.
+fn unwrap_tls(
+    mut here: StreamOwned<ServerConnection, TcpStream>,
+    proxy: SocketAddr,
+) -> io::Result<()> {
+    let mut there = TcpStream::connect(proxy)?;
+    let moment = Some(std::time::Duration::from_millis(2));
+    here.sock.set_read_timeout(moment)?;
+    there.set_read_timeout(moment)?;
+    let mut piece = vec![0; 16 * 1024];
+    loop {
+        match here.read(&mut piece) {
+            Ok(0) => return Ok(()),
+            Ok(count) => there.write_all(&piece[..count])?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        match there.read(&mut piece) {
+            Ok(0) => return Ok(()),
+            Ok(count) => here.write_all(&piece[..count])?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Both ways, until both have ended.
