@@ -55,7 +55,7 @@ impl World {
         let server = |number: usize| {
             let server = ServerSpec {
                 name: format!("server-{number}"),
-                ipv4: number % 4 != 0,
+                ipv4: !number.is_multiple_of(4),
                 networks: vec![(networks[number % 2], None)],
                 labels: [("half".to_owned(), (number % 2).to_string())].into(),
                 ..ServerSpec::default()
