@@ -7,12 +7,12 @@
 //! | `resource`, `schema`, `rules` | the kinds, one row each: fields, defaults, allocation, validation |
 //! | `store` | objects and the revision that counts every write |
 //! | `read`, `view`, `table`, `selector` | GET and LIST: pages, selectors, whole objects, tables, metadata |
-//! | `body`, `write`, `delete`, `patch` | POST, PUT, PATCH, DELETE |
+//! | `body`, `protobuf`, `write`, `delete`, `patch` | POST, PUT, PATCH, DELETE |
 //! | `discovery`, `openapi` | what clients ask for before they ask for anything |
 //!
-//! Three things of a real cluster are not here: watches (refused with 405: `ccm` polls, and kubectl falls back to lists
-//! with a grumble), server-side apply (415) with the `managedFields` it needs, and protobuf, which kubectl speaks in a
-//! few commands (`create namespace`, `auth can-i`; `create -f` is JSON). The controller manager's part is not here either, save one thing:
+//! Two things of a real cluster are not here: watches (refused with 405 as by a server whose storage cannot watch:
+//! `ccm` polls, and kubectl lists again with a grumble), and server-side apply (415) with the `managedFields` it needs.
+//! Answers are never protobuf. The controller manager's part is not here either, save one thing:
 //! what is in a namespace goes with it.
 
 mod access;
@@ -23,6 +23,7 @@ mod delete;
 mod discovery;
 mod openapi;
 mod patch;
+mod protobuf;
 mod random;
 mod read;
 mod request_info;
