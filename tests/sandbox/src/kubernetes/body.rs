@@ -95,7 +95,8 @@ fn parse(resource: &Resource, request: &Request) -> Result<Value, Refusal> {
         }),
         "application/yaml" => serde_yaml::from_slice(&request.body)
             .map_err(|why| unrecognized(resource, &format!("yaml parse error: {why}"))),
-        "application/vnd.kubernetes.protobuf" => match protobuf::read(resource.kind, &request.body) {
+        "application/vnd.kubernetes.protobuf" => match protobuf::read(resource.kind, &request.body)
+        {
             Some(read) => read.map_err(|why| unrecognized(resource, &why)),
             None => Err(Refusal::unsupported_media_type()),
         },
