@@ -5,7 +5,9 @@
 
 mod common;
 
-use common::{Daemon, Env, all_initialised, env, is_initialised, is_lease, node, wait_until, with};
+use common::{
+    Daemon, Env, all_initialised, env, is_initialised, is_lease, node, quiet, wait_until, with,
+};
 use sandbox::calls::Call;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
@@ -21,10 +23,6 @@ const NAME: &str = "cloud-controller-manager";
 const NAMESPACE: Option<&str> = Some("kube-system");
 const LEASES: &str = "/apis/coordination.k8s.io/**";
 const LEASE_DURATION: Duration = Duration::from_millis(1_500);
-
-fn quiet(nodes: usize) -> Sandbox {
-    Sandbox::builder().nodes(nodes).heartbeats(false).start()
-}
 
 /// The environment of a user of its own, so that calls tell who made them.
 fn env_of(sandbox: &Sandbox, user: &str) -> Env {

@@ -19,7 +19,7 @@ const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 /// So many initialised nodes that change only when somebody changes them.
 fn initialised(nodes: usize) -> Sandbox {
-    let sandbox = Sandbox::builder().nodes(nodes).heartbeats(false).start();
+    let sandbox = common::builder().nodes(nodes).heartbeats(false).start();
     assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
     sandbox
 }

@@ -112,7 +112,7 @@ fn deployed(sandbox: &Sandbox) -> Env {
 
 #[test]
 fn the_role_allows_what_ccm_does_and_nothing_else() {
-    let sandbox = Sandbox::builder().nodes(2).heartbeats(false).start();
+    let sandbox = common::builder().nodes(2).heartbeats(false).start();
     let stray = NodeSpec {
         name: "stray".into(),
         ..NodeSpec::default()

@@ -309,7 +309,7 @@ fn any_faults_heal_without_harm() {
         Err(_) => (1..=6).collect(),
     };
     for seed in seeds {
-        let sandbox = Sandbox::builder().nodes(4).scale(0.05).start();
+        let sandbox = common::builder().nodes(4).scale(0.05).start();
         sandbox.faults().random(seed, 0.3);
         let daemon = Daemon::start(&env(&sandbox), &["--node-status-update-frequency=10s"]);
         let begun = Instant::now();
