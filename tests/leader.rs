@@ -15,7 +15,7 @@ use sandbox::kubernetes::Cluster;
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -321,9 +321,11 @@ fn what_happens_to_the_lease_of_a_leader() {
     let daemon = Daemon::start(&env(&sandbox), &[]);
     daemon.logs("leading as");
     let cluster = Arc::clone(sandbox.cluster());
+    let changes = AtomicUsize::new(0);
     let label = move |_: &sandbox::exchange::Request| {
+        let change = changes.fetch_add(1, Ordering::Relaxed).to_string();
         cluster.edit("leases", NAMESPACE, NAME, |lease| {
-            lease["metadata"]["annotations"]["note"] = json!("mine")
+            lease["metadata"]["annotations"] = json!({ "note": "mine", "change": change })
         });
     };
     let renewals = Rule::new(Effect::before(label)).method("PUT").path(LEASES);

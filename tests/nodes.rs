@@ -7,9 +7,9 @@ use common::{
     Daemon, addresses, all_initialised, ccm, env, events, hetzner_calls, is_initialised, is_lease,
     node, quiet, wait_until, with, writes,
 };
+use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
-use sandbox::Half;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Instant;

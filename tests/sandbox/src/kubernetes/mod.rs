@@ -46,6 +46,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 
 pub use access::{PolicyRule, User};
+pub use real::Server as RealServer;
 
 use crate::exchange::{Handler, Request, Response};
 use access::Directory;

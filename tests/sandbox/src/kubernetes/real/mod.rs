@@ -29,7 +29,8 @@ use super::{PolicyRule, row};
 use crate::exchange::{Request, Response};
 use names::Names;
 use roles::Roles;
-use server::{Caller, Server};
+use server::Caller;
+pub use server::Server;
 
 /// What one sandbox has of a real cluster.
 pub struct Corner {
@@ -209,12 +210,14 @@ impl Corner {
     /// False when it is not there.
     pub fn delete(&self, resource: &Resource, namespace: &str, name: &str) -> bool {
         let path = path(resource, namespace, &self.names.own(resource.plural, name));
-        let is_gone = self.server.json("DELETE", &path, None).0 == 200;
+        let was_there = self.server.json("DELETE", &path, None).0 == 200;
         let cached = format!("{path}?resourceVersion=0");
-        roles::poll("the cache to forget it", || {
-            self.server.json("GET", &cached, None).0 == 404
+        roles::poll("the cache to know of a deletion", || {
+            let (status, object) = self.server.json("GET", &cached, None);
+            // Finalizers hold what is marked.
+            status == 404 || !object["metadata"]["deletionTimestamp"].is_null()
         });
-        is_gone
+        was_there
     }
 
     /// Waits until also the server's cache has a write: ccm lists from there, right afterwards.

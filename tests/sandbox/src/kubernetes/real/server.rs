@@ -21,7 +21,7 @@ pub struct Server {
 }
 
 /// Who asks.
-pub enum Caller {
+pub(super) enum Caller {
     /// Whoever the kubeconfig belongs to.
     Owner,
     /// Somebody whom the owner impersonates.
@@ -82,7 +82,7 @@ impl Server {
 
     /// # Errors
     /// Why there is no answer.
-    pub fn send(&self, caller: &Caller, request: &Request) -> Result<Response, String> {
+    pub(super) fn send(&self, caller: &Caller, request: &Request) -> Result<Response, String> {
         let pair = |(key, value): &(String, String)| {
             format!("{}={}", percent_encode(key), percent_encode(value))
         };
