@@ -15,7 +15,7 @@ use sandbox::{Half, Sandbox};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const IN_KUBE_SYSTEM: &str = "namespaces/kube-system";
@@ -267,8 +267,13 @@ fn one_node_by_name(deployed: &mut Deployed, sandbox: &Sandbox, env: &Env) {
     let name = format!("{}-a", deployed.name);
     let id = server(sandbox, &name);
     deployed.register(&name);
-    let listed = || ccm(env, &["node", "list"]).stdout.contains(&name);
-    wait_until("the node in the list", listed);
+    // The account's token is known a moment after it was made.
+    let mut listed = ccm(env, &["node", "list", "-o", "json"]);
+    let begun = Instant::now();
+    while listed.code != 0 && begun.elapsed() < common::LIMIT {
+        listed = ccm(env, &["node", "list", "-o", "json"]);
+    }
+    assert!(listed.stdout.contains(&name), "{listed:?}");
     let dry = ccm(
         env,
         &["node", "sync", &name, "--dry-run", "--detailed-exitcode"],

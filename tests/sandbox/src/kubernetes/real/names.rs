@@ -121,10 +121,10 @@ impl Names {
         };
         let is_shared = value["kind"] == "NamespaceList";
         if is_list && !is_shared {
-            if let Some(items) = value["items"].as_array_mut() {
+            if let Some(Value::Array(items)) = value.get_mut("items") {
                 items.retain(|item| self.owns(item));
             }
-            if let Some(rows) = value["rows"].as_array_mut() {
+            if let Some(Value::Array(rows)) = value.get_mut("rows") {
                 rows.retain(|row| self.owns(&row["object"]));
             }
         }
