@@ -100,6 +100,12 @@ impl Names {
         name.is_some_and(|name| name.starts_with(&self.prefix))
     }
 
+    /// The first cell of a table is the name; the object may have been left out.
+    fn owns_row(&self, row: &Value) -> bool {
+        let cell = row["cells"][0].as_str();
+        self.owns(&row["object"]) || cell.is_some_and(|name| name.starts_with(&self.prefix))
+    }
+
     /// An object on its way back.
     pub fn value(&self, object: &Value) -> Value {
         match object {
@@ -125,7 +131,7 @@ impl Names {
                 items.retain(|item| self.owns(item));
             }
             if let Some(Value::Array(rows)) = value.get_mut("rows") {
-                rows.retain(|row| self.owns(&row["object"]));
+                rows.retain(|row| self.owns_row(row));
             }
         }
         self.value(&value).to_string().into_bytes()
@@ -193,6 +199,11 @@ mod tests {
         };
         assert_eq!(read(true), json!({"items": [event]}));
         assert_eq!(read(false)["items"].as_array().unwrap().len(), 2);
+        let table =
+            json!({"rows": [{"cells": ["p-a"], "object": null}, {"cells": ["b"], "object": null}]});
+        let shown = names().outside(table.to_string().as_bytes(), true);
+        let rows = json!({"rows": [{"cells": ["a"], "object": null}]});
+        assert_eq!(serde_json::from_slice::<Value>(&shown).unwrap(), rows);
         assert_eq!(names().outside(b"no p-a here", false), b"no a here");
     }
 }
