@@ -41,7 +41,7 @@ struct NamespaceGrant {
 }
 
 /// Everybody the cluster knows.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Directory {
     users: Vec<User>,
     grants: Vec<NamespaceGrant>,
@@ -195,14 +195,24 @@ impl Identity {
         }
     }
 
-    fn is_authenticated(&self) -> bool {
-        self.groups
-            .iter()
-            .any(|group| group == "system:authenticated")
+    /// An authenticated user in no other group.
+    pub fn named(name: &str) -> Identity {
+        Identity {
+            name: name.into(),
+            groups: vec!["system:authenticated".into()],
+        }
+    }
+
+    pub fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|known| known == group)
+    }
+
+    pub fn is_authenticated(&self) -> bool {
+        self.is_in("system:authenticated")
     }
 
     fn is_master(&self) -> bool {
-        self.groups.iter().any(|group| group == "system:masters")
+        self.is_in("system:masters")
     }
 }
 
