@@ -55,8 +55,8 @@ impl Hetzner {
     pub fn new(settings: Settings) -> Hetzner {
         let http = http::Client::new(http::Settings {
             base: settings.endpoint,
-            tls: Tls::default(),
-            token: settings.token,
+            tls: Tls::default().into(),
+            login: settings.token.into(),
             connect_timeout: CONNECT_TIMEOUT,
             timing: settings.timing,
             retry_rate_limited: false,

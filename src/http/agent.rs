@@ -2,10 +2,14 @@
 
 use super::error::{Kind, describe_transport};
 use super::identity::Identity;
-use super::{Call, Method, Secret, Settings};
+use super::server_name::{Named, ServerName};
+use super::session::Session;
+use super::{Call, Method, Settings};
 use rustls::pki_types::CertificateDer;
 use std::time::Duration;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::{Connector, RustlsConnector, TcpConnector};
 
 /// ureq's own default of 128 kB each way and connection is most of a small daemon's memory.
 const BUFFER_BYTES: usize = 16 * 1024;
@@ -15,15 +19,17 @@ const BUFFER_BYTES: usize = 16 * 1024;
 const IDLE: Duration = Duration::from_secs(60);
 
 /// Who is trusted, and who we are.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 pub struct Tls {
     pub roots: Roots,
     pub identity: Option<Identity>,
     /// `insecure-skip-tls-verify`: any certificate will do.
     pub insecure: bool,
+    /// Whose certificate the server has to have; none: the URL's host.
+    pub server_name: Option<ServerName>,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 pub enum Roots {
     /// Mozilla's, compiled in.
     #[default]
@@ -32,8 +38,9 @@ pub enum Roots {
     Only(Vec<CertificateDer<'static>>),
 }
 
-pub(super) fn build(settings: &Settings) -> ureq::Agent {
-    ureq::Agent::config_builder()
+/// `tls` is what of the settings' is in force now.
+pub(super) fn build(settings: &Settings, tls: &Tls) -> ureq::Agent {
+    let config = ureq::Agent::config_builder()
         .http_status_as_error(false)
         // A redirect of an API is a proxy's, and would carry the token elsewhere.
         .max_redirects(0)
@@ -47,9 +54,13 @@ pub(super) fn build(settings: &Settings) -> ureq::Agent {
         .max_idle_age(IDLE)
         .timeout_connect(Some(settings.connect_timeout))
         .timeout_resolve(Some(settings.connect_timeout))
-        .tls_config(tls_config(&settings.tls))
-        .build()
-        .new_agent()
+        .tls_config(tls_config(tls))
+        .build();
+    let connector = ().chain(TcpConnector::default()).chain(Named {
+        name: tls.server_name.clone(),
+        tls: RustlsConnector::default(),
+    });
+    ureq::Agent::with_parts(config, connector, DefaultResolver::default())
 }
 
 fn tls_config(tls: &Tls) -> TlsConfig {
@@ -70,10 +81,9 @@ fn tls_config(tls: &Tls) -> TlsConfig {
 }
 
 pub(super) fn send(
-    agent: &ureq::Agent,
+    session: &Session,
     settings: &Settings,
     call: &Call,
-    token: Option<&Secret>,
     timeout: Duration,
 ) -> Result<ureq::http::Response<ureq::Body>, Kind> {
     let url = format!("{}{}", settings.base, call.path);
@@ -81,9 +91,10 @@ pub(super) fn send(
         .method(call.method.name())
         .uri(url)
         .header("Accept", call.accept);
-    if let Some(token) = token {
-        request = request.header("Authorization", format!("Bearer {}", token.expose()));
+    if let Some(header) = &session.shown.header {
+        request = request.header("Authorization", header.expose());
     }
+    let agent = &session.agent;
     let sent = match call.method {
         Method::Get => {
             let request = request.body(()).map_err(|e| Kind::Request(e.to_string()))?;

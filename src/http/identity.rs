@@ -11,7 +11,17 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey};
 
 /// A client certificate with its key: known to fit each other.
 #[derive(Clone)]
-pub struct Identity(ClientCert);
+pub struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    for_ureq: ClientCert,
+}
+
+/// A certificate holds the public half of its key: the same certificate is the same identity.
+impl PartialEq for Identity {
+    fn eq(&self, other: &Identity) -> bool {
+        self.chain == other.chain
+    }
+}
 
 /// Which of the two is wrong, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,17 +66,20 @@ impl Identity {
             validity::check(own, Timestamp::now())
                 .map_err(|why| IdentityError::Certificate(format!("the certificate {why}")))?;
         }
-        let chain: Vec<_> = chain
+        let certificates: Vec<_> = chain
             .iter()
             .map(|der| Certificate::from_der(der).to_owned())
             .collect();
         let key = PrivateKey::from_pem(key)
             .map_err(|_| IdentityError::Key("holds no private key that can be used".into()))?;
-        Ok(Identity(ClientCert::new_with_certs(&chain, key)))
+        Ok(Identity {
+            chain,
+            for_ureq: ClientCert::new_with_certs(&certificates, key),
+        })
     }
 
     pub(super) fn for_ureq(&self) -> ClientCert {
-        self.0.clone()
+        self.for_ureq.clone()
     }
 }
 

@@ -44,7 +44,7 @@ impl Client {
         let http = http::Client::new(http::Settings {
             base: access.server,
             tls: access.tls,
-            token: access.token,
+            login: access.login,
             connect_timeout: CONNECT_TIMEOUT,
             timing,
             retry_rate_limited: true,

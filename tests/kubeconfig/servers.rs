@@ -38,6 +38,38 @@ fn a_server_that_is_not_to_be_trusted_is_told_and_gets_no_call() {
     assert_eq!(calls.calls().len(), 0);
 }
 
+/// A name is asked for in SNI, and none where the certificate is for an address.
+#[test]
+fn a_server_with_another_name_is_reached_under_it() {
+    let world = World::new();
+    let authority = Authority::new("another").unwrap();
+    for (certificate, name, is_reached) in [
+        ("api.internal", "api.internal", true),
+        ("*.k8s.internal", "api.k8s.internal", true),
+        ("10.0.0.1", "10.0.0.1", true),
+        ("api.internal", "api.external", false),
+        ("10.0.0.1", "10.0.0.2", false),
+    ] {
+        let calls = Arc::new(CallLog::default());
+        let identity = authority.server(&[certificate], Validity::Now).unwrap();
+        let server = serve(&world, &calls, &identity, &authority);
+        let mut config = world.config();
+        let cluster = &mut config["clusters"][0]["cluster"];
+        cluster["server"] = format!("https://{}", server.address()).into();
+        cluster["certificate-authority-data"] = STANDARD.encode(authority.certificate_pem()).into();
+        cluster["tls-server-name"] = name.into();
+        let ran = world.list(&world.write("named", yaml(&config)), &[]);
+        assert_eq!(ran.code == 0, is_reached, "{certificate} {name}: {ran:?}");
+        assert_eq!(
+            calls.calls().is_empty(),
+            !is_reached,
+            "{certificate} {name}"
+        );
+        let why = format!("the server's certificate is for {certificate}, not for {name};");
+        assert!(is_reached || ran.stderr.contains(&why), "{ran:?}");
+    }
+}
+
 const COMPARE: &str =
     "compare server and certificate-authority of the kubeconfig (kubeconfig DIR/bad, context here)";
 

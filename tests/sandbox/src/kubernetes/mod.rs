@@ -107,6 +107,11 @@ impl Cluster {
         self.state().directory.add_token(user, token);
     }
 
+    /// A user that is there may come with its name and this password, too.
+    pub fn add_password(&self, user: &str, password: &str) {
+        self.state().directory.add_password(user, password);
+    }
+
     /// From now on this token is answered with 401.
     pub fn remove_token(&self, token: &str) {
         self.state().directory.remove_token(token);
