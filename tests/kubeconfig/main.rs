@@ -11,7 +11,9 @@ mod secrets;
 
 mod bad;
 mod good;
+mod keys;
 mod mutated;
+mod plugins;
 mod servers;
 
 use base64::Engine;

@@ -17,6 +17,9 @@ use rustls::{
     DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
 };
 
+/// Kinds of keys for [`Authority::client_with`].
+pub use rcgen::{PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
+
 /// A certificate authority that lives as long as the process.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,

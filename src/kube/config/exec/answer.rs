@@ -110,6 +110,6 @@ fn end(text: Option<&str>) -> Result<Option<Timestamp>, String> {
         .map_err(|_| "is not a time of RFC 3339".to_owned())?;
     match end > Timestamp::now() {
         true => Ok(Some(end)),
-        false => Err(format!("is over ({end}); is this machine's clock right?")),
+        false => Err(format!("ended at {end}; is this machine's clock right?")),
     }
 }

@@ -84,6 +84,12 @@ impl Directory {
         }
     }
 
+    pub fn add_certificate(&mut self, user: &str, der: &[u8]) {
+        if let Some(user) = self.users.iter_mut().find(|known| known.name == user) {
+            user.certificates.push(der.into());
+        }
+    }
+
     pub fn add_password(&mut self, user: &str, password: &str) {
         let both = STANDARD.encode(format!("{user}:{password}"));
         self.passwords.push((user.into(), both));
