@@ -10,6 +10,7 @@ mod answer;
 mod error;
 mod identity;
 mod login;
+mod proxy;
 mod retry;
 mod rotation;
 mod secret;
@@ -23,6 +24,7 @@ pub use answer::{Head, Reply};
 pub use error::{Error, Kind, shortened};
 pub use identity::{Identity, IdentityError, parse_authorities};
 pub use login::{Issued, Issuer, Login};
+pub use proxy::{Environment, Protocol, Proxies, Proxy};
 pub use rotation::TlsSource;
 pub use secret::{Redactor, Secret};
 pub use server_name::ServerName;
@@ -45,6 +47,7 @@ pub struct Settings {
     /// Scheme, host and path without a trailing slash, e.g. `https://api.hetzner.cloud/v1`.
     pub base: String,
     pub tls: TlsSource,
+    pub proxies: Proxies,
     pub login: Login,
     /// Resolving, connecting and TLS together.
     pub connect_timeout: Duration,

@@ -2,7 +2,7 @@
 
 use super::entry::{Entry, text_of};
 use super::{ConfigError, server_url};
-use crate::http::{Roots, ServerName, parse_authorities};
+use crate::http::{Proxy, Roots, ServerName, parse_authorities};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -13,17 +13,16 @@ const FIELDS: &[&str] = &[
     "certificate-authority-data",
     "insecure-skip-tls-verify",
     "tls-server-name",
+    "proxy-url",
     // Without effect here: nothing is compressed, and extensions are other programs' notes.
     "disable-compression",
     "extensions",
 ];
-const UNSUPPORTED: &[(&str, &str)] = &[("proxy-url", "remove it")];
-
 /// The extension that is for credential plugins.
 const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
 
 pub(super) fn check(cluster: &Entry) -> Result<(), ConfigError> {
-    cluster.check(FIELDS, UNSUPPORTED)
+    cluster.check(FIELDS, &[])
 }
 
 pub(super) fn server(cluster: &Entry) -> Result<String, ConfigError> {
@@ -49,6 +48,12 @@ pub(super) fn server_name(cluster: &Entry) -> Result<Option<ServerName>, ConfigE
             format_args!("{why}; write a name that the server's certificate has"),
         )
     })
+}
+
+pub(super) fn proxy(cluster: &Entry) -> Result<Option<Proxy>, ConfigError> {
+    let field = "proxy-url";
+    let proxy = cluster.text(field)?.map(Proxy::parse).transpose();
+    proxy.map_err(|why| cluster.error(field, why))
 }
 
 pub(super) fn roots(cluster: &Entry) -> Result<Roots, ConfigError> {

@@ -26,6 +26,7 @@ pub(super) fn load(mount: &Path, host: &str, port: &str) -> Result<Access, Confi
     Ok(Access {
         server: format!("https://{host}:{port}"),
         tls: TlsSource::files(tls, vec![ca_path.clone()], move || tls_of(&ca_path)),
+        proxy: None,
         login: Token::file(mount.join("token"), None).into(),
         origin: "in-cluster service account".into(),
     })

@@ -59,11 +59,13 @@ pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, Confi
         user.pem_file("client-key"),
     ];
     let server = cluster::server(cluster)?;
+    let proxy = cluster::proxy(cluster)?;
     let (cluster, user) = (cluster.clone(), user.clone());
     let read = move || self::tls(&cluster, &user).map_err(|error| error.to_string());
     Ok(Access {
         server,
         tls: TlsSource::files(tls, files.into_iter().flatten().collect(), read),
+        proxy,
         login,
         origin,
     })

@@ -9,7 +9,7 @@ mod incluster;
 mod kubeconfig;
 mod user;
 
-use crate::http::{Login, Tls, TlsSource, Token};
+use crate::http::{Login, Proxy, Tls, TlsSource, Token};
 use std::fmt;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -54,6 +54,8 @@ pub struct Access {
     /// Scheme, host and port, no trailing slash.
     pub server: String,
     pub tls: TlsSource,
+    /// The only way there, whatever the environment says: `proxy-url`. None: the environment decides.
+    pub proxy: Option<Proxy>,
     pub login: Login,
     /// What told us, for people.
     pub origin: String,
@@ -101,6 +103,7 @@ fn without_a_word(options: &Options, context: Option<&str>) -> Result<Access, Co
         return Ok(Access {
             server: String::new(),
             tls: Tls::default().into(),
+            proxy: None,
             login: Token::none().into(),
             origin: "no credentials".into(),
         });
