@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 /// So long before their end credentials are renewed, or a tenth of their life, whichever is shorter.
 const RENEWED_BEFORE: Duration = Duration::from_secs(60);
 
-/// A program that has just failed is not asked again by every thread.
-const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(5);
+/// A program that has just failed is not asked again by every thread; soon enough for a Lease to be renewed.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// A program, and what it gave us last.
 pub(super) struct Plugin {
