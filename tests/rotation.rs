@@ -109,14 +109,22 @@ impl World {
 
     /// Waits until both clients, the controllers' and the Lease's, come with these credentials.
     fn uses(&self, caller: &str) {
-        let mark = self.sandbox.calls().mark();
+        let calls = self.sandbox.calls();
+        let mark = calls.mark();
         for is_lease in [false, true] {
             let is_such = |call: &sandbox::calls::Call| {
                 call.caller == caller && common::is_lease(&call.path) == is_lease
             };
-            wait_until(caller, || {
-                self.sandbox.calls().calls_since(mark).iter().any(is_such)
-            });
+            let begun = Instant::now();
+            while !calls.calls_since(mark).iter().any(is_such) {
+                let made = calls.calls_since(mark).len();
+                let log = self.log();
+                assert!(
+                    begun.elapsed() < common::LIMIT,
+                    "{caller}, {made} calls: {log}"
+                );
+                std::thread::sleep(Duration::from_millis(5));
+            }
         }
     }
 
@@ -419,4 +427,29 @@ fn a_plugin_that_fails_for_a_while() {
     let is_second = |call: &sandbox::calls::Call| call.caller == "second";
     assert!(world.sandbox.calls().count(is_second) > 0);
     assert!(world.runs() < 10, "{} runs", world.runs());
+}
+
+#[test]
+fn a_plugin_that_hangs_does_not_hold_up_the_end() {
+    let world = World::new();
+    let config = world.plugin();
+    let folder = world.sandbox.folder().display().to_string();
+    let text = format!("#!/bin/sh\necho run >> {folder}/runs\nexec sleep 60\n");
+    fs::write(world.path("plugin"), text).unwrap();
+    world.write("ca.crt", world.sandbox.authority().certificate_pem());
+    world.write("rotating", &config);
+    let path = world.path("rotating").display().to_string();
+    // In real time: the program has half a minute.
+    let changes = [("KUBECONFIG", &path[..]), ("CCM_TEST_TIME_SCALE", "1")];
+    let daemon = Daemon::start(&with(env(&world.sandbox), &changes), &[]);
+    wait_until("a run", || world.path("runs").exists());
+    let begun = Instant::now();
+    daemon.signal("-TERM");
+    assert_eq!(daemon.ended().code(), Some(0), "{}", daemon.log());
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{}",
+        daemon.log()
+    );
+    assert_eq!(world.runs(), 1);
 }

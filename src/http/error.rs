@@ -17,7 +17,8 @@ pub struct Error {
 pub enum Kind {
     /// The gate refused; nothing was sent.
     Refused(String),
-    /// The token's file could not be read; nothing was sent.
+    /// There are no credentials to show: the token's file can't be read, a program that should
+    /// hand them out failed. Nothing was sent.
     Token(String),
     /// The request could not be made from what we had; nothing was sent.
     Request(String),

@@ -225,3 +225,36 @@ fn renew_meanwhile(plugin: &Arc<Plugin>) {
         log::warn!("credentials are not renewed ahead of their end: {error}");
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_renewed_shortly_before_their_end() {
+        let now = Timestamp::now();
+        for (life_s, lead_s) in [(3600, 60), (600, 60), (100, 10), (0, 0), (-5, 0)] {
+            let lead = lead(now + jiff::SignedDuration::from_secs(life_s));
+            let late = Duration::from_secs(lead_s).saturating_sub(lead);
+            assert!(late < Duration::from_secs(1), "{life_s}: {lead:?}");
+        }
+        let held = Held {
+            credentials: Some(Credentials {
+                issued: Issued {
+                    number: 1,
+                    token: None,
+                    identity: None,
+                },
+                renew_at: Some("2030-01-01T00:00:10Z".parse().unwrap()),
+                end_at: Some("2030-01-01T00:00:20Z".parse().unwrap()),
+            }),
+            ..Held::default()
+        };
+        for (second, expected) in [("09", Some(false)), ("10", Some(true)), ("20", None)] {
+            let now = format!("2030-01-01T00:00:{second}Z").parse().unwrap();
+            let is_due = held.good(now).map(|(_, is_due)| is_due);
+            assert_eq!(is_due, expected, "{second}");
+        }
+    }
+}
