@@ -18,6 +18,10 @@ use std::time::{Duration, Instant};
 /// Names of the simulated API server.
 const SERVER: &[&str] = &["localhost", "127.0.0.1", "::1"];
 
+/// Longer waits than elsewhere: these tests last some seconds, and on a machine that does much else a Lease is not
+/// lost so soon.
+const SCALE: (&str, &str) = ("CCM_TEST_TIME_SCALE", "0.2");
+
 /// A sandbox and a daemon whose credentials stand in files beside the kubeconfig.
 struct World {
     sandbox: Sandbox,
@@ -75,7 +79,7 @@ impl World {
         }
         self.write("rotating", kubeconfig);
         let path = self.path("rotating").display().to_string();
-        let env = with(env(&self.sandbox), &[("KUBECONFIG", &path)]);
+        let env = with(env(&self.sandbox), &[("KUBECONFIG", &path), SCALE]);
         self.daemon = Some(Daemon::start(&env, flags));
         wait_until("an initialised node", || all_initialised(&self.sandbox));
     }
@@ -247,7 +251,7 @@ fn the_token_file_of_the_cloud() {
     let mut world = World::new();
     world.swap("1", &[("hcloud", &world.sandbox.projects().token)]);
     let path = world.path("hcloud").display().to_string();
-    let from_file = [("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", &path)];
+    let from_file = [("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", &path), SCALE];
     world.daemon = Some(Daemon::start(&with(env(&world.sandbox), &from_file), &[]));
     wait_until("an initialised node", || all_initialised(&world.sandbox));
     for round in ["a", "b", "c"] {
