@@ -7,6 +7,9 @@
 
 mod agent;
 mod answer;
+mod authorities;
+mod connect;
+mod deadline;
 mod error;
 mod identity;
 mod login;
@@ -16,11 +19,15 @@ mod rotation;
 mod secret;
 mod server_name;
 mod session;
+mod socket;
+mod text;
+mod tls;
 mod token;
 mod validity;
 
 pub use agent::{Roots, Tls};
 pub use answer::{Head, Reply};
+pub use authorities::Authorities;
 pub use error::{Error, Kind, shortened};
 pub use identity::{Identity, IdentityError, parse_authorities};
 pub use login::{Issued, Issuer, Login};
@@ -28,6 +35,7 @@ pub use proxy::{Environment, Protocol, Proxies, Proxy};
 pub use rotation::TlsSource;
 pub use secret::{Redactor, Secret};
 pub use server_name::ServerName;
+pub use text::fetch_text;
 pub use token::Token;
 
 use crate::cloud::{Gate, pulse};
@@ -41,6 +49,8 @@ use std::time::{Duration, Instant};
 /// How long a write may take from the gate's word to the last byte of the answer, outside of
 /// tests; the gate must know it, so it is the same for every write.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(8);
+
+const USER_AGENT: &str = concat!("ccm-from-scratch/", env!("CARGO_PKG_VERSION"));
 
 /// What a client is made from.
 pub struct Settings {
@@ -140,8 +150,8 @@ impl Client {
         let mut session = self.session(&call)?;
         let mut is_renewed = false;
         loop {
-            let read_timeout = settings.timing.read_timeout;
-            let error = match self.try_once(&call, &session, read_timeout) {
+            let deadline = Instant::now() + settings.timing.read_timeout;
+            let error = match self.try_once(&call, &session, deadline) {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
@@ -188,11 +198,10 @@ impl Client {
             let deadline = Instant::now() + self.settings.timing.write_timeout;
             let refused = |why| Error::new(self.url_line(method, path), Kind::Refused(why));
             gate.pass(&line).map_err(|why| refused(why.0))?;
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if Instant::now() >= deadline {
                 return Err(refused("this process was paused just before".into()));
             }
-            self.try_once(&call, session, left)
+            self.try_once(&call, session, deadline)
         };
         let session = self.session(&call)?;
         let outcome = send(&session);
@@ -216,7 +225,7 @@ impl Client {
         &self,
         call: &Call,
         session: &Session,
-        timeout: Duration,
+        deadline: Instant,
     ) -> Result<Reply<T>, Error> {
         let line = self.url_line(call.method, call.path);
         self.calls.fetch_add(1, Ordering::Relaxed);
@@ -225,9 +234,13 @@ impl Client {
             log::debug!("{line}: {}", answer::beginning(&call.body, &redactor));
         }
         let begun = Instant::now();
+        // In whole milliseconds, which is how it is told; the deadline is what counts.
+        let left_ms = deadline.saturating_duration_since(begun).as_secs_f64() * 1e3;
+        let timeout = Duration::from_millis(left_ms.ceil() as u64);
+        let _held = deadline::hold(deadline);
         let outcome = agent::send(session, &self.settings, call, timeout)
             .map_err(|kind| Error::new(line.clone(), kind))
-            .and_then(|response| answer::read(response, &line, &self.settings, &redactor));
+            .and_then(|response| answer::read(response, &line, timeout, &self.settings, &redactor));
         pulse::beat();
         self.is_reached.fetch_or(outcome.is_ok(), Ordering::Relaxed);
         let took_ms = begun.elapsed().as_millis();

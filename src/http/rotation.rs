@@ -1,6 +1,7 @@
 //! TLS settings whose files may be replaced while we run: certificates are renewed, and so are authorities.
 
 use super::Tls;
+use rustls::pki_types::CertificateDer;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -60,6 +61,11 @@ impl From<Tls> for TlsSource {
 }
 
 impl TlsSource {
+    /// Trusts these as well, where the built-in roots are trusted.
+    pub fn add_authorities(&mut self, more: Vec<CertificateDer<'static>>) {
+        self.first.more_authorities = more;
+    }
+
     /// `first` was read just now; `read` does it again when one of the files has changed.
     pub fn files(
         first: Tls,
@@ -106,7 +112,10 @@ impl Rotating {
         }
         match (self.read)() {
             Ok(tls) => {
-                self.tls = tls;
+                self.tls = Tls {
+                    more_authorities: std::mem::take(&mut self.tls.more_authorities),
+                    ..tls
+                };
                 self.stamps = stamps;
                 self.complaint = None;
             }

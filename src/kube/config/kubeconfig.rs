@@ -77,6 +77,7 @@ fn tls(cluster: &Entry, user: &Entry) -> Result<Tls, ConfigError> {
         identity: user::identity(user)?,
         insecure: cluster::is_insecure(cluster)?,
         server_name: cluster::server_name(cluster)?,
+        ..Tls::default()
     })
 }
 
