@@ -242,7 +242,8 @@ fn hetzner_settings(
 
 /// What the environment says: every Go program beside us reads the same variables.
 fn proxies() -> Result<Proxies, String> {
-    let variable = |name: &str| std::env::var(name).ok();
+    // What is not UTF-8 is no proxy, and is told so.
+    let variable = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
     http::Environment::read(variable).map(Proxies::ByEnvironment)
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A request passes through layers that each do one thing: the gate (writes), the credentials,
 //! the bytes (ureq), the log and the count, the answer's status, the streaming parse,
-//! and, for reads only, the next try. Knows nothing of either API's objects or errors;
+//! and, for reads only, the next try. Below ureq are our own connections: `connect` goes straight
+//! or through a `proxy`, `tls` encrypts, and `socket` moves no byte after the call's `deadline`. Knows nothing of either API's objects or errors;
 //! imports only `cloud`: the gate, and the pulse that beats after every call.
 
 mod agent;

@@ -39,13 +39,7 @@ impl World {
             .heartbeats(false)
             .start();
         let plain = env(&sandbox);
-        let path = &plain
-            .iter()
-            .find(|(name, _)| name == "KUBECONFIG")
-            .unwrap()
-            .1;
-        let mut config: Value =
-            serde_yaml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let mut config = kubeconfig(&plain);
         let port = sandbox.address(Half::Kubernetes).port();
         config["clusters"][0]["cluster"]["server"] =
             format!("https://kubernetes.test:{port}").into();
@@ -76,6 +70,12 @@ impl World {
         };
         format!("{name}:{}", self.sandbox.address(half).port())
     }
+}
+
+/// The one that an environment names.
+fn kubeconfig(env: &Env) -> Value {
+    let (_, path) = env.iter().find(|(name, _)| name == "KUBECONFIG").unwrap();
+    serde_yaml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
 fn scheme(speaks: Speaks) -> &'static str {
@@ -210,8 +210,8 @@ fn a_variable_that_names_no_proxy_ends_everything_at_once() {
         ),
         (
             "SSL_CERT_FILE",
-            "/nonexistent",
-            "SSL_CERT_FILE: /nonexistent: the file does not exist; correct or unset it",
+            "/proc/no-such-file",
+            "SSL_CERT_FILE: /proc/no-such-file: the file does not exist; correct or unset it",
         ),
         (
             "SSL_CERT_FILE",

@@ -2,7 +2,7 @@
 
 use super::common::{ccm, env, with};
 use super::proxy::{self, Answers, Proxy, Speaks};
-use super::{ESCAPED, PASSWORD, USER, client};
+use super::{ESCAPED, PASSWORD, USER, client, kubeconfig};
 use ccm::http::{self, Proxies, Roots, Tls, Token, parse_authorities};
 use sandbox::{Half, Sandbox};
 use serde_json::Value;
@@ -51,12 +51,7 @@ fn a_proxy_may_want_tls_itself() {
 fn ssl_cert_file_adds_to_the_built_in_roots() {
     let sandbox = Sandbox::builder().heartbeats(false).start();
     let plain = env(&sandbox);
-    let path = &plain
-        .iter()
-        .find(|(name, _)| name == "KUBECONFIG")
-        .unwrap()
-        .1;
-    let mut config: Value = serde_yaml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let mut config = kubeconfig(&plain);
     let cluster = config["clusters"][0]["cluster"].as_object_mut().unwrap();
     cluster.retain(|field, _| !field.starts_with("certificate-authority"));
     let path = sandbox.folder().join("public");

@@ -231,7 +231,7 @@ mod tests {
             ),
             ("http://token@proxy", "http://proxy:80", Some(("token", ""))),
         ] {
-            let proxy = Proxy::parse(text).unwrap_or_else(|why| panic!("{text}: {why}"));
+            let proxy = Proxy::parse(text).unwrap();
             assert_eq!(proxy.to_string(), shown, "{text}");
             assert_eq!(format!("{proxy:?}"), shown, "{text}");
             let found = proxy.login();

@@ -1,5 +1,6 @@
 //! `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, as Go programs read them (golang.org/x/net/http/httpproxy).
 
+use super::super::tls::bare_host;
 use super::Proxy;
 use super::bypass::Bypass;
 use ureq::http::Uri;
@@ -63,7 +64,7 @@ impl Environment {
                  anybody, and is not used; unset one of them"
             ));
         }
-        let host = super::super::tls::bare_host(uri);
+        let host = bare_host(uri);
         let port = uri.port_u16().unwrap_or(default_port);
         Ok((!self.bypass.covers(host, port)).then_some((proxy, *variable)))
     }
