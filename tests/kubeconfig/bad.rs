@@ -253,9 +253,10 @@ fn clusters() {
         ("tls-server-name", json!("https://kubernetes"), "is neither a host name nor an IP address; write a name that the server's certificate has"),
         ("tls-server-name", json!(world.token), "is neither a host name nor an IP address; write a name that the server's certificate has"),
         ("tls-server-name", json!(["kubernetes"]), "must be text, and is a list"),
-        ("tls-server-name", json!("kubernetes"), "GET URL/api/v1/nodes: TLS: the server's certificate is for localhost, 127.0.0.1, 0::1, not for kubernetes; compare server and certificate-authority of the kubeconfig"),
-        ("proxy-url", json!("http://proxy:3128"), "not supported; remove it"),
-        ("certificate-autority", json!("ca.crt"), "unknown field; known are server, certificate-authority, certificate-authority-data, insecure-skip-tls-verify, tls-server-name, disable-compression, extensions"),
+        ("tls-server-name", json!("kubernetes"), "GET URL/api/v1/nodes: TLS: the server's certificate is for localhost, 127.0.0.1, 0::1, kubernetes.test, not for kubernetes; compare server and certificate-authority of the kubeconfig"),
+        ("proxy-url", json!(3128), "must be text, and is a number; put it in quotes"),
+        ("proxy-url", json!(format!("ftp://me:{}@proxy:3128", world.token)), "its scheme is none of http, https, socks5 and socks5h; write it like http://proxy.example.com:3128, https://… or socks5://…, with user:password@ before the host if needed"),
+        ("certificate-autority", json!("ca.crt"), "unknown field; known are server, certificate-authority, certificate-authority-data, insecure-skip-tls-verify, tls-server-name, proxy-url, disable-compression, extensions"),
     ];
     check(&world, &world.config(), "/clusters/0/cluster", cases);
     let mut config = world.config();

@@ -4,6 +4,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/proxy.rs"]
+mod proxy;
 #[path = "../common/random.rs"]
 mod random;
 #[path = "../common/secrets.rs"]

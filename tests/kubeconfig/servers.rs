@@ -1,6 +1,7 @@
 //! Servers whose TLS is not right: what is told, and that nothing is sent to them.
 
 use super::bad::mismatch;
+use super::proxy::{Answers, Proxy, Speaks};
 use super::{World, yaml};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -67,6 +68,49 @@ fn a_server_with_another_name_is_reached_under_it() {
         );
         let why = format!("the server's certificate is for {certificate}, not for {name};");
         assert!(is_reached || ran.stderr.contains(&why), "{ran:?}");
+    }
+}
+
+/// The proxy resolves what only it knows, and TLS goes through it to the API server: its name is looked at there.
+#[test]
+fn a_server_behind_a_proxy() {
+    const LOGIN: (&str, &str) = ("somebody", "s3cret-of-the-proxy");
+    let world = World::new();
+    let here = world.sandbox.address(Half::Kubernetes);
+    let names = [("api.internal", here)];
+    for (scheme, speaks) in [("http", Speaks::Connect), ("socks5", Speaks::Socks5)] {
+        let proxy = Proxy::start(speaks, Answers::ByConnecting, Some(LOGIN), &names);
+        for (name, why) in [
+            (Some("localhost"), None),
+            (
+                None,
+                Some("is for localhost, 127.0.0.1, 0::1, kubernetes.test, not for api.internal"),
+            ),
+            (
+                Some("other"),
+                Some("is for localhost, 127.0.0.1, 0::1, kubernetes.test, not for other"),
+            ),
+        ] {
+            let mut config = world.config();
+            let cluster = &mut config["clusters"][0]["cluster"];
+            cluster["server"] = format!("https://api.internal:{}", here.port()).into();
+            cluster["proxy-url"] =
+                format!("{scheme}://{}:{}@{}", LOGIN.0, LOGIN.1, proxy.address()).into();
+            if let Some(name) = name {
+                cluster["tls-server-name"] = name.into();
+            }
+            let ran = world.list(&world.write("proxied", yaml(&config)), &["-v=10"]);
+            assert_eq!(ran.code == 0, why.is_none(), "{scheme} {name:?}: {ran:?}");
+            assert!(why.is_none_or(|why| ran.stderr.contains(why)), "{ran:?}");
+            let secrets = super::Secrets::new(&[&world.token, LOGIN.1]);
+            assert_eq!(secrets.leak(&ran.stderr), None, "{ran:?}");
+        }
+        let target = format!("api.internal:{}", here.port());
+        let targets = proxy.targets();
+        assert!(
+            targets.len() >= 3 && targets.iter().all(|to| *to == target),
+            "{targets:?}"
+        );
     }
 }
 

@@ -35,13 +35,19 @@ pub(super) fn url(text: &str) -> String {
 
 /// What another program says, without the words in it that may be secrets.
 pub(super) fn without_secrets(text: &str) -> String {
+    // Whatever its lines look like, and however they were cut.
+    if text.contains("PRIVATE KEY") {
+        return "[not shown: holds a private key]".into();
+    }
     let is_part = |c: char| c.is_ascii_alphanumeric() || "+/=_-.".contains(c);
     let mut shown = String::new();
     let mut rest = text;
     while !rest.is_empty() {
         let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
         let (word, after) = rest.split_at(end);
-        let is_secret = word.starts_with("eyJ") || word.split('/').any(has_long_run);
+        let is_base64 =
+            word.len() >= MIXED_CHARACTERS && (word.contains('+') || word.ends_with('='));
+        let is_secret = is_base64 || word.starts_with("eyJ") || has_long_run(word);
         shown += if is_secret { "[not shown]" } else { word };
         let end = after.find(is_part).unwrap_or(after.len());
         shown += &after[..end];
@@ -112,6 +118,11 @@ mod tests {
                 "k8s: [not shown]!",
             ),
             ("ä LS0tLS1CRUdJTiBQUklWQVRF ö", "ä [not shown] ö"),
+            ("a BAQQgzQa1hWl+lTcpqu0f b", "a [not shown] b"),
+            (
+                "log: -----BEGIN PRIVATE KEY-----\nAAAA",
+                "[not shown: holds a private key]",
+            ),
         ] {
             assert_eq!(without_secrets(text), shown, "{text}");
         }
