@@ -149,6 +149,16 @@ impl Cluster {
         self.state().directory.add_token(user, token);
     }
 
+    /// Gives a user that is there one more certificate.
+    pub fn add_certificate(&self, user: &str, der: &[u8]) {
+        self.state().directory.add_certificate(user, der);
+    }
+
+    /// A user that is there may come with its name and this password, too.
+    pub fn add_password(&self, user: &str, password: &str) {
+        self.state().directory.add_password(user, password);
+    }
+
     /// From now on this token is answered with 401.
     pub fn remove_token(&self, token: &str) {
         self.state().directory.remove_token(token);
