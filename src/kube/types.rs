@@ -1,5 +1,6 @@
 //! The few fields of Kubernetes' objects that we use. Everything else is dropped while it streams in.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -20,6 +21,8 @@ pub struct ObjectMeta {
     pub labels: BTreeMap<String, String>,
     #[serde(default, deserialize_with = "null_as_default")]
     pub annotations: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "timestamp")]
+    pub creation_timestamp: Option<Timestamp>,
     #[serde(default)]
     pub deletion_timestamp: Option<String>,
 }
@@ -71,6 +74,9 @@ pub struct Condition {
     #[serde(rename = "type")]
     pub kind: String,
     pub status: String,
+    /// When `status` became what it is.
+    #[serde(default, rename = "lastTransitionTime", deserialize_with = "timestamp")]
+    pub last_transition_time: Option<Timestamp>,
 }
 
 /// Names an object, e.g. as what an event is about.
@@ -124,6 +130,25 @@ impl Node {
             .iter()
             .any(|condition| condition.kind == "Ready" && condition.status == "True")
     }
+
+    /// Since when it is not ready, by what Kubernetes itself wrote down: its creation where no
+    /// `Ready` condition came yet. None when it is ready, and when nobody knows.
+    pub fn not_ready_since(&self) -> Option<Timestamp> {
+        if self.is_ready() {
+            return None;
+        }
+        let mut conditions = self.status.conditions.iter();
+        match conditions.find(|condition| condition.kind == "Ready") {
+            Some(ready) => ready.last_transition_time,
+            None => self.metadata.creation_timestamp,
+        }
+    }
+}
+
+/// RFC 3339. Nothing that matters more may be lost for the sake of a time: what is none counts as missing.
+fn timestamp<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Timestamp>, D::Error> {
+    let text: Option<String> = Option::deserialize(d)?;
+    Ok(text.and_then(|text| text.parse().ok()))
 }
 
 /// Go writes a nil slice or map as `null`.

@@ -26,6 +26,7 @@ use crate::cloud::{Gate, Urgency};
 use crate::kube::Node;
 use crate::world::{self, Error, ReadFrom, World};
 use due::Work;
+use jiff::Timestamp;
 use pass::Pass;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -34,6 +35,9 @@ pub const NAME: &str = "cloud-node-controller";
 
 /// However young `HCLOUD_SERVER_CACHE_MAX_AGE` wants a list to be, the look that read it may use it.
 const YOUNGEST: Duration = Duration::from_secs(1);
+
+/// A new node that no server matches may be not ready for that long: its machine may be slow to come up.
+const NOT_READY_PATIENCE: Duration = Duration::from_secs(600);
 
 /// What the node controller is told.
 #[derive(Clone, Debug)]
@@ -99,13 +103,14 @@ impl NodeController {
             Urgency::CanWait => self.settings.status_update_frequency / 2,
         };
         let observed = observe::observe(world, nodes, proposal_age, urgency)?;
-        let plans = plan(&observed.view(), &*world.provider, wanted);
+        let overdue = self.overdue();
+        let plans = plan(&observed.view(overdue), &*world.provider, wanted);
         let need = due::need(&plans, now, self.young());
         if observed.is_good_for(need) {
             return Ok((observed, plans));
         }
         let observed = observe::observe(world, observed.nodes, need.max_age(), urgency)?;
-        let plans = plan(&observed.view(), &*world.provider, wanted);
+        let plans = plan(&observed.view(overdue), &*world.provider, wanted);
         Ok((observed, plans))
     }
 
@@ -137,7 +142,7 @@ impl NodeController {
         if was_refresh {
             self.last_refresh = Some(begun);
         }
-        let pass = Pass::new(world, gate, self.young());
+        let pass = Pass::new(world, gate, self.young(), self.overdue());
         let (report, done) = pass.run(observed, plans, &mut self.backoff);
         // Events come last: a hundred nodes are ready before the first of them is talked about.
         for plan in &done {
@@ -150,6 +155,13 @@ impl NodeController {
         self.settings
             .server_cache_max_age
             .max(YOUNGEST.mul_f64(self.settings.time_scale))
+    }
+
+    /// Not ready since before this is not ready for too long.
+    fn overdue(&self) -> Timestamp {
+        let patience = NOT_READY_PATIENCE.mul_f64(self.settings.time_scale);
+        let now = Timestamp::now();
+        now.checked_sub(patience).unwrap_or(now)
     }
 }
 

@@ -4,6 +4,7 @@ use super::plan::View;
 use crate::cloud::{Instance, Urgency};
 use crate::kube::Node;
 use crate::world::{self, Error, World};
+use jiff::Timestamp;
 use std::time::{Duration, Instant};
 
 /// Nodes, and servers where somebody asked for them.
@@ -64,8 +65,9 @@ impl Observed {
         }
     }
 
-    pub(super) fn view(&self) -> View<'_> {
+    pub(super) fn view(&self, overdue: Timestamp) -> View<'_> {
         View {
+            overdue,
             nodes: &self.nodes.value,
             instances: self.instances(),
         }

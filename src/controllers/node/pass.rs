@@ -12,6 +12,7 @@ use crate::controllers::matching::Index;
 use crate::controllers::report::{Failure, Report};
 use crate::kube::{self, Node};
 use crate::world::World;
+use jiff::Timestamp;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,8 @@ pub(super) struct Pass<'a> {
     gate: &'a dyn Gate,
     /// How old a list of servers a write may rest on.
     young: Duration,
+    /// As in the [`View`](super::View).
+    overdue: Timestamp,
     report: Report,
     done: Vec<NodePlan>,
 }
@@ -35,11 +38,17 @@ enum Stretch {
 }
 
 impl<'a> Pass<'a> {
-    pub(super) fn new(world: &'a World, gate: &'a dyn Gate, young: Duration) -> Pass<'a> {
+    pub(super) fn new(
+        world: &'a World,
+        gate: &'a dyn Gate,
+        young: Duration,
+        overdue: Timestamp,
+    ) -> Pass<'a> {
         Pass {
             world,
             gate,
             young,
+            overdue,
             report: Report::default(),
             done: Vec::new(),
         }
@@ -80,6 +89,7 @@ impl<'a> Pass<'a> {
         let provider = &*self.world.provider;
         let index = Index::new(provider, &observed.nodes.value, observed.instances());
         let young = Need::InUse(self.young);
+        let plan_for = |node: &Node| plan_node(node, &index, provider, self.overdue);
         let is_young = || observed.is_good_for(young);
         while let Some(plan) = queue.pop_front() {
             if !plan.changes.is_empty() && !is_young() {
@@ -87,12 +97,12 @@ impl<'a> Pass<'a> {
                 return Stretch::ListTooOld;
             }
             let plan = if plan_anew {
-                plan_node(&plan.node, &index, provider)
+                plan_for(&plan.node)
             } else {
                 plan
             };
             // A node that changed meanwhile, on a list that is too old by now, is left to the next tick.
-            let replan = |node: &Node| is_young().then(|| plan_node(node, &index, provider));
+            let replan = |node: &Node| is_young().then(|| plan_for(node));
             let (object, uid) = (
                 format!("node/{}", plan.object.name),
                 plan.object.uid.clone(),
@@ -122,9 +132,9 @@ fn note(report: &mut Report, backoff: &mut Backoff, object: String, uid: &str, a
         .plan
         .as_ref()
         .and_then(|plan| plan.obstacle.as_ref());
-    let why = match (&applied.error, obstacle) {
-        (Some(error), _) => error.to_string(),
-        (None, Some(finding)) => finding.message.clone(),
+    let (why, finding) = match (&applied.error, obstacle) {
+        (Some(error), _) => (error.to_string(), None),
+        (None, Some(finding)) => (finding.message.clone(), Some(finding.reason)),
         (None, None) => {
             backoff.succeeded(uid);
             report.changed += usize::from(!applied.lines.is_empty());
@@ -143,7 +153,7 @@ fn note(report: &mut Report, backoff: &mut Backoff, object: String, uid: &str, a
     report.failures.push(Failure {
         object,
         why,
-        is_finding: applied.error.is_none(),
+        finding,
     });
 }
 
