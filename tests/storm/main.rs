@@ -18,6 +18,7 @@ mod weather;
 
 use life::Place;
 use sandbox::Sandbox;
+use sandbox::calls::Call;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -34,23 +35,41 @@ const THREADS: usize = 8;
 
 #[test]
 fn whatever_happens_no_harm_is_done_and_the_end_is_the_same() {
-    for_each_seed(1..=STORIES, |seed| {
+    let tally = Mutex::default();
+    let told = for_each_seed(1..=STORIES, |seed| {
         let story = Story::of(seed);
-        let in_storm = in_storm(&story)?;
+        let in_storm = in_storm(&story, &tally)?;
         let in_calm = in_calm(&story)?;
         story.same_end(&in_storm, &in_calm)
     });
+    let tally: Tally = tally.into_inner().unwrap();
+    println!("{tally:?}");
+    if told == STORIES as usize {
+        tally.was_a_storm();
+    }
+}
+
+/// What the stories were made of, over all of them.
+#[derive(Debug, Default)]
+struct Tally {
+    calls: usize,
+    faults: usize,
+    deaths: usize,
+    nodes_deleted: usize,
+    /// The node had changed since it was read.
+    deletions_refused: usize,
 }
 
 /// The nodes in the end, by name, without what differs between any two runs.
 type End = BTreeMap<String, Value>;
 
 /// With faults, lies and deaths; then the weather clears up and a new `ccm` starts.
-fn in_storm(story: &Story) -> Result<End, String> {
+fn in_storm(story: &Story, tally: &Mutex<Tally>) -> Result<End, String> {
     let sandbox = story.begin();
     let place = Place::new(&sandbox);
     let watch = Watch::default();
     let renewal = story.renewal();
+    let mut deaths = 0;
     for chapter in &story.chapters {
         chapter
             .events
@@ -60,16 +79,39 @@ fn in_storm(story: &Story) -> Result<End, String> {
         renewal.may_come_before_a_deletion(&sandbox);
         watch.over(&sandbox);
         for life in &chapter.lives {
-            life.live(&sandbox, &place);
+            deaths += life.live(&place);
         }
         sandbox.faults().clear();
         sandbox.cluster().freeze_cache(false);
     }
     renewal.happen(&sandbox);
+    tally.lock().unwrap().add(&sandbox, deaths);
     watch.over(&sandbox);
     let settled = place.settle();
     watch.no_harm(&sandbox)?;
     settled.map(|()| end(&sandbox))
+}
+
+impl Tally {
+    fn add(&mut self, sandbox: &Sandbox, deaths: usize) {
+        let deletion = |call: &Call, status| call.method == "DELETE" && call.status == Some(status);
+        let is_fault = |fault: &String| !fault.split(", ").all(|effect| effect == "hook before");
+        for call in sandbox.calls().calls() {
+            self.calls += 1;
+            self.faults += usize::from(call.fault.as_ref().is_some_and(is_fault));
+            self.nodes_deleted += usize::from(deletion(&call, 200));
+            self.deletions_refused += usize::from(deletion(&call, 409));
+        }
+        self.deaths += deaths;
+    }
+
+    /// A storm that became a breeze, because somebody changed how stories are made, shows nothing.
+    fn was_a_storm(&self) {
+        assert!(self.faults > self.calls / 20, "{self:?}");
+        assert!(self.deaths > STORIES as usize, "{self:?}");
+        assert!(self.nodes_deleted > STORIES as usize / 8, "{self:?}");
+        assert!(self.deletions_refused > STORIES as usize / 40, "{self:?}");
+    }
 }
 
 /// The same world and the same events, and `ccm` has all the time it needs between them.
@@ -130,7 +172,11 @@ fn comparable(mut node: Value) -> (String, Value) {
 }
 
 /// Runs all seeds, or the one of `CCM_TEST_SEED`, and tells which ones fail and how to run one alone.
-fn for_each_seed(seeds: impl Iterator<Item = u64>, run: impl Fn(u64) -> Result<(), String> + Sync) {
+/// How many it ran.
+fn for_each_seed(
+    seeds: impl Iterator<Item = u64>,
+    run: impl Fn(u64) -> Result<(), String> + Sync,
+) -> usize {
     let seeds: Vec<u64> = match std::env::var("CCM_TEST_SEED") {
         Ok(seed) => vec![seed.parse().unwrap()],
         Err(_) => seeds.collect(),
@@ -156,7 +202,7 @@ fn for_each_seed(seeds: impl Iterator<Item = u64>, run: impl Fn(u64) -> Result<(
     println!("{count} stories in {:.1} s", begun.elapsed().as_secs_f64());
     let failed = failed.into_inner().unwrap();
     let Some((seed, why)) = failed.first_key_value() else {
-        return;
+        return count;
     };
     let seeds: Vec<&u64> = failed.keys().collect();
     panic!(
