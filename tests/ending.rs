@@ -6,7 +6,7 @@ mod common;
 use ccm::cloud::{self, Gate, Instances, Provider, ProviderId};
 use ccm::controllers::{Controller, Proposal, Report, Selection};
 use ccm::daemon::{self, Health, HealthSettings, Stop, StopGate};
-use ccm::http::Timing;
+use ccm::http::{Proxies, Timing};
 use ccm::kube::{self, config};
 use ccm::world::{self, World};
 use common::{Daemon, LIMIT, env, hetzner_calls, quiet, wait_until, with};
@@ -99,7 +99,7 @@ fn child() {
         write_timeout: LIMIT,
         retry_wait: Duration::from_millis(10),
     };
-    let client = kube::Client::new(config::load(&options).unwrap(), timing);
+    let client = kube::Client::new(config::load(&options).unwrap(), Proxies::Never, timing);
     let world: &'static World = Box::leak(Box::new(World::new(client, Box::new(NoCloud), 1.0)));
     let stop: &'static Stop = Box::leak(Box::default());
     let health = Health::start(

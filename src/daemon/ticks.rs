@@ -58,10 +58,10 @@ impl Ticks {
         loop {
             pulse::beat();
             let mut report = controller.tick(self.world, self.gate, &Selection::Due);
-            if std::mem::take(&mut is_first) {
-                self.first_ticks.fetch_sub(1, Ordering::Relaxed);
+            let others_may_ask = self.first_ticks.load(Ordering::Relaxed) > usize::from(is_first);
+            if !others_may_ask && report.outage.is_none() {
+                self.look_at_cloud(&mut report);
             }
-            self.look_at_cloud(&mut report);
             if let Some(outage) = &report.outage
                 && outage.error.needs_a_person()
                 && !worked_once
@@ -76,6 +76,9 @@ impl Ticks {
             worked_once |= report.outage.is_none() && self.world.provider.is_reached();
             self.outages.tell(name, report.outage.as_ref(), interval);
             log_report(&report);
+            if std::mem::take(&mut is_first) {
+                self.first_ticks.fetch_sub(1, Ordering::Relaxed);
+            }
             pulse::pause(interval);
             if self.stop.wait(interval) {
                 return;
@@ -86,10 +89,6 @@ impl Ticks {
     /// When no controller had a question for the cloud in its first tick, one asks for all: until
     /// then the daemon is not ready, and does not know whether its token is good.
     fn look_at_cloud(&self, report: &mut Report) {
-        let others_may_ask = self.first_ticks.load(Ordering::Relaxed) > 0;
-        if others_may_ask || report.outage.is_some() {
-            return;
-        }
         if let Err(error) = reach_cloud(self.world) {
             report.outage = Some(Outage {
                 error,

@@ -6,7 +6,7 @@ use ccm::controllers::lifecycle::{self, LifecycleController};
 use ccm::controllers::node::{self, NodeController};
 use ccm::controllers::{Controller, Report, Selection};
 use ccm::hetzner::{self, AddressFamily, Hetzner, Profile};
-use ccm::http::{Secret, Timing, Token};
+use ccm::http::{Proxies, Secret, Timing, Token};
 use ccm::kube::{self, config};
 use ccm::world::World;
 use sandbox::Sandbox;
@@ -176,6 +176,7 @@ impl Place {
         let hetzner = Hetzner::new(hetzner::Settings {
             profile: Profile::CcmFromScratch,
             endpoint: self.endpoint.clone(),
+            proxies: Proxies::Never,
             token: Token::fixed(Secret::new(token)),
             network: None,
             address_family: cloud::Sourced::new(AddressFamily::Ipv4, Source::Rule("test")),
@@ -186,7 +187,11 @@ impl Place {
         });
         let scaled = |time_s: u64| Duration::from_secs(time_s).mul_f64(SCALE);
         Ccm {
-            world: World::new(kube::Client::new(access, timing), Box::new(hetzner), SCALE),
+            world: World::new(
+                kube::Client::new(access, Proxies::Never, timing),
+                Box::new(hetzner),
+                SCALE,
+            ),
             node: NodeController::new(node::Settings {
                 sync_interval: scaled(5),
                 status_update_frequency: scaled(300),
