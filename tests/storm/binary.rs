@@ -40,8 +40,9 @@ fn killed_at_any_write_it_ends_the_same() {
         watch.over(&sandbox);
         // With the Lease, as most run.
         let daemon = Daemon::start(&env(&sandbox), &NO_LEASE[1..]);
-        ends_like(&calm, &story, &sandbox).map_err(|why| why + &daemon.log())?;
-        watch.no_harm(&sandbox)
+        let ended = ends_like(&calm, &story, &sandbox);
+        watch.no_harm(&sandbox)?;
+        ended.map_err(|why| format!("{why}\n{}", daemon.log()))
     });
 }
 
@@ -69,8 +70,9 @@ fn two_at_once_without_a_lease_lose_no_node_and_end_the_same() {
         }
         watch.over(&sandbox);
         renewal.happen(&sandbox);
-        ends_like(&calm, &story, &sandbox).map_err(|why| why + &two[0].log() + &two[1].log())?;
-        watch.no_harm(&sandbox)
+        let ended = ends_like(&calm, &story, &sandbox);
+        watch.no_harm(&sandbox)?;
+        ended.map_err(|why| format!("{why}\n{}\n{}", two[0].log(), two[1].log()))
     });
 }
 
