@@ -2,8 +2,7 @@
 
 use super::story::Story;
 use super::watch::Watch;
-use super::weather::Weather;
-use super::{End, end, for_each_seed, in_calm};
+use super::{End, end, for_each_seed, in_calm, storm};
 use crate::common::{Daemon, LIMIT, env, is_lease};
 use crate::random::Random;
 use sandbox::faults::{Effect, Rule};
@@ -22,22 +21,11 @@ fn killed_at_any_write_it_ends_the_same() {
         let story = Story::of(seed);
         let calm = in_calm(&story)?;
         let (sandbox, watch) = (story.begin(), Watch::default());
-        let renewal = story.renewal();
         let mut random = Random::new(seed);
-        for chapter in &story.chapters {
-            chapter
-                .events
-                .iter()
-                .for_each(|event| event.happen(&sandbox));
-            Weather::of(chapter.seed).begin(&sandbox);
-            renewal.may_come_before_a_deletion(&sandbox);
-            watch.over(&sandbox);
+        storm(&story, &sandbox, &watch, |_| {
             killed_at_write(&sandbox, 1 + random.below(6), random.percent(50));
-            sandbox.faults().clear();
-            sandbox.cluster().freeze_cache(false);
-        }
-        renewal.happen(&sandbox);
-        watch.over(&sandbox);
+            Ok(())
+        })?;
         // With the Lease, as most run.
         let daemon = Daemon::start(&env(&sandbox), &NO_LEASE[1..]);
         let ended = ends_like(&calm, &story, &sandbox);
@@ -52,24 +40,10 @@ fn two_at_once_without_a_lease_lose_no_node_and_end_the_same() {
         let story = Story::of(seed);
         let calm = in_calm(&story)?;
         let (sandbox, watch) = (story.begin(), Watch::default());
-        let renewal = story.renewal();
         let two = [(); 2].map(|()| Daemon::start(&env(&sandbox), NO_LEASE));
         // A token that is refused at the start ends a daemon, as it should.
         some_ticks(&sandbox)?;
-        for chapter in &story.chapters {
-            chapter
-                .events
-                .iter()
-                .for_each(|event| event.happen(&sandbox));
-            Weather::of(chapter.seed).begin(&sandbox);
-            renewal.may_come_before_a_deletion(&sandbox);
-            watch.over(&sandbox);
-            some_ticks(&sandbox)?;
-            sandbox.faults().clear();
-            sandbox.cluster().freeze_cache(false);
-        }
-        watch.over(&sandbox);
-        renewal.happen(&sandbox);
+        storm(&story, &sandbox, &watch, |_| some_ticks(&sandbox))?;
         let ended = ends_like(&calm, &story, &sandbox);
         watch.no_harm(&sandbox)?;
         ended.map_err(|why| format!("{why}\n{}\n{}", two[0].log(), two[1].log()))

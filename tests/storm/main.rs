@@ -23,7 +23,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Instant;
-use story::Story;
+use story::{Chapter, Story};
 use watch::Watch;
 use weather::Weather;
 
@@ -68,28 +68,44 @@ fn in_storm(story: &Story, tally: &Mutex<Tally>) -> Result<End, String> {
     let sandbox = story.begin();
     let place = Place::new(&sandbox);
     let watch = Watch::default();
-    let renewal = story.renewal();
     let mut deaths = 0;
+    storm(story, &sandbox, &watch, |chapter| {
+        deaths += chapter
+            .lives
+            .iter()
+            .map(|life| life.live(&place))
+            .sum::<usize>();
+        Ok(())
+    })?;
+    tally.lock().unwrap().add(&sandbox, deaths);
+    let settled = place.settle();
+    watch.no_harm(&sandbox)?;
+    settled.map(|()| end(&sandbox))
+}
+
+/// All chapters in bad weather, with `ccm` doing in each what it is told to, and then the weather clears up.
+fn storm(
+    story: &Story,
+    sandbox: &Sandbox,
+    watch: &Watch,
+    mut ccm: impl FnMut(&Chapter) -> Result<(), String>,
+) -> Result<(), String> {
+    let renewal = story.renewal();
     for chapter in &story.chapters {
         chapter
             .events
             .iter()
-            .for_each(|event| event.happen(&sandbox));
-        Weather::of(chapter.seed).begin(&sandbox);
-        renewal.may_come_before_a_deletion(&sandbox);
-        watch.over(&sandbox);
-        for life in &chapter.lives {
-            deaths += life.live(&place);
-        }
+            .for_each(|event| event.happen(sandbox));
+        Weather::of(chapter.seed).begin(sandbox);
+        renewal.may_come_before_a_deletion(sandbox);
+        watch.over(sandbox);
+        ccm(chapter)?;
         sandbox.faults().clear();
         sandbox.cluster().freeze_cache(false);
     }
-    renewal.happen(&sandbox);
-    tally.lock().unwrap().add(&sandbox, deaths);
-    watch.over(&sandbox);
-    let settled = place.settle();
-    watch.no_harm(&sandbox)?;
-    settled.map(|()| end(&sandbox))
+    watch.over(sandbox);
+    renewal.happen(sandbox);
+    Ok(())
 }
 
 impl Tally {
