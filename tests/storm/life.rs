@@ -6,7 +6,7 @@ use ccm::controllers::lifecycle::{self, LifecycleController};
 use ccm::controllers::node::{self, NodeController};
 use ccm::controllers::{Controller, Report, Selection};
 use ccm::hetzner::{self, AddressFamily, Hetzner, Profile};
-use ccm::http::{Proxies, Secret, Timing, Token};
+use ccm::http::{Proxies, Secret, Timing, Tls, Token};
 use ccm::kube::{self, config};
 use ccm::world::World;
 use sandbox::Sandbox;
@@ -177,6 +177,8 @@ impl Place {
             profile: Profile::CcmFromScratch,
             endpoint: self.endpoint.clone(),
             proxies: Proxies::Never,
+            tls: Tls::default(),
+            metadata: None,
             token: Token::fixed(Secret::new(token)),
             network: None,
             address_family: cloud::Sourced::new(AddressFamily::Ipv4, Source::Rule("test")),
@@ -201,6 +203,7 @@ impl Place {
             }),
             lifecycle: LifecycleController::new(lifecycle::Settings {
                 monitor_period: scaled(5),
+                node_max_age: scaled(300),
                 server_cache_max_age: Duration::from_millis(500),
                 deletion_guard: true,
                 time_scale: SCALE,

@@ -11,14 +11,15 @@ use crate::controllers::Proposal;
 use crate::controllers::matching::{Index, MatchedBy, Outcome};
 use crate::kube::{Node, ObjectReference};
 use jiff::Timestamp;
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 /// Set by a kubelet with `--cloud-provider=external`; no pod lands on the node before it is gone.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 /// What both APIs said.
-pub struct View<'a> {
-    pub nodes: &'a [Node],
+pub struct View<'a, N: Borrow<Node> = Node> {
+    pub nodes: &'a [N],
     /// All servers of the project.
     pub instances: &'a [Instance],
     /// A new node that no server matches is told to be left over when it is not ready since before this.
@@ -52,10 +53,15 @@ pub enum Server {
 }
 
 /// Plans for the nodes that `wanted` names.
-pub fn plan(view: &View, provider: &dyn Provider, wanted: impl Fn(&Node) -> bool) -> Vec<NodePlan> {
+pub fn plan<N: Borrow<Node>>(
+    view: &View<N>,
+    provider: &dyn Provider,
+    wanted: impl Fn(&Node) -> bool,
+) -> Vec<NodePlan> {
     let index = Index::new(provider, view.nodes, view.instances);
     view.nodes
         .iter()
+        .map(Borrow::borrow)
         .filter(|node| wanted(node))
         .map(|node| plan_node(node, &index, provider, view.overdue))
         .collect()
@@ -256,7 +262,13 @@ impl NodePlan {
     fn for_server(&mut self, instance: &Instance, instances: &dyn Instances) {
         let about = cloud::Node {
             name: self.node.name().to_owned(),
-            annotations: self.node.metadata.annotations.clone(),
+            annotations: self
+                .node
+                .metadata
+                .annotations
+                .iter()
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect(),
         };
         let metadata = match instances.metadata(instance, &about) {
             Ok(metadata) => metadata,
@@ -321,7 +333,7 @@ impl NodePlan {
     fn update(&mut self, wanted: Vec<labels::Wanted>, initialise: Option<Option<String>>) {
         let mut labels = BTreeMap::new();
         for (key, wanted) in wanted {
-            let have = self.node.metadata.labels.get(&key).cloned();
+            let have = self.node.metadata.labels.get(&key).map(str::to_owned);
             if have.as_ref() != Some(&wanted.value) {
                 labels.insert(key.clone(), wanted.value.clone());
             }
