@@ -27,6 +27,7 @@ mod rate_limit;
 mod servers;
 mod world;
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ipnet::Ipv4Net;
@@ -149,6 +150,15 @@ impl Cloud {
             .servers_of(project)
             .map(|server| server.json(&world))
             .collect()
+    }
+
+    /// The servers of a project that are `running`. Cheap: machines look at it all the time.
+    pub fn running_servers(&self, project: u64) -> HashSet<u64> {
+        let world = self.lock();
+        let running = world
+            .servers_of(project)
+            .filter(|server| server.is_running());
+        running.map(|server| server.id).collect()
     }
 
     /// The networks of a project, as the API shows them, by ID.

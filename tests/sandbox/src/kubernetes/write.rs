@@ -308,7 +308,11 @@ fn keep_system_metadata(new: &mut Value, old: &Value) {
             new[field] = old[field].clone();
         }
     }
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+    for field in [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "managedFields",
+    ] {
         match (&old[field], new.as_object_mut()) {
             (Value::Null, Some(new)) => drop(new.remove(field)),
             (kept, Some(new)) => drop(new.insert(field.into(), kept.clone())),
