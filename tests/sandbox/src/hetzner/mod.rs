@@ -235,14 +235,17 @@ impl Handler for Cloud {
             return metadata::answer(&world, request);
         }
         let (project, answer) = answer(&mut world, request);
+        let clock = world.clock;
+        let correlation = world.new_correlation_id();
+        let budget = world.budgets.get(&project).cloned();
+        // The answer is written out while others are served.
+        drop(world);
         let response = match answer {
             Ok(reply) => reply.response(),
             Err(error) => error.response(),
         };
-        let clock = world.clock;
-        let correlation = world.new_correlation_id();
         let response = response.with_header("X-Correlation-Id", correlation);
-        match world.budgets.get(&project) {
+        match budget {
             Some(budget) => budget.annotate(response, clock),
             None => response,
         }

@@ -25,8 +25,12 @@ pub(super) fn pad(node: &mut Value, bytes: usize) {
     let mut images = Vec::new();
     while size < bytes {
         let number = images.len();
-        let name = format!("registry.example/image-{number}@sha256:{number:064x}");
-        let image = json!({"names": [name], "sizeBytes": 10_000_000 + number});
+        let name = format!("registry.example/team/image-{number}");
+        let names = [
+            format!("{name}@sha256:{number:064x}"),
+            format!("{name}:v1.2.3"),
+        ];
+        let image = json!({"names": names, "sizeBytes": 10_000_000 + number});
         size += image.to_string().len() + 1;
         images.push(image);
     }

@@ -126,12 +126,8 @@ impl Server {
         self.edited.remove("status");
     }
 
-    /// As the API shows it, edited or not.
     pub fn is_running(&self) -> bool {
-        match self.edited.get("status") {
-            Some(shown) => shown.as_ref().is_some_and(|shown| shown == "running"),
-            None => self.status == Status::Running,
-        }
+        self.status == Status::Running
     }
 
     pub fn attachment(&self, network: u64) -> Option<&Attachment> {
