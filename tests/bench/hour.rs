@@ -1,11 +1,13 @@
 //! An hour, simulated: every duration – of the daemon, its Lease, the sandbox's machines – is a fiftieth.
 //!
-//! The number of ticks, renewals, refreshes and heartbeats is that of a real hour, and so are the calls, the bytes and
-//! the processor time they take. Two things differ from the real world: the cloud's API is spoken to without TLS, and
-//! a connection that would idle out between two refreshes does not.
+//! Looks at the cluster, renewals of the Lease, refreshes and heartbeats are as many as in a real hour, and so are the
+//! calls, the bytes and the processor time they take. Three things differ from the real world: a call takes as long as
+//! ever, so that a busy machine fits a few looks and renewals less into the hour (the figures count them, and what
+//! depends on them is set right by that); the cloud's API is spoken to without TLS; and a connection that would idle
+//! out between two refreshes does not.
 
 use crate::NODE_BYTES;
-use crate::common::{Daemon, env, is_initialised, node, wait_at_most, with};
+use crate::common::{Daemon, env, is_initialised, is_lease, node, wait_at_most, with};
 use sandbox::calls::Call;
 use sandbox::{Half, Sandbox};
 use std::sync::OnceLock;
@@ -16,8 +18,10 @@ const SCALE: f64 = 0.02;
 const HOUR: Duration = Duration::from_secs(3600);
 /// The Lease's waits are shortened to a tenth at most (`cli/wire.rs`); 400 ms of that are 2 s of `SCALE`.
 const RETRY_PERIOD: &str = "--leader-elect-retry-period=400ms";
-/// The default of `--node-sync-interval`.
-pub const TICKS: usize = 720;
+/// In a real hour, at the default of `--node-sync-interval`.
+pub const LOOKS: usize = 720;
+/// In a real hour, at the default of `--leader-elect-retry-period`.
+pub const RENEWALS: usize = 1800;
 pub const NODES: usize = 100;
 
 /// Bringing up a world may take so long on a busy machine.
@@ -38,6 +42,19 @@ impl Hour {
 
     pub fn count(&self, half: Half) -> usize {
         self.of(half).count()
+    }
+
+    /// At all nodes, in whatever form; further pages of a list are no looks of their own.
+    pub fn looks(&self) -> usize {
+        let is_look =
+            |call: &&Call| call.path == "/api/v1/nodes" && call.query("continue").is_none();
+        self.of(Half::Kubernetes).filter(is_look).count()
+    }
+
+    /// Of the Lease.
+    pub fn renewals(&self) -> usize {
+        let is_renewal = |call: &&Call| call.is_write() && is_lease(&call.path);
+        self.of(Half::Kubernetes).filter(is_renewal).count()
     }
 }
 
