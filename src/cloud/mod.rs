@@ -11,6 +11,7 @@ mod instance;
 mod node;
 pub mod pulse;
 mod source;
+mod word;
 
 pub use error::{Error, ErrorKind};
 pub use finding::{Finding, Origin, Reason, Severity};
@@ -18,6 +19,7 @@ pub use gate::{Gate, Refused};
 pub use instance::{Instance, InstanceId, InstanceState, Metadata, PrivateAddress, TopologyLabel};
 pub use node::{AddressKind, Node, NodeAddress};
 pub use source::{Source, Sourced};
+pub use word::Word;
 
 use ipnet::IpNet;
 use std::net::IpAddr;
