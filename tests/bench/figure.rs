@@ -83,7 +83,11 @@ impl Figure {
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [name, measured, limit, _] = self.cells();
-        write!(f, "{name}: {measured}, at most {limit}")
+        write!(f, "{name}: {measured}")?;
+        match self.at_most {
+            Some(_) => write!(f, ", at most {limit}"),
+            None => Ok(()),
+        }
     }
 }
 

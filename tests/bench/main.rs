@@ -53,7 +53,11 @@ fn bench() {
     let only = std::env::var("CCM_BENCH_ONLY").unwrap_or_default();
     let wanted = |name: &str| only.is_empty() || only.split(',').any(|one| one == name);
     let themes = THEMES.iter().filter(|(name, _)| wanted(name));
-    let figures: Vec<Figure> = themes.flat_map(|(_, measure)| measure()).collect();
+    let figures: Vec<Figure> = themes
+        .flat_map(|(_, measure)| measure())
+        // At once as well: whatever stops the rest, this was measured.
+        .inspect(|figure| println!("{figure}"))
+        .collect();
     print!("\n{}", figure::table(&figures));
     if let Some(file) = std::env::var_os("CCM_BENCH_JSON") {
         std::fs::write(file, figure::json_lines(&figures)).unwrap();

@@ -136,10 +136,6 @@ impl Server {
         self.edited.forget("status");
     }
 
-    pub fn is_running(&self) -> bool {
-        self.status == Status::Running
-    }
-
     pub fn attachment(&self, network: u64) -> Option<&Attachment> {
         self.private_net
             .iter()
