@@ -1,7 +1,7 @@
 //! What credential plugins hand out ends, is refused, or is not to be had for a while.
 
-use super::common::{self, Daemon, env, wait_until, with};
-use super::{SCALE, V1, World, status_of};
+use super::common::{Daemon, env, wait_until, with};
+use super::{V1, World, status_of};
 use sandbox::credentials::Authority;
 use serde_json::json;
 use std::fs;

@@ -359,7 +359,7 @@ fn silence(sandbox: &Sandbox, name: &str) {
     });
 }
 
-fn edit(sandbox: &Sandbox, name: &str, change: impl FnOnce(&mut Value)) {
+fn edit(sandbox: &Sandbox, name: &str, change: impl FnMut(&mut Value)) {
     assert!(
         sandbox.cluster().edit("nodes", None, name, change),
         "there is no node {name}"
