@@ -29,6 +29,8 @@ pub enum ErrorKind {
     },
     /// No answer, or one that is not the API's: network, time-out, 5xx, a proxy, a broken body.
     Unavailable,
+    /// Another change is being made to the same resource; the same call will do in a moment.
+    Busy,
     /// The gate did not let a write pass.
     Refused,
     /// Anything else the API answered.
