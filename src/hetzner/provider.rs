@@ -9,7 +9,7 @@ use crate::cloud::{
     Error, Finding, Instance, InstanceId, Instances, Metadata, Node, Provider, ProviderId, Source,
     Sourced, Urgency,
 };
-use crate::http::{self, Timing, Tls, Token};
+use crate::http::{self, Proxies, Timing, Tls, Token};
 use ipnet::{IpNet, Ipv4Net};
 use std::net::IpAddr;
 use std::sync::{OnceLock, PoisonError};
@@ -26,6 +26,7 @@ pub struct Settings {
     pub profile: Profile,
     /// `HCLOUD_ENDPOINT`, without a trailing slash.
     pub endpoint: String,
+    pub proxies: Proxies,
     pub token: Token,
     pub network: Option<NetworkSelector>,
     pub address_family: Sourced<AddressFamily>,
@@ -56,6 +57,7 @@ impl Hetzner {
         let http = http::Client::new(http::Settings {
             base: settings.endpoint,
             tls: Tls::default(),
+            proxies: settings.proxies,
             token: settings.token,
             connect_timeout: CONNECT_TIMEOUT,
             timing: settings.timing,
