@@ -63,6 +63,24 @@ pub enum Reason {
     PossibleNodeDeletion,
     /// The server has no address of the configured family and network.
     NoAddress,
+    /// A load balancer is being made or changed.
+    EnsuringLoadBalancer,
+    /// It is as it should be.
+    EnsuredLoadBalancer,
+    /// Its targets are those that they should be.
+    UpdatedLoadBalancer,
+    /// Making or changing it failed, or can't be done.
+    SyncLoadBalancerFailed,
+    /// Changing its targets failed.
+    UpdateLoadBalancerFailed,
+    /// No node can be its target.
+    UnAvailableLoadBalancer,
+    /// It is being deleted.
+    DeletingLoadBalancer,
+    /// It is gone.
+    DeletedLoadBalancer,
+    /// Deleting it failed.
+    DeleteLoadBalancerFailed,
 }
 
 impl Reason {
@@ -85,6 +103,15 @@ impl Reason {
             Reason::DeletingNodeFailed => "DeletingNodeFailed",
             Reason::PossibleNodeDeletion => "PossibleNodeDeletion",
             Reason::NoAddress => "NoAddress",
+            Reason::EnsuringLoadBalancer => "EnsuringLoadBalancer",
+            Reason::EnsuredLoadBalancer => "EnsuredLoadBalancer",
+            Reason::UpdatedLoadBalancer => "UpdatedLoadBalancer",
+            Reason::SyncLoadBalancerFailed => "SyncLoadBalancerFailed",
+            Reason::UpdateLoadBalancerFailed => "UpdateLoadBalancerFailed",
+            Reason::UnAvailableLoadBalancer => "UnAvailableLoadBalancer",
+            Reason::DeletingLoadBalancer => "DeletingLoadBalancer",
+            Reason::DeletedLoadBalancer => "DeletedLoadBalancer",
+            Reason::DeleteLoadBalancerFailed => "DeleteLoadBalancerFailed",
         }
     }
 }

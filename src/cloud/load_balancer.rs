@@ -55,12 +55,30 @@ pub trait Change: fmt::Debug + Send + Sync {
     /// What asks for it.
     fn sources(&self) -> Vec<Source>;
 
+    /// For the events: what kind of change it is.
+    fn kind(&self) -> ChangeKind;
+
+    /// It may be sent although what the change before it started goes on. The cloud may answer
+    /// `ErrorKind::Busy`; then it is sent again afterwards.
+    fn may_follow_at_once(&self) -> bool;
+
     /// When it fails the changes after it are made all the same: a target or a certificate that
     /// the cloud refuses must not keep the others from working.
     fn may_fail_alone(&self) -> bool;
 
     /// For the provider that made it.
     fn as_any(&self) -> &dyn Any;
+}
+
+/// What a change is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// Which nodes get traffic.
+    Targets,
+    /// The load balancer goes.
+    Removal,
+    /// Anything else, creation included.
+    Settings,
 }
 
 /// What one Service's load balancer is, should be, and what lies between.

@@ -19,8 +19,8 @@ pub use finding::{Finding, Origin, Reason, Severity};
 pub use gate::{Gate, Refused};
 pub use instance::{Instance, InstanceId, InstanceState, Metadata, PrivateAddress, TopologyLabel};
 pub use load_balancer::{
-    ActionId, Applied, Balancer, Change, Field, Health, Landscape, LoadBalancerPlan, LoadBalancers,
-    Orphan, Target,
+    ActionId, Applied, Balancer, Change, ChangeKind, Field, Health, Landscape, LoadBalancerPlan,
+    LoadBalancers, Orphan, Target,
 };
 pub use node::{AddressKind, Node, NodeAddress};
 pub use service::{Cluster, Ingress, OfferedNode, Protocol, Service, ServicePort, TrafficPolicy};

@@ -85,10 +85,9 @@ pub fn publish(
         {
             continue;
         }
-        let name = format!("{}/{}", object.kind.to_lowercase(), object.name);
+        let name = object.for_people();
         match finding.severity {
-            // The write that it is about was told already.
-            Severity::Info if finding.reason == Reason::Synced => {}
+            Severity::Info if is_told_by_its_write(finding.reason) => {}
             Severity::Info => log::info!(target: FINDINGS, "{name}: {}", finding.message),
             Severity::Warning => {
                 let reason = finding.reason.name();
@@ -103,7 +102,13 @@ pub fn publish(
             Origin::Controller => controller,
         };
         let kind = match finding.reason {
-            Reason::Synced | Reason::DeletingNode => EventType::Normal,
+            Reason::Synced
+            | Reason::DeletingNode
+            | Reason::EnsuringLoadBalancer
+            | Reason::EnsuredLoadBalancer
+            | Reason::UpdatedLoadBalancer
+            | Reason::DeletingLoadBalancer
+            | Reason::DeletedLoadBalancer => EventType::Normal,
             _ => EventType::Warning,
         };
         let event = Event {
@@ -115,6 +120,19 @@ pub fn publish(
         };
         world.recorder.write(&world.kube, gate, &event);
     }
+}
+
+/// The line of the write itself was told already.
+fn is_told_by_its_write(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Synced
+            | Reason::EnsuringLoadBalancer
+            | Reason::EnsuredLoadBalancer
+            | Reason::UpdatedLoadBalancer
+            | Reason::DeletingLoadBalancer
+            | Reason::DeletedLoadBalancer
+    )
 }
 
 /// Findings that a person looking at the object must see; the others are for the log.
@@ -130,7 +148,16 @@ fn is_event(reason: Reason) -> bool {
         | Reason::IgnoredExternalIPv6
         | Reason::DeletingNode
         | Reason::DeletingNodeFailed
-        | Reason::PossibleNodeDeletion => true,
+        | Reason::PossibleNodeDeletion
+        | Reason::EnsuringLoadBalancer
+        | Reason::EnsuredLoadBalancer
+        | Reason::UpdatedLoadBalancer
+        | Reason::SyncLoadBalancerFailed
+        | Reason::UpdateLoadBalancerFailed
+        | Reason::UnAvailableLoadBalancer
+        | Reason::DeletingLoadBalancer
+        | Reason::DeletedLoadBalancer
+        | Reason::DeleteLoadBalancerFailed => true,
         Reason::UnknownProviderID
         | Reason::MatchedByAddress
         | Reason::ServerClaimedTwice

@@ -121,10 +121,15 @@ impl Client {
 
     /// Reads a JSON document. Tried again, a few times, when that may help.
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Reply<T>, Error> {
+        self.get_as(path, "application/json")
+    }
+
+    /// The same in another form: `accept` is the header.
+    pub fn get_as<T: DeserializeOwned>(&self, path: &str, accept: &str) -> Result<Reply<T>, Error> {
         let call = Call {
             method: Method::Get,
             path,
-            accept: "application/json",
+            accept,
             content_type: "",
             body: Vec::new(),
         };

@@ -21,6 +21,11 @@ const PAGES_AT_MOST: u32 = 100;
 /// How often a list is begun anew when its `continue` token expired on the way.
 const LIST_TRIES: u32 = 3;
 
+/// Lists of which only the metadata is sent.
+pub(super) const METADATA_LIST: &str = "PartialObjectMetadataList";
+const METADATA_ACCEPT: &str =
+    "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json";
+
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// Where a list is read from.
@@ -78,7 +83,7 @@ impl Client {
 
     /// All nodes: complete, or an error.
     pub fn nodes(&self, from: ReadFrom) -> Result<Vec<Node>, Error> {
-        self.list("/api/v1/nodes", "NodeList", from)
+        self.list_selected("/api/v1/nodes", "", "NodeList", from)
     }
 
     /// One node as it is now; none when the API server itself says that it is not there.
@@ -192,15 +197,17 @@ impl Client {
             .value)
     }
 
-    fn list<T: DeserializeOwned>(
+    /// All objects that `selector` – empty, or a query that ends in `&` – selects.
+    pub(super) fn list_selected<T: DeserializeOwned>(
         &self,
         path: &str,
+        selector: &str,
         kind: &str,
         from: ReadFrom,
     ) -> Result<Vec<T>, Error> {
         let mut tries = 1;
         loop {
-            match self.list_once(path, kind, from) {
+            match self.list_once(path, selector, kind, from) {
                 Err(error) if error.is_expired() && tries < LIST_TRIES => tries += 1,
                 outcome => return outcome,
             }
@@ -210,18 +217,23 @@ impl Client {
     fn list_once<T: DeserializeOwned>(
         &self,
         path: &str,
+        selector: &str,
         kind: &str,
         from: ReadFrom,
     ) -> Result<Vec<T>, Error> {
         let mut items = Vec::new();
         // With resourceVersion=0 the server may ignore the limit: everything comes in one answer.
         let mut query = match from {
-            ReadFrom::Cache => format!("limit={PAGE_ITEMS}&resourceVersion=0"),
-            ReadFrom::Latest => format!("limit={PAGE_ITEMS}"),
+            ReadFrom::Cache => format!("{selector}limit={PAGE_ITEMS}&resourceVersion=0"),
+            ReadFrom::Latest => format!("{selector}limit={PAGE_ITEMS}"),
         };
         for _ in 0..PAGES_AT_MOST {
             let page_path = format!("{path}?{query}");
-            let page: ListPage<T> = self.http.get(&page_path)?.value;
+            let accept = match kind {
+                METADATA_LIST => METADATA_ACCEPT,
+                _ => "application/json",
+            };
+            let page: ListPage<T> = self.http.get_as(&page_path, accept)?.value;
             if page.kind != kind {
                 return Err(self.not_a_list(
                     &page_path,
@@ -233,7 +245,7 @@ impl Client {
                 return Ok(items);
             }
             query = format!(
-                "limit={PAGE_ITEMS}&continue={}",
+                "{selector}limit={PAGE_ITEMS}&continue={}",
                 percent_encoded(&page.metadata.continue_token)
             );
         }

@@ -8,12 +8,14 @@ pub mod config;
 mod error;
 mod events;
 mod lease;
+mod services;
 mod types;
 
 pub use client::{Client, READ_TIMEOUT, ReadFrom};
 pub use error::Error;
 pub use events::{Event, EventType, Recorder, Repeat};
 pub use lease::{Lease, LeaseKey, LeaseSpec, micro_time};
+pub use services::{AnyService, LOAD_BALANCER_FINALIZER, Service, ServicePort, ServiceSpec};
 pub use types::{
     Condition, ListMeta, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta, ObjectReference,
     Taint,

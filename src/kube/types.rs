@@ -22,6 +22,11 @@ pub struct ObjectMeta {
     pub annotations: BTreeMap<String, String>,
     #[serde(default)]
     pub deletion_timestamp: Option<String>,
+    /// Empty for objects of the cluster.
+    #[serde(default)]
+    pub namespace: String,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub finalizers: Vec<String>,
 }
 
 /// A machine that runs pods.
@@ -83,6 +88,17 @@ pub struct ObjectReference {
     pub uid: String,
 }
 
+impl ObjectReference {
+    /// `node/worker-1`, `service/default/web`.
+    pub fn for_people(&self) -> String {
+        let kind = self.kind.to_lowercase();
+        match self.namespace.as_str() {
+            "" => format!("{kind}/{}", self.name),
+            namespace => format!("{kind}/{namespace}/{}", self.name),
+        }
+    }
+}
+
 /// `metadata` of a list.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct ListMeta {
@@ -127,7 +143,7 @@ impl Node {
 }
 
 /// Go writes a nil slice or map as `null`.
-fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+pub(super) fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     d: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(d)?.unwrap_or_default())
