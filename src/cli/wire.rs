@@ -4,7 +4,7 @@ use super::Exit;
 use super::logging::{self, Reader};
 use super::output::Printer;
 use crate::cloud;
-use crate::controllers::{lifecycle, node};
+use crate::controllers::{lifecycle, node, service};
 use crate::daemon;
 use crate::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile};
 use crate::http::{self, Proxies, Secret, Timing, Token, WRITE_TIMEOUT};
@@ -105,6 +105,16 @@ pub(super) fn lifecycle_settings(settings: &Settings) -> lifecycle::Settings {
         monitor_period: scaled(settings, settings.node_monitor_period.value),
         server_cache_max_age: scaled(settings, settings.server_cache_max_age.value),
         deletion_guard: settings.node_deletion_guard.value,
+        time_scale: settings.test_time_scale.value,
+    }
+}
+
+pub(super) fn service_settings(settings: &Settings) -> service::Settings {
+    service::Settings {
+        sync_interval: scaled(settings, settings.service_sync_interval.value),
+        resync_period: scaled(settings, settings.load_balancer_resync_period.value),
+        concurrency: settings.concurrent_service_syncs.value,
+        cluster_name: settings.cluster_name.value.clone(),
         time_scale: settings.test_time_scale.value,
     }
 }

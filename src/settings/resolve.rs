@@ -44,6 +44,15 @@ pub struct Settings {
     /// Longer than zero, before the time scale.
     pub node_monitor_period: Sourced<Duration>,
     pub node_deletion_guard: Sourced<bool>,
+    /// Longer than zero, before the time scale.
+    pub service_sync_interval: Sourced<Duration>,
+    /// Longer than zero, before the time scale.
+    pub load_balancer_resync_period: Sourced<Duration>,
+    /// At least 1.
+    pub concurrent_service_syncs: Sourced<usize>,
+    pub cluster_name: Sourced<String>,
+    /// Of the client commands about load balancers.
+    pub namespace: Sourced<Option<String>>,
     pub leader_elect: Sourced<bool>,
     /// This and the next two fit together when `leader_elect` is true; before the time scale.
     pub lease_duration: Sourced<Duration>,
@@ -88,6 +97,11 @@ pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environme
         node_status_update_frequency: read.setting(&table::NODE_STATUS_UPDATE_FREQUENCY, interval),
         node_monitor_period: read.setting(&table::NODE_MONITOR_PERIOD, interval),
         node_deletion_guard: read.setting(&table::NODE_DELETION_GUARD, text::boolean),
+        service_sync_interval: read.setting(&table::SERVICE_SYNC_INTERVAL, interval),
+        load_balancer_resync_period: read.setting(&table::LOAD_BALANCER_RESYNC_PERIOD, interval),
+        concurrent_service_syncs: read.setting(&table::CONCURRENT_SERVICE_SYNCS, text::count),
+        cluster_name: read.setting(&table::CLUSTER_NAME, text::cluster_name),
+        namespace: read.setting(&table::NAMESPACE, text::name),
         leader_elect: read.setting(&table::LEADER_ELECT, text::boolean),
         lease_duration: read.setting(&table::LEASE_DURATION, interval),
         renew_deadline: read.setting(&table::RENEW_DEADLINE, interval),

@@ -25,6 +25,28 @@ pub(super) fn verbosity(text: &str) -> Result<u32, String> {
         .map_err(|_| "use a whole number from 0".to_owned())
 }
 
+/// How many things at a time.
+pub(super) fn count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("use a whole number from 1".to_owned()),
+        Ok(count) => Ok(count),
+    }
+}
+
+/// It begins names and stands in a label's value.
+pub(super) fn cluster_name(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    let fits = text.len() <= 63 && text.chars().all(plain);
+    match fits && ends(text.chars().next()) && ends(text.chars().last()) {
+        true => Ok(text.to_owned()),
+        false => Err(
+            "use at most 63 letters, digits, -, _ or ., the first and the last a letter or digit"
+                .to_owned(),
+        ),
+    }
+}
+
 /// A factor on every wait.
 pub(super) fn scale(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

@@ -6,6 +6,7 @@
 //! | `cluster` | reaching the Kubernetes API |
 //! | `controllers` | which controllers run, and in what manner |
 //! | `nodes` | the node and the node lifecycle controller |
+//! | `services` | the service controller |
 //! | `leader_election` | the Lease |
 //! | `output` | what is printed, logged and answered to probes |
 
@@ -15,6 +16,7 @@ mod hetzner;
 mod leader_election;
 mod nodes;
 mod output;
+mod services;
 
 use super::setting::{Command, Setting};
 
@@ -24,6 +26,7 @@ pub(super) use hetzner::*;
 pub(super) use leader_election::*;
 pub(super) use nodes::*;
 pub(super) use output::*;
+pub(super) use services::*;
 
 /// Every setting, in the order in which people read about them.
 pub static TABLE: &[&Setting] = &[
@@ -43,6 +46,10 @@ pub static TABLE: &[&Setting] = &[
     &NODE_STATUS_UPDATE_FREQUENCY,
     &NODE_MONITOR_PERIOD,
     &NODE_DELETION_GUARD,
+    &SERVICE_SYNC_INTERVAL,
+    &LOAD_BALANCER_RESYNC_PERIOD,
+    &CONCURRENT_SERVICE_SYNCS,
+    &CLUSTER_NAME,
     &LEADER_ELECT,
     &LEASE_DURATION,
     &RENEW_DEADLINE,
@@ -52,6 +59,7 @@ pub static TABLE: &[&Setting] = &[
     &ONCE,
     &DRY_RUN,
     &DETAILED_EXITCODE,
+    &NAMESPACE,
     &OUTPUT,
     &LOG_FORMAT,
     &VERBOSITY,
@@ -61,6 +69,20 @@ pub static TABLE: &[&Setting] = &[
 ];
 
 const DAEMON: &[Command] = &[Command::Run];
+
+/// All but the daemon.
+const CLIENTS: &[Command] = &[
+    Command::NodeList,
+    Command::NodeInspect,
+    Command::NodeSync,
+    Command::LbList,
+    Command::LbInspect,
+    Command::LbSync,
+];
+
+const SYNCS: &[Command] = &[Command::NodeSync, Command::LbSync];
+
+const LOAD_BALANCERS: &[Command] = &[Command::LbList, Command::LbInspect, Command::LbSync];
 
 /// The setting of a long flag, written without dashes.
 pub(super) fn by_flag(name: &str) -> Option<&'static Setting> {
