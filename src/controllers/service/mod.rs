@@ -193,10 +193,16 @@ impl ServiceController {
             return Ok((None, Vec::new()));
         }
         let since_write = self.last_write.map_or(Duration::MAX, |at| at.elapsed());
-        let (age, urgency) = match (explicit, look.is_resync) {
-            (true, _) => (Duration::ZERO, Urgency::Needed),
-            (false, true) => (self.settings.resync_period / 2, Urgency::CanWait),
-            (false, false) => (Duration::MAX, Urgency::Needed),
+        let age = match (explicit, look.is_resync) {
+            (true, _) => Duration::ZERO,
+            (false, true) => self.settings.resync_period / 2,
+            (false, false) => Duration::MAX,
+        };
+        // What only is compared again can wait; a Service that changed can't.
+        let changed = |service: &Service| self.due.is_due(service, &look.prints, now);
+        let urgency = match explicit || due.iter().any(changed) {
+            true => Urgency::Needed,
+            false => Urgency::CanWait,
         };
         let observed = observe::observe(
             world,
