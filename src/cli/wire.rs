@@ -103,6 +103,7 @@ pub(super) fn node_settings(settings: &Settings) -> node::Settings {
 pub(super) fn lifecycle_settings(settings: &Settings) -> lifecycle::Settings {
     lifecycle::Settings {
         monitor_period: scaled(settings, settings.node_monitor_period.value),
+        node_max_age: scaled(settings, settings.node_status_update_frequency.value),
         server_cache_max_age: scaled(settings, settings.server_cache_max_age.value),
         deletion_guard: settings.node_deletion_guard.value,
         time_scale: settings.test_time_scale.value,

@@ -124,7 +124,7 @@ impl Client {
         self.get_as(path, "application/json")
     }
 
-    /// The same in another form: `accept` is the header.
+    /// The same, in the form that `Accept` names.
     pub fn get_as<T: DeserializeOwned>(&self, path: &str, accept: &str) -> Result<Reply<T>, Error> {
         let call = Call {
             method: Method::Get,

@@ -2,26 +2,49 @@
 //!
 //! The official role has no `get` on services: one of them is read as a list with its name.
 
-use super::client::{Client, METADATA_LIST, ReadFrom, percent_encoded};
+use super::client::{Client, JSON, ReadFrom, Selected, percent_encoded};
 use super::error::Error;
-use super::types::{ObjectMeta, ObjectReference, null_as_default};
+use super::types::{ObjectReference, not_empty, null_as_default};
 use crate::cloud::{self, Gate, Ingress};
 use crate::http::Method;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// On a Service as long as its load balancer may exist.
 pub const LOAD_BALANCER_FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
+const SERVICES: &str = "/api/v1/services";
 const LOAD_BALANCER: &str = "LoadBalancer";
 
 /// A Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Service {
-    pub metadata: ObjectMeta,
+    pub metadata: ServiceMeta,
     #[serde(default)]
     pub spec: ServiceSpec,
     #[serde(default)]
     pub status: ServiceStatus,
+}
+
+/// Unlike a node's, its annotations are kept whole: they are what a load balancer is made from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceMeta {
+    #[serde(deserialize_with = "not_empty")]
+    pub namespace: String,
+    #[serde(deserialize_with = "not_empty")]
+    pub name: String,
+    #[serde(deserialize_with = "not_empty")]
+    pub uid: String,
+    #[serde(deserialize_with = "not_empty")]
+    pub resource_version: String,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub annotations: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub finalizers: Vec<String>,
+    #[serde(default)]
+    pub deletion_timestamp: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -126,14 +149,11 @@ impl Service {
     pub fn for_cloud(&self) -> cloud::Service {
         let spec = &self.spec;
         let metadata = &self.metadata;
-        let annotations = metadata.annotations.iter();
         cloud::Service {
             namespace: metadata.namespace.clone(),
             name: metadata.name.clone(),
             uid: metadata.uid.clone(),
-            annotations: annotations
-                .map(|(key, value)| (key.to_string(), value.to_string()))
-                .collect(),
+            annotations: metadata.annotations.clone(),
             ports: spec.ports.iter().map(ServicePort::for_cloud).collect(),
             traffic_policy: match spec.external_traffic_policy.as_str() {
                 "Local" => cloud::TrafficPolicy::Local,
@@ -168,25 +188,41 @@ fn not_zero(port: u16) -> Option<u16> {
 
 impl Client {
     /// All Services of type LoadBalancer: complete, or an error.
-    pub fn load_balancer_services(&self, from: ReadFrom) -> Result<Vec<Service>, Error> {
-        let query = format!("fieldSelector=spec.type%3D{LOAD_BALANCER}&");
-        self.list_selected("/api/v1/services", &query, "ServiceList", from)
+    pub fn load_balancer_services(&self, from: ReadFrom) -> Result<Vec<Arc<Service>>, Error> {
+        let services = Selected {
+            path: SERVICES,
+            query: "&fieldSelector=spec.type%3DLoadBalancer",
+            kind: "ServiceList",
+            accept: JSON,
+        };
+        self.list(&services, from)
     }
 
     /// One Service as it is now; none when there is none of this name.
-    pub fn service(&self, namespace: &str, name: &str) -> Result<Option<Service>, Error> {
-        let path = services_path(namespace);
-        let query = format!("fieldSelector=metadata.name%3D{}&", percent_encoded(name));
-        let items = self.list_selected(&path, &query, "ServiceList", ReadFrom::Latest)?;
-        let is_it = |service: &Service| {
+    pub fn service(&self, namespace: &str, name: &str) -> Result<Option<Arc<Service>>, Error> {
+        let field = percent_encoded(name);
+        let services = Selected {
+            path: &services_path(namespace),
+            query: &format!("&fieldSelector=metadata.name%3D{field}"),
+            kind: "ServiceList",
+            accept: JSON,
+        };
+        let items: Vec<Arc<Service>> = self.list(&services, ReadFrom::Latest)?;
+        let is_it = |service: &Arc<Service>| {
             service.metadata.name == name && service.metadata.namespace == namespace
         };
         Ok(items.into_iter().find(is_it))
     }
 
     /// Every Service of the cluster, of any type, read from etcd: complete, or an error.
-    pub fn any_services(&self) -> Result<Vec<AnyService>, Error> {
-        self.list_selected("/api/v1/services", "", METADATA_LIST, ReadFrom::Latest)
+    pub fn any_services(&self) -> Result<Vec<Arc<AnyService>>, Error> {
+        let services = Selected {
+            path: SERVICES,
+            query: "",
+            kind: "PartialObjectMetadataList",
+            accept: "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+        };
+        self.list(&services, ReadFrom::Latest)
     }
 
     /// Merge-patches metadata and status of a Service; the official role allows no more. The

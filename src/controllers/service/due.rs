@@ -8,6 +8,7 @@ use crate::controllers::backoff::Backoff;
 use crate::kube::{Node, Service};
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What was tried last, by UID.
@@ -60,12 +61,14 @@ impl Due {
 }
 
 impl Fingerprints {
-    pub(super) fn new(nodes: &[Node], provider: &dyn Provider) -> Fingerprints {
+    pub(super) fn new(nodes: &[Arc<Node>], provider: &dyn Provider) -> Fingerprints {
         let mut hasher = DefaultHasher::new();
         for (node, _) in candidates(nodes, provider) {
             node.name().hash(&mut hasher);
             node.spec.provider_id.hash(&mut hasher);
-            node.metadata.labels.hash(&mut hasher);
+            for label in node.metadata.labels.iter() {
+                label.hash(&mut hasher);
+            }
         }
         Fingerprints {
             nodes: hasher.finish(),

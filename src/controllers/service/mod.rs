@@ -62,9 +62,9 @@ pub struct ServiceController {
 
 /// What is looked at in one pass.
 struct Look {
-    nodes: Arc<Vec<Node>>,
+    nodes: Arc<Vec<Arc<Node>>>,
     /// Every Service that we may have to do with.
-    services: Vec<Service>,
+    services: Vec<Arc<Service>>,
     prints: Fingerprints,
     is_resync: bool,
 }
@@ -182,13 +182,13 @@ impl ServiceController {
     ) -> Result<(Option<Observed>, Vec<ServicePlan>), Error> {
         let now = Instant::now();
         let explicit = selection.is_explicit();
-        let is_due = |service: &&Service| {
+        let is_due = |service: &&Arc<Service>| {
             let is_ours = want(service) != Want::Nothing;
             is_ours
                 && selection.names(&service.full_name())
                 && (explicit || look.is_resync || self.due.is_due(service, &look.prints, now))
         };
-        let due: Vec<Service> = look.services.iter().filter(is_due).cloned().collect();
+        let due: Vec<Arc<Service>> = look.services.iter().filter(is_due).cloned().collect();
         if due.is_empty() {
             return Ok((None, Vec::new()));
         }
@@ -199,7 +199,7 @@ impl ServiceController {
             (false, false) => Duration::MAX,
         };
         // What only is compared again can wait; a Service that changed can't.
-        let changed = |service: &Service| self.due.is_due(service, &look.prints, now);
+        let changed = |service: &Arc<Service>| self.due.is_due(service, &look.prints, now);
         let urgency = match explicit || due.iter().any(changed) {
             true => Urgency::Needed,
             false => Urgency::CanWait,
@@ -220,7 +220,7 @@ impl ServiceController {
         if look.is_resync {
             self.due.resynced(begun);
         }
-        let name = |service: &Service| {
+        let name = |service: &Arc<Service>| {
             let metadata = &service.metadata;
             (metadata.namespace.clone(), metadata.name.clone())
         };

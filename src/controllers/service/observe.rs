@@ -5,6 +5,7 @@ use super::plan::View;
 use crate::cloud::{self, Cluster, Landscape, OfferedNode, ProviderId, Urgency};
 use crate::kube::{AnyService, Node, Service};
 use crate::world::{Error, World};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The Service whose UID tells clusters apart.
@@ -12,7 +13,7 @@ const IDENTITY: (&str, &str) = ("default", "kubernetes");
 
 /// Everything a plan rests on.
 pub struct Observed {
-    pub services: Vec<Service>,
+    pub services: Vec<Arc<Service>>,
     pub nodes: Vec<OfferedNode>,
     pub cluster: Cluster,
     pub landscape: Landscape,
@@ -51,12 +52,13 @@ impl Freshness {
 pub(super) fn observe(
     world: &World,
     cluster_name: &str,
-    services: Vec<Service>,
-    nodes: &[Node],
+    services: Vec<Arc<Service>>,
+    nodes: &[Arc<Node>],
     freshness: Freshness,
     urgency: Urgency,
 ) -> Result<Observed, Error> {
-    let for_cloud: Vec<cloud::Service> = services.iter().map(Service::for_cloud).collect();
+    let for_cloud: Vec<cloud::Service> =
+        services.iter().map(|service| service.for_cloud()).collect();
     let for_cloud: Vec<&cloud::Service> = for_cloud.iter().collect();
     let landscape = world.load_balancers(&for_cloud, freshness.max_age(), urgency)?;
     // Which Services exist changes little, and only a take-over rests on it: see `pass`.
@@ -73,8 +75,8 @@ pub(super) fn observe(
 pub(super) fn cluster(
     world: &World,
     name: &str,
-    all: &[AnyService],
-    nodes: &[Node],
+    all: &[Arc<AnyService>],
+    nodes: &[Arc<Node>],
 ) -> Result<Cluster, Error> {
     let identity = all.iter().find(|service| {
         (
@@ -90,7 +92,7 @@ pub(super) fn cluster(
             why,
         )));
     };
-    let server = |node: &Node| match world.provider.parse_provider_id(&node.spec.provider_id) {
+    let server = |node: &Arc<Node>| match world.provider.parse_provider_id(&node.spec.provider_id) {
         ProviderId::Ours(id) => Some(id),
         ProviderId::Foreign | ProviderId::Unknown(_) => None,
     };
@@ -106,7 +108,10 @@ pub(super) fn cluster(
 }
 
 /// Each of these Services as it is now; those that are gone are left out.
-pub(super) fn read_again(world: &World, services: &[Service]) -> Result<Vec<Service>, Error> {
+pub(super) fn read_again(
+    world: &World,
+    services: &[Arc<Service>],
+) -> Result<Vec<Arc<Service>>, Error> {
     let mut fresh = Vec::with_capacity(services.len());
     for service in services {
         let metadata = &service.metadata;
@@ -120,20 +125,21 @@ pub(super) fn read_again(world: &World, services: &[Service]) -> Result<Vec<Serv
 /// Services that are not of type LoadBalancer any more, but carry our finalizer.
 pub(super) fn leftovers(
     world: &World,
-    listed: &[Service],
+    listed: &[Arc<Service>],
     suspects: impl IntoIterator<Item = (String, String)>,
-) -> Result<Vec<Service>, Error> {
+) -> Result<Vec<Arc<Service>>, Error> {
     let mut found = Vec::new();
     for (namespace, name) in suspects {
-        let is_listed = |service: &Service| {
+        let is_listed = |service: &Arc<Service>| {
             service.metadata.namespace == namespace && service.metadata.name == name
         };
         if listed.iter().any(is_listed) {
             continue;
         }
         let service = world.service(&namespace, &name)?;
-        let ours =
-            |service: &Service| service.has_our_finalizer() && !service.is_of_type_load_balancer();
+        let ours = |service: &Arc<Service>| {
+            service.has_our_finalizer() && !service.is_of_type_load_balancer()
+        };
         found.extend(service.filter(ours));
     }
     Ok(found)

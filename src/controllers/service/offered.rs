@@ -5,6 +5,7 @@
 
 use crate::cloud::{NodeAddress, OfferedNode, Provider, ProviderId};
 use crate::kube::Node;
+use std::sync::Arc;
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
@@ -12,7 +13,7 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers"
 const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 
 /// The nodes that a plan may use.
-pub fn offered(nodes: &[Node], provider: &dyn Provider) -> Vec<OfferedNode> {
+pub fn offered(nodes: &[Arc<Node>], provider: &dyn Provider) -> Vec<OfferedNode> {
     candidates(nodes, provider)
         .filter(|(node, _)| node.taint(TO_BE_DELETED).is_none())
         .map(|(node, provider_id)| OfferedNode {
@@ -32,7 +33,7 @@ pub fn offered(nodes: &[Node], provider: &dyn Provider) -> Vec<OfferedNode> {
 /// The nodes that a change of starts a sync for: one that gains the autoscaler's taint goes on
 /// serving the connections it has, and leaves with the next sync.
 pub(super) fn candidates<'a>(
-    nodes: &'a [Node],
+    nodes: &'a [Arc<Node>],
     provider: &'a dyn Provider,
 ) -> impl Iterator<Item = (&'a Node, ProviderId)> {
     nodes.iter().filter_map(|node| {
@@ -40,7 +41,7 @@ pub(super) fn candidates<'a>(
         let is_offered = node.metadata.deletion_timestamp.is_none()
             && !is_excluded(node)
             && matches!(id, ProviderId::Ours(_));
-        is_offered.then_some((node, id))
+        is_offered.then_some((&**node, id))
     })
 }
 

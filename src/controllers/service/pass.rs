@@ -13,6 +13,7 @@ use crate::kube::{self, LOAD_BALANCER_FINALIZER, Node, Service};
 use crate::world::{Error, ReadFrom, World};
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Created, attached, and then right: more looks at one Service than this are left to the next tick.
@@ -35,7 +36,7 @@ pub(super) struct Pass<'a> {
 pub(super) struct Done {
     pub(super) plan: ServicePlan,
     /// As the API server has it now.
-    pub(super) service: Option<Service>,
+    pub(super) service: Option<Arc<Service>>,
     pub(super) failed: bool,
 }
 
@@ -58,7 +59,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    pub(super) fn run(&mut self, services: Vec<Service>) -> Result<(), Error> {
+    pub(super) fn run(&mut self, services: Vec<Arc<Service>>) -> Result<(), Error> {
         let mut pending = services;
         for _ in 0..LOOKS_AT_MOST {
             if pending.is_empty() || self.closed {
@@ -78,7 +79,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Both APIs as they are now, and what should be done.
-    fn look(&self, services: &[Service]) -> Result<Vec<ServicePlan>, Error> {
+    fn look(&self, services: &[Arc<Service>]) -> Result<Vec<ServicePlan>, Error> {
         let begun = Instant::now();
         let services = observe::read_again(self.world, services)?;
         if services.is_empty() {
@@ -99,8 +100,8 @@ impl<'a> Pass<'a> {
 
     fn observe(
         &self,
-        services: Vec<Service>,
-        nodes: &[Node],
+        services: Vec<Arc<Service>>,
+        nodes: &[Arc<Node>],
         begun: Instant,
     ) -> Result<Observed, Error> {
         observe::observe(
@@ -114,7 +115,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Makes what was planned; the Services that have to be looked at again.
-    fn make(&mut self, plans: Vec<ServicePlan>) -> Vec<Service> {
+    fn make(&mut self, plans: Vec<ServicePlan>) -> Vec<Arc<Service>> {
         let mut again = Vec::new();
         let mut works = Vec::new();
         for plan in plans {
@@ -127,7 +128,7 @@ impl<'a> Pass<'a> {
                 match self.begin(plan) {
                     Begun::Work(work) => works.push(*work),
                     Begun::Over => {}
-                    Begun::Again(service) => again.push(*service),
+                    Begun::Again(service) => again.push(service),
                 }
             }
         }
@@ -154,14 +155,14 @@ impl<'a> Pass<'a> {
                     plan.service = service;
                     plan.add_finalizer = false;
                 }
-                Err(error) if error.is_conflict() => return Begun::Again(Box::new(plan.service)),
+                Err(error) if error.is_conflict() => return Begun::Again(plan.service),
                 Err(error) => return self.failed_on_kubernetes(plan, &error),
             }
         }
         if plan.cloud.changes.is_empty() {
             return match self.finish(plan) {
                 None => Begun::Over,
-                Some(service) => Begun::Again(Box::new(service)),
+                Some(service) => Begun::Again(service),
             };
         }
         let uid = &plan.object.uid;
@@ -174,7 +175,7 @@ impl<'a> Pass<'a> {
     }
 
     /// After the changes in the cloud. The Service when it has to be looked at again.
-    fn end(&mut self, work: Work) -> Option<Service> {
+    fn end(&mut self, work: Work) -> Option<Arc<Service>> {
         let name = work.plan.name();
         let lines = work.lines.into_iter().map(|line| (name.clone(), line));
         self.report.changes.extend(lines);
@@ -197,13 +198,13 @@ impl<'a> Pass<'a> {
     }
 
     /// The cloud is as it should be: now Kubernetes. The Service when it has to be looked at again.
-    fn finish(&mut self, plan: ServicePlan) -> Option<Service> {
+    fn finish(&mut self, plan: ServicePlan) -> Option<Arc<Service>> {
         let outcome = match (plan.want, &plan.status) {
             (Want::Remove, _) => self.patch_away(&plan).map(|()| None),
             (_, Some(status)) => self
                 .patch(&plan, Value::Null, Some(json!({ "ingress": status })))
                 .map(Some),
-            (_, None) => Ok(Some(plan.service.clone())),
+            (_, None) => Ok(Some(Arc::clone(&plan.service))),
         };
         match outcome {
             Ok(service) => self.succeeded(plan, service),
@@ -247,7 +248,7 @@ impl<'a> Pass<'a> {
         plan: &ServicePlan,
         metadata: Value,
         load_balancer: Option<Value>,
-    ) -> Result<Service, kube::Error> {
+    ) -> Result<Arc<Service>, kube::Error> {
         let meta = &plan.service.metadata;
         let mut metadata = match metadata {
             Value::Object(fields) => fields,
@@ -261,9 +262,10 @@ impl<'a> Pass<'a> {
         self.world
             .kube
             .patch_service_status(self.gate, &meta.namespace, &meta.name, &body)
+            .map(Arc::new)
     }
 
-    fn succeeded(&mut self, plan: ServicePlan, service: Option<Service>) {
+    fn succeeded(&mut self, plan: ServicePlan, service: Option<Arc<Service>>) {
         let line = match (plan.want, &plan.status) {
             (Want::Remove, _) => Some("status emptied, finalizer removed".to_owned()),
             (_, status) => status.as_ref().map(|status| status_line(status)),
@@ -318,7 +320,7 @@ impl<'a> Pass<'a> {
             is_finding,
         });
         self.done.push(Done {
-            service: Some(plan.service.clone()),
+            service: Some(Arc::clone(&plan.service)),
             plan,
             failed: true,
         });
@@ -329,7 +331,7 @@ impl<'a> Pass<'a> {
 enum Begun {
     Work(Box<Work>),
     Over,
-    Again(Box<Service>),
+    Again(Arc<Service>),
 }
 
 fn kind_of(changes: &[Box<dyn Change>]) -> ChangeKind {
@@ -352,7 +354,7 @@ pub(super) fn settle(
     tell::findings(world, gate, &plan);
     report.unchanged += 1;
     done.push(Done {
-        service: Some(plan.service.clone()),
+        service: Some(Arc::clone(&plan.service)),
         plan,
         failed: false,
     });

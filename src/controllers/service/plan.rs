@@ -6,10 +6,11 @@ use crate::cloud::{
 };
 use crate::controllers::Proposal;
 use crate::kube::{ObjectReference, Service};
+use std::sync::Arc;
 
 /// What both APIs said.
 pub struct View<'a> {
-    pub services: &'a [Service],
+    pub services: &'a [Arc<Service>],
     pub nodes: &'a [OfferedNode],
     pub cluster: &'a Cluster,
     pub landscape: &'a Landscape,
@@ -30,7 +31,7 @@ pub enum Want {
 #[derive(Debug)]
 pub struct ServicePlan {
     pub object: ObjectReference,
-    pub service: Service,
+    pub service: Arc<Service>,
     pub want: Want,
     /// In the cloud; for `Want::Nothing` it is empty.
     pub cloud: LoadBalancerPlan,
@@ -49,10 +50,14 @@ pub fn plan(view: &View, provider: &dyn LoadBalancers) -> Vec<ServicePlan> {
         .collect()
 }
 
-pub fn plan_service(view: &View, provider: &dyn LoadBalancers, service: &Service) -> ServicePlan {
+pub fn plan_service(
+    view: &View,
+    provider: &dyn LoadBalancers,
+    service: &Arc<Service>,
+) -> ServicePlan {
     let mut plan = ServicePlan {
         object: service.object(),
-        service: service.clone(),
+        service: Arc::clone(service),
         want: want(service),
         cloud: LoadBalancerPlan::default(),
         add_finalizer: false,
