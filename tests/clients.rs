@@ -72,9 +72,11 @@ fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
     Hetzner::new(Settings {
         profile: Profile::CcmFromScratch,
         endpoint: sandbox.hetzner_url(),
+        tls: Tls::default(),
         proxies: Proxies::Never,
         token: Token::fixed(Secret::new(&sandbox.projects().token)),
         network,
+        metadata: None,
         address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
         zone_label: Sourced::new(true, Source::Kept),
         debug: false,
@@ -87,9 +89,9 @@ fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
 fn plain(sandbox: &Sandbox, token: Token, body_limit_bytes: u64) -> http::Client {
     http::Client::new(http::Settings {
         base: sandbox.hetzner_url(),
-        tls: Tls::default(),
+        tls: Tls::default().into(),
         proxies: Proxies::Never,
-        token,
+        login: token.into(),
         connect_timeout: Duration::from_secs(5),
         timing: TIMING,
         retry_rate_limited: false,

@@ -6,7 +6,7 @@ mod common;
 #[path = "common/memory.rs"]
 mod memory;
 
-use ccm::http::{self, Timing};
+use ccm::http::{self, Proxies, Timing};
 use ccm::kube::{self, Labels, Node, config};
 use ccm::world::{Detail, Poll, ReadFrom, World};
 use common::quiet;
@@ -41,7 +41,7 @@ fn world(sandbox: &Sandbox) -> World {
         kubeconfig: vec![path.into()],
         ..config::Options::default()
     };
-    let kube = kube::Client::new(config::load(&options).unwrap(), TIMING);
+    let kube = kube::Client::new(config::load(&options).unwrap(), Proxies::Never, TIMING);
     World::new(kube, Box::new(Memory::default()), 1.0)
 }
 
@@ -81,7 +81,9 @@ fn with_metadata_labels_deletion_and_a_new_uid_ring_too() {
     anew["metadata"] = json!({ "name": "worker-3", "labels": labels });
     let status = anew["status"].clone();
     cluster.create("nodes", None, anew);
-    cluster.edit("nodes", None, "worker-3", |node| node["status"] = status);
+    cluster.edit("nodes", None, "worker-3", |node| {
+        node["status"] = status.clone()
+    });
 
     // The same names, the same status, and too young to tell by their age.
     let nodes = poll(&world, CELLS);

@@ -7,6 +7,7 @@ mod addresses;
 mod api;
 mod budget;
 mod error;
+mod metadata;
 mod networks;
 mod pages;
 mod profile;
@@ -14,6 +15,7 @@ mod provider;
 mod servers;
 
 pub use addresses::{AddressFamily, EXTERNAL_IPV6};
+pub use metadata::METADATA_ENDPOINT;
 pub use networks::NetworkSelector;
 pub use profile::Profile;
 pub use provider::{Hetzner, READ_TIMEOUT, Settings};

@@ -2,6 +2,7 @@
 
 use super::addresses::{AddressFamily, Addresses, addresses, explain_missing};
 use super::api::Api;
+use super::metadata;
 use super::networks::{self, Network, NetworkSelector};
 use super::profile::Profile;
 use super::servers;
@@ -26,9 +27,14 @@ pub struct Settings {
     pub profile: Profile,
     /// `HCLOUD_ENDPOINT`, without a trailing slash.
     pub endpoint: String,
+    /// Whom to trust.
+    pub tls: Tls,
     pub proxies: Proxies,
     pub token: Token,
     pub network: Option<NetworkSelector>,
+    /// Base URL of the metadata service, to ask it whether this machine is attached to the
+    /// Network. None: that need not be.
+    pub metadata: Option<String>,
     pub address_family: Sourced<AddressFamily>,
     /// `HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`.
     pub zone_label: Sourced<bool>,
@@ -44,6 +50,7 @@ pub struct Hetzner {
     api: Api,
     profile: Profile,
     network: Option<NetworkSelector>,
+    metadata: Option<String>,
     /// The Network, once it was found.
     found: OnceLock<Network>,
     finding: std::sync::Mutex<()>,
@@ -56,9 +63,9 @@ impl Hetzner {
     pub fn new(settings: Settings) -> Hetzner {
         let http = http::Client::new(http::Settings {
             base: settings.endpoint,
-            tls: Tls::default(),
+            tls: settings.tls.into(),
             proxies: settings.proxies,
-            token: settings.token,
+            login: settings.token.into(),
             connect_timeout: CONNECT_TIMEOUT,
             timing: settings.timing,
             retry_rate_limited: false,
@@ -69,6 +76,7 @@ impl Hetzner {
             api: Api::new(http, settings.time_scale),
             profile: settings.profile,
             network: settings.network,
+            metadata: settings.metadata,
             found: OnceLock::new(),
             finding: std::sync::Mutex::new(()),
             address_family: settings.address_family,
@@ -104,6 +112,9 @@ impl Provider for Hetzner {
         let _one_at_a_time = self.finding.lock().unwrap_or_else(PoisonError::into_inner);
         if self.found.get().is_none() {
             let network = networks::find(&self.api, selector)?;
+            if let Some(endpoint) = &self.metadata {
+                metadata::check_attached(endpoint, &network)?;
+            }
             log::info!("private Network: {} ({})", network.name, network.id);
             let _ = self.found.set(network);
         }

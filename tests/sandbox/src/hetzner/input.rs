@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::error::ApiError;
 use super::labels;
+use crate::exchange::percent_encode;
 
 type Result<T> = std::result::Result<T, ApiError>;
 
@@ -45,7 +46,7 @@ impl<'a> Query<'a> {
             .pairs
             .iter()
             .filter(|(name, _)| !left_out.contains(&name.as_str()));
-        kept.map(|(name, value)| format!("&{}={}", encode(name), encode(value)))
+        kept.map(|(name, value)| format!("&{}={}", percent_encode(name), percent_encode(value)))
             .collect()
     }
 
@@ -66,17 +67,6 @@ impl<'a> Query<'a> {
     }
 }
 
-/// RFC 3986: everything but unreserved characters as `%` and two hexadecimal digits.
-fn encode(text: &str) -> String {
-    let encode = |byte: u8| match byte {
-        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-            char::from(byte).to_string()
-        }
-        _ => format!("%{byte:02X}"),
-    };
-    text.bytes().map(encode).collect()
-}
-
 /// The fields of a JSON object. Reading one takes it out; [`Fields::finish`] refuses the rest.
 ///
 /// `null` counts as left out, as official clients send it for options that are not set.
@@ -87,6 +77,14 @@ pub struct Fields {
 }
 
 impl Fields {
+    /// The fields of a document, none when it is no object.
+    pub fn of(document: &Value) -> Fields {
+        Fields {
+            values: document.as_object().cloned().unwrap_or_default(),
+            prefix: String::new(),
+        }
+    }
+
     /// An empty body counts as an object without fields: actions such as `poweron` have none.
     pub fn parse(body: &[u8]) -> Result<Fields> {
         if body.iter().all(u8::is_ascii_whitespace) {
@@ -212,6 +210,34 @@ impl Fields {
             _ => Err(self.invalid(name, "must be an array of objects")),
         };
         list.into_iter().enumerate().map(object).collect()
+    }
+
+    /// True when the field is there, be it null: for fields in which null means something.
+    pub fn has(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
+    /// A list of strings.
+    pub fn strings(&mut self, name: &str) -> Result<Option<Vec<String>>> {
+        self.read(name, "must be an array of strings", |value| {
+            let strings = value.as_array()?.iter();
+            strings.map(|one| one.as_str().map(str::to_owned)).collect()
+        })
+    }
+
+    /// One of a few words.
+    pub fn word(&mut self, name: &str, allowed: &[&'static str]) -> Result<Option<&'static str>> {
+        let problem = format!("must be one of {}", allowed.join(", "));
+        self.read(name, &problem, |value| {
+            allowed.iter().copied().find(|word| value == word)
+        })
+    }
+
+    /// A TCP port.
+    pub fn port(&mut self, name: &str) -> Result<Option<u16>> {
+        self.read(name, "must be a port between 1 and 65535", |value| {
+            u16::try_from(value.as_u64()?).ok().filter(|port| *port > 0)
+        })
     }
 
     /// Makes a missing value an error that names the field.

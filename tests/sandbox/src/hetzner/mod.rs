@@ -4,10 +4,11 @@
 //! |---|---|
 //! | `mod` | who asks, whether they may, which resource answers; a test's hands in the world |
 //! | `world` | what there is |
-//! | `servers`, `networks` | one resource each: its routes, its rules, its JSON |
-//! | `catalog` | what the provider offers: locations, server types, images |
+//! | `servers`, `networks`, `load_balancers`, `certificates`, `primary_ips` | each its routes, rules and JSON |
+//! | `catalog` | what the provider offers: locations, types of servers and load balancers, images |
 //! | `actions` | work that takes time: locks, progress, failure |
-//! | `input`, `listing`, `labels`, `error` | what all resources share: reading requests, pages, selectors, refusals |
+//! | `hands`, `circumstances`, `overlay` | more of a test's hands: load balancers and what is around them |
+//! | `owned`, `input`, `listing`, `labels`, `error` | what all resources share: reading requests, pages, selectors, refusals |
 //! | `metadata` | the service a server asks about itself |
 //!
 //! A new resource is a module with a `route` function, a map in `world`, and a line in `dispatch`. Nothing here knows
@@ -16,25 +17,35 @@
 mod actions;
 mod addresses;
 mod catalog;
+mod certificates;
+mod circumstances;
 mod clock;
 mod error;
+mod hands;
 mod input;
 mod labels;
 mod listing;
+mod load_balancers;
 mod metadata;
 mod networks;
+mod overlay;
+mod owned;
+mod primary_ips;
 mod rate_limit;
 mod servers;
 mod world;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use serde_json::Value;
 
+use self::actions::{Outcome, Resource, Start};
 use self::clock::Clock;
 use self::error::ApiError;
 use self::input::Query;
+pub use self::load_balancers::{Health, Machine};
 use self::networks::{Network, Subnet};
 use self::rate_limit::Budget;
 pub use self::servers::ServerSpec;
@@ -62,10 +73,39 @@ struct Call<'a> {
     body: &'a [u8],
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    /// What a test writes, as if it had been sent with `POST`.
+    fn by_hand(world: &'a mut World, project: u64, body: &'a [u8]) -> Call<'a> {
+        Call {
+            world,
+            project,
+            method: "POST",
+            query: &[],
+            body,
+        }
+    }
+
     /// For all but lists: they take no query parameters.
     fn refuse_query(&self) -> Result<(), ApiError> {
         Query::new(self.query, &[]).map(drop)
+    }
+
+    /// Starts an action of the caller's project that waits for no other. Returns its ID.
+    fn run(
+        &mut self,
+        command: &'static str,
+        takes: Duration,
+        resources: &[Resource],
+        effect: impl FnOnce(&mut World, Outcome) + Send + 'static,
+    ) -> u64 {
+        let start = Start {
+            project: self.project,
+            command,
+            resources,
+            takes,
+            after: None,
+        };
+        self.world.start_action(start, effect)
     }
 }
 
@@ -336,9 +376,13 @@ fn dispatch(mut call: Call, path: &str) -> Result<Reply, ApiError> {
     match &segments[..] {
         ["servers", rest @ ..] => servers::route(&mut call, rest),
         ["networks", rest @ ..] => networks::route(&mut call, rest),
+        ["load_balancers", rest @ ..] => load_balancers::route(&mut call, rest),
+        ["certificates", rest @ ..] => certificates::route(&mut call, rest),
+        ["primary_ips", rest @ ..] => primary_ips::route(&mut call, rest),
         ["actions", rest @ ..] => actions::route(&call, rest),
         ["locations", rest @ ..] => catalog::locations::route(&call, rest),
         ["server_types", rest @ ..] => catalog::server_types::route(&call, rest),
+        ["load_balancer_types", rest @ ..] => catalog::load_balancer_types::route(&call, rest),
         ["datacenters", ..] => Err(ApiError::removed("2026-06-02-datacenters-deprecated")),
         _ => Err(ApiError::no_such_path()),
     }
