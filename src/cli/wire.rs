@@ -183,6 +183,7 @@ fn hetzner_settings(settings: &Settings) -> Result<hetzner::Settings, String> {
             "HCLOUD_INSTANCES_ZONE_LABEL_ENABLED",
             |on| *on,
         ),
+        load_balancers: Some(hetzner::load_balancers::Defaults::default()),
         debug: settings.debug.value,
         timing: timing(settings, hetzner::READ_TIMEOUT),
         time_scale: settings.test_time_scale.value,

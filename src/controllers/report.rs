@@ -130,11 +130,24 @@ fn is_event(reason: Reason) -> bool {
         | Reason::IgnoredExternalIPv6
         | Reason::DeletingNode
         | Reason::DeletingNodeFailed
-        | Reason::PossibleNodeDeletion => true,
+        | Reason::PossibleNodeDeletion
+        | Reason::SyncLoadBalancerFailed
+        | Reason::DeleteLoadBalancerFailed
+        | Reason::LoadBalancerProtected
+        | Reason::LoadBalancerNameTaken
+        | Reason::LoadBalancerTypeUnconfigured
+        | Reason::LoadBalancerTypeDeprecated
+        | Reason::UnsupportedProtocolConfigured
+        | Reason::LoadBalancerSourceRangesIgnored
+        | Reason::MaxTargetsReached
+        | Reason::UnknownAnnotation
+        | Reason::AnnotationWithoutEffect => true,
         Reason::UnknownProviderID
         | Reason::MatchedByAddress
         | Reason::ServerClaimedTwice
         | Reason::NotExternal
-        | Reason::NoAddress => false,
+        | Reason::NoAddress
+        | Reason::TargetIgnored
+        | Reason::FieldIgnored => false,
     }
 }
