@@ -5,7 +5,7 @@ mod common;
 
 use ccm::cloud::{ErrorKind, Gate, Provider, Refused, Source, Sourced, Urgency};
 use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Profile, Settings};
-use ccm::http::{self, Kind, Method, Secret, Timing, Tls, Token};
+use ccm::http::{self, Kind, Method, Proxies, Secret, Timing, Tls, Token};
 use ccm::kube::{self, ReadFrom, config};
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
@@ -65,13 +65,14 @@ fn kube_client(sandbox: &Sandbox) -> kube::Client {
         kubeconfig: vec![path.into()],
         ..config::Options::default()
     };
-    kube::Client::new(config::load(&options).unwrap(), TIMING)
+    kube::Client::new(config::load(&options).unwrap(), Proxies::Never, TIMING)
 }
 
 fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
     Hetzner::new(Settings {
         profile: Profile::CcmFromScratch,
         endpoint: sandbox.hetzner_url(),
+        proxies: Proxies::Never,
         token: Token::fixed(Secret::new(&sandbox.projects().token)),
         network,
         address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
@@ -88,6 +89,7 @@ fn plain(sandbox: &Sandbox, token: Token, body_limit_bytes: u64) -> http::Client
     http::Client::new(http::Settings {
         base: sandbox.hetzner_url(),
         tls: Tls::default(),
+        proxies: Proxies::Never,
         token,
         connect_timeout: Duration::from_secs(5),
         timing: TIMING,

@@ -7,7 +7,7 @@ use crate::cloud;
 use crate::controllers::{lifecycle, node};
 use crate::daemon;
 use crate::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile};
-use crate::http::{Secret, Timing, Token, WRITE_TIMEOUT};
+use crate::http::{self, Proxies, Secret, Timing, Token, WRITE_TIMEOUT};
 use crate::kube::{self, config};
 use crate::settings::{self, Command, Notice, Parsed, Process, Settings, Source, Sourced};
 use crate::world::World;
@@ -67,7 +67,7 @@ pub(super) fn read(
 /// Both APIs as the settings name them. No call is made.
 pub(super) fn world(settings: &Settings) -> Result<World, String> {
     let access = config::load(&kube_options(settings)).map_err(|error| error.to_string())?;
-    let kube = kube::Client::new(access, timing(settings, kube::READ_TIMEOUT));
+    let kube = kube::Client::new(access, proxies()?, timing(settings, kube::READ_TIMEOUT));
     let provider = Hetzner::new(hetzner_settings(settings)?);
     let time_scale = settings.test_time_scale.value;
     Ok(World::new(kube, Box::new(provider), time_scale))
@@ -83,7 +83,7 @@ pub(super) fn lease_client(settings: &Settings) -> Result<kube::Client, String> 
         write_timeout: timeout,
         ..timing(settings, kube::READ_TIMEOUT)
     };
-    Ok(kube::Client::new(access, timing))
+    Ok(kube::Client::new(access, proxies()?, timing))
 }
 
 pub(super) fn scaled_for_lease(settings: &Settings, time: Duration) -> Duration {
@@ -160,6 +160,7 @@ fn hetzner_settings(settings: &Settings) -> Result<hetzner::Settings, String> {
     Ok(hetzner::Settings {
         profile: profile(settings),
         endpoint: settings.endpoint.value.as_str().to_owned(),
+        proxies: proxies()?,
         token: token(settings)?,
         network: settings
             .network
@@ -188,6 +189,12 @@ fn hetzner_settings(settings: &Settings) -> Result<hetzner::Settings, String> {
         timing: timing(settings, hetzner::READ_TIMEOUT),
         time_scale: settings.test_time_scale.value,
     })
+}
+
+/// What the environment says: every Go program beside us reads the same variables.
+fn proxies() -> Result<Proxies, String> {
+    let variable = |name: &str| std::env::var(name).ok();
+    http::Environment::read(variable).map(Proxies::ByEnvironment)
 }
 
 pub(super) fn profile(settings: &Settings) -> Profile {

@@ -11,7 +11,7 @@ use crate::cloud::{
     Instances, Landscape, LoadBalancerPlan, LoadBalancers, Metadata, Node, OfferedNode, Orphan,
     Provider, ProviderId, Reason, Service, Source, Sourced, Urgency,
 };
-use crate::http::{self, Timing, Tls, Token};
+use crate::http::{self, Proxies, Timing, Tls, Token};
 use ipnet::{IpNet, Ipv4Net};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -29,6 +29,7 @@ pub struct Settings {
     pub profile: Profile,
     /// `HCLOUD_ENDPOINT`, without a trailing slash.
     pub endpoint: String,
+    pub proxies: Proxies,
     pub token: Token,
     pub network: Option<NetworkSelector>,
     pub address_family: Sourced<AddressFamily>,
@@ -64,6 +65,7 @@ impl Hetzner {
         let http = http::Client::new(http::Settings {
             base: settings.endpoint,
             tls: Tls::default(),
+            proxies: settings.proxies,
             token: settings.token,
             connect_timeout: CONNECT_TIMEOUT,
             timing: settings.timing,

@@ -9,6 +9,7 @@ mod agent;
 mod answer;
 mod error;
 mod identity;
+mod proxy;
 mod retry;
 mod secret;
 mod token;
@@ -18,6 +19,7 @@ pub use agent::{Roots, Tls};
 pub use answer::{Head, Reply};
 pub use error::{Error, Kind, shortened};
 pub use identity::{Identity, IdentityError, parse_authorities};
+pub use proxy::{Environment, Protocol, Proxies, Proxy};
 pub use secret::{Redactor, Secret};
 pub use token::Token;
 
@@ -37,6 +39,7 @@ pub struct Settings {
     /// Scheme, host and path without a trailing slash, e.g. `https://api.hetzner.cloud/v1`.
     pub base: String,
     pub tls: Tls,
+    pub proxies: Proxies,
     pub token: Token,
     /// Resolving, connecting and TLS together.
     pub connect_timeout: Duration,

@@ -12,6 +12,11 @@ impl Secret {
         Secret(text.trim().to_owned())
     }
 
+    /// As it is: a password may begin or end in white space.
+    pub fn exactly(text: String) -> Secret {
+        Secret(text)
+    }
+
     pub fn expose(&self) -> &str {
         &self.0
     }

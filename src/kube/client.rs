@@ -4,7 +4,7 @@ use super::config::Access;
 use super::error::Error;
 use super::types::{ListPage, Node};
 use crate::cloud::Gate;
-use crate::http::{self, Method};
+use crate::http::{self, Method, Proxies};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::json;
@@ -39,11 +39,13 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn new(access: Access, timing: http::Timing) -> Client {
+    /// `proxies` is what the environment says; the kubeconfig's word goes before it.
+    pub fn new(access: Access, proxies: Proxies, timing: http::Timing) -> Client {
         let origin = access.origin;
         let http = http::Client::new(http::Settings {
             base: access.server,
             tls: access.tls,
+            proxies: access.proxy.map_or(proxies, Proxies::Only),
             token: access.token,
             connect_timeout: CONNECT_TIMEOUT,
             timing,

@@ -1,17 +1,18 @@
 //! The settings of `ccm`: what was typed, what the environment says, and what that means.
 //!
 //! One table ([`TABLE`]) feeds everything: the command line, the environment, `--help`
-//! and the README's table. A new setting is one row in `table`, one field in [`Settings`] and one
-//! line in `resolve`.
+//! and the README's table. A new setting is one row in `table` (in the file of its theme, and in the
+//! list), one field in [`Settings`] and one line in `resolve`.
 //!
 //! | file | its one job |
 //! |---|---|
 //! | `setting` | what a row of the table is |
-//! | `table` | the rows |
+//! | `table` | the rows, by theme |
 //! | `drop_in` | flags and variables of hcloud-cloud-controller-manager, honoured or not |
 //! | `line` | a command line → which flags were given, with pflag's manners |
 //! | `environment` | variables and the files they name |
-//! | `resolve` | flag before environment before default → [`Settings`] |
+//! | `reader` | one setting: flag before environment before default, and who said so |
+//! | `resolve` | all of them → [`Settings`] |
 //! | `leader_election` | durations that must fit together |
 //! | `url`, `listen`, `controllers`, `token`, `choice`, `text` | one type each, and how it is written |
 //! | `problem` | what is wrong, and what is worth a line in the log |
@@ -29,6 +30,7 @@ mod line;
 mod listen;
 pub mod markdown;
 mod problem;
+mod reader;
 mod resolve;
 mod setting;
 mod table;
@@ -49,7 +51,8 @@ pub use leader_election::{ObjectName, WRITE_TIMEOUT};
 pub use line::names_a_secret;
 pub use listen::ListenAddress;
 pub use problem::{Notice, Problem};
-pub use resolve::{Settings, Source, Sourced};
+pub use reader::{Source, Sourced};
+pub use resolve::Settings;
 pub use setting::{Command, Group, Kind, Setting, Variable};
 pub use table::TABLE;
 pub use text::NetworkName;

@@ -1,7 +1,6 @@
-//! Flag before environment before default: what each setting is, and who said so.
+//! What each setting is: one field and one line for every row of the table.
 
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::choice::{AddressFamily, LogFormat, Output, Profile, choice};
@@ -12,11 +11,12 @@ use super::leader_election::{self, ObjectName};
 use super::line::Line;
 use super::listen::ListenAddress;
 use super::problem::Problem;
-use super::setting::{Command, Kind, Setting, Variable};
+use super::reader::{Candidate, Reader, Source, Sourced};
+use super::setting::Command;
 use super::table;
 use super::text::{self, NetworkName};
-use super::token::{Token, looks_like_a_token};
-use super::url::{Url, without_credentials};
+use super::token::Token;
+use super::url::Url;
 
 /// All settings, typed. Those that a command does not take have their default.
 #[derive(Debug, Clone)]
@@ -64,51 +64,15 @@ pub struct Settings {
     pub test_time_scale: Sourced<f64>,
 }
 
-/// A value and who said so.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sourced<T> {
-    pub value: T,
-    pub source: Source,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    /// As it was written, dashes included: `-o`, `--logging-format`.
-    Flag(String),
-    Environment(&'static str),
-    /// The file that a variable names.
-    File {
-        variable: &'static str,
-        path: PathBuf,
-    },
-    Default,
-}
-
 pub(super) struct Resolved {
     pub(super) settings: Settings,
     pub(super) problems: Vec<Problem>,
 }
 
-impl fmt::Display for Source {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Source::Flag(flag) => write!(out, "{flag}"),
-            Source::Environment(variable) => write!(out, "{variable}"),
-            Source::File { variable, path } => write!(out, "{variable} ({})", path.display()),
-            Source::Default => write!(out, "default"),
-        }
-    }
-}
-
 pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environment) -> Resolved {
-    let mut read = Reader {
-        command,
-        line,
-        environment,
-        problems: vec![],
-    };
+    let mut read = Reader::new(command, line, environment);
     let settings = Settings {
-        token: read.token(),
+        token: token(&mut read),
         endpoint: read.setting(&table::ENDPOINT, Url::parse),
         network: read.setting(&table::NETWORK, text::network),
         address_family: read.setting(&table::ADDRESS_FAMILY, choice),
@@ -145,164 +109,18 @@ pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environme
     Resolved { settings, problems }
 }
 
-struct Reader<'a> {
-    command: Command,
-    line: &'a Line,
-    environment: &'a dyn Environment,
-    problems: Vec<Problem>,
-}
-
-/// Text for a setting, not yet read.
-struct Candidate {
-    text: String,
-    source: Source,
-}
-
-impl Reader<'_> {
-    fn token(&mut self) -> Sourced<Option<Token>> {
-        let problems_before = self.problems.len();
-        let token = self.sourced(&table::TOKEN, |candidate| {
-            Token::parse(&candidate.text, candidate.source.file()).map(Some)
-        });
-        if token.value.is_none() && self.problems.len() == problems_before {
-            let message = "not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API \
-                           (Hetzner Console → Security → API tokens)";
-            self.problems
-                .push(Problem::environment("HCLOUD_TOKEN", message));
-        }
-        token
+fn token(read: &mut Reader) -> Sourced<Option<Token>> {
+    let problems_before = read.problems.len();
+    let token = read.sourced(&table::TOKEN, |candidate| {
+        Token::parse(&candidate.text, candidate.source.file()).map(Some)
+    });
+    if token.value.is_none() && read.problems.len() == problems_before {
+        let message = "not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API \
+                       (Hetzner Console → Security → API tokens)";
+        read.problems
+            .push(Problem::environment("HCLOUD_TOKEN", message));
     }
-
-    fn setting<T: Default>(
-        &mut self,
-        setting: &'static Setting,
-        parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Sourced<T> {
-        self.sourced(setting, |candidate| parse(&candidate.text))
-    }
-
-    /// The last candidate that can be read; each that can't is a problem. Without one, the default
-    /// of the table, and where that has none, of the type.
-    fn sourced<T: Default>(
-        &mut self,
-        setting: &'static Setting,
-        parse: impl Fn(&Candidate) -> Result<T, String>,
-    ) -> Sourced<T> {
-        let default = setting.default.map(|text| Candidate {
-            text: text.to_owned(),
-            source: Source::Default,
-        });
-        let mut found = None;
-        for candidate in default.into_iter().chain(self.candidates(setting)) {
-            match parse(&candidate) {
-                Ok(value) => found = Some((value, candidate)),
-                Err(message) => self.problems.push(problem(setting, &candidate, message)),
-            }
-        }
-        match found {
-            Some((value, candidate)) => Sourced {
-                value,
-                source: candidate.source,
-            },
-            None => Sourced {
-                value: T::default(),
-                source: Source::Default,
-            },
-        }
-    }
-
-    fn candidates(&mut self, setting: &'static Setting) -> Vec<Candidate> {
-        if !setting.is_for(self.command) {
-            return vec![];
-        }
-        let given: Vec<_> = self
-            .line
-            .flags
-            .iter()
-            .filter(|given| std::ptr::eq(given.setting, setting))
-            .collect();
-        match (given.as_slice(), setting.kind) {
-            ([], _) => setting
-                .variables
-                .iter()
-                .find_map(|v| self.variable(setting, *v))
-                .into_iter()
-                .collect(),
-            // A list flag adds to what it said before.
-            ([first, ..], Kind::List(_)) => {
-                let texts: Vec<&str> = given.iter().map(|given| given.text.as_str()).collect();
-                vec![Candidate {
-                    text: texts.join(","),
-                    source: Source::Flag(first.flag.clone()),
-                }]
-            }
-            _ => given
-                .iter()
-                .map(|given| Candidate {
-                    text: given.text.clone(),
-                    source: Source::Flag(given.flag.clone()),
-                })
-                .collect(),
-        }
-    }
-
-    /// A variable that is set and not empty; the file form is read.
-    fn variable(&mut self, setting: &Setting, variable: Variable) -> Option<Candidate> {
-        let name = variable.name();
-        let text = match self.environment.get(name)?.into_string() {
-            Ok(text) => text.trim().to_owned(),
-            Err(_) => {
-                self.problems
-                    .push(Problem::environment(name, "its value is not UTF-8"));
-                return None;
-            }
-        };
-        if text.is_empty() {
-            return None;
-        }
-        match variable {
-            Variable::Value(name) | Variable::Older(name) => Some(Candidate {
-                text,
-                source: Source::Environment(name),
-            }),
-            Variable::File(name) => self.file(setting, name, &text),
-        }
-    }
-
-    fn file(&mut self, setting: &Setting, variable: &'static str, path: &str) -> Option<Candidate> {
-        let message = match self.environment.read_file(Path::new(path)) {
-            Ok(text) if text.trim().is_empty() => "the file is empty".to_owned(),
-            Ok(text) => {
-                let source = Source::File {
-                    variable,
-                    path: PathBuf::from(path),
-                };
-                return Some(Candidate {
-                    text: text.trim().to_owned(),
-                    source,
-                });
-            }
-            Err(error) => error.to_string(),
-        };
-        self.problems
-            .push(if setting.secret && looks_like_a_token(path) {
-                let message = "can't be read, and looks like a token itself; write the path \
-                           of a file that holds the token";
-                Problem::environment(variable, message)
-            } else {
-                Problem::environment(variable, message).with_value(path)
-            });
-        None
-    }
-}
-
-impl Source {
-    fn file(&self) -> Option<&Path> {
-        match self {
-            Source::File { path, .. } => Some(path),
-            _ => None,
-        }
-    }
+    token
 }
 
 /// The flag is one path; the variable may list several.
@@ -311,20 +129,4 @@ fn kubeconfig(candidate: &Candidate) -> Result<Vec<PathBuf>, String> {
         Source::Flag(_) => text::path(&candidate.text),
         _ => text::paths(&candidate.text),
     })
-}
-
-fn problem(setting: &Setting, candidate: &Candidate, message: String) -> Problem {
-    let problem = match &candidate.source {
-        Source::Flag(flag) => Problem::usage(flag, message),
-        Source::Environment(variable) => Problem::environment(variable, message),
-        Source::File { variable, path } => {
-            return Problem::environment(variable, message).with_value(path.display().to_string());
-        }
-        Source::Default => Problem::environment(setting.name, message),
-    };
-    match setting.kind {
-        _ if setting.secret => problem,
-        Kind::Url => problem.with_value(without_credentials(&candidate.text)),
-        _ => problem.with_value(candidate.text.as_str()),
-    }
 }

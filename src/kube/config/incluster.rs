@@ -36,6 +36,7 @@ pub(super) fn load(mount: &Path, host: &str, port: &str) -> Result<Access, Confi
             roots: Roots::Only(roots),
             ..Tls::default()
         },
+        proxy: None,
         token: Token::file(mount.join("token"), None),
         origin: "in-cluster service account".into(),
     })

@@ -95,6 +95,7 @@ pub(super) fn load(paths: &[PathBuf], asked: Option<&str>) -> Result<Access, Con
     Ok(Access {
         server: server(cluster)?,
         tls,
+        proxy: None,
         token,
         origin,
     })

@@ -6,7 +6,7 @@ mod hidden;
 mod incluster;
 mod kubeconfig;
 
-use crate::http::{Tls, Token};
+use crate::http::{Proxy, Tls, Token};
 use std::fmt;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -32,6 +32,8 @@ pub struct Access {
     /// Scheme, host and port, no trailing slash.
     pub server: String,
     pub tls: Tls,
+    /// The only way there, whatever the environment says: `proxy-url`. None: the environment decides.
+    pub proxy: Option<Proxy>,
     pub token: Token,
     /// What told us, for people.
     pub origin: String,
@@ -79,6 +81,7 @@ fn without_a_word(options: &Options, context: Option<&str>) -> Result<Access, Co
         return Ok(Access {
             server: String::new(),
             tls: Tls::default(),
+            proxy: None,
             token: Token::none(),
             origin: "no credentials".into(),
         });

@@ -1,0 +1,273 @@
+//! A proxy's address.
+
+use super::super::Secret;
+use std::fmt;
+use std::net::Ipv6Addr;
+
+/// Go's own order of trying: a URL first, and `host:port` is an HTTP proxy.
+const FORMS: &str = "write it like http://proxy.example.com:3128, https://… or socks5://…, with user:password@ before the host if needed";
+
+/// A proxy, with the login it wants. Shown without the login.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Proxy {
+    protocol: Protocol,
+    /// A name, an IPv4 address, or an IPv6 address without brackets.
+    host: String,
+    port: u16,
+    login: Option<Login>,
+}
+
+/// What a proxy is spoken to in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// `CONNECT` of HTTP.
+    Http,
+    /// `CONNECT` of HTTP, over TLS.
+    Https,
+    /// SOCKS 5 (RFC 1928). The proxy resolves names, whether it is written `socks5` or `socks5h`: so does Go.
+    Socks5,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub(in crate::http) struct Login {
+    pub(in crate::http) user: String,
+    pub(in crate::http) password: Secret,
+}
+
+impl Proxy {
+    /// `scheme://[user[:password]@]host[:port]`; without a scheme it is an HTTP proxy. The error
+    /// repeats nothing of what was given: there may be a password in it.
+    pub fn parse(text: &str) -> Result<Proxy, String> {
+        let text = text.trim();
+        let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
+        let protocol = match scheme.to_ascii_lowercase().as_str() {
+            "http" => Protocol::Http,
+            "https" => Protocol::Https,
+            "socks5" | "socks5h" => Protocol::Socks5,
+            _ => {
+                return Err(format!(
+                    "its scheme is none of http, https, socks5 and socks5h; {FORMS}"
+                ));
+            }
+        };
+        // A path says nothing about a proxy; Go does not read it either.
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        // What is not escaped in a password may be cut in two by that.
+        if rest.len() > authority.len() && rest[authority.len()..].contains('@') {
+            return Err(format!(
+                "a user name or password with one of / ? # in it is written with %2F, %3F, %23; {FORMS}"
+            ));
+        }
+        let (login, address) = match authority.rsplit_once('@') {
+            Some((login, address)) => (Some(Login::parse(login)?), address),
+            None => (None, authority),
+        };
+        let (host, port) = host_and_port(address)?;
+        Ok(Proxy {
+            protocol,
+            host,
+            port: port.unwrap_or(protocol.default_port()),
+            login,
+        })
+    }
+
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    #[allow(dead_code)] // Read by the connector, which is built next.
+    pub(in crate::http) fn login(&self) -> Option<&Login> {
+        self.login.as_ref()
+    }
+}
+
+impl fmt::Display for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self.protocol {
+            Protocol::Http => "http",
+            Protocol::Https => "https",
+            Protocol::Socks5 => "socks5",
+        };
+        match self.host.contains(':') {
+            true => write!(f, "{scheme}://[{}]:{}", self.host, self.port),
+            false => write!(f, "{scheme}://{}:{}", self.host, self.port),
+        }
+    }
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl Protocol {
+    fn default_port(self) -> u16 {
+        match self {
+            Protocol::Http => 80,
+            Protocol::Https => 443,
+            Protocol::Socks5 => 1080,
+        }
+    }
+}
+
+impl Login {
+    fn parse(text: &str) -> Result<Login, String> {
+        let (user, password) = text.split_once(':').unwrap_or((text, ""));
+        let decode = |text: &str| {
+            unescaped(text).ok_or_else(|| {
+                "the user name or password has a % that is followed by no two hexadecimal digits; write it as %25"
+                    .to_owned()
+            })
+        };
+        Ok(Login {
+            user: decode(user)?,
+            password: Secret::exactly(decode(password)?),
+        })
+    }
+}
+
+fn host_and_port(address: &str) -> Result<(String, Option<u16>), String> {
+    let (host, rest) = match address
+        .strip_prefix('[')
+        .and_then(|rest| rest.split_once(']'))
+    {
+        Some((host, _)) if host.parse::<Ipv6Addr>().is_err() => {
+            return Err(format!("what is in [ ] is no IPv6 address; {FORMS}"));
+        }
+        Some((host, rest)) => (host, rest),
+        None => address.split_at(address.find(':').unwrap_or(address.len())),
+    };
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
+    if host.is_empty() || !host.chars().all(allowed) {
+        return Err(format!("it names no host; {FORMS}"));
+    }
+    let port = match rest.strip_prefix(':') {
+        // Go takes `host:` for the default port too.
+        None | Some("") if rest.len() <= 1 && !rest.starts_with(|c| c != ':') => None,
+        port => match port.map(str::parse::<u16>) {
+            Some(Ok(port)) if port > 0 => Some(port),
+            _ => {
+                return Err(format!("its port is no number from 1 to 65535; {FORMS}"));
+            }
+        },
+    };
+    Ok((host.to_ascii_lowercase(), port))
+}
+
+/// `%41` → `A`. None when it is no such text.
+fn unescaped(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        rest = after;
+        if first != b'%' {
+            bytes.push(first);
+            continue;
+        }
+        let (digits, after) = rest.split_at_checked(2)?;
+        let digits = std::str::from_utf8(digits).ok()?;
+        // `from_str_radix` would take a sign.
+        if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = after;
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_as_go_takes_it() {
+        for (text, shown, login) in [
+            ("http://proxy:3128", "http://proxy:3128", None),
+            (
+                "proxy.example.com:3128",
+                "http://proxy.example.com:3128",
+                None,
+            ),
+            ("proxy", "http://proxy:80", None),
+            ("10.0.0.1:8080", "http://10.0.0.1:8080", None),
+            ("https://proxy/", "https://proxy:443", None),
+            ("HTTP://Proxy:3128/path", "http://proxy:3128", None),
+            ("http://proxy:", "http://proxy:80", None),
+            ("socks5://[fd00::1]", "socks5://[fd00::1]:1080", None),
+            ("socks5h://proxy:1081", "socks5://proxy:1081", None),
+            (
+                " http://u:p@proxy:3128 ",
+                "http://proxy:3128",
+                Some(("u", "p")),
+            ),
+            ("u:p@proxy:3128", "http://proxy:3128", Some(("u", "p"))),
+            (
+                "http://u%40x:p%3a%2F@proxy",
+                "http://proxy:80",
+                Some(("u@x", "p:/")),
+            ),
+            (
+                "http://u:a:b@c@proxy",
+                "http://proxy:80",
+                Some(("u", "a:b@c")),
+            ),
+            ("http://token@proxy", "http://proxy:80", Some(("token", ""))),
+        ] {
+            let proxy = Proxy::parse(text).unwrap_or_else(|why| panic!("{text}: {why}"));
+            assert_eq!(proxy.to_string(), shown, "{text}");
+            assert_eq!(format!("{proxy:?}"), shown, "{text}");
+            let found = proxy.login();
+            let found = found.map(|login| (login.user.as_str(), login.password.expose()));
+            assert_eq!(found, login, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_password() {
+        for (text, expected) in [
+            ("", "it names no host"),
+            ("http://", "it names no host"),
+            ("http://user:hunter2@", "it names no host"),
+            ("http://user:hunter2@ho st", "it names no host"),
+            (
+                "http://user:hunter2@host:99999",
+                "its port is no number from 1 to 65535",
+            ),
+            (
+                "http://user:hunter2@host:0",
+                "its port is no number from 1 to 65535",
+            ),
+            ("http://[::1]3128", "its port is no number from 1 to 65535"),
+            ("http://[::g]:3128", "what is in [ ] is no IPv6 address"),
+            (
+                "ftp://user:hunter2@host",
+                "its scheme is none of http, https, socks5 and socks5h",
+            ),
+            ("socks4://host", "its scheme is none of"),
+            (
+                "http://user:hunter2%@host",
+                "has a % that is followed by no",
+            ),
+            (
+                "http://user:hunter2%+1@host",
+                "has a % that is followed by no",
+            ),
+            ("http://user:hunter2/3@host", "with one of / ? # in it"),
+        ] {
+            let why = Proxy::parse(text).unwrap_err();
+            assert!(why.contains(expected), "{text}: {why}");
+            assert!(!why.contains("hunter2"), "{why}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The Lease, and how long it lasts.
+
+use super::DAEMON;
+use crate::settings::setting::{Group, Kind, Setting};
+
+pub(in crate::settings) static LEADER_ELECT: Setting = Setting {
+    name: "leader-elect",
+    flags: &["leader-elect"],
+    default: Some("true"),
+    help: "Of several daemons, only the one that holds the Lease works; the others wait. It is the \
+           Lease of hcloud-cloud-controller-manager: the two hand over to each other. false: no \
+           Lease is read or written.",
+    commands: DAEMON,
+    group: Group::LeaderElection,
+    ..Setting::BLANK
+};
+
+pub(in crate::settings) static LEASE_DURATION: Setting = Setting {
+    name: "leader-elect-lease-duration",
+    flags: &["leader-elect-lease-duration"],
+    kind: Kind::Duration,
+    default: Some("15s"),
+    help: "How long the others wait for a leader that does not renew its Lease. Longer than the \
+           renew deadline, and than 8s (what a write may take) and the retry period together.",
+    commands: DAEMON,
+    group: Group::LeaderElection,
+    ..Setting::BLANK
+};
+
+pub(in crate::settings) static RENEW_DEADLINE: Setting = Setting {
+    name: "leader-elect-renew-deadline",
+    flags: &["leader-elect-renew-deadline"],
+    kind: Kind::Duration,
+    default: Some("10s"),
+    help: "A leader that could not renew its Lease for that long ends, with exit code 1. Longer \
+           than 1.2 retry periods.",
+    commands: DAEMON,
+    group: Group::LeaderElection,
+    ..Setting::BLANK
+};
+
+pub(in crate::settings) static RETRY_PERIOD: Setting = Setting {
+    name: "leader-elect-retry-period",
+    flags: &["leader-elect-retry-period"],
+    kind: Kind::Duration,
+    default: Some("2s"),
+    help: "How often the leader renews its Lease, and the others look at it.",
+    commands: DAEMON,
+    group: Group::LeaderElection,
+    ..Setting::BLANK
+};
+
+pub(in crate::settings) static LEASE_NAME: Setting = Setting {
+    name: "leader-elect-resource-name",
+    flags: &["leader-elect-resource-name"],
+    kind: Kind::Text("NAME"),
+    default: Some("cloud-controller-manager"),
+    help: "Name of the Lease.",
+    commands: DAEMON,
+    group: Group::LeaderElection,
+    ..Setting::BLANK
+};
+
+pub(in crate::settings) static LEASE_NAMESPACE: Setting = Setting {
+    name: "leader-elect-resource-namespace",
+    flags: &["leader-elect-resource-namespace"],
+    kind: Kind::Text("NAME"),
+    default: Some("kube-system"),
+    help: "Namespace of the Lease.",
+    commands: DAEMON,
+    group: Group::LeaderElection,
+    ..Setting::BLANK
+};

@@ -1,0 +1,106 @@
+//! The table of settings. Its rows stand in a file for each theme; `resolve` says how each value is read.
+//!
+//! | file | a new row goes there when it is about |
+//! |---|---|
+//! | `hetzner` | the project's API, and what nodes take over from its servers |
+//! | `cluster` | reaching the Kubernetes API |
+//! | `controllers` | which controllers run, and in what manner |
+//! | `nodes` | the node and the node lifecycle controller |
+//! | `leader_election` | the Lease |
+//! | `output` | what is printed, logged and answered to probes |
+
+mod cluster;
+mod controllers;
+mod hetzner;
+mod leader_election;
+mod nodes;
+mod output;
+
+use super::setting::{Command, Setting};
+
+pub(super) use cluster::*;
+pub(super) use controllers::*;
+pub(super) use hetzner::*;
+pub(super) use leader_election::*;
+pub(super) use nodes::*;
+pub(super) use output::*;
+
+/// Every setting, in the order in which people read about them.
+pub static TABLE: &[&Setting] = &[
+    &TOKEN,
+    &ENDPOINT,
+    &NETWORK,
+    &ADDRESS_FAMILY,
+    &ZONE_LABEL_ENABLED,
+    &SERVER_CACHE_MAX_AGE,
+    &ROBOT_ENABLED,
+    &KUBECONFIG,
+    &CONTEXT,
+    &MASTER,
+    &CLOUD_PROVIDER,
+    &CONTROLLERS,
+    &NODE_SYNC_INTERVAL,
+    &NODE_STATUS_UPDATE_FREQUENCY,
+    &NODE_MONITOR_PERIOD,
+    &NODE_DELETION_GUARD,
+    &LEADER_ELECT,
+    &LEASE_DURATION,
+    &RENEW_DEADLINE,
+    &RETRY_PERIOD,
+    &LEASE_NAME,
+    &LEASE_NAMESPACE,
+    &ONCE,
+    &DRY_RUN,
+    &DETAILED_EXITCODE,
+    &OUTPUT,
+    &LOG_FORMAT,
+    &VERBOSITY,
+    &DEBUG,
+    &METRICS_ADDRESS,
+    &TEST_TIME_SCALE,
+];
+
+const DAEMON: &[Command] = &[Command::Run];
+
+/// The setting of a long flag, written without dashes.
+pub(super) fn by_flag(name: &str) -> Option<&'static Setting> {
+    TABLE
+        .iter()
+        .find(|setting| setting.flags.contains(&name))
+        .copied()
+}
+
+pub(super) fn by_short(letter: char) -> Option<&'static Setting> {
+    TABLE
+        .iter()
+        .find(|setting| setting.short == Some(letter))
+        .copied()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::settings::setting::Kind;
+
+    /// Everything a row may be found by is there once, and help reads as sentences.
+    #[test]
+    fn rows_are_distinct_and_whole() {
+        let mut seen = BTreeSet::new();
+        for setting in TABLE {
+            let variables = setting.variables.iter().map(|variable| variable.name());
+            for key in setting.flags.iter().copied().chain(variables) {
+                assert!(seen.insert(key), "{key} is there twice");
+            }
+            assert!(seen.insert(setting.name) || setting.flags.contains(&setting.name));
+            assert!(setting.help.ends_with('.'), "{}", setting.name);
+            assert!(!setting.commands.is_empty(), "{}", setting.name);
+            assert!(!setting.flags.is_empty() || !setting.variables.is_empty());
+            let boolean = setting.kind == Kind::Boolean;
+            assert!(!boolean || setting.default.is_some(), "{}", setting.name);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The node and the node lifecycle controller.
+
+use super::DAEMON;
+use crate::settings::setting::{Command, Group, Kind, Setting};
+
+pub(in crate::settings) static NODE_SYNC_INTERVAL: Setting = Setting {
+    name: "node-sync-interval",
+    flags: &["node-sync-interval"],
+    kind: Kind::Duration,
+    default: Some("5s"),
+    help: "How often new nodes are looked for; how long a new node waits at most.",
+    commands: DAEMON,
+    group: Group::Controllers,
+    ..Setting::BLANK
+};
+
+pub(in crate::settings) static NODE_STATUS_UPDATE_FREQUENCY: Setting = Setting {
+    name: "node-status-update-frequency",
+    flags: &["node-status-update-frequency"],
+    kind: Kind::Duration,
+    default: Some("5m"),
+    help: "How often addresses and labels of all nodes are compared with the cloud.",
+    commands: DAEMON,
+    group: Group::Controllers,
+    ..Setting::BLANK
+};
+
+pub(in crate::settings) static NODE_MONITOR_PERIOD: Setting = Setting {
+    name: "node-monitor-period",
+    flags: &["node-monitor-period"],
+    kind: Kind::Duration,
+    default: Some("5s"),
+    help: "How often nodes that are not ready are looked for.",
+    commands: DAEMON,
+    group: Group::Controllers,
+    ..Setting::BLANK
+};
+
+pub(in crate::settings) static NODE_DELETION_GUARD: Setting = Setting {
+    name: "node-deletion-guard",
+    flags: &["node-deletion-guard"],
+    default: Some("true"),
+    help: "Delete a node only while another node's server is visible: another project's token sees \
+           none of them. Turn it off only where the cluster may have a single node.",
+    commands: &[Command::Run, Command::List, Command::Inspect, Command::Sync],
+    group: Group::Controllers,
+    ..Setting::BLANK
+};
