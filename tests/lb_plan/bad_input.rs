@@ -19,6 +19,8 @@ const CASES: &[Case] = &[
     (|w| w.set(&[("node-selector", "a in b")]), &["node-selector", "\"a in b\""]),
     (|w| w.set(&[("health-check-protocol", "https"), ("health-check-http-validate-certificate", "false")]), &["contradicts"]),
     (|w| w.set(&[("protocol", "https"), ("http-certificates", "one"), ("http-redirect-http", "true")]), &["port 80"]),
+    (|w| { w.service.ports = vec![port("a", 443), port("b", 8443)];
+        w.set(&[("protocol", "https"), ("http-certificates", "one"), ("http-redirect-http", "true")]); }, &["443, 8443", "http-redirect-http.PORT"]),
     (|w| w.set(&[("protocol.htpp", "http")]), &["protocol.htpp", "http (80)"]),
     (|w| w.set(&[("type.http", "lb11")]), &["type.http", "whole load balancer"]),
     (|w| w.set(&[("protocol", "tcp"), ("PROTOCOL", "http")]), &["PROTOCOL", "remove one"]),

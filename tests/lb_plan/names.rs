@@ -22,14 +22,14 @@ fn default_names_are_readable_short_and_stable() {
             "My Cluster",
             "default",
             "web",
-            "My-Cluster-default-web-ce5bb27e",
+            "My-Cluster-default-web-a009ce12",
         ),
-        ("", "default", "web", "default-web-4b1ee0b4"),
+        ("", "default", "web", "default-web-dcbc9f8e"),
         (
             "prod",
             "default",
             &long,
-            "prod-default-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-e5cf9d15",
+            "prod-default-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-373dfbbf",
         ),
     ];
     for (cluster, namespace, name, expected) in cases {

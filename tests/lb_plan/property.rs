@@ -4,14 +4,14 @@
 use crate::model::{apply, fresh, same_listener, types};
 use crate::random::Random;
 use crate::support::{NETWORK, PROFILES, UID, World, changes, environment, lines, node, port};
-use ccm::cloud::{Protocol, ServicePort, TrafficPolicy};
+use ccm::cloud::{Protocol, Reason, ServicePort, TrafficPolicy};
 use ccm::hetzner::load_balancers::{
     Algorithm, AlgorithmOf, HealthCheck, Http, HttpCheck, Listener, ListenerProtocol, LoadBalancer,
     PrivateNet, SERVICE_UID, SelectorRef, ServerRef, Target,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-const SEEDS: u64 = 4000;
+const SEEDS: u64 = 1500;
 
 /// Annotations and values to choose from.
 const VALUES: &[(&str, &[&str])] = &[
@@ -224,7 +224,7 @@ fn changes_lead_to_what_is_wanted_and_no_further() {
         let made = made.unwrap_or_else(|_| panic!("seed {seed}"));
         assert!(world.plan().changes.is_empty(), "seed {seed}");
         let after = world.balancer();
-        if let Some(before) = before {
+        if let Some(before) = before.filter(|before| before.id == after.id) {
             let expected = differences(&before, after);
             assert_eq!(made.len(), expected, "seed {seed}: {:#?}", lines(&made));
         }
@@ -268,10 +268,15 @@ fn wherever_it_is_cut_off_the_end_is_the_same() {
             };
             apply(&mut cut.state, &first);
         }
+        let is_full = whole.findings().contains(&Reason::MaxTargetsReached);
         let shape = |world: &World| {
             let one = world.balancer().clone();
             let mut targets: Vec<_> = one.server_targets().collect();
             targets.sort_unstable();
+            if is_full {
+                // Which of too many stay, depends on which were there when it was looked.
+                targets.iter_mut().for_each(|target| target.0 = 0);
+            }
             let mut ports: Vec<u16> = one.services.iter().map(|s| s.listen_port).collect();
             ports.sort_unstable();
             (

@@ -19,7 +19,7 @@ fn selectors_match_as_in_kubectl() {
         assert_eq!(Selector::parse(text).map(|selector| selector.matches(&labels)), Ok(expected), "{text}");
     }
     for (text, says) in [
-        ("a in (b", "( without its )"), ("a in b)", "no set"), ("a b", "no name of a label"), ("=b", "no name"), ("a=b=c", "no value"),
+        ("a in (b", "( without its )"), ("a in b)", ") without its ("), ("a b", "no name of a label"), ("=b", "no name"), ("a=b=c", "no value"),
         ("a,,b", "between two commas"), ("a>b", "no whole number"), ("a=-b", "no value"), ("a within (b)", "no set"), ("a in ((b))", "inside of another"),
         ("a)", ") without its ("), ("-a", "no name"), ("A_/b", "no name"), ("a=ü", "no value"), ("!", "no name"),
     ] {

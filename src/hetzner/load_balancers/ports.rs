@@ -86,20 +86,36 @@ pub(super) fn ports(reading: &mut Reading, given: &Given) -> Vec<Port> {
             ));
         }
     }
+    check_redirects(reading, &ports);
+    ports
+}
+
+/// A redirect takes port 80 for itself, so there can be one, and no port 80 of the Service's own.
+fn check_redirects(reading: &mut Reading, ports: &[Port]) {
     let redirects = |port: &&Port| {
         let http = port.listener.http.as_ref();
         port.listener.protocol == ListenerProtocol::Https
             && http.is_some_and(|http| http.redirect_http == Some(true))
     };
-    let has_http_port = ports.iter().any(|p| p.listener.listen_port == HTTP_PORT);
-    if let Some(port) = ports.iter().find(redirects).filter(|_| has_http_port) {
-        reading.problem(format!(
-            "http-redirect-http of port {} answers on port 80 by itself: remove port 80 from the Service, or the \
-             annotation",
-            port.listener.listen_port
-        ));
+    let number = |port: &Port| port.listener.listen_port;
+    let redirecting: Vec<String> = ports
+        .iter()
+        .filter(redirects)
+        .map(|port| number(port).to_string())
+        .collect();
+    let key = a::HTTP_REDIRECT_HTTP.key();
+    match redirecting.as_slice() {
+        [] => {}
+        [one] if ports.iter().any(|port| number(port) == HTTP_PORT) => reading.problem(format!(
+            "{key}: port {one} would answer on port 80 by itself, which the Service has too: remove port 80 from the \
+             Service, or the annotation"
+        )),
+        [_] => {}
+        several => reading.problem(format!(
+            "{key}: ports {} can't all answer on port 80: write {key}.PORT for one of them",
+            several.join(", ")
+        )),
     }
-    ports
 }
 
 fn unsupported(port: &ServicePort) -> Finding {
