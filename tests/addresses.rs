@@ -7,7 +7,7 @@ mod common;
 use ccm::cloud::{Instance, InstanceId, InstanceState, PrivateAddress, Provider, Source, Sourced};
 use ccm::controllers::node::{Change, NodePlan, PROVIDED_NODE_IP, View, plan};
 use ccm::hetzner::{AddressFamily, EXTERNAL_IPV6, Hetzner, NetworkSelector, Profile, Settings};
-use ccm::http::{Proxies, Secret, Timing, Token};
+use ccm::http::{Proxies, Secret, Timing, Tls, Token};
 use ccm::kube::Node;
 use sandbox::{Half, Sandbox};
 use serde_json::json;
@@ -51,9 +51,11 @@ fn provider(sandbox: &Sandbox, family: AddressFamily, network: bool) -> Hetzner 
     let hetzner = Hetzner::new(Settings {
         profile: Profile::CcmFromScratch,
         endpoint: sandbox.hetzner_url(),
+        tls: Tls::default(),
         proxies: Proxies::Never,
         token: Token::fixed(Secret::new(&sandbox.projects().token)),
         network: network.then(|| NetworkSelector::Name("sandbox".into())),
+        metadata: None,
         address_family: Sourced::new(
             family,
             Source::Default("HCLOUD_INSTANCES_ADDRESS_FAMILY".into()),

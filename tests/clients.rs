@@ -72,9 +72,11 @@ fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
     Hetzner::new(Settings {
         profile: Profile::CcmFromScratch,
         endpoint: sandbox.hetzner_url(),
+        tls: Tls::default(),
         proxies: Proxies::Never,
         token: Token::fixed(Secret::new(&sandbox.projects().token)),
         network,
+        metadata: None,
         address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
         zone_label: Sourced::new(true, Source::Kept),
         load_balancers: None,

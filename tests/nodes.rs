@@ -344,7 +344,8 @@ fn every_request_fits_the_api_s_own_document() {
     let calls = sandbox.calls().calls();
     let hetzner: Vec<_> = calls
         .iter()
-        .filter(|call| call.half == Half::Hetzner)
+        // The metadata service is on the same half, and has no document.
+        .filter(|call| call.half == Half::Hetzner && call.path.starts_with("/v1/"))
         .collect();
     assert!(hetzner.len() >= 3, "a network and two pages");
     for call in hetzner {

@@ -21,7 +21,7 @@ pub(super) fn run(words: Vec<OsString>) -> Exit {
         Read::End(exit) => return exit,
     };
     let settings = parsed.settings;
-    let world = match wire::world(&settings) {
+    let world = match wire::world(&settings, wire::metadata(&settings)) {
         Ok(world) => world,
         Err(why) => return Printer::failure(&why),
     };

@@ -7,11 +7,12 @@ use crate::cloud;
 use crate::controllers::{lifecycle, node};
 use crate::daemon;
 use crate::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile};
-use crate::http::{self, Proxies, Secret, Timing, Token, WRITE_TIMEOUT};
+use crate::http::{self, Authorities, Proxies, Secret, Timing, Tls, Token, WRITE_TIMEOUT};
 use crate::kube::{self, config};
 use crate::settings::{self, Command, Notice, Parsed, Process, Settings, Source, Sourced};
 use crate::world::World;
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
 /// Before the second try of a read.
@@ -64,11 +65,32 @@ pub(super) fn read(
     Read::GoOn(Box::new(parsed))
 }
 
+/// The metadata service to ask whether this machine is attached to the Network: where controllers
+/// are to run, for a person may ask and try from anywhere.
+pub(super) fn metadata(settings: &Settings) -> Option<String> {
+    if settings.network_disable_attached_check.value || settings.dry_run.value {
+        return None;
+    }
+    let named = settings.metadata_endpoint.value.as_ref();
+    Some(
+        named
+            .map_or(hetzner::METADATA_ENDPOINT, |url| url.as_str())
+            .to_owned(),
+    )
+}
+
 /// Both APIs as the settings name them. No call is made.
-pub(super) fn world(settings: &Settings) -> Result<World, String> {
-    let access = config::load(&kube_options(settings)).map_err(|error| error.to_string())?;
+pub(super) fn world(settings: &Settings, metadata: Option<String>) -> Result<World, String> {
+    let authorities = authorities()?;
+    if authorities.unusable > 0 {
+        log::warn!(
+            "SSL_CERT_FILE: {} of its certificates are damaged or of a kind that can't be used, and are left out",
+            authorities.unusable
+        );
+    }
+    let access = access(settings, &authorities)?;
     let kube = kube::Client::new(access, proxies()?, timing(settings, kube::READ_TIMEOUT));
-    let provider = Hetzner::new(hetzner_settings(settings)?);
+    let provider = Hetzner::new(hetzner_settings(settings, authorities, metadata)?);
     let time_scale = settings.test_time_scale.value;
     Ok(World::new(kube, Box::new(provider), time_scale))
 }
@@ -76,7 +98,7 @@ pub(super) fn world(settings: &Settings) -> Result<World, String> {
 /// For the Lease alone: its time-outs leave room for a second try before the renew deadline.
 /// They are real time in tests too: what is too late is seen by the deadline itself.
 pub(super) fn lease_client(settings: &Settings) -> Result<kube::Client, String> {
-    let access = config::load(&kube_options(settings)).map_err(|error| error.to_string())?;
+    let access = access(settings, &authorities()?)?;
     let timeout = settings.renew_deadline.value / 2;
     let timing = Timing {
         read_timeout: timeout,
@@ -103,6 +125,7 @@ pub(super) fn node_settings(settings: &Settings) -> node::Settings {
 pub(super) fn lifecycle_settings(settings: &Settings) -> lifecycle::Settings {
     lifecycle::Settings {
         monitor_period: scaled(settings, settings.node_monitor_period.value),
+        node_max_age: scaled(settings, settings.node_status_update_frequency.value),
         server_cache_max_age: scaled(settings, settings.server_cache_max_age.value),
         deletion_guard: settings.node_deletion_guard.value,
         time_scale: settings.test_time_scale.value,
@@ -136,6 +159,21 @@ fn timing(settings: &Settings, read_timeout: Duration) -> Timing {
     }
 }
 
+fn access(settings: &Settings, authorities: &Authorities) -> Result<config::Access, String> {
+    let mut access = config::load(&kube_options(settings)).map_err(|error| error.to_string())?;
+    access.tls.more_authorities = authorities.certificates.clone();
+    Ok(access)
+}
+
+/// What `SSL_CERT_FILE` adds to the built-in roots.
+fn authorities() -> Result<Authorities, String> {
+    match std::env::var_os("SSL_CERT_FILE").filter(|path| !path.is_empty()) {
+        None => Ok(Authorities::default()),
+        Some(path) => Authorities::read(Path::new(&path))
+            .map_err(|why| format!("SSL_CERT_FILE: {}: {why}", path.display())),
+    }
+}
+
 fn kube_options(settings: &Settings) -> config::Options {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     config::Options {
@@ -156,10 +194,18 @@ fn kube_options(settings: &Settings) -> config::Options {
     }
 }
 
-fn hetzner_settings(settings: &Settings) -> Result<hetzner::Settings, String> {
+fn hetzner_settings(
+    settings: &Settings,
+    authorities: Authorities,
+    metadata: Option<String>,
+) -> Result<hetzner::Settings, String> {
     Ok(hetzner::Settings {
         profile: profile(settings),
         endpoint: settings.endpoint.value.as_str().to_owned(),
+        tls: Tls {
+            more_authorities: authorities.certificates,
+            ..Tls::default()
+        },
         proxies: proxies()?,
         token: token(settings)?,
         network: settings
@@ -170,6 +216,7 @@ fn hetzner_settings(settings: &Settings) -> Result<hetzner::Settings, String> {
                 settings::NetworkName::Id(id) => NetworkSelector::Id(*id),
                 settings::NetworkName::Name(name) => NetworkSelector::Name(name.clone()),
             }),
+        metadata,
         address_family: sourced(
             &settings.address_family,
             "HCLOUD_INSTANCES_ADDRESS_FAMILY",
@@ -193,7 +240,8 @@ fn hetzner_settings(settings: &Settings) -> Result<hetzner::Settings, String> {
 
 /// What the environment says: every Go program beside us reads the same variables.
 fn proxies() -> Result<Proxies, String> {
-    let variable = |name: &str| std::env::var(name).ok();
+    // What is not UTF-8 is no proxy, and is told so.
+    let variable = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
     http::Environment::read(variable).map(Proxies::ByEnvironment)
 }
 

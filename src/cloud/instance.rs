@@ -1,6 +1,6 @@
 //! A server of a cloud, and what it asks of the node that runs on it.
 
-use super::{Finding, NodeAddress, Sourced};
+use super::{Finding, NodeAddress, Sourced, Word};
 use ipnet::Ipv6Net;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -20,11 +20,11 @@ pub struct Instance {
     pub name: String,
     pub state: InstanceState,
     /// Name of its type, e.g. `cx22`.
-    pub instance_type: String,
+    pub instance_type: Word,
     /// Where it stands, e.g. `fsn1`.
-    pub location: String,
+    pub location: Word,
     /// The network zone that location is in, e.g. `eu-central`.
-    pub network_zone: String,
+    pub network_zone: Word,
     pub public_ipv4: Option<Ipv4Addr>,
     /// The network routed to it; it answers on the first address.
     pub public_ipv6: Option<Ipv6Net>,
@@ -37,7 +37,7 @@ pub enum InstanceState {
     Off,
     Running,
     /// Anything in between, in the cloud's own word.
-    Other(String),
+    Other(Word),
     #[default]
     Unknown,
 }

@@ -13,6 +13,7 @@ mod node;
 pub mod pulse;
 mod service;
 mod source;
+mod word;
 
 pub use error::{Error, ErrorKind};
 pub use finding::{Finding, Origin, Reason, Severity};
@@ -25,6 +26,7 @@ pub use load_balancer::{
 pub use node::{AddressKind, Node, NodeAddress};
 pub use service::{Cluster, Ingress, OfferedNode, Protocol, Service, ServicePort, TrafficPolicy};
 pub use source::{Source, Sourced};
+pub use word::Word;
 
 use ipnet::IpNet;
 use std::net::IpAddr;

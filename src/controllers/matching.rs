@@ -2,6 +2,7 @@
 
 use crate::cloud::{Finding, Instance, InstanceId, Instances, Provider, ProviderId, Reason};
 use crate::kube::Node;
+use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
@@ -43,12 +44,13 @@ pub enum MatchedBy {
 }
 
 impl<'a> Index<'a> {
-    pub fn new(
+    pub fn new<N: Borrow<Node>>(
         provider: &'a dyn Provider,
-        nodes: &'a [Node],
+        nodes: &'a [N],
         instances: &'a [Instance],
     ) -> Index<'a> {
-        let claims = nodes.iter().filter_map(|node| {
+        let nodes = || nodes.iter().map(Borrow::borrow);
+        let claims = nodes().filter_map(|node: &Node| {
             match provider.parse_provider_id(&node.spec.provider_id) {
                 ProviderId::Ours(id) => Some((id, node.name())),
                 ProviderId::Foreign | ProviderId::Unknown(_) => None,
@@ -62,8 +64,7 @@ impl<'a> Index<'a> {
                 .and_modify(once)
                 .or_insert(Some(instance));
         }
-        let strays = nodes
-            .iter()
+        let strays = nodes()
             .filter(|node| node.spec.provider_id.is_empty() && !by_name.contains_key(node.name()))
             .map(|node| (node.name(), reported_ips(node)))
             .collect();
@@ -76,7 +77,7 @@ impl<'a> Index<'a> {
                 .collect(),
             by_name,
             strays,
-            node_names: nodes.iter().map(Node::name).collect(),
+            node_names: nodes().map(Node::name).collect(),
             claims: claims.collect(),
         }
     }

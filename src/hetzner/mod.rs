@@ -8,6 +8,7 @@ mod api;
 mod budget;
 mod error;
 pub mod load_balancers;
+mod metadata;
 mod networks;
 mod pages;
 mod profile;
@@ -15,6 +16,7 @@ mod provider;
 mod servers;
 
 pub use addresses::{AddressFamily, EXTERNAL_IPV6};
+pub use metadata::METADATA_ENDPOINT;
 pub use networks::NetworkSelector;
 pub use profile::Profile;
 pub use provider::{Hetzner, READ_TIMEOUT, Settings};

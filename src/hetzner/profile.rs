@@ -49,14 +49,14 @@ impl Profile {
         let location =
             || Source::server_because("location.name", format_args!("profile {}", self.name()));
         let instance_type = Sourced::new(
-            instance.instance_type.clone(),
+            instance.instance_type.to_string(),
             Source::server("server_type.name"),
         );
         let (zone, region) = match self {
             Profile::CcmFromScratch => (
-                Sourced::new(instance.location.clone(), location()),
+                Sourced::new(instance.location.to_string(), location()),
                 Sourced::new(
-                    instance.network_zone.clone(),
+                    instance.network_zone.to_string(),
                     Source::server_because(
                         "location.network_zone",
                         format_args!("profile {}", self.name()),
@@ -65,7 +65,7 @@ impl Profile {
             ),
             Profile::Hcloud => (
                 Sourced::new(legacy_datacenter(&instance.location), location()),
-                Sourced::new(instance.location.clone(), location()),
+                Sourced::new(instance.location.to_string(), location()),
             ),
         };
         let mut labels = vec![

@@ -3,6 +3,7 @@
 use super::addresses::{AddressFamily, Addresses, addresses, explain_missing};
 use super::api::Api;
 use super::load_balancers::{self, Rules, State};
+use super::metadata;
 use super::networks::{self, Network, NetworkSelector};
 use super::profile::Profile;
 use super::servers;
@@ -29,9 +30,14 @@ pub struct Settings {
     pub profile: Profile,
     /// `HCLOUD_ENDPOINT`, without a trailing slash.
     pub endpoint: String,
+    /// Whom to trust.
+    pub tls: Tls,
     pub proxies: Proxies,
     pub token: Token,
     pub network: Option<NetworkSelector>,
+    /// Base URL of the metadata service, to ask it whether this machine is attached to the
+    /// Network. None: that need not be.
+    pub metadata: Option<String>,
     pub address_family: Sourced<AddressFamily>,
     /// `HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`.
     pub zone_label: Sourced<bool>,
@@ -49,6 +55,7 @@ pub struct Hetzner {
     api: Api,
     profile: Profile,
     network: Option<NetworkSelector>,
+    metadata: Option<String>,
     /// The Network, once it was found.
     found: OnceLock<Network>,
     finding: std::sync::Mutex<()>,
@@ -64,7 +71,7 @@ impl Hetzner {
     pub fn new(settings: Settings) -> Hetzner {
         let http = http::Client::new(http::Settings {
             base: settings.endpoint,
-            tls: Tls::default(),
+            tls: settings.tls,
             proxies: settings.proxies,
             token: settings.token,
             connect_timeout: CONNECT_TIMEOUT,
@@ -77,6 +84,7 @@ impl Hetzner {
             api: Api::new(http, settings.time_scale),
             profile: settings.profile,
             network: settings.network,
+            metadata: settings.metadata,
             found: OnceLock::new(),
             finding: std::sync::Mutex::new(()),
             address_family: settings.address_family,
@@ -123,6 +131,9 @@ impl Provider for Hetzner {
         let _one_at_a_time = self.finding.lock().unwrap_or_else(PoisonError::into_inner);
         if self.found.get().is_none() {
             let network = networks::find(&self.api, selector)?;
+            if let Some(endpoint) = &self.metadata {
+                metadata::check_attached(endpoint, &network)?;
+            }
             log::info!("private Network: {} ({})", network.name, network.id);
             let _ = self.found.set(network);
         }

@@ -2,7 +2,7 @@
 
 use super::api::{Api, Meta, Page};
 use crate::cloud::{
-    Error, ErrorKind, Instance, InstanceId, InstanceState, PrivateAddress, Urgency,
+    Error, ErrorKind, Instance, InstanceId, InstanceState, PrivateAddress, Urgency, Word,
 };
 use ipnet::Ipv6Net;
 use serde::Deserialize;
@@ -23,7 +23,7 @@ struct OneServer {
 struct Server {
     id: u64,
     name: String,
-    status: String,
+    status: Word,
     server_type: ServerType,
     location: Location,
     public_net: PublicNet,
@@ -33,13 +33,13 @@ struct Server {
 
 #[derive(Deserialize)]
 struct ServerType {
-    name: String,
+    name: Word,
 }
 
 #[derive(Deserialize)]
 struct Location {
-    name: String,
-    network_zone: String,
+    name: Word,
+    network_zone: Word,
 }
 
 #[derive(Deserialize)]

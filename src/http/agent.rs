@@ -1,11 +1,13 @@
-//! The bytes: ureq with our time-outs, buffers and TLS.
+//! The bytes: ureq with our time-outs, buffers, connections and TLS.
 
+use super::connect::{Connect, Unresolved};
 use super::error::{Kind, describe_transport};
 use super::identity::Identity;
+use super::tls::Encrypt;
 use super::{Call, Method, Secret, Settings};
 use rustls::pki_types::CertificateDer;
 use std::time::Duration;
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::unversioned::transport::Connector;
 
 /// ureq's own default of 128 kB each way and connection is most of a small daemon's memory.
 const BUFFER_BYTES: usize = 16 * 1024;
@@ -19,6 +21,8 @@ const IDLE: Duration = Duration::from_secs(60);
 pub struct Tls {
     pub roots: Roots,
     pub identity: Option<Identity>,
+    /// Trusted beside the built-in roots, where those are trusted: `SSL_CERT_FILE`.
+    pub more_authorities: Vec<CertificateDer<'static>>,
     /// `insecure-skip-tls-verify`: any certificate will do.
     pub insecure: bool,
 }
@@ -33,40 +37,29 @@ pub enum Roots {
 }
 
 pub(super) fn build(settings: &Settings) -> ureq::Agent {
-    ureq::Agent::config_builder()
+    let config = ureq::Agent::config_builder()
         .http_status_as_error(false)
         // A redirect of an API is a proxy's, and would carry the token elsewhere.
         .max_redirects(0)
-        // Proxies of the environment are read by our own rules, not by ureq's.
+        // Whose rules are not Go's; see `proxy`.
         .proxy(None)
-        .user_agent(concat!("ccm-from-scratch/", env!("CARGO_PKG_VERSION")))
+        .user_agent(super::USER_AGENT)
         .input_buffer_size(BUFFER_BYTES)
         .output_buffer_size(BUFFER_BYTES)
         .max_idle_connections(2)
         .max_idle_connections_per_host(2)
         .max_idle_age(IDLE)
         .timeout_connect(Some(settings.connect_timeout))
-        .timeout_resolve(Some(settings.connect_timeout))
-        .tls_config(tls_config(&settings.tls))
-        .build()
-        .new_agent()
-}
-
-fn tls_config(tls: &Tls) -> TlsConfig {
-    let roots = match &tls.roots {
-        Roots::BuiltIn => RootCerts::WebPki,
-        Roots::Only(certificates) => RootCerts::new_with_certs(
-            &certificates
-                .iter()
-                .map(|der| Certificate::from_der(der).to_owned())
-                .collect::<Vec<_>>(),
-        ),
+        .build();
+    let connect = Connect {
+        route: settings
+            .proxies
+            .route(&settings.base, &settings.tls, BUFFER_BYTES),
+        timeout: settings.connect_timeout,
+        buffer_bytes: BUFFER_BYTES,
     };
-    TlsConfig::builder()
-        .root_certs(roots)
-        .client_cert(tls.identity.as_ref().map(Identity::for_ureq))
-        .disable_verification(tls.insecure)
-        .build()
+    let connector = connect.chain(Encrypt::new(&settings.tls, BUFFER_BYTES));
+    ureq::Agent::with_parts(config, connector, Unresolved)
 }
 
 pub(super) fn send(

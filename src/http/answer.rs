@@ -42,6 +42,7 @@ pub struct Reply<T> {
 pub(super) fn read<T: DeserializeOwned>(
     response: ureq::http::Response<ureq::Body>,
     line: &str,
+    timeout: Duration,
     settings: &Settings,
     redactor: &Redactor,
 ) -> Result<Reply<T>, Error> {
@@ -57,7 +58,7 @@ pub(super) fn read<T: DeserializeOwned>(
         keep: settings.log_bodies,
     };
     let parsed = if (200..300).contains(&head.status) {
-        parse(&mut body, &head, settings.timing.read_timeout)
+        parse(&mut body, &head, timeout)
     } else {
         let mut beginning = Vec::new();
         // What cannot be read of an error's body is no second error.

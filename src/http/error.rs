@@ -1,6 +1,7 @@
 //! What went wrong with one call, below the meaning of either API.
 
 use super::answer::Head;
+use super::proxy::Failure;
 use std::fmt;
 use std::time::Duration;
 
@@ -118,6 +119,10 @@ pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> Kind
         ureq::Error::BodyExceedsLimit(limit) => {
             Kind::Malformed(format!("the answer is longer than {} MiB", limit >> 20))
         }
+        ureq::Error::Other(error) => match error.downcast_ref::<Failure>() {
+            Some(failure) => failure.kind(),
+            None => Kind::Unreachable(error.to_string()),
+        },
         other => Kind::Unreachable(other.to_string()),
     }
 }

@@ -2,25 +2,34 @@
 //!
 //! A request passes through layers that each do one thing: the gate (writes), the token,
 //! the bytes (ureq), the log and the count, the answer's status, the streaming parse,
-//! and, for reads only, the next try. Knows nothing of either API's objects or errors;
+//! and, for reads only, the next try. Below ureq are our own connections: `connect` goes straight
+//! or through a `proxy`, `tls` encrypts, and `socket` moves no byte after the call's `deadline`. Knows nothing of either API's objects or errors;
 //! imports only `cloud`: the gate, and the pulse that beats after every call.
 
 mod agent;
 mod answer;
+mod authorities;
+mod connect;
+mod deadline;
 mod error;
 mod identity;
 mod proxy;
 mod retry;
 mod secret;
+mod socket;
+mod text;
+mod tls;
 mod token;
 mod validity;
 
 pub use agent::{Roots, Tls};
 pub use answer::{Head, Reply};
+pub use authorities::Authorities;
 pub use error::{Error, Kind, shortened};
 pub use identity::{Identity, IdentityError, parse_authorities};
 pub use proxy::{Environment, Protocol, Proxies, Proxy};
 pub use secret::{Redactor, Secret};
+pub use text::fetch_text;
 pub use token::Token;
 
 use crate::cloud::{Gate, pulse};
@@ -33,6 +42,8 @@ use std::time::{Duration, Instant};
 /// How long a write may take from the gate's word to the last byte of the answer, outside of
 /// tests; the gate must know it, so it is the same for every write.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(8);
+
+const USER_AGENT: &str = concat!("ccm-from-scratch/", env!("CARGO_PKG_VERSION"));
 
 /// What a client is made from.
 pub struct Settings {
@@ -121,10 +132,15 @@ impl Client {
 
     /// Reads a JSON document. Tried again, a few times, when that may help.
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Reply<T>, Error> {
+        self.get_as(path, "application/json")
+    }
+
+    /// The same, in the form that `Accept` names.
+    pub fn get_as<T: DeserializeOwned>(&self, path: &str, accept: &str) -> Result<Reply<T>, Error> {
         let call = Call {
             method: Method::Get,
             path,
-            accept: "application/json",
+            accept,
             content_type: "",
             body: Vec::new(),
         };
@@ -133,8 +149,8 @@ impl Client {
         let mut token_renewed = false;
         loop {
             let token = self.token(&call)?;
-            let read_timeout = self.settings.timing.read_timeout;
-            let error = match self.try_once(&call, token.as_ref(), read_timeout) {
+            let deadline = Instant::now() + self.settings.timing.read_timeout;
+            let error = match self.try_once(&call, token.as_ref(), deadline) {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
@@ -179,11 +195,10 @@ impl Client {
             let deadline = Instant::now() + self.settings.timing.write_timeout;
             let refused = |why| Error::new(self.url_line(method, path), Kind::Refused(why));
             gate.pass(&line).map_err(|why| refused(why.0))?;
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if Instant::now() >= deadline {
                 return Err(refused("this process was paused just before".into()));
             }
-            self.try_once(&call, token, left)
+            self.try_once(&call, token, deadline)
         };
         let token = self.token(&call)?;
         let outcome = send(token.as_ref());
@@ -205,7 +220,7 @@ impl Client {
         &self,
         call: &Call,
         token: Option<&Secret>,
-        timeout: Duration,
+        deadline: Instant,
     ) -> Result<Reply<T>, Error> {
         let line = self.url_line(call.method, call.path);
         self.calls.fetch_add(1, Ordering::Relaxed);
@@ -214,9 +229,13 @@ impl Client {
             log::debug!("{line}: {}", answer::beginning(&call.body, &redactor));
         }
         let begun = Instant::now();
+        // In whole milliseconds, which is how it is told; the deadline is what counts.
+        let left_ms = deadline.saturating_duration_since(begun).as_secs_f64() * 1e3;
+        let timeout = Duration::from_millis(left_ms.ceil() as u64);
+        let _held = deadline::hold(deadline);
         let outcome = agent::send(&self.agent, &self.settings, call, token, timeout)
             .map_err(|kind| Error::new(line.clone(), kind))
-            .and_then(|response| answer::read(response, &line, &self.settings, &redactor));
+            .and_then(|response| answer::read(response, &line, timeout, &self.settings, &redactor));
         pulse::beat();
         self.is_reached.fetch_or(outcome.is_ok(), Ordering::Relaxed);
         let took_ms = begun.elapsed().as_millis();

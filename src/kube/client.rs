@@ -2,12 +2,14 @@
 
 use super::config::Access;
 use super::error::Error;
+use super::table::{Detail, NodeRow, NodeTable, TablePage};
 use super::types::{ListPage, Node};
 use crate::cloud::Gate;
 use crate::http::{self, Method, Proxies};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -21,6 +23,8 @@ const PAGES_AT_MOST: u32 = 100;
 /// How often a list is begun anew when its `continue` token expired on the way.
 const LIST_TRIES: u32 = 3;
 
+const NODES: &str = "/api/v1/nodes";
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// Where a list is read from.
@@ -77,8 +81,13 @@ impl Client {
     }
 
     /// All nodes: complete, or an error.
-    pub fn nodes(&self, from: ReadFrom) -> Result<Vec<Node>, Error> {
-        self.list("/api/v1/nodes", "NodeList", from)
+    pub fn nodes(&self, from: ReadFrom) -> Result<Vec<Arc<Node>>, Error> {
+        self.list(NODES, "NodeList", from)
+    }
+
+    /// A row for each node, from the API server's cache: complete, or an error, or odd.
+    pub fn node_table(&self, detail: Detail) -> Result<NodeTable, Error> {
+        from_the_start(|| self.node_table_once(detail))
     }
 
     /// One node as it is now; none when the API server itself says that it is not there.
@@ -197,14 +206,8 @@ impl Client {
         path: &str,
         kind: &str,
         from: ReadFrom,
-    ) -> Result<Vec<T>, Error> {
-        let mut tries = 1;
-        loop {
-            match self.list_once(path, kind, from) {
-                Err(error) if error.is_expired() && tries < LIST_TRIES => tries += 1,
-                outcome => return outcome,
-            }
-        }
+    ) -> Result<Vec<Arc<T>>, Error> {
+        from_the_start(|| self.list_once(path, kind, from))
     }
 
     fn list_once<T: DeserializeOwned>(
@@ -212,30 +215,65 @@ impl Client {
         path: &str,
         kind: &str,
         from: ReadFrom,
-    ) -> Result<Vec<T>, Error> {
+    ) -> Result<Vec<Arc<T>>, Error> {
         let mut items = Vec::new();
         // With resourceVersion=0 the server may ignore the limit: everything comes in one answer.
-        let mut query = match from {
-            ReadFrom::Cache => format!("limit={PAGE_ITEMS}&resourceVersion=0"),
-            ReadFrom::Latest => format!("limit={PAGE_ITEMS}"),
+        let version = match from {
+            ReadFrom::Cache => "&resourceVersion=0",
+            ReadFrom::Latest => "",
         };
-        for _ in 0..PAGES_AT_MOST {
-            let page_path = format!("{path}?{query}");
-            let page: ListPage<T> = self.http.get(&page_path)?.value;
+        self.pages(path, "", version, |page_path| {
+            let page: ListPage<T> = self.http.get(page_path)?.value;
             if page.kind != kind {
                 return Err(self.not_a_list(
-                    &page_path,
+                    page_path,
                     format!("answered a {} instead of a {kind}", page.kind),
                 ));
             }
-            items.extend(page.items);
-            if page.metadata.continue_token.is_empty() {
-                return Ok(items);
+            items.extend(page.items.into_iter().map(|item| item.0));
+            Ok(page.metadata.continue_token)
+        })?;
+        Ok(items)
+    }
+
+    fn node_table_once(&self, detail: Detail) -> Result<NodeTable, Error> {
+        let mut rows: Vec<NodeRow> = Vec::new();
+        let mut odd = None;
+        let form = format!("&includeObject={}", detail.parameter());
+        let outcome = self.pages(NODES, &form, "&resourceVersion=0", |page_path| {
+            let page: TablePage = self.http.get_as(page_path, TABLE)?.value;
+            match page.table {
+                NodeTable::Rows(more) => rows.extend(more),
+                NodeTable::Odd(why) => {
+                    odd = Some(why);
+                    return Ok(String::new());
+                }
             }
-            query = format!(
-                "limit={PAGE_ITEMS}&continue={}",
-                percent_encoded(&page.metadata.continue_token)
-            );
+            Ok(page.meta.continue_token)
+        });
+        match outcome {
+            Err(error) if error.is_not_acceptable() => Ok(NodeTable::Odd(error.to_string())),
+            Err(error) => Err(error),
+            Ok(()) => Ok(odd.map_or(NodeTable::Rows(rows), NodeTable::Odd)),
+        }
+    }
+
+    /// Reads page after page; `read` is given each path and answers the `continue` token.
+    /// `first` goes with the first page only, `all` with every one.
+    fn pages(
+        &self,
+        path: &str,
+        all: &str,
+        first: &str,
+        mut read: impl FnMut(&str) -> Result<String, Error>,
+    ) -> Result<(), Error> {
+        let mut place = first.to_owned();
+        for _ in 0..PAGES_AT_MOST {
+            let token = read(&format!("{path}?limit={PAGE_ITEMS}{all}{place}"))?;
+            if token.is_empty() {
+                return Ok(());
+            }
+            place = format!("&continue={}", percent_encoded(&token));
         }
         Err(self.not_a_list(
             path,
@@ -253,8 +291,19 @@ impl Client {
     }
 }
 
+/// A list whose `continue` token expires on the way is begun anew, a few times.
+fn from_the_start<T>(read: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+    let mut tries = 1;
+    loop {
+        match read() {
+            Err(error) if error.is_expired() && tries < LIST_TRIES => tries += 1,
+            outcome => return outcome,
+        }
+    }
+}
+
 fn node_path(name: &str) -> String {
-    format!("/api/v1/nodes/{}", percent_encoded(name))
+    format!("{NODES}/{}", percent_encoded(name))
 }
 
 /// A text as one path segment or query value.

@@ -55,6 +55,11 @@ impl Error {
         self.is(410, "Expired")
     }
 
+    /// The API server does not know that form of an answer.
+    pub fn is_not_acceptable(&self) -> bool {
+        self.is(406, "NotAcceptable")
+    }
+
     pub fn is_forbidden(&self) -> bool {
         self.is(403, "Forbidden")
     }

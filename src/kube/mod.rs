@@ -7,13 +7,17 @@ mod client;
 pub mod config;
 mod error;
 mod events;
+mod labels;
 mod lease;
+mod table;
 mod types;
 
 pub use client::{Client, READ_TIMEOUT, ReadFrom};
 pub use error::Error;
 pub use events::{Event, EventType, Recorder, Repeat};
+pub use labels::Labels;
 pub use lease::{Lease, LeaseKey, LeaseSpec, micro_time};
+pub use table::{Age, Detail, NodeRow, NodeTable, RowMeta};
 pub use types::{
     Condition, ListMeta, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta, ObjectReference,
     Taint,

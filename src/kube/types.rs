@@ -1,8 +1,11 @@
 //! The few fields of Kubernetes' objects that we use. Everything else is dropped while it streams in.
 
+use super::labels::Labels;
+use crate::cloud::Word;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// `metadata` of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -16,10 +19,10 @@ pub struct ObjectMeta {
     /// object without one is no answer of an API server.
     #[serde(deserialize_with = "not_empty")]
     pub resource_version: String,
-    #[serde(default, deserialize_with = "null_as_default")]
-    pub labels: BTreeMap<String, String>,
-    #[serde(default, deserialize_with = "null_as_default")]
-    pub annotations: BTreeMap<String, String>,
+    #[serde(default)]
+    pub labels: Labels,
+    #[serde(default)]
+    pub annotations: Labels,
     #[serde(default)]
     pub deletion_timestamp: Option<String>,
 }
@@ -38,39 +41,45 @@ pub struct Node {
 pub struct NodeSpec {
     #[serde(default, rename = "providerID", deserialize_with = "null_as_default")]
     pub provider_id: String,
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(default, deserialize_with = "fitting")]
     pub taints: Vec<Taint>,
 }
 
 /// A taint, whole: a merge patch replaces the list of them, so nothing of the others may get lost.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Taint {
-    pub key: String,
-    pub effect: String,
+    pub key: Word,
+    pub effect: Word,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_added: Option<Word>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Word>,
+    /// What a later Kubernetes may add.
     #[serde(flatten)]
     pub rest: BTreeMap<String, Value>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct NodeStatus {
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(default, deserialize_with = "fitting")]
     pub addresses: Vec<NodeAddress>,
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(default, deserialize_with = "fitting")]
     pub conditions: Vec<Condition>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeAddress {
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: Word,
     pub address: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Condition {
     #[serde(rename = "type")]
-    pub kind: String,
-    pub status: String,
+    pub kind: Word,
+    pub status: Word,
 }
 
 /// Names an object, e.g. as what an event is about.
@@ -92,11 +101,22 @@ pub struct ListMeta {
 
 /// One page of a list. `items` must be there: an answer without it is no list.
 #[derive(Debug, Deserialize)]
+#[serde(bound = "T: Deserialize<'de>")]
 pub(super) struct ListPage<T> {
     pub kind: String,
     #[serde(default)]
     pub metadata: ListMeta,
-    pub items: Vec<T>,
+    pub items: Vec<Shared<T>>,
+}
+
+/// An item, boxed as soon as it is parsed: a growing list moves pointers.
+#[derive(Debug)]
+pub(super) struct Shared<T>(pub(super) Arc<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Shared<T> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Shared<T>, D::Error> {
+        T::deserialize(d).map(|item| Shared(Arc::new(item)))
+    }
 }
 
 impl Node {
@@ -131,6 +151,13 @@ fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     d: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(d)?.unwrap_or_default())
+}
+
+/// A list that takes no more room than it needs: a growing one has twice that.
+fn fitting<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Vec<T>, D::Error> {
+    let mut list: Vec<T> = null_as_default(d)?;
+    list.shrink_to_fit();
+    Ok(list)
 }
 
 /// What every object of an API server has.

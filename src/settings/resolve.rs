@@ -25,6 +25,8 @@ pub struct Settings {
     pub token: Sourced<Option<Token>>,
     pub endpoint: Sourced<Url>,
     pub network: Sourced<Option<NetworkName>>,
+    pub network_disable_attached_check: Sourced<bool>,
+    pub metadata_endpoint: Sourced<Option<Url>>,
     pub address_family: Sourced<AddressFamily>,
     pub zone_label_enabled: Sourced<bool>,
     /// Zero: every decision reads anew.
@@ -75,6 +77,9 @@ pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environme
         token: token(&mut read),
         endpoint: read.setting(&table::ENDPOINT, Url::parse),
         network: read.setting(&table::NETWORK, text::network),
+        network_disable_attached_check: read
+            .setting(&table::NETWORK_DISABLE_ATTACHED_CHECK, text::boolean),
+        metadata_endpoint: read.setting(&table::METADATA_ENDPOINT, text::url),
         address_family: read.setting(&table::ADDRESS_FAMILY, choice),
         zone_label_enabled: read.setting(&table::ZONE_LABEL_ENABLED, text::boolean),
         server_cache_max_age: read.setting(&table::SERVER_CACHE_MAX_AGE, duration),

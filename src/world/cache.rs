@@ -1,7 +1,11 @@
 //! A view and its age. A reader says how old a view it accepts.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::cloud::pulse;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
+
+/// How often somebody who waits for another thread's call looks again, and shows life.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What an API said, and when it was asked.
 #[derive(Debug)]
@@ -27,7 +31,7 @@ impl<T> Cache<T> {
         max_age: Duration,
         fetch: impl FnOnce() -> Result<T, E>,
     ) -> Result<View<T>, E> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = turn(&self.last);
         if let Some(view) = last.as_ref().filter(|view| view.age() <= max_age) {
             return Ok(view.clone());
         }
@@ -46,10 +50,22 @@ impl<T> Cache<T> {
 impl<T> Cache<T> {
     /// The last view, of whatever age.
     pub(super) fn last(&self) -> Option<View<T>> {
-        self.last
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        turn(&self.last).clone()
+    }
+}
+
+/// Waits for a lock that is held while an API is asked, which may take minutes. The thread that
+/// asks shows life by its calls; the one that waits for it is no more dead than that one.
+pub(super) fn turn<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    loop {
+        match lock.try_lock() {
+            Ok(guard) => return guard,
+            Err(TryLockError::Poisoned(poisoned)) => return PoisonError::into_inner(poisoned),
+            Err(TryLockError::WouldBlock) => {
+                pulse::beat();
+                std::thread::sleep(LOOK_INTERVAL);
+            }
+        }
     }
 }
 
@@ -88,7 +104,9 @@ impl<T> Default for Cache<T> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::cloud::pulse::Pulse;
     use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::mpsc;
 
     #[test]
     fn many_readers_share_one_fetch_and_an_error_is_not_kept() {
@@ -109,5 +127,41 @@ mod tests {
             7,
             "no older than now"
         );
+    }
+
+    #[test]
+    fn who_waits_for_another_s_fetch_shows_life() {
+        let cache = Cache::default();
+        let (fetching, begun) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        let waiting = Arc::new(Pulse::new());
+        let cache = &cache;
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let fetch = || {
+                    fetching.send(()).unwrap();
+                    ended.recv().unwrap();
+                    Ok::<_, ()>(1)
+                };
+                cache.get(Duration::MAX, fetch).unwrap();
+            });
+            begun.recv().unwrap();
+            let pulse = Arc::clone(&waiting);
+            scope.spawn(move || {
+                pulse::install(pulse);
+                assert_eq!(*cache.get(Duration::MAX, || Err(())).unwrap().value, 1);
+            });
+            // It was silent, and then it was not: twice.
+            let mut beats = 0;
+            let mut silent = Duration::ZERO;
+            let begun = Instant::now();
+            while beats < 2 && begun.elapsed() < Duration::from_secs(30) {
+                let now = waiting.silent_for();
+                beats += u32::from(now < silent);
+                silent = now;
+            }
+            end.send(()).unwrap();
+            assert_eq!(beats, 2, "no sign of life while it waits");
+        });
     }
 }

@@ -3,25 +3,30 @@
 //! Knows: how old a view is, and that one thread fetches while the others wait. Must never
 //! decide what to do about what it shows.
 
+mod bell;
 mod cache;
+mod nodes;
 mod outage;
 
 pub use cache::View;
+pub use nodes::Poll;
 
 use crate::cloud::{self, ErrorKind, Instance, InstanceId, Provider, Urgency};
-pub use crate::kube::ReadFrom;
 use crate::kube::{self, Recorder};
+pub use crate::kube::{Detail, ReadFrom};
 use cache::Cache;
+use nodes::Nodes;
 use outage::Outage;
 use std::fmt;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Both APIs, as one place to look at.
 pub struct World {
     pub kube: kube::Client,
     pub provider: Box<dyn Provider>,
     pub recorder: Recorder,
-    nodes: Cache<Vec<kube::Node>>,
+    nodes: Nodes,
     instances: Cache<Vec<Instance>>,
     outage: Outage,
 }
@@ -40,23 +45,48 @@ impl World {
             kube,
             provider,
             recorder: Recorder::default(),
-            nodes: Cache::default(),
+            nodes: Nodes::default(),
             instances: Cache::default(),
             outage: Outage::new(time_scale),
         }
     }
 
-    /// All nodes, no older than that. A poll may be answered from the API server's cache: what
-    /// is planned on it is guarded by each object's resourceVersion when it is written. A person
-    /// is shown what is true now.
-    pub fn nodes(&self, max_age: Duration, from: ReadFrom) -> Result<View<Vec<kube::Node>>, Error> {
+    /// All nodes, each read whole, no older than that: what a person is shown.
+    pub fn nodes(
+        &self,
+        max_age: Duration,
+        from: ReadFrom,
+    ) -> Result<View<Vec<Arc<kube::Node>>>, Error> {
         self.nodes
-            .get(max_age, || self.kube.nodes(from))
+            .whole(&self.kube, max_age, from)
             .map_err(Error::Kube)
     }
 
+    /// All nodes, for little: whole ones were read at the last slow look, or when a table showed
+    /// that something happened to them. It is answered from the API server's cache: what is
+    /// planned on it is guarded by each object's resourceVersion when it is written.
+    pub fn poll_nodes(&self, poll: Poll) -> Result<View<Vec<Arc<kube::Node>>>, Error> {
+        self.nodes.poll(&self.kube, poll).map_err(Error::Kube)
+    }
+
+    /// All nodes, and those of these names no older than that.
+    pub fn nodes_again(
+        &self,
+        names: &[String],
+        max_age: Duration,
+    ) -> Result<View<Vec<Arc<kube::Node>>>, Error> {
+        self.nodes
+            .again(&self.kube, names, max_age)
+            .map_err(Error::Kube)
+    }
+
+    /// A write of ours, begun then, was answered with the node as it is since.
+    pub fn node_written(&self, node: kube::Node, begun: Instant) {
+        self.nodes.written(node, begun);
+    }
+
     /// The nodes as they were last seen, however long ago; no call.
-    pub fn nodes_seen(&self) -> Option<View<Vec<kube::Node>>> {
+    pub fn nodes_seen(&self) -> Option<View<Vec<Arc<kube::Node>>>> {
         self.nodes.last()
     }
 

@@ -68,8 +68,8 @@ fn list_wide(plans: &[Plans]) -> String {
             let plan = &plans.node;
             let (kind, location, by) = match &plan.server {
                 Server::Matched(instance, by) => (
-                    instance.instance_type.clone(),
-                    instance.location.clone(),
+                    instance.instance_type.to_string(),
+                    instance.location.to_string(),
                     by.to_string(),
                 ),
                 _ => ("-".into(), "-".into(), "-".into()),

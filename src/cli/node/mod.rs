@@ -50,7 +50,7 @@ fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
         Read::GoOn(parsed) => parsed,
         Read::End(exit) => return Err(exit),
     };
-    let world = wire::world(&parsed.settings).map_err(|why| Printer::failure(&why))?;
+    let world = wire::world(&parsed.settings, None).map_err(|why| Printer::failure(&why))?;
     Ok(Asked {
         world,
         nodes: NodeController::new(wire::node_settings(&parsed.settings)),

@@ -6,6 +6,7 @@ use crate::controllers::report::publish;
 use crate::kube::{Node, Taint};
 use crate::world::{Error, World};
 use serde_json::{Value, json};
+use std::time::Instant;
 
 /// A change that was not made.
 pub(super) struct Failed {
@@ -63,10 +64,11 @@ fn make(world: &World, gate: &dyn Gate, node: &Node, change: &Change) -> Result<
     match change {
         Change::AddShutdownTaint { taints } | Change::RemoveShutdownTaint { taints } => {
             let body = taints_patch(version, taints);
+            let begun = Instant::now();
             world
                 .kube
                 .patch_node(gate, name, &body)
-                .map(drop)
+                .map(|node| world.node_written(node, begun))
                 .map_err(|error| Failed::from(Error::Kube(error)))
         }
         Change::DeleteNode { server } => {

@@ -15,18 +15,23 @@ use super::report::{Failure, Report, publish};
 use super::{Controller, Proposal, Selection};
 use crate::cloud::Gate;
 use crate::kube::Node;
-use crate::world::{Error, ReadFrom, World};
+use crate::world::{self, Detail, Error, Poll, ReadFrom, World};
 use schedule::Schedule;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub const NAME: &str = "cloud-node-lifecycle-controller";
+
+type Nodes = Vec<Arc<Node>>;
 
 /// What the lifecycle controller is told.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `--node-monitor-period`: how often not-ready nodes are looked for.
     pub monitor_period: Duration,
+    /// `--node-status-update-frequency`: how old what a table of nodes can't show may be.
+    pub node_max_age: Duration,
     /// `HCLOUD_SERVER_CACHE_MAX_AGE`: how old a list of servers may be that says what state they are in.
     pub server_cache_max_age: Duration,
     /// `--node-deletion-guard`: no deletion unless another node's server is in the same list.
@@ -52,35 +57,57 @@ impl LifecycleController {
         world: &World,
         selection: &Selection,
     ) -> Result<(Vec<LifecyclePlan>, Facts), Error> {
-        let from = if selection.is_explicit() {
-            ReadFrom::Latest
-        } else {
-            ReadFrom::Cache
-        };
-        let nodes = world.nodes(self.settings.monitor_period / 2, from)?;
-        let now = Instant::now();
-        let due = |node: &Node| {
-            let concerns_us = !node.is_ready() || node.taint(SHUTDOWN).is_some();
-            concerns_us
-                && selection.names(node.name())
-                && (selection.is_explicit() || self.schedule.is_due(&node.metadata.uid, now))
-        };
-        let due: Vec<&Node> = nodes.value.iter().filter(|node| due(node)).collect();
+        let nodes = self.nodes(world, selection)?;
+        let due = self.due(&nodes.value, selection);
         if due.is_empty() {
             return Ok((Vec::new(), Facts::new()));
         }
-        let facts = observe::facts(
-            world,
-            &nodes.value,
-            &due,
-            self.settings.server_cache_max_age,
-        )?;
+        let max_age = self.settings.server_cache_max_age;
+        let facts = observe::facts(world, &nodes.value, &due, max_age)?;
+        // After the cloud answered: while it does not, no node is read in vain.
+        let nodes = match selection.is_explicit() {
+            true => nodes.clone(),
+            false => self.read_again(world, &due)?,
+        };
+        // One that was made anew meanwhile is no node that was asked about.
+        let asked: HashSet<&str> = due.iter().map(|node| node.metadata.uid.as_str()).collect();
+        let mut due = self.due(&nodes.value, selection);
+        due.retain(|node| asked.contains(node.metadata.uid.as_str()));
         let view = View {
             nodes: &due,
             facts: &facts,
         };
         let plans = plan(&view, &*world.provider, self.settings.deletion_guard);
         Ok((plans, facts))
+    }
+
+    fn nodes(&self, world: &World, selection: &Selection) -> Result<world::View<Nodes>, Error> {
+        let look_max_age = self.settings.monitor_period / 2;
+        if selection.is_explicit() {
+            return world.nodes(look_max_age, ReadFrom::Latest);
+        }
+        world.poll_nodes(Poll {
+            look_max_age,
+            whole_max_age: self.settings.node_max_age,
+            detail: Detail::Cells,
+        })
+    }
+
+    fn read_again(&self, world: &World, due: &[&Node]) -> Result<world::View<Nodes>, Error> {
+        let names: Vec<String> = due.iter().map(|node| node.name().to_owned()).collect();
+        world.nodes_again(&names, self.settings.monitor_period / 2)
+    }
+
+    /// Those that are not ready or shall lose the shutdown taint, when it is their time.
+    fn due<'a>(&self, nodes: &'a Nodes, selection: &Selection) -> Vec<&'a Node> {
+        let now = Instant::now();
+        let is_due = |node: &&Node| {
+            let concerns_us = !node.is_ready() || node.taint(SHUTDOWN).is_some();
+            concerns_us
+                && selection.names(node.name())
+                && (selection.is_explicit() || self.schedule.is_due(&node.metadata.uid, now))
+        };
+        nodes.iter().map(Arc::as_ref).filter(is_due).collect()
     }
 
     /// One pass, with the plans that it was made of.

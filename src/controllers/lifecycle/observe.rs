@@ -5,6 +5,7 @@ use crate::cloud::{self, ErrorKind, Instance, InstanceId, Urgency};
 use crate::kube::Node;
 use crate::world::{Error, World};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Servers on one page of a list: more questions than two for each page are asked by a list.
@@ -16,7 +17,7 @@ const FAILURES_AT_MOST: usize = 3;
 /// Facts about the servers of those of the `due` nodes that are not ready. `nodes` are all nodes.
 pub fn facts(
     world: &World,
-    nodes: &[Node],
+    nodes: &[Arc<Node>],
     due: &[&Node],
     list_max_age: Duration,
 ) -> Result<Facts, Error> {
@@ -32,7 +33,7 @@ pub fn facts(
 /// Facts about these servers.
 fn facts_about(
     world: &World,
-    nodes: &[Node],
+    nodes: &[Arc<Node>],
     ids: &HashSet<InstanceId>,
     list_max_age: Duration,
 ) -> Result<Facts, Error> {

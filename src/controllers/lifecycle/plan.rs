@@ -4,7 +4,7 @@ use crate::cloud::{Finding, InstanceId, InstanceState, Provider, ProviderId, Rea
 use crate::controllers::Proposal;
 use crate::kube::{Node, ObjectReference, Taint};
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 /// On a node whose server is off.
 pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
@@ -115,7 +115,7 @@ fn with_taint(node: &Node) -> Vec<Taint> {
     let shutdown = Taint {
         key: SHUTDOWN.into(),
         effect: "NoSchedule".into(),
-        rest: BTreeMap::new(),
+        ..Taint::default()
     };
     node.spec.taints.iter().cloned().chain([shutdown]).collect()
 }

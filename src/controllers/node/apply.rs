@@ -6,6 +6,7 @@ use crate::cloud::Gate;
 use crate::kube::{self, Node};
 use crate::world::World;
 use serde_json::{Map, Value, json};
+use std::time::Instant;
 
 /// Plans for one node, made one after another because it kept changing under us.
 const PLANS_AT_MOST: u32 = 4;
@@ -82,11 +83,13 @@ fn make_changes(
     let mut version = plan.node.metadata.resource_version.clone();
     for change in &plan.changes {
         let body = patch(change, &version);
+        let begun = Instant::now();
         let node = match change {
             Change::SetAddresses { .. } => world.kube.patch_node_status(gate, name, &body)?,
             Change::Update { .. } => world.kube.patch_node(gate, name, &body)?,
         };
-        version = node.metadata.resource_version;
+        version.clone_from(&node.metadata.resource_version);
+        world.node_written(node, begun);
         applied.lines.extend(plan.lines_of(change));
         log::info!("node/{name}: {}", change.summary());
         applied.initialised |= matches!(

@@ -5,7 +5,8 @@ use super::plan::{NodePlan, is_uninitialised};
 use super::{NodeController, Selection};
 use crate::cloud::{Provider, ProviderId};
 use crate::kube::Node;
-use crate::world::World;
+use crate::world::{self, Error, World};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Why a tick looks at the cloud.
@@ -20,12 +21,17 @@ pub(super) enum Work {
 
 /// What list of servers these plans may rest on; made on an older one, they only propose.
 /// `look` is when this tick began, `young` what a write may rest on.
-pub(super) fn need(plans: &[NodePlan], look: Instant, young: Duration) -> Need {
-    if plans.iter().any(NodePlan::misses_its_server) {
+pub(super) fn need(plans: impl Iterator<Item = NodePlan>, look: Instant, young: Duration) -> Need {
+    let (mut one_misses_its_server, mut one_changes) = (false, false);
+    for plan in plans {
+        one_misses_its_server |= plan.misses_its_server();
+        one_changes |= !plan.changes.is_empty();
+    }
+    if one_misses_its_server {
         // A server that is missing from an older list may have been made since, and a new
         // node must not be told that it has none.
         Need::AskedSince(look)
-    } else if plans.iter().any(|plan| !plan.changes.is_empty()) {
+    } else if one_changes {
         Need::InUse(young)
     } else {
         Need::Any
@@ -36,7 +42,7 @@ impl NodeController {
     pub(super) fn work(
         &self,
         world: &World,
-        nodes: &[Node],
+        nodes: &[Arc<Node>],
         selection: &Selection,
         now: Instant,
     ) -> Work {
@@ -53,6 +59,30 @@ impl NodeController {
         let frequency = self.settings.status_update_frequency;
         self.last_refresh
             .is_none_or(|last| now.duration_since(last) >= frequency)
+    }
+
+    /// Since when a whole look at the nodes counts: a refresh needs one made since it became
+    /// due, or shortly before by somebody else.
+    pub(super) fn whole_max_age(&self, now: Instant) -> Duration {
+        let frequency = self.settings.status_update_frequency;
+        let overdue = self
+            .last_refresh
+            .and_then(|last| now.duration_since(last).checked_sub(frequency));
+        overdue.map_or(frequency, |time| {
+            frequency.min(time + self.settings.sync_interval)
+        })
+    }
+
+    /// Those that are due, as they are now: a table shows no taint.
+    pub(super) fn read_again(
+        &self,
+        world: &World,
+        nodes: &[Arc<Node>],
+        now: Instant,
+    ) -> Result<world::View<Vec<Arc<Node>>>, Error> {
+        let due = nodes.iter().filter(|node| self.is_due(node, world, now));
+        let names: Vec<String> = due.map(|node| node.name().to_owned()).collect();
+        world.nodes_again(&names, self.settings.sync_interval / 2)
     }
 
     /// Waits for its initialisation, or failed before; and its back-off is over.

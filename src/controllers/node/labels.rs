@@ -16,7 +16,7 @@ pub(super) fn at_initialisation(node: &Node, metadata: &Metadata) -> Vec<Wanted>
             .metadata
             .labels
             .get(key)
-            .map(|have| Sourced::new(have.clone(), Source::Kept));
+            .map(|have| Sourced::new(have.to_owned(), Source::Kept));
         (key.clone(), kept.unwrap_or_else(|| wanted.clone()))
     });
     topology
@@ -33,7 +33,7 @@ pub(super) fn afterwards(node: &Node) -> Vec<Wanted> {
         let source = Source::Label(label.beta_key().to_owned());
         Some((
             label.stable_key().to_owned(),
-            Sourced::new(beta.clone(), source),
+            Sourced::new(beta.to_owned(), source),
         ))
     };
     TopologyLabel::ALL.into_iter().filter_map(twin).collect()

@@ -22,18 +22,22 @@ pub use plan::{NodePlan, Server, UNINITIALIZED, View, is_uninitialised, plan};
 use super::backoff::Backoff;
 use super::report::{Report, publish};
 use super::{Controller, Proposal, Selection};
-use crate::cloud::{Gate, Urgency};
+use crate::cloud::{Finding, Gate, Urgency};
 use crate::kube::Node;
-use crate::world::{self, Error, ReadFrom, World};
+use crate::world::{self, Detail, Error, Poll, ReadFrom, World};
 use due::Work;
 use pass::Pass;
+use plan::plan_node;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub const NAME: &str = "cloud-node-controller";
 
 /// However young `HCLOUD_SERVER_CACHE_MAX_AGE` wants a list to be, the look that read it may use it.
 const YOUNGEST: Duration = Duration::from_secs(1);
+
+type Nodes = Vec<Arc<Node>>;
 
 /// What the node controller is told.
 #[derive(Clone, Debug)]
@@ -69,12 +73,16 @@ impl NodeController {
         &self,
         world: &World,
         selection: &Selection,
-    ) -> Result<world::View<Vec<Node>>, Error> {
-        let from = match selection.is_explicit() {
-            true => ReadFrom::Latest,
-            false => ReadFrom::Cache,
-        };
-        world.nodes(self.settings.sync_interval / 2, from)
+    ) -> Result<world::View<Vec<Arc<Node>>>, Error> {
+        let look_max_age = self.settings.sync_interval / 2;
+        if selection.is_explicit() {
+            return world.nodes(look_max_age, ReadFrom::Latest);
+        }
+        world.poll_nodes(Poll {
+            look_max_age,
+            whole_max_age: self.whole_max_age(Instant::now()),
+            detail: Detail::Cells,
+        })
     }
 
     /// What both APIs say and what would be done, for the nodes that are due or asked for.
@@ -83,29 +91,13 @@ impl NodeController {
         world: &World,
         selection: &Selection,
     ) -> Result<(Observed, Vec<NodePlan>), Error> {
-        let nodes = self.nodes(world, selection)?;
-        let now = Instant::now();
-        let refresh = selection.is_explicit() || self.is_refresh_due(now);
-        let wanted = |node: &Node| {
-            selection.names(node.name()) && (refresh || self.is_due(node, world, now))
-        };
-        let urgency = match self.work(world, &nodes.value, selection, now) {
-            Work::Nothing => return Ok((Observed::only(nodes), Vec::new())),
-            Work::Refresh if self.last_refresh.is_some() => Urgency::CanWait,
-            Work::Refresh | Work::Needed => Urgency::Needed,
-        };
-        let proposal_age = match urgency {
-            Urgency::Needed => self.young(),
-            Urgency::CanWait => self.settings.status_update_frequency / 2,
-        };
-        let observed = observe::observe(world, nodes, proposal_age, urgency)?;
-        let plans = plan(&observed.view(), &*world.provider, wanted);
-        let need = due::need(&plans, now, self.young());
-        if observed.is_good_for(need) {
-            return Ok((observed, plans));
-        }
-        let observed = observe::observe(world, observed.nodes, need.max_age(), urgency)?;
-        let plans = plan(&observed.view(), &*world.provider, wanted);
+        let (observed, wanted) = self.look(world, selection)?;
+        let index = observed.index(&*world.provider);
+        let plans = wanted
+            .iter()
+            .map(|node| plan_node(node, &index, &*world.provider));
+        let plans = plans.collect();
+        drop(index);
         Ok((observed, plans))
     }
 
@@ -116,34 +108,79 @@ impl NodeController {
         gate: &dyn Gate,
         selection: &Selection,
     ) -> (Report, Vec<NodePlan>) {
-        let begun = Instant::now();
-        let was_refresh = selection.is_explicit() || self.is_refresh_due(begun);
-        let (observed, plans) = match self.evaluate(world, selection) {
-            Ok(evaluated) => evaluated,
-            Err(error) => {
-                return (
-                    Report::outage(error, self.waiting(world, begun)),
-                    Vec::new(),
-                );
-            }
-        };
-        let uids: HashSet<&str> = observed
-            .nodes
-            .value
-            .iter()
-            .map(|node| node.metadata.uid.as_str())
-            .collect();
-        self.backoff.keep(|uid| uids.contains(uid));
-        if was_refresh {
-            self.last_refresh = Some(begun);
-        }
-        let pass = Pass::new(world, gate, self.young());
-        let (report, done) = pass.run(observed, plans, &mut self.backoff);
-        // Events come last: a hundred nodes are ready before the first of them is talked about.
+        let mut done = Vec::new();
+        let report = self.pass(world, gate, selection, |plan| done.push(plan));
         for plan in &done {
             publish(world, gate, NAME, &plan.object, plan.all_findings());
         }
         (report, done)
+    }
+
+    /// What both APIs say, and the nodes that are due or asked for; servers are only asked
+    /// for when there are any, and are as young as their plans need.
+    fn look(&self, world: &World, selection: &Selection) -> Result<(Observed, Nodes), Error> {
+        let nodes = self.nodes(world, selection)?;
+        let now = Instant::now();
+        let urgency = match self.work(world, &nodes.value, selection, now) {
+            Work::Nothing => return Ok((Observed::only(nodes), Vec::new())),
+            Work::Refresh if self.last_refresh.is_some() => Urgency::CanWait,
+            Work::Refresh | Work::Needed => Urgency::Needed,
+        };
+        let proposal_age = match urgency {
+            Urgency::Needed => self.young(),
+            Urgency::CanWait => self.settings.status_update_frequency / 2,
+        };
+        let mut observed = observe::observe(world, nodes, proposal_age, urgency)?;
+        if !selection.is_explicit() {
+            // After the cloud answered: while it does not, no node is read in vain.
+            observed.nodes = self.read_again(world, &observed.nodes.value, now)?;
+        }
+        let refresh = selection.is_explicit() || self.is_refresh_due(now);
+        let wanted = |node: &&Arc<Node>| {
+            selection.names(node.name()) && (refresh || self.is_due(node, world, now))
+        };
+        let wanted: Nodes = observed
+            .nodes
+            .value
+            .iter()
+            .filter(wanted)
+            .cloned()
+            .collect();
+        let need = {
+            let index = observed.index(&*world.provider);
+            let plans = wanted
+                .iter()
+                .map(|node| plan_node(node, &index, &*world.provider));
+            due::need(plans, now, self.young())
+        };
+        if !observed.is_good_for(need) {
+            observed = observe::observe(world, observed.nodes, need.max_age(), urgency)?;
+        }
+        Ok((observed, wanted))
+    }
+
+    /// One pass; `done` is given each plan as it was applied last.
+    fn pass(
+        &mut self,
+        world: &World,
+        gate: &dyn Gate,
+        selection: &Selection,
+        done: impl FnMut(NodePlan),
+    ) -> Report {
+        let begun = Instant::now();
+        let was_refresh = selection.is_explicit() || self.is_refresh_due(begun);
+        let (observed, wanted) = match self.look(world, selection) {
+            Ok(looked) => looked,
+            Err(error) => return Report::outage(error, self.waiting(world, begun)),
+        };
+        let nodes = observed.nodes.value.iter();
+        let uids: HashSet<&str> = nodes.map(|node| node.metadata.uid.as_str()).collect();
+        self.backoff.keep(|uid| uids.contains(uid));
+        if was_refresh {
+            self.last_refresh = Some(begun);
+        }
+        let pass = Pass::new(world, gate, self.young(), &mut self.backoff, done);
+        pass.run(observed, wanted)
     }
 
     fn young(&self) -> Duration {
@@ -163,7 +200,19 @@ impl Controller for NodeController {
     }
 
     fn tick(&mut self, world: &World, gate: &dyn Gate, selection: &Selection) -> Report {
-        self.sync(world, gate, selection).0
+        // Of thousands of plans only what is to be told is kept. Events come last: a hundred
+        // nodes are ready before the first of them is talked about.
+        let mut told = Vec::new();
+        let report = self.pass(world, gate, selection, |plan| {
+            let findings: Vec<Finding> = plan.all_findings().cloned().collect();
+            if !findings.is_empty() {
+                told.push((plan.object, findings));
+            }
+        });
+        for (object, findings) in &told {
+            publish(world, gate, NAME, object, findings);
+        }
+        report
     }
 
     fn propose(&self, world: &World, selection: &Selection) -> Result<Vec<Proposal>, Error> {

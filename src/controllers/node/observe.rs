@@ -1,14 +1,15 @@
 //! What both APIs say about nodes: read only.
 
-use super::plan::View;
-use crate::cloud::{Instance, Urgency};
+use crate::cloud::{Instance, Provider, Urgency};
+use crate::controllers::matching::Index;
 use crate::kube::Node;
 use crate::world::{self, Error, World};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Nodes, and servers where somebody asked for them.
 pub struct Observed {
-    pub nodes: world::View<Vec<Node>>,
+    pub nodes: world::View<Vec<Arc<Node>>>,
     pub instances: Option<world::View<Vec<Instance>>>,
 }
 
@@ -35,7 +36,7 @@ impl Need {
 
 pub(super) fn observe(
     world: &World,
-    nodes: world::View<Vec<Node>>,
+    nodes: world::View<Vec<Arc<Node>>>,
     instances_max_age: Duration,
     urgency: Urgency,
 ) -> Result<Observed, Error> {
@@ -47,7 +48,7 @@ pub(super) fn observe(
 }
 
 impl Observed {
-    pub(super) fn only(nodes: world::View<Vec<Node>>) -> Observed {
+    pub(super) fn only(nodes: world::View<Vec<Arc<Node>>>) -> Observed {
         Observed {
             nodes,
             instances: None,
@@ -64,11 +65,8 @@ impl Observed {
         }
     }
 
-    pub(super) fn view(&self) -> View<'_> {
-        View {
-            nodes: &self.nodes.value,
-            instances: self.instances(),
-        }
+    pub(super) fn index<'a>(&'a self, provider: &'a dyn Provider) -> Index<'a> {
+        Index::new(provider, self.nodes.value.as_slice(), self.instances())
     }
 
     pub fn instances(&self) -> &[Instance] {

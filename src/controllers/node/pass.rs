@@ -8,20 +8,22 @@ use super::observe::{self, Need, Observed};
 use super::plan::{NodePlan, is_uninitialised, plan_node};
 use crate::cloud::{Finding, Gate, Reason, Urgency};
 use crate::controllers::backoff::Backoff;
-use crate::controllers::matching::Index;
 use crate::controllers::report::{Failure, Report};
 use crate::kube::{self, Node};
 use crate::world::World;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub(super) struct Pass<'a> {
+pub(super) struct Pass<'a, Done> {
     world: &'a World,
     gate: &'a dyn Gate,
     /// How old a list of servers a write may rest on.
     young: Duration,
+    backoff: &'a mut Backoff,
+    /// Given each plan as it was applied last, one for each node that is still there.
+    done: Done,
     report: Report,
-    done: Vec<NodePlan>,
 }
 
 /// Why a stretch of the pass ended.
@@ -34,27 +36,27 @@ enum Stretch {
     Closed,
 }
 
-impl<'a> Pass<'a> {
-    pub(super) fn new(world: &'a World, gate: &'a dyn Gate, young: Duration) -> Pass<'a> {
+impl<'a, Done: FnMut(NodePlan)> Pass<'a, Done> {
+    pub(super) fn new(
+        world: &'a World,
+        gate: &'a dyn Gate,
+        young: Duration,
+        backoff: &'a mut Backoff,
+        done: Done,
+    ) -> Pass<'a, Done> {
         Pass {
             world,
             gate,
             young,
+            backoff,
+            done,
             report: Report::default(),
-            done: Vec::new(),
         }
     }
 
-    /// The outcome, and the plans that were applied last, one for each node that is still there.
-    pub(super) fn run(
-        mut self,
-        mut observed: Observed,
-        plans: Vec<NodePlan>,
-        backoff: &mut Backoff,
-    ) -> (Report, Vec<NodePlan>) {
-        let mut queue = VecDeque::from(plans);
-        let mut plan_anew = false;
-        while self.work_off(&mut queue, &observed, plan_anew, backoff) == Stretch::ListTooOld {
+    pub(super) fn run(mut self, mut observed: Observed, nodes: Vec<Arc<Node>>) -> Report {
+        let mut queue = VecDeque::from(nodes);
+        while self.work_off(&mut queue, &observed) == Stretch::ListTooOld {
             observed =
                 match observe::observe(self.world, observed.nodes, self.young, Urgency::Needed) {
                     Ok(observed) => observed,
@@ -64,33 +66,24 @@ impl<'a> Pass<'a> {
                         break;
                     }
                 };
-            plan_anew = true;
         }
         self.report.unreached = queue.len();
-        (self.report, self.done)
+        self.report
     }
 
-    fn work_off(
-        &mut self,
-        queue: &mut VecDeque<NodePlan>,
-        observed: &Observed,
-        plan_anew: bool,
-        backoff: &mut Backoff,
-    ) -> Stretch {
+    /// A plan is made when it is its node's turn: thousands at once would need the memory of
+    /// thousands.
+    fn work_off(&mut self, queue: &mut VecDeque<Arc<Node>>, observed: &Observed) -> Stretch {
         let provider = &*self.world.provider;
-        let index = Index::new(provider, &observed.nodes.value, observed.instances());
+        let index = observed.index(provider);
         let young = Need::InUse(self.young);
         let is_young = || observed.is_good_for(young);
-        while let Some(plan) = queue.pop_front() {
+        while let Some(node) = queue.pop_front() {
+            let plan = plan_node(&node, &index, provider);
             if !plan.changes.is_empty() && !is_young() {
-                queue.push_front(plan);
+                queue.push_front(node);
                 return Stretch::ListTooOld;
             }
-            let plan = if plan_anew {
-                plan_node(&plan.node, &index, provider)
-            } else {
-                plan
-            };
             // A node that changed meanwhile, on a list that is too old by now, is left to the next tick.
             let replan = |node: &Node| is_young().then(|| plan_node(node, &index, provider));
             let (object, uid) = (
@@ -100,11 +93,11 @@ impl<'a> Pass<'a> {
             let applied = apply::apply(self.world, self.gate, plan, replan);
             let is_closed = applied.error.as_ref().is_some_and(kube::Error::is_refused);
             if is_closed && applied.lines.is_empty() {
-                queue.extend(applied.plan);
+                queue.push_front(node);
                 return Stretch::Closed;
             }
-            note(&mut self.report, backoff, object, &uid, &applied);
-            self.done.extend(with_event(applied));
+            note(&mut self.report, self.backoff, object, &uid, &applied);
+            with_event(applied).map(&mut self.done);
             if is_closed {
                 return Stretch::Closed;
             }

@@ -10,14 +10,15 @@ use crate::cloud::{
 use crate::controllers::Proposal;
 use crate::controllers::matching::{Index, MatchedBy, Outcome};
 use crate::kube::{Node, ObjectReference};
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 /// Set by a kubelet with `--cloud-provider=external`; no pod lands on the node before it is gone.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 /// What both APIs said.
-pub struct View<'a> {
-    pub nodes: &'a [Node],
+pub struct View<'a, N: Borrow<Node> = Node> {
+    pub nodes: &'a [N],
     /// All servers of the project.
     pub instances: &'a [Instance],
 }
@@ -49,10 +50,15 @@ pub enum Server {
 }
 
 /// Plans for the nodes that `wanted` names.
-pub fn plan(view: &View, provider: &dyn Provider, wanted: impl Fn(&Node) -> bool) -> Vec<NodePlan> {
+pub fn plan<N: Borrow<Node>>(
+    view: &View<N>,
+    provider: &dyn Provider,
+    wanted: impl Fn(&Node) -> bool,
+) -> Vec<NodePlan> {
     let index = Index::new(provider, view.nodes, view.instances);
     view.nodes
         .iter()
+        .map(Borrow::borrow)
         .filter(|node| wanted(node))
         .map(|node| plan_node(node, &index, provider))
         .collect()
@@ -229,7 +235,13 @@ impl NodePlan {
     fn for_server(&mut self, instance: &Instance, instances: &dyn Instances) {
         let about = cloud::Node {
             name: self.node.name().to_owned(),
-            annotations: self.node.metadata.annotations.clone(),
+            annotations: self
+                .node
+                .metadata
+                .annotations
+                .iter()
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect(),
         };
         let metadata = match instances.metadata(instance, &about) {
             Ok(metadata) => metadata,
@@ -294,7 +306,7 @@ impl NodePlan {
     fn update(&mut self, wanted: Vec<labels::Wanted>, initialise: Option<Option<String>>) {
         let mut labels = BTreeMap::new();
         for (key, wanted) in wanted {
-            let have = self.node.metadata.labels.get(&key).cloned();
+            let have = self.node.metadata.labels.get(&key).map(str::to_owned);
             if have.as_ref() != Some(&wanted.value) {
                 labels.insert(key.clone(), wanted.value.clone());
             }

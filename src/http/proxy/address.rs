@@ -83,7 +83,14 @@ impl Proxy {
         self.port
     }
 
-    #[allow(dead_code)] // Read by the connector, which is built next.
+    /// As a URL of which only host and port count.
+    pub(super) fn address(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("http://[{}]:{}", self.host, self.port),
+            false => format!("http://{}:{}", self.host, self.port),
+        }
+    }
+
     pub(in crate::http) fn login(&self) -> Option<&Login> {
         self.login.as_ref()
     }
@@ -224,7 +231,7 @@ mod tests {
             ),
             ("http://token@proxy", "http://proxy:80", Some(("token", ""))),
         ] {
-            let proxy = Proxy::parse(text).unwrap_or_else(|why| panic!("{text}: {why}"));
+            let proxy = Proxy::parse(text).unwrap();
             assert_eq!(proxy.to_string(), shown, "{text}");
             assert_eq!(format!("{proxy:?}"), shown, "{text}");
             let found = proxy.login();

@@ -83,6 +83,7 @@ pub(super) fn load(paths: &[PathBuf], asked: Option<&str>) -> Result<Access, Con
         roots: roots(cluster)?,
         identity: identity(user)?,
         insecure: cluster.flag("insecure-skip-tls-verify")?,
+        ..Tls::default()
     };
     let mut origin = format!(
         "kubeconfig {}, context {}",

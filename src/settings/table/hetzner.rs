@@ -1,5 +1,6 @@
 //! How the project is reached, and what nodes take over from its servers.
 
+use super::DAEMON;
 use crate::settings::setting::{Group, Kind, Setting, Variable};
 
 pub(in crate::settings) static TOKEN: Setting = Setting {
@@ -33,6 +34,27 @@ pub(in crate::settings) static NETWORK: Setting = Setting {
     help: "Private Network of the cluster: digits are its ID, anything else its name. Nodes then \
            get their IP in it as InternalIP; without it they get none.",
     group: Group::Hetzner,
+    ..Setting::BLANK
+};
+
+pub(in crate::settings) static NETWORK_DISABLE_ATTACHED_CHECK: Setting = Setting {
+    name: "network-disable-attached-check",
+    variables: &[Variable::Value("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK")],
+    default: Some("false"),
+    help: "Do not ask the metadata service at start whether this machine is attached to the Network.",
+    commands: DAEMON,
+    group: Group::Hetzner,
+    ..Setting::BLANK
+};
+
+pub(in crate::settings) static METADATA_ENDPOINT: Setting = Setting {
+    name: "metadata-endpoint",
+    variables: &[Variable::Value("HCLOUD_METADATA_ENDPOINT")],
+    kind: Kind::Url,
+    help: "For tests: base URL of the metadata service.",
+    commands: DAEMON,
+    group: Group::Hetzner,
+    hidden: true,
     ..Setting::BLANK
 };
 

@@ -49,6 +49,8 @@ pub struct Action {
     begun: Instant,
     duration: Duration,
     end: Option<End>,
+    /// Why it will fail, known from the start.
+    doom: Option<(String, String)>,
 }
 
 #[derive(Debug)]
@@ -67,6 +69,8 @@ pub struct Actions {
     locks: HashMap<Resource, usize>,
     /// Commands whose next action is to fail, with code and message.
     failures: HashMap<String, VecDeque<(String, String)>>,
+    /// How long actions with this command take, at scale 1, instead of their usual time.
+    durations: HashMap<String, Duration>,
     held: bool,
     arrivals: u64,
 }
@@ -105,7 +109,8 @@ impl World {
         let predecessor = start.after.and_then(|id| self.actions.all.get(&id));
         let begun =
             predecessor.map_or_else(|| self.clock.now(), |action| action.begun + action.duration);
-        let duration = self.clock.scaled(start.takes);
+        let takes = self.actions.durations.get(start.command);
+        let duration = self.clock.scaled(takes.copied().unwrap_or(start.takes));
         for resource in start.resources {
             *self.actions.locks.entry(*resource).or_default() += 1;
         }
@@ -118,6 +123,7 @@ impl World {
             begun,
             duration,
             end: None,
+            doom: None,
         };
         self.actions.all.insert(id, action);
         self.actions.plan(
@@ -184,6 +190,28 @@ impl Actions {
             .push_back((code.into(), message.into()));
     }
 
+    /// `takes` is at scale 1; None brings the usual time back. Running actions are not touched.
+    pub fn set_duration(&mut self, command: &str, takes: Option<Duration>) {
+        match takes {
+            Some(takes) => self.durations.insert(command.into(), takes),
+            None => self.durations.remove(command),
+        };
+    }
+
+    /// Lets a running action end as an error.
+    pub fn doom(&mut self, id: u64, code: &str, message: &str) {
+        if let Some(action) = self.all.get_mut(&id) {
+            action.doom = Some((code.into(), message.into()));
+        }
+    }
+
+    /// Code and message of the newest action of a resource, if it failed.
+    pub fn last_error(&self, resource: Resource) -> Option<&(String, String)> {
+        let mut newest_first = self.all.values().rev();
+        let newest = newest_first.find(|action| action.resources.contains(&resource))?;
+        newest.end.as_ref()?.error.as_ref()
+    }
+
     fn plan(&mut self, at: Instant, work: Work) {
         self.arrivals += 1;
         self.agenda.insert((at, self.arrivals), work);
@@ -194,10 +222,12 @@ impl Actions {
         let Some(action) = self.all.get_mut(&id) else {
             return Outcome::Success;
         };
-        let error = self
+        let doom = action.doom.take();
+        let planned = self
             .failures
             .get_mut(action.command)
             .and_then(VecDeque::pop_front);
+        let error = doom.or(planned);
         let ago = SignedDuration::try_from(at.elapsed()).unwrap_or(SignedDuration::ZERO);
         let outcome = if error.is_some() {
             Outcome::Failure

@@ -87,6 +87,14 @@ pub struct Fields {
 }
 
 impl Fields {
+    /// The fields of a document, none when it is no object.
+    pub fn of(document: &Value) -> Fields {
+        Fields {
+            values: document.as_object().cloned().unwrap_or_default(),
+            prefix: String::new(),
+        }
+    }
+
     /// An empty body counts as an object without fields: actions such as `poweron` have none.
     pub fn parse(body: &[u8]) -> Result<Fields> {
         if body.iter().all(u8::is_ascii_whitespace) {
@@ -212,6 +220,34 @@ impl Fields {
             _ => Err(self.invalid(name, "must be an array of objects")),
         };
         list.into_iter().enumerate().map(object).collect()
+    }
+
+    /// True when the field is there, be it null: for fields in which null means something.
+    pub fn has(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
+    /// A list of strings.
+    pub fn strings(&mut self, name: &str) -> Result<Option<Vec<String>>> {
+        self.read(name, "must be an array of strings", |value| {
+            let strings = value.as_array()?.iter();
+            strings.map(|one| one.as_str().map(str::to_owned)).collect()
+        })
+    }
+
+    /// One of a few words.
+    pub fn word(&mut self, name: &str, allowed: &[&'static str]) -> Result<Option<&'static str>> {
+        let problem = format!("must be one of {}", allowed.join(", "));
+        self.read(name, &problem, |value| {
+            allowed.iter().copied().find(|word| value == word)
+        })
+    }
+
+    /// A TCP port.
+    pub fn port(&mut self, name: &str) -> Result<Option<u16>> {
+        self.read(name, "must be a port between 1 and 65535", |value| {
+            u16::try_from(value.as_u64()?).ok().filter(|port| *port > 0)
+        })
     }
 
     /// Makes a missing value an error that names the field.

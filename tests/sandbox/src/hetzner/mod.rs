@@ -4,9 +4,10 @@
 //! |---|---|
 //! | `mod` | who asks, whether they may, which resource answers; a test's hands in the world |
 //! | `world` | what there is |
-//! | `servers`, `networks` | one resource each: its routes, its rules, its JSON |
-//! | `catalog` | what the provider offers: locations, server types, images |
+//! | `servers`, `networks`, `load_balancers`, `certificates`, `primary_ips` | each its routes, rules and JSON |
+//! | `catalog` | what the provider offers: locations, types of servers and load balancers, images |
 //! | `actions` | work that takes time: locks, progress, failure |
+//! | `hands`, `circumstances`, `overlay` | more of a test's hands: load balancers and what is around them |
 //! | `input`, `listing`, `labels`, `error` | what all resources share: reading requests, pages, selectors, refusals |
 //! | `metadata` | the service a server asks about itself |
 //!
@@ -16,13 +17,19 @@
 mod actions;
 mod addresses;
 mod catalog;
+mod certificates;
+mod circumstances;
 mod clock;
 mod error;
+mod hands;
 mod input;
 mod labels;
 mod listing;
+mod load_balancers;
 mod metadata;
 mod networks;
+mod overlay;
+mod primary_ips;
 mod rate_limit;
 mod servers;
 mod world;
@@ -35,6 +42,7 @@ use serde_json::Value;
 use self::clock::Clock;
 use self::error::ApiError;
 use self::input::Query;
+pub use self::load_balancers::{Health, Machine};
 use self::networks::{Network, Subnet};
 use self::rate_limit::Budget;
 pub use self::servers::ServerSpec;
@@ -336,9 +344,13 @@ fn dispatch(mut call: Call, path: &str) -> Result<Reply, ApiError> {
     match &segments[..] {
         ["servers", rest @ ..] => servers::route(&mut call, rest),
         ["networks", rest @ ..] => networks::route(&mut call, rest),
+        ["load_balancers", rest @ ..] => load_balancers::route(&mut call, rest),
+        ["certificates", rest @ ..] => certificates::route(&mut call, rest),
+        ["primary_ips", rest @ ..] => primary_ips::route(&mut call, rest),
         ["actions", rest @ ..] => actions::route(&call, rest),
         ["locations", rest @ ..] => catalog::locations::route(&call, rest),
         ["server_types", rest @ ..] => catalog::server_types::route(&call, rest),
+        ["load_balancer_types", rest @ ..] => catalog::load_balancer_types::route(&call, rest),
         ["datacenters", ..] => Err(ApiError::removed("2026-06-02-datacenters-deprecated")),
         _ => Err(ApiError::no_such_path()),
     }

@@ -5,12 +5,16 @@ use std::time::Instant;
 
 use super::actions::Actions;
 use super::addresses::Pool;
+use super::certificates::Certificate;
+use super::circumstances::Circumstances;
 use super::clock::Clock;
+use super::load_balancers::LoadBalancer;
 use super::networks::Network;
+use super::primary_ips::PrimaryIp;
 use super::rate_limit::Budget;
 use super::servers::Server;
 
-/// The first ID of servers, networks, actions and public addresses; projects count from 1.
+/// The first ID of everything in projects; projects count from 1.
 const FIRST_ID: u64 = 1_000_001;
 
 pub struct World {
@@ -20,8 +24,12 @@ pub struct World {
     pub budgets: BTreeMap<u64, Budget>,
     pub servers: BTreeMap<u64, Server>,
     pub networks: BTreeMap<u64, Network>,
+    pub load_balancers: BTreeMap<u64, LoadBalancer>,
+    pub certificates: BTreeMap<u64, Certificate>,
+    pub primary_ips: BTreeMap<u64, PrimaryIp>,
     pub actions: Actions,
     pub pool: Pool,
+    pub circumstances: Circumstances,
     /// Whose metadata the metadata service shows.
     pub metadata_server: Option<u64>,
     next_id: u64,
@@ -43,8 +51,12 @@ impl World {
             budgets: BTreeMap::from([(0, Budget::new(clock.now()))]),
             servers: BTreeMap::new(),
             networks: BTreeMap::new(),
+            load_balancers: BTreeMap::new(),
+            certificates: BTreeMap::new(),
+            primary_ips: BTreeMap::new(),
             actions: Actions::default(),
             pool: Pool::default(),
+            circumstances: Circumstances::default(),
             metadata_server: None,
             next_id: FIRST_ID,
             next_correlation: 0,
@@ -77,6 +89,24 @@ impl World {
         self.networks
             .values()
             .filter(move |network| network.project == project)
+    }
+
+    pub fn load_balancers_of(&self, project: u64) -> impl Iterator<Item = &LoadBalancer> {
+        self.load_balancers
+            .values()
+            .filter(move |one| one.project == project)
+    }
+
+    pub fn certificates_of(&self, project: u64) -> impl Iterator<Item = &Certificate> {
+        self.certificates
+            .values()
+            .filter(move |certificate| certificate.project == project)
+    }
+
+    pub fn primary_ips_of(&self, project: u64) -> impl Iterator<Item = &PrimaryIp> {
+        self.primary_ips
+            .values()
+            .filter(move |primary| primary.project == project)
     }
 
     /// The state at `now`: actions that are due take effect, in the order in which they are due.

@@ -19,7 +19,7 @@ pub struct Resource {
     pub verbs: &'static [&'static str],
     /// Whether there is a `status` subresource.
     pub status: bool,
-    /// `None`: nothing can be written, so nothing is ever there.
+    /// `None`: nothing can be written, so nothing is ever there. With read verbs alone only tests write.
     pub schema: Option<&'static Object>,
     pub rules: &'static dyn Rules,
     /// Where the real server keeps them; shows in one error message.
@@ -144,6 +144,30 @@ pub static RESOURCES: &[Resource] = &[
         storage_prefix: "/registry/services/specs",
         returns_deleted: true,
         selectable_fields: &["spec.clusterIP", "spec.type"],
+        ..DEFAULT
+    },
+    Resource {
+        group: "apps",
+        plural: "daemonsets",
+        singular: "daemonset",
+        kind: "DaemonSet",
+        short_names: &["ds"],
+        categories: &["all"],
+        verbs: READ_VERBS,
+        schema: Some(&schema::DAEMON_SET),
+        storage_prefix: "/registry/daemonsets",
+        ..DEFAULT
+    },
+    Resource {
+        group: "apps",
+        plural: "deployments",
+        singular: "deployment",
+        kind: "Deployment",
+        short_names: &["deploy"],
+        categories: &["all"],
+        verbs: READ_VERBS,
+        schema: Some(&schema::DEPLOYMENT),
+        storage_prefix: "/registry/deployments",
         ..DEFAULT
     },
     Resource {

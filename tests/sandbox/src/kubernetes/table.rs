@@ -1,5 +1,7 @@
 //! The columns and cells of tables, what `kubectl get` shows.
 
+mod apps;
+
 use serde_json::{Value, json};
 
 use super::age;
@@ -179,6 +181,8 @@ pub fn columns(resource: &Resource) -> Value {
         "events" => EVENT,
         "namespaces" => NAMESPACE,
         "leases" => LEASE,
+        "deployments" => apps::DEPLOYMENT,
+        "daemonsets" => apps::DAEMON_SET,
         _ => &[NAME, AGE],
     };
     columns.iter().map(Column::definition).collect()
@@ -193,6 +197,8 @@ pub fn cells(resource: &Resource, object: &Value) -> Value {
         "services" => service(object, name, &age),
         "events" => event(object, name),
         "namespaces" => json!([name, object["status"]["phase"], age]),
+        "deployments" => apps::deployment(object, name, &age),
+        "daemonsets" => apps::daemon_set(object, name, &age),
         "leases" => json!([name, text(&object["spec"]["holderIdentity"]), age]),
         _ => json!([name, age]),
     }

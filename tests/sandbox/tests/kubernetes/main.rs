@@ -3,6 +3,8 @@
 mod access;
 mod lists;
 mod objects;
+mod services;
+mod workloads;
 
 use std::sync::Arc;
 

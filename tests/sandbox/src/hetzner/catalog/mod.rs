@@ -1,6 +1,7 @@
-//! What the provider offers in every project: locations, server types, images. Read-only.
+//! What the provider offers in every project: locations, types of servers and load balancers, images. Read-only.
 
 pub mod images;
+pub mod load_balancer_types;
 pub mod locations;
 pub mod server_types;
 

@@ -337,12 +337,7 @@ impl Offer {
 
     /// Bytes a month.
     pub fn included_traffic(&self) -> u64 {
-        const TERABYTE: u64 = 1 << 40;
-        if matches!(self.location, "fsn1" | "nbg1" | "hel1") {
-            20 * TERABYTE
-        } else {
-            TERABYTE
-        }
+        included_traffic(self.location)
     }
 
     /// `available` and `recommended` came in April 2026, when `/datacenters` was on its way out.
@@ -355,13 +350,7 @@ impl Offer {
     }
 
     fn price(&self) -> Value {
-        let monthly = self.monthly_cents as f64;
-        // A month is billed as 624 hours: the monthly price caps the sum of hours.
-        json!({
-            "location": self.location, "included_traffic": self.included_traffic(),
-            "price_hourly": price(monthly / 624.0), "price_monthly": price(monthly),
-            "price_per_tb_traffic": price(100.0),
-        })
+        price_per_time(self.location, self.monthly_cents)
     }
 }
 
@@ -369,6 +358,27 @@ impl Deprecation {
     fn json(self) -> Value {
         json!({"announced": self.announced, "unavailable_after": self.unavailable_after})
     }
+}
+
+/// Bytes a month that cost nothing extra.
+pub fn included_traffic(location: &str) -> u64 {
+    const TERABYTE: u64 = 1 << 40;
+    if matches!(location, "fsn1" | "nbg1" | "hel1") {
+        20 * TERABYTE
+    } else {
+        TERABYTE
+    }
+}
+
+/// What something costs in a location.
+pub fn price_per_time(location: &str, monthly_cents: u64) -> Value {
+    let monthly = monthly_cents as f64;
+    // A month is billed as 624 hours: the monthly price caps the sum of hours.
+    json!({
+        "location": location, "included_traffic": included_traffic(location),
+        "price_hourly": price(monthly / 624.0), "price_monthly": price(monthly),
+        "price_per_tb_traffic": price(100.0),
+    })
 }
 
 /// Decimal strings in euro; German VAT of 19 % in `gross`.

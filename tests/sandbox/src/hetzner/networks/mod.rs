@@ -18,8 +18,9 @@ use super::catalog::id;
 use super::clock::show;
 use super::error::ApiError;
 use super::input::{Fields, Query};
-use super::labels::{Labels, Selector};
-use super::listing::{self, Page, SortKey};
+use super::labels::Labels;
+use super::listing::{self, Page};
+use super::load_balancers;
 use super::world::World;
 use super::{Call, Reply};
 
@@ -46,7 +47,11 @@ pub struct Network {
     pub addresses: BTreeMap<Ipv4Addr, Resource>,
     /// IDs of the servers whose attachment is complete.
     pub servers: BTreeSet<u64>,
+    /// The same for load balancers.
+    pub load_balancers: BTreeSet<u64>,
 }
+
+listing::listed!(Network);
 
 impl Network {
     pub fn new(id: u64, project: u64, name: &str, ip_range: Ipv4Net) -> Network {
@@ -63,6 +68,7 @@ impl Network {
             expose_routes_to_vswitch: false,
             addresses: BTreeMap::new(),
             servers: BTreeSet::new(),
+            load_balancers: BTreeSet::new(),
         }
     }
 
@@ -104,6 +110,44 @@ impl Network {
         None
     }
 
+    /// The asked address if it can be had, otherwise the lowest free one of a fitting subnet.
+    pub fn choose(
+        &self,
+        zone: &str,
+        ip: Option<Ipv4Addr>,
+        ip_range: Option<Ipv4Net>,
+    ) -> Result<Ipv4Addr, ApiError> {
+        let fits = |subnet: &&Subnet| {
+            subnet.is_for_servers()
+                && subnet.network_zone == zone
+                && ip_range.is_none_or(|range| range == subnet.ip_range)
+        };
+        let mut subnets = self.subnets.iter().filter(fits).peekable();
+        let none = || {
+            let message = format!("no subnet or address is available in network zone {zone}");
+            ApiError::new(422, "no_subnet_available", message)
+        };
+        if subnets.peek().is_none() {
+            return Err(none());
+        }
+        let Some(ip) = ip else {
+            return subnets
+                .find_map(|subnet| self.free_address(subnet))
+                .ok_or_else(none);
+        };
+        if subnets.any(|subnet| subnet.has_host(ip)) && self.is_free(ip) {
+            Ok(ip)
+        } else {
+            let message = format!("IP {ip} is not available");
+            Err(ApiError::new(422, "ip_not_available", message))
+        }
+    }
+
+    /// How many servers and load balancers are in it.
+    pub fn attached(&self) -> usize {
+        self.servers.len() + self.load_balancers.len()
+    }
+
     pub fn release(&mut self, holder: Resource) {
         self.addresses.retain(|_, held_by| *held_by != holder);
     }
@@ -113,7 +157,7 @@ impl Network {
             "id": self.id, "name": self.name, "ip_range": self.ip_range.to_string(), "created": show(self.created),
             "subnets": self.subnets.iter().map(|subnet| subnet.json(self.gateway())).collect::<Vec<_>>(),
             "routes": self.routes.iter().map(Route::json).collect::<Vec<_>>(),
-            "servers": self.servers, "load_balancers": [], "labels": self.labels,
+            "servers": self.servers, "load_balancers": self.load_balancers, "labels": self.labels,
             "protection": {"delete": self.delete_protection},
             "expose_routes_to_vswitch": self.expose_routes_to_vswitch,
         })
@@ -202,28 +246,12 @@ pub fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Network, ApiError> {
 }
 
 fn list(call: &Call) -> Result<Reply, ApiError> {
-    const KEYS: [SortKey<Network>; 3] = [
-        ("id", |a, b| a.id.cmp(&b.id)),
-        ("name", |a, b| a.name.cmp(&b.name)),
-        ("created", |a, b| a.created.cmp(&b.created)),
-    ];
     let query = Query::new(
         call.query,
         &["name", "label_selector", "sort", "page", "per_page"],
     )?;
     let page = Page::of(&query)?;
-    let selector = Selector::parse(query.one("label_selector").unwrap_or_default());
-    let selector = selector.map_err(|problem| ApiError::invalid("label_selector", problem))?;
-    let name = query.one("name");
-    let is_asked_for = |network: &&Network| {
-        name.is_none_or(|name| name == network.name) && selector.matches(&network.labels)
-    };
-    let mut found: Vec<&Network> = call
-        .world
-        .networks_of(call.project)
-        .filter(is_asked_for)
-        .collect();
-    listing::sort(&query, &mut found, &KEYS)?;
+    let found = listing::select(&query, call.world.networks_of(call.project))?;
     Ok(page.reply("/networks", "networks", &found, |network| network.json()))
 }
 
@@ -298,6 +326,7 @@ fn delete(call: &mut Call, network: &Network) -> Result<Reply, ApiError> {
             .private_net
             .retain(|attachment| attachment.network != network.id);
     }
+    load_balancers::forget_network(call.world, network.id);
     call.world.networks.remove(&network.id);
     Ok(Reply::no_content())
 }
@@ -310,14 +339,5 @@ fn check_name(
     name: String,
     own: Option<u64>,
 ) -> Result<String, ApiError> {
-    if name.trim().is_empty() {
-        return Err(fields.invalid("name", "must not be empty"));
-    }
-    if world
-        .networks_of(project)
-        .any(|network| network.name == name && Some(network.id) != own)
-    {
-        return Err(ApiError::name_taken("network"));
-    }
-    Ok(name)
+    listing::check_name(fields, "network", name, world.networks_of(project), own)
 }

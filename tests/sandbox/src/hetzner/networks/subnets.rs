@@ -78,7 +78,14 @@ impl Subnet {
         Ok(subnet)
     }
 
-    /// Cloud servers can be attached here.
+    /// True for addresses of the range but its first and its last.
+    pub fn has_host(&self, ip: Ipv4Addr) -> bool {
+        self.ip_range.contains(&ip)
+            && ip != self.ip_range.network()
+            && ip != self.ip_range.broadcast()
+    }
+
+    /// Cloud servers and load balancers can be attached here.
     pub fn is_for_servers(&self) -> bool {
         self.kind != SubnetType::Vswitch
     }

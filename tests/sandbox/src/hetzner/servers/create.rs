@@ -2,20 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::private_net::{Wish, reserve};
 use super::{Attachment, PublicIpv4, PublicIpv6, Server, Status, check_name, power, set_status};
-use crate::hetzner::actions::{Outcome, Start};
+use crate::hetzner::actions::{Outcome, Resource, Start};
 use crate::hetzner::catalog::images::Image;
 use crate::hetzner::catalog::locations::{LOCATIONS, Location};
 use crate::hetzner::catalog::server_types::{Offer, ServerType};
 use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Fields;
 use crate::hetzner::labels::Labels;
+use crate::hetzner::primary_ips::{self, Address, Version};
 use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
 
@@ -61,9 +62,18 @@ struct Order {
     image: &'static Image,
     labels: Labels,
     networks: Vec<u64>,
-    ipv4: bool,
-    ipv6: bool,
+    ipv4: Public,
+    ipv6: Public,
     start_after_create: bool,
+}
+
+/// Where a public address of a new server comes from.
+#[derive(Clone, Copy, PartialEq)]
+enum Public {
+    None,
+    New,
+    /// A Primary IP.
+    Existing(u64),
 }
 
 /// Puts a running server into the world, without an action and without the limit of servers per network.
@@ -82,8 +92,8 @@ pub fn place(world: &mut World, project: u64, spec: ServerSpec) -> Result<u64, A
             .ok_or_else(|| unknown("image", &spec.image))?,
         labels: spec.labels,
         networks: Vec::new(),
-        ipv4: spec.ipv4,
-        ipv6: spec.ipv6,
+        ipv4: if spec.ipv4 { Public::New } else { Public::None },
+        ipv6: if spec.ipv6 { Public::New } else { Public::None },
         start_after_create: true,
     };
     let mut server = build(world, project, order)?;
@@ -248,8 +258,9 @@ fn read_order(call: &Call, fields: &mut Fields) -> Result<Order, ApiError> {
     }
     let networks = fields.numbers("networks")?;
     let start_after_create = fields.flag("start_after_create")?.unwrap_or(true);
-    let (ipv4, ipv6) = read_public_net(fields)?;
-    if !ipv4 && !ipv6 && networks.is_empty() && start_after_create {
+    let (ipv4, ipv6) = read_public_net(call, fields, location)?;
+    let is_private = [ipv4, ipv6] == [Public::None; 2];
+    if is_private && networks.is_empty() && start_after_create {
         return Err(fields.invalid(
             "public_net",
             "a server needs a public or a private network to be started",
@@ -310,50 +321,69 @@ fn read_location(
     })
 }
 
-/// Whether the server gets an IPv4 address and an IPv6 network.
-fn read_public_net(fields: &mut Fields) -> Result<(bool, bool), ApiError> {
+/// The server's IPv4 address and its IPv6 network.
+fn read_public_net(
+    call: &Call,
+    fields: &mut Fields,
+    location: &'static Location,
+) -> Result<(Public, Public), ApiError> {
     let Some(mut public) = fields.object("public_net")? else {
-        return Ok((true, true));
+        return Ok((Public::New, Public::New));
     };
-    let enabled = (
-        public.flag("enable_ipv4")?.unwrap_or(true),
-        public.flag("enable_ipv6")?.unwrap_or(true),
-    );
-    for version in ["ipv4", "ipv6"] {
-        if let Some(id) = public.number(version)? {
-            return Err(ApiError::not_found("primary_ip", id));
+    let mut read = |enable: &str, name: &str, version| {
+        let enabled = public.flag(enable)?.unwrap_or(true);
+        match public.number(name)? {
+            Some(_) if !enabled => Err(public.invalid(name, format!("excludes {enable}"))),
+            Some(id) => {
+                primary_ips::check_free(call, id, version, location)?;
+                Ok(Public::Existing(id))
+            }
+            None if enabled => Ok(Public::New),
+            None => Ok(Public::None),
         }
-    }
+    };
+    let found = (
+        read("enable_ipv4", "ipv4", Version::V4)?,
+        read("enable_ipv6", "ipv6", Version::V6)?,
+    );
     public.finish()?;
-    Ok(enabled)
+    Ok(found)
+}
+
+/// The Primary IP that a new server gets; None when it wants none.
+fn obtain(
+    world: &mut World,
+    project: u64,
+    location: &'static Location,
+    holder: Resource,
+    (wanted, version): (Public, Version),
+) -> Result<Option<(u64, Address)>, ApiError> {
+    let id = match wanted {
+        Public::None => return Ok(None),
+        Public::New => primary_ips::allocate(world, project, version, location, holder)?,
+        Public::Existing(id) => {
+            primary_ips::assign(world, id, holder);
+            id
+        }
+    };
+    let primary = world.primary_ips.get(&id);
+    Ok(primary.map(|primary| (id, primary.address)))
 }
 
 fn build(world: &mut World, project: u64, order: Order) -> Result<Server, ApiError> {
-    let exhausted = || {
-        ApiError::new(
-            412,
-            "resource_unavailable",
-            "no public address is available",
-        )
+    let id = world.new_id();
+    let holder = Resource { kind: "server", id };
+    let mut obtain = |wanted| obtain(world, project, order.location, holder, wanted);
+    let ipv4 = match obtain((order.ipv4, Version::V4))? {
+        Some((id, Address::V4(ip))) => Some(PublicIpv4 { id, ip }),
+        _ => None,
     };
-    let ipv4 = if order.ipv4 {
-        Some(PublicIpv4 {
-            ip: world.pool.ipv4().ok_or_else(exhausted)?,
-            id: world.new_id(),
-        })
-    } else {
-        None
-    };
-    let ipv6 = if order.ipv6 {
-        Some(PublicIpv6 {
-            network: world.pool.ipv6().ok_or_else(exhausted)?,
-            id: world.new_id(),
-        })
-    } else {
-        None
+    let ipv6 = match obtain((order.ipv6, Version::V6))? {
+        Some((id, Address::V6(network))) => Some(PublicIpv6 { id, network }),
+        _ => None,
     };
     Ok(Server {
-        id: world.new_id(),
+        id,
         project,
         name: order.name,
         created: Timestamp::now(),
@@ -366,6 +396,7 @@ fn build(world: &mut World, project: u64, order: Order) -> Result<Server, ApiErr
         ipv6,
         private_net: Vec::new(),
         protected: false,
-        edited: BTreeMap::new(),
+        status_since: Instant::now(),
+        edited: Default::default(),
     })
 }

@@ -9,6 +9,7 @@ use crate::hetzner::catalog::images::Image;
 use crate::hetzner::catalog::locations::Location;
 use crate::hetzner::catalog::server_types::ServerType;
 use crate::hetzner::labels::Labels;
+use crate::hetzner::overlay::Overlay;
 use crate::hetzner::world::World;
 
 /// Shows the server to `change`, and from then on shows exactly what it left behind.
@@ -22,19 +23,9 @@ pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) -> bool
     let mut wanted = server.json(world);
     change(&mut wanted);
 
-    let locked = world.is_locked(server.resource());
     let mut server = server.clone();
     server.understand(&wanted);
-    server.edited.clear();
-    let plain = server.plain_json(locked);
-    if let (Some(wanted), Some(plain)) = (wanted.as_object(), plain.as_object()) {
-        let differs = |name: &&String| wanted.get(*name) != plain.get(*name);
-        let names = wanted.keys().chain(plain.keys());
-        server.edited = names
-            .filter(differs)
-            .map(|name| (name.clone(), wanted.get(name).cloned()))
-            .collect();
-    }
+    server.edited = Overlay::between(&wanted, &server.plain_json(world));
     world.servers.insert(id, server);
     private_net::hold_what_is_shown(world, id);
     true
@@ -48,7 +39,7 @@ impl Server {
             self.name = name.into();
         }
         if let Some(status) = text("/status").and_then(Status::parse) {
-            self.status = status;
+            self.set_status(status);
         }
         if let Some(found) = text("/server_type/name").and_then(ServerType::find) {
             self.server_type = found;

@@ -6,6 +6,8 @@ use super::{Server, Status, check_unlocked, set_status};
 use crate::hetzner::actions::{Outcome, Resource, Start};
 use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Fields;
+use crate::hetzner::load_balancers;
+use crate::hetzner::primary_ips;
 use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
 
@@ -64,8 +66,11 @@ pub fn change_protection(call: &mut Call, server: &Server) -> Result<Reply, ApiE
 /// Takes a server and its private addresses out of the world.
 pub fn remove(world: &mut World, id: u64) {
     world.servers.remove(&id);
+    load_balancers::forget_server(world, id);
+    let holder = Resource { kind: "server", id };
+    primary_ips::release(world, holder);
     for network in world.networks.values_mut() {
         network.servers.remove(&id);
-        network.release(Resource { kind: "server", id });
+        network.release(holder);
     }
 }

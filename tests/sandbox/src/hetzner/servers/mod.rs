@@ -6,8 +6,8 @@ mod lifecycle;
 mod power;
 mod private_net;
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::time::Instant;
 
 use ipnet::Ipv6Net;
 use jiff::Timestamp;
@@ -24,8 +24,11 @@ use super::catalog::server_types::ServerType;
 use super::clock::show;
 use super::error::ApiError;
 use super::input::{Fields, Query};
-use super::labels::{Labels, Selector, is_dns_label};
-use super::listing::{self, Page, SortKey};
+use super::labels::{Labels, is_dns_label};
+use super::listing::{self, Page};
+use super::load_balancers;
+use super::overlay::Overlay;
+use super::primary_ips::Address;
 use super::world::World;
 use super::{Call, Reply};
 
@@ -70,8 +73,10 @@ pub struct Server {
     pub private_net: Vec<Attachment>,
     /// Against deletion and rebuilding: the API wants both to be the same.
     pub protected: bool,
-    /// Top-level fields that a test has set to what the fields above cannot say; None is a field left out.
-    edited: BTreeMap<String, Option<Value>>,
+    /// Since when it has this status.
+    pub status_since: Instant,
+    /// What a test has set and the fields above cannot say.
+    edited: Overlay,
 }
 
 /// The ID is that of the Primary IP.
@@ -113,6 +118,8 @@ impl Status {
     }
 }
 
+listing::listed!(Server);
+
 impl Server {
     pub fn resource(&self) -> Resource {
         Resource {
@@ -122,8 +129,11 @@ impl Server {
     }
 
     pub fn set_status(&mut self, status: Status) {
+        if self.status != status {
+            self.status_since = Instant::now();
+        }
         self.status = status;
-        self.edited.remove("status");
+        self.edited.forget("status");
     }
 
     pub fn attachment(&self, network: u64) -> Option<&Attachment> {
@@ -134,19 +144,20 @@ impl Server {
 
     /// The server as the API shows it.
     pub fn json(&self, world: &World) -> Value {
-        let mut shown = self.plain_json(world.is_locked(self.resource()));
-        for (name, value) in &self.edited {
-            match (value, shown.as_object_mut()) {
-                (Some(value), Some(fields)) => drop(fields.insert(name.clone(), value.clone())),
-                (None, Some(fields)) => drop(fields.remove(name)),
-                (_, None) => {}
-            }
-        }
-        shown
+        self.edited.over(self.plain_json(world))
+    }
+
+    pub fn is_off(&self) -> bool {
+        self.status == Status::Off
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.status == Status::Running
     }
 
     /// Without what a test has edited.
-    fn plain_json(&self, locked: bool) -> Value {
+    fn plain_json(&self, world: &World) -> Value {
+        let locked = world.is_locked(self.resource());
         json!({
             "id": self.id, "name": self.name, "status": self.status.name(), "created": show(self.created),
             "public_net": {
@@ -158,7 +169,7 @@ impl Server {
             "iso": null, "rescue_enabled": false, "locked": locked, "backup_window": null,
             "outgoing_traffic": 0, "ingoing_traffic": 0, "included_traffic": self.included_traffic(),
             "protection": {"delete": self.protected, "rebuild": self.protected}, "labels": self.labels,
-            "volumes": [], "load_balancers": [], "primary_disk_size": self.server_type.disk_gb,
+            "volumes": [], "load_balancers": load_balancers::with_target(world, self), "primary_disk_size": self.server_type.disk_gb,
             "placement_group": null,
         })
     }
@@ -261,8 +272,30 @@ fn start(call: &mut Call, server: &Server, command: &str) -> Result<Reply, ApiEr
     begin(call, server)
 }
 
+/// Gives a server that is off a Primary IP. Nothing happens when the server is gone.
+pub fn set_address(world: &mut World, server: u64, id: u64, address: Address) {
+    if let Some(server) = world.servers.get_mut(&server) {
+        match address {
+            Address::V4(ip) => server.ipv4 = Some(PublicIpv4 { id, ip }),
+            Address::V6(network) => server.ipv6 = Some(PublicIpv6 { id, network }),
+        }
+        server.edited.forget("public_net");
+    }
+}
+
+/// Takes the address of this version from a server.
+pub fn drop_address(world: &mut World, server: u64, address: Address) {
+    if let Some(server) = world.servers.get_mut(&server) {
+        match address {
+            Address::V4(_) => server.ipv4 = None,
+            Address::V6(_) => server.ipv6 = None,
+        }
+        server.edited.forget("public_net");
+    }
+}
+
 /// A server of the caller's project.
-fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Server, ApiError> {
+pub fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Server, ApiError> {
     let found = call
         .world
         .servers
@@ -272,11 +305,6 @@ fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Server, ApiError> {
 }
 
 fn list(call: &Call) -> Result<Reply, ApiError> {
-    const KEYS: [SortKey<Server>; 3] = [
-        ("id", |a, b| a.id.cmp(&b.id)),
-        ("name", |a, b| a.name.cmp(&b.name)),
-        ("created", |a, b| a.created.cmp(&b.created)),
-    ];
     let query = Query::new(
         call.query,
         &[
@@ -289,8 +317,6 @@ fn list(call: &Call) -> Result<Reply, ApiError> {
         ],
     )?;
     let page = Page::of(&query)?;
-    let selector = Selector::parse(query.one("label_selector").unwrap_or_default());
-    let selector = selector.map_err(|problem| ApiError::invalid("label_selector", problem))?;
     let status = |text| {
         Status::parse(text)
             .ok_or_else(|| ApiError::invalid("status", format!("unknown status '{text}'")))
@@ -299,18 +325,9 @@ fn list(call: &Call) -> Result<Reply, ApiError> {
         .all("status")
         .map(status)
         .collect::<Result<Vec<_>, _>>()?;
-    let name = query.one("name");
-    let is_asked_for = |server: &&Server| {
-        name.is_none_or(|name| name == server.name)
-            && (statuses.is_empty() || statuses.contains(&server.status))
-            && selector.matches(&server.labels)
-    };
-    let mut found: Vec<&Server> = call
-        .world
-        .servers_of(call.project)
-        .filter(is_asked_for)
-        .collect();
-    listing::sort(&query, &mut found, &KEYS)?;
+    let has_status = |server: &&Server| statuses.is_empty() || statuses.contains(&server.status);
+    let all = call.world.servers_of(call.project).filter(has_status);
+    let found = listing::select(&query, all)?;
     Ok(page.reply("/servers", "servers", &found, |server| {
         server.json(call.world)
     }))
@@ -330,9 +347,8 @@ fn update(call: &mut Call, server: &Server) -> Result<Reply, ApiError> {
         labels,
         ..server.clone()
     };
-    changed
-        .edited
-        .retain(|field, _| field != "name" && field != "labels");
+    changed.edited.forget("name");
+    changed.edited.forget("labels");
     let reply = Reply::ok(json!({"server": changed.json(call.world)}));
     call.world.servers.insert(server.id, changed);
     Ok(reply)

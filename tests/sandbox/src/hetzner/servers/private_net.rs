@@ -161,10 +161,10 @@ pub fn reserve(
     if server.private_net.len() >= MAX_NETWORKS {
         return Err(ApiError::limit_exceeded("server_networks"));
     }
-    if network.servers.len() >= max_attached {
+    if network.attached() >= max_attached {
         return Err(ApiError::limit_exceeded("network_attached_resources"));
     }
-    let ip = choose(network, server, &wish)?;
+    let ip = network.choose(server.location.network_zone, wish.ip, wish.ip_range)?;
     check_aliases(network, server, ip, &wish.alias_ips, wish.alias_ips.len())?;
 
     let taken = wish
@@ -192,7 +192,7 @@ pub fn connect(world: &mut World, server: u64, attachment: Attachment) {
     };
     network.servers.insert(server.id);
     server.private_net.push(attachment);
-    server.edited.remove("private_net");
+    server.edited.forget("private_net");
 }
 
 /// Makes the networks hold the addresses that a server shows, and no others for it.
@@ -217,46 +217,9 @@ fn disconnect(world: &mut World, server: u64, network: u64) {
         server
             .private_net
             .retain(|attachment| attachment.network != network);
-        server.edited.remove("private_net");
+        server.edited.forget("private_net");
     }
     hold_what_is_shown(world, server);
-}
-
-/// The asked address if it can be had, otherwise the lowest free one of a fitting subnet.
-fn choose(network: &Network, server: &Server, wish: &Wish) -> Result<Ipv4Addr, ApiError> {
-    let is_near = |subnet: &&Subnet| {
-        subnet.is_for_servers() && subnet.network_zone == server.location.network_zone
-    };
-    let is_asked_for =
-        |subnet: &&Subnet| wish.ip_range.is_none_or(|range| range == subnet.ip_range);
-    let mut subnets = network
-        .subnets
-        .iter()
-        .filter(is_near)
-        .filter(is_asked_for)
-        .peekable();
-    let none = || {
-        refused(
-            "no_subnet_available",
-            "no subnet or address is available in the server's network zone",
-        )
-    };
-    if subnets.peek().is_none() {
-        return Err(none());
-    }
-    let Some(ip) = wish.ip else {
-        return subnets
-            .find_map(|subnet| network.free_address(subnet))
-            .ok_or_else(none);
-    };
-    if subnets.any(|subnet| is_host(subnet, ip)) && network.is_free(ip) {
-        Ok(ip)
-    } else {
-        Err(refused(
-            "ip_not_available",
-            &format!("IP {ip} is not available"),
-        ))
-    }
 }
 
 /// `fresh` are those that the server does not have yet, `count` says how many it will have.
@@ -280,7 +243,7 @@ fn check_aliases(
             .subnets
             .iter()
             .filter(is_near)
-            .any(|subnet| is_host(subnet, alias))
+            .any(|subnet| subnet.has_host(alias))
     };
     for (index, alias) in fresh.iter().enumerate() {
         let is_repeated = *alias == ip || fresh[..index].contains(alias);
@@ -292,13 +255,6 @@ fn check_aliases(
         }
     }
     Ok(())
-}
-
-/// Not the first and not the last address of the subnet.
-fn is_host(subnet: &Subnet, ip: Ipv4Addr) -> bool {
-    subnet.ip_range.contains(&ip)
-        && ip != subnet.ip_range.network()
-        && ip != subnet.ip_range.broadcast()
 }
 
 fn refused(code: &'static str, message: &str) -> ApiError {

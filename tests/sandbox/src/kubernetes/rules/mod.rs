@@ -10,6 +10,7 @@ mod namespace;
 mod node;
 mod service;
 mod service_addresses;
+mod service_fields;
 mod service_status;
 
 use serde_json::Value;

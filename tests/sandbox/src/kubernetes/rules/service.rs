@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::service_addresses as addresses;
 use super::{
-    Rules, items, items_mut, names, remove, service_status, text, validate_meta,
+    Rules, items, items_mut, names, remove, service_fields, service_status, text, validate_meta,
     validate_meta_update,
 };
 use crate::kubernetes::status::FieldError;
@@ -80,12 +80,14 @@ impl Rules for Service {
         errors.extend(selector(spec));
         errors.extend(load_balancer_fields(spec));
         errors.extend(policies(spec));
+        errors.extend(service_fields::validate(spec));
         errors
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = validate_meta_update(new, old);
         errors.extend(immutable(&new["spec"], &old["spec"]));
+        errors.extend(service_fields::validate_update(&new["spec"], &old["spec"]));
         errors.extend(self.validate(new));
         errors
     }

@@ -164,6 +164,16 @@ fn cluster_ip(spec: &mut Value, taken: &Taken, seed: u32) -> Vec<FieldError> {
         }
     }
     let ip = text(&spec["clusterIP"]).to_string();
+    if ip != HEADLESS && is_outside(&ip) {
+        let detail = format!(
+            "failed to allocate IP {ip}: the provided IP is not in the valid range. The range of valid IPs is 10.96.0.0/16"
+        );
+        errors.push(FieldError::invalid(
+            "spec.clusterIPs",
+            &json!([ip]),
+            &detail,
+        ));
+    }
     if ip != HEADLESS && taken.cluster_ips.contains(&ip) {
         let detail =
             "failed to allocate IP ".to_string() + &ip + ": provided IP is already allocated";
@@ -183,6 +193,13 @@ fn cluster_ip(spec: &mut Value, taken: &Taken, seed: u32) -> Vec<FieldError> {
         spec["ipFamilyPolicy"] = "SingleStack".into();
     }
     errors
+}
+
+/// What is no IPv4 address at all is validation's to refuse.
+fn is_outside(ip: &str) -> bool {
+    let (first, last) = CLUSTER_IPS;
+    ip.parse::<Ipv4Addr>()
+        .is_ok_and(|ip| !(first..=last).contains(&u32::from(ip)))
 }
 
 fn node_ports(spec: &mut Value, old: Option<&Value>, taken: &Taken, seed: u32) -> Vec<FieldError> {
@@ -232,13 +249,39 @@ fn node_ports(spec: &mut Value, old: Option<&Value>, taken: &Taken, seed: u32) -
             )),
         }
     }
-    if needs_health_check_node_port(spec)
-        && spec["healthCheckNodePort"].is_null()
-        && let Some(number) = taken.free_port(&ours, seed)
-    {
-        spec["healthCheckNodePort"] = number.into();
-    }
+    errors.extend(health_check_port(spec, old, taken, &ours, seed));
     errors
+}
+
+/// The real server answers a number that cannot be had with 500 and these words; here it is a 422 as for node ports.
+fn health_check_port(
+    spec: &mut Value,
+    old: Option<&Value>,
+    taken: &Taken,
+    ours: &[i64],
+    seed: u32,
+) -> Option<FieldError> {
+    if !needs_health_check_node_port(spec) {
+        return None;
+    }
+    let Some(asked) = spec["healthCheckNodePort"].as_i64() else {
+        spec["healthCheckNodePort"] = taken.free_port(ours, seed)?.into();
+        return None;
+    };
+    // A change of it is validation's to refuse.
+    if old.is_some_and(needs_health_check_node_port) {
+        return None;
+    }
+    let why = match ours.contains(&asked) {
+        true => "provided port is already allocated",
+        false => refused(asked, "TCP", old, taken)?,
+    };
+    let detail = format!("failed to allocate requested HealthCheck NodePort {asked}: {why}");
+    Some(FieldError::invalid(
+        "spec.healthCheckNodePort",
+        &asked.into(),
+        &detail,
+    ))
 }
 
 /// Why a node port that was asked for cannot be had; those that the Service already has can.

@@ -1,7 +1,7 @@
-//! The small kinds: `Event`, `Lease`, `Namespace`, `SelfSubjectAccessReview`.
+//! The small kinds: `Event`, `Lease`, `Namespace`, `SelfSubjectAccessReview`; and workloads, of which nobody looks inside.
 
 use super::meta::{OBJECT_META, REQUIREMENTS};
-use super::{Merge, Object, STRINGS_LIST, Type, always, optional, pointer};
+use super::{Field, Merge, Object, STRINGS_LIST, Type, always, optional, pointer};
 
 const CORE: &str = "io.k8s.api.core.v1";
 const COORDINATION: &str = "io.k8s.api.coordination.v1";
@@ -128,6 +128,29 @@ static NAMESPACE_CONDITION: Object = Object {
         optional("reason", Type::String),
         optional("message", Type::String),
     ],
+};
+
+const APPS: &str = "io.k8s.api.apps.v1";
+
+/// Kept as it is written: there is no controller here that would act on it.
+const WORKLOAD: &[Field] = &[
+    optional("kind", Type::String),
+    optional("apiVersion", Type::String),
+    always("metadata", OBJECT_META),
+    optional("spec", Type::Opaque),
+    optional("status", Type::Opaque),
+];
+
+pub static DEPLOYMENT: Object = Object {
+    name: "Deployment",
+    package: APPS,
+    fields: WORKLOAD,
+};
+
+pub static DAEMON_SET: Object = Object {
+    name: "DaemonSet",
+    package: APPS,
+    fields: WORKLOAD,
 };
 
 pub static SELF_SUBJECT_ACCESS_REVIEW: Object = Object {

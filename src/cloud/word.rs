@@ -1,0 +1,158 @@
+//! A text that many objects carry, kept once: label keys, types, places.
+//!
+//! Five thousand nodes have the same dozen labels, and most of their values; a list of them
+//! would be several times as large with a copy for each.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Borrow;
+use std::collections::HashSet;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Cheap to clone; equal words share their letters.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Word(Arc<str>);
+
+/// Fewer than this are never looked through for words that nobody uses any more.
+const SWEEP_AT_LEAST: usize = 1024;
+
+/// Every word in use, and some that were.
+struct Pool {
+    words: Option<HashSet<Arc<str>>>,
+    /// With so many, the unused ones are thrown out.
+    sweep_at: usize,
+}
+
+static POOL: Mutex<Pool> = Mutex::new(Pool {
+    words: None,
+    sweep_at: SWEEP_AT_LEAST,
+});
+
+impl Pool {
+    fn word(&mut self, text: &str) -> Word {
+        let words = self.words.get_or_insert_default();
+        if let Some(known) = words.get(text) {
+            return Word(Arc::clone(known));
+        }
+        if words.len() >= self.sweep_at {
+            words.retain(|word| Arc::strong_count(word) > 1);
+            self.sweep_at = (words.len() * 2).max(SWEEP_AT_LEAST);
+        }
+        let word: Arc<str> = text.into();
+        words.insert(Arc::clone(&word));
+        Word(word)
+    }
+}
+
+impl Word {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Word {
+    fn from(text: &str) -> Word {
+        POOL.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .word(text)
+    }
+}
+
+impl From<String> for Word {
+    fn from(text: String) -> Word {
+        Word::from(text.as_str())
+    }
+}
+
+impl Default for Word {
+    fn default() -> Word {
+        Word::from("")
+    }
+}
+
+impl Deref for Word {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Word {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq<str> for Word {
+    fn eq(&self, other: &str) -> bool {
+        &*self.0 == other
+    }
+}
+
+impl PartialEq<&str> for Word {
+    fn eq(&self, other: &&str) -> bool {
+        &*self.0 == *other
+    }
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
+
+impl Serialize for Word {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Word {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Word, D::Error> {
+        struct Letters;
+
+        impl serde::de::Visitor<'_> for Letters {
+            type Value = Word;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Word, E> {
+                Ok(Word::from(text))
+            }
+        }
+
+        // No copy of its own: what is known already is only looked up.
+        d.deserialize_str(Letters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_words_share_their_letters_and_unused_ones_go() {
+        let mut pool = Pool {
+            words: None,
+            sweep_at: SWEEP_AT_LEAST,
+        };
+        let kept = pool.word("kubernetes.io/os");
+        assert!(Arc::ptr_eq(&kept.0, &pool.word("kubernetes.io/os").0));
+        for n in 0..SWEEP_AT_LEAST * 5 {
+            pool.word(&format!("worker-{n}"));
+            let count = pool.words.as_ref().map_or(0, HashSet::len);
+            assert!(count <= SWEEP_AT_LEAST, "{count} words for one in use");
+        }
+        assert!(Arc::ptr_eq(&kept.0, &pool.word("kubernetes.io/os").0));
+    }
+}

@@ -1,0 +1,215 @@
+//! TLS over a connection. ureq's own can trust either Mozilla's authorities or given ones; here
+//! both may be meant, and to a proxy we say nothing of who we are.
+
+use super::Tls;
+use super::agent::Roots;
+use super::identity::Identity;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, StreamOwned};
+use rustls::{Error, SignatureScheme};
+use std::fmt;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use ureq::unversioned::transport::time::Instant as UreqInstant;
+use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, Either, LazyBuffers};
+use ureq::unversioned::transport::{NextTimeout, Transport, TransportAdapter};
+
+/// Wraps connections to `https` URLs; those to others pass unchanged.
+pub(super) struct Encrypt {
+    config: Result<Arc<ClientConfig>, Error>,
+    buffer_bytes: usize,
+}
+
+impl Encrypt {
+    pub(super) fn new(tls: &Tls, buffer_bytes: usize) -> Encrypt {
+        Encrypt {
+            config: client_config(tls).map(Arc::new),
+            buffer_bytes,
+        }
+    }
+
+    /// The handshake with whoever has a certificate for `name`.
+    pub(super) fn wrap(
+        &self,
+        inner: Box<dyn Transport>,
+        name: &str,
+        timeout: NextTimeout,
+        details: &ConnectionDetails,
+    ) -> Result<Encrypted, ureq::Error> {
+        let config = self.config.clone().map_err(ureq::Error::Rustls)?;
+        let name = ServerName::try_from(name.to_owned())
+            .map_err(|_| ureq::Error::Tls("the host of the URL is no name for a certificate"))?;
+        let mut connection = ClientConnection::new(config, name)?;
+        let mut inner = TransportAdapter::new(inner, details.current_time.clone());
+        inner.set_timeout(timeout);
+        connection.complete_io(&mut inner)?;
+        Ok(Encrypted {
+            stream: StreamOwned::new(connection, inner),
+            buffers: LazyBuffers::new(self.buffer_bytes, self.buffer_bytes),
+        })
+    }
+}
+
+impl<In: Transport> Connector<In> for Encrypt {
+    type Out = Either<In, Encrypted>;
+
+    fn connect(
+        &self,
+        details: &ConnectionDetails,
+        chained: Option<In>,
+    ) -> Result<Option<Self::Out>, ureq::Error> {
+        let Some(inner) = chained else {
+            return Ok(None);
+        };
+        if !details.needs_tls() {
+            return Ok(Some(Either::A(inner)));
+        }
+        let mut timeout = details.timeout;
+        if let UreqInstant::Exact(begun) = details.now {
+            // What connecting has taken is gone.
+            timeout.after = timeout.after.saturating_sub(begun.elapsed()).into();
+        }
+        let name = bare_host(details.uri);
+        self.wrap(Box::new(inner), name, timeout, details)
+            .map(|encrypted| Some(Either::B(encrypted)))
+    }
+}
+
+impl fmt::Debug for Encrypt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Encrypt")
+    }
+}
+
+/// A URL's host; of an IPv6 address without its brackets.
+pub(super) fn bare_host(uri: &ureq::http::Uri) -> &str {
+    let host = uri.host().unwrap_or_default();
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+/// TLS as one of ureq's transports.
+pub(super) struct Encrypted {
+    stream: StreamOwned<ClientConnection, TransportAdapter>,
+    buffers: LazyBuffers,
+}
+
+impl Transport for Encrypted {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        &mut self.buffers
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
+        self.stream.sock.set_timeout(timeout);
+        let output = &self.buffers.output()[..amount];
+        self.stream.write_all(output)?;
+        // All of it is on its way before an answer is waited for.
+        Ok(self.stream.flush()?)
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        self.stream.sock.set_timeout(timeout);
+        let count = self.stream.read(self.buffers.input_append_buf())?;
+        self.buffers.input_appended(count);
+        Ok(count > 0)
+    }
+
+    fn is_open(&mut self) -> bool {
+        self.stream.sock.get_mut().is_open()
+    }
+
+    fn is_tls(&self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Encrypted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Encrypted")
+    }
+}
+
+fn client_config(tls: &Tls) -> Result<ClientConfig, Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()?;
+    let builder = match tls.insecure {
+        true => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider))),
+        false => builder.with_root_certificates(trusted(tls)),
+    };
+    match &tls.identity {
+        Some(identity) => builder.with_client_auth_cert(chain(identity), key(identity)?),
+        None => Ok(builder.with_no_client_auth()),
+    }
+}
+
+fn trusted(tls: &Tls) -> RootCertStore {
+    let (mut store, given) = match &tls.roots {
+        Roots::BuiltIn => (
+            RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+            &tls.more_authorities,
+        ),
+        Roots::Only(given) => (RootCertStore::empty(), given),
+    };
+    // Each was read and tried before it came here.
+    store.add_parsable_certificates(given.iter().cloned());
+    store
+}
+
+fn chain(identity: &Identity) -> Vec<CertificateDer<'static>> {
+    let identity = identity.for_ureq();
+    let certificates = identity.certs().iter();
+    certificates
+        .map(|certificate| CertificateDer::from(certificate.der().to_vec()))
+        .collect()
+}
+
+fn key(identity: &Identity) -> Result<PrivateKeyDer<'static>, Error> {
+    let der = identity.for_ureq().private_key().der().to_vec();
+    // It was read and tried before it came here.
+    PrivateKeyDer::try_from(der).map_err(|why| Error::General(why.to_owned()))
+}
+
+/// `insecure-skip-tls-verify`: whoever answers is believed, as long as it signs what it says.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,157 @@
+//! Labels and annotations: few, sorted, and the same on thousands of objects.
+
+use crate::cloud::Word;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A longer value is cut. None that anybody here reads is that long (a label's has 63
+/// characters at most), and other programs keep kilobytes in annotations.
+const VALUE_BYTES_AT_MOST: usize = 256;
+
+/// Keys and values, by key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Labels(Box<[(Word, Word)]>);
+
+impl Labels {
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let place = self
+            .0
+            .binary_search_by(|(have, _)| (**have).cmp(key))
+            .ok()?;
+        Some(&self.0[place].1)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (&**key, &**value))
+    }
+}
+
+impl<K: Into<Word>, V: Into<Word>> FromIterator<(K, V)> for Labels {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Labels {
+        let mut labels = Labels::default();
+        labels.extend(pairs);
+        labels
+    }
+}
+
+/// The last of several values of a key is kept.
+impl<K: Into<Word>, V: Into<Word>> Extend<(K, V)> for Labels {
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, pairs: I) {
+        let mut all: BTreeMap<Word, Word> = self.0.iter().cloned().collect();
+        all.extend(
+            pairs
+                .into_iter()
+                .map(|(key, value)| (key.into(), value.into())),
+        );
+        self.0 = all.into_iter().collect();
+    }
+}
+
+impl<'de> Deserialize<'de> for Labels {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Labels, D::Error> {
+        struct Pairs;
+
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = Labels;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of strings")
+            }
+
+            /// Go writes a nil map as `null`.
+            fn visit_unit<E>(self) -> Result<Labels, E> {
+                Ok(Labels::default())
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
+                let mut pairs: Vec<(Word, Word)> = Vec::new();
+                while let Some((key, Value(value))) = map.next_entry()? {
+                    pairs.push((key, value));
+                }
+                // API servers sort them, and never repeat one.
+                match pairs.is_sorted_by(|(left, _), (right, _)| left < right) {
+                    true => Ok(Labels(pairs.into())),
+                    false => Ok(pairs.into_iter().collect()),
+                }
+            }
+        }
+
+        d.deserialize_any(Pairs)
+    }
+}
+
+/// A value, cut where it is too long.
+struct Value(Word);
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Value, D::Error> {
+        struct Cut;
+
+        impl Visitor<'_> for Cut {
+            type Value = Value;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Value, E> {
+                if text.len() <= VALUE_BYTES_AT_MOST {
+                    return Ok(Value(text.into()));
+                }
+                let mut end = VALUE_BYTES_AT_MOST;
+                while !text.is_char_boundary(end) {
+                    end -= 1;
+                }
+                // Marked, so that no cut value reads as a valid one.
+                Ok(Value(format!("{}…", &text[..end]).into()))
+            }
+        }
+
+        d.deserialize_str(Cut)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn labels(value: serde_json::Value) -> Labels {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn they_are_found_by_key_whatever_their_order() {
+        let text = r#"{ "z": "1", "a": "2", "m": "3", "a": "4" }"#;
+        let labels: Labels = serde_json::from_str(text).unwrap();
+        let cases = [
+            ("z", Some("1")),
+            ("a", Some("4")),
+            ("m", Some("3")),
+            ("b", None),
+        ];
+        for (key, value) in cases {
+            assert_eq!(labels.get(key), value, "{key}");
+        }
+        assert_eq!(labels.iter().count(), 3);
+    }
+
+    #[test]
+    fn none_are_none() {
+        for none in [json!(null), json!({})] {
+            assert_eq!(labels(none), Labels::default());
+        }
+        assert!(serde_json::from_value::<Labels>(json!({ "a": 1 })).is_err());
+    }
+
+    #[test]
+    fn a_value_that_is_too_long_is_cut_and_says_so() {
+        let long = "ä".repeat(VALUE_BYTES_AT_MOST);
+        let cut = labels(json!({ "a": long }));
+        let value = cut.get("a").unwrap();
+        assert!(value.ends_with('…') && value.len() <= VALUE_BYTES_AT_MOST + '…'.len_utf8());
+    }
+}

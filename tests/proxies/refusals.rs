@@ -1,0 +1,190 @@
+//! Each way in which a proxy does not let us through, and what is said of it.
+
+use super::proxy::{Answers, Proxy, Speaks};
+use super::secrets::Secrets;
+use super::{ESCAPED, PASSWORD, USER, client};
+use ccm::http::{Environment, Kind, Proxies, Tls, Token};
+use serde_json::Value;
+
+/// What the proxy does, and what is said of it; `<>` stands for its address.
+#[test]
+fn it_is_said_that_it_was_the_proxy() {
+    use Answers::*;
+    let login = Some((USER, PASSWORD));
+    let (right, wrong) = (
+        format!("{USER}:{ESCAPED}@"),
+        format!("{USER}:wrong-{ESCAPED}@"),
+    );
+    let (http, socks) = (Speaks::Connect, Speaks::Socks5);
+    let cases = [
+        (
+            "http",
+            http,
+            ByConnecting,
+            login,
+            "",
+            "not sent: the proxy http://<> (HTTP_PROXY): it wants a login (HTTP status 407); write it before the host in HTTP_PROXY: http://user:password@host:port",
+        ),
+        (
+            "http",
+            http,
+            ByConnecting,
+            login,
+            &wrong,
+            "not sent: the proxy http://<> (HTTP_PROXY): it does not accept the login in HTTP_PROXY (HTTP status 407); is it right?",
+        ),
+        (
+            "http",
+            http,
+            With(403),
+            login,
+            &right,
+            "not sent: the proxy http://<> (HTTP_PROXY): it does not let us through to api.test:80 (HTTP status 403); its rules have to allow it, or NO_PROXY to name the host",
+        ),
+        (
+            "http",
+            http,
+            With(503),
+            None,
+            "",
+            "the proxy http://<> (HTTP_PROXY): it could not connect to api.test:80 (HTTP status 503); does it reach that host?",
+        ),
+        (
+            "http",
+            http,
+            ByConnecting,
+            None,
+            "",
+            "the proxy http://<> (HTTP_PROXY): it could not connect to api.test:80 (HTTP status 502); does it reach that host?",
+        ),
+        (
+            "http",
+            http,
+            NotAtAll,
+            None,
+            &right,
+            "the proxy http://<> (HTTP_PROXY): ",
+        ),
+        (
+            "http",
+            http,
+            Never,
+            None,
+            &right,
+            "the proxy http://<> (HTTP_PROXY): no answer in time; is it a proxy, and is it of this kind?",
+        ),
+        (
+            "http",
+            http,
+            Nonsense,
+            None,
+            "",
+            "not sent: the proxy http://<> (HTTP_PROXY): what answers there does not speak HTTP; is it a SOCKS proxy (socks5://)?",
+        ),
+        (
+            "https",
+            http,
+            Nonsense,
+            None,
+            &right,
+            "the proxy https://<> (HTTP_PROXY): TLS: the server does not speak TLS (is it http:// instead of https://?)",
+        ),
+        (
+            "http",
+            socks,
+            ByConnecting,
+            None,
+            &right,
+            "the proxy http://<> (HTTP_PROXY): ",
+        ),
+        (
+            "socks5",
+            socks,
+            ByConnecting,
+            login,
+            "",
+            "not sent: the proxy socks5://<> (HTTP_PROXY): it wants a login; write it before the host in HTTP_PROXY: socks5://user:password@host:port",
+        ),
+        (
+            "socks5h",
+            socks,
+            ByConnecting,
+            login,
+            &wrong,
+            "not sent: the proxy socks5://<> (HTTP_PROXY): it does not accept the login in HTTP_PROXY; is it right?",
+        ),
+        (
+            "socks5",
+            socks,
+            With(2),
+            None,
+            "",
+            "not sent: the proxy socks5://<> (HTTP_PROXY): it does not let us through to api.test port 80; its rules have to allow it, or NO_PROXY to name the host",
+        ),
+        (
+            "socks5",
+            socks,
+            With(5),
+            None,
+            "",
+            "the proxy socks5://<> (HTTP_PROXY): it could not connect to api.test port 80 (connection refused); does it reach that host?",
+        ),
+        (
+            "socks5",
+            socks,
+            ByConnecting,
+            login,
+            &right,
+            "the proxy socks5://<> (HTTP_PROXY): it could not connect to api.test port 80 (host unreachable); does it reach that host?",
+        ),
+        (
+            "socks5",
+            socks,
+            Never,
+            None,
+            "",
+            "the proxy socks5://<> (HTTP_PROXY): no answer in time; is it a proxy, and is it of this kind?",
+        ),
+        (
+            "socks5",
+            socks,
+            Nonsense,
+            None,
+            "",
+            "not sent: the proxy socks5://<> (HTTP_PROXY): what answers there does not speak SOCKS 5; is it an HTTP proxy (http://)?",
+        ),
+    ];
+    for (scheme, speaks, answers, login, shown, expected) in cases {
+        let proxy = Proxy::start(speaks, answers, login, &[]);
+        let url = format!("{scheme}://{shown}{}", proxy.address());
+        let expected = expected.replace("<>", &proxy.address().to_string());
+        check(&url, &expected, answers);
+    }
+    check(
+        "http://u:hunter2hunter2hunter2@127.0.0.1:1",
+        "the proxy http://127.0.0.1:1 (HTTP_PROXY): connection refused; is it running, and is this its address?",
+        NotAtAll,
+    );
+}
+
+fn check(url: &str, expected: &str, answers: Answers) {
+    let variable = |name: &str| (name == "HTTP_PROXY").then(|| url.to_owned());
+    let proxies = Proxies::ByEnvironment(Environment::read(variable).unwrap());
+    let client = client(
+        "http://api.test".into(),
+        Tls::default(),
+        proxies,
+        Token::none(),
+    );
+    let error = client.get::<Value>("/x").unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.starts_with(&format!("GET http://api.test/x: {expected}")),
+        "{answers:?}: {text}\nnot\n{expected}"
+    );
+    let lasting = matches!(error.kind, Kind::Request(_));
+    // What somebody has to mend is not tried again: an account may be locked for that.
+    assert_eq!(client.calls(), if lasting { 1 } else { 3 }, "{text}");
+    let secrets = Secrets::new(&[PASSWORD, ESCAPED, "hunter2hunter2hunter2"]);
+    assert_eq!(secrets.leak(&text), None, "{text}");
+}

@@ -1,0 +1,107 @@
+//! Whom we trust: the built-in authorities, those of `SSL_CERT_FILE`, and the cluster's own.
+
+use super::common::{ccm, env, with};
+use super::proxy::{self, Answers, Proxy, Speaks};
+use super::{ESCAPED, PASSWORD, USER, client, kubeconfig};
+use ccm::http::{self, Proxies, Roots, Tls, Token, parse_authorities};
+use sandbox::{Half, Sandbox};
+use serde_json::Value;
+
+/// TLS to the proxy, and TLS through it; and a kubeconfig's proxy is asked for everything.
+#[test]
+fn a_proxy_may_want_tls_itself() {
+    let sandbox = Sandbox::builder().heartbeats(false).start();
+    let (authority, login) = (sandbox.authority(), Some((USER, PASSWORD)));
+    let proxy = Proxy::start(Speaks::Connect, Answers::ByConnecting, login, &[]);
+    let front = proxy::behind_tls(authority, proxy.address());
+    let url = format!("https://{USER}:{ESCAPED}@{front}");
+    let ask = |tls: Tls| {
+        let token = sandbox.account("ccm").unwrap().token;
+        let proxies = Proxies::Only(http::Proxy::parse(&url).unwrap());
+        let token = Token::fixed(http::Secret::new(&token));
+        let client = client(sandbox.kubernetes_url(), tls, proxies, token);
+        client.get::<Value>("/version").map(|reply| reply.value)
+    };
+    let authorities = parse_authorities(authority.certificate_pem().as_bytes()).unwrap();
+    let version = ask(Tls {
+        more_authorities: authorities.clone(),
+        ..Tls::default()
+    });
+    assert!(version.unwrap()["gitVersion"].is_string());
+    assert_eq!(
+        proxy.targets(),
+        [sandbox.address(Half::Kubernetes).to_string()]
+    );
+
+    // The cluster's own authority has no word on who a proxy is.
+    let error = ask(Tls {
+        roots: Roots::Only(authorities),
+        ..Tls::default()
+    });
+    let expected = format!(
+        "the proxy https://{front} (proxy-url): TLS: the server's certificate is signed by an authority that is not trusted here"
+    );
+    let text = error.unwrap_err().to_string();
+    assert!(text.contains(&expected), "{text}");
+    assert_eq!(proxy.targets().len(), 1);
+}
+
+/// A kubeconfig without an authority of its own trusts the public's, and those of `SSL_CERT_FILE`.
+#[test]
+fn ssl_cert_file_adds_to_the_built_in_roots() {
+    let sandbox = Sandbox::builder().heartbeats(false).start();
+    let plain = env(&sandbox);
+    let mut config = kubeconfig(&plain);
+    let cluster = config["clusters"][0]["cluster"].as_object_mut().unwrap();
+    cluster.retain(|field, _| !field.starts_with("certificate-authority"));
+    let path = sandbox.folder().join("public");
+    std::fs::write(&path, serde_yaml::to_string(&config).unwrap()).unwrap();
+    let env = with(
+        plain.clone(),
+        &[("KUBECONFIG", &path.display().to_string())],
+    );
+    let ran = ccm(&env, &["node", "list"]);
+    assert!(
+        ran.stderr
+            .contains("signed by an authority that is not trusted here"),
+        "{ran:?}"
+    );
+
+    let bundle = sandbox.folder().join("bundle.pem");
+    let damaged = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    std::fs::write(
+        &bundle,
+        format!("# ours\n{damaged}{}", sandbox.authority().certificate_pem()),
+    )
+    .unwrap();
+    let bundle = bundle.display().to_string();
+    let ran = ccm(&with(env, &[("SSL_CERT_FILE", &bundle)]), &["node", "list"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(
+        ran.stderr
+            .contains("SSL_CERT_FILE: 1 of its certificates are damaged"),
+        "{ran:?}"
+    );
+
+    // Where a kubeconfig names its authority, no other is trusted.
+    let other = sandbox::credentials::Authority::new("somebody-else").unwrap();
+    config["clusters"][0]["cluster"]["certificate-authority-data"] = base64::Engine::encode(
+        &base64::engine::general_purpose::STANDARD,
+        other.certificate_pem(),
+    )
+    .into();
+    std::fs::write(&path, serde_yaml::to_string(&config).unwrap()).unwrap();
+    let env = with(
+        plain,
+        &[
+            ("KUBECONFIG", &path.display().to_string()),
+            ("SSL_CERT_FILE", &bundle),
+        ],
+    );
+    let ran = ccm(&env, &["node", "list"]);
+    assert!(
+        ran.stderr
+            .contains("signed by an authority that is not trusted here"),
+        "{ran:?}"
+    );
+}

@@ -1,0 +1,106 @@
+//! New certificates: uploaded ones are there at once, managed ones are issued.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::content::{self, Content};
+use super::issue::{self, Managed};
+use super::{Certificate, TYPES};
+use crate::hetzner::error::ApiError;
+use crate::hetzner::input::Fields;
+use crate::hetzner::labels::is_dns_label;
+use crate::hetzner::listing;
+use crate::hetzner::world::World;
+use crate::hetzner::{Call, Reply};
+
+/// `POST /certificates`.
+pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
+    let certificate = read(call)?;
+    let (id, is_managed) = (certificate.id, certificate.managed.is_some());
+    call.world.certificates.insert(id, certificate);
+    let action = is_managed.then(|| issue::start(call, id, "create_certificate"));
+    let shown = call.world.certificates.get(&id);
+    let shown = shown.map(|certificate| certificate.json(call.world));
+    let mut answer = json!({"certificate": shown});
+    // The document has no null for it: an uploaded one has no action.
+    if let Some(action) = action {
+        answer["action"] = call.world.action_json(action);
+    }
+    Ok(Reply::new(201, answer))
+}
+
+/// Puts a certificate into the world as `POST /certificates` would; a managed one is issued already.
+pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiError> {
+    let body = body.to_string();
+    let mut call = Call {
+        world: &mut *world,
+        project,
+        method: "POST",
+        query: &[],
+        body: body.as_bytes(),
+    };
+    let mut certificate = read(&mut call)?;
+    if certificate.managed.is_some() {
+        certificate.complete();
+    }
+    let id = certificate.id;
+    world.certificates.insert(id, certificate);
+    Ok(id)
+}
+
+fn read(call: &mut Call) -> Result<Certificate, ApiError> {
+    let mut fields = Fields::parse(call.body)?;
+    let name = fields.string("name")?;
+    let name = fields.required("name", name)?;
+    let all = call.world.certificates_of(call.project);
+    let name = listing::check_name(&fields, "certificate", name, all, None)?;
+    let labels = fields.labels()?.unwrap_or_default();
+    let is_managed = fields.word("type", &TYPES)? == Some("managed");
+    let (content, domain_names) = if is_managed {
+        (None, read_domains(&mut fields)?)
+    } else {
+        let content = read_content(&mut fields)?;
+        let domains = content.domain_names.clone();
+        (Some(content), domains)
+    };
+    fields.finish()?;
+    Ok(Certificate {
+        id: call.world.new_id(),
+        project: call.project,
+        name,
+        created: Timestamp::now(),
+        labels,
+        domain_names,
+        content,
+        managed: is_managed.then(Managed::default),
+    })
+}
+
+fn read_content(fields: &mut Fields) -> Result<Content, ApiError> {
+    let pem = fields.string("certificate")?;
+    let pem = fields.required("certificate", pem)?;
+    let key = fields.string("private_key")?;
+    let key = fields.required("private_key", key)?;
+    let content = Content::parse(&pem).map_err(|problem| fields.invalid("certificate", problem))?;
+    content::check_key(&pem, &key).map_err(|problem| fields.invalid("private_key", problem))?;
+    Ok(content)
+}
+
+/// Host names; the first label may be a wildcard.
+fn read_domains(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
+    let domains = fields.strings("domain_names")?.unwrap_or_default();
+    if domains.is_empty() {
+        return Err(fields.invalid("domain_names", "is required for managed certificates"));
+    }
+    let is_domain = |domain: &&String| {
+        let name = domain.strip_prefix("*.").unwrap_or(domain);
+        name.contains('.') && name.len() <= 253 && name.split('.').all(is_dns_label)
+    };
+    match domains.iter().find(|domain| !is_domain(domain)) {
+        Some(wrong) => {
+            let problem = format!("'{wrong}' is no domain name");
+            Err(fields.invalid("domain_names", problem))
+        }
+        None => Ok(domains),
+    }
+}

@@ -1,0 +1,155 @@
+//! Issuance of managed certificates: it takes a while, and fails when a domain is in no DNS zone of the project.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::content::Content;
+use super::{Certificate, resource};
+use crate::credentials::{Authority, Validity};
+use crate::hetzner::actions::{Outcome, Start};
+use crate::hetzner::error::ApiError;
+use crate::hetzner::input::Fields;
+use crate::hetzner::world::World;
+use crate::hetzner::{Call, Reply};
+
+/// The real one takes minutes now and then; half a minute shows that it is not at once.
+const TAKES: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Debug, Default)]
+pub struct Managed {
+    issuance: Issuance,
+}
+
+#[derive(Clone, Debug, Default)]
+enum Issuance {
+    #[default]
+    Pending,
+    Completed,
+    Failed {
+        code: String,
+        message: String,
+    },
+}
+
+impl Managed {
+    pub fn json(&self) -> Value {
+        match &self.issuance {
+            Issuance::Pending => json!({"issuance": "pending", "renewal": "unavailable"}),
+            Issuance::Completed => json!({"issuance": "completed", "renewal": "scheduled"}),
+            Issuance::Failed { code, message } => json!({
+                "issuance": "failed", "renewal": "unavailable",
+                "error": {"code": code, "message": message},
+            }),
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        matches!(self.issuance, Issuance::Failed { .. })
+    }
+}
+
+impl Certificate {
+    /// The authority has issued it, or could not.
+    pub fn complete(&mut self) {
+        let issuance = match make(&self.domain_names) {
+            Ok(content) => {
+                self.content = Some(content);
+                Issuance::Completed
+            }
+            Err(message) => Issuance::Failed {
+                code: "ca_dns_validation_failed".into(),
+                message,
+            },
+        };
+        self.managed = Some(Managed { issuance });
+    }
+
+    fn fail(&mut self, code: String, message: String) {
+        let issuance = Issuance::Failed { code, message };
+        self.managed = Some(Managed { issuance });
+    }
+}
+
+/// Starts an issuance; returns its action.
+pub fn start(call: &mut Call, id: u64, command: &'static str) -> u64 {
+    if let Some(certificate) = call.world.certificates.get_mut(&id) {
+        certificate.managed = Some(Managed::default());
+    }
+    let start = Start {
+        project: call.project,
+        command,
+        resources: &[resource(id)],
+        takes: TAKES,
+        after: None,
+    };
+    let action = call
+        .world
+        .start_action(start, move |world, outcome| end(world, id, outcome));
+    if let Some(domain) = unmanaged_domain(call.world, id) {
+        let message = format!("DNS zone of {domain} not found");
+        call.world
+            .actions
+            .doom(action, "dns_zone_not_found", &message);
+    }
+    action
+}
+
+/// `POST /certificates/{id}/actions/retry`: for those that failed.
+pub fn retry(call: &mut Call, certificate: &Certificate) -> Result<Reply, ApiError> {
+    Fields::parse(call.body)?.finish()?;
+    let Some(managed) = &certificate.managed else {
+        let message = "only managed certificates can be issued again";
+        return Err(ApiError::new(422, "invalid_input", message));
+    };
+    if call.world.is_locked(certificate.resource()) {
+        return Err(ApiError::locked("certificate"));
+    }
+    if !managed.has_failed() {
+        let message = "neither issuance nor renewal has failed";
+        return Err(ApiError::new(422, "invalid_input", message));
+    }
+    let action = start(call, certificate.id, "issue_certificate");
+    Ok(call.world.action_reply(201, action))
+}
+
+fn end(world: &mut World, id: u64, outcome: Outcome) {
+    // What the newest action of a certificate failed with is what its status shows.
+    let failure = world.actions.last_error(resource(id)).cloned();
+    let Some(certificate) = world.certificates.get_mut(&id) else {
+        return;
+    };
+    match (outcome, failure) {
+        (Outcome::Failure, Some((code, message))) => certificate.fail(code, message),
+        _ => certificate.complete(),
+    }
+}
+
+/// The first domain that is in none of the project's zones, where a test has said which there are.
+fn unmanaged_domain(world: &World, id: u64) -> Option<String> {
+    let certificate = world.certificates.get(&id)?;
+    let zones = world.circumstances.zones.get(&certificate.project)?;
+    let is_managed = |domain: &&String| {
+        zones.iter().any(|zone| {
+            let rest = domain.strip_suffix(zone.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        })
+    };
+    let mut domains = certificate.domain_names.iter();
+    domains.find(|domain| !is_managed(domain)).cloned()
+}
+
+/// A real chain for these domains, of an authority that nobody knows.
+fn make(domain_names: &[String]) -> Result<Content, String> {
+    let names: Vec<&str> = domain_names.iter().map(String::as_str).collect();
+    let authority = Authority::new("sandbox issuer").map_err(|error| error.to_string())?;
+    let identity = authority
+        .server(&names, Validity::Now)
+        .map_err(|error| error.to_string())?;
+    let chain = [
+        identity.certificate_pem.as_str(),
+        authority.certificate_pem(),
+    ]
+    .concat();
+    Content::parse(&chain)
+}

@@ -1,0 +1,186 @@
+//! `/certificates`: what load balancers prove themselves with, uploaded or issued.
+
+mod content;
+mod create;
+mod issue;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use self::content::Content;
+pub use self::create::place;
+use self::issue::Managed;
+use super::actions::{self, Resource};
+use super::catalog::id;
+use super::clock::show;
+use super::error::ApiError;
+use super::input::{Fields, Query};
+use super::labels::Labels;
+use super::listing::{self, Page};
+use super::world::World;
+use super::{Call, Reply};
+
+const TYPES: [&str; 2] = ["uploaded", "managed"];
+
+#[derive(Clone, Debug)]
+pub struct Certificate {
+    pub id: u64,
+    pub project: u64,
+    pub name: String,
+    created: Timestamp,
+    pub labels: Labels,
+    domain_names: Vec<String>,
+    /// None until it is issued.
+    content: Option<Content>,
+    /// None for one that was uploaded.
+    managed: Option<Managed>,
+}
+
+listing::listed!(Certificate);
+
+impl Certificate {
+    pub fn resource(&self) -> Resource {
+        resource(self.id)
+    }
+
+    /// A load balancer can serve it.
+    pub fn is_usable(&self) -> bool {
+        self.content.is_some()
+    }
+
+    fn kind(&self) -> &'static str {
+        TYPES[usize::from(self.managed.is_some())]
+    }
+
+    pub fn json(&self, world: &World) -> Value {
+        let content = self.content.as_ref();
+        let used_by = self.users(world).into_iter();
+        let used_by = used_by.map(|id| json!({"id": id, "type": "load_balancer"}));
+        json!({
+            "id": self.id, "name": self.name, "created": show(self.created), "labels": self.labels,
+            "type": self.kind(), "domain_names": self.domain_names,
+            "certificate": content.map(|content| &content.pem),
+            "fingerprint": content.map(|content| &content.fingerprint),
+            "not_valid_before": content.map(|content| show(content.not_before)),
+            "not_valid_after": content.map(|content| show(content.not_after)),
+            "status": self.managed.as_ref().map(Managed::json),
+            "used_by": used_by.collect::<Vec<_>>(),
+        })
+    }
+
+    /// IDs of the load balancers that have it.
+    fn users(&self, world: &World) -> Vec<u64> {
+        world
+            .load_balancers_of(self.project)
+            .filter(|one| one.certificates().contains(&self.id))
+            .map(|one| one.id)
+            .collect()
+    }
+}
+
+fn resource(id: u64) -> Resource {
+    Resource {
+        kind: "certificate",
+        id,
+    }
+}
+
+/// Answers everything below `/certificates`.
+pub fn route(call: &mut Call, rest: &[&str]) -> Result<Reply, ApiError> {
+    match (rest, call.method) {
+        ([], "GET") => list(call),
+        ([], "POST") => create::create(call),
+        (["actions", rest @ ..], _) => {
+            actions::route_kind(call, "/certificates/actions", "certificate", rest)
+        }
+        ([segment, rest @ ..], _) => route_one(call, id(segment)?, rest),
+        _ => Err(ApiError::wrong_method(call.method)),
+    }
+}
+
+fn route_one(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiError> {
+    let found = find(call, id)?.clone();
+    match (rest, call.method) {
+        ([], "GET") => {
+            call.refuse_query()?;
+            Ok(Reply::ok(json!({"certificate": found.json(call.world)})))
+        }
+        ([], "PUT") => update(call, found),
+        ([], "DELETE") => delete(call, &found),
+        ([], _) => Err(ApiError::wrong_method(call.method)),
+        (["actions", "retry"], "POST") => issue::retry(call, &found),
+        (["actions", "retry"], _) => Err(ApiError::wrong_method(call.method)),
+        (["actions", rest @ ..], _) => {
+            let path = format!("/certificates/{id}/actions");
+            actions::route_resource(call, &path, found.resource(), rest)
+        }
+        _ => Err(ApiError::no_such_path()),
+    }
+}
+
+/// A certificate of the caller's project.
+fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Certificate, ApiError> {
+    let found = call
+        .world
+        .certificates
+        .get(&id)
+        .filter(|certificate| certificate.project == call.project);
+    found.ok_or_else(|| ApiError::not_found("certificate", id))
+}
+
+fn list(call: &Call) -> Result<Reply, ApiError> {
+    let known = ["name", "label_selector", "type", "sort", "page", "per_page"];
+    let query = Query::new(call.query, &known)?;
+    let page = Page::of(&query)?;
+    let types: Vec<&str> = query.all("type").collect();
+    if let Some(unknown) = types.iter().find(|kind| !TYPES.contains(kind)) {
+        return Err(ApiError::invalid(
+            "type",
+            format!("unknown type '{unknown}'"),
+        ));
+    }
+    let is_asked_for =
+        |certificate: &&Certificate| types.is_empty() || types.contains(&certificate.kind());
+    let all = call.world.certificates_of(call.project);
+    let found = listing::select(&query, all.filter(is_asked_for))?;
+    Ok(
+        page.reply("/certificates", "certificates", &found, |certificate| {
+            certificate.json(call.world)
+        }),
+    )
+}
+
+fn update(call: &mut Call, certificate: Certificate) -> Result<Reply, ApiError> {
+    let mut fields = Fields::parse(call.body)?;
+    let name = match fields.string("name")? {
+        Some(name) => {
+            let all = call.world.certificates_of(call.project);
+            listing::check_name(&fields, "certificate", name, all, Some(certificate.id))?
+        }
+        None => certificate.name.clone(),
+    };
+    let labels = fields
+        .labels()?
+        .unwrap_or_else(|| certificate.labels.clone());
+    fields.finish()?;
+    let certificate = Certificate {
+        name,
+        labels,
+        ..certificate
+    };
+    let reply = Reply::ok(json!({"certificate": certificate.json(call.world)}));
+    call.world.certificates.insert(certificate.id, certificate);
+    Ok(reply)
+}
+
+fn delete(call: &mut Call, certificate: &Certificate) -> Result<Reply, ApiError> {
+    if !certificate.users(call.world).is_empty() {
+        let message = "certificate is still used by a load balancer";
+        return Err(ApiError::new(422, "resource_in_use", message));
+    }
+    if call.world.is_locked(certificate.resource()) {
+        return Err(ApiError::locked("certificate"));
+    }
+    call.world.certificates.remove(&certificate.id);
+    Ok(Reply::no_content())
+}

@@ -1,0 +1,20 @@
+//! What the simulated cloud cannot know by itself and a test says: who owns which dedicated server, what is sold out.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+#[derive(Debug, Default)]
+pub struct Circumstances {
+    /// Addresses of dedicated servers, with the project whose owner has them.
+    pub dedicated: HashMap<IpAddr, u64>,
+    /// Load balancers that a project may have; no entry: any number.
+    pub load_balancer_limits: HashMap<u64, usize>,
+    /// Names of a load balancer type and a location that has no room for another one.
+    pub sold_out: HashSet<(String, String)>,
+    /// Load balancer types that are being retired, by name, with the two dates of a deprecation.
+    pub deprecated: HashMap<String, (String, String)>,
+    /// DNS zones of a project; no entry: every domain counts as managed.
+    pub zones: HashMap<u64, Vec<String>>,
+    /// Deleting a load balancer answers 204 without a body, as before 2026-10-05.
+    pub silent_deletes: bool,
+}

@@ -1,0 +1,273 @@
+//! New load balancers: one request has everything in it, or a test puts one into the world.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{ALGORITHMS, LoadBalancer, PrivateNet, Service, Target, check_name, remove};
+use crate::hetzner::actions::{Outcome, Start};
+use crate::hetzner::catalog::load_balancer_types::LoadBalancerType;
+use crate::hetzner::catalog::locations::{LOCATIONS, Location};
+use crate::hetzner::error::ApiError;
+use crate::hetzner::input::Fields;
+use crate::hetzner::networks::{self, MAX_ATTACHED};
+use crate::hetzner::primary_ips::{self, Version};
+use crate::hetzner::world::World;
+use crate::hetzner::{Call, Reply};
+
+const TAKES: Duration = Duration::from_millis(2000);
+
+/// A checked request: the load balancer as it will be, without its public addresses.
+struct Order {
+    planned: LoadBalancer,
+    /// Primary IPs that it asks for.
+    ipv4: Option<u64>,
+    ipv6: Option<u64>,
+}
+
+/// `POST /load_balancers`.
+pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
+    let order = read(call)?;
+    let private_net = order.planned.private_net;
+    let id = build(call.world, order)?;
+    // The address is taken, but the interface comes with the end of the action.
+    if let Some(one) = call.world.load_balancers.get_mut(&id) {
+        one.private_net = None;
+    }
+    let start = Start {
+        project: call.project,
+        command: "create_load_balancer",
+        resources: &[super::resource(id)],
+        takes: TAKES,
+        after: None,
+    };
+    let action = call.world.start_action(start, move |world, outcome| {
+        if outcome == Outcome::Failure {
+            remove(world, id);
+        } else if let Some(net) = private_net {
+            connect(world, id, net);
+        }
+    });
+    let created = call.world.load_balancers.get(&id);
+    let created = created.map(|one| one.json(call.world));
+    Ok(Reply::new(
+        201,
+        json!({"load_balancer": created, "action": call.world.action_json(action)}),
+    ))
+}
+
+/// Puts a load balancer into the world as `POST /load_balancers` would, complete and without an action.
+pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiError> {
+    let body = body.to_string();
+    let call = Call {
+        world: &mut *world,
+        project,
+        method: "POST",
+        query: &[],
+        body: body.as_bytes(),
+    };
+    let order = read(&call)?;
+    let private_net = order.planned.private_net;
+    let id = build(world, order)?;
+    if let Some(net) = private_net {
+        connect(world, id, net);
+    }
+    Ok(id)
+}
+
+/// Completes an attachment whose address is taken. Nothing happens when an end of it is gone.
+pub fn connect(world: &mut World, id: u64, net: PrivateNet) {
+    let network = world.networks.get_mut(&net.network);
+    let (Some(one), Some(network)) = (world.load_balancers.get_mut(&id), network) else {
+        return;
+    };
+    network.load_balancers.insert(id);
+    one.private_net = Some(net);
+    one.edited.forget("private_net");
+}
+
+fn read(call: &Call) -> Result<Order, ApiError> {
+    let mut fields = Fields::parse(call.body)?;
+    let name = fields.string("name")?;
+    let name = fields.required("name", name)?;
+    let name = check_name(call, &fields, name, None)?;
+    let size = read_size(call.world, &mut fields)?;
+    let location = read_location(&mut fields)?;
+    let mut planned = LoadBalancer {
+        id: 0,
+        project: call.project,
+        name,
+        created: Timestamp::now(),
+        labels: fields.labels()?.unwrap_or_default(),
+        size,
+        location,
+        algorithm: read_algorithm(&mut fields)?,
+        services: Vec::new(),
+        targets: Vec::new(),
+        private_net: None,
+        public_enabled: fields.flag("public_interface")?.unwrap_or(true),
+        ipv4: 0,
+        ipv6: 0,
+        protected: false,
+        health: BTreeMap::new(),
+        edited: Default::default(),
+    };
+    if let Some(id) = fields.number("network")? {
+        planned.private_net = Some(read_network(call, location, id)?);
+    }
+    let (ipv4, ipv6) = read_public_net(call, &mut fields, location)?;
+    for entry in fields.objects("services")? {
+        let service = Service::read(entry)?;
+        let port = service.listen_port;
+        if planned
+            .services
+            .iter()
+            .any(|other| other.listen_port == port)
+        {
+            return Err(super::service::port_used(port));
+        }
+        service.check(call.world, &planned)?;
+        planned.services.push(service);
+    }
+    for entry in fields.objects("targets")? {
+        let target = Target::read(entry)?;
+        target.check(call.world, &planned)?;
+        planned.targets.push(target);
+    }
+    fields.finish()?;
+    check_room(call, &planned)?;
+    Ok(Order {
+        planned,
+        ipv4,
+        ipv6,
+    })
+}
+
+/// Also what `change_type` reads.
+pub fn read_size(
+    world: &World,
+    fields: &mut Fields,
+) -> Result<&'static LoadBalancerType, ApiError> {
+    let text = fields.id_or_name("load_balancer_type")?;
+    let text = fields.required("load_balancer_type", text)?;
+    let problem = |problem: &str| {
+        let problem = format!("load balancer type '{text}' {problem}");
+        Err(fields.invalid("load_balancer_type", problem))
+    };
+    match LoadBalancerType::find(&text) {
+        None => problem("not found"),
+        Some(found) if !found.is_sold(world) => problem("is deprecated"),
+        Some(found) => Ok(found),
+    }
+}
+
+/// Also what `change_algorithm` reads.
+pub fn read_algorithm_type(fields: &mut Fields) -> Result<&'static str, ApiError> {
+    let algorithm = fields.word("type", &ALGORITHMS)?;
+    fields.required("type", algorithm)
+}
+
+fn read_algorithm(fields: &mut Fields) -> Result<&'static str, ApiError> {
+    let Some(mut algorithm) = fields.object("algorithm")? else {
+        return Ok(ALGORITHMS[0]);
+    };
+    let found = read_algorithm_type(&mut algorithm)?;
+    algorithm.finish()?;
+    Ok(found)
+}
+
+/// One of location and zone; in a zone the first location.
+fn read_location(fields: &mut Fields) -> Result<&'static Location, ApiError> {
+    match (
+        fields.id_or_name("location")?,
+        fields.string("network_zone")?,
+    ) {
+        (Some(text), None) => Location::find(&text)
+            .ok_or_else(|| fields.invalid("location", format!("location '{text}' not found"))),
+        (None, Some(zone)) => {
+            let mut locations = LOCATIONS.iter();
+            let found = locations.find(|location| location.network_zone == zone);
+            found.ok_or_else(|| {
+                fields.invalid("network_zone", format!("network zone '{zone}' not found"))
+            })
+        }
+        (Some(_), Some(_)) => Err(fields.invalid("location", "excludes network_zone")),
+        (None, None) => Err(fields.invalid("location", "or network_zone is required")),
+    }
+}
+
+fn read_network(call: &Call, location: &Location, id: u64) -> Result<PrivateNet, ApiError> {
+    let network = networks::find(call, id)?;
+    if network.attached() >= MAX_ATTACHED {
+        return Err(ApiError::limit_exceeded("network_attached_resources"));
+    }
+    let ip = network.choose(location.network_zone, None, None)?;
+    Ok(PrivateNet { network: id, ip })
+}
+
+fn read_public_net(
+    call: &Call,
+    fields: &mut Fields,
+    location: &Location,
+) -> Result<(Option<u64>, Option<u64>), ApiError> {
+    let Some(mut public) = fields.object("public_net")? else {
+        return Ok((None, None));
+    };
+    let mut read = |name: &str, version: Version| {
+        let Some(id) = public.number(name)? else {
+            return Ok(None);
+        };
+        primary_ips::check_free(call, id, version, location)?;
+        Ok(Some(id))
+    };
+    let found = (read("ipv4", Version::V4)?, read("ipv6", Version::V6)?);
+    public.finish()?;
+    Ok(found)
+}
+
+fn check_room(call: &Call, planned: &LoadBalancer) -> Result<(), ApiError> {
+    let circumstances = &call.world.circumstances;
+    let place = (
+        planned.size.name.to_owned(),
+        planned.location.name.to_owned(),
+    );
+    if circumstances.sold_out.contains(&place) {
+        let message = format!("no {} is available in {}", place.0, place.1);
+        return Err(ApiError::new(412, "resource_unavailable", message));
+    }
+    let limit = circumstances.load_balancer_limits.get(&call.project);
+    let count = call.world.load_balancers_of(call.project).count();
+    if limit.is_some_and(|limit| count >= *limit) {
+        return Err(ApiError::limit_exceeded("load_balancer_limit"));
+    }
+    Ok(())
+}
+
+/// Puts it into the world with its addresses; the network holds the private one.
+fn build(world: &mut World, order: Order) -> Result<u64, ApiError> {
+    let id = world.new_id();
+    let (project, location) = (order.planned.project, order.planned.location);
+    let holder = super::resource(id);
+    let mut assign = |asked: Option<u64>, version| match asked {
+        Some(primary) => {
+            primary_ips::assign(world, primary, holder);
+            Ok(primary)
+        }
+        None => primary_ips::allocate(world, project, version, location, holder),
+    };
+    let one = LoadBalancer {
+        id,
+        ipv4: assign(order.ipv4, Version::V4)?,
+        ipv6: assign(order.ipv6, Version::V6)?,
+        ..order.planned
+    };
+    if let Some(net) = one.private_net
+        && let Some(network) = world.networks.get_mut(&net.network)
+    {
+        network.addresses.insert(net.ip, holder);
+    }
+    world.load_balancers.insert(id, one);
+    Ok(id)
+}

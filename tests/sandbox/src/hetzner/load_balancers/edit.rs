@@ -1,0 +1,94 @@
+//! A test's hand in the world: a load balancer edited as the API shows it.
+
+use serde_json::{Value, json};
+
+use super::{ALGORITHMS, LoadBalancer, Service, Target};
+use crate::hetzner::catalog::load_balancer_types::LoadBalancerType;
+use crate::hetzner::input::Fields;
+use crate::hetzner::labels::Labels;
+use crate::hetzner::overlay::Overlay;
+use crate::hetzner::world::World;
+
+/// Shows the load balancer to `change`, and from then on shows exactly what it left behind.
+///
+/// What the simulation understands takes effect (a target's health follows its server, a port is taken); what it does
+/// not is only shown. Nothing happens when there is no such load balancer.
+pub fn edit(world: &mut World, id: u64, change: impl FnOnce(&mut Value)) {
+    let Some(one) = world.load_balancers.get(&id) else {
+        return;
+    };
+    let mut wanted = one.json(world);
+    change(&mut wanted);
+
+    let mut one = one.clone();
+    one.understand(&wanted);
+    one.edited = Overlay::between(&wanted, &one.plain_json(world));
+    world.load_balancers.insert(id, one);
+}
+
+impl LoadBalancer {
+    /// Takes over what an edited document says, field by field, where it can be understood.
+    fn understand(&mut self, wanted: &Value) {
+        let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str);
+        let flag = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_bool);
+        if let Some(name) = text("/name") {
+            self.name = name.into();
+        }
+        if let Some(found) = text("/load_balancer_type/name").and_then(LoadBalancerType::find) {
+            self.size = found;
+        }
+        if let Some(found) = ALGORITHMS
+            .iter()
+            .find(|known| text("/algorithm/type") == Some(**known))
+        {
+            self.algorithm = found;
+        }
+        if let Some(enabled) = flag("/public_net/enabled") {
+            self.public_enabled = enabled;
+        }
+        if let Some(protected) = flag("/protection/delete") {
+            self.protected = protected;
+        }
+        if let Some(labels) = wanted["labels"].as_object() {
+            let label =
+                |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+            self.labels = labels.iter().filter_map(label).collect::<Labels>();
+        }
+        self.understand_services(&wanted["services"]);
+        self.understand_targets(&wanted["targets"]);
+    }
+
+    /// A service that stays is checked on without a pause.
+    fn understand_services(&mut self, wanted: &Value) {
+        let before = std::mem::take(&mut self.services);
+        let services = wanted.as_array().into_iter().flatten();
+        for mut service in services.filter_map(|one| Service::read(Fields::of(one)).ok()) {
+            let mut known = before.iter();
+            if let Some(known) = known.find(|known| known.listen_port == service.listen_port) {
+                service.since = known.since;
+            }
+            self.services.push(service);
+        }
+    }
+
+    fn understand_targets(&mut self, wanted: &Value) {
+        let before = std::mem::take(&mut self.targets);
+        for entry in wanted.as_array().into_iter().flatten() {
+            // Without what the simulation adds to it.
+            let names = ["type", "server", "ip", "label_selector", "use_private_ip"];
+            let asked: Value = names.iter().fold(json!({}), |mut asked, name| {
+                if let Some(value) = entry.get(*name) {
+                    asked[*name] = value.clone();
+                }
+                asked
+            });
+            let Ok(mut target) = Target::read(Fields::of(&asked)) else {
+                continue;
+            };
+            if let Some(known) = before.iter().find(|known| known.kind == target.kind) {
+                target.since = known.since;
+            }
+            self.targets.push(target);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What the health checks of a load balancer say: a running machine answers, after a moment.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{LoadBalancer, Service, Target};
+use crate::hetzner::servers::Server;
+use crate::hetzner::world::World;
+
+/// From the first check of a target, or from its start, until it counts as healthy.
+const MOMENT: Duration = Duration::from_millis(3000);
+
+/// What is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Machine {
+    /// A cloud server by its ID.
+    Server(u64),
+    /// A dedicated server by the address it is a target with.
+    Ip(IpAddr),
+}
+
+/// One entry of `health_status`, as the API says it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Health {
+    /// `healthy`, `unhealthy` or `unknown`.
+    pub status: String,
+    /// Why a check failed, e.g. `layer4_timeout`.
+    pub detail: Option<String>,
+    /// Of a failed check by HTTP.
+    pub http_status_code: Option<u16>,
+}
+
+impl Health {
+    pub fn healthy() -> Health {
+        Health::new("healthy", None)
+    }
+
+    /// `detail` is one of those of the API, e.g. `layer4_no_connection`.
+    pub fn unhealthy(detail: &str) -> Health {
+        Health::new("unhealthy", Some(detail))
+    }
+
+    fn new(status: &str, detail: Option<&str>) -> Health {
+        Health {
+            status: status.into(),
+            detail: detail.map(str::to_owned),
+            http_status_code: None,
+        }
+    }
+}
+
+/// `health_status` of a target: one entry for each service.
+pub fn json(world: &World, one: &LoadBalancer, target: &Target, machine: Machine) -> Value {
+    let entry = |service: &Service| {
+        let port = service.listen_port;
+        let set = [Some(port), None]
+            .into_iter()
+            .find_map(|port| one.health.get(&(machine, port)));
+        let health = set.cloned();
+        let health = health.unwrap_or_else(|| natural(world, one, target, service, machine));
+        json!({
+            "listen_port": port, "status": health.status, "detail": health.detail,
+            "http_status_code": health.http_status_code,
+        })
+    };
+    one.services.iter().map(entry).collect()
+}
+
+/// What nobody has set follows the state of the machine. A dedicated server always runs.
+fn natural(
+    world: &World,
+    one: &LoadBalancer,
+    target: &Target,
+    service: &Service,
+    machine: Machine,
+) -> Health {
+    let checked_since = target.since.max(service.since);
+    let has_passed = |since: Instant| {
+        world.clock.now().saturating_duration_since(since) >= world.clock.scaled(MOMENT)
+    };
+    let answers =
+        |server: &&Server| server.is_running() && target.check_server(one, server).is_ok();
+    let answering_since = match machine {
+        Machine::Ip(_) => Some(checked_since),
+        Machine::Server(id) => {
+            let answering = world.servers.get(&id).filter(answers);
+            answering.map(|server| server.status_since)
+        }
+    };
+    match answering_since {
+        _ if !has_passed(checked_since) => Health::new("unknown", None),
+        None => Health::unhealthy("layer4_timeout"),
+        Some(since) if !has_passed(since) => Health::unhealthy("layer4_no_connection"),
+        Some(_) => Health::healthy(),
+    }
+}

@@ -1,0 +1,86 @@
+//! The end of a load balancer, and what the end of others does to it.
+
+use std::time::Duration;
+
+use super::{Kind, LoadBalancer, Machine, check_unlocked, resource};
+use crate::hetzner::actions::{Outcome, Start};
+use crate::hetzner::error::ApiError;
+use crate::hetzner::primary_ips;
+use crate::hetzner::world::World;
+use crate::hetzner::{Call, Reply};
+
+const TAKES: Duration = Duration::from_millis(1000);
+
+/// It is gone when the action is over.
+pub fn delete(call: &mut Call, one: &LoadBalancer) -> Result<Reply, ApiError> {
+    if one.protected {
+        return Err(ApiError::protected("load balancer"));
+    }
+    check_unlocked(call, one)?;
+    let id = one.id;
+    let start = Start {
+        project: call.project,
+        command: "delete_load_balancer",
+        resources: &[one.resource()],
+        takes: TAKES,
+        after: None,
+    };
+    let action = call.world.start_action(start, move |world, outcome| {
+        if outcome == Outcome::Success {
+            remove(world, id);
+        }
+    });
+    if call.world.circumstances.silent_deletes {
+        return Ok(Reply::no_content());
+    }
+    Ok(call.world.action_reply(201, action))
+}
+
+/// Takes a load balancer out of the world; its Primary IPs go with it or become free.
+pub fn remove(world: &mut World, id: u64) {
+    disconnect(world, id);
+    world.load_balancers.remove(&id);
+    primary_ips::release(world, resource(id));
+}
+
+/// Takes a load balancer out of its network, with the targets that need it.
+pub fn disconnect(world: &mut World, id: u64) {
+    for network in world.networks.values_mut() {
+        network.load_balancers.remove(&id);
+        network.release(resource(id));
+    }
+    if let Some(one) = world.load_balancers.get_mut(&id) {
+        one.private_net = None;
+        one.targets.retain(|target| !target.is_private());
+        one.edited.forget("private_net");
+        one.edited.forget("targets");
+    }
+}
+
+/// A network is about to end: its load balancers leave it.
+pub fn forget_network(world: &mut World, network: u64) {
+    let is_in = |one: &&LoadBalancer| one.private_net.is_some_and(|net| net.network == network);
+    let attached: Vec<u64> = world
+        .load_balancers
+        .values()
+        .filter(is_in)
+        .map(|one| one.id)
+        .collect();
+    for id in attached {
+        disconnect(world, id);
+    }
+}
+
+/// A deleted server is nobody's target any more.
+pub fn forget_server(world: &mut World, server: u64) {
+    for one in world.load_balancers.values_mut() {
+        let before = one.targets.len();
+        one.targets
+            .retain(|target| target.kind != Kind::Server(server));
+        if one.targets.len() != before {
+            one.edited.forget("targets");
+        }
+        one.health
+            .retain(|(machine, _), _| *machine != Machine::Server(server));
+    }
+}

@@ -1,0 +1,276 @@
+//! `/load_balancers`: what listens where, on which machines it spreads that, and how they are.
+//!
+//! | file | what it decides |
+//! |---|---|
+//! | `mod` | the resource, its JSON, lists, names and labels |
+//! | `create` | one request with everything in it; a test's way to the same |
+//! | `service`, `target` | one listening port; one entry of targets: reading, defaults, checks |
+//! | `health` | what the health checks say about a target |
+//! | `changes` | the actions that change one load balancer |
+//! | `attachment` | the actions that also concern a network |
+//! | `lifecycle` | its end, and what happens when a server or a network ends |
+//! | `edit` | a load balancer changed by hand |
+
+mod attachment;
+mod changes;
+mod create;
+mod edit;
+mod health;
+mod lifecycle;
+mod service;
+mod target;
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+pub use self::create::place;
+pub use self::edit::edit;
+pub use self::health::{Health, Machine};
+pub use self::lifecycle::{forget_network, forget_server, remove};
+pub use self::service::Service;
+pub use self::target::{Kind, Target};
+use super::actions::{self, Resource};
+use super::catalog::id;
+use super::catalog::load_balancer_types::LoadBalancerType;
+use super::catalog::locations::Location;
+use super::catalog::server_types::included_traffic;
+use super::clock::show;
+use super::error::ApiError;
+use super::input::{Fields, Query};
+use super::labels::Labels;
+use super::listing::{self, Page};
+use super::overlay::Overlay;
+use super::servers::Server;
+use super::world::World;
+use super::{Call, Reply};
+
+const ALGORITHMS: [&str; 2] = ["round_robin", "least_connections"];
+
+#[derive(Clone, Debug)]
+pub struct LoadBalancer {
+    pub id: u64,
+    pub project: u64,
+    pub name: String,
+    pub created: Timestamp,
+    pub labels: Labels,
+    pub size: &'static LoadBalancerType,
+    pub location: &'static Location,
+    pub algorithm: &'static str,
+    pub services: Vec<Service>,
+    pub targets: Vec<Target>,
+    pub private_net: Option<PrivateNet>,
+    pub public_enabled: bool,
+    /// IDs of Primary IPs.
+    pub ipv4: u64,
+    pub ipv6: u64,
+    pub protected: bool,
+    /// What a test wants the health checks to say, for one listen port or for all.
+    pub health: BTreeMap<(Machine, Option<u16>), Health>,
+    edited: Overlay,
+}
+
+/// The one network that a load balancer can be in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PrivateNet {
+    pub network: u64,
+    pub ip: Ipv4Addr,
+}
+
+listing::listed!(LoadBalancer);
+
+impl LoadBalancer {
+    pub fn resource(&self) -> Resource {
+        resource(self.id)
+    }
+
+    /// The load balancer as the API shows it.
+    pub fn json(&self, world: &World) -> Value {
+        self.edited.over(self.plain_json(world))
+    }
+
+    /// IDs of all certificates that its services use, each once.
+    pub fn certificates(&self) -> Vec<u64> {
+        let mut ids: Vec<u64> = self
+            .services
+            .iter()
+            .flat_map(|service| service.certificates())
+            .copied()
+            .collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    /// How many machines its targets are; those of label selectors count one by one.
+    pub fn count_targets(&self, world: &World) -> usize {
+        self.targets
+            .iter()
+            .map(|target| target.machines(world, self).len())
+            .sum()
+    }
+
+    /// Without what a test has edited.
+    fn plain_json(&self, world: &World) -> Value {
+        let primary = |id: u64| world.primary_ips.get(&id).map(|ip| ip.json_of_holder());
+        let private = self
+            .private_net
+            .map(|net| json!({"network": net.network, "ip": net.ip.to_string()}));
+        json!({
+            "id": self.id, "name": self.name, "created": show(self.created), "labels": self.labels,
+            "load_balancer_type": self.size.json(world), "location": self.location.json(),
+            "algorithm": {"type": self.algorithm},
+            "services": self.services.iter().map(Service::json).collect::<Vec<_>>(),
+            "targets": self.targets.iter().map(|target| target.json(world, self)).collect::<Vec<_>>(),
+            "private_net": private.into_iter().collect::<Vec<_>>(),
+            "public_net": {
+                "enabled": self.public_enabled, "ipv4": primary(self.ipv4), "ipv6": primary(self.ipv6),
+            },
+            "protection": {"delete": self.protected},
+            "included_traffic": included_traffic(self.location.name),
+            "ingoing_traffic": 0, "outgoing_traffic": 0,
+        })
+    }
+}
+
+/// IDs of the load balancers that a server is a target of.
+pub fn with_target(world: &World, server: &Server) -> Vec<u64> {
+    world
+        .load_balancers_of(server.project)
+        .filter(|one| one.targets.iter().any(|target| target.covers(server, one)))
+        .map(|one| one.id)
+        .collect()
+}
+
+/// Those that reach the server by its public address.
+pub fn with_public_target(world: &World, server: &Server) -> Vec<u64> {
+    let is_public = |one: &&LoadBalancer| {
+        let mut targets = one.targets.iter();
+        targets.any(|target| !target.use_private_ip && target.covers(server, one))
+    };
+    let of_project = world.load_balancers_of(server.project);
+    of_project.filter(is_public).map(|one| one.id).collect()
+}
+
+/// Answers everything below `/load_balancers`.
+pub fn route(call: &mut Call, rest: &[&str]) -> Result<Reply, ApiError> {
+    match (rest, call.method) {
+        ([], "GET") => list(call),
+        ([], "POST") => create::create(call),
+        (["actions", rest @ ..], _) => {
+            actions::route_kind(call, "/load_balancers/actions", "load_balancer", rest)
+        }
+        ([segment, rest @ ..], _) => route_one(call, id(segment)?, rest),
+        _ => Err(ApiError::wrong_method(call.method)),
+    }
+}
+
+fn route_one(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiError> {
+    let found = find(call, id)?.clone();
+    match (rest, call.method) {
+        ([], "GET") => {
+            call.refuse_query()?;
+            Ok(Reply::ok(json!({"load_balancer": found.json(call.world)})))
+        }
+        ([], "PUT") => update(call, found),
+        ([], "DELETE") => lifecycle::delete(call, &found),
+        ([], _) => Err(ApiError::wrong_method(call.method)),
+        (["actions", command], _) if command.parse::<u64>().is_err() => {
+            start(call, &found, command)
+        }
+        (["actions", rest @ ..], _) => {
+            let path = format!("/load_balancers/{id}/actions");
+            actions::route_resource(call, &path, found.resource(), rest)
+        }
+        _ => Err(ApiError::no_such_path()),
+    }
+}
+
+/// `POST /load_balancers/{id}/actions/{command}`.
+fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply, ApiError> {
+    match command {
+        "attach_to_network" => attachment::attach(call, one),
+        "detach_from_network" => attachment::detach(call, one),
+        _ => changes::start(call, one, command),
+    }
+}
+
+fn resource(id: u64) -> Resource {
+    Resource {
+        kind: "load_balancer",
+        id,
+    }
+}
+
+/// A load balancer of the caller's project.
+fn find<'c>(call: &'c Call, id: u64) -> Result<&'c LoadBalancer, ApiError> {
+    let found = call
+        .world
+        .load_balancers
+        .get(&id)
+        .filter(|one| one.project == call.project);
+    found.ok_or_else(|| ApiError::not_found("load_balancer", id))
+}
+
+fn list(call: &Call) -> Result<Reply, ApiError> {
+    let query = Query::new(
+        call.query,
+        &["name", "label_selector", "sort", "page", "per_page"],
+    )?;
+    let page = Page::of(&query)?;
+    let found = listing::select(&query, call.world.load_balancers_of(call.project))?;
+    Ok(
+        page.reply("/load_balancers", "load_balancers", &found, |one| {
+            one.json(call.world)
+        }),
+    )
+}
+
+fn update(call: &mut Call, one: LoadBalancer) -> Result<Reply, ApiError> {
+    let mut fields = Fields::parse(call.body)?;
+    let name = match fields.string("name")? {
+        Some(name) => check_name(call, &fields, name, Some(one.id))?,
+        None => one.name.clone(),
+    };
+    let labels = fields.labels()?.unwrap_or_else(|| one.labels.clone());
+    fields.finish()?;
+    if call.world.is_locked(one.resource()) {
+        return Err(ApiError::conflict("load balancer"));
+    }
+
+    let mut changed = LoadBalancer {
+        name,
+        labels,
+        ..one
+    };
+    changed.edited.forget("name");
+    changed.edited.forget("labels");
+    let reply = Reply::ok(json!({"load_balancer": changed.json(call.world)}));
+    call.world.load_balancers.insert(changed.id, changed);
+    Ok(reply)
+}
+
+fn check_name(
+    call: &Call,
+    fields: &Fields,
+    name: String,
+    own: Option<u64>,
+) -> Result<String, ApiError> {
+    let all = call.world.load_balancers_of(call.project);
+    listing::check_name(fields, "load balancer", name, all, own)
+}
+
+fn check_unlocked(call: &Call, one: &LoadBalancer) -> Result<(), ApiError> {
+    if call.world.is_locked(one.resource()) {
+        Err(ApiError::locked("load balancer"))
+    } else {
+        Ok(())
+    }
+}
+
+/// A refusal that says something about the state of the load balancer or of what it is to work with.
+fn refused(code: &'static str, message: impl Into<String>) -> ApiError {
+    ApiError::new(422, code, message)
+}

@@ -1,0 +1,348 @@
+//! Services of a load balancer: one listening port each, with what is left out filled in as the API does.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use super::{LoadBalancer, refused};
+use crate::hetzner::error::ApiError;
+use crate::hetzner::input::Fields;
+use crate::hetzner::world::World;
+
+const PROTOCOLS: [&str; 3] = ["tcp", "http", "https"];
+const TIMEOUT_IDLE_S: std::ops::RangeInclusive<u64> = 30..=300;
+const DEFAULT_TIMEOUT_IDLE_S: u64 = 60;
+/// The port that `redirect_http` listens on.
+const HTTP_PORT: u16 = 80;
+
+#[derive(Clone, Debug)]
+pub struct Service {
+    pub protocol: &'static str,
+    pub listen_port: u16,
+    pub destination_port: u16,
+    proxyprotocol: bool,
+    /// Shown unless the protocol is tcp.
+    http: Http,
+    health_check: HealthCheck,
+    /// Since when it is checked.
+    pub since: Instant,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Http {
+    cookie_name: String,
+    cookie_lifetime_s: u64,
+    certificates: Vec<u64>,
+    redirect_http: bool,
+    sticky_sessions: bool,
+    timeout_idle_s: u64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct HealthCheck {
+    protocol: &'static str,
+    port: u16,
+    interval_s: u64,
+    timeout_s: u64,
+    retries: u64,
+    /// Shown when the protocol is http.
+    http: HealthCheckHttp,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct HealthCheckHttp {
+    domain: Option<String>,
+    path: String,
+    response: String,
+    status_codes: Vec<String>,
+    tls: bool,
+}
+
+impl Default for Http {
+    fn default() -> Http {
+        Http {
+            cookie_name: "HCLBSTICKY".into(),
+            cookie_lifetime_s: 300,
+            certificates: Vec::new(),
+            redirect_http: false,
+            sticky_sessions: false,
+            timeout_idle_s: DEFAULT_TIMEOUT_IDLE_S,
+        }
+    }
+}
+
+impl Default for HealthCheckHttp {
+    fn default() -> HealthCheckHttp {
+        HealthCheckHttp {
+            domain: None,
+            path: "/".into(),
+            response: String::new(),
+            status_codes: vec!["2??".into(), "3??".into()],
+            tls: false,
+        }
+    }
+}
+
+impl Service {
+    /// The service that a request describes.
+    pub fn read(mut fields: Fields) -> Result<Service, ApiError> {
+        let protocol = fields.word("protocol", &PROTOCOLS)?;
+        let protocol = fields.required("protocol", protocol)?;
+        // The well-known ports need not be said.
+        let (listen, destination) = match protocol {
+            "http" => (Some(80), Some(80)),
+            "https" => (Some(443), Some(80)),
+            _ => (None, None),
+        };
+        let listen_port = fields.port("listen_port")?.or(listen);
+        let listen_port = fields.required("listen_port", listen_port)?;
+        let destination_port = fields.port("destination_port")?.or(destination);
+        let destination_port = fields.required("destination_port", destination_port)?;
+        let mut service = Service {
+            protocol,
+            listen_port,
+            destination_port,
+            proxyprotocol: false,
+            http: Http::default(),
+            health_check: HealthCheck {
+                protocol: if protocol == "tcp" { "tcp" } else { "http" },
+                port: destination_port,
+                interval_s: 15,
+                timeout_s: 10,
+                retries: 3,
+                http: HealthCheckHttp::default(),
+            },
+            since: Instant::now(),
+        };
+        service.change(&mut fields)?;
+        fields.finish()?;
+        Ok(service)
+    }
+
+    /// This service with what a request changes; what it leaves out stays.
+    pub fn updated(&self, mut fields: Fields) -> Result<Service, ApiError> {
+        let mut service = self.clone();
+        if let Some(protocol) = fields.word("protocol", &PROTOCOLS)? {
+            service.protocol = protocol;
+        }
+        if let Some(port) = fields.port("destination_port")? {
+            service.destination_port = port;
+        }
+        service.change(&mut fields)?;
+        fields.finish()?;
+        Ok(service)
+    }
+
+    pub fn certificates(&self) -> &[u64] {
+        &self.http.certificates
+    }
+
+    /// Can stand beside the other services: every port once, certificates that exist, no more than the type allows.
+    pub fn check(&self, world: &World, one: &LoadBalancer) -> Result<(), ApiError> {
+        let others = one
+            .services
+            .iter()
+            .filter(|other| other.listen_port != self.listen_port);
+        let taken: Vec<u16> = others.clone().flat_map(Service::ports).collect();
+        if let Some(port) = self.ports().find(|port| taken.contains(port)) {
+            return Err(port_used(port));
+        }
+        for id in self.certificates() {
+            let known = world.certificates.get(id);
+            let certificate = known.filter(|certificate| certificate.project == one.project);
+            let certificate = certificate.ok_or_else(|| ApiError::not_found("certificate", id))?;
+            if !certificate.is_usable() {
+                let problem = format!("certificate {id} has not been issued");
+                return Err(ApiError::invalid("http.certificates", problem));
+            }
+        }
+        let mut planned = LoadBalancer {
+            services: others.cloned().collect(),
+            ..one.clone()
+        };
+        planned.services.push(self.clone());
+        if planned.services.len() > one.size.max_services {
+            return Err(ApiError::limit_exceeded("load_balancer_services"));
+        }
+        if planned.certificates().len() > one.size.max_assigned_certificates {
+            return Err(ApiError::limit_exceeded("load_balancer_certificates"));
+        }
+        Ok(())
+    }
+
+    pub fn json(&self) -> Value {
+        let mut shown = json!({
+            "protocol": self.protocol, "listen_port": self.listen_port,
+            "destination_port": self.destination_port, "proxyprotocol": self.proxyprotocol,
+            "health_check": self.health_check.json(),
+        });
+        if self.protocol != "tcp" {
+            shown["http"] = self.http.json();
+        }
+        shown
+    }
+
+    /// All ports that it listens on.
+    fn ports(&self) -> impl Iterator<Item = u16> {
+        let redirected = self.http.redirect_http.then_some(HTTP_PORT);
+        [self.listen_port].into_iter().chain(redirected)
+    }
+
+    fn change(&mut self, fields: &mut Fields) -> Result<(), ApiError> {
+        if let Some(enabled) = fields.flag("proxyprotocol")? {
+            self.proxyprotocol = enabled;
+        }
+        if let Some(http) = fields.object("http")? {
+            self.http.change(http, self.protocol)?;
+        }
+        if self.protocol == "tcp" {
+            self.http = Http::default();
+        }
+        if self.http.redirect_http && self.listen_port == HTTP_PORT {
+            return Err(port_used(HTTP_PORT));
+        }
+        match fields.object("health_check")? {
+            Some(check) => self.health_check.change(check),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Http {
+    fn change(&mut self, mut fields: Fields, protocol: &str) -> Result<(), ApiError> {
+        if let Some(name) = fields.string("cookie_name")? {
+            self.cookie_name = name;
+        }
+        if let Some(seconds) = fields.number("cookie_lifetime")? {
+            self.cookie_lifetime_s = seconds;
+        }
+        if fields.has("certificates") {
+            self.certificates = fields.numbers("certificates")?;
+        }
+        if let Some(redirect) = fields.flag("redirect_http")? {
+            self.redirect_http = redirect;
+        }
+        if let Some(sticky) = fields.flag("sticky_sessions")? {
+            self.sticky_sessions = sticky;
+        }
+        if let Some(seconds) = fields.number("timeout_idle")? {
+            if !TIMEOUT_IDLE_S.contains(&seconds) {
+                return Err(fields.invalid("timeout_idle", "must be between 30 and 300"));
+            }
+            self.timeout_idle_s = seconds;
+        }
+        if self.redirect_http && protocol != "https" {
+            return Err(fields.invalid("redirect_http", "is only for protocol https"));
+        }
+        if self.sticky_sessions && protocol == "tcp" {
+            return Err(fields.invalid("sticky_sessions", "is only for protocols http and https"));
+        }
+        fields.finish()
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "cookie_name": self.cookie_name, "cookie_lifetime": self.cookie_lifetime_s,
+            "certificates": self.certificates, "redirect_http": self.redirect_http,
+            "sticky_sessions": self.sticky_sessions, "timeout_idle": self.timeout_idle_s,
+        })
+    }
+}
+
+impl HealthCheck {
+    fn change(&mut self, mut fields: Fields) -> Result<(), ApiError> {
+        if let Some(protocol) = fields.word("protocol", &["tcp", "http"])? {
+            self.protocol = protocol;
+        }
+        if let Some(port) = fields.port("port")? {
+            self.port = port;
+        }
+        for (name, value) in [
+            ("interval", &mut self.interval_s),
+            ("timeout", &mut self.timeout_s),
+            ("retries", &mut self.retries),
+        ] {
+            let Some(number) = fields.number(name)? else {
+                continue;
+            };
+            if number == 0 {
+                return Err(fields.invalid(name, "must be at least 1"));
+            }
+            *value = number;
+        }
+        if let Some(http) = fields.object("http")? {
+            self.http.change(http)?;
+        }
+        if self.protocol == "tcp" {
+            self.http = HealthCheckHttp::default();
+        }
+        fields.finish()
+    }
+
+    fn json(&self) -> Value {
+        let mut shown = json!({
+            "protocol": self.protocol, "port": self.port, "interval": self.interval_s,
+            "timeout": self.timeout_s, "retries": self.retries,
+        });
+        if self.protocol == "http" {
+            let http = &self.http;
+            shown["http"] = json!({
+                "domain": http.domain, "path": http.path, "response": http.response,
+                "status_codes": http.status_codes, "tls": http.tls,
+            });
+        }
+        shown
+    }
+}
+
+impl HealthCheckHttp {
+    fn change(&mut self, mut fields: Fields) -> Result<(), ApiError> {
+        // Null takes the domain away.
+        if fields.has("domain") {
+            self.domain = fields.string("domain")?.filter(|domain| !domain.is_empty());
+        }
+        let is_odd = |character: char| character.is_whitespace() || "%\\".contains(character);
+        if self
+            .domain
+            .as_ref()
+            .is_some_and(|domain| domain.contains(is_odd))
+        {
+            let problem = "must not contain spaces, percent signs or backslashes";
+            return Err(fields.invalid("domain", problem));
+        }
+        if let Some(path) = fields.string("path")? {
+            if !path.starts_with('/') || path.contains(char::is_whitespace) {
+                return Err(fields.invalid("path", "must begin with / and have no spaces"));
+            }
+            self.path = path;
+        }
+        if let Some(response) = fields.string("response")? {
+            self.response = response;
+        }
+        if let Some(codes) = fields.strings("status_codes")? {
+            let fits = |code: &String| {
+                (1..=3).contains(&code.len())
+                    && code
+                        .chars()
+                        .all(|one| one.is_ascii_digit() || "?*".contains(one))
+            };
+            if !codes.iter().all(fits) {
+                let problem = "must be status codes with ? and * as wildcards";
+                return Err(fields.invalid("status_codes", problem));
+            }
+            self.status_codes = codes;
+        }
+        if let Some(tls) = fields.flag("tls")? {
+            self.tls = tls;
+        }
+        fields.finish()
+    }
+}
+
+/// The listen port is taken, be it by the redirect of another service.
+pub fn port_used(port: u16) -> ApiError {
+    refused(
+        "source_port_already_used",
+        format!("source port {port} is already in use"),
+    )
+}

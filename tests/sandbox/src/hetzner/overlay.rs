@@ -1,0 +1,42 @@
+//! What a test has set by hand on a resource, beyond what the simulation can say.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// Top-level fields as they are shown instead; None is a field left out.
+#[derive(Clone, Debug, Default)]
+pub struct Overlay(BTreeMap<String, Option<Value>>);
+
+impl Overlay {
+    /// The fields in which `wanted` differs from what the simulation shows by itself.
+    pub fn between(wanted: &Value, plain: &Value) -> Overlay {
+        let (Some(wanted), Some(plain)) = (wanted.as_object(), plain.as_object()) else {
+            return Overlay::default();
+        };
+        let differs = |name: &&String| wanted.get(*name) != plain.get(*name);
+        let names = wanted.keys().chain(plain.keys()).filter(differs);
+        Overlay(
+            names
+                .map(|name| (name.clone(), wanted.get(name).cloned()))
+                .collect(),
+        )
+    }
+
+    /// From now on the simulation speaks for this field again.
+    pub fn forget(&mut self, field: &str) {
+        self.0.remove(field);
+    }
+
+    /// `plain` with what was set by hand.
+    pub fn over(&self, mut plain: Value) -> Value {
+        for (name, value) in &self.0 {
+            match (value, plain.as_object_mut()) {
+                (Some(value), Some(fields)) => drop(fields.insert(name.clone(), value.clone())),
+                (None, Some(fields)) => drop(fields.remove(name)),
+                (_, None) => {}
+            }
+        }
+        plain
+    }
+}

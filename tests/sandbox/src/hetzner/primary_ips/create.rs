@@ -1,0 +1,138 @@
+//! New Primary IPs: asked for, or allocated for something that needs an address.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::changes::{check_assignable, give};
+use super::{Address, PrimaryIp, Version, default_dns_ptr};
+use crate::hetzner::actions::Resource;
+use crate::hetzner::catalog::locations::Location;
+use crate::hetzner::error::ApiError;
+use crate::hetzner::input::Fields;
+use crate::hetzner::listing;
+use crate::hetzner::world::World;
+use crate::hetzner::{Call, Reply};
+
+/// A new Primary IP for `holder`, gone with it. Returns its ID.
+pub fn allocate(
+    world: &mut World,
+    project: u64,
+    version: Version,
+    location: &'static Location,
+    holder: Resource,
+) -> Result<u64, ApiError> {
+    let id = world.new_id();
+    let primary = PrimaryIp {
+        name: format!("primary_ip-{id}"),
+        assignee: Some(holder),
+        auto_delete: true,
+        ..fresh(world, id, project, version, location)?
+    };
+    world.primary_ips.insert(id, primary);
+    Ok(id)
+}
+
+/// `POST /primary_ips`.
+pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
+    let (id, server) = read(call)?;
+    let action = match server {
+        Some(server) => Some(give(call, id, server)?),
+        None => None,
+    };
+    let shown = call.world.primary_ips.get(&id).map(PrimaryIp::json);
+    let mut answer = json!({"primary_ip": shown});
+    if let Some(action) = action {
+        answer["action"] = call.world.action_json(action);
+    }
+    Ok(Reply::new(201, answer))
+}
+
+/// Puts a free Primary IP into the world as `POST /primary_ips` would.
+pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiError> {
+    let body = body.to_string();
+    let mut call = Call {
+        world,
+        project,
+        method: "POST",
+        query: &[],
+        body: body.as_bytes(),
+    };
+    read(&mut call).map(|(id, _)| id)
+}
+
+/// Returns the ID of what it made and the server that it is for.
+fn read(call: &mut Call) -> Result<(u64, Option<u64>), ApiError> {
+    let mut fields = Fields::parse(call.body)?;
+    let name = fields.string("name")?;
+    let name = fields.required("name", name)?;
+    let all = call.world.primary_ips_of(call.project);
+    let name = listing::check_name(&fields, "primary IP", name, all, None)?;
+    let version = match fields.word("type", &["ipv4", "ipv6"])? {
+        Some("ipv4") => Version::V4,
+        Some(_) => Version::V6,
+        None => return Err(fields.invalid("type", "is required")),
+    };
+    let labels = fields.labels()?.unwrap_or_default();
+    let auto_delete = fields.flag("auto_delete")?.unwrap_or_default();
+    let assignee_type = fields.word("assignee_type", &["server", "load_balancer"])?;
+    let server = fields.number("assignee_id")?;
+    if server.is_some() && assignee_type == Some("load_balancer") {
+        let problem = "a load balancer only gets its primary IPs when it is created";
+        return Err(fields.invalid("assignee_id", problem));
+    }
+    let location = match (fields.id_or_name("location")?, server) {
+        (Some(text), None) => Location::find(&text)
+            .ok_or_else(|| fields.invalid("location", format!("location '{text}' not found")))?,
+        (None, Some(server)) => check_assignable(call, server, version)?,
+        (Some(_), Some(_)) => return Err(fields.invalid("location", "excludes assignee_id")),
+        (None, None) => return Err(fields.invalid("location", "or assignee_id is required")),
+    };
+    fields.finish()?;
+    let id = call.world.new_id();
+    let primary = PrimaryIp {
+        name,
+        labels,
+        auto_delete,
+        ..fresh(call.world, id, call.project, version, location)?
+    };
+    call.world.primary_ips.insert(id, primary);
+    Ok((id, server))
+}
+
+/// A free address of the pool, with nothing else said about it.
+fn fresh(
+    world: &mut World,
+    id: u64,
+    project: u64,
+    version: Version,
+    location: &'static Location,
+) -> Result<PrimaryIp, ApiError> {
+    let address = match version {
+        Version::V4 => world.pool.ipv4().map(Address::V4),
+        Version::V6 => world.pool.ipv6().map(Address::V6),
+    };
+    let address = address.ok_or_else(|| {
+        let message = "no public address is available";
+        ApiError::new(412, "resource_unavailable", message)
+    })?;
+    let dns_ptr = match address {
+        Address::V4(ip) => BTreeMap::from([(ip.into(), default_dns_ptr(ip))]),
+        Address::V6(_) => BTreeMap::new(),
+    };
+    Ok(PrimaryIp {
+        id,
+        project,
+        name: String::new(),
+        created: Timestamp::now(),
+        labels: BTreeMap::new(),
+        address,
+        location,
+        assignee: None,
+        auto_delete: false,
+        blocked: false,
+        protected: false,
+        dns_ptr,
+    })
+}

@@ -1,0 +1,92 @@
+//! Deployments and DaemonSets: put there by a test, read by clients.
+
+use sandbox::exchange::Handler;
+use serde_json::{Value, json};
+
+use crate::{names, read, request, world};
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/kube-system/deployments";
+
+fn workload(name: &str) -> Value {
+    let container = json!({
+        "name": "ccm", "image": "ccm:1", "args": ["run", "--v=4"],
+        "env": [{"name": "HCLOUD_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hcloud", "key": "token"}}}],
+    });
+    json!({
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {
+            "replicas": 2, "selector": {"matchLabels": {"app": name}},
+            "template": {"spec": {"containers": [container]}},
+        },
+        "status": {"readyReplicas": 1, "numberReady": 3},
+    })
+}
+
+#[test]
+fn what_a_test_put_there_is_read_and_not_written() {
+    let world = world();
+    for (resource, kind) in [("deployments", "Deployment"), ("daemonsets", "DaemonSet")] {
+        let made = world
+            .cluster
+            .create(resource, Some("kube-system"), workload("ccm"));
+        let path = format!("/apis/apps/v1/namespaces/kube-system/{resource}/ccm");
+        let (status, shown) = world.get(&path);
+        assert_eq!((status, &shown), (200, &made));
+        assert_eq!(
+            (&shown["kind"], &shown["apiVersion"]),
+            (&json!(kind), &json!("apps/v1"))
+        );
+        assert_eq!(shown["spec"], workload("ccm")["spec"]);
+        let (_, list) = world.get(&format!("/apis/apps/v1/{resource}?labelSelector=app=ccm"));
+        assert_eq!(list["kind"], format!("{kind}List"));
+        assert_eq!(names(&list), ["ccm"]);
+        for method in ["PUT", "PATCH", "DELETE"] {
+            assert_eq!(
+                world.send(method, &path, &workload("ccm")).0,
+                405,
+                "{method}"
+            );
+        }
+    }
+    assert_eq!(world.send("POST", DEPLOYMENTS, &workload("other")).0, 405);
+    let (status, refusal) = world.get(&format!("{DEPLOYMENTS}/other"));
+    assert_eq!(
+        (status, &refusal["message"]),
+        (404, &json!("deployments.apps \"other\" not found"))
+    );
+}
+
+#[test]
+fn they_are_in_discovery_and_in_tables() {
+    let world = world();
+    let (_, group) = world.get("/apis/apps/v1");
+    let kinds: Vec<&Value> = group["resources"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|one| &one["kind"])
+        .collect();
+    assert_eq!(kinds, ["DaemonSet", "Deployment"]);
+    world
+        .cluster
+        .create("deployments", Some("kube-system"), workload("ccm"));
+    world
+        .cluster
+        .create("daemonsets", Some("kube-system"), workload("ccm"));
+    let table = |path: &str| {
+        let mut request = request("GET", path);
+        let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        request.headers = vec![
+            ("authorization".into(), "Bearer admin".into()),
+            ("accept".into(), accept.into()),
+        ];
+        read(&world.cluster.handle(&request)).1
+    };
+    let shown = table(DEPLOYMENTS);
+    assert_eq!(shown["columnDefinitions"][1]["name"], "Ready");
+    assert_eq!(shown["rows"][0]["cells"][1], "1/2");
+    let shown = table("/apis/apps/v1/daemonsets");
+    let cells = shown["rows"][0]["cells"].as_array().map(Vec::len);
+    assert_eq!(cells, shown["columnDefinitions"].as_array().map(Vec::len));
+    assert_eq!(shown["rows"][0]["cells"][3], 3);
+}
