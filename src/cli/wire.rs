@@ -245,6 +245,7 @@ fn hetzner_settings(
             "HCLOUD_INSTANCES_ZONE_LABEL_ENABLED",
             |on| *on,
         ),
+        load_balancers: Some(hetzner::load_balancers::Defaults::default()),
         debug: settings.debug.value,
         timing: timing(settings, hetzner::READ_TIMEOUT),
         time_scale: settings.test_time_scale.value,

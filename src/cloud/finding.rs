@@ -69,8 +69,6 @@ pub enum Reason {
     EnsuredLoadBalancer,
     /// Its targets are those that they should be.
     UpdatedLoadBalancer,
-    /// Making or changing it failed, or can't be done.
-    SyncLoadBalancerFailed,
     /// Changing its targets failed.
     UpdateLoadBalancerFailed,
     /// No node can be its target.
@@ -79,8 +77,32 @@ pub enum Reason {
     DeletingLoadBalancer,
     /// It is gone.
     DeletedLoadBalancer,
-    /// Deleting it failed.
+    /// A Service's load balancer can't be brought in order: somebody has to mend something.
+    SyncLoadBalancerFailed,
+    /// A load balancer can't be removed.
     DeleteLoadBalancerFailed,
+    /// The cloud protects the load balancer from being deleted: it stays.
+    LoadBalancerProtected,
+    /// Another load balancer has the name.
+    LoadBalancerNameTaken,
+    /// Nobody said which type of load balancer to make.
+    LoadBalancerTypeUnconfigured,
+    /// The cloud is going to take the type of load balancer away.
+    LoadBalancerTypeDeprecated,
+    /// A port's protocol is none that the cloud's load balancers speak.
+    UnsupportedProtocolConfigured,
+    /// `loadBalancerSourceRanges` restrict nothing in this cloud.
+    LoadBalancerSourceRangesIgnored,
+    /// The type of the load balancer takes no more targets.
+    MaxTargetsReached,
+    /// A node can't be a target, or a target is not ours to touch.
+    TargetIgnored,
+    /// An annotation with the provider's prefix that it does not know.
+    UnknownAnnotation,
+    /// An annotation that has no effect here.
+    AnnotationWithoutEffect,
+    /// A field of the Service that the cloud's load balancers can't honour.
+    FieldIgnored,
 }
 
 impl Reason {
@@ -106,12 +128,23 @@ impl Reason {
             Reason::EnsuringLoadBalancer => "EnsuringLoadBalancer",
             Reason::EnsuredLoadBalancer => "EnsuredLoadBalancer",
             Reason::UpdatedLoadBalancer => "UpdatedLoadBalancer",
-            Reason::SyncLoadBalancerFailed => "SyncLoadBalancerFailed",
             Reason::UpdateLoadBalancerFailed => "UpdateLoadBalancerFailed",
             Reason::UnAvailableLoadBalancer => "UnAvailableLoadBalancer",
             Reason::DeletingLoadBalancer => "DeletingLoadBalancer",
             Reason::DeletedLoadBalancer => "DeletedLoadBalancer",
+            Reason::SyncLoadBalancerFailed => "SyncLoadBalancerFailed",
             Reason::DeleteLoadBalancerFailed => "DeleteLoadBalancerFailed",
+            Reason::LoadBalancerProtected => "LoadBalancerProtected",
+            Reason::LoadBalancerNameTaken => "LoadBalancerNameTaken",
+            Reason::LoadBalancerTypeUnconfigured => "LoadBalancerTypeUnconfigured",
+            Reason::LoadBalancerTypeDeprecated => "LoadBalancerTypeDeprecated",
+            Reason::UnsupportedProtocolConfigured => "UnsupportedProtocolConfigured",
+            Reason::LoadBalancerSourceRangesIgnored => "LoadBalancerSourceRangesIgnored",
+            Reason::MaxTargetsReached => "MaxTargetsReached",
+            Reason::TargetIgnored => "TargetIgnored",
+            Reason::UnknownAnnotation => "UnknownAnnotation",
+            Reason::AnnotationWithoutEffect => "AnnotationWithoutEffect",
+            Reason::FieldIgnored => "FieldIgnored",
         }
     }
 }

@@ -152,16 +152,27 @@ fn is_event(reason: Reason) -> bool {
         | Reason::EnsuringLoadBalancer
         | Reason::EnsuredLoadBalancer
         | Reason::UpdatedLoadBalancer
-        | Reason::SyncLoadBalancerFailed
         | Reason::UpdateLoadBalancerFailed
         | Reason::UnAvailableLoadBalancer
         | Reason::DeletingLoadBalancer
         | Reason::DeletedLoadBalancer
-        | Reason::DeleteLoadBalancerFailed => true,
+        | Reason::SyncLoadBalancerFailed
+        | Reason::DeleteLoadBalancerFailed
+        | Reason::LoadBalancerProtected
+        | Reason::LoadBalancerNameTaken
+        | Reason::LoadBalancerTypeUnconfigured
+        | Reason::LoadBalancerTypeDeprecated
+        | Reason::UnsupportedProtocolConfigured
+        | Reason::LoadBalancerSourceRangesIgnored
+        | Reason::MaxTargetsReached
+        | Reason::UnknownAnnotation
+        | Reason::AnnotationWithoutEffect => true,
         Reason::UnknownProviderID
         | Reason::MatchedByAddress
         | Reason::ServerClaimedTwice
         | Reason::NotExternal
-        | Reason::NoAddress => false,
+        | Reason::NoAddress
+        | Reason::TargetIgnored
+        | Reason::FieldIgnored => false,
     }
 }

@@ -1,12 +1,12 @@
 //! Calls to the Cloud API: the budget before, its headers after, and lists page by page.
 
 use super::budget::Budget;
-use super::error::Error;
+use super::error::{Code, Error};
 use super::pages::{self, Pagination, Part};
-use crate::cloud::{self, ErrorKind, Urgency};
-use crate::http;
-use serde::Deserialize;
+use crate::cloud::{self, ErrorKind, Gate, Urgency};
+use crate::http::{self, Method};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
 /// The API allows no more.
@@ -15,6 +15,13 @@ const PER_PAGE: u32 = 50;
 pub(super) struct Api {
     http: http::Client,
     budget: Budget,
+}
+
+/// A write that failed.
+pub(super) struct Failed {
+    pub(super) error: cloud::Error,
+    /// None: the API did not answer with an error of its own.
+    pub(super) code: Option<Code>,
 }
 
 /// One page of a list; each resource has its own name for the items.
@@ -61,6 +68,35 @@ impl Api {
         }
     }
 
+    /// Writes once, when the gate lets it pass and the budget is not used up.
+    pub(super) fn write<T: DeserializeOwned>(
+        &self,
+        gate: &dyn Gate,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Failed> {
+        let what = format!("{} {}{path}", method.name(), self.http.base());
+        let admitted = self.budget.admit(&what, Urgency::Needed, Instant::now());
+        admitted.map_err(|error| Failed { error, code: None })?;
+        match self
+            .http
+            .write(gate, method, path, "application/json", body)
+        {
+            Ok(reply) => {
+                self.budget.note(&reply.head, Instant::now());
+                Ok(reply.value)
+            }
+            Err(error) => {
+                let error = Error::from(error);
+                Err(Failed {
+                    code: error.said(),
+                    error: self.failed(error),
+                })
+            }
+        }
+    }
+
     /// Every page of a list: complete, or an error. `path` may carry a query.
     pub(super) fn list<P: Page>(
         &self,
@@ -104,6 +140,12 @@ impl Api {
             },
             _ => error,
         }
+    }
+}
+
+impl Failed {
+    pub(super) fn code(&self) -> Option<&str> {
+        self.code.as_ref().map(|code| code.code.as_str())
     }
 }
 

@@ -40,7 +40,29 @@ struct Field {
     messages: Vec<String>,
 }
 
+/// What the API says is wrong, for decisions.
+#[derive(Clone, Debug)]
+pub(super) struct Code {
+    pub(super) code: String,
+    /// Of `invalid_input`: the names of the fields.
+    pub(super) fields: Vec<String>,
+}
+
+/// Another change is being made to the same resource.
+pub(super) fn is_busy(code: &str) -> bool {
+    matches!(code, "locked" | "conflict")
+}
+
 impl Error {
+    pub(super) fn said(&self) -> Option<Code> {
+        let body = self.body.as_ref()?;
+        let fields = body.details.iter().flat_map(|details| &details.fields);
+        Some(Code {
+            code: body.code.clone(),
+            fields: fields.map(|field| field.name.clone()).collect(),
+        })
+    }
+
     pub(super) fn code(&self) -> Option<&str> {
         self.body.as_ref().map(|body| body.code.as_str())
     }
@@ -66,6 +88,8 @@ impl Error {
                 Some("bad_gateway" | "timeout" | "service_error" | "server_error" | "maintenance"),
                 _,
             ) => ErrorKind::Unavailable,
+            (_, Some(code), _) if is_busy(code) => ErrorKind::Busy,
+            (_, Some("robot_unavailable"), _) => ErrorKind::Unavailable,
             (_, Some(_), _) => ErrorKind::Other,
             (_, None, _) => ErrorKind::Unavailable,
         }

@@ -3,21 +3,13 @@
 use std::path::PathBuf;
 
 use super::url::Url;
+pub(super) use crate::text::boolean;
 
 /// A Network as a person names it: digits are its ID, anything else its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NetworkName {
     Id(u64),
     Name(String),
-}
-
-/// What Go's `strconv.ParseBool` takes.
-pub(super) fn boolean(text: &str) -> Result<bool, String> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err("use true or false".to_owned()),
-    }
 }
 
 pub(super) fn verbosity(text: &str) -> Result<u32, String> {

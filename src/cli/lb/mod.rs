@@ -43,7 +43,7 @@ fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
     let names = names
         .collect::<Result<Vec<String>, String>>()
         .map_err(|why| usage(&why))?;
-    let world = wire::world(&parsed.settings).map_err(|why| Printer::failure(&why))?;
+    let world = wire::world(&parsed.settings, None).map_err(|why| Printer::failure(&why))?;
     Ok(Asked {
         world,
         services: ServiceController::new(wire::service_settings(&parsed.settings)),

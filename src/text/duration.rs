@@ -6,7 +6,7 @@ use std::time::Duration;
 const MAX_NANOSECONDS: u128 = i64::MAX as u128;
 
 /// `300ms`, `1.5h`, `1m30s`; a bare number only when it is 0.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let unsigned = match text.strip_prefix('-') {
         Some(rest) if nanoseconds(rest)? > 0 => return Err("must not be negative".to_owned()),
         Some(rest) => rest,
@@ -19,7 +19,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// The same for the time between two looks: 0 would never rest.
-pub(super) fn interval(text: &str) -> Result<Duration, String> {
+pub fn interval(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("must be longer than 0".to_owned()),
         interval => Ok(interval),
