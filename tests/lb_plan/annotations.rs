@@ -2,7 +2,7 @@
 
 use crate::support::{PROFILES, World, port, words};
 use ccm::hetzner::Profile;
-use ccm::hetzner::load_balancers::annotations::{PREFIX, State, TABLE};
+use ccm::hetzner::load_balancers::annotations::{BEGIN, END, PREFIX, State, TABLE, markdown};
 use ccm::hetzner::load_balancers::{Listener, PortField};
 use std::collections::BTreeSet;
 
@@ -272,5 +272,22 @@ fn one_port_may_have_its_own() {
             assert_eq!(value_of(&world, case, 0), case.first.1, "{key}");
             assert_eq!(value_of(&world, case, 1), case.second.1, "{key}");
         }
+    }
+}
+
+/// `CCM_UPDATE_README=1 cargo test --test lb_plan` writes the table.
+#[test]
+fn the_readme_has_the_table() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let readme = std::fs::read_to_string(&path).unwrap();
+    let wanted = ccm::text::replaced_between(&readme, BEGIN, END, &markdown());
+    let wanted = wanted.expect("the README has both markers once");
+    if std::env::var_os("CCM_UPDATE_README").is_some_and(|value| !value.is_empty()) {
+        std::fs::write(&path, &wanted).unwrap();
+    } else {
+        assert!(
+            readme == wanted,
+            "the README's table of annotations is old: CCM_UPDATE_README=1"
+        );
     }
 }

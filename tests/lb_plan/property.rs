@@ -7,7 +7,7 @@ use crate::support::{NETWORK, PROFILES, UID, World, changes, environment, lines,
 use ccm::cloud::{Protocol, Reason, ServicePort, TrafficPolicy};
 use ccm::hetzner::load_balancers::{
     Algorithm, AlgorithmOf, HealthCheck, Http, HttpCheck, Listener, ListenerProtocol, LoadBalancer,
-    PrivateNet, SERVICE_UID, SelectorRef, ServerRef, Target,
+    PrivateNet, SERVICE_UID, SelectedServer, SelectorRef, ServerRef, Target,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -109,6 +109,7 @@ fn balancer(random: &mut Random, id: u64) -> LoadBalancer {
         let selector = "somebody=else".to_owned();
         one.targets.push(Target::LabelSelector {
             label_selector: SelectorRef { selector },
+            targets: vec![SelectedServer::default()],
         });
     }
     one
