@@ -343,7 +343,7 @@ fn a_deletion_without_a_word_is_one_too() {
     let removal = world.hetzner.plan_removal(&seen, &world.service);
     let deleted = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
     assert_eq!(deleted.unwrap(), Applied::Done);
-    assert!(world.balancers().is_empty());
+    common::wait_until("its end", || world.balancers().is_empty());
 }
 
 /// One server has gone: the address comes all the same, and the others are targets.
@@ -382,6 +382,11 @@ fn a_lost_answer_is_an_error_and_the_next_look_finds_what_was_made() {
     let error = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable);
     assert_eq!(world.writes().len(), 1, "never repeated");
+    // Until it is made whole it is locked, and not attached yet.
+    common::wait_until("its end", || {
+        let balancer = world.balancer();
+        !balancer["private_net"].as_array().unwrap().is_empty()
+    });
     assert!(world.settle().is_empty());
     assert_eq!(world.balancer()["labels"][SERVICE_UID], UID);
 }
