@@ -90,9 +90,9 @@ fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
 fn plain(sandbox: &Sandbox, token: Token, body_limit_bytes: u64) -> http::Client {
     http::Client::new(http::Settings {
         base: sandbox.hetzner_url(),
-        tls: Tls::default(),
+        tls: Tls::default().into(),
         proxies: Proxies::Never,
-        token,
+        login: token.into(),
         connect_timeout: Duration::from_secs(5),
         timing: TIMING,
         retry_rate_limited: false,

@@ -38,9 +38,9 @@ impl Gate for Passed {
 fn client(base: String, tls: Tls, token: Token, timeout: Duration) -> http::Client {
     http::Client::new(http::Settings {
         base,
-        tls,
+        tls: tls.into(),
         proxies: Proxies::Never,
-        token,
+        login: token.into(),
         connect_timeout: Duration::from_secs(5),
         timing: Timing {
             read_timeout: timeout,

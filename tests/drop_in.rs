@@ -5,12 +5,11 @@ mod common;
 
 use ccm::settings::{DROP_IN_FLAGS, TABLE};
 use common::{Daemon, addresses, all_initialised, env, events, node, wait_until};
-use sandbox::Sandbox;
 
 /// The arguments and variables of its chart, its networks variant included, under its role.
 #[test]
 fn in_the_place_of_hcloud_cloud_controller_manager() {
-    let sandbox = Sandbox::builder()
+    let sandbox = common::builder()
         .nodes(2)
         .network("10.0.0.0/8")
         .heartbeats(false)

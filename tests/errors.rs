@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 /// Three nodes that wait to be initialised, in the Network `sandbox`.
 fn world() -> Sandbox {
-    Sandbox::builder()
+    common::builder()
         .nodes(3)
         .scale(0.02)
         .network("10.0.0.0/8")

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Daemon, all_initialised, ccm, env, wait_until, with};
+use common::{Daemon, all_initialised, ccm, env, quiet, wait_until, with};
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use std::io::{Read, Write};
@@ -14,10 +14,6 @@ use std::time::{Duration, Instant};
 const LISTENING: &str = "health: listening on ";
 /// The name that an answer of `/livez` gives a thread that is stuck.
 const CONTROLLER: &str = "cloud-node-controller";
-
-fn quiet(nodes: usize) -> Sandbox {
-    Sandbox::builder().nodes(nodes).heartbeats(false).start()
-}
 
 /// A daemon whose waits last that share of their time, and where it answers probes.
 fn start(sandbox: &Sandbox, scale: &str, flags: &[&str]) -> (Daemon, SocketAddr) {

@@ -5,7 +5,9 @@
 
 mod common;
 
-use common::{Daemon, Env, all_initialised, env, is_initialised, is_lease, node, wait_until, with};
+use common::{
+    Daemon, Env, all_initialised, env, is_initialised, is_lease, node, quiet, wait_until, with,
+};
 use sandbox::calls::Call;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
@@ -13,7 +15,7 @@ use sandbox::kubernetes::Cluster;
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -21,10 +23,6 @@ const NAME: &str = "cloud-controller-manager";
 const NAMESPACE: Option<&str> = Some("kube-system");
 const LEASES: &str = "/apis/coordination.k8s.io/**";
 const LEASE_DURATION: Duration = Duration::from_millis(1_500);
-
-fn quiet(nodes: usize) -> Sandbox {
-    Sandbox::builder().nodes(nodes).heartbeats(false).start()
-}
 
 /// The environment of a user of its own, so that calls tell who made them.
 fn env_of(sandbox: &Sandbox, user: &str) -> Env {
@@ -323,9 +321,11 @@ fn what_happens_to_the_lease_of_a_leader() {
     let daemon = Daemon::start(&env(&sandbox), &[]);
     daemon.logs("leading as");
     let cluster = Arc::clone(sandbox.cluster());
+    let changes = AtomicUsize::new(0);
     let label = move |_: &sandbox::exchange::Request| {
+        let change = changes.fetch_add(1, Ordering::Relaxed).to_string();
         cluster.edit("leases", NAMESPACE, NAME, |lease| {
-            lease["metadata"]["annotations"]["note"] = json!("mine")
+            lease["metadata"]["annotations"] = json!({ "note": "mine", "change": change })
         });
     };
     let renewals = Rule::new(Effect::before(label)).method("PUT").path(LEASES);

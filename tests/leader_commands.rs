@@ -4,17 +4,13 @@
 
 mod common;
 
-use common::{Daemon, all_initialised, ccm, env, is_lease, wait_until};
+use common::{Daemon, all_initialised, ccm, env, is_lease, quiet, wait_until};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 const NAME: &str = "cloud-controller-manager";
 const NAMESPACE: Option<&str> = Some("kube-system");
-
-fn quiet(nodes: usize) -> Sandbox {
-    Sandbox::builder().nodes(nodes).heartbeats(false).start()
-}
 
 fn holder(sandbox: &Sandbox) -> Option<Value> {
     let lease = sandbox.cluster().get("leases", NAMESPACE, NAME)?;

@@ -19,7 +19,7 @@ const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 /// So many initialised nodes that change only when somebody changes them.
 fn initialised(nodes: usize) -> Sandbox {
-    let sandbox = Sandbox::builder().nodes(nodes).heartbeats(false).start();
+    let sandbox = common::builder().nodes(nodes).heartbeats(false).start();
     assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
     sandbox
 }
@@ -328,12 +328,19 @@ fn nodes_that_are_not_ours_stay_whatever_their_state() {
         ),
         (before, 0)
     );
-    let robot = with(env(&sandbox), &[]);
-    sandbox.cluster().edit("nodes", None, "odd", |node| {
-        node["spec"]["providerID"] = json!("hcloud://bm-1")
+    sandbox.register_node(sandbox::kubelet::NodeSpec {
+        name: "robot".into(),
+        provider_id: Some("hcloud://bm-1".into()),
+        ..Default::default()
     });
-    ccm(&robot, &["run", "--once", "--cloud-provider=hcloud"]);
-    assert!(is_there(&sandbox, "odd") && is_there(&sandbox, "foreign"));
+    sandbox.cluster().edit("nodes", None, "robot", |node| {
+        node["status"]["conditions"] = json!([])
+    });
+    ccm(
+        &env(&sandbox),
+        &["run", "--once", "--cloud-provider=hcloud"],
+    );
+    assert!(is_there(&sandbox, "robot") && is_there(&sandbox, "foreign"));
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod common;
 use common::{Daemon, Env, ccm, env, events, node, wait_until};
 use sandbox::Sandbox;
 use sandbox::calls::Call;
+use sandbox::faults::{Effect, Rule};
 use sandbox::kubelet::NodeSpec;
 use sandbox::kubernetes::PolicyRule;
 use serde::Deserialize;
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use ccm::settings::{Environment, TABLE};
 
@@ -112,18 +114,22 @@ fn deployed(sandbox: &Sandbox) -> Env {
 
 #[test]
 fn the_role_allows_what_ccm_does_and_nothing_else() {
-    let sandbox = Sandbox::builder().nodes(2).heartbeats(false).start();
+    let sandbox = common::builder().nodes(2).heartbeats(false).start();
     let stray = NodeSpec {
         name: "stray".into(),
         ..NodeSpec::default()
     };
     sandbox.register_node(stray);
     let env = deployed(&sandbox);
-    // One node changed since it was read.
-    sandbox.cluster().freeze_cache(true);
-    sandbox.cluster().edit("nodes", None, "worker-1", |node| {
-        node["metadata"]["labels"]["mine"] = json!("kept");
-    });
+    // One node changes after it was read.
+    let cluster = Arc::clone(sandbox.cluster());
+    let change = move |_: &sandbox::exchange::Request| {
+        cluster.edit("nodes", None, "worker-1", |node| {
+            node["metadata"]["labels"]["mine"] = json!("kept");
+        });
+    };
+    let first_write = Rule::new(Effect::before(change)).path("/api/v1/nodes/worker-1/status");
+    sandbox.faults().add(first_write.times(1));
     let daemon = Daemon::start(&env, &[]);
     wait_until("both nodes", || {
         ["worker-1", "worker-2"]
@@ -135,7 +141,6 @@ fn the_role_allows_what_ccm_does_and_nothing_else() {
     });
     daemon.signal("-TERM");
     assert!(daemon.ended().success(), "{}", daemon.log());
-    sandbox.cluster().freeze_cache(false);
     // Another process sees the same trouble again.
     assert_eq!(ccm(&env, &["run", "--once"]).code, 1);
     assert_eq!(

@@ -81,7 +81,9 @@ fn with_metadata_labels_deletion_and_a_new_uid_ring_too() {
     anew["metadata"] = json!({ "name": "worker-3", "labels": labels });
     let status = anew["status"].clone();
     cluster.create("nodes", None, anew);
-    cluster.edit("nodes", None, "worker-3", |node| node["status"] = status);
+    cluster.edit("nodes", None, "worker-3", |node| {
+        node["status"] = status.clone()
+    });
 
     // The same names, the same status, and too young to tell by their age.
     let nodes = poll(&world, CELLS);

@@ -7,16 +7,16 @@ use common::{
     Daemon, addresses, all_initialised, ccm, env, events, hetzner_calls, is_initialised, is_lease,
     node, quiet, wait_until, with, writes,
 };
+use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
-use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Instant;
 
 #[test]
 fn the_daemon_initialises_new_nodes_and_ends_cleanly() {
-    let sandbox = Sandbox::builder().nodes(3).network("10.0.0.0/16").start();
+    let sandbox = common::builder().nodes(3).network("10.0.0.0/16").start();
     let daemon = Daemon::start(&env(&sandbox), &[]);
     wait_until("three initialised nodes", || all_initialised(&sandbox));
     let worker = node(&sandbox, "worker-1");
@@ -150,7 +150,7 @@ fn nothing_is_written_when_nothing_differs() {
 
 #[test]
 fn steady_state_costs_no_hetzner_call_and_no_write() {
-    let sandbox = Sandbox::builder().nodes(3).scale(0.02).start();
+    let sandbox = common::builder().nodes(3).scale(0.02).start();
     let daemon = Daemon::start(&env(&sandbox), &["--node-status-update-frequency=1h"]);
     wait_until("initialised nodes", || all_initialised(&sandbox));
     wait_until("all events", || {
@@ -335,7 +335,7 @@ fn every_request_fits_the_api_s_own_document() {
     let Some(spec) = common::openapi() else {
         return;
     };
-    let sandbox = Sandbox::builder()
+    let sandbox = common::builder()
         .nodes(60)
         .network("10.0.0.0/16")
         .heartbeats(false)

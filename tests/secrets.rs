@@ -14,6 +14,10 @@ use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use secrets::Secrets;
 use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
+
+/// With a character that is written otherwise in JSON.
+const PASSWORD: &str = "hunter2-and-\"then-some-more-of-it";
 
 const COMMANDS: &[&[&str]] = &[
     &["node", "list", "-o", "wide"],
@@ -32,20 +36,31 @@ struct World {
 }
 
 impl World {
-    fn new() -> World {
-        let sandbox = Sandbox::builder()
+    fn sandbox() -> Sandbox {
+        Sandbox::builder()
             .nodes(2)
             .scale(0.02)
             .network("10.0.0.0/8")
             .heartbeats(false)
-            .start();
+            .start()
+    }
+
+    fn new() -> World {
+        let sandbox = World::sandbox();
         let account = sandbox.account("ccm").unwrap();
-        let mut config: Value = serde_yaml::from_str(&read(&env(&sandbox), "KUBECONFIG")).unwrap();
-        config["users"][0]["user"] = json!({
+        let user = json!({
             "token": account.token,
             "client-certificate-data": STANDARD.encode(account.identity.certificate_pem),
             "client-key-data": STANDARD.encode(&account.identity.key_pem),
         });
+        World::as_user(sandbox, user)
+    }
+
+    /// The same with another user in the kubeconfig.
+    fn as_user(sandbox: Sandbox, user: Value) -> World {
+        let account = sandbox.account("ccm").unwrap();
+        let mut config: Value = serde_yaml::from_str(&read(&env(&sandbox), "KUBECONFIG")).unwrap();
+        config["users"][0]["user"] = user;
         let path = sandbox.folder().join("everything");
         std::fs::write(&path, serde_yaml::to_string(&config).unwrap()).unwrap();
         // As much as can be asked for; what RUST_LOG asks for must not count.
@@ -63,6 +78,8 @@ impl World {
             &projects.foreign_token,
             &account.token,
             &account.identity.key_pem,
+            PASSWORD,
+            &STANDARD.encode(format!("ccm:{PASSWORD}")),
         ]);
         World {
             sandbox,
@@ -191,6 +208,79 @@ fn when_an_api_repeats_what_it_was_sent() {
             world.fails(half, Effect::Instead(Response::json(200, &body)));
         }
     }
+}
+
+#[test]
+fn of_passwords_and_of_plugins() {
+    let sandbox = World::sandbox();
+    sandbox.cluster().add_password("ccm", PASSWORD);
+    let user = json!({"username": "ccm", "password": PASSWORD});
+    let both = STANDARD.encode(format!("ccm:{PASSWORD}"));
+    let told = format!("Authorization: Basic {both} of {PASSWORD} is not accepted");
+    refused_and_repeated(&World::as_user(sandbox, user), &told);
+
+    let sandbox = World::sandbox();
+    let account = sandbox.account("ccm").unwrap();
+    let answer = json!({
+        "kind": "ExecCredential",
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "status": {
+            "token": account.token,
+            "clientCertificateData": account.identity.certificate_pem,
+            "clientKeyData": account.identity.key_pem,
+        },
+    });
+    let script = sandbox.folder().join("plugin");
+    let write = |text: &str| {
+        std::fs::write(&script, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&script, PermissionsExt::from_mode(0o700)).unwrap();
+    };
+    // It is told everything and says everything it knows.
+    let tells = format!("env >&2; echo {PASSWORD:?} {} >&2", account.token);
+    write(&format!("{tells}\ncat <<'END'\n{answer}\nEND"));
+    let user = json!({"exec": {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": script.display().to_string(),
+        "interactiveMode": "Never",
+        "provideClusterInfo": true,
+        "env": [{"name": "PASSWORD", "value": PASSWORD}],
+    }});
+    let world = World::as_user(sandbox, user);
+    refused_and_repeated(&world, &format!("Bearer {} is not accepted", account.token));
+    let without_token = tells.replace(&account.token, "");
+    for text in [
+        format!("{tells}\nexit 1"),
+        format!("{tells}\ncat <<'END'\n{answer}\nEND\nexit 1"),
+        format!(
+            "{tells}\ncat <<'END'\n{}\nEND",
+            answer.to_string().replace("Exec", "Other")
+        ),
+        format!("{tells}\necho {}", account.token),
+        format!(
+            "{without_token}\necho {} >&2; kill -9 $$",
+            account.identity.key_pem.replace('\n', " ")
+        ),
+    ] {
+        write(&text);
+        let printed = world.run(&[], &[]);
+        assert!(printed.contains("user \"ccm\": exec: "), "{printed}");
+    }
+}
+
+fn refused_and_repeated(world: &World, told: &str) {
+    let printed = world.run(&[], &[]);
+    assert!(printed.contains("taint uninitialized removed"), "{printed}");
+    for status in [401, 403, 500] {
+        world.fails(
+            Half::Kubernetes,
+            Effect::kubernetes_status(status, "Unauthorized", told),
+        );
+    }
+    let body = json!({"kind": "NodeList", "metadata": told, told: {"items": told}});
+    world.fails(
+        Half::Kubernetes,
+        Effect::Instead(Response::json(200, &body)),
+    );
 }
 
 #[test]

@@ -12,7 +12,7 @@ use serde_json::json;
 /// `worker-1` new, `worker-2` initialised, `worker-3` with another zone label, and one node for
 /// each kind of trouble.
 fn cluster() -> Sandbox {
-    let sandbox = Sandbox::builder()
+    let sandbox = common::builder()
         .nodes(3)
         .network("10.0.0.0/16")
         .heartbeats(false)

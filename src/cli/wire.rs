@@ -22,6 +22,9 @@ const RETRY_WAIT: Duration = Duration::from_millis(250);
 /// However much a test shortens time, an answer needs some.
 const SHORTEST_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The same for a program to start, read its files and print.
+const SHORTEST_EXEC_TIME_LIMIT: Duration = Duration::from_secs(5);
+
 /// However much a test shortens time, renewing a Lease takes some: leases, and the writes that
 /// must fit into them, are not shortened further.
 const SHORTEST_LEASE_SCALE: f64 = 0.1;
@@ -162,7 +165,7 @@ fn timing(settings: &Settings, read_timeout: Duration) -> Timing {
 
 fn access(settings: &Settings, authorities: &Authorities) -> Result<config::Access, String> {
     let mut access = config::load(&kube_options(settings)).map_err(|error| error.to_string())?;
-    access.tls.more_authorities = authorities.certificates.clone();
+    access.tls.add_authorities(authorities.certificates.clone());
     Ok(access)
 }
 
@@ -192,6 +195,7 @@ fn kube_options(settings: &Settings) -> config::Options {
             )
         }),
         home: std::env::home_dir(),
+        exec_time_limit: scaled(settings, config::EXEC_TIME_LIMIT).max(SHORTEST_EXEC_TIME_LIMIT),
     }
 }
 

@@ -71,9 +71,9 @@ impl Hetzner {
     pub fn new(settings: Settings) -> Hetzner {
         let http = http::Client::new(http::Settings {
             base: settings.endpoint,
-            tls: settings.tls,
+            tls: settings.tls.into(),
             proxies: settings.proxies,
-            token: settings.token,
+            login: settings.token.into(),
             connect_timeout: CONNECT_TIMEOUT,
             timing: settings.timing,
             retry_rate_limited: false,

@@ -3,8 +3,10 @@
 use super::connect::{Connect, Unresolved};
 use super::error::{Kind, describe_transport};
 use super::identity::Identity;
+use super::server_name::ServerName;
+use super::session::Session;
 use super::tls::Encrypt;
-use super::{Call, Method, Secret, Settings};
+use super::{Call, Method, Settings};
 use rustls::pki_types::CertificateDer;
 use std::time::Duration;
 use ureq::unversioned::transport::Connector;
@@ -17,7 +19,7 @@ const BUFFER_BYTES: usize = 16 * 1024;
 const IDLE: Duration = Duration::from_secs(60);
 
 /// Who is trusted, and who we are.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 pub struct Tls {
     pub roots: Roots,
     pub identity: Option<Identity>,
@@ -25,9 +27,11 @@ pub struct Tls {
     pub more_authorities: Vec<CertificateDer<'static>>,
     /// `insecure-skip-tls-verify`: any certificate will do.
     pub insecure: bool,
+    /// Whose certificate the server has to have; none: the URL's host.
+    pub server_name: Option<ServerName>,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 pub enum Roots {
     /// Mozilla's, compiled in.
     #[default]
@@ -36,7 +40,8 @@ pub enum Roots {
     Only(Vec<CertificateDer<'static>>),
 }
 
-pub(super) fn build(settings: &Settings) -> ureq::Agent {
+/// `tls` is what of the settings' is in force now.
+pub(super) fn build(settings: &Settings, tls: &Tls) -> ureq::Agent {
     let config = ureq::Agent::config_builder()
         .http_status_as_error(false)
         // A redirect of an API is a proxy's, and would carry the token elsewhere.
@@ -52,21 +57,18 @@ pub(super) fn build(settings: &Settings) -> ureq::Agent {
         .timeout_connect(Some(settings.connect_timeout))
         .build();
     let connect = Connect {
-        route: settings
-            .proxies
-            .route(&settings.base, &settings.tls, BUFFER_BYTES),
+        route: settings.proxies.route(&settings.base, tls, BUFFER_BYTES),
         timeout: settings.connect_timeout,
         buffer_bytes: BUFFER_BYTES,
     };
-    let connector = connect.chain(Encrypt::new(&settings.tls, BUFFER_BYTES));
+    let connector = connect.chain(Encrypt::new(tls, BUFFER_BYTES));
     ureq::Agent::with_parts(config, connector, Unresolved)
 }
 
 pub(super) fn send(
-    agent: &ureq::Agent,
+    session: &Session,
     settings: &Settings,
     call: &Call,
-    token: Option<&Secret>,
     timeout: Duration,
 ) -> Result<ureq::http::Response<ureq::Body>, Kind> {
     let url = format!("{}{}", settings.base, call.path);
@@ -74,9 +76,10 @@ pub(super) fn send(
         .method(call.method.name())
         .uri(url)
         .header("Accept", call.accept);
-    if let Some(token) = token {
-        request = request.header("Authorization", format!("Bearer {}", token.expose()));
+    if let Some(header) = &session.shown.header {
+        request = request.header("Authorization", header.expose());
     }
+    let agent = &session.agent;
     let sent = match call.method {
         Method::Get => {
             let request = request.body(()).map_err(|e| Kind::Request(e.to_string()))?;

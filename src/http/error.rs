@@ -18,7 +18,8 @@ pub struct Error {
 pub enum Kind {
     /// The gate refused; nothing was sent.
     Refused(String),
-    /// The token's file could not be read; nothing was sent.
+    /// There are no credentials to show: the token's file can't be read, a program that should
+    /// hand them out failed. Nothing was sent.
     Token(String),
     /// The request could not be made from what we had; nothing was sent.
     Request(String),
@@ -26,7 +27,10 @@ pub enum Kind {
     Unreachable(String),
     /// Not done within this time.
     TimedOut(Duration),
-    /// TLS did not agree: an unknown authority, another name, an expired certificate.
+    /// The server's certificate is not accepted: an unknown authority, another name, an expired
+    /// one. Nothing was sent.
+    Untrusted(String),
+    /// TLS did not agree for another reason.
     Tls(String),
     /// An answer with a status of 300 or more; the beginning of its body.
     Status(Vec<u8>),
@@ -82,7 +86,7 @@ impl fmt::Display for Error {
             Kind::TimedOut(after) => {
                 write!(f, "no complete answer within {} s", after.as_secs_f32())
             }
-            Kind::Tls(why) => write!(f, "TLS: {why}"),
+            Kind::Untrusted(why) | Kind::Tls(why) => write!(f, "TLS: {why}"),
             Kind::Status(_) => write!(
                 f,
                 "HTTP status {}",
@@ -108,7 +112,7 @@ pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> Kind
         ureq::Error::Timeout(_) => Kind::TimedOut(timeout),
         ureq::Error::HostNotFound => Kind::Unreachable("the host's name does not resolve".into()),
         ureq::Error::Io(error) => describe_io(error, timeout),
-        ureq::Error::Rustls(error) => Kind::Tls(describe_tls(error)),
+        ureq::Error::Rustls(error) => describe_tls(error),
         ureq::Error::Tls(why) => Kind::Tls((*why).to_owned()),
         ureq::Error::BadUri(why) => Kind::Request(format!("not a URL: {why}")),
         ureq::Error::Http(why) => Kind::Request(why.to_string()),
@@ -135,7 +139,7 @@ pub(super) fn describe_io(error: &std::io::Error, timeout: Duration) -> Kind {
         return describe_transport(inner, timeout);
     }
     if let Some(inner) = inner.and_then(|e| e.downcast_ref::<rustls::Error>()) {
-        return Kind::Tls(describe_tls(inner));
+        return describe_tls(inner);
     }
     Kind::Unreachable(match error.kind() {
         ConnectionRefused => {
@@ -149,43 +153,47 @@ pub(super) fn describe_io(error: &std::io::Error, timeout: Duration) -> Kind {
 }
 
 /// The TLS library's error in our words; for a person it is about a server and its certificate.
-fn describe_tls(error: &rustls::Error) -> String {
+fn describe_tls(error: &rustls::Error) -> Kind {
+    match error {
+        rustls::Error::InvalidCertificate(why) => Kind::Untrusted(describe_certificate(why)),
+        rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType) => {
+            Kind::Tls("the server does not speak TLS (is it http:// instead of https://?)".into())
+        }
+        other => Kind::Tls(other.to_string()),
+    }
+}
+
+fn describe_certificate(error: &rustls::CertificateError) -> String {
     use rustls::CertificateError::*;
     let at = |time: &rustls::pki_types::UnixTime| {
         jiff::Timestamp::from_second(time.as_secs().try_into().unwrap_or(i64::MAX))
             .map_or_else(|_| String::new(), |time| format!(" at {time}"))
     };
     match error {
-        rustls::Error::InvalidCertificate(why) => match why {
-            UnknownIssuer => {
-                "the server's certificate is signed by an authority that is not trusted here".into()
-            }
-            Expired => "the server's certificate has expired".into(),
-            ExpiredContext { not_after, .. } => {
-                format!("the server's certificate expired{}", at(not_after))
-            }
-            NotValidYet | NotValidYetContext { .. } => {
-                "the server's certificate is not valid yet (is this machine's clock right?)".into()
-            }
-            NotValidForName => "the server's certificate is for another name".into(),
-            NotValidForNameContext {
-                expected,
-                presented,
-            } => format!(
-                "the server's certificate is for {}, not for {}",
-                presented
-                    .iter()
-                    .map(|name| bare(name))
-                    .collect::<Vec<_>>()
-                    .join(", "),
-                expected.to_str()
-            ),
-            other => format!("the server's certificate is not accepted: {other}"),
-        },
-        rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType) => {
-            "the server does not speak TLS (is it http:// instead of https://?)".into()
+        UnknownIssuer => {
+            "the server's certificate is signed by an authority that is not trusted here".into()
         }
-        other => other.to_string(),
+        Expired => "the server's certificate has expired".into(),
+        ExpiredContext { not_after, .. } => {
+            format!("the server's certificate expired{}", at(not_after))
+        }
+        NotValidYet | NotValidYetContext { .. } => {
+            "the server's certificate is not valid yet (is this machine's clock right?)".into()
+        }
+        NotValidForName => "the server's certificate is for another name".into(),
+        NotValidForNameContext {
+            expected,
+            presented,
+        } => format!(
+            "the server's certificate is for {}, not for {}",
+            presented
+                .iter()
+                .map(|name| bare(name))
+                .collect::<Vec<_>>()
+                .join(", "),
+            expected.to_str()
+        ),
+        other => format!("the server's certificate is not accepted: {other}"),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Certificates and keys from PEM, checked before ureq sees them: it panics on a key that
-//! belongs to another certificate and on curves its TLS library does not know.
+//! Certificates and keys from PEM, checked before a connection is made with them: which of the two
+//! is wrong, and how, can be told only here.
 
 use super::validity;
 use jiff::Timestamp;
@@ -7,11 +7,20 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::sync::Arc;
-use ureq::tls::{Certificate, ClientCert, PrivateKey};
 
 /// A client certificate with its key: known to fit each other.
 #[derive(Clone)]
-pub struct Identity(ClientCert);
+pub struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: Arc<PrivateKeyDer<'static>>,
+}
+
+/// A certificate holds the public half of its key: the same certificate is the same identity.
+impl PartialEq for Identity {
+    fn eq(&self, other: &Identity) -> bool {
+        self.chain == other.chain
+    }
+}
 
 /// Which of the two is wrong, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,17 +65,19 @@ impl Identity {
             validity::check(own, Timestamp::now())
                 .map_err(|why| IdentityError::Certificate(format!("the certificate {why}")))?;
         }
-        let chain: Vec<_> = chain
-            .iter()
-            .map(|der| Certificate::from_der(der).to_owned())
-            .collect();
-        let key = PrivateKey::from_pem(key)
-            .map_err(|_| IdentityError::Key("holds no private key that can be used".into()))?;
-        Ok(Identity(ClientCert::new_with_certs(&chain, key)))
+        Ok(Identity {
+            chain,
+            key: Arc::new(key_der),
+        })
     }
 
-    pub(super) fn for_ureq(&self) -> ClientCert {
-        self.0.clone()
+    /// Our own certificate first.
+    pub(super) fn chain(&self) -> Vec<CertificateDer<'static>> {
+        self.chain.clone()
+    }
+
+    pub(super) fn key(&self) -> PrivateKeyDer<'static> {
+        self.key.clone_key()
     }
 }
 
@@ -91,7 +102,7 @@ fn holds(pem: &[u8], text: &str) -> bool {
         .any(|window| window == text.as_bytes())
 }
 
-/// What ureq will do with them, done once here where a refusal is an error and not a panic.
+/// What a connection will do with them, done once here where the refusal names its reason.
 fn check_together(
     chain: &[CertificateDer<'static>],
     key: &PrivateKeyDer<'static>,

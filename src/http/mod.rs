@@ -1,6 +1,6 @@
 //! One blocking JSON client for both APIs.
 //!
-//! A request passes through layers that each do one thing: the gate (writes), the token,
+//! A request passes through layers that each do one thing: the gate (writes), the credentials,
 //! the bytes (ureq), the log and the count, the answer's status, the streaming parse,
 //! and, for reads only, the next try. Below ureq are our own connections: `connect` goes straight
 //! or through a `proxy`, `tls` encrypts, and `socket` moves no byte after the call's `deadline`. Knows nothing of either API's objects or errors;
@@ -13,9 +13,13 @@ mod connect;
 mod deadline;
 mod error;
 mod identity;
+mod login;
 mod proxy;
 mod retry;
+mod rotation;
 mod secret;
+mod server_name;
+mod session;
 mod socket;
 mod text;
 mod tls;
@@ -27,8 +31,11 @@ pub use answer::{Head, Reply};
 pub use authorities::Authorities;
 pub use error::{Error, Kind, shortened};
 pub use identity::{Identity, IdentityError, parse_authorities};
+pub use login::{Issued, Issuer, Login};
 pub use proxy::{Environment, Protocol, Proxies, Proxy};
+pub use rotation::TlsSource;
 pub use secret::{Redactor, Secret};
+pub use server_name::ServerName;
 pub use text::fetch_text;
 pub use token::Token;
 
@@ -36,6 +43,7 @@ use crate::cloud::{Gate, pulse};
 use retry::{Attempts, Next};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use session::{Session, Sessions};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -49,9 +57,9 @@ const USER_AGENT: &str = concat!("ccm-from-scratch/", env!("CARGO_PKG_VERSION"))
 pub struct Settings {
     /// Scheme, host and path without a trailing slash, e.g. `https://api.hetzner.cloud/v1`.
     pub base: String,
-    pub tls: Tls,
+    pub tls: TlsSource,
     pub proxies: Proxies,
-    pub token: Token,
+    pub login: Login,
     /// Resolving, connecting and TLS together.
     pub connect_timeout: Duration,
     pub timing: Timing,
@@ -77,7 +85,7 @@ pub struct Timing {
 
 /// A client of one API. Shared by all threads.
 pub struct Client {
-    agent: ureq::Agent,
+    sessions: Sessions,
     settings: Settings,
     /// Every try counted.
     calls: AtomicU64,
@@ -94,7 +102,7 @@ pub enum Method {
     Delete,
 }
 
-/// One request, before the token is on it.
+/// One request, before the credentials are on it.
 struct Call<'a> {
     method: Method,
     /// Path and query below the base, beginning with `/`.
@@ -106,9 +114,8 @@ struct Call<'a> {
 
 impl Client {
     pub fn new(settings: Settings) -> Client {
-        let agent = agent::build(&settings);
         Client {
-            agent,
+            sessions: Sessions::new(&settings),
             settings,
             calls: AtomicU64::new(0),
             is_reached: AtomicBool::new(false),
@@ -146,17 +153,17 @@ impl Client {
         };
         let settings = &self.settings;
         let mut attempts = Attempts::new(settings.timing.retry_wait, settings.retry_rate_limited);
-        let mut token_renewed = false;
+        let mut session = self.session(&call)?;
+        let mut is_renewed = false;
         loop {
-            let token = self.token(&call)?;
-            let deadline = Instant::now() + self.settings.timing.read_timeout;
-            let error = match self.try_once(&call, token.as_ref(), deadline) {
+            let deadline = Instant::now() + settings.timing.read_timeout;
+            let error = match self.try_once(&call, &session, deadline) {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
-            let refused = error.status() == Some(401) && !token_renewed;
-            if refused && settings.token.has_other_than(token.as_ref()) {
-                token_renewed = true;
+            if !is_renewed && let Some(newer) = self.sessions.newer(settings, &session, &error) {
+                session = newer;
+                is_renewed = true;
                 continue;
             }
             match attempts.next(&error) {
@@ -164,13 +171,15 @@ impl Client {
                 Next::TryAgain(wait) => {
                     log::debug!("{error}; trying again in {} ms", wait.as_millis());
                     std::thread::sleep(wait);
+                    session = self.session(&call)?;
                 }
             }
         }
     }
 
     /// Writes once: never repeated here, because an answer that got lost does not mean that
-    /// nothing happened. (A 401 does mean that: the write is sent again with a newer token.)
+    /// nothing happened. (A 401 does mean that, and so does a server that was not trusted: then
+    /// the write is sent again when there are newer credentials or authorities.)
     pub fn write<T: DeserializeOwned>(
         &self,
         gate: &dyn Gate,
@@ -189,7 +198,7 @@ impl Client {
             content_type,
             body,
         };
-        let send = |token: Option<&Secret>| {
+        let send = |session: &Session| {
             // From before the gate is asked: a process that was paused after it had passed
             // must not begin what can no longer end in time.
             let deadline = Instant::now() + self.settings.timing.write_timeout;
@@ -198,33 +207,35 @@ impl Client {
             if Instant::now() >= deadline {
                 return Err(refused("this process was paused just before".into()));
             }
-            self.try_once(&call, token, deadline)
+            self.try_once(&call, session, deadline)
         };
-        let token = self.token(&call)?;
-        let outcome = send(token.as_ref());
-        let refused = matches!(&outcome, Err(error) if error.status() == Some(401));
-        if refused && self.settings.token.has_other_than(token.as_ref()) {
-            return send(self.token(&call)?.as_ref());
+        let session = self.session(&call)?;
+        let outcome = send(&session);
+        if let Err(error) = &outcome
+            && (error.status() == Some(401) || matches!(error.kind, Kind::Untrusted(_)))
+            && let Some(newer) = self.sessions.newer(&self.settings, &session, error)
+        {
+            return send(&newer);
         }
         outcome
     }
 
-    /// The token to send with a call now.
-    fn token(&self, call: &Call) -> Result<Option<Secret>, Error> {
+    /// What to make a call with now.
+    fn session(&self, call: &Call) -> Result<Session, Error> {
         let line = || self.url_line(call.method, call.path);
-        let token = self.settings.token.current();
-        token.map_err(|why| Error::new(line(), Kind::Token(why)))
+        let session = self.sessions.current(&self.settings);
+        session.map_err(|why| Error::new(line(), Kind::Token(why)))
     }
 
     fn try_once<T: DeserializeOwned>(
         &self,
         call: &Call,
-        token: Option<&Secret>,
+        session: &Session,
         deadline: Instant,
     ) -> Result<Reply<T>, Error> {
         let line = self.url_line(call.method, call.path);
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let redactor = Redactor::new(token);
+        let redactor = Redactor::new(&session.shown.secrets);
         if self.settings.log_bodies && !call.body.is_empty() {
             log::debug!("{line}: {}", answer::beginning(&call.body, &redactor));
         }
@@ -233,7 +244,7 @@ impl Client {
         let left_ms = deadline.saturating_duration_since(begun).as_secs_f64() * 1e3;
         let timeout = Duration::from_millis(left_ms.ceil() as u64);
         let _held = deadline::hold(deadline);
-        let outcome = agent::send(&self.agent, &self.settings, call, token, timeout)
+        let outcome = agent::send(session, &self.settings, call, timeout)
             .map_err(|kind| Error::new(line.clone(), kind))
             .and_then(|response| answer::read(response, &line, timeout, &self.settings, &redactor));
         pulse::beat();

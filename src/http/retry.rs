@@ -59,7 +59,7 @@ impl Attempts {
                 Some(status) => status >= 500,
                 None => false,
             },
-            TimedOut(_) | Tls(_) | Refused(_) | Token(_) | Request(_) => false,
+            TimedOut(_) | Untrusted(_) | Tls(_) | Refused(_) | Token(_) | Request(_) => false,
         }
     }
 }

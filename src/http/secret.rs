@@ -17,6 +17,15 @@ impl Secret {
         Secret(text)
     }
 
+    /// As it stands inside a JSON text.
+    pub(super) fn in_json(&self) -> Secret {
+        let quoted = serde_json::Value::from(self.0.as_str()).to_string();
+        let inner = quoted
+            .strip_prefix('"')
+            .and_then(|text| text.strip_suffix('"'));
+        Secret(inner.unwrap_or(&quoted).to_owned())
+    }
+
     pub fn expose(&self) -> &str {
         &self.0
     }

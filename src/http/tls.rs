@@ -3,10 +3,9 @@
 
 use super::Tls;
 use super::agent::Roots;
-use super::identity::Identity;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, StreamOwned};
 use rustls::{Error, SignatureScheme};
 use std::fmt;
@@ -19,6 +18,8 @@ use ureq::unversioned::transport::{NextTimeout, Transport, TransportAdapter};
 /// Wraps connections to `https` URLs; those to others pass unchanged.
 pub(super) struct Encrypt {
     config: Result<Arc<ClientConfig>, Error>,
+    /// In place of the URL's host.
+    name: Option<super::ServerName>,
     buffer_bytes: usize,
 }
 
@@ -26,6 +27,7 @@ impl Encrypt {
     pub(super) fn new(tls: &Tls, buffer_bytes: usize) -> Encrypt {
         Encrypt {
             config: client_config(tls).map(Arc::new),
+            name: tls.server_name.clone(),
             buffer_bytes,
         }
     }
@@ -71,7 +73,10 @@ impl<In: Transport> Connector<In> for Encrypt {
             // What connecting has taken is gone.
             timeout.after = timeout.after.saturating_sub(begun.elapsed()).into();
         }
-        let name = bare_host(details.uri);
+        let name = match &self.name {
+            Some(name) => name.as_str(),
+            None => bare_host(details.uri),
+        };
         self.wrap(Box::new(inner), name, timeout, details)
             .map(|encrypted| Some(Either::B(encrypted)))
     }
@@ -141,7 +146,7 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, Error> {
         false => builder.with_root_certificates(trusted(tls)),
     };
     match &tls.identity {
-        Some(identity) => builder.with_client_auth_cert(chain(identity), key(identity)?),
+        Some(identity) => builder.with_client_auth_cert(identity.chain(), identity.key()),
         None => Ok(builder.with_no_client_auth()),
     }
 }
@@ -157,20 +162,6 @@ fn trusted(tls: &Tls) -> RootCertStore {
     // Each was read and tried before it came here.
     store.add_parsable_certificates(given.iter().cloned());
     store
-}
-
-fn chain(identity: &Identity) -> Vec<CertificateDer<'static>> {
-    let identity = identity.for_ureq();
-    let certificates = identity.certs().iter();
-    certificates
-        .map(|certificate| CertificateDer::from(certificate.der().to_vec()))
-        .collect()
-}
-
-fn key(identity: &Identity) -> Result<PrivateKeyDer<'static>, Error> {
-    let der = identity.for_ureq().private_key().der().to_vec();
-    // It was read and tried before it came here.
-    PrivateKeyDer::try_from(der).map_err(|why| Error::General(why.to_owned()))
 }
 
 /// `insecure-skip-tls-verify`: whoever answers is believed, as long as it signs what it says.

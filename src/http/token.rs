@@ -73,12 +73,6 @@ impl Token {
         }
         Ok(last.clone())
     }
-
-    /// After a 401: is there another token to try than the one that was sent?
-    pub fn has_other_than(&self, sent: Option<&Secret>) -> bool {
-        matches!(self.source, Source::File(_))
-            && self.current().is_ok_and(|now| now.as_ref() != sent)
-    }
 }
 
 fn read(path: &Path) -> Result<Secret, String> {
@@ -132,20 +126,6 @@ mod tests {
         assert_eq!(text(&token), "three", "it is being replaced");
         let why = Token::file(path, None).current().unwrap_err();
         assert!(why.contains("does not exist"), "{why}");
-    }
-
-    /// Two threads sent the old one and were both refused; the first to ask has read the new one.
-    #[test]
-    fn everybody_who_sent_an_old_token_has_another_to_try() {
-        let path = file("renewed", "old");
-        let token = Token::file(path.clone(), None);
-        let sent = token.current().unwrap();
-        assert!(!token.has_other_than(sent.as_ref()), "it is the same one");
-        std::fs::write(&path, "new").unwrap();
-        assert!(token.has_other_than(sent.as_ref()));
-        assert!(token.has_other_than(sent.as_ref()), "the second thread");
-        assert!(!Token::fixed(Secret::new("a")).has_other_than(None));
-        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

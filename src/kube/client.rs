@@ -50,7 +50,7 @@ impl Client {
             base: access.server,
             tls: access.tls,
             proxies: access.proxy.map_or(proxies, Proxies::Only),
-            token: access.token,
+            login: access.login,
             connect_timeout: CONNECT_TIMEOUT,
             timing,
             retry_rate_limited: true,

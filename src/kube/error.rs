@@ -81,7 +81,10 @@ impl Error {
     pub fn needs_a_person(&self) -> bool {
         match self {
             Error::Status(status) => status.code == 401 || status.code == 403,
-            Error::Http(error) => matches!(error.kind, http::Kind::Tls(_) | http::Kind::Token(_)),
+            Error::Http(error) => matches!(
+                error.kind,
+                http::Kind::Untrusted(_) | http::Kind::Tls(_) | http::Kind::Token(_)
+            ),
         }
     }
 }
@@ -127,7 +130,7 @@ impl fmt::Display for Error {
                     (_, Some(_)) => f.write_str(
                         " without a Kubernetes Status; is this the API server's address, or a proxy in between?",
                     ),
-                    (http::Kind::Tls(_), _) => {
+                    (http::Kind::Untrusted(_) | http::Kind::Tls(_), _) => {
                         f.write_str("; compare server and certificate-authority of the kubeconfig")
                     }
                     _ => Ok(()),

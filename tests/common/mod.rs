@@ -1,7 +1,7 @@
 //! The binary from outside: run it, watch it, wait for what it should bring about.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use sandbox::{Half, Sandbox};
+use sandbox::{Builder, Half, Sandbox};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -195,9 +195,29 @@ pub fn is_lease(path: &str) -> bool {
     path.starts_with("/apis/coordination.k8s.io/")
 }
 
+/// Names a kubeconfig: a real API server, with all rights there, takes the place of the simulated one.
+pub const REAL_CLUSTER: &str = "CCM_TEST_KUBECONFIG";
+
+/// A sandbox to be, whose Kubernetes half may be a real one.
+pub fn builder() -> Builder {
+    match std::env::var_os(REAL_CLUSTER) {
+        Some(kubeconfig) => Sandbox::builder().real_cluster(kubeconfig),
+        None => Sandbox::builder(),
+    }
+}
+
+/// Skips what only the simulated API server can do.
+pub fn needs_simulation(sandbox: &Sandbox, what: &str) -> bool {
+    let is_real = sandbox.cluster().is_real();
+    if is_real {
+        sandbox::skipped::skip(what, "", "a real API server cannot be made to do it");
+    }
+    is_real
+}
+
 /// Nodes that change only when somebody changes them.
 pub fn quiet(nodes: usize) -> Sandbox {
-    Sandbox::builder().nodes(nodes).heartbeats(false).start()
+    builder().nodes(nodes).heartbeats(false).start()
 }
 
 /// Calls to the Hetzner half so far.

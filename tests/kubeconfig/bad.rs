@@ -250,9 +250,13 @@ fn clusters() {
         ("certificate-authority-data", Value::Null, "GET URL/api/v1/nodes: TLS: the server's certificate is signed by an authority that is not trusted here; compare server and certificate-authority of the kubeconfig"),
         ("certificate-authority-data", json!({}), "must be text, and is a mapping"),
         ("insecure-skip-tls-verify", json!("true"), "write true or false, not text"),
-        ("tls-server-name", json!("kubernetes"), "not supported by this version; remove it"),
-        ("proxy-url", json!("http://proxy:3128"), "not supported by this version; remove it"),
-        ("certificate-autority", json!("ca.crt"), "unknown field; known are server, certificate-authority, certificate-authority-data, insecure-skip-tls-verify, disable-compression, extensions"),
+        ("tls-server-name", json!("https://kubernetes"), "is neither a host name nor an IP address; write a name that the server's certificate has"),
+        ("tls-server-name", json!(world.token), "is neither a host name nor an IP address; write a name that the server's certificate has"),
+        ("tls-server-name", json!(["kubernetes"]), "must be text, and is a list"),
+        ("tls-server-name", json!("kubernetes"), "GET URL/api/v1/nodes: TLS: the server's certificate is for localhost, 127.0.0.1, 0::1, kubernetes.test, not for kubernetes; compare server and certificate-authority of the kubeconfig"),
+        ("proxy-url", json!(3128), "must be text, and is a number; put it in quotes"),
+        ("proxy-url", json!(format!("ftp://me:{}@proxy:3128", world.token)), "its scheme is none of http, https, socks5 and socks5h; write it like http://proxy.example.com:3128, https://… or socks5://…, with user:password@ before the host if needed"),
+        ("certificate-autority", json!("ca.crt"), "unknown field; known are server, certificate-authority, certificate-authority-data, insecure-skip-tls-verify, tls-server-name, proxy-url, disable-compression, extensions"),
     ];
     check(&world, &world.config(), "/clusters/0/cluster", cases);
     let mut config = world.config();
@@ -286,12 +290,14 @@ fn users_with_a_token() {
         ("tokenFile", json!("spaced"), "the token file DIR/spaced holds characters that no token has, e.g. white space inside; copy it anew"),
         ("tokenFile", json!(world.token), "wants the path of a file, and there is none of this name, which is not shown because it looks like a secret; the secret itself goes into token"),
         ("tokenFile", json!("."), "the token file DIR/. can't be read: Is a directory (os error 21)"),
-        ("exec", json!({"command": "aws"}), "not supported by this version; use token, tokenFile or client-certificate"),
-        ("auth-provider", json!({"name": "oidc"}), "not supported by this version; use token, tokenFile or client-certificate"),
-        ("username", json!("me"), "not supported by this version; use token, tokenFile or client-certificate"),
-        ("password", json!(world.token), "not supported by this version; use token, tokenFile or client-certificate"),
-        ("as", json!("root"), "not supported by this version; use token, tokenFile or client-certificate"),
-        ("tokne", json!(world.token), "unknown field; known are token, tokenFile, client-certificate, client-certificate-data, client-key, client-key-data, extensions"),
+        ("auth-provider", json!({"name": "oidc"}), "not supported; Kubernetes has it no more either; use exec, or a token"),
+        ("as", json!("root"), "not supported; give this user itself the role, and remove the field"),
+        ("as-groups", json!(["system:masters"]), "not supported; give this user itself the role, and remove the field"),
+        ("username", json!("me"), "can't be given together with a token; remove one of them"),
+        ("username", json!(7), "must be text, and is a number; put it in quotes"),
+        ("username", json!(format!("me:{}", world.token)), "has a colon, which HTTP basic authentication can't send; does the password stand here too?"),
+        ("password", json!([world.token]), "must be text, and is a list"),
+        ("tokne", json!(world.token), "unknown field; known are token, tokenFile, client-certificate, client-certificate-data, client-key, client-key-data, username, password, exec, extensions"),
         ("client-certificate", json!(key), "wants the path of a file; the PEM itself goes base64-encoded into client-certificate-data"),
         ("client-certificate", json!("empty"), "DIR/empty: the file is empty"),
         ("client-certificate", json!("nowhere"), "DIR/nowhere: the file does not exist; correct the path"),
@@ -302,6 +308,22 @@ fn users_with_a_token() {
     ];
     check(&world, &world.config(), "/users/0/user", cases);
     let mut config = world.config();
+    let unauthorized = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old? (kubeconfig DIR/bad, context here)";
+    let basic = [
+        (
+            json!({"password": world.token}),
+            "kubeconfig DIR/bad: user \"me\": username: not set, but password is; set both or none",
+        ),
+        (
+            json!({"username": "ccm", "password": world.token}),
+            unauthorized,
+        ),
+        (json!({"username": "ccm"}), unauthorized),
+    ];
+    for (user, message) in basic {
+        config["users"][0]["user"] = user;
+        assert_eq!(mismatch(&world, &yaml(&config), &[], message), None);
+    }
     config["users"][0]["user"] = json!({});
     assert_eq!(
         mismatch(

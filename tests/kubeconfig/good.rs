@@ -28,6 +28,8 @@ fn good_ones_work() {
     world.write("client.key", &world.identity.key_pem);
     let both = [&world.identity.certificate_pem[..], &world.identity.key_pem].concat();
     world.write("both.pem", both);
+    let password = " päss: word\" ";
+    world.sandbox.cluster().add_password("ccm", password);
     world.write("sec1.key", sec1(&world.identity.key_pem));
     let mut cases = vec![
         ("token", world.config()),
@@ -55,6 +57,10 @@ fn good_ones_work() {
             user(json!({"client-certificate": "client.crt", "client-key": "sec1.key"})),
         ),
         (
+            "a name with a password",
+            user(json!({"username": "ccm", "password": password})),
+        ),
+        (
             "empty fields",
             user(json!({"token": world.token, "client-key": "", "exec": null})),
         ),
@@ -73,6 +79,16 @@ fn good_ones_work() {
             let url = world.sandbox.kubernetes_url() + "/";
             config["clusters"][0]["cluster"] =
                 json!({"server": url, "insecure-skip-tls-verify": true});
+            config
+        }),
+        ("another name in the certificate", {
+            let mut config = world.config();
+            config["clusters"][0]["cluster"]["tls-server-name"] = "localhost".into();
+            config
+        }),
+        ("another address in the certificate", {
+            let mut config = world.config();
+            config["clusters"][0]["cluster"]["tls-server-name"] = "::1".into();
             config
         }),
         ("other programs' notes", {

@@ -4,6 +4,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/proxy.rs"]
+mod proxy;
 #[path = "../common/random.rs"]
 mod random;
 #[path = "../common/secrets.rs"]
@@ -11,7 +13,9 @@ mod secrets;
 
 mod bad;
 mod good;
+mod keys;
 mod mutated;
+mod plugins;
 mod servers;
 
 use base64::Engine;

@@ -1,6 +1,7 @@
 //! Servers whose TLS is not right: what is told, and that nothing is sent to them.
 
 use super::bad::mismatch;
+use super::proxy::{Answers, Proxy, Speaks};
 use super::{World, yaml};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -36,6 +37,81 @@ fn a_server_that_is_not_to_be_trusted_is_told_and_gets_no_call() {
         assert_eq!(mismatch(&world, &yaml(&config), &[], &message), None);
     }
     assert_eq!(calls.calls().len(), 0);
+}
+
+/// A name is asked for in SNI, and none where the certificate is for an address.
+#[test]
+fn a_server_with_another_name_is_reached_under_it() {
+    let world = World::new();
+    let authority = Authority::new("another").unwrap();
+    for (certificate, name, is_reached) in [
+        ("api.internal", "api.internal", true),
+        ("*.k8s.internal", "api.k8s.internal", true),
+        ("10.0.0.1", "10.0.0.1", true),
+        ("api.internal", "api.external", false),
+        ("10.0.0.1", "10.0.0.2", false),
+    ] {
+        let calls = Arc::new(CallLog::default());
+        let identity = authority.server(&[certificate], Validity::Now).unwrap();
+        let server = serve(&world, &calls, &identity, &authority);
+        let mut config = world.config();
+        let cluster = &mut config["clusters"][0]["cluster"];
+        cluster["server"] = format!("https://{}", server.address()).into();
+        cluster["certificate-authority-data"] = STANDARD.encode(authority.certificate_pem()).into();
+        cluster["tls-server-name"] = name.into();
+        let ran = world.list(&world.write("named", yaml(&config)), &[]);
+        assert_eq!(ran.code == 0, is_reached, "{certificate} {name}: {ran:?}");
+        assert_eq!(
+            calls.calls().is_empty(),
+            !is_reached,
+            "{certificate} {name}"
+        );
+        let why = format!("the server's certificate is for {certificate}, not for {name};");
+        assert!(is_reached || ran.stderr.contains(&why), "{ran:?}");
+    }
+}
+
+/// The proxy resolves what only it knows, and TLS goes through it to the API server: its name is looked at there.
+#[test]
+fn a_server_behind_a_proxy() {
+    const LOGIN: (&str, &str) = ("somebody", "s3cret-of-the-proxy");
+    let world = World::new();
+    let here = world.sandbox.address(Half::Kubernetes);
+    let names = [("api.internal", here)];
+    for (scheme, speaks) in [("http", Speaks::Connect), ("socks5", Speaks::Socks5)] {
+        let proxy = Proxy::start(speaks, Answers::ByConnecting, Some(LOGIN), &names);
+        for (name, why) in [
+            (Some("localhost"), None),
+            (
+                None,
+                Some("is for localhost, 127.0.0.1, 0::1, kubernetes.test, not for api.internal"),
+            ),
+            (
+                Some("other"),
+                Some("is for localhost, 127.0.0.1, 0::1, kubernetes.test, not for other"),
+            ),
+        ] {
+            let mut config = world.config();
+            let cluster = &mut config["clusters"][0]["cluster"];
+            cluster["server"] = format!("https://api.internal:{}", here.port()).into();
+            cluster["proxy-url"] =
+                format!("{scheme}://{}:{}@{}", LOGIN.0, LOGIN.1, proxy.address()).into();
+            if let Some(name) = name {
+                cluster["tls-server-name"] = name.into();
+            }
+            let ran = world.list(&world.write("proxied", yaml(&config)), &["-v=10"]);
+            assert_eq!(ran.code == 0, why.is_none(), "{scheme} {name:?}: {ran:?}");
+            assert!(why.is_none_or(|why| ran.stderr.contains(why)), "{ran:?}");
+            let secrets = super::Secrets::new(&[&world.token, LOGIN.1]);
+            assert_eq!(secrets.leak(&ran.stderr), None, "{ran:?}");
+        }
+        let target = format!("api.internal:{}", here.port());
+        let targets = proxy.targets();
+        assert!(
+            targets.len() >= 3 && targets.iter().all(|to| *to == target),
+            "{targets:?}"
+        );
+    }
 }
 
 const COMPARE: &str =

@@ -179,9 +179,9 @@ fn no_proxy_goes_around_them() {
 fn client(base: String, tls: Tls, proxies: Proxies, token: Token) -> http::Client {
     http::Client::new(http::Settings {
         base,
-        tls,
+        tls: tls.into(),
         proxies,
-        token,
+        login: token.into(),
         connect_timeout: Duration::from_millis(500),
         timing: Timing {
             read_timeout: Duration::from_secs(5),

@@ -184,7 +184,7 @@ fn unanswered(error: &io::Error) -> String {
 fn in_words(kind: Kind) -> String {
     match kind {
         Kind::Unreachable(why) | Kind::Request(why) | Kind::Malformed(why) => why,
-        Kind::Tls(why) => format!("TLS: {why}"),
+        Kind::Untrusted(why) | Kind::Tls(why) => format!("TLS: {why}"),
         _ => "no answer that can be read".to_owned(),
     }
 }

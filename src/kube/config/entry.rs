@@ -27,7 +27,7 @@ pub(super) enum Kind {
 }
 
 /// Others point to it by name. Relative paths in it are relative to its file.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) kind: Kind,
     pub(super) name: String,
@@ -69,13 +69,7 @@ impl Entry {
 
     /// A boolean; false when it is missing.
     pub(super) fn flag(&self, field: &str) -> Result<bool, ConfigError> {
-        match self.fields.get(field) {
-            None | Some(Value::Null) => Ok(false),
-            Some(Value::Bool(value)) => Ok(*value),
-            Some(other) => {
-                Err(self.error(field, format_args!("write true or false, not {}", a(other))))
-            }
-        }
+        flag_of(self.fields.get(field)).map_err(|why| self.error(field, why))
     }
 
     /// Every field is one of these. What we can't honour is an error, never silently left out: it was set to make a
@@ -83,8 +77,7 @@ impl Entry {
     pub(super) fn check(
         &self,
         known: &[&str],
-        unsupported: &[&str],
-        instead: &str,
+        unsupported: &[(&str, &str)],
     ) -> Result<(), ConfigError> {
         for (key, value) in &self.fields {
             let Value::String(key) = key else {
@@ -93,17 +86,10 @@ impl Entry {
             if value.is_null() || known.contains(&key.as_str()) {
                 continue;
             }
-            if unsupported.contains(&key.as_str()) {
-                return Err(self.error(
-                    key,
-                    format_args!("not supported by this version; {instead}"),
-                ));
+            if let Some((_, instead)) = unsupported.iter().find(|(field, _)| field == key) {
+                return Err(self.error(key, format_args!("not supported; {instead}")));
             }
-            let fields = known.join(", ");
-            return Err(self.error(
-                shown(key).trim_matches('"'),
-                format_args!("unknown field; known are {fields}"),
-            ));
+            return Err(self.error(shown(key).trim_matches('"'), unknown(known)));
         }
         Ok(())
     }
@@ -138,6 +124,15 @@ impl Entry {
         }
     }
 
+    /// The file that the field names, if that is where its PEM comes from.
+    pub(super) fn pem_file(&self, field: &str) -> Option<PathBuf> {
+        let text = |field: &str| self.text(field).ok().flatten();
+        match text(&format!("{field}-data")) {
+            Some(_) => None,
+            None => text(field).map(|path| self.path(path)),
+        }
+    }
+
     /// A field that names a file holds something that is none, and that may be a secret.
     pub(super) fn no_path(&self, field: &str, instead: &str) -> ConfigError {
         self.error(
@@ -155,6 +150,10 @@ impl Entry {
     }
 }
 
+pub(super) fn unknown(known: &[&str]) -> String {
+    format!("unknown field; known are {}", known.join(", "))
+}
+
 /// A text; none when it is missing or empty.
 pub(super) fn text_of(value: Option<&Value>) -> Result<Option<&str>, String> {
     match value {
@@ -165,6 +164,15 @@ pub(super) fn text_of(value: Option<&Value>) -> Result<Option<&str>, String> {
             a(other)
         )),
         Some(other) => Err(format!("must be text, and is {}", a(other))),
+    }
+}
+
+/// A boolean; false when it is missing.
+pub(super) fn flag_of(value: Option<&Value>) -> Result<bool, String> {
+    match value {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(value)) => Ok(*value),
+        Some(other) => Err(format!("write true or false, not {}", a(other))),
     }
 }
 

@@ -33,6 +33,29 @@ pub(super) fn url(text: &str) -> String {
     format!("{:?}", format!("{shown}{query}"))
 }
 
+/// What another program says, without the words in it that may be secrets.
+pub(super) fn without_secrets(text: &str) -> String {
+    // Whatever its lines look like, and however they were cut.
+    if text.contains("PRIVATE KEY") {
+        return "[not shown: holds a private key]".into();
+    }
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "+/=_-.".contains(c);
+    let mut shown = String::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end);
+        let is_base64 =
+            word.len() >= MIXED_CHARACTERS && (word.contains('+') || word.ends_with('='));
+        let is_secret = is_base64 || word.starts_with("eyJ") || has_long_run(word);
+        shown += if is_secret { "[not shown]" } else { word };
+        let end = after.find(is_part).unwrap_or(after.len());
+        shown += &after[..end];
+        rest = &after[end..];
+    }
+    shown
+}
+
 /// `client.crt` has one, the bootstrap token `abcdef.0123456789abcdef` has none.
 fn has_extension(text: &str) -> bool {
     text.rsplit_once('.').is_some_and(|(_, extension)| {
@@ -74,6 +97,34 @@ mod tests {
             ("/tmp/jEheVytlAoFl7F8M", true),
         ] {
             assert_eq!(is_perhaps_secret(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn words_that_may_be_secrets_are_taken_out_of_a_text() {
+        for (text, shown) in [
+            ("", ""),
+            ("no such profile: prod", "no such profile: prod"),
+            (
+                "see https://docs.example.com/get-token.html, please",
+                "see https://docs.example.com/get-token.html, please",
+            ),
+            (
+                "token=\"eyJhbGciOiJSUzI1NiJ9.e30.c2ln\" is old",
+                "token=\"[not shown]\" is old",
+            ),
+            (
+                "k8s: 0123456789abcdef0123456789abcdef!",
+                "k8s: [not shown]!",
+            ),
+            ("ä LS0tLS1CRUdJTiBQUklWQVRF ö", "ä [not shown] ö"),
+            ("a BAQQgzQa1hWl+lTcpqu0f b", "a [not shown] b"),
+            (
+                "log: -----BEGIN PRIVATE KEY-----\nAAAA",
+                "[not shown: holds a private key]",
+            ),
+        ] {
+            assert_eq!(without_secrets(text), shown, "{text}");
         }
     }
 

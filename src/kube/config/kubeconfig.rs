@@ -2,49 +2,18 @@
 
 use super::entry::{Entry, Kind, shown};
 use super::file::{self, Merged};
-use super::hidden::is_perhaps_secret;
-use super::{Access, ConfigError, server_url};
-use crate::http::{Identity, IdentityError, Roots, Secret, Tls, Token, parse_authorities};
+use super::{Access, ConfigError, Options, cluster, user};
+use crate::http::{Tls, TlsSource};
 use serde_yaml::Mapping;
 use std::path::PathBuf;
 
-const CLUSTER_FIELDS: &[&str] = &[
-    "server",
-    "certificate-authority",
-    "certificate-authority-data",
-    "insecure-skip-tls-verify",
-    // Without effect here: nothing is compressed, and extensions are other programs' notes.
-    "disable-compression",
-    "extensions",
-];
-const CLUSTER_UNSUPPORTED: &[&str] = &["tls-server-name", "proxy-url"];
-
 const CONTEXT_FIELDS: &[&str] = &["cluster", "user", "namespace", "extensions"];
 
-const USER_FIELDS: &[&str] = &[
-    "token",
-    "tokenFile",
-    "client-certificate",
-    "client-certificate-data",
-    "client-key",
-    "client-key-data",
-    "extensions",
-];
-const USER_UNSUPPORTED: &[&str] = &[
-    "exec",
-    "auth-provider",
-    "username",
-    "password",
-    "as",
-    "as-uid",
-    "as-groups",
-    "as-user-extra",
-];
-
-pub(super) fn load(paths: &[PathBuf], asked: Option<&str>) -> Result<Access, ConfigError> {
+/// `paths` are those of the options, or what stands for them.
+pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, ConfigError> {
     let merged = file::read(paths)?;
-    let context = context(&merged, paths, asked)?;
-    context.check(CONTEXT_FIELDS, &[], "")?;
+    let context = context(&merged, paths, options.context.as_deref())?;
+    context.check(CONTEXT_FIELDS, &[])?;
     let wanted_by = |field: &str| {
         let file = context.file.display();
         format!(
@@ -72,33 +41,43 @@ pub(super) fn load(paths: &[PathBuf], asked: Option<&str>) -> Result<Access, Con
         None => &nobody,
         Some(name) => merged.find(Kind::User, name, &wanted_by("user"))?,
     };
-    cluster.check(CLUSTER_FIELDS, CLUSTER_UNSUPPORTED, "remove it")?;
-    user.check(
-        USER_FIELDS,
-        USER_UNSUPPORTED,
-        "use token, tokenFile or client-certificate",
-    )?;
-    let token = token(user)?;
-    let tls = Tls {
-        roots: roots(cluster)?,
-        identity: identity(user)?,
-        insecure: cluster.flag("insecure-skip-tls-verify")?,
-        ..Tls::default()
-    };
+    cluster::check(cluster)?;
+    user::check(user)?;
+    let login = user::login(user, cluster, options.exec_time_limit)?;
+    let tls = tls(cluster, user)?;
     let mut origin = format!(
         "kubeconfig {}, context {}",
         context.file.display(),
         context.name
     );
-    if token.is_none() && tls.identity.is_none() {
+    if login.is_none() && tls.identity.is_none() {
         origin += ", which has no credentials";
     }
+    let files = [
+        cluster.pem_file("certificate-authority"),
+        user.pem_file("client-certificate"),
+        user.pem_file("client-key"),
+    ];
+    let server = cluster::server(cluster)?;
+    let proxy = cluster::proxy(cluster)?;
+    let (cluster, user) = (cluster.clone(), user.clone());
+    let read = move || self::tls(&cluster, &user).map_err(|error| error.to_string());
     Ok(Access {
-        server: server(cluster)?,
-        tls,
-        proxy: None,
-        token,
+        server,
+        tls: TlsSource::files(tls, files.into_iter().flatten().collect(), read),
+        proxy,
+        login,
         origin,
+    })
+}
+
+fn tls(cluster: &Entry, user: &Entry) -> Result<Tls, ConfigError> {
+    Ok(Tls {
+        roots: cluster::roots(cluster)?,
+        identity: user::identity(user)?,
+        insecure: cluster::is_insecure(cluster)?,
+        server_name: cluster::server_name(cluster)?,
+        ..Tls::default()
     })
 }
 
@@ -124,70 +103,5 @@ fn context<'a>(
                 merged.names(Kind::Context)
             )))
         }
-    }
-}
-
-fn server(cluster: &Entry) -> Result<String, ConfigError> {
-    match cluster.text("server")? {
-        None => Err(cluster.error(
-            "server",
-            "not set; write the API server's URL, like https://10.0.0.1:6443",
-        )),
-        Some(url) => server_url(url).map_err(|why| cluster.error("server", why)),
-    }
-}
-
-fn roots(cluster: &Entry) -> Result<Roots, ConfigError> {
-    let Some(pem) = cluster.pem("certificate-authority")? else {
-        return Ok(Roots::BuiltIn);
-    };
-    if cluster.flag("insecure-skip-tls-verify")? {
-        return Err(cluster.error(
-            &pem.origin,
-            "can't be given together with insecure-skip-tls-verify; remove one of them",
-        ));
-    }
-    parse_authorities(&pem.bytes)
-        .map(Roots::Only)
-        .map_err(|why| cluster.error(&pem.origin, why))
-}
-
-fn identity(user: &Entry) -> Result<Option<Identity>, ConfigError> {
-    match (user.pem("client-certificate")?, user.pem("client-key")?) {
-        (None, None) => Ok(None),
-        (Some(_), None) => Err(user.error(
-            "client-key",
-            "not set, but client-certificate is; set both or none (client-key-data for inline)",
-        )),
-        (None, Some(_)) => Err(user.error(
-            "client-certificate",
-            "not set, but client-key is; set both or none (client-certificate-data for inline)",
-        )),
-        (Some(certificate), Some(key)) => Identity::from_pem(&certificate.bytes, &key.bytes)
-            .map(Some)
-            .map_err(|error| match error {
-                IdentityError::Certificate(why) => user.error(&certificate.origin, why),
-                IdentityError::Key(why) => user.error(&key.origin, why),
-            }),
-    }
-}
-
-/// A token's file wins over the token itself, as in kubectl.
-fn token(user: &Entry) -> Result<Token, ConfigError> {
-    if let Some(path) = user.text("tokenFile")? {
-        let token = Token::file(user.path(path), None);
-        return match token.current() {
-            Ok(_) => Ok(token),
-            Err(_) if is_perhaps_secret(path) => Err(user.no_path("tokenFile", "token")),
-            Err(why) => Err(user.error("tokenFile", why)),
-        };
-    }
-    let Some(text) = user.text("token")? else {
-        return Ok(Token::none());
-    };
-    let secret = Secret::new(text);
-    match secret.check() {
-        Ok(()) => Ok(Token::fixed(secret)),
-        Err(why) => Err(user.error("token", why)),
     }
 }

@@ -1,19 +1,26 @@
 //! How to reach the API server: `--kubeconfig`, `$KUBECONFIG`, in-cluster, `~/.kube/config`, in this order.
 
+mod cluster;
 mod entry;
+mod exec;
 mod file;
 mod hidden;
 mod incluster;
 mod kubeconfig;
+mod user;
 
-use crate::http::{Proxy, Tls, Token};
+use crate::http::{Login, Proxy, Tls, TlsSource, Token};
 use std::fmt;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a credential plugin may take: so short that a thread that waits for one is not taken for dead.
+pub const EXEC_TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// What the person or the pod gave us.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// `--kubeconfig`, else the files of `$KUBECONFIG`; merged, the first wins.
     pub kubeconfig: Vec<PathBuf>,
@@ -25,16 +32,31 @@ pub struct Options {
     pub service: Option<(String, String)>,
     /// `$HOME`.
     pub home: Option<PathBuf>,
+    /// [`EXEC_TIME_LIMIT`], or what a test makes of it.
+    pub exec_time_limit: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            kubeconfig: Vec::new(),
+            context: None,
+            master: None,
+            service: None,
+            home: None,
+            exec_time_limit: EXEC_TIME_LIMIT,
+        }
+    }
 }
 
 /// Everything a client needs.
 pub struct Access {
     /// Scheme, host and port, no trailing slash.
     pub server: String,
-    pub tls: Tls,
+    pub tls: TlsSource,
     /// The only way there, whatever the environment says: `proxy-url`. None: the environment decides.
     pub proxy: Option<Proxy>,
-    pub token: Token,
+    pub login: Login,
     /// What told us, for people.
     pub origin: String,
 }
@@ -55,7 +77,7 @@ impl std::error::Error for ConfigError {}
 pub fn load(options: &Options) -> Result<Access, ConfigError> {
     let context = options.context.as_deref();
     let mut access = if !options.kubeconfig.is_empty() {
-        kubeconfig::load(&options.kubeconfig, context)?
+        kubeconfig::load(&options.kubeconfig, options)?
     } else if let Some((host, port)) = &options.service {
         no_context(context, "in a pod its service account is used")?;
         incluster::load(Path::new(incluster::MOUNT), host, port)?
@@ -74,15 +96,15 @@ pub fn load(options: &Options) -> Result<Access, ConfigError> {
 fn without_a_word(options: &Options, context: Option<&str>) -> Result<Access, ConfigError> {
     let default_path = options.home.as_ref().map(|home| home.join(".kube/config"));
     if let Some(path) = default_path.filter(|path| path.exists()) {
-        return kubeconfig::load(&[path], context);
+        return kubeconfig::load(&[path], options);
     }
     if options.master.is_some() {
         no_context(context, "~/.kube/config does not exist")?;
         return Ok(Access {
             server: String::new(),
-            tls: Tls::default(),
+            tls: Tls::default().into(),
             proxy: None,
-            token: Token::none(),
+            login: Token::none().into(),
             origin: "no credentials".into(),
         });
     }

@@ -1,7 +1,7 @@
 //! Certificates of a run: a CA, the server's certificate, clients' certificates, and what TLS makes of them.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{Timestamp, ToSpan, tz::TimeZone};
 use rcgen::{
@@ -16,6 +16,9 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
     DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
 };
+
+/// Kinds of keys for [`Authority::client_with`].
+pub use rcgen::{PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 
 /// A certificate authority that lives as long as the process.
 pub struct Authority {
@@ -126,10 +129,13 @@ impl Authority {
     }
 }
 
-/// TLS of a server: its certificate, and whose client certificates it believes.
+/// TLS of a server: its certificate, and whose client certificates it believes. Both may be replaced while it serves.
 #[derive(Clone)]
-pub struct ServerTls {
-    pub config: Arc<ServerConfig>,
+pub struct ServerTls(Arc<Mutex<Arc<Material>>>);
+
+/// What a connection began with.
+pub(crate) struct Material {
+    pub(crate) config: Arc<ServerConfig>,
     trusted: Arc<dyn ClientCertVerifier>,
 }
 
@@ -137,6 +143,25 @@ impl ServerTls {
     /// HTTP/1.1 only. Asks for a client's certificate and takes none, or any: a Kubernetes API server, too, lets the
     /// handshake pass and answers 401 to a certificate that it does not trust.
     pub fn new(server: &Identity, clients: &Authority) -> Result<ServerTls, Error> {
+        let material = Material::new(server, clients)?;
+        Ok(ServerTls(Arc::new(Mutex::new(Arc::new(material)))))
+    }
+
+    /// Counts for connections that begin from now on; those that are open end after their next answer.
+    pub fn replace(&self, server: &Identity, clients: &Authority) -> Result<(), Error> {
+        let material = Arc::new(Material::new(server, clients)?);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = material;
+        Ok(())
+    }
+
+    pub(crate) fn now(&self) -> Arc<Material> {
+        let material = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&material)
+    }
+}
+
+impl Material {
+    fn new(server: &Identity, clients: &Authority) -> Result<Material, Error> {
         let provider = Arc::new(ring::default_provider());
         let mut roots = RootCertStore::empty();
         roots.add(clients.certificate_der.clone())?;
@@ -153,7 +178,7 @@ impl ServerTls {
             .with_client_cert_verifier(Arc::new(shown))
             .with_single_cert(chain, key)?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(ServerTls {
+        Ok(Material {
             config: config.into(),
             trusted,
         })

@@ -64,3 +64,14 @@ impl Response {
 pub trait Handler: Send + Sync {
     fn handle(&self, request: &Request) -> Response;
 }
+
+/// RFC 3986: everything but unreserved characters as `%` and two hexadecimal digits.
+pub fn percent_encode(text: &str) -> String {
+    let encode = |byte: u8| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+            char::from(byte).to_string()
+        }
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(encode).collect()
+}

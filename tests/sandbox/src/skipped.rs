@@ -6,7 +6,8 @@ use std::io::Write;
 /// Names the file that collects what was skipped; `make test` shows it at its end.
 pub const VARIABLE: &str = "CCM_TEST_SKIPPED";
 
-/// Names the tools and files whose absence is a failure and not a skip, comma separated.
+/// Names what must not be missing, comma separated: `kubectl`, `python` (Hetzner's client), `openapi` (the API's own
+/// document), `cluster` (a real API server). Its absence is a failure then, and not a skip.
 pub const REQUIRED: &str = "CCM_TEST_REQUIRE";
 
 /// Says that `what` is left out because `needs` is not there; `needs` is empty where nothing would help.
@@ -15,10 +16,10 @@ pub const REQUIRED: &str = "CCM_TEST_REQUIRE";
 /// When the run requires it, see [`REQUIRED`].
 pub fn skip(what: &str, needs: &str, why: &str) {
     let required = std::env::var(REQUIRED).unwrap_or_default();
-    let is_required = required
-        .split(',')
-        .any(|name| !name.trim().is_empty() && name.trim() == needs);
-    assert!(!is_required, "{what} needs {needs}: {why}");
+    assert!(
+        !is_required(&required, needs),
+        "{what} needs {needs}, which {REQUIRED} requires: {why}"
+    );
     let line = format!("skipped {what}: {why}\n");
     eprint!("{line}");
     let Some(path) = std::env::var_os(VARIABLE) else {
@@ -27,5 +28,32 @@ pub fn skip(what: &str, needs: &str, why: &str) {
     // Appending one short line is atomic, so tests of many processes may share the file.
     if let Ok(mut file) = OpenOptions::new().create(true).append(true).open(path) {
         let _ = file.write_all(line.as_bytes());
+    }
+}
+
+fn is_required(required: &str, needs: &str) -> bool {
+    let mut names = required.split(',').map(str::trim);
+    !needs.is_empty() && names.any(|name| name == needs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_named_is_required() {
+        for (required, needs, expected) in [
+            ("", "kubectl", false),
+            ("kubectl,python", "kubectl", true),
+            ("kubectl, python", "python", true),
+            ("kubectl", "kube", false),
+            (",", "", false),
+        ] {
+            assert_eq!(
+                is_required(required, needs),
+                expected,
+                "{required:?} {needs:?}"
+            );
+        }
     }
 }

@@ -12,6 +12,8 @@ mod certificates;
 mod lists;
 #[path = "hetzner/load_balancer_actions.rs"]
 mod load_balancer_actions;
+#[path = "hetzner/load_balancer_property.rs"]
+mod load_balancer_property;
 #[path = "hetzner/load_balancer_services.rs"]
 mod load_balancer_services;
 #[path = "hetzner/load_balancer_targets.rs"]

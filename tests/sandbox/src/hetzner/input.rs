@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::error::ApiError;
 use super::labels;
+use crate::exchange::percent_encode;
 
 type Result<T> = std::result::Result<T, ApiError>;
 
@@ -45,7 +46,7 @@ impl<'a> Query<'a> {
             .pairs
             .iter()
             .filter(|(name, _)| !left_out.contains(&name.as_str()));
-        kept.map(|(name, value)| format!("&{}={}", encode(name), encode(value)))
+        kept.map(|(name, value)| format!("&{}={}", percent_encode(name), percent_encode(value)))
             .collect()
     }
 
@@ -64,17 +65,6 @@ impl<'a> Query<'a> {
         };
         self.all(name).map(parse).collect()
     }
-}
-
-/// RFC 3986: everything but unreserved characters as `%` and two hexadecimal digits.
-fn encode(text: &str) -> String {
-    let encode = |byte: u8| match byte {
-        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-            char::from(byte).to_string()
-        }
-        _ => format!("%{byte:02X}"),
-    };
-    text.bytes().map(encode).collect()
 }
 
 /// The fields of a JSON object. Reading one takes it out; [`Fields::finish`] refuses the rest.

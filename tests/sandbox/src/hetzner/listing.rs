@@ -2,13 +2,11 @@
 
 use std::cmp::Ordering;
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::Reply;
 use super::error::ApiError;
-use super::input::{Fields, Query};
-use super::labels::{Labels, Selector};
+use super::input::Query;
 
 const DEFAULT_PER_PAGE: u64 = 25;
 /// The API's documentation: the default is 25, the maximum 50.
@@ -84,72 +82,6 @@ impl Page {
         let end = (start + self.per_page as usize).min(items.len());
         &items[start..end]
     }
-}
-
-/// What every list of resources filters and sorts by.
-pub trait Listed {
-    fn id(&self) -> u64;
-    fn name(&self) -> &str;
-    fn created(&self) -> Timestamp;
-    fn labels(&self) -> &Labels;
-}
-
-/// The resources that `name`, `label_selector` and `sort` of a request ask for.
-pub fn select<'w, T: Listed>(
-    query: &Query,
-    all: impl Iterator<Item = &'w T>,
-) -> Result<Vec<&'w T>, ApiError> {
-    let selector = Selector::parse(query.one("label_selector").unwrap_or_default())
-        .map_err(|problem| ApiError::invalid("label_selector", problem))?;
-    let name = query.one("name");
-    let is_asked_for =
-        |one: &&T| name.is_none_or(|name| name == one.name()) && selector.matches(one.labels());
-    let mut found: Vec<&T> = all.filter(is_asked_for).collect();
-    let keys: [SortKey<T>; 3] = [
-        ("id", |a, b| a.id().cmp(&b.id())),
-        ("name", |a, b| a.name().cmp(b.name())),
-        ("created", |a, b| a.created().cmp(&b.created())),
-    ];
-    sort(query, &mut found, &keys)?;
-    Ok(found)
-}
-
-/// Implements [`Listed`] for resources with fields of these names.
-macro_rules! listed {
-    ($resource:ty) => {
-        impl $crate::hetzner::listing::Listed for $resource {
-            fn id(&self) -> u64 {
-                self.id
-            }
-            fn name(&self) -> &str {
-                &self.name
-            }
-            fn created(&self) -> jiff::Timestamp {
-                self.created
-            }
-            fn labels(&self) -> &$crate::hetzner::labels::Labels {
-                &self.labels
-            }
-        }
-    };
-}
-pub(in crate::hetzner) use listed;
-
-/// Names are unique among the resources of one kind in a project, and not empty. `own` may have it already.
-pub fn check_name<'w, T: Listed + 'w>(
-    fields: &Fields,
-    kind: &str,
-    name: String,
-    mut all: impl Iterator<Item = &'w T>,
-    own: Option<u64>,
-) -> Result<String, ApiError> {
-    if name.trim().is_empty() {
-        return Err(fields.invalid("name", "must not be empty"));
-    }
-    if all.any(|other| other.name() == name && Some(other.id()) != own) {
-        return Err(ApiError::name_taken(kind));
-    }
-    Ok(name)
 }
 
 /// A field that a list can be sorted by, and how two items compare in it.

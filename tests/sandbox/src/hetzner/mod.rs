@@ -8,7 +8,7 @@
 //! | `catalog` | what the provider offers: locations, types of servers and load balancers, images |
 //! | `actions` | work that takes time: locks, progress, failure |
 //! | `hands`, `circumstances`, `overlay` | more of a test's hands: load balancers and what is around them |
-//! | `input`, `listing`, `labels`, `error` | what all resources share: reading requests, pages, selectors, refusals |
+//! | `owned`, `input`, `listing`, `labels`, `error` | what all resources share: reading requests, pages, selectors, refusals |
 //! | `metadata` | the service a server asks about itself |
 //!
 //! A new resource is a module with a `route` function, a map in `world`, and a line in `dispatch`. Nothing here knows
@@ -29,16 +29,19 @@ mod load_balancers;
 mod metadata;
 mod networks;
 mod overlay;
+mod owned;
 mod primary_ips;
 mod rate_limit;
 mod servers;
 mod world;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ipnet::Ipv4Net;
 use serde_json::Value;
 
+use self::actions::{Outcome, Resource, Start};
 use self::clock::Clock;
 use self::error::ApiError;
 use self::input::Query;
@@ -70,10 +73,39 @@ struct Call<'a> {
     body: &'a [u8],
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
+    /// What a test writes, as if it had been sent with `POST`.
+    fn by_hand(world: &'a mut World, project: u64, body: &'a [u8]) -> Call<'a> {
+        Call {
+            world,
+            project,
+            method: "POST",
+            query: &[],
+            body,
+        }
+    }
+
     /// For all but lists: they take no query parameters.
     fn refuse_query(&self) -> Result<(), ApiError> {
         Query::new(self.query, &[]).map(drop)
+    }
+
+    /// Starts an action of the caller's project that waits for no other. Returns its ID.
+    fn run(
+        &mut self,
+        command: &'static str,
+        takes: Duration,
+        resources: &[Resource],
+        effect: impl FnOnce(&mut World, Outcome) + Send + 'static,
+    ) -> u64 {
+        let start = Start {
+            project: self.project,
+            command,
+            resources,
+            takes,
+            after: None,
+        };
+        self.world.start_action(start, effect)
     }
 }
 

@@ -10,6 +10,7 @@ use super::circumstances::Circumstances;
 use super::clock::Clock;
 use super::load_balancers::LoadBalancer;
 use super::networks::Network;
+use super::owned;
 use super::primary_ips::PrimaryIp;
 use super::rate_limit::Budget;
 use super::servers::Server;
@@ -80,33 +81,23 @@ impl World {
     }
 
     pub fn servers_of(&self, project: u64) -> impl Iterator<Item = &Server> {
-        self.servers
-            .values()
-            .filter(move |server| server.project == project)
+        owned::of_project(self, project)
     }
 
     pub fn networks_of(&self, project: u64) -> impl Iterator<Item = &Network> {
-        self.networks
-            .values()
-            .filter(move |network| network.project == project)
+        owned::of_project(self, project)
     }
 
     pub fn load_balancers_of(&self, project: u64) -> impl Iterator<Item = &LoadBalancer> {
-        self.load_balancers
-            .values()
-            .filter(move |one| one.project == project)
+        owned::of_project(self, project)
     }
 
     pub fn certificates_of(&self, project: u64) -> impl Iterator<Item = &Certificate> {
-        self.certificates
-            .values()
-            .filter(move |certificate| certificate.project == project)
+        owned::of_project(self, project)
     }
 
     pub fn primary_ips_of(&self, project: u64) -> impl Iterator<Item = &PrimaryIp> {
-        self.primary_ips
-            .values()
-            .filter(move |primary| primary.project == project)
+        owned::of_project(self, project)
     }
 
     /// The state at `now`: actions that are due take effect, in the order in which they are due.

@@ -229,7 +229,7 @@ impl Shared {
         let status = object["status"].clone();
         self.cluster.create("nodes", None, object);
         self.cluster.edit("nodes", None, &spec.name, |node| {
-            node["status"] = status;
+            node["status"] = status.clone();
             report::ready(node);
         });
     }

@@ -1,5 +1,7 @@
 //! Who asks (bearer tokens, client certificates) and what they may do (RBAC rules).
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
 use super::request_info::{RequestInfo, ResourceRequest};
@@ -41,9 +43,12 @@ struct NamespaceGrant {
 }
 
 /// Everybody the cluster knows.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Directory {
     users: Vec<User>,
+    /// By HTTP basic authentication: the name, a colon and the password, in base64. An API server of today has none,
+    /// but what stands in front of one may.
+    passwords: Vec<(String, String)>,
     grants: Vec<NamespaceGrant>,
 }
 
@@ -79,6 +84,17 @@ impl Directory {
         }
     }
 
+    pub fn add_certificate(&mut self, user: &str, der: &[u8]) {
+        if let Some(user) = self.users.iter_mut().find(|known| known.name == user) {
+            user.certificates.push(der.into());
+        }
+    }
+
+    pub fn add_password(&mut self, user: &str, password: &str) {
+        let both = STANDARD.encode(format!("{user}:{password}"));
+        self.passwords.push((user.into(), both));
+    }
+
     pub fn remove_token(&mut self, token: &str) {
         for user in &mut self.users {
             user.tokens.retain(|known| known != token);
@@ -103,16 +119,18 @@ impl Directory {
         if let Some(user) = by_certificate {
             return Ok(Identity::of(user));
         }
-        let bearer = request.header("authorization").and_then(|value| {
-            let (scheme, token) = value.split_once(' ')?;
-            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+        let shown = request.header("authorization").and_then(|value| {
+            let (scheme, secret) = value.split_once(' ')?;
+            let is_bearer = scheme.eq_ignore_ascii_case("bearer");
+            let is_known = is_bearer || scheme.eq_ignore_ascii_case("basic");
+            is_known.then(|| (is_bearer, secret.trim()))
         });
-        match bearer {
-            Some(token) => {
-                let user = self
-                    .users
-                    .iter()
-                    .find(|user| user.tokens.iter().any(|known| known == token));
+        match shown {
+            Some((is_bearer, secret)) => {
+                let user = self.users.iter().find(|user| match is_bearer {
+                    true => user.tokens.iter().any(|known| known == secret),
+                    false => self.passwords.contains(&(user.name.clone(), secret.into())),
+                });
                 user.map(Identity::of).ok_or_else(Refusal::unauthorized)
             }
             // It was shown, but nobody here signed it, or its time is over.
@@ -195,14 +213,24 @@ impl Identity {
         }
     }
 
-    fn is_authenticated(&self) -> bool {
-        self.groups
-            .iter()
-            .any(|group| group == "system:authenticated")
+    /// An authenticated user in no other group.
+    pub fn named(name: &str) -> Identity {
+        Identity {
+            name: name.into(),
+            groups: vec!["system:authenticated".into()],
+        }
+    }
+
+    pub fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|known| known == group)
+    }
+
+    pub fn is_authenticated(&self) -> bool {
+        self.is_in("system:authenticated")
     }
 
     fn is_master(&self) -> bool {
-        self.groups.iter().any(|group| group == "system:masters")
+        self.is_in("system:masters")
     }
 }
 

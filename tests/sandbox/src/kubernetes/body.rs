@@ -1,7 +1,8 @@
-//! The object in the body of a request: JSON or YAML, of the right kind, with the right fields.
+//! The object in the body of a request: JSON, YAML or protobuf, of the right kind, with the right fields.
 
 use serde_json::Value;
 
+use super::protobuf;
 use super::resource::{RESOURCES, Resource, VERSION};
 use super::schema;
 use super::status::{FieldError, Refusal};
@@ -94,6 +95,11 @@ fn parse(resource: &Resource, request: &Request) -> Result<Value, Refusal> {
         }),
         "application/yaml" => serde_yaml::from_slice(&request.body)
             .map_err(|why| unrecognized(resource, &format!("yaml parse error: {why}"))),
+        "application/vnd.kubernetes.protobuf" => match protobuf::read(resource.kind, &request.body)
+        {
+            Some(read) => read.map_err(|why| unrecognized(resource, &why)),
+            None => Err(Refusal::unsupported_media_type()),
+        },
         _ => Err(Refusal::unsupported_media_type()),
     }
 }

@@ -7,12 +7,13 @@
 //! | `resource`, `schema`, `rules` | the kinds, one row each: fields, defaults, allocation, validation |
 //! | `store` | objects and the revision that counts every write |
 //! | `read`, `view`, `table`, `selector` | GET and LIST: pages, selectors, whole objects, tables, metadata |
-//! | `body`, `write`, `delete`, `patch` | POST, PUT, PATCH, DELETE |
+//! | `body`, `protobuf`, `write`, `delete`, `patch` | POST, PUT, PATCH, DELETE |
 //! | `discovery`, `openapi` | what clients ask for before they ask for anything |
+//! | `real` | instead of all of it: a corner of a real cluster |
 //!
-//! Three things of a real cluster are not here: watches (refused with 405: `ccm` polls, and kubectl falls back to lists
-//! with a grumble), server-side apply (415) with the `managedFields` it needs, and protobuf, which kubectl speaks in a
-//! few commands (`create namespace`, `auth can-i`; `create -f` is JSON). The controller manager's part is not here either, save one thing:
+//! Two things of a real cluster are not here: watches (refused with 405 as by a server whose storage cannot watch:
+//! `ccm` polls, and kubectl lists again with a grumble), and server-side apply (415) with the `managedFields` it needs.
+//! Answers are never protobuf. The controller manager's part is not here either, save one thing:
 //! what is in a namespace goes with it.
 
 mod access;
@@ -23,8 +24,10 @@ mod delete;
 mod discovery;
 mod openapi;
 mod patch;
+mod protobuf;
 mod random;
 mod read;
+mod real;
 mod request_info;
 mod resource;
 mod rules;
@@ -36,22 +39,28 @@ mod table;
 mod view;
 mod write;
 
+use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
 pub use access::{PolicyRule, User};
+pub use real::Server as RealServer;
 
 use crate::exchange::{Handler, Request, Response};
 use access::Directory;
 use random::Random;
 use read::Pages;
+use real::Corner;
 use resource::Resource;
 use store::{Object, Store};
 
 /// The API server. Everything is behind one lock, held while objects are picked, not while they are written out.
 pub struct Cluster {
     state: Mutex<State>,
+    /// Where the objects are instead, if not here.
+    corner: Option<Corner>,
 }
 
 struct State {
@@ -67,23 +76,22 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 
 impl Handler for Cluster {
     fn handle(&self, request: &Request) -> Response {
-        api::answer(self, request).unwrap_or_else(|refusal| refusal.response())
+        let answer = match &self.corner {
+            Some(corner) => {
+                // Not under the lock: a real server takes its time.
+                let directory = self.state().directory.clone();
+                corner.answer(&directory, request, directory.authenticate(request))
+            }
+            None => api::answer(self, request),
+        };
+        answer.unwrap_or_else(|refusal| refusal.response())
     }
 }
 
 impl Cluster {
     /// A cluster as it is right after its birth: its namespaces and its own Service, nobody who may do anything.
     pub fn new() -> Arc<Cluster> {
-        let state = State {
-            store: Store::default(),
-            frozen: None,
-            pages: Pages::default(),
-            directory: Directory::default(),
-            random: Random::new(),
-        };
-        let cluster = Cluster {
-            state: Mutex::new(state),
-        };
+        let cluster = Cluster::empty(None);
         for name in NAMESPACES {
             cluster.create("namespaces", None, json!({"metadata": {"name": name}}));
         }
@@ -97,14 +105,58 @@ impl Cluster {
         Arc::new(cluster)
     }
 
+    /// A corner of the cluster that this kubeconfig is of, whose user may do everything there. What is made in it is
+    /// deleted with it; what else is there is neither seen nor touched.
+    ///
+    /// # Errors
+    /// The kubeconfig does not say how to log in, or nobody answers there.
+    pub fn real(kubeconfig: &Path) -> io::Result<Arc<Cluster>> {
+        Ok(Arc::new(Cluster::empty(Some(Corner::new(kubeconfig)?))))
+    }
+
+    /// Whether a real API server answers: it has no [`freeze_cache`](Cluster::freeze_cache), and takes from
+    /// [`edit`](Cluster::edit) only what is valid.
+    pub fn is_real(&self) -> bool {
+        self.corner.is_some()
+    }
+
+    fn empty(corner: Option<Corner>) -> Cluster {
+        let state = State {
+            store: Store::default(),
+            frozen: None,
+            pages: Pages::default(),
+            directory: Directory::default(),
+            random: Random::new(),
+        };
+        Cluster {
+            state: Mutex::new(state),
+            corner,
+        }
+    }
+
     /// Adds a user, or replaces the one of that name.
     pub fn add_user(&self, user: User) {
+        let (name, groups, rules) = (user.name.clone(), user.groups.clone(), user.rules.clone());
         self.state().directory.add_user(user);
+        if let Some(corner) = &self.corner {
+            let directory = self.state().directory.clone();
+            corner.bind(&directory, &name, &groups, "", &rules);
+        }
     }
 
     /// Gives a user that is there one more token.
     pub fn add_token(&self, user: &str, token: &str) {
         self.state().directory.add_token(user, token);
+    }
+
+    /// Gives a user that is there one more certificate.
+    pub fn add_certificate(&self, user: &str, der: &[u8]) {
+        self.state().directory.add_certificate(user, der);
+    }
+
+    /// A user that is there may come with its name and this password, too.
+    pub fn add_password(&self, user: &str, password: &str) {
+        self.state().directory.add_password(user, password);
     }
 
     /// From now on this token is answered with 401.
@@ -114,6 +166,11 @@ impl Cluster {
 
     /// Binds the rules of a Role to a user: they hold in that namespace alone.
     pub fn grant_in_namespace(&self, user: &str, namespace: &str, rules: Vec<PolicyRule>) {
+        if let Some(corner) = &self.corner {
+            let mut directory = self.state().directory.clone();
+            directory.grant_in_namespace(user, namespace, rules.clone());
+            corner.bind(&directory, user, &[], namespace, &rules);
+        }
         self.state()
             .directory
             .grant_in_namespace(user, namespace, rules);
@@ -125,6 +182,9 @@ impl Cluster {
     /// When the server would refuse it: this is for tests and the simulation, who write what is valid.
     pub fn create(&self, resource: &str, namespace: Option<&str>, object: Value) -> Value {
         let row = row(resource);
+        if let Some(corner) = &self.corner {
+            return corner.create(row, namespace.unwrap_or_default(), &object);
+        }
         let created = write::create_object(
             &mut self.state(),
             row,
@@ -139,6 +199,9 @@ impl Cluster {
 
     pub fn get(&self, resource: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
         let row = row(resource);
+        if let Some(corner) = &self.corner {
+            return corner.get(row, namespace.unwrap_or_default(), name);
+        }
         let object = self.state().store.get(row, &key(namespace, name))?.clone();
         Some(with_kind(row, object.value.clone()))
     }
@@ -146,6 +209,9 @@ impl Cluster {
     /// In the order of lists; `None` for all namespaces.
     pub fn list(&self, resource: &str, namespace: Option<&str>) -> Vec<Value> {
         let row = row(resource);
+        if let Some(corner) = &self.corner {
+            return corner.list(row, namespace.unwrap_or_default());
+        }
         let objects = self.state().store.list(row, namespace.unwrap_or_default());
         objects
             .iter()
@@ -153,15 +219,19 @@ impl Cluster {
             .collect()
     }
 
-    /// Changes an object past every rule and raises its `resourceVersion`; false when it is not there.
+    /// Changes an object past every rule and raises its `resourceVersion`; false when it is not there. A real server
+    /// has its rules, and `edit` is called again when somebody else changed the object meanwhile.
     pub fn edit(
         &self,
         resource: &str,
         namespace: Option<&str>,
         name: &str,
-        edit: impl FnOnce(&mut Value),
+        mut edit: impl FnMut(&mut Value),
     ) -> bool {
         let row = row(resource);
+        if let Some(corner) = &self.corner {
+            return corner.edit(row, namespace.unwrap_or_default(), name, edit);
+        }
         let key = key(namespace, name);
         let mut state = self.state();
         let Some(object) = state.store.get(row, &key) else {
@@ -175,6 +245,9 @@ impl Cluster {
 
     /// As DELETE does, finalizers included; false when it is not there.
     pub fn delete(&self, resource: &str, namespace: Option<&str>, name: &str) -> bool {
+        if let Some(corner) = &self.corner {
+            return corner.delete(row(resource), namespace.unwrap_or_default(), name);
+        }
         let request = delete::DeleteRequest {
             resource: row(resource),
             namespace: namespace.unwrap_or_default(),
@@ -187,13 +260,21 @@ impl Cluster {
     }
 
     /// While frozen, reads with `resourceVersion=0` are served from the state at the time of freezing.
+    ///
+    /// # Panics
+    /// A real server's cache cannot be frozen.
     pub fn freeze_cache(&self, frozen: bool) {
+        assert!(!self.is_real(), "a real server's cache cannot be frozen");
         let mut state = self.state();
         state.frozen = frozen.then(|| state.store.clone());
     }
 
     /// Compacts the history: a `continue` token of before is answered with 410.
+    ///
+    /// # Panics
+    /// A real server's history is its own.
     pub fn expire_continue_tokens(&self) {
+        assert!(!self.is_real(), "a real server's history is its own");
         let mut state = self.state();
         state.pages.expire();
         state.store.advance();

@@ -75,7 +75,7 @@ fn exchange(shared: &Shared, stream: &mut Stream, received: &Received) -> End {
 
     // Logged before the first byte leaves: whoever has the answer finds the call in the log.
     config.calls.end(call, Some(&response));
-    let next = if received.keep_alive {
+    let next = if received.keep_alive && !stream.is_outdated(config.tls.as_ref()) {
         Next::KeepAlive
     } else {
         Next::Close

@@ -2,12 +2,13 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustls::{ServerConnection, StreamOwned};
 use socket2::SockRef;
 
-use crate::credentials::ServerTls;
+use crate::credentials::{Material, ServerTls};
 
 enum Transport {
     Plain(TcpStream),
@@ -21,6 +22,8 @@ pub(super) struct Stream {
     /// Of `buffer`: what is before it was used.
     used: usize,
     client_certificate: Option<Vec<u8>>,
+    /// What TLS began with.
+    tls: Option<Arc<Material>>,
 }
 
 /// Read from the socket in one go.
@@ -37,8 +40,9 @@ impl Stream {
         socket.set_nodelay(true)?;
         socket.set_write_timeout(Some(write))?;
         let Some(tls) = tls else {
-            return Ok(Stream::new(Transport::Plain(socket), None));
+            return Ok(Stream::new(Transport::Plain(socket), None, None));
         };
+        let tls = tls.now();
         let connection = ServerConnection::new(tls.config.clone()).map_err(io::Error::other)?;
         let mut stream = StreamOwned::new(connection, socket);
         while stream.conn.is_handshaking() {
@@ -53,15 +57,29 @@ impl Stream {
             .conn
             .peer_certificates()
             .map(|chain| tls.shown_certificate(chain));
-        Ok(Stream::new(Transport::Tls(Box::new(stream)), certificate))
+        let transport = Transport::Tls(Box::new(stream));
+        Ok(Stream::new(transport, certificate, Some(tls)))
     }
 
-    fn new(transport: Transport, client_certificate: Option<Vec<u8>>) -> Stream {
+    fn new(
+        transport: Transport,
+        client_certificate: Option<Vec<u8>>,
+        tls: Option<Arc<Material>>,
+    ) -> Stream {
         Stream {
             transport,
             buffer: Vec::new(),
             used: 0,
             client_certificate,
+            tls,
+        }
+    }
+
+    /// The server's certificate, or whom it believes, was replaced since.
+    pub fn is_outdated(&self, now: Option<&ServerTls>) -> bool {
+        match (&self.tls, now) {
+            (Some(then), Some(now)) => !Arc::ptr_eq(then, &now.now()),
+            _ => false,
         }
     }
 

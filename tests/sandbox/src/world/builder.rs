@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -24,6 +25,7 @@ pub struct Builder {
     only: Option<Half>,
     node_bytes: usize,
     heartbeats: bool,
+    real_cluster: Option<PathBuf>,
     ports: Ports,
 }
 
@@ -37,6 +39,7 @@ impl Default for Builder {
             only: None,
             node_bytes: 0,
             heartbeats: true,
+            real_cluster: None,
             ports: Ports {
                 address: Ipv4Addr::LOCALHOST.into(),
                 hetzner: 0,
@@ -86,6 +89,12 @@ impl Builder {
     /// Without: Nodes change only when somebody changes them, or by [`Kubelets::heartbeat`] and [`Kubelets::expire`].
     pub fn heartbeats(mut self, heartbeats: bool) -> Builder {
         self.heartbeats = heartbeats;
+        self
+    }
+
+    /// The Kubernetes half is a corner of the cluster of that kubeconfig, see [`Cluster::real`].
+    pub fn real_cluster(mut self, kubeconfig: impl Into<PathBuf>) -> Builder {
+        self.real_cluster = Some(kubeconfig.into());
         self
     }
 
@@ -157,7 +166,11 @@ impl Builder {
             .server(&names, Validity::Now)
             .map_err(io::Error::other)?;
         let tls = ServerTls::new(&identity, &authority).map_err(io::Error::other)?;
-        let (cloud, cluster) = (Cloud::new(self.scale), Cluster::new());
+        let cloud = Cloud::new(self.scale);
+        let cluster = match &self.real_cluster {
+            Some(kubeconfig) => Cluster::real(kubeconfig)?,
+            None => Cluster::new(),
+        };
         let projects = Projects::new(&cloud);
         let calls = projects.calls();
         let network = self

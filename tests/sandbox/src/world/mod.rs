@@ -117,6 +117,11 @@ impl Sandbox {
         &self.authority
     }
 
+    /// The certificate of the Kubernetes half, and whose client certificates it believes; a test may replace them.
+    pub fn tls(&self) -> &ServerTls {
+        &self.tls
+    }
+
     /// Where kubeconfigs are written; a test may put its own files there. Gone with the sandbox.
     pub fn folder(&self) -> &Path {
         self.folder.path()

@@ -9,7 +9,7 @@ use super::{Certificate, TYPES};
 use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Fields;
 use crate::hetzner::labels::is_dns_label;
-use crate::hetzner::listing;
+use crate::hetzner::owned;
 use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
 
@@ -32,13 +32,7 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
 /// Puts a certificate into the world as `POST /certificates` would; a managed one is issued already.
 pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiError> {
     let body = body.to_string();
-    let mut call = Call {
-        world: &mut *world,
-        project,
-        method: "POST",
-        query: &[],
-        body: body.as_bytes(),
-    };
+    let mut call = Call::by_hand(world, project, body.as_bytes());
     let mut certificate = read(&mut call)?;
     if certificate.managed.is_some() {
         certificate.complete();
@@ -50,10 +44,7 @@ pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiEr
 
 fn read(call: &mut Call) -> Result<Certificate, ApiError> {
     let mut fields = Fields::parse(call.body)?;
-    let name = fields.string("name")?;
-    let name = fields.required("name", name)?;
-    let all = call.world.certificates_of(call.project);
-    let name = listing::check_name(&fields, "certificate", name, all, None)?;
+    let name = owned::read_name::<Certificate>(call, &mut fields)?;
     let labels = fields.labels()?.unwrap_or_default();
     let is_managed = fields.word("type", &TYPES)? == Some("managed");
     let (content, domain_names) = if is_managed {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::content::Content;
 use super::{Certificate, resource};
 use crate::credentials::{Authority, Validity};
-use crate::hetzner::actions::{Outcome, Start};
+use crate::hetzner::actions::Outcome;
 use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Fields;
 use crate::hetzner::world::World;
@@ -76,16 +76,8 @@ pub fn start(call: &mut Call, id: u64, command: &'static str) -> u64 {
     if let Some(certificate) = call.world.certificates.get_mut(&id) {
         certificate.managed = Some(Managed::default());
     }
-    let start = Start {
-        project: call.project,
-        command,
-        resources: &[resource(id)],
-        takes: TAKES,
-        after: None,
-    };
-    let action = call
-        .world
-        .start_action(start, move |world, outcome| end(world, id, outcome));
+    let effect = move |world: &mut World, outcome| end(world, id, outcome);
+    let action = call.run(command, TAKES, &[resource(id)], effect);
     if let Some(domain) = unmanaged_domain(call.world, id) {
         let message = format!("DNS zone of {domain} not found");
         call.world

@@ -16,7 +16,8 @@ use super::clock::show;
 use super::error::ApiError;
 use super::input::{Fields, Query};
 use super::labels::Labels;
-use super::listing::{self, Page};
+use super::listing::Page;
+use super::owned;
 use super::world::World;
 use super::{Call, Reply};
 
@@ -36,7 +37,7 @@ pub struct Certificate {
     managed: Option<Managed>,
 }
 
-listing::listed!(Certificate);
+owned::owned!(Certificate, "certificate", certificates);
 
 impl Certificate {
     pub fn resource(&self) -> Resource {
@@ -120,12 +121,7 @@ fn route_one(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiError>
 
 /// A certificate of the caller's project.
 fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Certificate, ApiError> {
-    let found = call
-        .world
-        .certificates
-        .get(&id)
-        .filter(|certificate| certificate.project == call.project);
-    found.ok_or_else(|| ApiError::not_found("certificate", id))
+    owned::find(call, id)
 }
 
 fn list(call: &Call) -> Result<Reply, ApiError> {
@@ -142,7 +138,7 @@ fn list(call: &Call) -> Result<Reply, ApiError> {
     let is_asked_for =
         |certificate: &&Certificate| types.is_empty() || types.contains(&certificate.kind());
     let all = call.world.certificates_of(call.project);
-    let found = listing::select(&query, all.filter(is_asked_for))?;
+    let found = owned::select(&query, all.filter(is_asked_for))?;
     Ok(
         page.reply("/certificates", "certificates", &found, |certificate| {
             certificate.json(call.world)
@@ -152,16 +148,7 @@ fn list(call: &Call) -> Result<Reply, ApiError> {
 
 fn update(call: &mut Call, certificate: Certificate) -> Result<Reply, ApiError> {
     let mut fields = Fields::parse(call.body)?;
-    let name = match fields.string("name")? {
-        Some(name) => {
-            let all = call.world.certificates_of(call.project);
-            listing::check_name(&fields, "certificate", name, all, Some(certificate.id))?
-        }
-        None => certificate.name.clone(),
-    };
-    let labels = fields
-        .labels()?
-        .unwrap_or_else(|| certificate.labels.clone());
+    let (name, labels) = owned::read_changes(call, &mut fields, &certificate)?;
     fields.finish()?;
     let certificate = Certificate {
         name,

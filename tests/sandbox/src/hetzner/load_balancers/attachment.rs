@@ -5,10 +5,11 @@ use std::time::Duration;
 use super::create::connect;
 use super::lifecycle::disconnect;
 use super::{LoadBalancer, PrivateNet, check_unlocked, refused};
-use crate::hetzner::actions::{Outcome, Resource, Start};
+use crate::hetzner::actions::{Outcome, Resource};
 use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Fields;
 use crate::hetzner::networks::{self, MAX_ATTACHED};
+use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
 
 const TAKES: Duration = Duration::from_millis(1500);
@@ -38,19 +39,11 @@ pub fn attach(call: &mut Call, one: &LoadBalancer) -> Result<Reply, ApiError> {
     if let Some(network) = call.world.networks.get_mut(&id) {
         network.addresses.insert(ip, holder);
     }
-    let start = Start {
-        project: call.project,
-        command: "attach_to_network",
-        resources: &resources,
-        takes: TAKES,
-        after: None,
+    let effect = move |world: &mut World, outcome| match outcome {
+        Outcome::Success => connect(world, holder.id, net),
+        Outcome::Failure => disconnect(world, holder.id),
     };
-    let action = call
-        .world
-        .start_action(start, move |world, outcome| match outcome {
-            Outcome::Success => connect(world, holder.id, net),
-            Outcome::Failure => disconnect(world, holder.id),
-        });
+    let action = call.run("attach_to_network", TAKES, &resources, effect);
     Ok(call.world.action_reply(201, action))
 }
 
@@ -66,18 +59,12 @@ pub fn detach(call: &mut Call, one: &LoadBalancer) -> Result<Reply, ApiError> {
         return Err(ApiError::new(404, "not_found", message));
     }
     let id = one.id;
-    let start = Start {
-        project: call.project,
-        command: "detach_from_network",
-        resources: &resources,
-        takes: TAKES,
-        after: None,
-    };
-    let action = call.world.start_action(start, move |world, outcome| {
+    let effect = move |world: &mut World, outcome| {
         if outcome == Outcome::Success {
             disconnect(world, id);
         }
-    });
+    };
+    let action = call.run("detach_from_network", TAKES, &resources, effect);
     Ok(call.world.action_reply(201, action))
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::create::{read_algorithm_type, read_size};
 use super::{LoadBalancer, Service, Target, check_unlocked, refused};
-use crate::hetzner::actions::{Outcome, Start};
+use crate::hetzner::actions::Outcome;
 use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Fields;
 use crate::hetzner::world::World;
@@ -48,18 +48,12 @@ pub fn start(call: &mut Call, one: &LoadBalancer, command: &str) -> Result<Reply
     check_unlocked(call, one)?;
     let change = read(fields, call.world, one)?;
     let id = one.id;
-    let start = Start {
-        project: call.project,
-        command,
-        resources: &[one.resource()],
-        takes: TAKES,
-        after: None,
-    };
-    let action = call.world.start_action(start, move |world, outcome| {
+    let effect = move |world: &mut World, outcome| {
         if outcome == Outcome::Success {
             change(world, id);
         }
-    });
+    };
+    let action = call.run(command, TAKES, &[one.resource()], effect);
     Ok(call.world.action_reply(201, action))
 }
 

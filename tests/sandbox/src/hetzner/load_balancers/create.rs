@@ -6,13 +6,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{ALGORITHMS, LoadBalancer, PrivateNet, Service, Target, check_name, remove};
-use crate::hetzner::actions::{Outcome, Start};
+use super::{ALGORITHMS, LoadBalancer, PrivateNet, Service, Target, remove};
+use crate::hetzner::actions::Outcome;
 use crate::hetzner::catalog::load_balancer_types::LoadBalancerType;
 use crate::hetzner::catalog::locations::{LOCATIONS, Location};
 use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Fields;
 use crate::hetzner::networks::{self, MAX_ATTACHED};
+use crate::hetzner::owned;
 use crate::hetzner::primary_ips::{self, Version};
 use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
@@ -36,20 +37,19 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
     if let Some(one) = call.world.load_balancers.get_mut(&id) {
         one.private_net = None;
     }
-    let start = Start {
-        project: call.project,
-        command: "create_load_balancer",
-        resources: &[super::resource(id)],
-        takes: TAKES,
-        after: None,
-    };
-    let action = call.world.start_action(start, move |world, outcome| {
+    let effect = move |world: &mut World, outcome| {
         if outcome == Outcome::Failure {
             remove(world, id);
         } else if let Some(net) = private_net {
             connect(world, id, net);
         }
-    });
+    };
+    let action = call.run(
+        "create_load_balancer",
+        TAKES,
+        &[super::resource(id)],
+        effect,
+    );
     let created = call.world.load_balancers.get(&id);
     let created = created.map(|one| one.json(call.world));
     Ok(Reply::new(
@@ -61,13 +61,7 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
 /// Puts a load balancer into the world as `POST /load_balancers` would, complete and without an action.
 pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiError> {
     let body = body.to_string();
-    let call = Call {
-        world: &mut *world,
-        project,
-        method: "POST",
-        query: &[],
-        body: body.as_bytes(),
-    };
+    let call = Call::by_hand(world, project, body.as_bytes());
     let order = read(&call)?;
     let private_net = order.planned.private_net;
     let id = build(world, order)?;
@@ -90,9 +84,7 @@ pub fn connect(world: &mut World, id: u64, net: PrivateNet) {
 
 fn read(call: &Call) -> Result<Order, ApiError> {
     let mut fields = Fields::parse(call.body)?;
-    let name = fields.string("name")?;
-    let name = fields.required("name", name)?;
-    let name = check_name(call, &fields, name, None)?;
+    let name = owned::read_name::<LoadBalancer>(call, &mut fields)?;
     let size = read_size(call.world, &mut fields)?;
     let location = read_location(&mut fields)?;
     let mut planned = LoadBalancer {

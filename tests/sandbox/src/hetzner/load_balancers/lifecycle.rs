@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Kind, LoadBalancer, Machine, check_unlocked, resource};
-use crate::hetzner::actions::{Outcome, Start};
+use crate::hetzner::actions::Outcome;
 use crate::hetzner::error::ApiError;
 use crate::hetzner::primary_ips;
 use crate::hetzner::world::World;
@@ -18,18 +18,12 @@ pub fn delete(call: &mut Call, one: &LoadBalancer) -> Result<Reply, ApiError> {
     }
     check_unlocked(call, one)?;
     let id = one.id;
-    let start = Start {
-        project: call.project,
-        command: "delete_load_balancer",
-        resources: &[one.resource()],
-        takes: TAKES,
-        after: None,
-    };
-    let action = call.world.start_action(start, move |world, outcome| {
+    let effect = move |world: &mut World, outcome| {
         if outcome == Outcome::Success {
             remove(world, id);
         }
-    });
+    };
+    let action = call.run("delete_load_balancer", TAKES, &[one.resource()], effect);
     if call.world.circumstances.silent_deletes {
         return Ok(Reply::no_content());
     }

@@ -41,8 +41,9 @@ use super::clock::show;
 use super::error::ApiError;
 use super::input::{Fields, Query};
 use super::labels::Labels;
-use super::listing::{self, Page};
+use super::listing::Page;
 use super::overlay::Overlay;
+use super::owned;
 use super::servers::Server;
 use super::world::World;
 use super::{Call, Reply};
@@ -79,7 +80,7 @@ pub struct PrivateNet {
     pub ip: Ipv4Addr,
 }
 
-listing::listed!(LoadBalancer);
+owned::owned!(LoadBalancer, "load_balancer", load_balancers);
 
 impl LoadBalancer {
     pub fn resource(&self) -> Resource {
@@ -206,12 +207,7 @@ fn resource(id: u64) -> Resource {
 
 /// A load balancer of the caller's project.
 fn find<'c>(call: &'c Call, id: u64) -> Result<&'c LoadBalancer, ApiError> {
-    let found = call
-        .world
-        .load_balancers
-        .get(&id)
-        .filter(|one| one.project == call.project);
-    found.ok_or_else(|| ApiError::not_found("load_balancer", id))
+    owned::find(call, id)
 }
 
 fn list(call: &Call) -> Result<Reply, ApiError> {
@@ -220,7 +216,7 @@ fn list(call: &Call) -> Result<Reply, ApiError> {
         &["name", "label_selector", "sort", "page", "per_page"],
     )?;
     let page = Page::of(&query)?;
-    let found = listing::select(&query, call.world.load_balancers_of(call.project))?;
+    let found = owned::select(&query, call.world.load_balancers_of(call.project))?;
     Ok(
         page.reply("/load_balancers", "load_balancers", &found, |one| {
             one.json(call.world)
@@ -230,11 +226,7 @@ fn list(call: &Call) -> Result<Reply, ApiError> {
 
 fn update(call: &mut Call, one: LoadBalancer) -> Result<Reply, ApiError> {
     let mut fields = Fields::parse(call.body)?;
-    let name = match fields.string("name")? {
-        Some(name) => check_name(call, &fields, name, Some(one.id))?,
-        None => one.name.clone(),
-    };
-    let labels = fields.labels()?.unwrap_or_else(|| one.labels.clone());
+    let (name, labels) = owned::read_changes(call, &mut fields, &one)?;
     fields.finish()?;
     if call.world.is_locked(one.resource()) {
         return Err(ApiError::conflict("load balancer"));
@@ -250,16 +242,6 @@ fn update(call: &mut Call, one: LoadBalancer) -> Result<Reply, ApiError> {
     let reply = Reply::ok(json!({"load_balancer": changed.json(call.world)}));
     call.world.load_balancers.insert(changed.id, changed);
     Ok(reply)
-}
-
-fn check_name(
-    call: &Call,
-    fields: &Fields,
-    name: String,
-    own: Option<u64>,
-) -> Result<String, ApiError> {
-    let all = call.world.load_balancers_of(call.project);
-    listing::check_name(fields, "load balancer", name, all, own)
 }
 
 fn check_unlocked(call: &Call, one: &LoadBalancer) -> Result<(), ApiError> {

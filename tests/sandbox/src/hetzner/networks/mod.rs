@@ -19,9 +19,9 @@ use super::clock::show;
 use super::error::ApiError;
 use super::input::{Fields, Query};
 use super::labels::Labels;
-use super::listing::{self, Page};
+use super::listing::Page;
 use super::load_balancers;
-use super::world::World;
+use super::owned;
 use super::{Call, Reply};
 
 /// Servers and load balancers that one network can have.
@@ -51,7 +51,7 @@ pub struct Network {
     pub load_balancers: BTreeSet<u64>,
 }
 
-listing::listed!(Network);
+owned::owned!(Network, "network", networks);
 
 impl Network {
     pub fn new(id: u64, project: u64, name: &str, ip_range: Ipv4Net) -> Network {
@@ -237,12 +237,7 @@ fn route_network(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiEr
 
 /// A network of the caller's project.
 pub fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Network, ApiError> {
-    let found = call
-        .world
-        .networks
-        .get(&id)
-        .filter(|network| network.project == call.project);
-    found.ok_or_else(|| ApiError::not_found("network", id))
+    owned::find(call, id)
 }
 
 fn list(call: &Call) -> Result<Reply, ApiError> {
@@ -251,20 +246,13 @@ fn list(call: &Call) -> Result<Reply, ApiError> {
         &["name", "label_selector", "sort", "page", "per_page"],
     )?;
     let page = Page::of(&query)?;
-    let found = listing::select(&query, call.world.networks_of(call.project))?;
+    let found = owned::select(&query, call.world.networks_of(call.project))?;
     Ok(page.reply("/networks", "networks", &found, |network| network.json()))
 }
 
 fn create(call: &mut Call) -> Result<Reply, ApiError> {
     let mut fields = Fields::parse(call.body)?;
-    let name = fields.string("name")?;
-    let name = check_name(
-        call.world,
-        call.project,
-        &fields,
-        fields.required("name", name)?,
-        None,
-    )?;
+    let name = owned::read_name::<Network>(call, &mut fields)?;
     let ip_range = fields.range("ip_range")?;
     let ip_range = fields.required("ip_range", ip_range)?;
     check_ip_range(&fields, ip_range)?;
@@ -289,11 +277,7 @@ fn create(call: &mut Call) -> Result<Reply, ApiError> {
 
 fn update(call: &mut Call, network: &Network) -> Result<Reply, ApiError> {
     let mut fields = Fields::parse(call.body)?;
-    let name = match fields.string("name")? {
-        Some(name) => check_name(call.world, call.project, &fields, name, Some(network.id))?,
-        None => network.name.clone(),
-    };
-    let labels = fields.labels()?.unwrap_or_else(|| network.labels.clone());
+    let (name, labels) = owned::read_changes(call, &mut fields, network)?;
     let expose = fields
         .flag("expose_routes_to_vswitch")?
         .unwrap_or(network.expose_routes_to_vswitch);
@@ -329,15 +313,4 @@ fn delete(call: &mut Call, network: &Network) -> Result<Reply, ApiError> {
     load_balancers::forget_network(call.world, network.id);
     call.world.networks.remove(&network.id);
     Ok(Reply::no_content())
-}
-
-/// Names are unique among the networks of a project.
-fn check_name(
-    world: &World,
-    project: u64,
-    fields: &Fields,
-    name: String,
-    own: Option<u64>,
-) -> Result<String, ApiError> {
-    listing::check_name(fields, "network", name, world.networks_of(project), own)
 }

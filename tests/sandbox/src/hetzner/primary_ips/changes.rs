@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::{Address, PrimaryIp, Version, assign, check_free, find};
-use crate::hetzner::actions::{Outcome, Resource, Start};
+use crate::hetzner::actions::{Outcome, Resource};
 use crate::hetzner::catalog::locations::Location;
 use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Fields;
@@ -71,7 +71,7 @@ pub fn give(call: &mut Call, id: u64, server: u64) -> Result<u64, ApiError> {
         },
         holder,
     ];
-    Ok(run(call, "assign_primary_ip", &resources, effect))
+    Ok(call.run("assign_primary_ip", TAKES, &resources, effect))
 }
 
 fn begin_assign(call: &mut Call, primary: &PrimaryIp) -> Result<u64, ApiError> {
@@ -117,7 +117,7 @@ fn begin_unassign(call: &mut Call, primary: &PrimaryIp) -> Result<u64, ApiError>
         }
     };
     let resources = [primary.resource(), holder];
-    Ok(run(call, "unassign_primary_ip", &resources, effect))
+    Ok(call.run("unassign_primary_ip", TAKES, &resources, effect))
 }
 
 fn begin_change_protection(call: &mut Call, primary: &PrimaryIp) -> Result<u64, ApiError> {
@@ -130,28 +130,7 @@ fn begin_change_protection(call: &mut Call, primary: &PrimaryIp) -> Result<u64, 
             primary.protected = delete;
         }
     };
-    Ok(run(
-        call,
-        "change_protection",
-        &[primary.resource()],
-        effect,
-    ))
-}
-
-fn run(
-    call: &mut Call,
-    command: &'static str,
-    resources: &[Resource],
-    effect: impl FnOnce(&mut World, Outcome) + Send + 'static,
-) -> u64 {
-    let start = Start {
-        project: call.project,
-        command,
-        resources,
-        takes: TAKES,
-        after: None,
-    };
-    call.world.start_action(start, effect)
+    Ok(call.run("change_protection", TAKES, &[primary.resource()], effect))
 }
 
 fn check_off(call: &Call, server: &Server) -> Result<(), ApiError> {

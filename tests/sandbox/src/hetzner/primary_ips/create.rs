@@ -11,7 +11,7 @@ use crate::hetzner::actions::Resource;
 use crate::hetzner::catalog::locations::Location;
 use crate::hetzner::error::ApiError;
 use crate::hetzner::input::Fields;
-use crate::hetzner::listing;
+use crate::hetzner::owned;
 use crate::hetzner::world::World;
 use crate::hetzner::{Call, Reply};
 
@@ -52,23 +52,14 @@ pub fn create(call: &mut Call) -> Result<Reply, ApiError> {
 /// Puts a free Primary IP into the world as `POST /primary_ips` would.
 pub fn place(world: &mut World, project: u64, body: &Value) -> Result<u64, ApiError> {
     let body = body.to_string();
-    let mut call = Call {
-        world,
-        project,
-        method: "POST",
-        query: &[],
-        body: body.as_bytes(),
-    };
+    let mut call = Call::by_hand(world, project, body.as_bytes());
     read(&mut call).map(|(id, _)| id)
 }
 
 /// Returns the ID of what it made and the server that it is for.
 fn read(call: &mut Call) -> Result<(u64, Option<u64>), ApiError> {
     let mut fields = Fields::parse(call.body)?;
-    let name = fields.string("name")?;
-    let name = fields.required("name", name)?;
-    let all = call.world.primary_ips_of(call.project);
-    let name = listing::check_name(&fields, "primary IP", name, all, None)?;
+    let name = owned::read_name::<PrimaryIp>(call, &mut fields)?;
     let version = match fields.word("type", &["ipv4", "ipv6"])? {
         Some("ipv4") => Version::V4,
         Some(_) => Version::V6,

@@ -18,7 +18,8 @@ use super::clock::show;
 use super::error::ApiError;
 use super::input::{Fields, Query};
 use super::labels::Labels;
-use super::listing::{self, Page};
+use super::listing::Page;
+use super::owned;
 use super::world::World;
 use super::{Call, Reply};
 
@@ -52,7 +53,7 @@ pub enum Address {
     V6(Ipv6Net),
 }
 
-listing::listed!(PrimaryIp);
+owned::owned!(PrimaryIp, "primary_ip", primary_ips);
 
 impl Address {
     pub fn version(self) -> Version {
@@ -220,12 +221,7 @@ fn route_one(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiError>
 
 /// A Primary IP of the caller's project.
 fn find<'c>(call: &'c Call, id: u64) -> Result<&'c PrimaryIp, ApiError> {
-    let found = call
-        .world
-        .primary_ips
-        .get(&id)
-        .filter(|primary| primary.project == call.project);
-    found.ok_or_else(|| ApiError::not_found("primary_ip", id))
+    owned::find(call, id)
 }
 
 fn list(call: &Call) -> Result<Reply, ApiError> {
@@ -235,7 +231,7 @@ fn list(call: &Call) -> Result<Reply, ApiError> {
     let ip = query.one("ip");
     let has_ip = |primary: &&PrimaryIp| ip.is_none_or(|ip| ip == primary.address.to_string());
     let all = call.world.primary_ips_of(call.project).filter(has_ip);
-    let found = listing::select(&query, all)?;
+    let found = owned::select(&query, all)?;
     Ok(
         page.reply("/primary_ips", "primary_ips", &found, |primary| {
             primary.json()
@@ -245,14 +241,7 @@ fn list(call: &Call) -> Result<Reply, ApiError> {
 
 fn update(call: &mut Call, primary: PrimaryIp) -> Result<Reply, ApiError> {
     let mut fields = Fields::parse(call.body)?;
-    let name = match fields.string("name")? {
-        Some(name) => {
-            let all = call.world.primary_ips_of(call.project);
-            listing::check_name(&fields, "primary IP", name, all, Some(primary.id))?
-        }
-        None => primary.name.clone(),
-    };
-    let labels = fields.labels()?.unwrap_or_else(|| primary.labels.clone());
+    let (name, labels) = owned::read_changes(call, &mut fields, &primary)?;
     let auto_delete = fields.flag("auto_delete")?.unwrap_or(primary.auto_delete);
     fields.finish()?;
     let primary = PrimaryIp {

@@ -25,9 +25,10 @@ use super::clock::show;
 use super::error::ApiError;
 use super::input::{Fields, Query};
 use super::labels::{Labels, is_dns_label};
-use super::listing::{self, Page};
+use super::listing::Page;
 use super::load_balancers;
 use super::overlay::Overlay;
+use super::owned;
 use super::primary_ips::Address;
 use super::world::World;
 use super::{Call, Reply};
@@ -118,7 +119,7 @@ impl Status {
     }
 }
 
-listing::listed!(Server);
+owned::owned!(Server, "server", servers);
 
 impl Server {
     pub fn resource(&self) -> Resource {
@@ -296,12 +297,7 @@ pub fn drop_address(world: &mut World, server: u64, address: Address) {
 
 /// A server of the caller's project.
 pub fn find<'c>(call: &'c Call, id: u64) -> Result<&'c Server, ApiError> {
-    let found = call
-        .world
-        .servers
-        .get(&id)
-        .filter(|server| server.project == call.project);
-    found.ok_or_else(|| ApiError::not_found("server", id))
+    owned::find(call, id)
 }
 
 fn list(call: &Call) -> Result<Reply, ApiError> {
@@ -327,7 +323,7 @@ fn list(call: &Call) -> Result<Reply, ApiError> {
         .collect::<Result<Vec<_>, _>>()?;
     let has_status = |server: &&Server| statuses.is_empty() || statuses.contains(&server.status);
     let all = call.world.servers_of(call.project).filter(has_status);
-    let found = listing::select(&query, all)?;
+    let found = owned::select(&query, all)?;
     Ok(page.reply("/servers", "servers", &found, |server| {
         server.json(call.world)
     }))

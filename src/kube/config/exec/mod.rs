@@ -1,0 +1,260 @@
+//! `exec` of a user: a program that prints a token or a client certificate (client.authentication.k8s.io).
+//!
+//! It is run when a call needs credentials and there are none, shortly before those there are end, and once after
+//! each 401. Threads share one run, and clients of the same process one plugin.
+
+mod answer;
+mod program;
+mod run;
+
+use super::ConfigError;
+use super::entry::{Entry, shown};
+use crate::http::{Issued, Issuer};
+use jiff::Timestamp;
+use program::Program;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// So long before their end credentials are renewed, or a tenth of their life, whichever is shorter.
+const RENEWED_BEFORE: Duration = Duration::from_secs(60);
+
+/// A program that has just failed is not asked again by every thread; soon enough for a Lease to be renewed.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
+
+/// A program, and what it gave us last.
+pub(super) struct Plugin {
+    /// For messages: file, user and field.
+    place: String,
+    program: Program,
+    time_limit: Duration,
+    held: Mutex<Held>,
+    /// Locked while the program runs.
+    running: Mutex<()>,
+}
+
+#[derive(Default)]
+struct Held {
+    /// How often the program has run.
+    runs: u64,
+    credentials: Option<Credentials>,
+    failure: Option<(Instant, String)>,
+}
+
+#[derive(Clone)]
+struct Credentials {
+    issued: Issued,
+    /// Renewed from then on; none: when they are refused.
+    renew_at: Option<Timestamp>,
+    /// Not used after that.
+    end_at: Option<Timestamp>,
+}
+
+/// The plugins of this process: the clients of one daemon ask one program.
+static PLUGINS: Mutex<Vec<Weak<Plugin>>> = Mutex::new(Vec::new());
+
+impl Plugin {
+    /// The user's, if it has one. It is looked for, but not run.
+    pub(super) fn of(
+        user: &Entry,
+        cluster: &Entry,
+        time_limit: Duration,
+    ) -> Result<Option<Plugin>, ConfigError> {
+        let Some(program) = Program::of(user, cluster)? else {
+            return Ok(None);
+        };
+        let place = format!(
+            "kubeconfig {}: user {}: exec",
+            user.file.display(),
+            shown(&user.name)
+        );
+        Ok(Some(Plugin {
+            place,
+            program,
+            time_limit,
+            held: Mutex::default(),
+            running: Mutex::default(),
+        }))
+    }
+
+    /// The one that is in use already, if there is such a one.
+    pub(super) fn shared(self) -> Arc<dyn Issuer> {
+        let mut plugins = PLUGINS.lock().unwrap_or_else(PoisonError::into_inner);
+        plugins.retain(|plugin| plugin.strong_count() > 0);
+        let same = plugins
+            .iter()
+            .filter_map(Weak::upgrade)
+            .find(|plugin| (&plugin.place, &plugin.program) == (&self.place, &self.program));
+        Arc::new(Shared(same.unwrap_or_else(|| {
+            let plugin = Arc::new(self);
+            plugins.push(Arc::downgrade(&plugin));
+            plugin
+        })))
+    }
+
+    /// Runs the program and keeps what it says. `running` is locked.
+    fn run(&self) {
+        let outcome = run::run(&self.program, self.time_limit)
+            .and_then(|printed| answer::parse(&printed, self.program.version()));
+        let mut held = self.held();
+        held.runs += 1;
+        match outcome {
+            Ok(answer) => {
+                held.failure = None;
+                held.credentials = Some(Credentials {
+                    issued: Issued {
+                        number: held.runs,
+                        token: answer.token,
+                        identity: answer.identity,
+                    },
+                    renew_at: answer.end_at.map(|end| end - lead(end)),
+                    end_at: answer.end_at,
+                });
+            }
+            Err(why) => {
+                let why = format!("{}: {why}", self.place);
+                log::debug!("{why}");
+                held.failure = Some((Instant::now(), why));
+            }
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_running(&self) -> MutexGuard<'_, ()> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    /// What is good at `now`, and whether it should be renewed.
+    fn good(&self, now: Timestamp) -> Option<(Issued, bool)> {
+        let credentials = self.credentials.as_ref()?;
+        let is_past = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
+        (!is_past(credentials.end_at))
+            .then(|| (credentials.issued.clone(), is_past(credentials.renew_at)))
+    }
+
+    /// The failure of a moment ago.
+    fn fresh_failure(&self) -> Option<&str> {
+        let (at, why) = self.failure.as_ref()?;
+        (at.elapsed() < PAUSE_AFTER_FAILURE).then_some(why)
+    }
+}
+
+/// How long before this end to begin.
+fn lead(end: Timestamp) -> Duration {
+    let life = Duration::try_from(end.duration_since(Timestamp::now())).unwrap_or_default();
+    RENEWED_BEFORE.min(life / 10)
+}
+
+struct Shared(Arc<Plugin>);
+
+impl Issuer for Shared {
+    fn current(&self) -> Result<Issued, String> {
+        let plugin = &self.0;
+        let good = || {
+            let held = plugin.held();
+            (held.good(Timestamp::now()), held.fresh_failure().is_some())
+        };
+        match good() {
+            (Some((issued, false)), _) | (Some((issued, true)), true) => return Ok(issued),
+            (Some((issued, true)), false) => {
+                renew_meanwhile(plugin);
+                return Ok(issued);
+            }
+            (None, _) => {}
+        }
+        let _running = plugin.lock_running();
+        // Another thread may have run it while this one waited.
+        if let (Some((issued, _)), _) = good() {
+            return Ok(issued);
+        }
+        if let Some(why) = plugin.held().fresh_failure() {
+            return Err(why.to_owned());
+        }
+        plugin.run();
+        let held = plugin.held();
+        match (held.good(Timestamp::now()), &held.failure) {
+            (Some((issued, _)), _) => Ok(issued),
+            (None, Some((_, why))) => Err(why.clone()),
+            (None, None) => Err(format!(
+                "{}: the credentials ended before they could be used",
+                plugin.place
+            )),
+        }
+    }
+
+    fn refused(&self, number: u64) {
+        let plugin = &self.0;
+        let _running = plugin.lock_running();
+        let is_news = {
+            let mut held = plugin.held();
+            let current = held.credentials.as_ref().map(|it| it.issued.number);
+            let is_news = current == Some(number);
+            if is_news {
+                held.credentials = None;
+            }
+            is_news
+        };
+        if is_news {
+            plugin.run();
+            if let Some(why) = plugin.held().fresh_failure() {
+                log::warn!("{why}");
+            }
+        }
+    }
+}
+
+/// What there is serves on: no call waits for the program.
+fn renew_meanwhile(plugin: &Arc<Plugin>) {
+    let plugin = Arc::clone(plugin);
+    let renew = move || {
+        // Somebody runs it already.
+        let Ok(_running) = plugin.running.try_lock() else {
+            return;
+        };
+        let is_due = plugin.held().good(Timestamp::now());
+        if is_due.is_none_or(|(_, is_due)| is_due) {
+            plugin.run();
+        }
+    };
+    let thread = std::thread::Builder::new().name("exec".into());
+    if let Err(error) = thread.spawn(renew) {
+        log::warn!("credentials are not renewed ahead of their end: {error}");
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_renewed_shortly_before_their_end() {
+        let now = Timestamp::now();
+        for (life_s, lead_s) in [(3600, 60), (600, 60), (100, 10), (0, 0), (-5, 0)] {
+            let lead = lead(now + jiff::SignedDuration::from_secs(life_s));
+            let late = Duration::from_secs(lead_s).saturating_sub(lead);
+            assert!(late < Duration::from_secs(1), "{life_s}: {lead:?}");
+        }
+        let held = Held {
+            credentials: Some(Credentials {
+                issued: Issued {
+                    number: 1,
+                    token: None,
+                    identity: None,
+                },
+                renew_at: Some("2030-01-01T00:00:10Z".parse().unwrap()),
+                end_at: Some("2030-01-01T00:00:20Z".parse().unwrap()),
+            }),
+            ..Held::default()
+        };
+        for (second, expected) in [("09", Some(false)), ("10", Some(true)), ("20", None)] {
+            let now = format!("2030-01-01T00:00:{second}Z").parse().unwrap();
+            let is_due = held.good(now).map(|(_, is_due)| is_due);
+            assert_eq!(is_due, expected, "{second}");
+        }
+    }
+}

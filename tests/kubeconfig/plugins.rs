@@ -1,0 +1,359 @@
+//! Credential plugins (`exec`): those that work, what they are told, how often they are run; and for each that does
+//! not work the line that says so.
+
+use super::bad::mismatch;
+use super::common::{ccm, with};
+use super::{World, yaml};
+use sandbox::credentials::{Subject, Validity};
+use sandbox::faults::{Effect, Rule};
+use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
+
+const V1: &str = "client.authentication.k8s.io/v1";
+const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
+
+/// Between the file's and the user's name and a plugin's own words.
+const NOT_SENT: &str = "GET URL/api/v1/nodes: not sent: kubeconfig DIR/bad: user \"me\": exec: ";
+
+impl World {
+    /// A kubeconfig whose user has this `exec`.
+    pub(super) fn with_exec(&self, exec: Value) -> Value {
+        let mut config = self.config();
+        config["users"][0]["user"] = json!({"exec": exec});
+        config
+    }
+
+    /// Writes a shell script beside the kubeconfig that counts its runs, then does this.
+    pub(super) fn script(&self, name: &str, text: &str) {
+        let folder = self.folder().display();
+        let path = self.write(
+            name,
+            format!("#!/bin/sh\necho run >> {folder}/{name}.runs\n{text}\n"),
+        );
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).unwrap();
+    }
+
+    pub(super) fn runs(&self, name: &str) -> usize {
+        let runs = std::fs::read_to_string(self.folder().join(format!("{name}.runs")));
+        runs.unwrap_or_default().lines().count()
+    }
+
+    /// A script that prints an `ExecCredential` with this status.
+    pub(super) fn plugin(&self, name: &str, version: &str, status: Value) {
+        let answer = json!({"kind": "ExecCredential", "apiVersion": version, "status": status});
+        let file = self.write(&format!("{name}.json"), answer.to_string());
+        self.script(name, &format!("cat {file}"));
+    }
+}
+
+/// An `exec` with nothing special.
+pub(super) fn exec(command: &str) -> Value {
+    json!({"apiVersion": V1, "command": command, "interactiveMode": "Never"})
+}
+
+/// The same with a field set otherwise; null takes it away.
+fn with_field(field: &str, value: Value) -> Value {
+    let mut exec = exec("./plugin");
+    match value {
+        Value::Null => drop(exec.as_object_mut().unwrap().remove(field)),
+        value => exec[field] = value,
+    }
+    exec
+}
+
+#[test]
+fn those_that_work() {
+    let world = World::new();
+    let certificate = json!({
+        "clientCertificateData": world.identity.certificate_pem,
+        "clientKeyData": world.identity.key_pem,
+    });
+    world.plugin("plugin", V1, json!({"token": world.token}));
+    world.plugin(
+        "beta",
+        V1BETA1,
+        json!({"token": world.token, "expirationTimestamp": "2999-01-01T00:00:00Z"}),
+    );
+    world.plugin("certified", V1, certificate.clone());
+    let mut both = certificate;
+    both["token"] = json!(world.token);
+    world.plugin("both", V1, both);
+    let absolute = world.folder().join("plugin").display().to_string();
+    let folder = world.folder().display().to_string();
+    #[rustfmt::skip]
+    let cases = [
+        ("relative to the kubeconfig", exec("./plugin")),
+        ("absolute", exec(&absolute)),
+        ("in PATH", exec("plugin")),
+        ("v1beta1, which needs no mode", json!({"apiVersion": V1BETA1, "command": "./beta"})),
+        ("if available", with_field("interactiveMode", json!("IfAvailable"))),
+        ("a certificate", exec("./certified")),
+        ("both", exec("./both")),
+        ("empty fields", json!({"apiVersion": V1, "command": "./plugin", "interactiveMode": "Never", "args": null, "env": [], "installHint": ""})),
+    ];
+    for (name, exec) in cases {
+        let path = world.write("good", yaml(&world.with_exec(exec)));
+        let env = with(
+            world.env(&path),
+            &[("PATH", &format!("{folder}:/usr/bin:/bin"))],
+        );
+        let ran = ccm(&env, &["node", "list", "-v=10"]);
+        assert!(
+            ran.code == 0 && ran.stdout.contains("worker-1"),
+            "{name}: {ran:?}"
+        );
+        assert_eq!(world.secrets().leak(&ran.stderr), None, "{name}: {ran:?}");
+    }
+    let callers: Vec<String> = world
+        .sandbox
+        .calls()
+        .calls()
+        .iter()
+        .map(|call| call.caller.clone())
+        .collect();
+    assert!(
+        callers
+            .iter()
+            .all(|caller| caller == "ccm" || caller == "project"),
+        "{callers:?}"
+    );
+}
+
+/// As in kubectl: whoever has something in the kubeconfig itself does not ask a program.
+#[test]
+fn it_is_not_run_when_there_is_something_better() {
+    let world = World::new();
+    world.script("plugin", "exit 1");
+    world.sandbox.cluster().add_password("ccm", "a-password");
+    let mut certified = world.certified(&world.identity)["users"][0]["user"].clone();
+    certified["exec"] = exec("./plugin");
+    for user in [
+        json!({"exec": exec("./plugin"), "token": world.token}),
+        json!({"exec": exec("./plugin"), "username": "ccm", "password": "a-password"}),
+        certified,
+    ] {
+        let mut config = world.config();
+        config["users"][0]["user"] = user;
+        let ran = world.list(&world.write("better", yaml(&config)), &[]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+    assert_eq!(world.runs("plugin"), 0);
+}
+
+#[test]
+fn what_it_is_told() {
+    let world = World::new();
+    let folder = world.folder().display().to_string();
+    world.plugin("credential", V1, json!({"token": world.token}));
+    let script = format!(
+        "printf '%s' \"$KUBERNETES_EXEC_INFO\" > {folder}/info\nprintf '%s,' \"$@\" \"$MORE\" \"$HOME\" > {folder}/args\n{folder}/credential"
+    );
+    world.script("plugin", &script);
+    let mut exec = exec("./plugin");
+    exec["args"] = json!(["--cluster", "a b", ""]);
+    exec["env"] = json!([{"name": "MORE", "value": "c d"}]);
+    let mut config = world.with_exec(exec.clone());
+    let cluster = &mut config["clusters"][0]["cluster"];
+    cluster["tls-server-name"] = "localhost".into();
+    cluster["extensions"] = json!([
+        {"name": "others", "extension": {"x": 1}},
+        {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a", "n": [1, null]}},
+    ]);
+    let told = |config: &Value| -> Value {
+        let ran = world.list(&world.write("told", yaml(config)), &[]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let info = std::fs::read_to_string(world.folder().join("info")).unwrap();
+        serde_json::from_str(&info).unwrap()
+    };
+    let nothing =
+        json!({"apiVersion": V1, "kind": "ExecCredential", "spec": {"interactive": false}});
+    assert_eq!(told(&config), nothing);
+    let args = std::fs::read_to_string(world.folder().join("args")).unwrap();
+    assert_eq!(args, "--cluster,a b,,c d,/nonexistent,");
+    config["users"][0]["user"]["exec"]["provideClusterInfo"] = true.into();
+    let cluster = &config["clusters"][0]["cluster"];
+    let expected = json!({
+        "server": cluster["server"],
+        "certificate-authority-data": cluster["certificate-authority-data"],
+        "tls-server-name": "localhost",
+        "config": {"audience": "a", "n": [1, null]},
+    });
+    assert_eq!(told(&config)["spec"]["cluster"], expected);
+    // From a file it is data all the same.
+    world.write("ca.crt", world.sandbox.authority().certificate_pem());
+    let cluster = config["clusters"][0]["cluster"].as_object_mut().unwrap();
+    cluster.remove("certificate-authority-data");
+    cluster.insert("certificate-authority".into(), "ca.crt".into());
+    assert_eq!(told(&config)["spec"]["cluster"], expected);
+}
+
+#[test]
+fn it_is_run_once_and_once_more_after_a_401() {
+    let world = World::new();
+    let folder = world.folder().display().to_string();
+    let config = world.write("config", yaml(&world.with_exec(exec("./plugin"))));
+    let refuse = |times: u64| {
+        let effect = Effect::kubernetes_status(401, "Unauthorized", "Unauthorized");
+        let rule = Rule::new(effect).path("/api/**").times(times);
+        world.sandbox.faults().add(rule)
+    };
+    let second = "another-token-that-is-known-as-well";
+    world.sandbox.cluster().add_token("ccm", second);
+    let other_each_time = format!(
+        "n=$(wc -l < {folder}/plugin.runs)\ntoken={}\n[ $((n % 2)) = 0 ] && token={second}\n\
+         echo '{{\"kind\":\"ExecCredential\",\"apiVersion\":\"{V1}\",\"status\":{{\"token\":\"'$token'\"}}}}'",
+        world.token
+    );
+    let same = |world: &World| world.plugin("plugin", V1, json!({"token": world.token}));
+    // What refuses how often, does the token change, exit code, runs of the plugin.
+    for (times, changes, code, runs) in [
+        (0, false, 0, 1),
+        (1, true, 0, 2),
+        (2, true, 1, 2),
+        (1, false, 1, 2),
+    ] {
+        match changes {
+            true => world.script("plugin", &other_each_time),
+            false => same(&world),
+        }
+        let _ = std::fs::remove_file(world.folder().join("plugin.runs"));
+        let rule = refuse(times);
+        // Read more than once: what works is kept.
+        let ran = ccm(&world.env(&config), &["node", "inspect", "worker-1"]);
+        world.sandbox.faults().remove(rule);
+        assert_eq!(ran.code, code, "{times} {changes}: {ran:?}");
+        assert_eq!(world.runs("plugin"), runs, "{times} {changes}: {ran:?}");
+        let secrets = super::Secrets::new(&[&world.token, second]);
+        assert_eq!(secrets.leak(&ran.stderr), None, "{ran:?}");
+    }
+}
+
+#[test]
+fn wrong_fields() {
+    let world = World::new();
+    world.script("plugin", "exit 1");
+    world.write("data", "no program");
+    let secret = world.token.clone();
+    #[rustfmt::skip]
+    let cases = [
+        ("apiVersion", Value::Null, "not set; write client.authentication.k8s.io/v1 or client.authentication.k8s.io/v1beta1, whichever the program speaks"),
+        ("apiVersion", json!("client.authentication.k8s.io/v1alpha1"), "\"client.authentication.k8s.io/v1alpha1\" is not supported; write client.authentication.k8s.io/v1 or client.authentication.k8s.io/v1beta1"),
+        ("apiVersion", json!(1), "must be text, and is a number; put it in quotes"),
+        ("command", Value::Null, "not set; name the program to run"),
+        ("command", json!(""), "not set; name the program to run"),
+        ("command", json!("no-such-program"), "there is no program \"no-such-program\" in PATH; install it or write its path"),
+        ("command", json!("./nowhere"), "\"./nowhere\": there is no such program; correct the path"),
+        ("command", json!("./data"), "\"./data\" may not be executed; chmod +x it"),
+        ("command", json!("/"), "\"/\": there is no such program; correct the path"),
+        ("command", json!(secret), "there is no program [not shown: looks like a secret] in PATH; install it or write its path"),
+        ("command", json!("a\0b"), "has a zero byte in it"),
+        ("command", json!(["./plugin"]), "must be text, and is a list"),
+        ("interactiveMode", Value::Null, "not set; write Never or IfAvailable"),
+        ("interactiveMode", json!("Always"), "is Always, but nobody can be asked here; let the program work without, and write Never or IfAvailable"),
+        ("interactiveMode", json!("never"), "\"never\" is unknown; write Never or IfAvailable"),
+        ("args", json!("--token"), "must be a list, and is text"),
+        ("args", json!(["a", 1]), "[1] must be text, and is a number; put it in quotes"),
+        ("args", json!(["a\0"]), "[0] has a zero byte in it"),
+        ("env", json!({"A": secret}), "must be a list, and is a mapping"),
+        ("env", json!([{"value": secret}]), "[0]: name: must be the name of an environment variable"),
+        ("env", json!([{"name": "A=B", "value": secret}]), "[0]: name: must be the name of an environment variable"),
+        ("env", json!([{"name": "A", "value": 1}]), "[0]: value: must be text, and is a number; put it in quotes"),
+        ("env", json!([secret]), "[0]: name: must be the name of an environment variable"),
+        ("provideClusterInfo", json!("yes"), "write true or false, not text"),
+        ("comand", json!("x"), "unknown field; known are apiVersion, command, args, env, installHint, provideClusterInfo, interactiveMode"),
+    ];
+    let place = "kubeconfig DIR/bad: user \"me\": exec";
+    for (field, value, why) in cases {
+        let config = world.with_exec(with_field(field, value.clone()));
+        let message = format!("{place}: {field}: {why}");
+        assert_eq!(
+            mismatch(&world, &yaml(&config), &[], &message),
+            None,
+            "{field} {value}"
+        );
+    }
+    let config = world.with_exec(json!("./plugin"));
+    let message = format!("{place}: must be a mapping of fields, and is text");
+    assert_eq!(mismatch(&world, &yaml(&config), &[], &message), None);
+    let mut hinted = exec("aws-iam");
+    hinted["installHint"] =
+        format!("Get it:\n\n  https://example.com/install?key={secret}\n").into();
+    let message = format!(
+        "{place}: command: there is no program \"aws-iam\" in PATH; install it or write its path; \
+         Get it: https://example.com/install?[not shown]"
+    );
+    assert_eq!(
+        mismatch(&world, &yaml(&world.with_exec(hinted)), &[], &message),
+        None
+    );
+    assert_eq!(world.runs("plugin"), 0, "a wrong one is not run");
+}
+
+#[test]
+fn those_that_fail() {
+    let world = World::new();
+    let token = &world.token;
+    let print = |text: &str| format!("cat <<'END'\n{text}\nEND");
+    let credential = |status: Value| {
+        print(&json!({"kind": "ExecCredential", "apiVersion": V1, "status": status}).to_string())
+    };
+    let subject = Subject {
+        user: "ccm".into(),
+        group: None,
+    };
+    let expired = world
+        .sandbox
+        .authority()
+        .client(&subject, Validity::Expired)
+        .unwrap();
+    let (certificate, key) = (&world.identity.certificate_pem, &world.identity.key_pem);
+    #[rustfmt::skip]
+    let cases = [
+        ("exit 3".into(), "\"./plugin\" failed (exit status: 3) and said nothing about it"),
+        ("echo no such profile >&2\necho 'log in first' >&2; exit 1".into(), "\"./plugin\" failed (exit status: 1) and said: no such profile log in first"),
+        (format!("echo 'token={token} is old' >&2; exit 1"), "\"./plugin\" failed (exit status: 1) and said: [not shown] is old"),
+        ("echo \"hello $GIVEN\" >&2; exit 1".into(), "\"./plugin\" failed (exit status: 1) and said: hello [redacted]"),
+        (credential(json!({"token": "it-is-short"})) + "\necho it-is-short >&2; exit 1", "\"./plugin\" failed (exit status: 1) and said: [redacted]"),
+        ("kill -9 $$".into(), "\"./plugin\" failed (signal: 9 (SIGKILL)) and said nothing about it"),
+        ("exec sleep 100".into(), "\"./plugin\" was not done within 5 s and was stopped; does it wait for somebody? run it by hand, without a standard input"),
+        ("read line; exit 4".into(), "\"./plugin\" failed (exit status: 4) and said nothing about it"),
+        ("head -c 3000000 /dev/zero".into(), "\"./plugin\" printed more than 1 MiB"),
+        ("true".into(), "the program printed nothing; it should have printed an ExecCredential"),
+        (format!("echo _{token}"), "the program printed no JSON (line 1, column 1); it should have printed an ExecCredential and nothing else"),
+        (print(&format!("{{\"kind\": \"{token}")), "the program printed no JSON (line 2, column 0); it should have printed an ExecCredential and nothing else"),
+        (print("[]"), "the program printed JSON whose kind is not ExecCredential"),
+        (print(&json!({"kind": token}).to_string()), "the program printed JSON whose kind is not ExecCredential"),
+        (print(&json!({"kind": "ExecCredential", "apiVersion": V1BETA1, "status": {"token": token}}).to_string()), "the program printed an ExecCredential whose apiVersion is not client.authentication.k8s.io/v1; write in the kubeconfig the one that it speaks"),
+        (credential(json!(null)), "the program printed neither status.token nor status.clientCertificateData"),
+        (credential(json!({"token": ""})), "the program printed neither status.token nor status.clientCertificateData"),
+        (credential(json!({"token": [token]})), "the program's status.token: must be text"),
+        (credential(json!({"token": format!("{token} {token}")})), "the program's status.token: holds characters that no token has, e.g. white space inside; copy it anew"),
+        (credential(json!({"token": token, "expirationTimestamp": "tomorrow"})), "the program's status.expirationTimestamp: is not a time of RFC 3339"),
+        (credential(json!({"token": token, "expirationTimestamp": "2020-01-01T00:00:00Z"})), "the program's status.expirationTimestamp: ended at TIME; is this machine's clock right?"),
+        (credential(json!({"clientCertificateData": certificate})), "the program's status.clientCertificateData: comes without a clientKeyData; both or none"),
+        (credential(json!({"clientKeyData": key})), "the program's status.clientKeyData: comes without a clientCertificateData; both or none"),
+        (credential(json!({"clientCertificateData": certificate, "clientKeyData": expired.key_pem})), "the program's status.clientKeyData: is the key of another certificate than the client's"),
+        (credential(json!({"clientCertificateData": expired.certificate_pem, "clientKeyData": expired.key_pem})), "the program's status.clientCertificateData: the certificate expired at TIME; get a new one"),
+        (credential(json!({"clientCertificateData": key, "clientKeyData": certificate})), "the program's status.clientCertificateData: holds a private key instead of a certificate; are the two swapped?"),
+    ];
+    let mut exec = exec("./plugin");
+    exec["env"] = json!([{"name": "GIVEN", "value": "given-to-it"}]);
+    let config = yaml(&world.with_exec(exec));
+    for (script, why) in cases {
+        world.script("plugin", &script);
+        let message = format!("{NOT_SENT}{why} (kubeconfig DIR/bad, context here)");
+        assert_eq!(
+            mismatch(&world, &config, &["-v=1"], &message),
+            None,
+            "{script}"
+        );
+    }
+    world.write("plugin", "no interpreter, no program");
+    let message = format!(
+        "{NOT_SENT}\"./plugin\" can't be started: Exec format error (os error 8) (kubeconfig DIR/bad, context here)"
+    );
+    assert_eq!(mismatch(&world, &config, &[], &message), None);
+    world.plugin("plugin", V1, json!({"token": "nobody-knows-this-one"}));
+    let message = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old? (kubeconfig DIR/bad, context here)";
+    assert_eq!(mismatch(&world, &config, &[], message), None);
+}

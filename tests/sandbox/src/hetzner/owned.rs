@@ -1,0 +1,135 @@
+//! What all resources of a project have – an ID, a name that nothing else of their kind has, labels – and what follows
+//! from it: finding, listing and naming them.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::Call;
+use super::error::ApiError;
+use super::input::{Fields, Query};
+use super::labels::{Labels, Selector};
+use super::listing::{self, SortKey};
+use super::world::World;
+
+/// A resource of a project.
+pub trait Owned: Sized + 'static {
+    /// As in errors and in an action's resources, e.g. `load_balancer`.
+    const KIND: &'static str;
+
+    /// Those of all projects, by ID.
+    fn all(world: &World) -> &BTreeMap<u64, Self>;
+
+    fn id(&self) -> u64;
+    fn project(&self) -> u64;
+    fn name(&self) -> &str;
+    fn created(&self) -> Timestamp;
+    fn labels(&self) -> &Labels;
+}
+
+/// Implements [`Owned`] for a resource with fields of these names, whose kind is kept in a field of the world.
+macro_rules! owned {
+    ($resource:ty, $kind:literal, $place:ident) => {
+        impl $crate::hetzner::owned::Owned for $resource {
+            const KIND: &'static str = $kind;
+
+            fn all(
+                world: &$crate::hetzner::world::World,
+            ) -> &std::collections::BTreeMap<u64, Self> {
+                &world.$place
+            }
+
+            fn id(&self) -> u64 {
+                self.id
+            }
+
+            fn project(&self) -> u64 {
+                self.project
+            }
+
+            fn name(&self) -> &str {
+                &self.name
+            }
+
+            fn created(&self) -> jiff::Timestamp {
+                self.created
+            }
+
+            fn labels(&self) -> &$crate::hetzner::labels::Labels {
+                &self.labels
+            }
+        }
+    };
+}
+pub(in crate::hetzner) use owned;
+
+pub fn of_project<T: Owned>(world: &World, project: u64) -> impl Iterator<Item = &T> {
+    T::all(world)
+        .values()
+        .filter(move |one| one.project() == project)
+}
+
+/// One of the caller's project.
+pub fn find<'c, T: Owned>(call: &'c Call, id: u64) -> Result<&'c T, ApiError> {
+    T::all(call.world)
+        .get(&id)
+        .filter(|one| one.project() == call.project)
+        .ok_or_else(|| ApiError::not_found(T::KIND, id))
+}
+
+/// Those that `name`, `label_selector` and `sort` of a request ask for.
+pub fn select<'w, T: Owned>(
+    query: &Query,
+    all: impl Iterator<Item = &'w T>,
+) -> Result<Vec<&'w T>, ApiError> {
+    let selector = Selector::parse(query.one("label_selector").unwrap_or_default())
+        .map_err(|problem| ApiError::invalid("label_selector", problem))?;
+    let name = query.one("name");
+    let is_asked_for =
+        |one: &&T| name.is_none_or(|name| name == one.name()) && selector.matches(one.labels());
+    let mut found: Vec<&T> = all.filter(is_asked_for).collect();
+    let keys: [SortKey<T>; 3] = [
+        ("id", |a, b| a.id().cmp(&b.id())),
+        ("name", |a, b| a.name().cmp(b.name())),
+        ("created", |a, b| a.created().cmp(&b.created())),
+    ];
+    listing::sort(query, &mut found, &keys)?;
+    Ok(found)
+}
+
+/// The name of something new.
+pub fn read_name<T: Owned>(call: &Call, fields: &mut Fields) -> Result<String, ApiError> {
+    let name = fields.string("name")?;
+    check_name::<T>(call, fields, fields.required("name", name)?, None)
+}
+
+/// Name and labels of a `PUT`: what it leaves out stays.
+pub fn read_changes<T: Owned>(
+    call: &Call,
+    fields: &mut Fields,
+    one: &T,
+) -> Result<(String, Labels), ApiError> {
+    let name = match fields.string("name")? {
+        Some(name) => check_name::<T>(call, fields, name, Some(one.id()))?,
+        None => one.name().to_owned(),
+    };
+    let labels = fields.labels()?.unwrap_or_else(|| one.labels().clone());
+    Ok((name, labels))
+}
+
+/// Unique in its project and not empty. `own` may have it already.
+fn check_name<T: Owned>(
+    call: &Call,
+    fields: &Fields,
+    name: String,
+    own: Option<u64>,
+) -> Result<String, ApiError> {
+    if name.trim().is_empty() {
+        return Err(fields.invalid("name", "must not be empty"));
+    }
+    let mut others = of_project::<T>(call.world, call.project);
+    if others.any(|other| other.name() == name && Some(other.id()) != own) {
+        return Err(ApiError::name_taken(&T::KIND.replace('_', " ")));
+    }
+    Ok(name)
+}

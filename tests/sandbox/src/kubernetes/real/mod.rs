@@ -1,0 +1,334 @@
+//! A corner of a real cluster: the same front, users, call log and faults, but a real API server answers.
+//!
+//! Tests share that server with each other and with whatever runs there, and ccm looks at all nodes it is shown. So
+//! every corner has a prefix of its own: names get it on their way to the server and lose it on their way back, and a
+//! list shows what is in the corner. Nothing else is touched: requests, patches, conflicts, validation, denials and
+//! watch caches are the real server's. Whoever asks is impersonated under a name of the corner, with the same rules as
+//! real Roles. When the corner is dropped, everything with its prefix is deleted.
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | `server` | how the server is reached: kubeconfig, TLS, one request |
+//! | `names` | which names get the prefix |
+//! | `roles` | the rules of a user as Roles, and when they are in force |
+
+mod names;
+mod roles;
+mod server;
+
+use std::io;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::access::{Directory, Identity};
+use super::request_info::{self, RequestInfo};
+use super::resource::Resource;
+use super::status::Refusal;
+use super::{PolicyRule, row};
+use crate::exchange::{Request, Response};
+use names::Names;
+use roles::Roles;
+use server::Caller;
+pub use server::Server;
+
+/// What one sandbox has of a real cluster.
+pub struct Corner {
+    server: Server,
+    names: Names,
+    roles: Roles,
+}
+
+/// Where ccm and the tests make objects; the corner leaves nothing in them.
+const CLEANED: [(&str, &str); 4] = [
+    ("nodes", ""),
+    ("events", "default"),
+    ("leases", "kube-system"),
+    ("services", "default"),
+];
+
+/// The group whose members need no Role.
+const MASTERS: &str = "system:masters";
+
+impl Corner {
+    /// # Errors
+    /// The kubeconfig does not say how to log in, or nobody answers there.
+    pub fn new(kubeconfig: &Path) -> io::Result<Corner> {
+        let server = Server::of(kubeconfig)?;
+        let (status, version) = server.json("GET", "/version", None);
+        if status != 200 {
+            let told = format!("{}: {status} {version}", kubeconfig.display());
+            return Err(io::Error::other(told));
+        }
+        let names = Names::new();
+        let roles = Roles::new(&server);
+        Ok(Corner {
+            server,
+            names,
+            roles,
+        })
+    }
+
+    /// Gives a user these rules, in one namespace or everywhere; `directory` has them already.
+    ///
+    /// # Panics
+    /// The server does not take the Role, or does not go by it.
+    pub fn bind(
+        &self,
+        directory: &Directory,
+        user: &str,
+        groups: &[String],
+        namespace: &str,
+        rules: &[PolicyRule],
+    ) {
+        if !groups.iter().any(|group| group == MASTERS) {
+            let (server, names) = (&self.server, &self.names);
+            self.roles
+                .bind(server, names, directory, user, namespace, rules);
+        }
+    }
+
+    /// Answers a request of the caller that the directory knows, or does not know.
+    pub fn answer(
+        &self,
+        directory: &Directory,
+        request: &Request,
+        identity: Result<Identity, Refusal>,
+    ) -> Result<Response, Refusal> {
+        let info = request_info::read(request);
+        let caller = match &identity {
+            Ok(identity) if identity.is_in(MASTERS) => Caller::Owner,
+            Ok(identity) if identity.is_authenticated() => {
+                if self.roles.are_ours(&self.server) {
+                    directory.authorize(identity, &info)?;
+                    Caller::Owner
+                } else {
+                    Caller::User(self.names.inside(&identity.name))
+                }
+            }
+            // Its own answer to no credentials and to wrong ones.
+            _ => Caller::Header(request.header("authorization").map(str::to_owned)),
+        };
+        if let RequestInfo::Resource(asked) = &info
+            && asked.verb == "watch"
+        {
+            return Err(Refusal::verb_not_supported(row(&asked.resource), "watch"));
+        }
+        let mut sent = request.clone();
+        sent.path = self.names.path(&request.path);
+        sent.query = self.names.query(&request.query);
+        if let Ok(mut body) = serde_json::from_slice::<Value>(&request.body) {
+            self.names.object(&mut body);
+            sent.body = body.to_string().into_bytes();
+        }
+        let mut answer = self.server.send(&caller, &sent).map_err(|why| {
+            Refusal::unclassified(&format!("the real API server did not answer: {why}"))
+        })?;
+        let is_list = matches!(&info, RequestInfo::Resource(asked) if asked.verb == "list");
+        answer.body = self.names.outside(&answer.body, is_list);
+        Ok(answer)
+    }
+
+    /// As the owner of the cluster.
+    ///
+    /// # Panics
+    /// The server refuses it.
+    pub fn create(&self, resource: &Resource, namespace: &str, object: &Value) -> Value {
+        let mut object = super::with_kind(resource, object.clone());
+        self.names.object(&mut object);
+        let path = path(resource, namespace, "");
+        let (status, created) = self.server.json("POST", &path, Some(&object));
+        assert_eq!(status, 201, "{path}: {created}");
+        self.is_seen(resource, namespace, &created);
+        self.names.value(&created)
+    }
+
+    pub fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Value> {
+        let path = path(resource, namespace, &self.names.own(resource.plural, name));
+        let (status, object) = self.server.json("GET", &path, None);
+        match status {
+            200 => Some(self.names.value(&object)),
+            404 => None,
+            _ => panic!("{path}: {status} {object}"),
+        }
+    }
+
+    /// `namespace` is empty for all of them.
+    pub fn list(&self, resource: &Resource, namespace: &str) -> Vec<Value> {
+        let items = self.owned(resource, namespace).into_iter();
+        let whole = |item: Value| super::with_kind(resource, self.names.value(&item));
+        items.map(whole).collect()
+    }
+
+    /// Changes an object until nobody else did in between; false when it is not there.
+    ///
+    /// # Panics
+    /// The server refuses what `edit` made of it.
+    pub fn edit(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+        mut edit: impl FnMut(&mut Value),
+    ) -> bool {
+        let path = path(resource, namespace, &self.names.own(resource.plural, name));
+        loop {
+            let (status, before) = self.server.json("GET", &path, None);
+            if status == 404 {
+                return false;
+            }
+            let mut after = self.names.value(&before);
+            edit(&mut after);
+            self.names.object(&mut after);
+            let version = before["metadata"]["resourceVersion"].clone();
+            let mut patch = difference(&before, &after);
+            let status_patch = match patch.as_object_mut() {
+                Some(parts) if resource.status => parts.remove("status"),
+                _ => None,
+            };
+            // First what may be refused because somebody was faster.
+            patch["metadata"]["resourceVersion"] = version;
+            let (code, mut written) = self.server.json("PATCH", &path, Some(&patch));
+            if code == 409 {
+                continue;
+            }
+            assert!(
+                matches!(code, 200 | 404),
+                "{path} {patch}: {code} {written}"
+            );
+            if let (200, Some(status)) = (code, status_patch) {
+                let (path, patch) = (format!("{path}/status"), json!({ "status": status }));
+                let (code, answer) = self.server.json("PATCH", &path, Some(&patch));
+                assert!(matches!(code, 200 | 404), "{path} {patch}: {code} {answer}");
+                written = answer;
+            }
+            self.is_seen(resource, namespace, &written);
+            return true;
+        }
+    }
+
+    /// False when it is not there.
+    pub fn delete(&self, resource: &Resource, namespace: &str, name: &str) -> bool {
+        let path = path(resource, namespace, &self.names.own(resource.plural, name));
+        let was_there = self.server.json("DELETE", &path, None).0 == 200;
+        let cached = format!("{path}?resourceVersion=0");
+        roles::poll("the cache to know of a deletion", || {
+            let (status, object) = self.server.json("GET", &cached, None);
+            // Finalizers hold what is marked.
+            status == 404 || !object["metadata"]["deletionTimestamp"].is_null()
+        });
+        was_there
+    }
+
+    /// Waits until also the server's cache has a write: ccm lists from there, right afterwards.
+    fn is_seen(&self, resource: &Resource, namespace: &str, written: &Value) {
+        let text = |field: &str| written["metadata"][field].as_str().unwrap_or_default();
+        let path = path(resource, namespace, text("name"));
+        let version = text("resourceVersion");
+        self.server
+            .json("GET", &format!("{path}?resourceVersion={version}"), None);
+    }
+
+    /// With their real names.
+    fn owned(&self, resource: &Resource, namespace: &str) -> Vec<Value> {
+        let (_, list) = self
+            .server
+            .json("GET", &path(resource, namespace, ""), None);
+        let items = list["items"].as_array().into_iter().flatten();
+        items
+            .filter(|item| self.names.owns(item))
+            .cloned()
+            .collect()
+    }
+}
+
+impl Drop for Corner {
+    fn drop(&mut self) {
+        for (plural, namespace) in CLEANED {
+            let resource = row(plural);
+            for object in self.owned(resource, namespace) {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                let path = path(resource, namespace, name);
+                let released = json!({ "metadata": { "finalizers": null } });
+                self.server.json("PATCH", &path, Some(&released));
+                self.server.json("DELETE", &path, None);
+            }
+        }
+        self.roles.remove(&self.server);
+    }
+}
+
+/// Of a collection when `name` is empty.
+fn path(resource: &Resource, namespace: &str, name: &str) -> String {
+    let group = match resource.group {
+        "" => "/api/v1".to_owned(),
+        group => format!("/apis/{group}/v1"),
+    };
+    let place = match namespace {
+        "" => String::new(),
+        namespace => format!("/namespaces/{namespace}"),
+    };
+    let name = match name {
+        "" => String::new(),
+        name => format!("/{name}"),
+    };
+    format!("{group}{place}/{}{name}", resource.plural)
+}
+
+/// The merge patch (RFC 7386) that makes one object of another.
+fn difference(before: &Value, after: &Value) -> Value {
+    let (Value::Object(old), Value::Object(new)) = (before, after) else {
+        return after.clone();
+    };
+    let mut patch = json!({});
+    for (key, value) in new {
+        match old.get(key) {
+            Some(there) if there == value => {}
+            Some(there) => patch[key] = difference(there, value),
+            None => patch[key] = value.clone(),
+        }
+    }
+    for key in old.keys().filter(|key| !new.contains_key(*key)) {
+        patch[key] = Value::Null;
+    }
+    patch
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_the_patch_from_one_to_the_other() {
+        let before = json!({"a": {"b": 1, "c": [1]}, "d": 2, "e": {"f": 3}});
+        for (after, expected) in [
+            (before.clone(), json!({})),
+            (
+                json!({"a": {"b": 1, "c": [1, 2]}, "d": 2, "e": {}}),
+                json!({"a": {"c": [1, 2]}, "e": {"f": null}}),
+            ),
+            (
+                json!({"a": {"b": 1, "c": [1]}, "e": 4, "g": {"h": 5}}),
+                json!({"d": null, "e": 4, "g": {"h": 5}}),
+            ),
+        ] {
+            assert_eq!(difference(&before, &after), expected);
+        }
+    }
+
+    #[test]
+    fn paths() {
+        for (plural, namespace, name, expected) in [
+            ("nodes", "", "", "/api/v1/nodes"),
+            ("nodes", "", "a", "/api/v1/nodes/a"),
+            (
+                "leases",
+                "kube-system",
+                "a",
+                "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/a",
+            ),
+        ] {
+            assert_eq!(path(row(plural), namespace, name), expected);
+        }
+    }
+}

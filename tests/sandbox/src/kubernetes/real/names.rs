@@ -1,0 +1,209 @@
+//! Names inside the corner and outside of it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+/// The prefix that everything in one corner has on the real server, and nothing else.
+pub struct Names {
+    prefix: String,
+}
+
+/// Every corner's prefix begins so: what a killed test left behind is found by it.
+const MARK: &str = "ccmtest-";
+
+impl Names {
+    /// A prefix that no other corner has, of this process or another.
+    pub fn new() -> Names {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let nanoseconds = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |time| time.as_nanos() as u64);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let seed = nanoseconds ^ u64::from(std::process::id()) << 32 ^ count << 20;
+        let number = crate::faults::SplitMix64::new(seed).next() >> 24;
+        Names {
+            prefix: format!("{MARK}{number:010x}-"),
+        }
+    }
+
+    /// A name as the real server has it.
+    pub fn inside(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    /// The same for a name of such a resource: namespaces and what is not the tests' are everybody's.
+    pub fn own(&self, resource: &str, name: &str) -> String {
+        let is_everybody_s = resource == "namespaces"
+            || (resource, name) == ("services", "kubernetes")
+            || name.is_empty();
+        if is_everybody_s {
+            return name.to_owned();
+        }
+        self.inside(name)
+    }
+
+    pub fn path(&self, path: &str) -> String {
+        let mut parts: Vec<String> = path.split('/').map(str::to_owned).collect();
+        let resource = match (parts.get(1).map(String::as_str), parts.len()) {
+            (Some("api"), 4..) => 3,
+            (Some("apis"), 5..) => 4,
+            _ => return path.to_owned(),
+        };
+        let in_namespace = parts[resource] == "namespaces" && parts.len() > resource + 2;
+        let resource = if in_namespace { resource + 2 } else { resource };
+        if let Some(name) = parts.get(resource + 1) {
+            parts[resource + 1] = self.own(&parts[resource], name);
+        }
+        parts.join("/")
+    }
+
+    /// Field selectors name names.
+    pub fn query(&self, query: &[(String, String)]) -> Vec<(String, String)> {
+        let term = |term: &str| match term.split_once('=') {
+            Some((field @ ("metadata.name" | "involvedObject.name"), name)) => {
+                format!("{field}={}", self.inside(name.trim_start_matches('=')))
+            }
+            _ => term.to_owned(),
+        };
+        let value = |(key, value): &(String, String)| {
+            let value = match key.as_str() {
+                "fieldSelector" => value.split(',').map(term).collect::<Vec<_>>().join(","),
+                _ => value.clone(),
+            };
+            (key.clone(), value)
+        };
+        query.iter().map(value).collect()
+    }
+
+    /// An object, or a patch of one, on its way to the server.
+    pub fn object(&self, object: &mut Value) {
+        for pointer in [
+            "/metadata/name",
+            "/metadata/generateName",
+            "/involvedObject/name",
+            "/spec/resourceAttributes/name",
+        ] {
+            if let Some(Value::String(name)) = object.pointer_mut(pointer)
+                && !name.is_empty()
+                && !name.starts_with(&self.prefix)
+            {
+                *name = self.inside(name);
+            }
+        }
+    }
+
+    /// Whether an object of the real server belongs to the corner.
+    pub fn owns(&self, object: &Value) -> bool {
+        let name = object["metadata"]["name"].as_str();
+        name.is_some_and(|name| name.starts_with(&self.prefix))
+    }
+
+    /// The first cell of a table is the name; the object may have been left out.
+    fn owns_row(&self, row: &Value) -> bool {
+        let cell = row["cells"][0].as_str();
+        self.owns(&row["object"]) || cell.is_some_and(|name| name.starts_with(&self.prefix))
+    }
+
+    /// An object on its way back.
+    pub fn value(&self, object: &Value) -> Value {
+        match object {
+            Value::String(text) => text.replace(&self.prefix, "").into(),
+            Value::Array(items) => items.iter().map(|item| self.value(item)).collect(),
+            Value::Object(fields) => fields
+                .iter()
+                .map(|(key, value)| (key.clone(), self.value(value)))
+                .collect(),
+            other => other.clone(),
+        }
+    }
+
+    /// A body on its way back; of a list only what belongs here.
+    pub fn outside(&self, body: &[u8], is_list: bool) -> Vec<u8> {
+        let Ok(mut value) = serde_json::from_slice::<Value>(body) else {
+            let text = String::from_utf8_lossy(body).replace(&self.prefix, "");
+            return text.into_bytes();
+        };
+        let is_shared = value["kind"] == "NamespaceList";
+        if is_list && !is_shared {
+            if let Some(Value::Array(items)) = value.get_mut("items") {
+                items.retain(|item| self.owns(item));
+            }
+            if let Some(Value::Array(rows)) = value.get_mut("rows") {
+                rows.retain(|row| self.owns_row(row));
+            }
+        }
+        self.value(&value).to_string().into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn names() -> Names {
+        Names {
+            prefix: "p-".into(),
+        }
+    }
+
+    #[test]
+    fn names_in_paths_get_the_prefix() {
+        for (path, expected) in [
+            ("/api/v1/nodes", "/api/v1/nodes"),
+            ("/api/v1/nodes/a", "/api/v1/nodes/p-a"),
+            ("/api/v1/nodes/a/status", "/api/v1/nodes/p-a/status"),
+            ("/api/v1/namespaces/default", "/api/v1/namespaces/default"),
+            (
+                "/api/v1/namespaces/default/events/a.1",
+                "/api/v1/namespaces/default/events/p-a.1",
+            ),
+            (
+                "/api/v1/namespaces/default/services/kubernetes",
+                "/api/v1/namespaces/default/services/kubernetes",
+            ),
+            (
+                "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/l",
+                "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/p-l",
+            ),
+            (
+                "/apis/coordination.k8s.io/v1",
+                "/apis/coordination.k8s.io/v1",
+            ),
+            ("/version", "/version"),
+        ] {
+            assert_eq!(names().path(path), expected);
+        }
+        let query = [("fieldSelector", "metadata.name=a,type!=b"), ("limit", "5")];
+        let owned = query.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        assert_eq!(names().query(&owned)[0].1, "metadata.name=p-a,type!=b");
+        assert_eq!(names().query(&owned)[1], owned[1]);
+    }
+
+    #[test]
+    fn a_body_goes_and_comes_back() {
+        let event =
+            json!({"metadata": {"name": "a.1"}, "involvedObject": {"name": "a"}, "message": "a"});
+        let mut sent = event.clone();
+        names().object(&mut sent);
+        assert_eq!(
+            sent,
+            json!({"metadata": {"name": "p-a.1"}, "involvedObject": {"name": "p-a"}, "message": "a"})
+        );
+        assert_eq!(names().value(&sent), event);
+        let list = json!({"items": [sent, {"metadata": {"name": "theirs"}}]});
+        let read = |is_list| -> Value {
+            serde_json::from_slice(&names().outside(list.to_string().as_bytes(), is_list)).unwrap()
+        };
+        assert_eq!(read(true), json!({"items": [event]}));
+        assert_eq!(read(false)["items"].as_array().unwrap().len(), 2);
+        let table =
+            json!({"rows": [{"cells": ["p-a"], "object": null}, {"cells": ["b"], "object": null}]});
+        let shown = names().outside(table.to_string().as_bytes(), true);
+        let rows = json!({"rows": [{"cells": ["a"], "object": null}]});
+        assert_eq!(serde_json::from_slice::<Value>(&shown).unwrap(), rows);
+        assert_eq!(names().outside(b"no p-a here", false), b"no a here");
+    }
+}

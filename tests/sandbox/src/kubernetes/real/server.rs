@@ -1,0 +1,264 @@
+//! How a real API server is reached: what its kubeconfig says, and one request.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+
+use crate::exchange::{Request, Response, percent_encode};
+
+/// A server, and its owner's credentials.
+pub struct Server {
+    base: String,
+    token: Option<String>,
+    /// With the owner's certificate, if that is how they log in.
+    owner: ureq::Agent,
+    stranger: ureq::Agent,
+}
+
+/// Who asks.
+pub(super) enum Caller {
+    /// Whoever the kubeconfig belongs to.
+    Owner,
+    /// Somebody whom the owner impersonates.
+    User(String),
+    /// Somebody with this `Authorization` header, or none.
+    Header(Option<String>),
+}
+
+/// Longer than the server's own limit for a request.
+const TIMEOUT: Duration = Duration::from_secs(70);
+const BODY_LIMIT_BYTES: u64 = 512 << 20;
+
+impl Server {
+    /// The current context of a kubeconfig: a certificate or a token, inline or in files; no plugins.
+    ///
+    /// # Errors
+    /// It cannot be read, or says it in another way.
+    pub fn of(kubeconfig: &Path) -> io::Result<Server> {
+        let read = Kubeconfig::read(kubeconfig)?;
+        let base = read.text(&read.cluster, "server");
+        let base = base.ok_or_else(|| read.problem("names no server"))?;
+        let mut roots = Vec::new();
+        for item in parse_pem(
+            &read
+                .data(&read.cluster, "certificate-authority")?
+                .unwrap_or_default(),
+        ) {
+            if let Ok(PemItem::Certificate(certificate)) = item {
+                roots.push(certificate);
+            }
+        }
+        let identity = match (
+            read.data(&read.user, "client-certificate")?,
+            read.data(&read.user, "client-key")?,
+        ) {
+            (Some(certificate), Some(key)) => Some(read.identity(&certificate, &key)?),
+            _ => None,
+        };
+        let token = match read.text(&read.user, "tokenFile") {
+            Some(path) => Some(
+                std::fs::read_to_string(read.folder.join(path))?
+                    .trim()
+                    .to_owned(),
+            ),
+            None => read.text(&read.user, "token"),
+        };
+        if identity.is_none() && token.is_none() {
+            return Err(read.problem("its user has neither certificate nor token"));
+        }
+        let insecure = read.cluster["insecure-skip-tls-verify"] == true;
+        Ok(Server {
+            base: base.trim_end_matches('/').to_owned(),
+            token,
+            owner: agent(&roots, identity, insecure),
+            stranger: agent(&roots, None, insecure),
+        })
+    }
+
+    /// # Errors
+    /// Why there is no answer.
+    pub(super) fn send(&self, caller: &Caller, request: &Request) -> Result<Response, String> {
+        let pair = |(key, value): &(String, String)| {
+            format!("{}={}", percent_encode(key), percent_encode(value))
+        };
+        let query: Vec<String> = request.query.iter().map(pair).collect();
+        let mut url = format!("{}{}", self.base, request.path);
+        if !query.is_empty() {
+            url = format!("{url}?{}", query.join("&"));
+        }
+        let mut sent = ureq::http::Request::builder()
+            .method(request.method.as_str())
+            .uri(url);
+        // JSON alone can be read on its way back.
+        let accept = request.header("accept").unwrap_or("application/json");
+        let accept: Vec<&str> = accept
+            .split(',')
+            .filter(|range| !range.contains("protobuf") && !range.contains("cbor"))
+            .collect();
+        sent = sent.header("Accept", accept.join(","));
+        for name in ["content-type", "user-agent"] {
+            if let Some(value) = request.header(name) {
+                sent = sent.header(name, value);
+            }
+        }
+        let bearer = self.token.as_ref().map(|token| format!("Bearer {token}"));
+        let (agent, authorization) = match caller {
+            Caller::Owner => (&self.owner, bearer),
+            Caller::User(name) => {
+                sent = sent.header("Impersonate-User", name);
+                (&self.owner, bearer)
+            }
+            Caller::Header(value) => (&self.stranger, value.clone()),
+        };
+        if let Some(value) = authorization {
+            sent = sent.header("Authorization", value);
+        }
+        let answer = match request.body.is_empty() {
+            true => agent.run(sent.body(()).map_err(|error| error.to_string())?),
+            false => {
+                let sent = sent.body(&request.body[..]);
+                agent.run(sent.map_err(|error| error.to_string())?)
+            }
+        };
+        read(answer.map_err(|error| error.to_string())?)
+    }
+
+    /// A request of the owner, with its query in the path, until the server has time for it. Status 0: no answer.
+    pub fn json(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let query = query.split_once('=').into_iter();
+        let content_type = match method {
+            "PATCH" => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let request = Request {
+            method: method.into(),
+            path: path.into(),
+            query: query
+                .map(|(key, value)| (key.into(), value.into()))
+                .collect(),
+            headers: vec![("content-type".into(), content_type.into())],
+            body: body
+                .map(|body| body.to_string().into_bytes())
+                .unwrap_or_default(),
+            client_certificate: None,
+        };
+        match self.send(&Caller::Owner, &request) {
+            Ok(answer) => {
+                let read = serde_json::from_slice(&answer.body);
+                let text = || String::from_utf8_lossy(&answer.body).into();
+                (answer.status, read.unwrap_or_else(|_| text()))
+            }
+            Err(why) => (0, why.into()),
+        }
+    }
+}
+
+fn agent(
+    roots: &[Certificate<'static>],
+    identity: Option<ClientCert>,
+    insecure: bool,
+) -> ureq::Agent {
+    let roots = match roots {
+        [] => RootCerts::WebPki,
+        roots => RootCerts::new_with_certs(roots),
+    };
+    let tls = TlsConfig::builder()
+        .root_certs(roots)
+        .client_cert(identity)
+        .disable_verification(insecure)
+        .build();
+    ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .proxy(None)
+        .timeout_global(Some(TIMEOUT))
+        .tls_config(tls)
+        .build()
+        .new_agent()
+}
+
+fn read(answer: ureq::http::Response<ureq::Body>) -> Result<Response, String> {
+    let status = answer.status().as_u16();
+    let kept = ["content-type", "retry-after", "warning", "www-authenticate"];
+    let headers = answer
+        .headers()
+        .iter()
+        .filter(|(name, _)| kept.contains(&name.as_str()))
+        .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
+        .collect();
+    let mut body = answer.into_body();
+    let body = body.with_config().limit(BODY_LIMIT_BYTES).read_to_vec();
+    Ok(Response {
+        status,
+        headers,
+        body: body.map_err(|error| error.to_string())?,
+    })
+}
+
+/// The parts of a kubeconfig that its current context names.
+struct Kubeconfig<'a> {
+    path: &'a Path,
+    folder: &'a Path,
+    cluster: Value,
+    user: Value,
+}
+
+impl Kubeconfig<'_> {
+    fn read(path: &Path) -> io::Result<Kubeconfig<'_>> {
+        let told = |why: String| io::Error::other(format!("{}: {why}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| told(error.to_string()))?;
+        let file: Value = serde_yaml::from_str(&text).map_err(|error| told(error.to_string()))?;
+        let part = |list: &str, name: &Value, field: &str| {
+            let entries = file[list].as_array().into_iter().flatten();
+            let mut named = entries.filter(|entry| entry["name"] == *name);
+            named.next().map(|entry| entry[field].clone())
+        };
+        let context = part("contexts", &file["current-context"], "context");
+        let context = context.ok_or_else(|| told("there is no current context".into()))?;
+        Ok(Kubeconfig {
+            path,
+            folder: path.parent().unwrap_or(Path::new(".")),
+            cluster: part("clusters", &context["cluster"], "cluster").unwrap_or_default(),
+            user: part("users", &context["user"], "user").unwrap_or_default(),
+        })
+    }
+
+    fn problem(&self, why: &str) -> io::Error {
+        io::Error::other(format!("{}: {why}", self.path.display()))
+    }
+
+    fn text(&self, part: &Value, field: &str) -> Option<String> {
+        part[field].as_str().map(str::to_owned)
+    }
+
+    /// Inline, or in the file that is named instead.
+    fn data(&self, part: &Value, field: &str) -> io::Result<Option<Vec<u8>>> {
+        if let Some(inline) = self.text(part, &format!("{field}-data")) {
+            let decoded = STANDARD.decode(inline.trim());
+            return decoded
+                .map(Some)
+                .map_err(|_| self.problem(&format!("{field}-data is no base64")));
+        }
+        let file = self.text(part, field);
+        file.map(|file| std::fs::read(self.folder.join(file)))
+            .transpose()
+    }
+
+    fn identity(&self, certificate: &[u8], key: &[u8]) -> io::Result<ClientCert> {
+        let chain: Vec<Certificate<'static>> = parse_pem(certificate)
+            .filter_map(|item| match item {
+                Ok(PemItem::Certificate(certificate)) => Some(certificate),
+                _ => None,
+            })
+            .collect();
+        let key =
+            PrivateKey::from_pem(key).map_err(|_| self.problem("its client-key is no key"))?;
+        Ok(ClientCert::new_with_certs(&chain, key))
+    }
+}
