@@ -19,5 +19,5 @@ build: ## the static binary
 	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked --package ccm-from-scratch --target $(TARGET)
 	@ls -l $(BINARY)
 
-bench: build ## measure the static binary: size, calls, time, memory
+bench: build ## measure the static binary against its limits: calls, bytes, time, memory, size
 	CCM_BENCH_BINARY=$(CURDIR)/$(BINARY) cargo test --locked --test bench -- --ignored --nocapture

@@ -118,6 +118,7 @@ fn plan_one(node: &Node, server: &Instance, hetzner: &Hetzner) -> NodePlan {
         &View {
             nodes: &nodes,
             instances: &instances,
+            overdue: jiff::Timestamp::UNIX_EPOCH,
         },
         hetzner,
         |_| true,

@@ -2,8 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
-#[path = "common/random.rs"]
-mod random;
 
 use common::{
     Daemon, ccm, env, events, is_lease, node, second_page, side_by_side, wait_until, with,
@@ -447,72 +445,4 @@ fn the_commands_show_it_and_sync_does_it() {
         "{synced:?}"
     );
     assert!(!is_there(&sandbox, "worker-2") && is_tainted(&sandbox, "off"));
-}
-
-/// Servers deleted and switched off, faults everywhere, the daemon killed now and then: a node
-/// whose server exists is never deleted, and in the end everything is as it should be.
-#[test]
-fn no_node_whose_server_exists_is_ever_deleted() {
-    let seeds: Vec<u64> = match std::env::var("CCM_TEST_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (1..=8).collect(),
-    };
-    for seed in seeds {
-        let sandbox = initialised(6);
-        let harm: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
-        watch_deletions(&sandbox, &harm);
-        let mut random = random::Random::new(seed);
-        let gone: Vec<String> = (1..=5)
-            .filter(|_| random.percent(40))
-            .map(|n| format!("worker-{n}"))
-            .collect();
-        let off = "worker-6".to_owned();
-        for name in &gone {
-            sandbox.cloud().delete_server(server_id(&sandbox, name));
-        }
-        sandbox.cloud().set_power(server_id(&sandbox, &off), false);
-        sandbox.kubelets().expire();
-        sandbox.faults().random(seed, 0.3);
-        for _ in 0..3 {
-            let daemon = Daemon::start(&env(&sandbox), &[]);
-            std::thread::sleep(Duration::from_millis(50 + random.below(300)));
-            daemon.killer()();
-        }
-        sandbox.faults().clear();
-        watch_deletions(&sandbox, &harm);
-        let _daemon = Daemon::start(&env(&sandbox), &[]);
-        wait_until("the end that was wanted", || {
-            gone.iter().all(|name| !is_there(&sandbox, name)) && is_tainted(&sandbox, &off)
-        });
-        assert_eq!(
-            sandbox.cluster().list("nodes", None).len(),
-            6 - gone.len(),
-            "seed {seed}"
-        );
-        assert_eq!(*harm.lock().unwrap(), Vec::<String>::new(), "seed {seed}");
-    }
-}
-
-/// Notes every deletion of a node whose server exists, in the moment in which it arrives.
-fn watch_deletions(sandbox: &Sandbox, harm: &Arc<std::sync::Mutex<Vec<String>>>) {
-    let (cloud, project, harm) = (
-        Arc::clone(sandbox.cloud()),
-        sandbox.project(),
-        Arc::clone(harm),
-    );
-    let look = move |request: &sandbox::exchange::Request| {
-        let name = request.path.rsplit('/').next().unwrap();
-        if cloud
-            .servers(project)
-            .iter()
-            .any(|server| server["name"] == name)
-        {
-            harm.lock().unwrap().push(request.path.clone());
-        }
-    };
-    sandbox.faults().add(
-        Rule::new(Effect::before(look))
-            .half(Half::Kubernetes)
-            .method("DELETE"),
-    );
 }

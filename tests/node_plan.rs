@@ -63,6 +63,7 @@ fn plan_all(nodes: &[Node], cloud: &Memory) -> Vec<NodePlan> {
         &View {
             nodes,
             instances: &cloud.instances,
+            overdue: jiff::Timestamp::UNIX_EPOCH,
         },
         cloud,
         |_| true,

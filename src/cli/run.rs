@@ -129,9 +129,22 @@ fn once(
             exit = Exit::Failed;
         }
     }
+    if !stop.is_set() && reach_cloud(world, stop) == Exit::Failed {
+        exit = Exit::Failed;
+    }
     let (cloud, cluster) = (world.provider.calls(), world.kube.calls());
     log::info!("calls made: {cloud} to the cloud, {cluster} to the cluster");
     exit
+}
+
+/// A wrong token is an error of every pass, also of one that had nothing to ask.
+fn reach_cloud(world: &'static World, stop: &Stop) -> Exit {
+    match daemon::unless_stopped(stop, || daemon::reach_cloud(world)) {
+        Some(Ok(())) => return Exit::Done,
+        Some(Err(error)) => log::error!("{error}"),
+        None => log::warn!("ended while the cloud's answer was waited for"),
+    }
+    Exit::Failed
 }
 
 /// For the end of a pass that was left behind: nobody knows how far it came but by its lines.
@@ -162,6 +175,10 @@ fn dry_run(world: &World, controllers: &[Box<dyn Controller>]) -> Exit {
                 return Exit::Failed;
             }
         }
+    }
+    if let Err(error) = daemon::reach_cloud(world) {
+        log::error!("{error}");
+        exit = Exit::Failed;
     }
     match Printer::stdout(&text) {
         Exit::Done => exit,

@@ -59,7 +59,7 @@ pub enum Reason {
     DeletingNode,
     /// Deleting the node was refused or failed.
     DeletingNodeFailed,
-    /// The node would be deleted, if that were beyond doubt.
+    /// The node would be deleted, if that were beyond doubt; also one that others would delete.
     PossibleNodeDeletion,
     /// The server has no address of the configured family and network.
     NoAddress,

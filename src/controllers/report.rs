@@ -30,8 +30,8 @@ pub struct Failure {
     /// E.g. `node/worker-1`.
     pub object: String,
     pub why: String,
-    /// It is a finding, which was told as such.
-    pub is_finding: bool,
+    /// It is a finding, which was told as such: its reason.
+    pub finding: Option<Reason>,
 }
 
 /// An API did not answer, and what waits for it.

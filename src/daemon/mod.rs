@@ -8,18 +8,19 @@ pub mod lease;
 mod outage;
 mod signals;
 mod stop;
+mod ticks;
 
 pub use health::{Address, BIND_RETRY, Health, HealthSettings, SILENCE_LIMIT};
 pub use signals::stop_on_signals;
 pub use stop::{Stop, StopGate};
+pub use ticks::reach_cloud;
 
 use crate::cloud::{Gate, pulse};
-use crate::controllers::{Controller, Report, Selection};
+use crate::controllers::{Controller, Report};
 use crate::world::World;
-use outage::Outages;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
+use ticks::Ticks;
 
 /// A write in flight is over after 8 s, releasing the Lease may take one more, and the whole
 /// end at most 10. (Kubernetes kills after 30 s by default.)
@@ -45,15 +46,14 @@ pub fn run(
     stop: &'static Stop,
     health: &Health,
 ) -> Ended {
-    let failed: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
-    let outages: &'static Outages = Box::leak(Box::default());
+    let ticks: &'static Ticks = Box::leak(Box::new(Ticks::new(world, gate, stop, &controllers)));
     let threads: Vec<_> = controllers
         .into_iter()
         .map(|controller| {
             let pulse = health.watch(controller.name());
             std::thread::spawn(move || {
                 pulse::install(pulse);
-                tick_until_stopped(world, gate, controller, stop, outages, failed);
+                ticks.go_on(controller);
             })
         })
         .collect();
@@ -65,7 +65,7 @@ pub fn run(
     if threads.iter().any(|thread| !thread.is_finished()) {
         log::warn!("an answer is still waited for; ending without it");
     }
-    match failed.load(Ordering::Relaxed) {
+    match ticks.need_a_person() {
         true => Ended::NeedsAPerson,
         false => Ended::Stopped,
     }
@@ -96,46 +96,13 @@ pub fn unless_stopped<T: Send + 'static>(
     }
 }
 
-fn tick_until_stopped(
-    world: &World,
-    gate: &dyn Gate,
-    mut controller: Box<dyn Controller>,
-    stop: &Stop,
-    outages: &Outages,
-    failed: &AtomicBool,
-) {
-    let mut worked_once = false;
-    loop {
-        pulse::beat();
-        let report = controller.tick(world, gate, &Selection::Due);
-        if let Some(outage) = &report.outage
-            && outage.error.needs_a_person()
-            && !worked_once
-        {
-            // The first controller to see it says it for all.
-            if !failed.swap(true, Ordering::Relaxed) {
-                log::error!("{}: {outage}", controller.name());
-            }
-            stop.set();
-            return;
-        }
-        worked_once |= report.outage.is_none();
-        outages.tell(
-            controller.name(),
-            report.outage.as_ref(),
-            controller.interval(),
-        );
-        log_report(&report);
-        pulse::pause(controller.interval());
-        if stop.wait(controller.interval()) {
-            return;
-        }
-    }
-}
-
 /// What failed; changes were told as they were made, and findings where they were found.
 pub fn log_report(report: &Report) {
-    for failure in report.failures.iter().filter(|failure| !failure.is_finding) {
+    for failure in report
+        .failures
+        .iter()
+        .filter(|failure| failure.finding.is_none())
+    {
         log::warn!("{}: {}", failure.object, failure.why);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::labels::Labels;
 use crate::cloud::Word;
+use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -23,6 +24,8 @@ pub struct ObjectMeta {
     pub labels: Labels,
     #[serde(default)]
     pub annotations: Labels,
+    #[serde(default, deserialize_with = "timestamp")]
+    pub creation_timestamp: Option<Timestamp>,
     #[serde(default)]
     pub deletion_timestamp: Option<String>,
 }
@@ -80,6 +83,9 @@ pub struct Condition {
     #[serde(rename = "type")]
     pub kind: Word,
     pub status: Word,
+    /// When `status` became what it is.
+    #[serde(default, rename = "lastTransitionTime", deserialize_with = "timestamp")]
+    pub last_transition_time: Option<Timestamp>,
 }
 
 /// Names an object, e.g. as what an event is about.
@@ -144,6 +150,25 @@ impl Node {
             .iter()
             .any(|condition| condition.kind == "Ready" && condition.status == "True")
     }
+
+    /// Since when it is not ready, by what Kubernetes itself wrote down: its creation where no
+    /// `Ready` condition came yet. None when it is ready, and when nobody knows.
+    pub fn not_ready_since(&self) -> Option<Timestamp> {
+        if self.is_ready() {
+            return None;
+        }
+        let mut conditions = self.status.conditions.iter();
+        match conditions.find(|condition| condition.kind == "Ready") {
+            Some(ready) => ready.last_transition_time,
+            None => self.metadata.creation_timestamp,
+        }
+    }
+}
+
+/// RFC 3339. Nothing that matters more may be lost for the sake of a time: what is none counts as missing.
+fn timestamp<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Timestamp>, D::Error> {
+    let text: Option<String> = Option::deserialize(d)?;
+    Ok(text.and_then(|text| text.parse().ok()))
 }
 
 /// Go writes a nil slice or map as `null`.

@@ -135,6 +135,20 @@ impl Daemon {
         (field("VmHWM:"), field("VmRSS:"))
     }
 
+    /// Processor time that it has used so far.
+    pub fn cpu(&self) -> Duration {
+        let id = self.child.lock().unwrap().id();
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
+        // After the name in parentheses: fields 14 and 15, utime and stime, in hundredths of a second.
+        let (_, fields) = stat.rsplit_once(") ").unwrap();
+        let fields: Vec<&str> = fields.split(' ').collect();
+        let ticks: u64 = [11, 12]
+            .map(|n| fields[n].parse::<u64>().unwrap())
+            .iter()
+            .sum();
+        Duration::from_millis(ticks * 10)
+    }
+
     pub fn signal(&self, signal: &str) {
         let id = self.child.lock().unwrap().id().to_string();
         assert!(
@@ -237,10 +251,15 @@ pub fn writes(sandbox: &Sandbox) -> Vec<String> {
 }
 
 /// Polls until it holds.
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
+    wait_at_most(LIMIT, what, holds);
+}
+
+/// The same for what may take longer.
+pub fn wait_at_most(limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < LIMIT, "waited in vain for {what}");
+        assert!(begun.elapsed() < limit, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -1,7 +1,6 @@
 //! Who may do what, and how a denial reads.
 
-use crate::common::quiet;
-use crate::person::{Person, service};
+use crate::person::{Person, service, simulated};
 use sandbox::Sandbox;
 
 #[test]
@@ -62,7 +61,7 @@ fn denials_read_like_the_real_ones() {
 
 #[test]
 fn what_one_may_do_is_told() {
-    let sandbox = quiet(0);
+    let sandbox = simulated(0);
     for (user, question, may) in [
         ("admin", "* *", true),
         ("ccm", "delete nodes", true),

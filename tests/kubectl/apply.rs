@@ -1,13 +1,12 @@
 //! Services as kubectl creates and applies them.
 
-use crate::common::quiet;
-use crate::person::{Person, service, shop};
+use crate::person::{Person, service, shop, simulated};
 use serde_json::json;
 
 /// Three ways: what was applied last, what is there, what is wanted now.
 #[test]
 fn apply_creates_leaves_alone_and_changes_what_differs() {
-    let sandbox = quiet(0);
+    let sandbox = simulated(0);
     let Some(admin) = Person::of(&sandbox, "admin") else {
         return;
     };
@@ -53,7 +52,7 @@ fn apply_creates_leaves_alone_and_changes_what_differs() {
 
 #[test]
 fn a_kustomization_is_applied_and_deleted_as_one() {
-    let sandbox = quiet(0);
+    let sandbox = simulated(0);
     let Some(admin) = Person::of(&sandbox, "admin") else {
         return;
     };
@@ -79,7 +78,7 @@ fn a_kustomization_is_applied_and_deleted_as_one() {
 /// Commands that speak protobuf and nothing else.
 #[test]
 fn namespaces_and_services_are_created_from_words() {
-    let sandbox = quiet(0);
+    let sandbox = simulated(0);
     let Some(admin) = Person::of(&sandbox, "admin") else {
         return;
     };

@@ -1,7 +1,7 @@
 //! Nodes as kubectl shows and changes them, before and after ccm.
 
-use crate::common::{self, UNINITIALIZED, ccm, env, node, quiet};
-use crate::person::Person;
+use crate::common::{self, UNINITIALIZED, ccm, env, node};
+use crate::person::{Person, simulated};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 
@@ -46,7 +46,7 @@ fn kubectl_sees_what_ccm_did() {
 
 #[test]
 fn what_a_person_changes_with_kubectl_is_followed() {
-    let sandbox = quiet(1);
+    let sandbox = simulated(1);
     let Some(admin) = Person::of(&sandbox, "admin") else {
         return;
     };
@@ -104,7 +104,7 @@ fn objects_are_shown_in_every_form() {
 
 #[test]
 fn a_node_is_changed_by_every_verb() {
-    let sandbox = quiet(1);
+    let sandbox = simulated(1);
     let Some(admin) = Person::of(&sandbox, "admin") else {
         return;
     };
@@ -141,7 +141,7 @@ fn a_node_is_changed_by_every_verb() {
 
 #[test]
 fn what_was_changed_is_taken_back() {
-    let sandbox = quiet(1);
+    let sandbox = simulated(1);
     let Some(admin) = Person::of(&sandbox, "admin") else {
         return;
     };

@@ -73,6 +73,12 @@ impl Person<'_> {
     }
 }
 
+/// Nodes that change only when somebody changes them; never a real cluster's: what is tested here is the sandbox.
+pub fn simulated(nodes: usize) -> Sandbox {
+    let builder = Sandbox::builder().nodes(nodes);
+    builder.heartbeats(false).start()
+}
+
 /// A Service as somebody would apply it.
 pub fn shop() -> Value {
     json!({

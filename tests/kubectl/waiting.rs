@@ -1,13 +1,13 @@
 //! What kubectl does where it cannot watch: it lists again and again, so what it waits for it sees all the same.
 
-use crate::common::{LIMIT, quiet, wait_until};
-use crate::person::{Person, service, shop};
+use crate::common::{LIMIT, wait_until};
+use crate::person::{Person, service, shop, simulated};
 use serde_json::{Value, json};
 use std::process::Stdio;
 
 #[test]
 fn watches_are_refused_and_the_list_before_is_shown() {
-    let sandbox = quiet(1);
+    let sandbox = simulated(1);
     let Some(admin) = Person::of(&sandbox, "admin") else {
         return;
     };
@@ -20,7 +20,7 @@ fn watches_are_refused_and_the_list_before_is_shown() {
 
 #[test]
 fn what_is_waited_for_is_seen() {
-    let sandbox = quiet(1);
+    let sandbox = simulated(1);
     let Some(admin) = Person::of(&sandbox, "admin") else {
         return;
     };

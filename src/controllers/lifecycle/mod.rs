@@ -136,11 +136,10 @@ impl LifecycleController {
                 }
                 Err(failed) => {
                     publish(world, gate, NAME, &plan.object, &failed.finding);
-                    let is_finding = failed.finding.is_some();
                     report.failures.push(Failure {
                         object,
                         why: failed.error.to_string(),
-                        is_finding,
+                        finding: failed.finding.map(|finding| finding.reason),
                     });
                     if failed.refused {
                         break;

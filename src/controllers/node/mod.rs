@@ -26,6 +26,7 @@ use crate::cloud::{Finding, Gate, Urgency};
 use crate::kube::Node;
 use crate::world::{self, Detail, Error, Poll, ReadFrom, World};
 use due::Work;
+use jiff::Timestamp;
 use pass::Pass;
 use plan::plan_node;
 use std::collections::HashSet;
@@ -36,6 +37,9 @@ pub const NAME: &str = "cloud-node-controller";
 
 /// However young `HCLOUD_SERVER_CACHE_MAX_AGE` wants a list to be, the look that read it may use it.
 const YOUNGEST: Duration = Duration::from_secs(1);
+
+/// A new node that no server matches may be not ready for that long: its machine may be slow to come up.
+const NOT_READY_PATIENCE: Duration = Duration::from_secs(600);
 
 type Nodes = Vec<Arc<Node>>;
 
@@ -93,9 +97,10 @@ impl NodeController {
     ) -> Result<(Observed, Vec<NodePlan>), Error> {
         let (observed, wanted) = self.look(world, selection)?;
         let index = observed.index(&*world.provider);
+        let overdue = self.overdue();
         let plans = wanted
             .iter()
-            .map(|node| plan_node(node, &index, &*world.provider));
+            .map(|node| plan_node(node, &index, &*world.provider, overdue));
         let plans = plans.collect();
         drop(index);
         Ok((observed, plans))
@@ -146,11 +151,12 @@ impl NodeController {
             .filter(wanted)
             .cloned()
             .collect();
+        let overdue = self.overdue();
         let need = {
             let index = observed.index(&*world.provider);
             let plans = wanted
                 .iter()
-                .map(|node| plan_node(node, &index, &*world.provider));
+                .map(|node| plan_node(node, &index, &*world.provider, overdue));
             due::need(plans, now, self.young())
         };
         if !observed.is_good_for(need) {
@@ -179,7 +185,8 @@ impl NodeController {
         if was_refresh {
             self.last_refresh = Some(begun);
         }
-        let pass = Pass::new(world, gate, self.young(), &mut self.backoff, done);
+        let (young, overdue) = (self.young(), self.overdue());
+        let pass = Pass::new(world, gate, young, overdue, &mut self.backoff, done);
         pass.run(observed, wanted)
     }
 
@@ -187,6 +194,13 @@ impl NodeController {
         self.settings
             .server_cache_max_age
             .max(YOUNGEST.mul_f64(self.settings.time_scale))
+    }
+
+    /// Not ready since before this is not ready for too long.
+    fn overdue(&self) -> Timestamp {
+        let patience = NOT_READY_PATIENCE.mul_f64(self.settings.time_scale);
+        let now = Timestamp::now();
+        now.checked_sub(patience).unwrap_or(now)
     }
 }
 

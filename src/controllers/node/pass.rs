@@ -11,6 +11,7 @@ use crate::controllers::backoff::Backoff;
 use crate::controllers::report::{Failure, Report};
 use crate::kube::{self, Node};
 use crate::world::World;
+use jiff::Timestamp;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,6 +21,8 @@ pub(super) struct Pass<'a, Done> {
     gate: &'a dyn Gate,
     /// How old a list of servers a write may rest on.
     young: Duration,
+    /// As in the [`View`](super::View).
+    overdue: Timestamp,
     backoff: &'a mut Backoff,
     /// Given each plan as it was applied last, one for each node that is still there.
     done: Done,
@@ -41,6 +44,7 @@ impl<'a, Done: FnMut(NodePlan)> Pass<'a, Done> {
         world: &'a World,
         gate: &'a dyn Gate,
         young: Duration,
+        overdue: Timestamp,
         backoff: &'a mut Backoff,
         done: Done,
     ) -> Pass<'a, Done> {
@@ -48,6 +52,7 @@ impl<'a, Done: FnMut(NodePlan)> Pass<'a, Done> {
             world,
             gate,
             young,
+            overdue,
             backoff,
             done,
             report: Report::default(),
@@ -77,15 +82,17 @@ impl<'a, Done: FnMut(NodePlan)> Pass<'a, Done> {
         let provider = &*self.world.provider;
         let index = observed.index(provider);
         let young = Need::InUse(self.young);
+        let overdue = self.overdue;
+        let plan_for = |node: &Node| plan_node(node, &index, provider, overdue);
         let is_young = || observed.is_good_for(young);
         while let Some(node) = queue.pop_front() {
-            let plan = plan_node(&node, &index, provider);
+            let plan = plan_for(&node);
             if !plan.changes.is_empty() && !is_young() {
                 queue.push_front(node);
                 return Stretch::ListTooOld;
             }
             // A node that changed meanwhile, on a list that is too old by now, is left to the next tick.
-            let replan = |node: &Node| is_young().then(|| plan_node(node, &index, provider));
+            let replan = |node: &Node| is_young().then(|| plan_for(node));
             let (object, uid) = (
                 format!("node/{}", plan.object.name),
                 plan.object.uid.clone(),
@@ -115,9 +122,9 @@ fn note(report: &mut Report, backoff: &mut Backoff, object: String, uid: &str, a
         .plan
         .as_ref()
         .and_then(|plan| plan.obstacle.as_ref());
-    let why = match (&applied.error, obstacle) {
-        (Some(error), _) => error.to_string(),
-        (None, Some(finding)) => finding.message.clone(),
+    let (why, finding) = match (&applied.error, obstacle) {
+        (Some(error), _) => (error.to_string(), None),
+        (None, Some(finding)) => (finding.message.clone(), Some(finding.reason)),
         (None, None) => {
             backoff.succeeded(uid);
             report.changed += usize::from(!applied.lines.is_empty());
@@ -136,7 +143,7 @@ fn note(report: &mut Report, backoff: &mut Backoff, object: String, uid: &str, a
     report.failures.push(Failure {
         object,
         why,
-        is_finding: applied.error.is_none(),
+        finding,
     });
 }
 

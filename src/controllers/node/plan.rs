@@ -10,6 +10,7 @@ use crate::cloud::{
 use crate::controllers::Proposal;
 use crate::controllers::matching::{Index, MatchedBy, Outcome};
 use crate::kube::{Node, ObjectReference};
+use jiff::Timestamp;
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
@@ -21,6 +22,8 @@ pub struct View<'a, N: Borrow<Node> = Node> {
     pub nodes: &'a [N],
     /// All servers of the project.
     pub instances: &'a [Instance],
+    /// A new node that no server matches is told to be left over when it is not ready since before this.
+    pub overdue: Timestamp,
 }
 
 /// What to do to one node, and why.
@@ -60,7 +63,7 @@ pub fn plan<N: Borrow<Node>>(
         .iter()
         .map(Borrow::borrow)
         .filter(|node| wanted(node))
-        .map(|node| plan_node(node, &index, provider))
+        .map(|node| plan_node(node, &index, provider, view.overdue))
         .collect()
 }
 
@@ -69,7 +72,12 @@ pub fn is_uninitialised(node: &Node) -> bool {
 }
 
 /// The plan for one node, as it is now, among the others.
-pub(super) fn plan_node(node: &Node, index: &Index, provider: &dyn Provider) -> NodePlan {
+pub(super) fn plan_node(
+    node: &Node,
+    index: &Index,
+    provider: &dyn Provider,
+    overdue: Timestamp,
+) -> NodePlan {
     let mut plan = NodePlan {
         object: node.object(),
         node: node.clone(),
@@ -83,7 +91,7 @@ pub(super) fn plan_node(node: &Node, index: &Index, provider: &dyn Provider) -> 
         Outcome::Foreign => plan.foreign(provider),
         Outcome::Unknown(why) => plan.unknown(&why),
         Outcome::Gone(id) => plan.gone(id),
-        Outcome::Unmatched(finding) => plan.unmatched(finding),
+        Outcome::Unmatched(finding) => plan.unmatched(finding, overdue),
         Outcome::Matched(instance, by) => {
             plan.server = Server::Matched(instance.clone(), by);
             plan.tell_match(instance, by);
@@ -183,9 +191,28 @@ impl NodePlan {
         }
     }
 
-    fn unmatched(&mut self, finding: Finding) {
+    fn unmatched(&mut self, finding: Finding, overdue: Timestamp) {
         self.tell_not_external();
-        self.hold_back_if_new(finding);
+        let since = self.node.not_ready_since();
+        self.hold_back_if_new(match since.filter(|since| *since < overdue) {
+            Some(since) if is_uninitialised(&self.node) => self.left_over(&finding, since),
+            _ => finding,
+        });
+    }
+
+    /// k8s.io/cloud-provider deletes such a node, by its name alone; that is a guess, so we only
+    /// tell of it. It takes the place of `finding`: nobody is told the same thing twice. It says
+    /// since when and not for how long, because another message would be another event.
+    fn left_over(&self, finding: &Finding, since: Timestamp) -> Finding {
+        Finding::warning(
+            Reason::PossibleNodeDeletion,
+            format!(
+                "not ready since {since}, and {}; ccm never deletes a node without a provider ID: if its \
+                 machine is gone for good, delete the node (kubectl delete node {})",
+                finding.message,
+                self.node.name()
+            ),
+        )
     }
 
     /// A new node has to wait because of it; for the others it is worth telling.

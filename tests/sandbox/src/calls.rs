@@ -126,12 +126,9 @@ impl CallLog {
 
     /// The calls after a [`mark`](CallLog::mark).
     pub fn calls_since(&self, mark: u64) -> Vec<Call> {
-        self.state()
-            .calls
-            .iter()
-            .filter(|call| call.sequence > mark)
-            .cloned()
-            .collect()
+        let state = self.state();
+        let from = state.calls.partition_point(|call| call.sequence <= mark);
+        state.calls.range(from..).cloned().collect()
     }
 
     /// How many of the kept calls are such.
@@ -188,6 +185,11 @@ impl CallLog {
 
     /// Completes a call; without a response when none is sent.
     pub(crate) fn end(&self, sequence: u64, response: Option<&Response>) {
+        let watcher = self
+            .watcher
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let ended = {
             let mut state = self.state();
             // Numbers are consecutive, so the place of a call follows from the first one's.
@@ -201,15 +203,10 @@ impl CallLog {
             call.duration = Some(call.started.elapsed());
             call.status = response.map(|response| response.status);
             call.answer_bytes = response.map_or(0, |response| response.body.len());
-            call.clone()
+            watcher.map(|watcher| (watcher, call.clone()))
         };
-        let watcher = self
-            .watcher
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        if let Some(watcher) = watcher {
-            watcher(&ended);
+        if let Some((watcher, call)) = ended {
+            watcher(&call);
         }
     }
 

@@ -35,6 +35,7 @@ mod rate_limit;
 mod servers;
 mod world;
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -191,6 +192,15 @@ impl Cloud {
             .collect()
     }
 
+    /// The servers of a project that are `running`. Cheap: machines look at it all the time.
+    pub fn running_servers(&self, project: u64) -> HashSet<u64> {
+        let world = self.lock();
+        let running = world
+            .servers_of(project)
+            .filter(|server| server.is_running());
+        running.map(|server| server.id).collect()
+    }
+
     /// The networks of a project, as the API shows them, by ID.
     pub fn networks(&self, project: u64) -> Vec<Value> {
         self.lock()
@@ -265,14 +275,17 @@ impl Handler for Cloud {
             return metadata::answer(&world, request);
         }
         let (project, answer) = answer(&mut world, request);
+        let clock = world.clock;
+        let correlation = world.new_correlation_id();
+        let budget = world.budgets.get(&project).cloned();
+        // The answer is written out while others are served.
+        drop(world);
         let response = match answer {
             Ok(reply) => reply.response(),
             Err(error) => error.response(),
         };
-        let clock = world.clock;
-        let correlation = world.new_correlation_id();
         let response = response.with_header("X-Correlation-Id", correlation);
-        match world.budgets.get(&project) {
+        match budget {
             Some(budget) => budget.annotate(response, clock),
             None => response,
         }

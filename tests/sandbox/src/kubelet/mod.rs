@@ -12,8 +12,8 @@
 
 mod node;
 mod report;
+mod weight;
 
-use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -64,6 +64,8 @@ struct Kubelet {
     silent: Option<Instant>,
     /// The node controller has noticed.
     unknown: bool,
+    /// It reports nothing, whatever its machine does.
+    hangs: bool,
 }
 
 /// What a pass over the kubelets does regardless of the time.
@@ -121,6 +123,7 @@ impl Kubelets {
             reported: Instant::now(),
             silent: None,
             unknown: false,
+            hangs: false,
         };
         self.shared.state().kubelets.push(kubelet);
     }
@@ -128,6 +131,17 @@ impl Kubelets {
     /// Machines that have joined.
     pub fn count(&self) -> usize {
         self.shared.state().kubelets.len()
+    }
+
+    /// The kubelet of a machine hangs: the machine runs, its Node is not reported any more.
+    pub fn hang(&self, node: &str) {
+        let mut state = self.shared.state();
+        let named = |kubelet: &&mut Kubelet| kubelet.spec.name == node;
+        state
+            .kubelets
+            .iter_mut()
+            .filter(named)
+            .for_each(|kubelet| kubelet.hangs = true);
     }
 
     /// Every kubelet whose machine runs reports now.
@@ -174,28 +188,17 @@ impl Shared {
     }
 
     fn pass(&self, pass: Pass) {
-        let running = self.running_servers();
+        let running = self.cloud.running_servers(self.project);
         let now = Instant::now();
         for kubelet in &mut self.state().kubelets {
-            if kubelet
-                .spec
-                .server
-                .is_none_or(|server| running.contains(&server))
-            {
+            let server = kubelet.spec.server;
+            let runs = server.is_none_or(|server| running.contains(&server));
+            if runs && !kubelet.hangs {
                 self.report(kubelet, now, pass);
             } else {
                 self.miss(kubelet, now, pass);
             }
         }
-    }
-
-    fn running_servers(&self) -> HashSet<u64> {
-        let servers = self.cloud.servers(self.project);
-        servers
-            .iter()
-            .filter(|server| server["status"] == "running")
-            .filter_map(|server| server["id"].as_u64())
-            .collect()
     }
 
     fn report(&self, kubelet: &mut Kubelet, now: Instant, pass: Pass) {
@@ -227,9 +230,13 @@ impl Shared {
     fn register(&self, spec: &NodeSpec) {
         let object = node::registration(spec);
         let status = object["status"].clone();
+        let managed = object["metadata"]["managedFields"].clone();
         self.cluster.create("nodes", None, object);
         self.cluster.edit("nodes", None, &spec.name, |node| {
             node["status"] = status.clone();
+            if !managed.is_null() {
+                node["metadata"]["managedFields"] = managed.clone();
+            }
             report::ready(node);
         });
     }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::weight::pad;
+
 /// A machine that joins the cluster.
 #[derive(Clone, Debug, Default)]
 pub struct NodeSpec {
@@ -23,7 +25,8 @@ pub struct NodeSpec {
     pub provider_id: Option<String>,
     /// `amd64` when empty.
     pub architecture: String,
-    /// The object is padded with container images to at least so many bytes of JSON; real nodes have 10 to 25 kB.
+    /// The object is padded to at least so many bytes of JSON with what real nodes have: labels, annotations, managed
+    /// fields, images. They have 10 to 25 kB.
     pub bytes: usize,
 }
 
@@ -145,24 +148,6 @@ fn identifier(spec: &NodeSpec, which: u64) -> String {
     )
 }
 
-fn pad(node: &mut Value, bytes: usize) {
-    let mut size = node.to_string().len();
-    let mut images = Vec::new();
-    while size < bytes {
-        let number = images.len();
-        let digest = format!("{number:064x}");
-        let image = json!({
-            "names": [format!("registry.example/image-{number}@sha256:{digest}"), format!("registry.example/image-{number}:v1")],
-            "sizeBytes": 10_000_000 + number,
-        });
-        size += image.to_string().len() + 1;
-        images.push(image);
-    }
-    if !images.is_empty() {
-        node["status"]["images"] = images.into();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_node_is_padded_to_its_size() {
-        for bytes in [0, 5_000, 12_000, 25_000] {
+        for bytes in [0, 6_000, 12_000, 25_000] {
             let size = registration(&NodeSpec { bytes, ..spec() })
                 .to_string()
                 .len();
@@ -244,5 +229,25 @@ mod tests {
                 "{size} for {bytes}"
             );
         }
+    }
+
+    #[test]
+    fn a_node_of_12_kb_is_a_real_one() {
+        let node = registration(&NodeSpec {
+            bytes: 12_000,
+            ..spec()
+        });
+        let count = |pointer: &str| match node.pointer(pointer) {
+            Some(Value::Object(map)) => map.len(),
+            Some(Value::Array(items)) => items.len(),
+            _ => 0,
+        };
+        let parts = [
+            "/metadata/labels",
+            "/metadata/annotations",
+            "/metadata/managedFields",
+            "/status/images",
+        ];
+        assert_eq!(parts.map(count), [12, 6, 3, 45]);
     }
 }

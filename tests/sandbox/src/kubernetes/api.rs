@@ -91,7 +91,7 @@ fn resource_answer(
                 "update" => write::update(cluster, &target, identity, request)?,
                 _ => write::patch(cluster, &target, request)?,
             };
-            let answer = view.object(row, &written.object, request);
+            let answer = view.stored(row, &written.object, request);
             Ok(body::with_warnings(
                 Response {
                     status: written.code,

@@ -192,7 +192,7 @@ impl Cluster {
             &object,
         );
         match created {
-            Ok(value) => with_kind(row, value),
+            Ok(object) => with_kind(row, object.value.clone()),
             Err(refusal) => panic!("{resource}: {}", refusal.message),
         }
     }

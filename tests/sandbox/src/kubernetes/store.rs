@@ -36,6 +36,14 @@ pub fn key(namespace: &str, name: &str) -> String {
 }
 
 impl Object {
+    pub fn new(key: &str, value: Value) -> Object {
+        Object {
+            key: key.into(),
+            value,
+            text: OnceLock::new(),
+        }
+    }
+
     /// Its JSON, made once.
     pub fn text(&self) -> &str {
         self.text.get_or_init(|| self.value.to_string())
@@ -89,11 +97,7 @@ impl Store {
     pub fn put(&mut self, resource: &Resource, key: &str, mut value: Value) -> Arc<Object> {
         self.revision += 1;
         value["metadata"]["resourceVersion"] = self.revision.to_string().into();
-        let object = Arc::new(Object {
-            key: key.into(),
-            value,
-            text: OnceLock::new(),
-        });
+        let object = Arc::new(Object::new(key, value));
         self.collections
             .entry(resource.plural)
             .or_default()

@@ -123,21 +123,18 @@ impl View {
         let text = match self {
             View::Whole => {
                 let (kind, version) = (format!("{}List", resource.kind), resource.api_version());
-                list_text(
-                    &kind,
-                    &version,
-                    meta,
-                    objects.map(|object| object.text().into()),
-                )
+                let items: Vec<&str> = objects.map(Object::text).collect();
+                list_text(&kind, &version, meta, &items)
             }
             View::Metadata(version) => {
-                let items =
-                    objects.map(|object| partial(&object.value["metadata"], version).into());
+                let items: Vec<String> = objects
+                    .map(|object| partial(&object.value["metadata"], version))
+                    .collect();
                 list_text(
                     "PartialObjectMetadataList",
                     version.api_version(),
                     meta,
-                    items,
+                    &items,
                 )
             }
             View::Table(version) => {
@@ -202,21 +199,24 @@ fn text_response(text: String) -> Response {
 }
 
 /// Items are written one after the other: a list of thousands is never a tree.
-fn list_text<'a>(
-    kind: &str,
-    version: &str,
-    meta: &ListMeta,
-    items: impl Iterator<Item = std::borrow::Cow<'a, str>>,
-) -> String {
-    let mut text = format!(
+fn list_text(kind: &str, version: &str, meta: &ListMeta, items: &[impl AsRef<str>]) -> String {
+    let head = format!(
         r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{},"items":["#,
         meta.json()
     );
-    for (index, item) in items.enumerate() {
+    joined(head, items)
+}
+
+/// Room for all of it is made at once: a list of thousands is tens of megabytes.
+fn joined(head: String, items: &[impl AsRef<str>]) -> String {
+    let bytes: usize = items.iter().map(|item| item.as_ref().len() + 1).sum();
+    let mut text = head;
+    text.reserve(bytes + 2);
+    for (index, item) in items.iter().enumerate() {
         if index > 0 {
             text.push(',');
         }
-        text.push_str(&item);
+        text.push_str(item.as_ref());
     }
     text.push_str("]}");
     text
@@ -228,13 +228,13 @@ fn table_text(
     meta: &ListMeta,
     version: MetaVersion,
 ) -> String {
-    format!(
-        r#"{{"kind":"Table","apiVersion":"{}","metadata":{},"columnDefinitions":{},"rows":[{}]}}"#,
+    let head = format!(
+        r#"{{"kind":"Table","apiVersion":"{}","metadata":{},"columnDefinitions":{},"rows":["#,
         version.api_version(),
         meta.json(),
         table::columns(resource),
-        rows.join(",")
-    )
+    );
+    joined(head, rows)
 }
 
 fn row(

@@ -31,8 +31,7 @@ pub struct Target<'a> {
 /// What a write answers.
 pub struct Written {
     pub code: u16,
-    /// The object, without `kind` and `apiVersion`.
-    pub object: Value,
+    pub object: Arc<Object>,
     pub warnings: Vec<String>,
 }
 
@@ -59,7 +58,7 @@ pub fn create_object(
     resource: &'static Resource,
     namespace: &str,
     object: &Value,
-) -> Result<Value, Refusal> {
+) -> Result<Arc<Object>, Refusal> {
     let read = body::read_value(resource, object)?;
     insert(state, resource, namespace, read.value, false)
 }
@@ -156,7 +155,7 @@ fn insert(
     namespace: &str,
     mut new: Value,
     dry_run: bool,
-) -> Result<Value, Refusal> {
+) -> Result<Arc<Object>, Refusal> {
     own_namespace(resource, namespace, &mut new)?;
     if resource.namespaced {
         check_namespace(state, resource, namespace)?;
@@ -187,9 +186,9 @@ fn insert(
         return Err(Refusal::already_exists(resource, &name));
     }
     if dry_run {
-        return Ok(new);
+        return Ok(Arc::new(Object::new(&key, new)));
     }
-    Ok(state.store.put(resource, &key, new).value.clone())
+    Ok(state.store.put(resource, &key, new))
 }
 
 /// Puts `new` in the place of `old`, from what was read to what is answered.
@@ -199,7 +198,7 @@ fn replace(
     mut new: Value,
     old: &Arc<Object>,
     dry_run: bool,
-) -> Result<Value, Refusal> {
+) -> Result<Arc<Object>, Refusal> {
     let resource = target.resource;
     let metadata = &mut new["metadata"];
     let version = metadata["resourceVersion"].as_str().unwrap_or_default();
@@ -222,14 +221,18 @@ fn replace(
     });
     refuse_if_any(resource, target.name, errors)?;
     // Nothing changed: nothing is written, and the version stays.
-    if new == old.value || dry_run {
-        return Ok(new);
+    if new == old.value {
+        return Ok(old.clone());
+    }
+    let key = target.key();
+    if dry_run {
+        return Ok(Arc::new(Object::new(&key, new)));
     }
     if delete::is_finished(&new) {
-        delete::remove(state, resource, &target.key());
-        return Ok(new);
+        delete::remove(state, resource, &key);
+        return Ok(Arc::new(Object::new(&key, new)));
     }
-    Ok(state.store.put(resource, &target.key(), new).value.clone())
+    Ok(state.store.put(resource, &key, new))
 }
 
 fn refuse_if_any(resource: &Resource, name: &str, errors: Vec<FieldError>) -> Result<(), Refusal> {
@@ -308,7 +311,11 @@ fn keep_system_metadata(new: &mut Value, old: &Value) {
             new[field] = old[field].clone();
         }
     }
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+    for field in [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "managedFields",
+    ] {
         match (&old[field], new.as_object_mut()) {
             (Value::Null, Some(new)) => drop(new.remove(field)),
             (kept, Some(new)) => drop(new.insert(field.into(), kept.clone())),

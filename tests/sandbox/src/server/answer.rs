@@ -18,6 +18,8 @@ pub(super) enum Next {
 
 /// Chunks of an answer that is sent chunked, in bytes.
 const CHUNK_BYTES: usize = 8 << 10;
+/// So much of a body is written together with the head; of a large list the rest is not copied again.
+const FIRST_BYTES: usize = 256 << 10;
 
 /// Writes `response` the way `delivery` says. `pause` waits between drops.
 pub(super) fn write(
@@ -37,8 +39,10 @@ pub(super) fn write(
     match delivery {
         Delivery::Whole => {
             let mut bytes = head(Framing::Length);
-            bytes.extend_from_slice(body);
+            let (first, rest) = body.split_at(body.len().min(FIRST_BYTES));
+            bytes.extend_from_slice(first);
             stream.write(&bytes)?;
+            stream.write(rest)?;
             Ok(next)
         }
         Delivery::Chunked => {

@@ -124,6 +124,9 @@ impl Stream {
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
         match &mut self.transport {
             Transport::Plain(socket) => socket.write_all(bytes),
             Transport::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),

@@ -24,8 +24,8 @@ pub fn decode(object: &Object, value: &Value) -> Result<Decoded, DecodeError> {
     };
     let place = Place {
         owner: object.name,
-        go_path: String::new(),
-        path: String::new(),
+        above: None,
+        step: Step::Root,
     };
     let value = decoder.object(object, value, &place)?;
     Ok(Decoded {
@@ -38,30 +38,55 @@ struct Decoder {
     unknown: Vec<String>,
 }
 
-/// Where a value stands.
-struct Place {
+/// Where a value stands: a chain that is only spelled out for errors and warnings.
+#[derive(Clone, Copy)]
+struct Place<'a> {
     /// The struct that has the field.
     owner: &'static str,
-    /// `spec.ports.port`: Go's errors have no indexes.
-    go_path: String,
-    /// `spec.ports[0].port`: warnings have.
-    path: String,
+    above: Option<&'a Place<'a>>,
+    step: Step<'a>,
 }
 
-impl Place {
-    fn field(&self, owner: &'static str, name: &str) -> Place {
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Root,
+    Field(&'a str),
+    Item(usize),
+}
+
+impl Place<'_> {
+    fn field<'b>(&'b self, owner: &'static str, name: &'b str) -> Place<'b> {
+        self.below(owner, Step::Field(name))
+    }
+
+    fn item(&self, index: usize) -> Place<'_> {
+        self.below(self.owner, Step::Item(index))
+    }
+
+    fn below<'b>(&'b self, owner: &'static str, step: Step<'b>) -> Place<'b> {
         Place {
             owner,
-            go_path: join(&self.go_path, name),
-            path: join(&self.path, name),
+            above: Some(self),
+            step,
         }
     }
 
-    fn item(&self, index: usize) -> Place {
-        Place {
-            owner: self.owner,
-            go_path: self.go_path.clone(),
-            path: format!("{}[{index}]", self.path),
+    /// `spec.ports.port`: Go's errors have no indexes.
+    fn go_path(&self) -> String {
+        let above = self.above.map_or_else(String::new, Place::go_path);
+        match self.step {
+            Step::Field(name) => join(&above, name),
+            Step::Root | Step::Item(_) => above,
+        }
+    }
+
+    /// `spec.ports[0].port`: warnings have.
+    fn path(&self) -> String {
+        let above = self.above.map_or_else(String::new, Place::path);
+        match self.step {
+            Step::Root => above,
+            Step::Field(name) => join(&above, name),
+            Step::Item(index) => format!("{above}[{index}]"),
         }
     }
 
@@ -77,13 +102,13 @@ impl Place {
             Value::Array(_) => "array".into(),
             Value::Object(_) => "object".into(),
         };
-        let of = if self.go_path.is_empty() {
+        let go_path = self.go_path();
+        let of = if go_path.is_empty() {
             format!("Go value of type {}", go_type(wanted))
         } else {
             format!(
-                "Go struct field {}.{} of type {}",
+                "Go struct field {}.{go_path} of type {}",
                 self.owner,
-                self.go_path,
                 go_type(wanted)
             )
         };
@@ -105,7 +130,7 @@ impl Decoder {
             other => return Err(place.mismatch(other, Type::String).of_struct(object)),
         };
         for name in given.keys().filter(|name| object.field(name).is_none()) {
-            self.unknown.push(join(&place.path, name));
+            self.unknown.push(join(&place.path(), name));
         }
         let mut shown = Map::new();
         for field in object.fields {

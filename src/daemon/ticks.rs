@@ -1,0 +1,99 @@
+//! The ticks of all controllers, each on its own thread, and what they find out together.
+
+use super::outage::Outages;
+use super::{Stop, log_report};
+use crate::cloud::{Gate, Urgency, pulse};
+use crate::controllers::{Controller, Outage, Report, Selection};
+use crate::world::{self, World};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// What the threads share.
+pub(super) struct Ticks {
+    world: &'static World,
+    gate: &'static dyn Gate,
+    stop: &'static Stop,
+    outages: Outages,
+    /// Somebody has to mend something before any of them can work.
+    failed: AtomicBool,
+    /// Controllers that have not ended their first tick.
+    first_ticks: AtomicUsize,
+}
+
+/// Asks the cloud for something, unless it has answered already since the start. A wrong token
+/// or Network is found out at the start, also where no controller has a question yet.
+pub fn reach_cloud(world: &World) -> Result<(), world::Error> {
+    match world.provider.is_reached() {
+        true => Ok(()),
+        false => world.instances(Duration::MAX, Urgency::Needed).map(drop),
+    }
+}
+
+impl Ticks {
+    pub(super) fn new(
+        world: &'static World,
+        gate: &'static dyn Gate,
+        stop: &'static Stop,
+        controllers: &[Box<dyn Controller>],
+    ) -> Ticks {
+        Ticks {
+            world,
+            gate,
+            stop,
+            outages: Outages::default(),
+            failed: AtomicBool::new(false),
+            first_ticks: AtomicUsize::new(controllers.len()),
+        }
+    }
+
+    pub(super) fn need_a_person(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Ticks one controller until the wish to end.
+    pub(super) fn go_on(&self, mut controller: Box<dyn Controller>) {
+        let (name, interval) = (controller.name(), controller.interval());
+        let mut is_first = true;
+        let mut worked_once = false;
+        loop {
+            pulse::beat();
+            let mut report = controller.tick(self.world, self.gate, &Selection::Due);
+            let others_may_ask = self.first_ticks.load(Ordering::Relaxed) > usize::from(is_first);
+            if !others_may_ask && report.outage.is_none() {
+                self.look_at_cloud(&mut report);
+            }
+            if let Some(outage) = &report.outage
+                && outage.error.needs_a_person()
+                && !worked_once
+            {
+                // The first controller to see it says it for all.
+                if !self.failed.swap(true, Ordering::Relaxed) {
+                    log::error!("{name}: {outage}");
+                }
+                self.stop.set();
+                return;
+            }
+            worked_once |= report.outage.is_none() && self.world.provider.is_reached();
+            self.outages.tell(name, report.outage.as_ref(), interval);
+            log_report(&report);
+            if std::mem::take(&mut is_first) {
+                self.first_ticks.fetch_sub(1, Ordering::Relaxed);
+            }
+            pulse::pause(interval);
+            if self.stop.wait(interval) {
+                return;
+            }
+        }
+    }
+
+    /// When no controller had a question for the cloud in its first tick, one asks for all: until
+    /// then the daemon is not ready, and does not know whether its token is good.
+    fn look_at_cloud(&self, report: &mut Report) {
+        if let Err(error) = reach_cloud(self.world) {
+            report.outage = Some(Outage {
+                error,
+                waiting: String::new(),
+            });
+        }
+    }
+}

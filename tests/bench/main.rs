@@ -1,0 +1,71 @@
+//! What it costs: figures of the real binary on the sandbox, each with the limit that it has to keep.
+//!
+//! `make bench` measures the static binary, prints them all as a table, and fails where a limit is missed.
+//! What does not depend on the machine and costs little is an ordinary test.
+//!
+//! | file | measures |
+//! |---|---|
+//! | `nodes` | nodes that come: time, calls |
+//! | `rest` | an hour in which little happens: calls, bytes, processor time |
+//! | `memory` | what it takes of disk and memory |
+//! | `simulation` | the sandbox itself, so that nobody takes its time for ours |
+//! | `hour`, `figure` | the simulated hour; a row of the table |
+//!
+//! A figure is a function that returns [`Figure`]; its theme's `all` names it. `CCM_BENCH_ONLY=rest,memory`
+//! measures these themes only; `CCM_BENCH_JSON=FILE` also writes one JSON object a line.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod figure;
+mod hour;
+mod memory;
+mod nodes;
+mod rest;
+mod simulation;
+
+use figure::Figure;
+
+/// Of a real node: 12 labels, 6 annotations, 45 images, managed fields.
+const NODE_BYTES: usize = 12_000;
+
+type Theme = (&'static str, fn() -> Vec<Figure>);
+
+const THEMES: [Theme; 4] = [
+    ("nodes", nodes::all),
+    ("rest", rest::all),
+    ("memory", memory::all),
+    ("simulation", simulation::all),
+];
+
+#[test]
+fn a_hundred_nodes_that_register_together_cost_few_calls() {
+    for figure in nodes::together(100) {
+        if figure.is_count() {
+            assert!(figure.is_ok(), "{figure}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "a measurement: make bench"]
+fn bench() {
+    let only = std::env::var("CCM_BENCH_ONLY").unwrap_or_default();
+    let wanted = |name: &str| only.is_empty() || only.split(',').any(|one| one == name);
+    let themes = THEMES.iter().filter(|(name, _)| wanted(name));
+    let figures: Vec<Figure> = themes
+        .flat_map(|(_, measure)| measure())
+        // At once as well: whatever stops the rest, this was measured.
+        .inspect(|figure| println!("{figure}"))
+        .collect();
+    print!("\n{}", figure::table(&figures));
+    if let Some(file) = std::env::var_os("CCM_BENCH_JSON") {
+        std::fs::write(file, figure::json_lines(&figures)).unwrap();
+    }
+    let missed: Vec<String> = figures
+        .iter()
+        .filter(|figure| !figure.is_ok())
+        .map(Figure::to_string)
+        .collect();
+    assert!(missed.is_empty(), "limits missed:\n{}", missed.join("\n"));
+}

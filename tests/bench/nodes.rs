@@ -1,0 +1,143 @@
+//! Nodes that come: how long they wait, and what they cost.
+
+use crate::NODE_BYTES;
+use crate::common::{Daemon, env, is_initialised, is_lease, node, quiet, wait_until, with};
+use crate::figure::Figure;
+use sandbox::calls::Call;
+use sandbox::hetzner::ServerSpec;
+use sandbox::{Half, Sandbox};
+use std::time::{Duration, Instant};
+
+const SERVERS_A_PAGE: usize = 50;
+const READY_SECONDS: f64 = 0.3;
+/// Beside one interval.
+const INITIALISED_SECONDS: f64 = 1.0;
+const STARTS: usize = 5;
+/// Registrations, each at another moment of an interval.
+const MOMENTS: u32 = 10;
+
+pub fn all() -> Vec<Figure> {
+    let mut figures = vec![start_to_ready(), registered_to_initialised()];
+    figures.extend(together(100));
+    figures.extend(together(1000));
+    figures
+}
+
+/// The median of a few starts, each in a world of its own: a Lease outlives its daemon.
+fn start_to_ready() -> Figure {
+    let start = |_| {
+        let sandbox = quiet(100);
+        let begun = Instant::now();
+        let daemon = Daemon::start(&real_time(&sandbox), &[]);
+        wait_until("the health server", || address(&daemon).is_some());
+        let url = format!("http://{}/readyz", address(&daemon).unwrap());
+        wait_until("readiness", || ureq::get(&url).call().is_ok());
+        begun.elapsed()
+    };
+    let mut times: Vec<Duration> = (0..STARTS).map(start).collect();
+    times.sort();
+    Figure::seconds("start to ready, 100 nodes", times[STARTS / 2]).at_most(READY_SECONDS)
+}
+
+/// The longest of a few, with an interval of one second.
+fn registered_to_initialised() -> Figure {
+    let interval = Duration::from_secs(1);
+    let sandbox = quiet(0);
+    let _daemon = Daemon::start(&real_time(&sandbox), &["--node-sync-interval=1s"]);
+    first_look(&sandbox);
+    let longest = (1..=MOMENTS).map(|moment| {
+        let name = format!("worker-{moment}");
+        let server = ServerSpec {
+            name: name.clone(),
+            ..ServerSpec::default()
+        };
+        // Not hope: another moment of the interval is what is measured.
+        std::thread::sleep(interval / MOMENTS * moment);
+        let begun = Instant::now();
+        sandbox.join(server);
+        wait_until("an initialised node", || {
+            is_initialised(&node(&sandbox, &name))
+        });
+        begun.elapsed()
+    });
+    let limit = interval.as_secs_f64() + INITIALISED_SECONDS;
+    Figure::seconds(
+        "registered to initialised, interval 1 s",
+        longest.max().unwrap_or_default(),
+    )
+    .at_most(limit)
+}
+
+/// So many servers, a daemon that has seen that there are no nodes yet, then all their nodes at once.
+pub fn together(nodes: usize) -> Vec<Figure> {
+    let sandbox = Sandbox::builder()
+        .nodes(0)
+        .node_bytes(NODE_BYTES)
+        .heartbeats(false)
+        .start();
+    let server = |n: usize| ServerSpec {
+        name: format!("worker-{n}"),
+        ..ServerSpec::default()
+    };
+    let ids: Vec<u64> = (1..=nodes)
+        .map(|n| sandbox.cloud().create_server(sandbox.project(), server(n)))
+        .collect();
+    let daemon = Daemon::start(&real_time(&sandbox), &["--node-sync-interval=1s"]);
+    first_look(&sandbox);
+    let begun = Instant::now();
+    sandbox.register_nodes_of(&ids);
+    let count = |such: fn(&Call) -> bool| sandbox.calls().count(such);
+    wait_until("all nodes", || count(is_commit) == nodes);
+    let took = begun.elapsed();
+    wait_until("all events", || count(is_event) == nodes);
+
+    let hetzner_calls = count(|call| call.half == Half::Hetzner);
+    let kubernetes_calls = count(|call| {
+        call.half == Half::Kubernetes && call.caller == "ccm" && !is_lease(&call.path)
+    });
+    let mark = sandbox.calls().mark();
+    let is_look = |call: &Call| call.path == "/api/v1/nodes" && call.status.is_some();
+    wait_until("three more looks", || {
+        let later = |call: &Call| call.sequence > mark && is_look(call);
+        sandbox.calls().count(later) >= 3
+    });
+    let later = |call: &Call| call.sequence > mark && call.half == Half::Hetzner;
+    let steady_calls = sandbox.calls().count(later);
+
+    let title = |what: &str| format!("{nodes} nodes at once, interval 1 s: {what}");
+    let calls_limit = 2 * nodes.div_ceil(SERVERS_A_PAGE) + 4;
+    vec![
+        Figure::seconds(title("all initialised"), took),
+        Figure::count(title("Hetzner calls"), hetzner_calls).at_most(calls_limit as f64),
+        Figure::count(title("Hetzner calls in three looks more"), steady_calls).at_most(0.0),
+        Figure::count(title("Kubernetes calls"), kubernetes_calls),
+        Figure::bytes(title("peak memory"), daemon.memory_kb().0 * 1024),
+    ]
+}
+
+fn real_time(sandbox: &Sandbox) -> crate::common::Env {
+    with(env(sandbox), &[("CCM_TEST_TIME_SCALE", "1")])
+}
+
+/// Where probes are answered, once the log says so.
+fn address(daemon: &Daemon) -> Option<String> {
+    let log = daemon.log();
+    let (_, rest) = log.split_once("health: listening on ")?;
+    Some(rest.split_whitespace().next()?.to_owned())
+}
+
+fn first_look(sandbox: &Sandbox) {
+    wait_until("the first look", || {
+        sandbox.calls().count(|call| call.path == "/api/v1/nodes") > 0
+    });
+}
+
+/// The write that ends a node's initialisation.
+fn is_commit(call: &Call) -> bool {
+    let of_a_node = call.path.starts_with("/api/v1/nodes/") && !call.path.ends_with("/status");
+    call.method == "PATCH" && of_a_node && call.status == Some(200)
+}
+
+fn is_event(call: &Call) -> bool {
+    call.method == "POST" && call.status == Some(201) && !is_lease(&call.path)
+}

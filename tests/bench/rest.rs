@@ -1,0 +1,75 @@
+//! An hour in which little happens: what is asked of both APIs, and the processor time.
+
+use crate::figure::Figure;
+use crate::hour::{self, LOOKS, NODES, RENEWALS, Steady};
+use sandbox::Half;
+
+/// Refreshes, at the default of `--node-status-update-frequency`.
+const REFRESHES: usize = 12;
+const SERVERS_A_PAGE: usize = 50;
+/// What one node that is not ready may add.
+const MORE_CALLS: usize = 120;
+/// Of what whole lists at every tick would be.
+const SHARE_PERCENT: f64 = 10.0;
+/// What `hcloud-cloud-controller-manager` takes, which watches.
+const CPU_SECONDS: f64 = 2.2;
+
+pub fn all() -> Vec<Figure> {
+    let hours = hour::steady();
+    vec![
+        hetzner_calls(hours),
+        hetzner_calls_for_a_node_not_ready(hours),
+        looks(hours),
+        renewals(hours),
+        kubernetes_bytes(hours),
+        kubernetes_share(hours),
+        cpu(hours),
+    ]
+}
+
+fn hetzner_calls(hours: &Steady) -> Figure {
+    let limit = REFRESHES * NODES.div_ceil(SERVERS_A_PAGE) + 12;
+    let calls = hours.steady.count(Half::Hetzner);
+    Figure::count("Hetzner calls an hour, 100 ready nodes", calls).at_most(limit as f64)
+}
+
+fn hetzner_calls_for_a_node_not_ready(hours: &Steady) -> Figure {
+    let calls = hours.one_not_ready.count(Half::Hetzner);
+    let more = calls.saturating_sub(hours.steady.count(Half::Hetzner));
+    Figure::count("  more with one NotReady, its server running", more).at_most(MORE_CALLS as f64)
+}
+
+fn looks(hours: &Steady) -> Figure {
+    let title = format!("looks at the nodes in that hour ({LOOKS} in a real one)");
+    Figure::count(title, hours.steady.looks())
+}
+
+fn renewals(hours: &Steady) -> Figure {
+    let title = format!("renewals of the Lease in it ({RENEWALS} in a real one)");
+    Figure::count(title, hours.steady.renewals())
+}
+
+fn kubernetes_bytes(hours: &Steady) -> Figure {
+    Figure::bytes("bytes read from Kubernetes an hour", read(hours) as u64)
+}
+
+fn kubernetes_share(hours: &Steady) -> Figure {
+    let whole_lists = hours.steady.looks() * hours.list_bytes;
+    Figure::percent("  of whole lists at every look", read(hours), whole_lists)
+        .at_most(SHARE_PERCENT)
+}
+
+fn read(hours: &Steady) -> usize {
+    let calls = hours.steady.of(Half::Kubernetes);
+    calls.map(|call| call.answer_bytes).sum()
+}
+
+/// As if all looks and renewals of a real hour had found time in the simulated one: rather too much than too little.
+fn cpu(hours: &Steady) -> Figure {
+    let steady = &hours.steady;
+    let missing = |real: usize, simulated: usize| real as f64 / simulated.max(1) as f64;
+    let factor = missing(LOOKS, steady.looks())
+        .max(missing(RENEWALS, steady.renewals()))
+        .max(1.0);
+    Figure::seconds("CPU an hour, 100 nodes", steady.cpu.mul_f64(factor)).at_most(CPU_SECONDS)
+}
