@@ -27,6 +27,8 @@ pub(super) struct Failed {
 /// One page of a list; each resource has its own name for the items.
 pub(super) trait Page: DeserializeOwned {
     type Item;
+    /// Lists that hardly ever change take no `sort`; the API gives them by ID.
+    const TAKES_SORT: bool = true;
     fn into_parts(self) -> (Meta, Vec<Self::Item>);
     fn id(item: &Self::Item) -> u64;
 }
@@ -106,7 +108,8 @@ impl Api {
         let separator = if path.contains('?') { '&' } else { '?' };
         let read = |number: u32| {
             // By ID, or the order of reads would not help: see `pages`.
-            let path = format!("{path}{separator}sort=id:asc&page={number}&per_page={PER_PAGE}");
+            let sort = if P::TAKES_SORT { "sort=id:asc&" } else { "" };
+            let path = format!("{path}{separator}{sort}page={number}&per_page={PER_PAGE}");
             let page: P = self.get(&path, urgency).map_err(always_there)?;
             let (Meta { pagination }, items) = page.into_parts();
             match pagination.last(number, items.len()) {

@@ -31,6 +31,13 @@ struct Body {
 struct Details {
     #[serde(default)]
     fields: Vec<Field>,
+    #[serde(default)]
+    limits: Vec<Limit>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Limit {
+    name: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -44,7 +51,7 @@ struct Field {
 #[derive(Clone, Debug)]
 pub(super) struct Code {
     pub(super) code: String,
-    /// Of `invalid_input`: the names of the fields.
+    /// Of `invalid_input`: the names of the fields; of `resource_limit_exceeded`: of the limits.
     pub(super) fields: Vec<String>,
 }
 
@@ -56,10 +63,16 @@ pub(super) fn is_busy(code: &str) -> bool {
 impl Error {
     pub(super) fn said(&self) -> Option<Code> {
         let body = self.body.as_ref()?;
-        let fields = body.details.iter().flat_map(|details| &details.fields);
+        let details = body.details.as_ref();
+        let fields = details.into_iter().flat_map(|details| &details.fields);
+        let limits = details.into_iter().flat_map(|details| &details.limits);
+        let fields = fields.map(|field| &field.name);
         Some(Code {
             code: body.code.clone(),
-            fields: fields.map(|field| field.name.clone()).collect(),
+            fields: fields
+                .chain(limits.map(|limit| &limit.name))
+                .cloned()
+                .collect(),
         })
     }
 

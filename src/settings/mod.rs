@@ -13,6 +13,7 @@
 //! | `environment` | variables and the files they name |
 //! | `reader` | one setting: flag before environment before default, and who said so |
 //! | `resolve` | all of them → [`Settings`] |
+//! | `load_balancers` | what load balancers are when their Service does not say |
 //! | `leader_election` | durations that must fit together |
 //! | `url`, `listen`, `controllers`, `token`, `choice`, `text` | one type each, and how it is written |
 //! | `problem` | what is wrong, and what is worth a line in the log |
@@ -28,6 +29,7 @@ mod help;
 mod leader_election;
 mod line;
 mod listen;
+mod load_balancers;
 pub mod markdown;
 mod problem;
 mod reader;
@@ -50,6 +52,7 @@ pub use help::help;
 pub use leader_election::{ObjectName, WRITE_TIMEOUT};
 pub use line::names_a_secret;
 pub use listen::ListenAddress;
+pub use load_balancers::{Algorithm, LoadBalancers};
 pub use problem::{Notice, Problem};
 pub use reader::{Source, Sourced};
 pub use resolve::Settings;

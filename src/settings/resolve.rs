@@ -10,6 +10,7 @@ use super::environment::Environment;
 use super::leader_election::{self, ObjectName};
 use super::line::Line;
 use super::listen::ListenAddress;
+use super::load_balancers::{self, LoadBalancers};
 use super::problem::Problem;
 use super::reader::{Candidate, Reader, Source, Sourced};
 use super::setting::Command;
@@ -33,6 +34,7 @@ pub struct Settings {
     pub server_cache_max_age: Sourced<Duration>,
     /// Never true: refused as not built yet.
     pub robot_enabled: Sourced<bool>,
+    pub load_balancers: LoadBalancers,
     /// Files to merge, the first wins. Empty: in-cluster, else `~/.kube/config`.
     pub kubeconfig: Sourced<Vec<PathBuf>>,
     pub context: Sourced<Option<String>>,
@@ -93,6 +95,7 @@ pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environme
         zone_label_enabled: read.setting(&table::ZONE_LABEL_ENABLED, text::boolean),
         server_cache_max_age: read.setting(&table::SERVER_CACHE_MAX_AGE, duration),
         robot_enabled: read.setting(&table::ROBOT_ENABLED, text::robot),
+        load_balancers: load_balancers::load_balancers(&mut read),
         kubeconfig: read.sourced(&table::KUBECONFIG, kubeconfig),
         context: read.setting(&table::CONTEXT, text::name),
         master: read.setting(&table::MASTER, text::url),
@@ -125,6 +128,7 @@ pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environme
     };
     let mut problems = read.problems;
     problems.extend(leader_election::problems(&settings));
+    problems.extend(load_balancers::problems(&settings.load_balancers));
     Resolved { settings, problems }
 }
 

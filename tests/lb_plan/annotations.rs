@@ -2,7 +2,7 @@
 
 use crate::support::{PROFILES, World, port, words};
 use ccm::hetzner::Profile;
-use ccm::hetzner::load_balancers::annotations::{PREFIX, State, TABLE};
+use ccm::hetzner::load_balancers::annotations::{BEGIN, END, PREFIX, State, TABLE, markdown};
 use ccm::hetzner::load_balancers::{Listener, PortField};
 use std::collections::BTreeSet;
 
@@ -91,10 +91,10 @@ const CASES: &[Case] = &[
         bad: ("random", "use round_robin or least_connections"), writes: &["change_algorithm"], ..BASE },
     Case { name: "disable-public-network", with: &[("use-private-ip", "true")], network: true, of: public,
         first: ("false", "true"), second: ("true", "false"), removed: ("false", "false"), bad: BOOLEAN,
-        writes: &["disable_public_interface"], ..BASE },
+        writes: &["disable_public_interface"] },
     Case { name: "disable-public-network", with: &[("use-private-ip", "true")], network: true, of: public,
         first: ("true", "false"), second: ("false", "true"), removed: ("true", "true"), bad: BOOLEAN,
-        writes: &["enable_public_interface"], ..BASE },
+        writes: &["enable_public_interface"] },
     Case { name: "disable-private-ingress", network: true, of: statuses, first: ("false", PRIVATE_TOO), second: ("true", VIP),
         removed: (PRIVATE_TOO, PRIVATE_TOO), bad: BOOLEAN, writes: &[], ..BASE },
     Case { name: "use-private-ip", network: true, of: targets, first: ("true", "1p 2p 3p"), second: ("false", "1 2 3"),
@@ -107,7 +107,7 @@ const CASES: &[Case] = &[
         of: |w| format!("{} {}", w.balancer().private_net[0].ip.unwrap(), targets(w)),
         first: ("10.0.0.5", "10.0.0.5 1p 2p 3p"), second: ("10.0.0.6", "10.0.0.6 1p 2p 3p"),
         removed: ("10.0.0.6 1p 2p 3p", "10.0.0.6 1p 2p 3p"), bad: ("10.0.0", "use an IPv4 address"),
-        writes: &["detach_from_network", "attach_to_network", "add_target", "add_target", "add_target"], ..BASE },
+        writes: &["detach_from_network", "attach_to_network", "add_target", "add_target", "add_target"] },
     Case { name: "private-subnet-ip-range", network: true, of: |w| w.balancer().private_net.len().to_string(),
         first: ("10.0.0.0/24", "1"), second: ("10.0.9.0/24", "1"), removed: ("1", "1"), bad: ("10.0.0.0", "use an IP range"),
         writes: &[], ..BASE },
@@ -272,5 +272,22 @@ fn one_port_may_have_its_own() {
             assert_eq!(value_of(&world, case, 0), case.first.1, "{key}");
             assert_eq!(value_of(&world, case, 1), case.second.1, "{key}");
         }
+    }
+}
+
+/// `CCM_UPDATE_README=1 cargo test --test lb_plan` writes the table.
+#[test]
+fn the_readme_has_the_table() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let readme = std::fs::read_to_string(&path).unwrap();
+    let wanted = ccm::text::replaced_between(&readme, BEGIN, END, &markdown());
+    let wanted = wanted.expect("the README has both markers once");
+    if std::env::var_os("CCM_UPDATE_README").is_some_and(|value| !value.is_empty()) {
+        std::fs::write(&path, &wanted).unwrap();
+    } else {
+        assert!(
+            readme == wanted,
+            "the README's table of annotations is old: CCM_UPDATE_README=1"
+        );
     }
 }

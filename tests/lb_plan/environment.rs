@@ -175,11 +175,6 @@ fn a_local_traffic_policy_is_checked_at_the_health_check_node_port() {
 
 #[test]
 fn location_and_zone_from_both_sides() {
-    let mut world = World::new(Profile::CcmFromScratch);
-    world.defaults.network_zone = env("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", "us-east".into());
-    let problem = world.defaults.problem().unwrap();
-    assert!(problem.contains("set only one of them"), "{problem}");
-
     // An environment location beats a zone annotation, unless an empty annotation unsets it.
     let made = |annotations: &[(&str, &str)], location: bool, profile| {
         let mut world = World::new(profile);

@@ -55,7 +55,7 @@ const CASES: &[Case] = &[
     (&[GONE], Vec::new, Some(true)),
     (&[GONE], || vec![server(1), server(3)], Some(true)),
     (&[GONE], || vec![server(1), server(99)], None),
-    (&[GONE], || vec![Target::LabelSelector { label_selector: SelectorRef { selector: "a=b".into() } }], Some(true)),
+    (&[GONE], || vec![Target::LabelSelector { label_selector: SelectorRef { selector: "a=b".into() }, targets: vec![] }], Some(true)),
     (&[GONE], || vec![Target::Ip { ip: IpRef { ip: "192.0.2.1".parse().unwrap() }, health_status: vec![] }], None),
 ];
 

@@ -15,3 +15,4 @@ mod random;
 mod selector;
 mod status;
 mod support;
+mod variables;

@@ -237,7 +237,7 @@ fn add_service(balancer: &mut LoadBalancer, listener: &Listener) {
 fn check(balancer: &LoadBalancer) {
     let kind = &balancer.load_balancer_type;
     assert!(
-        balancer.targets.len() <= kind.max_targets,
+        balancer.server_targets().count() + balancer.other_targets() <= kind.max_targets,
         "too many targets"
     );
     assert!(

@@ -38,7 +38,7 @@ fn default_names_are_readable_short_and_stable() {
         assert!(expected.len() <= 63);
     }
     let world = named(Profile::Hcloud, "kubernetes", "default", "web");
-    assert_eq!(world.balancer().name, "a5f2c0e5e0000400080000000000000");
+    assert_eq!(world.balancer().name, "a5f2c0e5e00004000800000000000000");
 }
 
 #[test]

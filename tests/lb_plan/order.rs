@@ -5,7 +5,7 @@ use crate::support::{NETWORK, UID, World, environment, lines, nodes, port, words
 use ccm::cloud::{Change as _, Reason};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
-    PrivateNet, SERVICE_UID, SelectorRef, ServerRef, Target, Write,
+    PrivateNet, SERVICE_UID, SelectedServer, SelectorRef, ServerRef, Target, Write,
 };
 
 #[test]
@@ -108,6 +108,7 @@ fn those_that_are_targets_already_stay_and_then_names_decide() {
     };
     let own = Target::LabelSelector {
         label_selector: own,
+        targets: vec![SelectedServer::default()],
     };
     world.balancer_mut().targets.push(own.clone());
     world.nodes = nodes(30);

@@ -7,7 +7,7 @@ use crate::support::{NETWORK, PROFILES, UID, World, changes, environment, lines,
 use ccm::cloud::{Protocol, Reason, ServicePort, TrafficPolicy};
 use ccm::hetzner::load_balancers::{
     Algorithm, AlgorithmOf, HealthCheck, Http, HttpCheck, Listener, ListenerProtocol, LoadBalancer,
-    PrivateNet, SERVICE_UID, SelectorRef, ServerRef, Target,
+    PrivateNet, SERVICE_UID, SelectedServer, SelectorRef, ServerRef, Target,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,7 +81,7 @@ fn listener(random: &mut Random, number: u16) -> Listener {
 /// One that the API could hold.
 fn balancer(random: &mut Random, id: u64) -> LoadBalancer {
     let kind = random.pick(&types()).clone();
-    let name: &str = *random.pick::<&str>(&["front", "back", "other"]);
+    let name: &str = random.pick::<&str>(&["front", "back", "other"]);
     let mut one = fresh(id, name, &kind.name);
     one.algorithm = AlgorithmOf {
         kind: *random.pick(&[Algorithm::RoundRobin, Algorithm::LeastConnections]),
@@ -109,6 +109,7 @@ fn balancer(random: &mut Random, id: u64) -> LoadBalancer {
         let selector = "somebody=else".to_owned();
         one.targets.push(Target::LabelSelector {
             label_selector: SelectorRef { selector },
+            targets: vec![SelectedServer::default()],
         });
     }
     one
@@ -137,7 +138,7 @@ fn world(random: &mut Random) -> World {
     let share = random.below(50);
     for (name, values) in VALUES {
         if random.percent(share) && (*name != "protocol.p2" || world.service.ports.len() > 1) {
-            let value: &str = *random.pick::<&str>(values);
+            let value: &str = random.pick::<&str>(values);
             world.set(&[(name, value)]);
         }
     }

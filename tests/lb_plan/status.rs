@@ -9,11 +9,14 @@ const V4: &str = "203.0.113.1";
 const V6: &str = "2001:db8::1";
 const PRIVATE: &str = "10.0.0.200";
 
+/// Annotations, whether there is a Network, the addresses and their mode.
+type Case<'a> = (&'a [(&'a str, &'a str)], bool, &'a [&'a str], &'a str);
+
 #[test]
 fn addresses_in_their_order_and_mode() {
     let off = ("disable-public-network", "true");
     let private = ("use-private-ip", "true");
-    let cases: &[(&[(&str, &str)], bool, &[&str], &str)] = &[
+    let cases: &[Case] = &[
         (&[], false, &[V4, V6], "VIP"),
         (&[("ipv6-disabled", "true")], false, &[V4], "VIP"),
         (&[("uses-proxyprotocol", "true")], false, &[V4, V6], "Proxy"),

@@ -182,6 +182,7 @@ impl Place {
             token: Token::fixed(Secret::new(token)),
             network: None,
             address_family: cloud::Sourced::new(AddressFamily::Ipv4, Source::Rule("test")),
+            load_balancers: None,
             zone_label: cloud::Sourced::new(true, Source::Rule("test")),
             debug: false,
             timing,

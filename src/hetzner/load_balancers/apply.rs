@@ -32,7 +32,11 @@ pub(in crate::hetzner) fn apply(
                 log::warn!("{}; made without ports and targets first", failed.error);
                 apply(api, gate, &bare(change, create))
             }
-            (Write::AddTarget(_), Some("target_already_defined")) => Ok(Applied::LookAgain(None)),
+            // Somebody was faster.
+            (Write::AddTarget(_), Some("target_already_defined"))
+            | (Write::RemoveTarget { .. }, Some("load_balancer_target_not_found")) => {
+                Ok(Applied::LookAgain(None))
+            }
             (Write::Delete, _) if failed.error.kind == ErrorKind::NotFound => Ok(Applied::Done),
             _ => Err(failed.error),
         },
@@ -87,8 +91,14 @@ fn is_about_a_part(create: &Create, failed: &Failed) -> bool {
     let Some(Code { code, fields }) = &failed.code else {
         return false;
     };
-    let of_a_part = |field: &String| field.starts_with("services") || field.starts_with("targets");
-    let invalid_part = code == "invalid_input" && fields.iter().any(of_a_part);
+    let of_a_part = |field: &String| {
+        let part = field.strip_prefix("load_balancer_").unwrap_or(field);
+        ["services", "targets", "certificates"]
+            .iter()
+            .any(|name| part.starts_with(name))
+    };
+    let invalid_part = matches!(code.as_str(), "invalid_input" | "resource_limit_exceeded")
+        && fields.iter().any(of_a_part);
     has_parts && (PARTS.contains(&code.as_str()) || invalid_part)
 }
 

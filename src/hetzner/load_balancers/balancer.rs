@@ -1,6 +1,6 @@
 //! A load balancer as the API says it: only the fields we read.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -76,9 +76,9 @@ pub struct Protection {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct PublicNet {
     pub enabled: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub ipv4: PublicIp<Ipv4Addr>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub ipv6: PublicIp<Ipv6Addr>,
 }
 
@@ -123,7 +123,12 @@ pub enum Target {
         health_status: Vec<HealthStatus>,
     },
     /// Somebody's own: whatever servers carry these labels.
-    LabelSelector { label_selector: SelectorRef },
+    LabelSelector {
+        label_selector: SelectorRef,
+        /// The servers that carry them now; each counts against the type's limit.
+        #[serde(default)]
+        targets: Vec<SelectedServer>,
+    },
     /// A kind that the API had not when this was written.
     #[serde(other)]
     Unknown,
@@ -132,6 +137,11 @@ pub enum Target {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct ServerRef {
     pub id: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct SelectedServer {
+    pub server: ServerRef,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -191,6 +201,16 @@ impl LoadBalancer {
         format!("{} ({})", self.name, self.id)
     }
 
+    /// How many of its type's targets are taken by what is not ours to touch.
+    pub fn other_targets(&self) -> usize {
+        let count = |target: &Target| match target {
+            Target::Server { .. } => 0,
+            Target::LabelSelector { targets, .. } => targets.len(),
+            Target::Ip { .. } | Target::Unknown => 1,
+        };
+        self.targets.iter().map(count).sum()
+    }
+
     /// Servers that are targets by themselves, and whether by their private IP.
     pub fn server_targets(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
         self.targets.iter().filter_map(|target| match target {
@@ -202,4 +222,13 @@ impl LoadBalancer {
             _ => None,
         })
     }
+}
+
+/// Null is as good as not there.
+fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

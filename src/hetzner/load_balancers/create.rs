@@ -140,12 +140,11 @@ impl New<'_> {
         Some(place)
     }
 
-    /// The value of a label that most targets have; of several, the first by name.
+    /// The value of a label that most of our nodes have; of several, the first by name.
     fn most_common(&self, label: &str) -> Option<String> {
-        let targets = &self.desired.targets.servers;
-        let is_target = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(id) if targets.iter().any(|t| t.0 == id.0));
+        let is_ours = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(_));
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        let nodes = self.nodes.iter().filter(is_target);
+        let nodes = self.nodes.iter().filter(is_ours);
         for value in nodes.filter_map(|node| node.labels.get(label)) {
             *counts.entry(value).or_default() += 1;
         }

@@ -39,19 +39,6 @@ pub struct Defaults {
     pub health_check_node_port: Option<Sourced<bool>>,
 }
 
-impl Defaults {
-    /// Both a location and a network zone can't be meant for every Service; what to do about it.
-    pub fn problem(&self) -> Option<String> {
-        match (&self.location, &self.network_zone) {
-            (Some(location), Some(zone)) => Some(format!(
-                "HCLOUD_LOAD_BALANCERS_LOCATION={} and HCLOUD_LOAD_BALANCERS_NETWORK_ZONE={}: set only one of them",
-                location.value, zone.value
-            )),
-            _ => None,
-        }
-    }
-}
-
 /// The source of a value that nobody set: the setting that would, where there is one.
 pub(super) fn nobody_set(annotation: &Annotation) -> Source {
     match annotation.variable {

@@ -129,12 +129,11 @@ fn attach(reading: &mut Reading, given: &Given) -> Option<Attach> {
     let ip = reading.read(&a::PRIVATE_IPV4, None, v::ipv4);
     let range = reading.read(&a::PRIVATE_SUBNET_IP_RANGE, None, v::ip_range);
     let Some(network) = given.rules.network else {
-        for source in [ip.map(|ip| ip.source), range.map(|range| range.source)] {
-            if let Some(source) = source {
-                reading.problem(format!(
-                    "{source}: there is no private Network: set HCLOUD_NETWORK, or remove the annotation"
-                ));
-            }
+        let sources = [ip.map(|ip| ip.source), range.map(|range| range.source)];
+        for source in sources.into_iter().flatten() {
+            reading.problem(format!(
+                "{source}: there is no private Network: set HCLOUD_NETWORK, or remove the annotation"
+            ));
         }
         return None;
     };

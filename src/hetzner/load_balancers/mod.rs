@@ -41,8 +41,8 @@ mod values;
 
 pub use balancer::{
     Algorithm, AlgorithmOf, BalancerType, Certificate, Deprecation, HealthStatus, IpRef,
-    LoadBalancer, Location, PrivateNet, Protection, PublicIp, PublicNet, SelectorRef, ServerRef,
-    Target,
+    LoadBalancer, Location, PrivateNet, Protection, PublicIp, PublicNet, SelectedServer,
+    SelectorRef, ServerRef, Target,
 };
 pub use change::{Change, Create, ServerTarget, Write};
 pub use defaults::Defaults;

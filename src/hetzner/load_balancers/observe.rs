@@ -139,6 +139,7 @@ impl Page for BalancersPage {
 
 impl Page for TypesPage {
     type Item = NumberedType;
+    const TAKES_SORT: bool = false;
 
     fn into_parts(self) -> (Meta, Vec<NumberedType>) {
         (self.meta, self.load_balancer_types)

@@ -7,7 +7,7 @@ use super::desired::{Desired, desired};
 use super::difference::Difference;
 use super::find::{Found, by_label, find};
 use super::names::{CLUSTER_UID, SERVICE, SERVICE_UID};
-use super::observe::State;
+use super::observe::{State, covers};
 use super::ports::Given;
 use super::reading::Reading;
 use super::{Rules, annotations, names, status};
@@ -25,6 +25,10 @@ impl Rules<'_> {
         cluster: &Cluster,
     ) -> LoadBalancerPlan {
         let mut reading = Reading::new(service);
+        if !covers(state, self, service) {
+            reading.problem("not all that this rests on was read: look again".to_owned());
+            return refused(reading);
+        }
         let given = Given {
             service,
             rules: self,
@@ -33,10 +37,13 @@ impl Rules<'_> {
         let desired = desired(&mut reading, &given, nodes);
         let named = desired.name.as_ref();
         let found = find(&state.balancers, service, cluster, self.profile, named);
-        let found = found.unwrap_or_else(|why| {
-            reading.problem(why);
-            Found::Nothing(cloud::Sourced::new(String::new(), Source::Kept))
-        });
+        let found = match found {
+            Ok(found) => found,
+            Err(why) => {
+                reading.problem(why);
+                return refused(reading);
+            }
+        };
         let there = match found {
             Found::Labelled(balancer) | Found::Named { balancer, .. } => Some(balancer),
             Found::Nothing(_) => None,
@@ -80,10 +87,11 @@ impl Rules<'_> {
             }
         }
         tell_about_address(&mut reading, service, there);
-        plan.obstacle = obstacle(Reason::SyncLoadBalancerFailed, &reading.problems);
-        if plan.obstacle.is_some() {
-            plan.changes.clear();
-            plan.status = None;
+        if !reading.problems.is_empty() {
+            return LoadBalancerPlan {
+                found: plan.found,
+                ..refused(reading)
+            };
         }
         plan.findings = reading.findings;
         plan
@@ -112,7 +120,9 @@ impl Rules<'_> {
     pub fn orphans(&self, state: &State, cluster: &Cluster) -> Vec<Orphan> {
         let uid = |balancer: &LoadBalancer, label| balancer.labels.get(label).cloned();
         let is_orphan = |balancer: &&LoadBalancer| {
-            let ours = uid(balancer, CLUSTER_UID).is_some_and(|uid| uid == cluster.uid);
+            // A cluster whose UID could not be read has none.
+            let is_own = |uid: String| !uid.is_empty() && uid == cluster.uid;
+            let ours = uid(balancer, CLUSTER_UID).is_some_and(is_own);
             let service = uid(balancer, SERVICE_UID);
             ours && service.is_some_and(|uid| !cluster.service_uids.contains(&uid))
         };
@@ -125,6 +135,15 @@ impl Rules<'_> {
         };
         let balancers = state.balancers.iter();
         balancers.filter(is_orphan).map(orphan).collect()
+    }
+}
+
+/// Nothing is done, and why.
+fn refused(reading: Reading) -> LoadBalancerPlan {
+    LoadBalancerPlan {
+        obstacle: obstacle(Reason::SyncLoadBalancerFailed, &reading.problems),
+        findings: reading.findings,
+        ..LoadBalancerPlan::default()
     }
 }
 

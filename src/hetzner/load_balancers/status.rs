@@ -87,7 +87,7 @@ fn target(target: &Target, nodes: &[OfferedNode]) -> cloud::Target {
             ..
         } => (node_name(server.id, nodes), health_status),
         Target::Ip { ip, health_status } => (ip.ip.to_string(), health_status),
-        Target::LabelSelector { label_selector } => {
+        Target::LabelSelector { label_selector, .. } => {
             (format!("servers with {}", label_selector.selector), &[])
         }
         Target::Unknown => ("unknown".to_owned(), &[]),

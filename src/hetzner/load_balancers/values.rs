@@ -3,11 +3,10 @@
 use super::balancer::Algorithm;
 use super::listener::ListenerProtocol;
 use crate::text::{self, one_of};
-use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 
-/// Longer ones are a mistake, and would not fit into the API's numbers everywhere.
-const LONGEST_S: u32 = 365 * 24 * 3600;
+pub(super) use crate::text::duration::whole_seconds as seconds;
+pub(super) use crate::text::{count, ip_range};
 
 /// Whose certificates an `https` port shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,29 +50,9 @@ pub(super) fn ipv4(text: &str) -> Result<Ipv4Addr, String> {
         .map_err(|_| "use an IPv4 address, e.g. 10.0.0.5".to_owned())
 }
 
-/// `10.0.1.7/24` is taken for the subnet it lies in.
-pub(super) fn ip_range(text: &str) -> Result<Ipv4Net, String> {
-    match text.parse::<Ipv4Net>() {
-        Ok(range) => Ok(range.trunc()),
-        Err(_) => Err("use an IP range, e.g. 10.0.1.0/24".to_owned()),
-    }
-}
-
-/// Whole seconds, at least one.
-pub(super) fn seconds(text: &str) -> Result<u32, String> {
-    seconds_between(text, 1, LONGEST_S)
-}
-
 /// What the API takes for `timeout_idle`.
 pub(super) fn idle_seconds(text: &str) -> Result<u32, String> {
-    seconds_between(text, 30, 300)
-}
-
-pub(super) fn count(text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(count @ 1..) => Ok(count),
-        _ => Err("use a whole number from 1".to_owned()),
-    }
+    text::duration::seconds_between(text, 30, 300)
 }
 
 pub(super) fn port(text: &str) -> Result<u16, String> {
@@ -116,18 +95,6 @@ pub(super) fn domain(text: &str) -> Result<String, String> {
     match text.contains([' ', '%', '\\']) {
         false => Ok(text.to_owned()),
         true => Err("use a host name, without spaces, % and \\".to_owned()),
-    }
-}
-
-fn seconds_between(text: &str, least: u32, most: u32) -> Result<u32, String> {
-    let duration = text::duration::duration(text)?;
-    let whole = u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
-    if duration.subsec_nanos() != 0 {
-        return Err("use whole seconds, e.g. 15s".to_owned());
-    }
-    match (least..=most).contains(&whole) {
-        true => Ok(whole),
-        false => Err(format!("use {least}s to {most}s")),
     }
 }
 

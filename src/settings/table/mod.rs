@@ -3,6 +3,7 @@
 //! | file | a new row goes there when it is about |
 //! |---|---|
 //! | `hetzner` | the project's API, and what nodes take over from its servers |
+//! | `load_balancers` | what load balancers are when their Service does not say |
 //! | `cluster` | reaching the Kubernetes API |
 //! | `controllers` | which controllers run, and in what manner |
 //! | `nodes` | the node and the node lifecycle controller |
@@ -14,6 +15,7 @@ mod cluster;
 mod controllers;
 mod hetzner;
 mod leader_election;
+mod load_balancers;
 mod nodes;
 mod output;
 mod services;
@@ -24,6 +26,7 @@ pub(super) use cluster::*;
 pub(super) use controllers::*;
 pub(super) use hetzner::*;
 pub(super) use leader_election::*;
+pub(super) use load_balancers::*;
 pub(super) use nodes::*;
 pub(super) use output::*;
 pub(super) use services::*;
@@ -39,6 +42,21 @@ pub static TABLE: &[&Setting] = &[
     &ZONE_LABEL_ENABLED,
     &SERVER_CACHE_MAX_AGE,
     &ROBOT_ENABLED,
+    &LB_ENABLED,
+    &LB_TYPE,
+    &LB_LOCATION,
+    &LB_NETWORK_ZONE,
+    &LB_ALGORITHM_TYPE,
+    &LB_DISABLE_PUBLIC_NETWORK,
+    &LB_DISABLE_PRIVATE_INGRESS,
+    &LB_USE_PRIVATE_IP,
+    &LB_PRIVATE_SUBNET_IP_RANGE,
+    &LB_DISABLE_IPV6,
+    &LB_USES_PROXYPROTOCOL,
+    &LB_HEALTH_CHECK_INTERVAL,
+    &LB_HEALTH_CHECK_TIMEOUT,
+    &LB_HEALTH_CHECK_RETRIES,
+    &LB_HEALTH_CHECK_NODE_PORT,
     &KUBECONFIG,
     &CONTEXT,
     &MASTER,

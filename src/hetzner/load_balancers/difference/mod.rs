@@ -17,6 +17,9 @@ use crate::cloud::{Field, Finding, LoadBalancerPlan, OfferedNode, Reason, Source
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+/// The source of what stays as it is found.
+const UNASKED: &str = "nobody asks for it";
+
 /// The comparison of one load balancer; what it finds goes into the plan.
 pub(super) struct Difference<'a, 'b> {
     plan: &'a mut LoadBalancerPlan,
@@ -217,7 +220,7 @@ impl<'a, 'b> Difference<'a, 'b> {
             field: name.to_owned(),
             have,
             want: want.map(|want| want.value.clone()),
-            source: want.map_or(Source::Kept, |want| want.source.clone()),
+            source: want.map_or(Source::Rule(UNASKED), |want| want.source.clone()),
         });
     }
 

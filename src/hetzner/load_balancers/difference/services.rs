@@ -1,6 +1,6 @@
 //! Ports, which the API calls services: removed, changed, added.
 
-use super::Difference;
+use super::{Difference, UNASKED};
 use crate::cloud::{Field, Source, Sourced};
 use crate::hetzner::load_balancers::change::Write;
 use crate::hetzner::load_balancers::listener::{Listener, PortField};
@@ -84,13 +84,13 @@ pub(in crate::hetzner::load_balancers) fn fields_of(
         if counts && have != want {
             let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".into());
             let line = format!("{} {} → {}", field.name(), shown(&have), shown(&want));
-            differ.push((line, source.cloned().unwrap_or(Source::Kept)));
+            differ.push((line, source.cloned().unwrap_or(Source::Rule(UNASKED))));
         }
         fields.push(Field {
             field: format!("port {} {}", port.listener.listen_port, field.name()),
             have,
             want: if counts { want } else { None },
-            source: source.cloned().unwrap_or(Source::Kept),
+            source: source.cloned().unwrap_or(Source::Rule(UNASKED)),
         });
     }
     differ

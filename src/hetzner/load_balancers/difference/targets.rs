@@ -24,11 +24,9 @@ impl Difference<'_, '_> {
             .server_targets()
             .filter(|(_, private)| !(detached && *private))
             .collect();
-        let others = balancer.targets.iter();
-        let others = others.filter(|one| !matches!(one, Target::Server { .. }));
         let room = Room {
             there: &there,
-            others: others.count(),
+            others: balancer.other_targets(),
             limit,
             limit_now,
         };
