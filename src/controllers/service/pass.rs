@@ -7,7 +7,7 @@ use super::observe::{self, Freshness, Observed};
 use super::plan::{self, ServicePlan, Want, status_line};
 use super::rounds::{Rounds, Work};
 use super::tell::{self, Told};
-use crate::cloud::{Change, ChangeKind, ErrorKind, Gate, LoadBalancers, Urgency};
+use crate::cloud::{Change, ChangeKind, ErrorKind, Gate, LoadBalancers, Reason, Urgency};
 use crate::controllers::report::{Failure, Report};
 use crate::kube::{self, LOAD_BALANCER_FINALIZER, Node, Service};
 use crate::world::{Error, ReadFrom, World};
@@ -121,7 +121,7 @@ impl<'a> Pass<'a> {
         for plan in plans {
             tell::findings(self.world, self.gate, &plan);
             if let Some(obstacle) = plan.cloud.obstacle.clone() {
-                self.fail(plan, obstacle.message, true);
+                self.fail(plan, obstacle.message, Some(obstacle.reason));
             } else if self.closed {
                 self.report.unreached += 1;
             } else {
@@ -310,14 +310,14 @@ impl<'a> Pass<'a> {
             let kind = kind.unwrap_or_else(|| kind_of(&plan.cloud.changes));
             tell::end(self.world, self.gate, &plan, kind, Told::Failed(&why));
         }
-        self.fail(plan, why, false);
+        self.fail(plan, why, None);
     }
 
-    fn fail(&mut self, plan: ServicePlan, why: String, is_finding: bool) {
+    fn fail(&mut self, plan: ServicePlan, why: String, finding: Option<Reason>) {
         self.report.failures.push(Failure {
             object: plan.name(),
             why,
-            is_finding,
+            finding,
         });
         self.done.push(Done {
             service: Some(Arc::clone(&plan.service)),

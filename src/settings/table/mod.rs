@@ -102,6 +102,14 @@ const CLIENTS: &[Command] = &[
 
 const SYNCS: &[Command] = &[Command::NodeSync, Command::LbSync];
 
+/// Those that plan load balancers.
+const WITH_LOAD_BALANCERS: &[Command] = &[
+    Command::Run,
+    Command::LbList,
+    Command::LbInspect,
+    Command::LbSync,
+];
+
 const LOAD_BALANCERS: &[Command] = &[Command::LbList, Command::LbInspect, Command::LbSync];
 
 /// The setting of a long flag, written without dashes.

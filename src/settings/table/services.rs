@@ -1,6 +1,6 @@
 //! The service controller.
 
-use super::{DAEMON, LOAD_BALANCERS};
+use super::{DAEMON, LOAD_BALANCERS, WITH_LOAD_BALANCERS};
 use crate::settings::setting::{Command, Group, Kind, Setting};
 
 pub(in crate::settings) static SERVICE_SYNC_INTERVAL: Setting = Setting {
@@ -45,12 +45,7 @@ pub(in crate::settings) static CLUSTER_NAME: Setting = Setting {
     help: "Name of the cluster, for people: it begins the names of load balancers. Two clusters in \
            one project may have the same; they are told apart by the UID of their Service \
            default/kubernetes.",
-    commands: &[
-        Command::Run,
-        Command::LbList,
-        Command::LbInspect,
-        Command::LbSync,
-    ],
+    commands: WITH_LOAD_BALANCERS,
     group: Group::Controllers,
     ..Setting::BLANK
 };
