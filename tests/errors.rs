@@ -268,7 +268,7 @@ fn tokens_of_others() {
     assert_eq!(codes, [0, 1, 1]);
     let log = ccm(&foreign, ONCE).stderr;
     for found in [
-        "node/worker-1: provider ID \"ccm-from-scratch://1000004\": this token's project has no server 1000004; was it \
+        "node/worker-1: provider ID \"ccm-from-scratch://1000002\": this token's project has no server 1000002; was it \
          deleted, or is the token another project's?",
         "node/worker-2: no server is named \"worker-2\", and none that is free has an address the node reports \
          (10.0.0.3); the project has no servers at all: is the token another project's?",

@@ -65,6 +65,7 @@ impl Ticks {
             if let Some(outage) = &report.outage
                 && outage.error.needs_a_person()
                 && !worked_once
+                && !self.is_rotation(&outage.error)
             {
                 // The first controller to see it says it for all.
                 if !self.failed.swap(true, Ordering::Relaxed) {
@@ -84,6 +85,15 @@ impl Ticks {
                 return;
             }
         }
+    }
+
+    /// Credentials that were good for another call and are not any more are being replaced.
+    fn is_rotation(&self, error: &world::Error) -> bool {
+        error.is_unauthorized()
+            && match error {
+                world::Error::Kube(_) => self.world.kube.is_reached(),
+                world::Error::Cloud(_) => self.world.provider.is_reached(),
+            }
     }
 
     /// When no controller had a question for the cloud in its first tick, one asks for all: until

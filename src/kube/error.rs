@@ -60,6 +60,16 @@ impl Error {
         self.is(406, "NotAcceptable")
     }
 
+    /// The credentials are not accepted; also when a plugin that should give others fails.
+    pub fn is_unauthorized(&self) -> bool {
+        match self {
+            Error::Status(status) => status.code == 401,
+            Error::Http(error) => {
+                error.status() == Some(401) || matches!(error.kind, http::Kind::Token(_))
+            }
+        }
+    }
+
     pub fn is_forbidden(&self) -> bool {
         self.is(403, "Forbidden")
     }

@@ -208,6 +208,14 @@ impl Error {
         }
     }
 
+    /// The credentials are not accepted.
+    pub fn is_unauthorized(&self) -> bool {
+        match self {
+            Error::Kube(error) => error.is_unauthorized(),
+            Error::Cloud(error) => error.kind == ErrorKind::Unauthorized,
+        }
+    }
+
     /// Trying again does not help: a setting, a credential or a role has to be mended.
     pub fn needs_a_person(&self) -> bool {
         match self {
