@@ -256,3 +256,6 @@ fn abandon(works: &mut [Work], kind: ErrorKind, why: &str) {
         work.fail(Error::new(kind.clone(), format!("{what}: {why}")));
     }
 }
+
+#[cfg(test)]
+mod tests;
