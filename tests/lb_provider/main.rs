@@ -142,6 +142,19 @@ fn a_deletion_without_a_word_is_one_too() {
     common::wait_until("its end", || world.balancers().is_empty());
 }
 
+/// Some proxy's 200: the load balancer may still be there.
+#[test]
+fn an_answer_of_somebody_else_is_no_success() {
+    let world = World::new();
+    world.settle();
+    let seen = world.hetzner.observe(&[], Urgency::Needed).unwrap();
+    let removal = world.hetzner.plan_removal(&seen, &world.service);
+    let other = Rule::new(Effect::other_json()).half(Half::Hetzner);
+    world.sandbox.faults().add(other.method("DELETE").times(1));
+    let deleted = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
+    assert_eq!(deleted.unwrap_err().kind, ErrorKind::Unavailable);
+}
+
 /// One server has gone: the address comes all the same, and the others are targets.
 #[test]
 fn one_target_that_is_refused_does_not_keep_the_rest() {

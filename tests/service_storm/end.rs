@@ -20,7 +20,12 @@ const BAD: [(&str, &str); 3] = [
 pub fn others(sandbox: &Sandbox) -> BTreeMap<u64, String> {
     let own = cluster_uid(sandbox);
     let all = sandbox.cloud().load_balancers(sandbox.project());
-    let names = ["theirs", "kubernetes-default-s-0", "kubernetes-default-s-1", "somebody"];
+    let names = [
+        "theirs",
+        "kubernetes-default-s-0",
+        "kubernetes-default-s-1",
+        "somebody",
+    ];
     let theirs = all.into_iter().filter(|one| {
         let is_ours = one["labels"][CLUSTER_UID] == *own;
         !is_ours && names.iter().any(|name| one["name"] == *name)
@@ -57,7 +62,10 @@ pub fn is_right(sandbox: &Sandbox) -> Result<(), String> {
     for one in &balancers {
         let uid = &one["labels"][SERVICE_UID];
         if one["labels"][CLUSTER_UID] == *ours && known(uid) && !lives(uid) {
-            return Err(format!("load balancer {} is left of Service {uid}", one["name"]));
+            return Err(format!(
+                "load balancer {} is left of Service {uid}",
+                one["name"]
+            ));
         }
     }
     Ok(())
@@ -75,7 +83,9 @@ fn service_is_right(service: &Value, balancers: &[Value], nodes: &[Value]) -> Re
             (finalizer, count) => Err(format!("finalizer {finalizer}, {count} load balancers")),
         };
     }
-    let is_bad = BAD.iter().any(|(key, value)| annotation(service, key) == Some(value));
+    let is_bad = BAD
+        .iter()
+        .any(|(key, value)| annotation(service, key) == Some(value));
     let named = annotation(service, "name");
     let name_is_taken = named.is_some_and(|name| {
         let mut others = balancers.iter();
@@ -100,14 +110,30 @@ fn service_is_right(service: &Value, balancers: &[Value], nodes: &[Value]) -> Re
         equal("name", one["name"].clone(), json!(name))?;
     }
     if let Some(kind) = annotation(service, "type") {
-        equal("type", one["load_balancer_type"]["name"].clone(), json!(kind))?;
+        equal(
+            "type",
+            one["load_balancer_type"]["name"].clone(),
+            json!(kind),
+        )?;
     }
     let algorithm = annotation(service, "algorithm-type").unwrap_or("round_robin");
-    equal("algorithm", one["algorithm"]["type"].clone(), json!(algorithm))?;
+    equal(
+        "algorithm",
+        one["algorithm"]["type"].clone(),
+        json!(algorithm),
+    )?;
     equal("ports", ports(one), wanted_ports(service))?;
-    equal("targets", json!(targets(one)), json!(servers(service, nodes)))?;
+    equal(
+        "targets",
+        json!(targets(one)),
+        json!(servers(service, nodes)),
+    )?;
     let address = &one["public_net"]["ipv4"]["ip"];
-    equal("status", service["status"]["loadBalancer"]["ingress"][0]["ip"].clone(), address.clone())
+    equal(
+        "status",
+        service["status"]["loadBalancer"]["ingress"][0]["ip"].clone(),
+        address.clone(),
+    )
 }
 
 fn ports(balancer: &Value) -> Value {
@@ -125,7 +151,11 @@ fn ports(balancer: &Value) -> Value {
 }
 
 fn wanted_ports(service: &Value) -> Value {
-    let interval = if annotation(service, "health-check-interval").is_some() { 7 } else { 15 };
+    let interval = if annotation(service, "health-check-interval").is_some() {
+        7
+    } else {
+        15
+    };
     let spec = service["spec"]["ports"].as_array().unwrap().iter();
     let ports = spec.map(|port| {
         json!([
@@ -147,7 +177,9 @@ fn sorted(values: impl Iterator<Item = Value>) -> Value {
 
 pub fn targets(balancer: &Value) -> BTreeSet<u64> {
     let targets = balancer["targets"].as_array().unwrap().iter();
-    targets.filter_map(|target| target["server"]["id"].as_u64()).collect()
+    targets
+        .filter_map(|target| target["server"]["id"].as_u64())
+        .collect()
 }
 
 /// Of the nodes that this Service sends traffic to.
@@ -155,7 +187,9 @@ pub fn servers(service: &Value, nodes: &[Value]) -> BTreeSet<u64> {
     let pool = annotation(service, "node-selector").map(|selector| selector.replace("pool=", ""));
     let offered = nodes.iter().filter(|node| {
         let labels = &node["metadata"]["labels"];
-        let is_excluded = labels[EXCLUDED].as_str().is_some_and(|value| value != "false");
+        let is_excluded = labels[EXCLUDED]
+            .as_str()
+            .is_some_and(|value| value != "false");
         !is_excluded && pool.as_ref().is_none_or(|pool| labels["pool"] == **pool)
     });
     let id = |node: &Value| {

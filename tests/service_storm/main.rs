@@ -98,7 +98,9 @@ fn in_storm(story: &Story, sandbox: &Sandbox, tally: &Mutex<Tally>) -> Result<()
     let services = 4;
     let allowed = looks * (CALLS_OF_A_LOOK + services * CALLS_OF_A_SERVICE);
     if in_storm > allowed {
-        return Err(format!("{in_storm} calls in {looks} looks, and {allowed} are allowed"));
+        return Err(format!(
+            "{in_storm} calls in {looks} looks, and {allowed} are allowed"
+        ));
     }
 
     let mark = sandbox.calls().mark();
@@ -116,12 +118,18 @@ fn in_storm(story: &Story, sandbox: &Sandbox, tally: &Mutex<Tally>) -> Result<()
         most(&mut tally.calls_in_storm, in_storm * 100 / allowed);
     }
     if calls.len() > services * CALLS_TO_SETTLE || writes > services * WRITES_TO_SETTLE {
-        return Err(format!("{} calls, {writes} of them writes, to settle", calls.len()));
+        return Err(format!(
+            "{} calls, {writes} of them writes, to settle",
+            calls.len()
+        ));
     }
     at_rest(sandbox, &place)?;
     match end::others(sandbox) == others {
         true => Ok(()),
-        false => Err(format!("others before {others:#?}\nafter {:#?}", end::others(sandbox))),
+        false => Err(format!(
+            "others before {others:#?}\nafter {:#?}",
+            end::others(sandbox)
+        )),
     }
 }
 
@@ -152,7 +160,10 @@ fn storm(
     mut ccm: impl FnMut(&Chapter) -> Result<(), String>,
 ) -> Result<(), String> {
     for chapter in &story.chapters {
-        chapter.events.iter().for_each(|event| event.happen(sandbox));
+        chapter
+            .events
+            .iter()
+            .for_each(|event| event.happen(sandbox));
         let weather = Weather::of(chapter.seed);
         weather.begin(sandbox);
         watch.over(sandbox);

@@ -151,7 +151,11 @@ impl Story {
             ("theirs", dead("another-cluster"), &target),
             ("kubernetes-default-s-0", dead("another-cluster"), &target),
             // Made by upstream's controller, of a cluster that nobody here knows.
-            ("kubernetes-default-s-1", json!({ SERVICE_UID: DEAD_UID }), &target),
+            (
+                "kubernetes-default-s-1",
+                json!({ SERVICE_UID: DEAD_UID }),
+                &target,
+            ),
             ("somebody", json!({ "team": "blue" }), &target),
             ("free", json!({ "team": "red" }), &json!([])),
             ("kubernetes-default-s-2", json!({}), &json!([])),
@@ -350,7 +354,11 @@ fn join(sandbox: &Sandbox, name: &str) {
         };
         sandbox.cloud().create_server(sandbox.project(), spec)
     });
-    let pool = if name.ends_with(['0', '2', '4']) { "a" } else { "b" };
+    let pool = if name.ends_with(['0', '2', '4']) {
+        "a"
+    } else {
+        "b"
+    };
     sandbox.register_node(NodeSpec {
         name: name.to_owned(),
         server: Some(id),
@@ -372,5 +380,8 @@ fn destroy(sandbox: &Sandbox, name: &str) {
 /// Of the Service that names the cluster.
 pub fn cluster_uid(sandbox: &Sandbox) -> String {
     let identity = sandbox.cluster().get("services", NAMESPACE, "kubernetes");
-    identity.unwrap()["metadata"]["uid"].as_str().unwrap().to_owned()
+    identity.unwrap()["metadata"]["uid"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }

@@ -52,8 +52,12 @@ impl Watch {
             };
             Rule::new(Effect::before(hook)).half(half).writes()
         };
-        sandbox.faults().add(own(Half::Hetzner, Look::harm_in_cloud));
-        sandbox.faults().add(own(Half::Kubernetes, Look::harm_in_cluster));
+        sandbox
+            .faults()
+            .add(own(Half::Hetzner, Look::harm_in_cloud));
+        sandbox
+            .faults()
+            .add(own(Half::Kubernetes, Look::harm_in_cluster));
     }
 
     pub fn no_harm(&self, sandbox: &Sandbox) -> Result<(), String> {
@@ -68,7 +72,9 @@ impl Watch {
 /// Of both halves, events left out: they say how it came to this.
 pub fn all_writes(sandbox: &Sandbox) -> String {
     let calls = sandbox.calls().calls();
-    let writes = calls.iter().filter(|call| call.is_write() && !call.path.ends_with("/events"));
+    let writes = calls
+        .iter()
+        .filter(|call| call.is_write() && !call.path.ends_with("/events"));
     let lines = writes.map(|call| format!("{call} {}", String::from_utf8_lossy(&call.body)));
     format!("all writes:\n{}", lines.collect::<Vec<_>>().join("\n"))
 }
@@ -173,7 +179,12 @@ impl Look {
         let uid = &service["metadata"]["uid"];
         let all = self.cloud.load_balancers(self.project);
         let left = all.iter().find(|one| one["labels"][SERVICE_UID] == *uid);
-        left.map(|one| format!("its finalizer goes, and load balancer {} is there", one["id"]))
+        left.map(|one| {
+            format!(
+                "its finalizer goes, and load balancer {} is there",
+                one["id"]
+            )
+        })
     }
 
     fn service(&self, uid: &Value) -> Option<Value> {

@@ -66,7 +66,9 @@ impl Weather {
         }
         if let Some(command) = self.fails {
             let why = "it did not work out";
-            sandbox.cloud().fail_next_action(command, "action_failed", why);
+            sandbox
+                .cloud()
+                .fail_next_action(command, "action_failed", why);
         }
         if let Some(command) = self.slow {
             let takes = Some(Duration::from_secs(30));

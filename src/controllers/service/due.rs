@@ -53,6 +53,11 @@ impl Due {
         self.tried.insert(uid, prints.of(service));
     }
 
+    /// It was to be changed, and was not come to: it is due at once.
+    pub(super) fn missed(&mut self, uid: &str) {
+        self.tried.remove(uid);
+    }
+
     /// Forgets Services that are gone.
     pub(super) fn keep(&mut self, uids: &HashSet<&str>) {
         self.tried.retain(|uid, _| uids.contains(uid.as_str()));

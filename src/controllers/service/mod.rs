@@ -117,6 +117,8 @@ impl ServiceController {
         let (to_do, right): (Vec<_>, Vec<_>) = proposals
             .into_iter()
             .partition(|plan| plan.has_writes() || plan.cloud.obstacle.is_some());
+        let uids = to_do.iter().map(|plan| plan.object.uid.clone());
+        let mut missed: HashSet<String> = uids.collect();
         let mut pass = Pass::new(world, gate, provider, &self.settings);
         let outcome = match to_do.is_empty() {
             true => Ok(()),
@@ -135,8 +137,11 @@ impl ServiceController {
             pass::settle(world, gate, plan, &mut report, &mut done);
         }
         for done in &done {
+            missed.remove(&done.plan.object.uid);
             self.note(done, &look.prints);
         }
+        // Else what was found by the last comparison of all would wait for the next one.
+        missed.iter().for_each(|uid| self.due.missed(uid));
         (report, done.into_iter().map(|done| done.plan).collect())
     }
 

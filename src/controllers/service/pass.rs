@@ -12,7 +12,7 @@ use crate::controllers::report::{Failure, Report};
 use crate::kube::{self, LOAD_BALANCER_FINALIZER, Node, Service};
 use crate::world::{Error, ReadFrom, World};
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -118,7 +118,15 @@ impl<'a> Pass<'a> {
     fn make(&mut self, plans: Vec<ServicePlan>) -> Vec<Arc<Service>> {
         let mut again = Vec::new();
         let mut works = Vec::new();
+        let mut claimed = HashSet::new();
         for plan in plans {
+            // Two Services may ask for one load balancer that nobody lives in: the first gets
+            // it, and the second sees who lives there when it is looked at again.
+            let found = plan.cloud.found.as_ref().map(|balancer| balancer.id);
+            if found.is_some_and(|id| !claimed.insert(id)) {
+                again.push(plan.service);
+                continue;
+            }
             tell::findings(self.world, self.gate, &plan);
             if let Some(obstacle) = plan.cloud.obstacle.clone() {
                 self.fail(plan, obstacle.message, Some(obstacle.reason));

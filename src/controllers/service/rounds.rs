@@ -43,6 +43,7 @@ pub(super) struct Work {
 
 struct Running {
     action: ActionId,
+    since: Instant,
     line: String,
     may_fail_alone: bool,
 }
@@ -94,14 +95,22 @@ impl Work {
         self.queue.clear();
         self.error.get_or_insert(error);
     }
+
+    /// What still runs goes on in the cloud, and is found there by the next look.
+    fn abandon(&mut self, kind: ErrorKind, why: &str) {
+        let waits_for = self.running.first().map(|running| running.line.clone());
+        let next = self.queue.front().map(|change| change.line());
+        let what = waits_for.or(next).unwrap_or_default();
+        self.running.clear();
+        self.fail(Error::new(kind, format!("{what}: {why}")));
+    }
 }
 
 impl Rounds<'_> {
     /// Makes all changes, or takes note of why not.
     pub(super) fn run(&self, works: &mut [Work]) {
-        let begun = Instant::now();
         let mut pause = FIRST_PAUSE;
-        let mut next_question = begun;
+        let mut next_question = Instant::now();
         let mut unanswered = 0;
         while works.iter().any(|work| !work.is_over()) {
             if self.send(works) {
@@ -112,10 +121,7 @@ impl Rounds<'_> {
             if !self.gate.may_wait() {
                 return abandon(works, ErrorKind::Refused, "ccm is ending");
             }
-            if begun.elapsed() > self.scaled(LONGEST_ACTION) {
-                let why = format!("it still runs after {} s", LONGEST_ACTION.as_secs());
-                return abandon(works, ErrorKind::Unavailable, &why);
-            }
+            self.leave_stuck(works);
             let waits = works.iter().any(Work::waits_for_actions);
             if !waits || Instant::now() < next_question {
                 self.sleep(works, waits.then_some(next_question));
@@ -173,6 +179,7 @@ impl Rounds<'_> {
                 return work.queue.push_front(change);
             }
             Err(error) if change.may_fail_alone() && is_about_itself(&error) => {
+                work.tries = 0;
                 return work.refused.push(error);
             }
             Err(error) => return work.fail(error),
@@ -188,6 +195,7 @@ impl Rounds<'_> {
             work.not_before = Instant::now() + self.scaled(FOLLOW_PAUSE);
             work.running.push(Running {
                 action,
+                since: Instant::now(),
                 line,
                 may_fail_alone: change.may_fail_alone(),
             });
@@ -220,6 +228,19 @@ impl Rounds<'_> {
         Ok(())
     }
 
+    /// An action that has no end keeps nobody but its own Service waiting.
+    fn leave_stuck(&self, works: &mut [Work]) {
+        let limit = self.scaled(LONGEST_ACTION);
+        let is_stuck = |work: &&mut Work| {
+            let mut running = work.running.iter();
+            running.any(|running| running.since.elapsed() > limit)
+        };
+        let why = format!("it still runs after {} s", LONGEST_ACTION.as_secs());
+        for work in works.iter_mut().filter(is_stuck) {
+            work.abandon(ErrorKind::Unavailable, &why);
+        }
+    }
+
     /// Until something can be sent or asked.
     fn sleep(&self, works: &[Work], next_question: Option<Instant>) {
         let sends = works.iter().filter(|work| work.follows());
@@ -246,16 +267,13 @@ fn is_about_itself(error: &Error) -> bool {
     )
 }
 
-/// What still runs goes on in the cloud, and is found there by the next look.
+/// Nothing more is sent or asked, for any of them.
 fn abandon(works: &mut [Work], kind: ErrorKind, why: &str) {
     for work in works.iter_mut().filter(|work| !work.is_over()) {
-        let waits_for = work.running.first().map(|running| running.line.clone());
-        let next = work.queue.front().map(|change| change.line());
-        let what = waits_for.or(next).unwrap_or_default();
-        work.running.clear();
-        work.fail(Error::new(kind.clone(), format!("{what}: {why}")));
+        work.abandon(kind.clone(), why);
     }
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests;

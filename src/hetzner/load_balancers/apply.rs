@@ -6,12 +6,20 @@ use crate::cloud::{Applied, Error, ErrorKind, Gate};
 use crate::hetzner::api::{Api, Failed};
 use crate::hetzner::error::Code;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
-/// Of the answer to a write; no content at all, where there was nothing to say.
+/// Of the answer to a write; no content at all, where there was nothing to say. Whatever else
+/// comes with a 200 is not the API's, and says nothing of what was done.
 #[derive(Deserialize)]
-struct Answer {
-    #[serde(default)]
-    action: Option<Action>,
+#[serde(untagged)]
+enum Answer {
+    Begun {
+        action: Action,
+    },
+    Changed {
+        #[serde(rename = "load_balancer")]
+        _balancer: IgnoredAny,
+    },
 }
 
 /// Makes the change. Never repeated: an answer that got lost does not mean that nothing happened.
@@ -49,7 +57,10 @@ fn send(api: &Api, gate: &dyn Gate, change: &Change) -> Result<Option<Answer>, F
 }
 
 fn applied(write: &Write, answer: Option<Answer>) -> Result<Applied, Error> {
-    let action = answer.and_then(|answer| answer.action);
+    let action = match answer {
+        Some(Answer::Begun { action }) => Some(action),
+        Some(Answer::Changed { .. }) | None => None,
+    };
     let running = match action.as_ref().map(|action| (action, action.end())) {
         None | Some((_, Some(Ok(())))) => None,
         Some((action, None)) => Some(action.id()),

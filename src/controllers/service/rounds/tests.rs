@@ -73,7 +73,8 @@ fn boxed(name: &str, answers: &[Answer], follows: bool, alone: bool) -> Box<dyn 
 }
 
 fn work(changes: Vec<Box<dyn Change>>) -> Work {
-    let json = serde_json::json!({ "metadata": { "name": "web", "namespace": "default", "uid": "1" } });
+    let json = serde_json::json!({ "metadata": { "name": "web", "namespace": "default", "uid": "1",
+        "resourceVersion": "1" } });
     let service: crate::kube::Service = serde_json::from_value(json).unwrap();
     Work::new(ServicePlan {
         object: service.object(),
@@ -174,13 +175,7 @@ impl LoadBalancers for Fake {
         unreachable!()
     }
 
-    fn plan(
-        &self,
-        _: &Landscape,
-        _: &Service,
-        _: &[OfferedNode],
-        _: &Cluster,
-    ) -> LoadBalancerPlan {
+    fn plan(&self, _: &Landscape, _: &Service, _: &[OfferedNode], _: &Cluster) -> LoadBalancerPlan {
         unreachable!()
     }
 
@@ -256,24 +251,82 @@ fn what_comes_of_one_services_changes() {
     use Answer::{Done, Fails, LookAgain, Runs};
     use ErrorKind::{Busy, Other, Unavailable};
     let cases: Vec<Case> = vec![
-        ("in turn", vec![step("a", &[Done]), step("b", &[Runs(5)]), step("c", &[Done])],
-            &["a", "b", "c"], &["a", "b", "c"], 0, None),
-        ("busy, sent again", vec![step("a", &[BUSY, BUSY, Done]), step("b", &[Done])],
-            &["a", "a", "a", "b"], &["a", "b"], 0, None),
-        ("busy for good: the rest is not sent", vec![step("a", &[BUSY]), step("b", &[Done])],
-            &["a"; 11], &[], 0, Some(Busy)),
-        ("an error ends it", vec![step("a", &[NO]), step("b", &[Done])], &["a"], &[], 0, Some(Other)),
-        ("a target that is refused does not stop the others",
+        (
+            "in turn",
+            vec![
+                step("a", &[Done]),
+                step("b", &[Runs(5)]),
+                step("c", &[Done]),
+            ],
+            &["a", "b", "c"],
+            &["a", "b", "c"],
+            0,
+            None,
+        ),
+        (
+            "busy, sent again",
+            vec![step("a", &[BUSY, BUSY, Done]), step("b", &[Done])],
+            &["a", "a", "a", "b"],
+            &["a", "b"],
+            0,
+            None,
+        ),
+        (
+            "busy for good: the rest is not sent",
+            vec![step("a", &[BUSY]), step("b", &[Done])],
+            &["a"; 11],
+            &[],
+            0,
+            Some(Busy),
+        ),
+        (
+            "an error ends it",
+            vec![step("a", &[NO]), step("b", &[Done])],
+            &["a"],
+            &[],
+            0,
+            Some(Other),
+        ),
+        (
+            "a target that is refused does not stop the others",
             vec![target("a", &[NO]), target("b", &[Done]), step("c", &[Done])],
-            &["a", "b", "c"], &["b", "c"], 1, None),
-        ("nor one whose action fails", vec![target("a", &[Fails(5)]), target("b", &[Done])],
-            &["a", "b"], &["a", "b"], 1, None),
-        ("but nobody there is everybody's trouble", vec![target("a", &[AWAY]), target("b", &[Done])],
-            &["a"], &[], 0, Some(Unavailable)),
-        ("an action that fails ends it", vec![step("a", &[Fails(5)]), step("b", &[Done])],
-            &["a"], &["a"], 0, Some(Other)),
-        ("looked at again, the rest is planned anew", vec![step("a", &[LookAgain]), step("b", &[Done])],
-            &["a"], &["a"], 0, None),
+            &["a", "b", "c"],
+            &["b", "c"],
+            1,
+            None,
+        ),
+        (
+            "nor one whose action fails",
+            vec![target("a", &[Fails(5)]), target("b", &[Done])],
+            &["a", "b"],
+            &["a", "b"],
+            1,
+            None,
+        ),
+        (
+            "but nobody there is everybody's trouble",
+            vec![target("a", &[AWAY]), target("b", &[Done])],
+            &["a"],
+            &[],
+            0,
+            Some(Unavailable),
+        ),
+        (
+            "an action that fails ends it",
+            vec![step("a", &[Fails(5)]), step("b", &[Done])],
+            &["a"],
+            &["a"],
+            0,
+            Some(Other),
+        ),
+        (
+            "looked at again, the rest is planned anew",
+            vec![step("a", &[LookAgain]), step("b", &[Done])],
+            &["a"],
+            &["a"],
+            0,
+            None,
+        ),
     ];
     for (name, changes, sent, lines, refused, error) in cases {
         let fake = Fake::default();
@@ -284,7 +337,11 @@ fn what_comes_of_one_services_changes() {
         assert_eq!(work.lines, lines, "{name}");
         assert_eq!(work.refused.len(), refused, "{name}: {:?}", work.refused);
         assert_eq!(work.error.map(|error| error.kind), error, "{name}");
-        assert_eq!(work.look_again, name.starts_with("looked at again"), "{name}");
+        assert_eq!(
+            work.look_again,
+            name.starts_with("looked at again"),
+            "{name}"
+        );
     }
 }
 
@@ -310,8 +367,17 @@ fn one_question_is_asked_for_all_that_runs() {
     fake.run(&mut works);
     assert!(works.iter().all(|work| work.error.is_none()));
     let log = fake.log();
-    assert_eq!(log.iter().position(|line| line.starts_with("ask")), Some(6), "{log:?}");
-    assert!(log[6..].iter().all(|line| line == "ask 6" || line.starts_with("ask ")), "{log:?}");
+    assert_eq!(
+        log.iter().position(|line| line.starts_with("ask")),
+        Some(6),
+        "{log:?}"
+    );
+    assert!(
+        log[6..]
+            .iter()
+            .all(|line| line == "ask 6" || line.starts_with("ask ")),
+        "{log:?}"
+    );
     assert!(log.contains(&"ask 6".to_owned()), "{log:?}");
 }
 
@@ -350,12 +416,18 @@ fn an_action_without_end_is_left_and_the_others_are_not() {
     // All of it takes longer than one action may.
     let many = (0..9).map(|n| step(&format!("b{n}"), &[Answer::Runs(40)]));
     let mut works = [
-        work(vec![step("a", &[Answer::Forever]), step("a2", &[Answer::Done])]),
+        work(vec![
+            step("a", &[Answer::Forever]),
+            step("a2", &[Answer::Done]),
+        ]),
         work(many.collect()),
     ];
     let begun = Instant::now();
     fake.run(&mut works);
-    assert!(begun.elapsed() > Duration::from_millis(300), "the case shows nothing");
+    assert!(
+        begun.elapsed() > Duration::from_millis(300),
+        "the case shows nothing"
+    );
     let [stuck, many] = works;
     let error = stuck.error.unwrap();
     assert_eq!(error.kind, ErrorKind::Unavailable);
@@ -369,7 +441,10 @@ fn questions_without_an_answer_are_repeated_for_a_while() {
     for (deaf, ends_well) in [(0, true), (4, true), (5, false)] {
         let fake = Fake::default();
         fake.deaf.store(deaf, Relaxed);
-        let mut works = [work(vec![step("a", &[Answer::Runs(0)]), step("b", &[Answer::Done])])];
+        let mut works = [work(vec![
+            step("a", &[Answer::Runs(0)]),
+            step("b", &[Answer::Done]),
+        ])];
         fake.run(&mut works);
         let [work] = works;
         let kind = work.error.map(|error| error.kind);
@@ -391,7 +466,14 @@ fn who_is_to_end_does_not_wait() {
     fake.run_with(&mut works, &gate, 2);
     let [waits, over] = works;
     let error = waits.error.unwrap();
-    assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Refused, "a: ccm is ending"));
-    assert_eq!((over.error, over.lines.len()), (None, 2), "what needs no wait is made");
+    assert_eq!(
+        (error.kind, error.message.as_str()),
+        (ErrorKind::Refused, "a: ccm is ending")
+    );
+    assert_eq!(
+        (over.error, over.lines.len()),
+        (None, 2),
+        "what needs no wait is made"
+    );
     assert!(fake.log().iter().all(|line| !line.starts_with("ask")));
 }
