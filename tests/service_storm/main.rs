@@ -35,12 +35,12 @@ use weather::Weather;
 const STORIES: u64 = 240;
 
 /// Hetzner calls of one look at the world, and of one Service in it, when answers get lost and calls are repeated.
-const CALLS_OF_A_LOOK: usize = 20;
-const CALLS_OF_A_SERVICE: usize = 12;
+const CALLS_OF_A_LOOK: usize = 12;
+const CALLS_OF_A_SERVICE: usize = 6;
 
 /// Hetzner calls and writes of one Service, from any state to the right one, in calm weather.
-const CALLS_TO_SETTLE: usize = 30;
-const WRITES_TO_SETTLE: usize = 16;
+const CALLS_TO_SETTLE: usize = 15;
+const WRITES_TO_SETTLE: usize = 8;
 
 #[test]
 fn whatever_happens_each_service_ends_with_its_load_balancer_and_nobody_loses_one() {
@@ -95,7 +95,7 @@ fn in_storm(story: &Story, sandbox: &Sandbox, tally: &Mutex<Tally>) -> Result<()
     let in_storm = cloud_calls(sandbox, 0).len();
     let looks = story.chapters.iter().flat_map(|chapter| &chapter.lives);
     let looks: usize = looks.map(life::Life::looks).sum();
-    let services = 4;
+    let services = story::SERVICES as usize;
     let allowed = looks * (CALLS_OF_A_LOOK + services * CALLS_OF_A_SERVICE);
     if in_storm > allowed {
         return Err(format!(

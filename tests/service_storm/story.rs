@@ -15,15 +15,14 @@ pub const NAMESPACE: Option<&str> = Some("default");
 pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 pub const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
+/// At most.
+pub const SERVICES: u64 = 4;
+
 /// Of a Service that nobody has any more.
 const DEAD_UID: &str = "00000000-dead-4000-8000-000000000000";
 
 pub struct Story {
-    pub seed: u64,
     has_network: bool,
-    /// Two `ccm` at once: then a load balancer that nobody lives in is wanted by one Service at most, as Hetzner's API
-    /// knows no condition on a write.
-    pub two_at_once: bool,
     nodes: u64,
     services: Vec<(String, Wish)>,
     pub chapters: Vec<Chapter>,
@@ -86,10 +85,15 @@ const NAMES: [&str; 5] = ["front", "shared", "shared", "theirs", "free"];
 
 impl Story {
     pub fn of(seed: u64) -> Story {
+        Story::with(seed, Random::new(!seed).percent(25))
+    }
+
+    /// With two `ccm` at once a load balancer that nobody lives in is wanted by one Service at most, as Hetzner's API
+    /// knows no condition on a write.
+    pub fn with(seed: u64, two_at_once: bool) -> Story {
         let mut random = Random::new(seed);
-        let two_at_once = random.percent(25);
         let mut services = Vec::new();
-        for n in 0..1 + random.below(4) {
+        for n in 0..1 + random.below(SERVICES) {
             services.push((format!("s-{n}"), Wish::of(&mut random, two_at_once)));
         }
         let chapters = 1 + random.below(3);
@@ -107,9 +111,7 @@ impl Story {
         });
         let chapters = chapters.collect();
         Story {
-            seed,
             has_network: random.percent(40),
-            two_at_once,
             nodes: random.below(5),
             services,
             chapters,
@@ -228,7 +230,7 @@ fn spec_ports(ports: &[u64]) -> Value {
 
 impl Event {
     pub fn of(random: &mut Random, two_at_once: bool) -> Event {
-        let service = format!("s-{}", random.below(4));
+        let service = format!("s-{}", random.below(SERVICES));
         let node = format!("n-{}", random.below(6));
         match random.below(15) {
             0 | 1 => Event::Add(service, Wish::of(random, two_at_once)),
