@@ -9,6 +9,7 @@ use ccm::controllers::{Controller, Report, Selection};
 use ccm::hetzner::load_balancers::Defaults;
 use ccm::world::World;
 use sandbox::Sandbox;
+use std::time::Duration;
 
 /// Rounds in which everything must have come to rest.
 const ROUNDS_AT_MOST: usize = 30;
@@ -89,6 +90,10 @@ impl Life {
 
 impl Ccm {
     pub fn new(place: &Place, resyncs: bool) -> Ccm {
+        Ccm::with(place, scaled(if resyncs { 1 } else { 1_000_000 }))
+    }
+
+    pub fn with(place: &Place, resync_period: Duration) -> Ccm {
         let defaults = Defaults {
             location: Some(Sourced::new("fsn1".to_owned(), Source::Rule("test"))),
             ..Defaults::default()
@@ -97,7 +102,7 @@ impl Ccm {
             world: place.world(&place.token, Some(defaults)),
             controller: ServiceController::new(service::Settings {
                 sync_interval: scaled(5),
-                resync_period: scaled(if resyncs { 1 } else { 1_000_000 }),
+                resync_period,
                 concurrency: 3,
                 cluster_name: "kubernetes".into(),
                 time_scale: SCALE,

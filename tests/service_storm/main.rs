@@ -15,6 +15,7 @@ mod random;
 mod seeds;
 
 mod binary;
+mod clear;
 mod end;
 mod life;
 mod story;

@@ -188,6 +188,24 @@ impl Wish {
         }
     }
 
+    /// One port, and a name for its load balancer.
+    pub fn named(name: &'static str) -> Wish {
+        Wish {
+            ports: vec![80],
+            annotations: vec![("name", name)],
+            has_class: false,
+        }
+    }
+
+    /// One port, and nothing else.
+    pub fn plain() -> Wish {
+        Wish {
+            ports: vec![80],
+            annotations: Vec::new(),
+            has_class: false,
+        }
+    }
+
     fn make(&self, sandbox: &Sandbox, name: &str) {
         let annotations = self.annotations.iter();
         let annotations: serde_json::Map<String, Value> = annotations

@@ -12,11 +12,7 @@ pub(super) enum Found<'a> {
     /// It carries the Service's UID.
     Labelled(&'a LoadBalancer),
     /// It has the name, and nobody else lives in it.
-    Named {
-        balancer: &'a LoadBalancer,
-        /// A Service that is not known lived in it: that must be certain.
-        rests_on_whole_cluster: bool,
-    },
+    Named(&'a LoadBalancer),
     /// There is none; the name that a new one gets.
     Nothing(Sourced<String>),
 }
@@ -89,15 +85,38 @@ fn by_name<'a>(
     let Some(balancer) = balancers.iter().find(|one| one.name == name) else {
         return Ok(None);
     };
-    let rests_on_whole_cluster = is_free(balancer, cluster)?;
-    Ok(Some(Found::Named {
-        balancer,
-        rests_on_whole_cluster,
-    }))
+    is_free(balancer, cluster)?;
+    Ok(Some(Found::Named(balancer)))
 }
 
-/// Does nobody live in it? True: that rests on what the cluster says of all Services and nodes.
-fn is_free(balancer: &LoadBalancer, cluster: &Cluster) -> Result<bool, Inhabited> {
+/// Does it depend on which Services and nodes there are what was found? Whoever lived in a load
+/// balancer of one of these names may have gone, and may just have come.
+pub(super) fn rests_on_whole_cluster(
+    balancers: &[LoadBalancer],
+    service: &Service,
+    cluster: &Cluster,
+    profile: Profile,
+    named: Option<&Sourced<String>>,
+) -> bool {
+    let default = names::default_name(profile, service, cluster);
+    let names = match named {
+        Some(named) => vec![named.value.clone()],
+        None => vec![names::second_name(&default, service), default],
+    };
+    let is_other_cluster = |one: &LoadBalancer| {
+        let uid = one.labels.get(CLUSTER_UID);
+        uid.is_some_and(|uid| *uid != cluster.uid)
+    };
+    matches!(by_label(balancers, service), Ok(None))
+        && balancers.iter().any(|one| {
+            names.contains(&one.name)
+                && one.labels.contains_key(SERVICE_UID)
+                && !is_other_cluster(one)
+        })
+}
+
+/// Does nobody live in it?
+fn is_free(balancer: &LoadBalancer, cluster: &Cluster) -> Result<(), Inhabited> {
     let inhabited = |by: String| {
         let shown = balancer.shown();
         Err(Inhabited(format!("load balancer {shown} is taken: {by}")))
@@ -107,13 +126,13 @@ fn is_free(balancer: &LoadBalancer, cluster: &Cluster) -> Result<bool, Inhabited
         return inhabited(format!("label {CLUSTER_UID} says cluster {uid}"));
     }
     let Some(uid) = balancer.labels.get(SERVICE_UID) else {
-        return Ok(false);
+        return Ok(());
     };
     if cluster.service_uids.contains(uid) {
         return inhabited(format!("label {SERVICE_UID} says another Service, {uid}"));
     }
     if of_cluster.is_some() || has_only_our_targets(balancer, cluster) {
-        return Ok(true);
+        return Ok(());
     }
     inhabited(format!(
         "label {SERVICE_UID} says a Service that this cluster does not have, {uid}, and it has targets of others"

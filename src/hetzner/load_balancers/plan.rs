@@ -5,7 +5,7 @@ use super::change::{Change, Write};
 use super::create::{New, USUAL_TYPE};
 use super::desired::{Desired, desired};
 use super::difference::Difference;
-use super::find::{Found, by_label, find};
+use super::find::{Found, by_label, find, rests_on_whole_cluster};
 use super::names::{CLUSTER_UID, SERVICE, SERVICE_UID};
 use super::observe::{State, covers};
 use super::ports::Given;
@@ -36,22 +36,29 @@ impl Rules<'_> {
         };
         let desired = desired(&mut reading, &given, nodes);
         let named = desired.name.as_ref();
-        let found = find(&state.balancers, service, cluster, self.profile, named);
+        let balancers = &state.balancers;
+        let rests_on_whole_cluster =
+            rests_on_whole_cluster(balancers, service, cluster, self.profile, named);
+        let found = find(balancers, service, cluster, self.profile, named);
         let found = match found {
             Ok(found) => found,
             Err(why) => {
                 reading.problem(why);
-                return refused(reading);
+                return LoadBalancerPlan {
+                    rests_on_whole_cluster,
+                    ..refused(reading)
+                };
             }
         };
         let there = match found {
-            Found::Labelled(balancer) | Found::Named { balancer, .. } => Some(balancer),
+            Found::Labelled(balancer) | Found::Named(balancer) => Some(balancer),
             Found::Nothing(_) => None,
         };
         let kind = kind(&mut reading, state, &desired, there);
         check_services(&mut reading, &desired, kind);
         let mut plan = LoadBalancerPlan {
             found: there.map(|balancer| status::for_people(balancer, nodes)),
+            rests_on_whole_cluster,
             ..LoadBalancerPlan::default()
         };
         if let (true, Some(kind)) = (reading.problems.is_empty(), kind) {
@@ -68,14 +75,7 @@ impl Rules<'_> {
                     };
                     new.plan(&mut plan, &mut reading);
                 }
-                Found::Labelled(balancer) | Found::Named { balancer, .. } => {
-                    plan.rests_on_whole_cluster = matches!(
-                        found,
-                        Found::Named {
-                            rests_on_whole_cluster: true,
-                            ..
-                        }
-                    );
+                Found::Labelled(balancer) | Found::Named(balancer) => {
                     Difference::new(&mut plan, &mut reading, self, balancer, nodes).find(
                         &desired,
                         kind,
@@ -90,6 +90,7 @@ impl Rules<'_> {
         if !reading.problems.is_empty() {
             return LoadBalancerPlan {
                 found: plan.found,
+                rests_on_whole_cluster,
                 ..refused(reading)
             };
         }
