@@ -6,11 +6,11 @@ use crate::library::{Mortal, Place, scaled};
 use crate::life::Ccm;
 use crate::story::{Event, NAMESPACE, Wish};
 use crate::watch::Watch;
-use ccm::controllers::Selection;
+use ccm::controllers::{Report, Selection};
 use ccm::hetzner::load_balancers::SERVICE_UID;
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 fn world() -> (Sandbox, Place) {
@@ -24,9 +24,16 @@ fn world() -> (Sandbox, Place) {
 }
 
 /// A long-lived `ccm`, which looks at what has changed and at nothing else.
-fn tick(ccm: &mut Ccm) {
-    let r = ccm.tick(&Mortal::after(None), &Selection::Due);
-    if let Some(o) = r.outage { eprintln!("DEBUG {o}"); }
+fn tick(ccm: &mut Ccm) -> Report {
+    ccm.tick(&Mortal::after(None), &Selection::Due)
+}
+
+/// The next look that comes to anything: a list of Services is kept for a moment.
+fn comes_to_something(ccm: &mut Ccm) {
+    wait_until("something to do", || {
+        let report = tick(ccm);
+        !report.changes.is_empty() || !report.failures.is_empty()
+    });
 }
 
 fn add(sandbox: &Sandbox, name: &str, wish: Wish) {
@@ -47,13 +54,36 @@ fn a_service_that_came_since_is_not_driven_out() {
     tick(&mut ccm);
     for name in ["first", "second"] {
         add(&sandbox, name, Wish::named("shared"));
-        tick(&mut ccm);
+        comes_to_something(&mut ccm);
     }
     watch.no_harm(&sandbox).unwrap();
     let first = sandbox.cluster().get("services", NAMESPACE, "first");
     let all = balancers(&sandbox);
     assert_eq!(all.len(), 1, "{all:#?}");
-    assert_eq!(all[0]["labels"][SERVICE_UID], first.unwrap()["metadata"]["uid"]);
+    assert_eq!(
+        all[0]["labels"][SERVICE_UID],
+        first.unwrap()["metadata"]["uid"]
+    );
+}
+
+/// Both see it free, at the same moment.
+#[test]
+fn of_two_services_that_ask_for_a_free_load_balancer_one_gets_it() {
+    let (sandbox, place) = world();
+    let body = json!({ "name": "free", "load_balancer_type": "lb11", "location": "fsn1",
+                       "algorithm": { "type": "round_robin" } });
+    sandbox
+        .cloud()
+        .create_load_balancer(sandbox.project(), body);
+    let watch = Watch::new(&sandbox);
+    watch.over(&sandbox);
+    for name in ["first", "second"] {
+        add(&sandbox, name, Wish::named("free"));
+    }
+    Ccm::new(&place, false).settle().unwrap();
+    watch.no_harm(&sandbox).unwrap();
+    end::is_right(&sandbox).unwrap();
+    assert_eq!(balancers(&sandbox).len(), 1);
 }
 
 /// Its list of all Services still has the one that went.
@@ -66,7 +96,7 @@ fn a_service_that_comes_again_gets_its_load_balancer_back() {
         tick(&mut ccm);
         let before = balancers(&sandbox);
         Event::Recreate("web".into(), wish).happen(&sandbox);
-        tick(&mut ccm);
+        comes_to_something(&mut ccm);
         let after = balancers(&sandbox);
         assert_eq!(after.len(), 1, "{after:#?}");
         assert_eq!(after[0]["id"], before[0]["id"]);
@@ -86,8 +116,8 @@ fn what_an_outage_kept_from_being_mended_is_mended_after_it() {
     Event::LoseBalancer("web".into()).happen(&sandbox);
     let away = Effect::kubernetes_status(500, "InternalError", "no leader");
     let rule = Rule::new(away).half(Half::Kubernetes).method("GET");
-    let one_service = "/api/v1/namespaces/default/services/web";
-    let rule = sandbox.faults().add(rule.path(one_service));
+    let of_one_service = "/api/v1/namespaces/default/services";
+    let rule = sandbox.faults().add(rule.path(of_one_service));
     wait_until("the comparison of all", || {
         tick(&mut ccm);
         std::thread::sleep(scaled(1));
