@@ -14,9 +14,12 @@ demo: ## build, then three simulated nodes and ccm on them: before and after
 test: ## format, clippy, all tests; ends with what was skipped and why
 	@tests/run.sh
 
+# Size: relative relocations in one bit each, and no tables for unwinding.
+LINK := -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,--no-eh-frame-hdr -C link-arg=-Wl,-T,$(CURDIR)/src/static.ld
+
 # Without an explicit --target the flag would also reach proc-macros, which can't be static.
 build: ## the static binary
-	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked --package ccm-from-scratch --target $(TARGET)
+	RUSTFLAGS="-C target-feature=+crt-static $(LINK)" cargo build --release --locked --package ccm-from-scratch --target $(TARGET)
 	@ls -l $(BINARY)
 
 bench: build ## measure the static binary against its limits: calls, bytes, time, memory, size
