@@ -33,7 +33,7 @@ use watch::{Watch, all_writes};
 use weather::Weather;
 
 /// Told in the library's controller.
-const STORIES: u64 = 240;
+const STORIES: u64 = 210;
 
 /// Hetzner calls of one look at the world, and of one Service in it, when answers get lost and calls are repeated.
 const CALLS_OF_A_LOOK: usize = 12;
