@@ -1,3 +1,5 @@
+//! Rounds against a cloud that answers what each change is told to.
+
 use super::*;
 use crate::cloud::{
     ChangeKind, Cluster, Landscape, LoadBalancerPlan, OfferedNode, Orphan, Refused, Service,
