@@ -112,7 +112,7 @@ impl ServiceController {
             Ok((_, proposals)) => proposals,
             Err(error) => return (Report::outage(error, waiting(&look)), Vec::new()),
         };
-        self.remember(&look, begun);
+        self.remember(&look);
         // What stands in a Service's way may be gone by now, too.
         let (to_do, right): (Vec<_>, Vec<_>) = proposals
             .into_iter()
@@ -128,8 +128,11 @@ impl ServiceController {
             }
         };
         let (mut report, mut done) = (pass.report, pass.done);
-        if let Err(error) = outcome {
-            report.outage = Report::outage(error, waiting(&look)).outage;
+        match outcome {
+            Err(error) => report.outage = Report::outage(error, waiting(&look)).outage,
+            // What the pass did not come to would else wait for the next one.
+            Ok(()) if look.is_resync && report.unreached == 0 => self.due.resynced(begun),
+            Ok(()) => {}
         }
         for plan in right {
             pass::settle(world, gate, plan, &mut report, &mut done);
@@ -216,10 +219,7 @@ impl ServiceController {
         Ok((Some(observed), plans))
     }
 
-    fn remember(&mut self, look: &Look, begun: Instant) {
-        if look.is_resync {
-            self.due.resynced(begun);
-        }
+    fn remember(&mut self, look: &Look) {
         let name = |service: &Arc<Service>| {
             let metadata = &service.metadata;
             (metadata.namespace.clone(), metadata.name.clone())
