@@ -22,7 +22,9 @@ pub struct Poll {
     pub look_max_age: Duration,
     /// The last look at everything.
     pub whole_max_age: Duration,
-    pub detail: Detail,
+    /// The last look that showed labels and deletions, where somebody needs them: routes and
+    /// load balancers follow them.
+    pub metadata_max_age: Option<Duration>,
 }
 
 #[derive(Debug, Default)]
@@ -38,6 +40,8 @@ struct State {
     notes: Vec<Note>,
     /// When the last look at the table or at everything began.
     looked: Option<Instant>,
+    /// When the last look at the table with metadata began.
+    shown: Option<Instant>,
     /// When the last look at everything began.
     listed: Option<Instant>,
     /// When the table was last found to be odd.
@@ -79,12 +83,19 @@ impl Nodes {
     /// All nodes, as fresh as the bell.
     pub(super) fn poll(&self, kube: &Client, poll: Poll) -> Result<View<Vec<Arc<Node>>>, Error> {
         let mut state = turn(&self.state);
+        let wants_metadata = poll
+            .metadata_max_age
+            .is_some_and(|age| !is_younger(state.shown.max(state.listed), age));
+        let detail = match wants_metadata {
+            true => Detail::Metadata,
+            false => Detail::Cells,
+        };
         if !is_younger(state.listed, poll.whole_max_age) {
             state.list(kube, ReadFrom::Cache)?;
-        } else if !is_younger(state.looked, poll.look_max_age) {
+        } else if wants_metadata || !is_younger(state.looked, poll.look_max_age) {
             match is_younger(state.odd, poll.whole_max_age) {
                 true => state.list(kube, ReadFrom::Cache)?,
-                false => state.look(kube, poll.detail)?,
+                false => state.look(kube, detail)?,
             }
         }
         Ok(state.view())
@@ -192,6 +203,9 @@ impl State {
         let rung = self.rung(rows, asked);
         self.read(kube, &rung)?;
         self.looked = Some(asked);
+        if detail == Detail::Metadata {
+            self.shown = Some(asked);
+        }
         Ok(())
     }
 

@@ -20,7 +20,7 @@ use super::report::Report;
 use super::{Controller, Proposal, Selection};
 use crate::cloud::{Gate, LoadBalancers, Urgency};
 use crate::kube::{Node, Service};
-use crate::world::{Error, ReadFrom, World};
+use crate::world::{Error, Poll, ReadFrom, World};
 use due::{Due, Fingerprints};
 use observe::Freshness;
 use pass::{Done, Pass};
@@ -32,6 +32,9 @@ pub const NAME: &str = "service-lb-controller";
 
 /// As upstream's events are signed.
 pub const EVENT_COMPONENT: &str = "service-controller";
+
+/// How late a label that changes which nodes are targets may be seen.
+const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
 /// What the service controller is told.
 #[derive(Clone, Debug)]
@@ -151,7 +154,15 @@ impl ServiceController {
             false => (self.settings.sync_interval / 2, ReadFrom::Cache),
         };
         let listed = world.load_balancer_services(age, from)?;
-        let nodes = world.nodes(age, from)?;
+        let nodes = match selection.is_explicit() {
+            true => world.nodes(age, from)?,
+            false => world.poll_nodes(Poll {
+                look_max_age: age,
+                // The node controller reads them whole more often, where it runs.
+                whole_max_age: self.settings.resync_period * 2,
+                metadata_max_age: Some(METADATA_MAX_AGE.mul_f64(self.settings.time_scale)),
+            })?,
+        };
         let mut suspects = self.suspects.clone();
         suspects.extend(self.listed.iter().cloned());
         if is_resync || selection.is_explicit() {
