@@ -93,11 +93,18 @@ fn a_server_that_goes_before_its_node_is_no_trouble() {
     let server = server_of(&world, "worker-2");
     let stays = server_of(&world, "worker-1");
     world.sandbox.cloud().delete_server(server);
-    // The node is still there, and has to be for a while.
+    // The node is still there, and has to be for a while: thirty seconds and three resyncs.
     world.ticks(6);
     assert!(common::node(&world.sandbox, "worker-2").is_object());
+    // Each try waits twice as long as the one before: at 5, 10 and 20 seconds.
     let writes = world.cloud_writes(mark);
-    assert!(writes.len() <= 2, "{writes:#?}\n{}", daemon.log());
+    assert!(writes.len() <= 4, "{writes:#?}\n{}", daemon.log());
+    let told = world.told("web", "UpdateLoadBalancerFailed");
+    assert_eq!(told.len(), 1, "{told:#?}");
+    assert!(
+        told[0].contains("not found") && !told[0].contains("correlation"),
+        "{told:#?}"
+    );
     world.sandbox.kubelets().expire();
     let cluster = world.sandbox.cluster();
     wait_until("the node's end", || {

@@ -196,11 +196,14 @@ impl ServiceController {
     ) -> Result<(Option<Observed>, Vec<ServicePlan>), Error> {
         let now = Instant::now();
         let explicit = selection.is_explicit();
+        // One that failed has times of its own.
+        let is_compared =
+            |service: &Arc<Service>| look.is_resync && !self.due.is_waiting(service, now);
         let is_due = |service: &&Arc<Service>| {
             let is_ours = want(service) != Want::Nothing;
             is_ours
                 && selection.names(&service.full_name())
-                && (explicit || look.is_resync || self.due.is_due(service, &look.prints, now))
+                && (explicit || is_compared(service) || self.due.is_due(service, &look.prints, now))
         };
         let due: Vec<Arc<Service>> = look.services.iter().filter(is_due).cloned().collect();
         if due.is_empty() {

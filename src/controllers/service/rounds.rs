@@ -6,8 +6,9 @@ use crate::cloud::{ActionId, Applied, Change, Error, ErrorKind, Gate, LoadBalanc
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Before it is asked whether actions have ended: the first time, and how that grows.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// Before it is asked whether actions have ended: the first time, and how that grows. Most take
+/// about a second, and a question before that is a call for nothing.
+const FIRST_PAUSE: Duration = Duration::from_millis(1200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
 /// Before a change that may follow at once is sent: most actions take about a second, and one
