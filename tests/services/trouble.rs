@@ -1,7 +1,7 @@
 //! Old lists, an API that fails at the wrong moment, and changes that take long.
 
 use crate::common::{self, wait_until};
-use crate::world::{NO_RESYNC, OFTEN, World, targets};
+use crate::world::{OFTEN, World, targets};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use serde_json::json;
@@ -97,8 +97,8 @@ fn a_resync_that_failed_is_not_left_to_the_next() {
     cloud.edit_load_balancer(id, |one| {
         one["algorithm"]["type"] = json!("least_connections")
     });
-    // What is proposed is read; what it is made on is not.
-    let fails = Rule::new(Effect::hetzner_error(503, "unavailable", "later"))
+    // What is proposed is read; what it is made on is not, with an answer that is not asked for again at once.
+    let fails = Rule::new(Effect::hetzner_error(422, "service_error", "not now"))
         .half(Half::Hetzner)
         .method("GET")
         .path("/v1/load_balancers")
