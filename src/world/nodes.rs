@@ -8,9 +8,13 @@
 use super::bell::{self, Aged};
 use super::cache::{View, turn};
 use crate::kube::{Age, Client, Detail, Error, Node, NodeRow, NodeTable, ReadFrom};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+/// More nodes than this are given up before they are listed anew.
+const KEPT_AT_MOST: usize = 500;
 
 /// More nodes than this are read by one list.
 const BY_NAME_AT_MOST: usize = 10;
@@ -116,6 +120,9 @@ impl Nodes {
         max_age: Duration,
     ) -> Result<View<Vec<Arc<Node>>>, Error> {
         let mut state = turn(&self.state);
+        if state.looked.is_none() {
+            state.list(kube, ReadFrom::Cache)?;
+        }
         let is_old = |place: usize| state.notes[place].asked.elapsed() > max_age;
         let old = names
             .iter()
@@ -148,6 +155,13 @@ impl Nodes {
     }
 }
 
+/// Of this very node: another one with its name has another.
+fn fingerprint(node: &Node) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    node.metadata.uid.hash(&mut hasher);
+    hasher.finish()
+}
+
 fn is_younger(moment: Option<Instant>, max_age: Duration) -> bool {
     moment.is_some_and(|moment| moment.elapsed() <= max_age)
 }
@@ -170,17 +184,16 @@ impl State {
     /// Reads all nodes whole.
     fn list(&mut self, kube: &Client, from: ReadFrom) -> Result<(), Error> {
         let asked = Instant::now();
+        let ages = self.ages();
+        if self.nodes.len() > KEPT_AT_MOST {
+            self.give_up();
+        }
         let mut nodes = kube.nodes(from)?;
         // etcd's order is nearly ours.
         nodes.sort_unstable_by(|left, right| left.name().cmp(right.name()));
-        let aged = |node: &Arc<Node>| {
-            let place = self.place(node.name()).ok()?;
-            let is_same = self.nodes[place].metadata.uid == node.metadata.uid;
-            self.notes[place].aged.filter(|_| is_same)
-        };
         let notes = nodes.iter().map(|node| Note {
             asked,
-            aged: aged(node),
+            aged: ages.get(&fingerprint(node)).copied(),
         });
         self.notes = notes.collect();
         self.nodes = Arc::new(nodes);
@@ -189,6 +202,22 @@ impl State {
         self.listed_latest = (from == ReadFrom::Latest).then_some(asked);
         self.unread.clear();
         Ok(())
+    }
+
+    /// How old each was when a table showed it, for those that come back.
+    fn ages(&self) -> HashMap<u64, Aged> {
+        let known = self.nodes.iter().zip(&self.notes);
+        known
+            .filter_map(|(node, note)| Some((fingerprint(node), note.aged?)))
+            .collect()
+    }
+
+    /// Two lists of thousands of nodes would be most of the memory. Until the next one is there
+    /// nothing is known: whoever wants nodes meanwhile lists them.
+    fn give_up(&mut self) {
+        self.nodes = Arc::default();
+        self.notes = Vec::new();
+        (self.looked, self.shown, self.listed) = (None, None, None);
     }
 
     /// Looks at the table, and reads whole what rings.
