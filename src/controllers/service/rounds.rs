@@ -6,8 +6,9 @@ use crate::cloud::{ActionId, Applied, Change, Error, ErrorKind, Gate, LoadBalanc
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Before it is asked whether actions have ended: the first time, and how that grows.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// Before it is asked whether actions have ended: the first time, and how that grows. Most take
+/// about a second, and a question before that is a call for nothing.
+const FIRST_PAUSE: Duration = Duration::from_millis(1200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
 /// Before a change that may follow at once is sent: most actions take about a second, and one
@@ -45,6 +46,7 @@ struct Running {
     action: ActionId,
     line: String,
     may_fail_alone: bool,
+    since: Instant,
 }
 
 pub(super) struct Rounds<'a> {
@@ -90,6 +92,12 @@ impl Work {
         !self.running.is_empty() && !self.follows()
     }
 
+    /// Is an action still running that was started longer ago?
+    fn has_run_for(&self, longest: Duration) -> bool {
+        let mut running = self.running.iter();
+        running.any(|running| running.since.elapsed() > longest)
+    }
+
     fn fail(&mut self, error: Error) {
         self.queue.clear();
         self.error.get_or_insert(error);
@@ -99,9 +107,8 @@ impl Work {
 impl Rounds<'_> {
     /// Makes all changes, or takes note of why not.
     pub(super) fn run(&self, works: &mut [Work]) {
-        let begun = Instant::now();
         let mut pause = FIRST_PAUSE;
-        let mut next_question = begun;
+        let mut next_question = Instant::now();
         let mut unanswered = 0;
         while works.iter().any(|work| !work.is_over()) {
             if self.send(works) {
@@ -110,12 +117,12 @@ impl Rounds<'_> {
                 continue;
             }
             if !self.gate.may_wait() {
-                return abandon(works, ErrorKind::Refused, "ccm is ending");
+                return abandon(works.iter_mut(), ErrorKind::Refused, "ccm is ending");
             }
-            if begun.elapsed() > self.scaled(LONGEST_ACTION) {
-                let why = format!("it still runs after {} s", LONGEST_ACTION.as_secs());
-                return abandon(works, ErrorKind::Unavailable, &why);
-            }
+            let longest = self.scaled(LONGEST_ACTION);
+            let late = works.iter_mut().filter(|work| work.has_run_for(longest));
+            let why = format!("it still runs after {} s", LONGEST_ACTION.as_secs());
+            abandon(late, ErrorKind::Unavailable, &why);
             let waits = works.iter().any(Work::waits_for_actions);
             if !waits || Instant::now() < next_question {
                 self.sleep(works, waits.then_some(next_question));
@@ -124,7 +131,7 @@ impl Rounds<'_> {
             unanswered = match self.ask(works) {
                 Ok(()) => 0,
                 Err(error) if unanswered + 1 >= QUESTIONS_AT_MOST => {
-                    return abandon(works, error.kind.clone(), &error.to_string());
+                    return abandon(works.iter_mut(), error.kind.clone(), &error.to_string());
                 }
                 Err(error) => {
                     log::debug!("{error}; asking again");
@@ -190,6 +197,7 @@ impl Rounds<'_> {
                 action,
                 line,
                 may_fail_alone: change.may_fail_alone(),
+                since: Instant::now(),
             });
         }
     }
@@ -247,8 +255,8 @@ fn is_about_itself(error: &Error) -> bool {
 }
 
 /// What still runs goes on in the cloud, and is found there by the next look.
-fn abandon(works: &mut [Work], kind: ErrorKind, why: &str) {
-    for work in works.iter_mut().filter(|work| !work.is_over()) {
+fn abandon<'a>(works: impl Iterator<Item = &'a mut Work>, kind: ErrorKind, why: &str) {
+    for work in works.filter(|work| !work.is_over()) {
         let waits_for = work.running.first().map(|running| running.line.clone());
         let next = work.queue.front().map(|change| change.line());
         let what = waits_for.or(next).unwrap_or_default();

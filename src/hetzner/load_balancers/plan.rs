@@ -40,24 +40,35 @@ impl Rules<'_> {
         let found = match found {
             Ok(found) => found,
             Err(why) => {
-                reading.problem(why);
-                return refused(reading);
+                reading.problem(why.why);
+                return LoadBalancerPlan {
+                    rests_on_whole_cluster: why.rests_on_whole_cluster,
+                    ..refused(reading)
+                };
             }
         };
-        let there = match found {
-            Found::Labelled(balancer) | Found::Named { balancer, .. } => Some(balancer),
-            Found::Nothing(_) => None,
+        let (there, rests_on_whole_cluster) = match &found {
+            Found::Labelled(balancer) => (Some(*balancer), false),
+            Found::Named {
+                balancer,
+                rests_on_whole_cluster,
+            } => (Some(*balancer), *rests_on_whole_cluster),
+            Found::Nothing {
+                rests_on_whole_cluster,
+                ..
+            } => (None, *rests_on_whole_cluster),
         };
         let kind = kind(&mut reading, state, &desired, there);
         check_services(&mut reading, &desired, kind);
         let mut plan = LoadBalancerPlan {
             found: there.map(|balancer| status::for_people(balancer, nodes)),
+            rests_on_whole_cluster,
             ..LoadBalancerPlan::default()
         };
         if let (true, Some(kind)) = (reading.problems.is_empty(), kind) {
             let labels = names::labels(service, cluster);
             match found {
-                Found::Nothing(name) => {
+                Found::Nothing { name, .. } => {
                     let new = New {
                         rules: self,
                         desired: &desired,
@@ -69,13 +80,6 @@ impl Rules<'_> {
                     new.plan(&mut plan, &mut reading);
                 }
                 Found::Labelled(balancer) | Found::Named { balancer, .. } => {
-                    plan.rests_on_whole_cluster = matches!(
-                        found,
-                        Found::Named {
-                            rests_on_whole_cluster: true,
-                            ..
-                        }
-                    );
                     Difference::new(&mut plan, &mut reading, self, balancer, nodes).find(
                         &desired,
                         kind,
@@ -90,6 +94,7 @@ impl Rules<'_> {
         if !reading.problems.is_empty() {
             return LoadBalancerPlan {
                 found: plan.found,
+                rests_on_whole_cluster,
                 ..refused(reading)
             };
         }
