@@ -95,8 +95,8 @@ pub struct LoadBalancerPlan {
     pub obstacle: Option<Finding>,
     /// What the Service's status should say of what is there now; none: leave it as it is.
     pub status: Option<Vec<Ingress>>,
-    /// Whether it takes over a load balancer or leaves it depends on who lives in it:
-    /// `Cluster::service_uids` and `Cluster::servers` must have been read from the API itself
+    /// It takes over a load balancer because nobody else lives in it, or leaves one because somebody
+    /// does: `Cluster::service_uids` and `Cluster::servers` must have been read from the API itself
     /// after this pass began.
     pub rests_on_whole_cluster: bool,
 }

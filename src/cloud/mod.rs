@@ -15,7 +15,7 @@ mod service;
 mod source;
 mod word;
 
-pub use error::{Error, ErrorKind};
+pub use error::{CORRELATION, Error, ErrorKind, without_correlations};
 pub use finding::{Finding, Origin, Reason, Severity};
 pub use gate::{Gate, Refused};
 pub use instance::{Instance, InstanceId, InstanceState, Metadata, PrivateAddress, TopologyLabel};

@@ -1,6 +1,6 @@
 //! What a tick did and found; and the one place where findings become log lines and events.
 
-use crate::cloud::{Finding, Gate, Origin, Reason, Severity};
+use crate::cloud::{Finding, Gate, Origin, Reason, Severity, without_correlations};
 use crate::kube::{Event, EventType, ObjectReference, Repeat};
 use crate::world::{self, World};
 
@@ -75,13 +75,15 @@ pub fn publish(
 ) {
     for finding in findings {
         let finding = finding.borrow();
+        // The same trouble is told once, whatever number each failed call had.
+        let message = without_correlations(&finding.message);
         let repeat = match finding.reason.is_lasting() {
             true => Repeat::Never,
             false => Repeat::EveryTenMinutes,
         };
         if !world
             .recorder
-            .is_due(object, finding.reason.name(), &finding.message, repeat)
+            .is_due(object, finding.reason.name(), &message, repeat)
         {
             continue;
         }
@@ -116,7 +118,7 @@ pub fn publish(
             object,
             kind,
             reason: finding.reason.name(),
-            message: &finding.message,
+            message: &message,
         };
         world.recorder.write(&world.kube, gate, &event);
     }

@@ -1,6 +1,6 @@
 //! A failed call to the Cloud API, in its own words.
 
-use crate::cloud::{self, ErrorKind};
+use crate::cloud::{self, CORRELATION, ErrorKind};
 use crate::http::{self, Kind};
 use serde::Deserialize;
 use std::fmt;
@@ -138,7 +138,7 @@ impl fmt::Display for Error {
         let message = http::shortened(&body.message);
         write!(f, "{}: {message} ({}", self.http.call, body.code)?;
         if let Some(id) = self.head().and_then(|head| head.correlation_id.as_deref()) {
-            write!(f, ", correlation {id}")?;
+            write!(f, "{CORRELATION}{id}")?;
         }
         f.write_str(")")?;
         for field in body.details.iter().flat_map(|details| &details.fields) {

@@ -48,6 +48,8 @@ struct State {
     shown: Option<Instant>,
     /// When the last look at everything began.
     listed: Option<Instant>,
+    /// The same, when it was no look at the API server's cache.
+    listed_latest: Option<Instant>,
     /// When the table was last found to be odd.
     odd: Option<Instant>,
     /// Nodes that rang and could not be read, which was told.
@@ -78,7 +80,12 @@ impl Nodes {
         from: ReadFrom,
     ) -> Result<View<Vec<Arc<Node>>>, Error> {
         let mut state = turn(&self.state);
-        if !is_younger(state.listed, max_age) {
+        // A look at the cache, however young, may show what was long ago.
+        let listed = match from {
+            ReadFrom::Cache => state.listed,
+            ReadFrom::Latest => state.listed_latest,
+        };
+        if !is_younger(listed, max_age) {
             state.list(kube, from)?;
         }
         Ok(state.view())
@@ -192,6 +199,7 @@ impl State {
         self.nodes = Arc::new(nodes);
         self.looked = Some(asked);
         self.listed = Some(asked);
+        self.listed_latest = (from == ReadFrom::Latest).then_some(asked);
         self.unread.clear();
         Ok(())
     }

@@ -86,6 +86,9 @@ fn by_name_only_where_nobody_else_lives() {
                     }
                 }
                 (None, true) => {
+                    // Who is said to live there may have gone; another cluster has not.
+                    let rests = !labels.contains(&THEIRS);
+                    assert_eq!(world.plan().rests_on_whole_cluster, rests, "{about}");
                     let message = world.obstacle();
                     for part in ["front (1)", "is taken", "choose another name"] {
                         assert!(message.contains(part), "{about}: {message}");

@@ -38,6 +38,11 @@ impl Due {
         self.tried.get(uid) != Some(&print) || self.backoff.is_retry_due(uid, now)
     }
 
+    /// Its last try failed, and the wait is not over.
+    pub(super) fn is_waiting(&self, service: &Service, now: Instant) -> bool {
+        self.backoff.is_waiting(&service.metadata.uid, now)
+    }
+
     pub(super) fn is_resync_due(&self, period: Duration, now: Instant) -> bool {
         self.last_resync
             .is_none_or(|last| now.duration_since(last) >= period)

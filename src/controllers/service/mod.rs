@@ -115,7 +115,7 @@ impl ServiceController {
             Ok((_, proposals)) => proposals,
             Err(error) => return (Report::outage(error, waiting(&look)), Vec::new()),
         };
-        self.remember(&look, begun);
+        self.remember(&look);
         // What stands in a Service's way may be gone by now, too.
         let (to_do, right): (Vec<_>, Vec<_>) = proposals
             .into_iter()
@@ -133,8 +133,11 @@ impl ServiceController {
             }
         };
         let (mut report, mut done) = (pass.report, pass.done);
-        if let Err(error) = outcome {
-            report.outage = Report::outage(error, waiting(&look)).outage;
+        match outcome {
+            Err(error) => report.outage = Report::outage(error, waiting(&look)).outage,
+            // What the pass did not come to would else wait for the next one.
+            Ok(()) if look.is_resync && report.unreached == 0 => self.due.resynced(begun),
+            Ok(()) => {}
         }
         for plan in right {
             pass::settle(world, gate, plan, &mut report, &mut done);
@@ -198,11 +201,14 @@ impl ServiceController {
     ) -> Result<(Option<Observed>, Vec<ServicePlan>), Error> {
         let now = Instant::now();
         let explicit = selection.is_explicit();
+        // One that failed has times of its own.
+        let is_compared =
+            |service: &Arc<Service>| look.is_resync && !self.due.is_waiting(service, now);
         let is_due = |service: &&Arc<Service>| {
             let is_ours = want(service) != Want::Nothing;
             is_ours
                 && selection.names(&service.full_name())
-                && (explicit || look.is_resync || self.due.is_due(service, &look.prints, now))
+                && (explicit || is_compared(service) || self.due.is_due(service, &look.prints, now))
         };
         let due: Vec<Arc<Service>> = look.services.iter().filter(is_due).cloned().collect();
         if due.is_empty() {
@@ -232,10 +238,7 @@ impl ServiceController {
         Ok((Some(observed), plans))
     }
 
-    fn remember(&mut self, look: &Look, begun: Instant) {
-        if look.is_resync {
-            self.due.resynced(begun);
-        }
+    fn remember(&mut self, look: &Look) {
         let name = |service: &Arc<Service>| {
             let metadata = &service.metadata;
             (metadata.namespace.clone(), metadata.name.clone())

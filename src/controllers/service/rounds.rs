@@ -6,8 +6,9 @@ use crate::cloud::{ActionId, Applied, Change, Error, ErrorKind, Gate, LoadBalanc
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Before it is asked whether actions have ended: the first time, and how that grows.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// Before it is asked whether actions have ended: the first time, and how that grows. Most take
+/// about a second, and a question before that is a call for nothing.
+const FIRST_PAUSE: Duration = Duration::from_millis(1200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
 /// Before a change that may follow at once is sent: most actions take about a second, and one
@@ -43,9 +44,9 @@ pub(super) struct Work {
 
 struct Running {
     action: ActionId,
-    since: Instant,
     line: String,
     may_fail_alone: bool,
+    since: Instant,
 }
 
 pub(super) struct Rounds<'a> {
@@ -91,18 +92,15 @@ impl Work {
         !self.running.is_empty() && !self.follows()
     }
 
+    /// Is an action still running that was started longer ago?
+    fn has_run_for(&self, longest: Duration) -> bool {
+        let mut running = self.running.iter();
+        running.any(|running| running.since.elapsed() > longest)
+    }
+
     fn fail(&mut self, error: Error) {
         self.queue.clear();
         self.error.get_or_insert(error);
-    }
-
-    /// What still runs goes on in the cloud, and is found there by the next look.
-    fn abandon(&mut self, kind: ErrorKind, why: &str) {
-        let waits_for = self.running.first().map(|running| running.line.clone());
-        let next = self.queue.front().map(|change| change.line());
-        let what = waits_for.or(next).unwrap_or_default();
-        self.running.clear();
-        self.fail(Error::new(kind, format!("{what}: {why}")));
     }
 }
 
@@ -119,9 +117,12 @@ impl Rounds<'_> {
                 continue;
             }
             if !self.gate.may_wait() {
-                return abandon(works, ErrorKind::Refused, "ccm is ending");
+                return abandon(works.iter_mut(), ErrorKind::Refused, "ccm is ending");
             }
-            self.leave_stuck(works);
+            let longest = self.scaled(LONGEST_ACTION);
+            let late = works.iter_mut().filter(|work| work.has_run_for(longest));
+            let why = format!("it still runs after {} s", LONGEST_ACTION.as_secs());
+            abandon(late, ErrorKind::Unavailable, &why);
             let waits = works.iter().any(Work::waits_for_actions);
             if !waits || Instant::now() < next_question {
                 self.sleep(works, waits.then_some(next_question));
@@ -130,7 +131,7 @@ impl Rounds<'_> {
             unanswered = match self.ask(works) {
                 Ok(()) => 0,
                 Err(error) if unanswered + 1 >= QUESTIONS_AT_MOST => {
-                    return abandon(works, error.kind.clone(), &error.to_string());
+                    return abandon(works.iter_mut(), error.kind.clone(), &error.to_string());
                 }
                 Err(error) => {
                     log::debug!("{error}; asking again");
@@ -195,9 +196,9 @@ impl Rounds<'_> {
             work.not_before = Instant::now() + self.scaled(FOLLOW_PAUSE);
             work.running.push(Running {
                 action,
-                since: Instant::now(),
                 line,
                 may_fail_alone: change.may_fail_alone(),
+                since: Instant::now(),
             });
         }
     }
@@ -228,19 +229,6 @@ impl Rounds<'_> {
         Ok(())
     }
 
-    /// An action that has no end keeps nobody but its own Service waiting.
-    fn leave_stuck(&self, works: &mut [Work]) {
-        let limit = self.scaled(LONGEST_ACTION);
-        let is_stuck = |work: &&mut Work| {
-            let mut running = work.running.iter();
-            running.any(|running| running.since.elapsed() > limit)
-        };
-        let why = format!("it still runs after {} s", LONGEST_ACTION.as_secs());
-        for work in works.iter_mut().filter(is_stuck) {
-            work.abandon(ErrorKind::Unavailable, &why);
-        }
-    }
-
     /// Until something can be sent or asked.
     fn sleep(&self, works: &[Work], next_question: Option<Instant>) {
         let sends = works.iter().filter(|work| work.follows());
@@ -267,10 +255,14 @@ fn is_about_itself(error: &Error) -> bool {
     )
 }
 
-/// Nothing more is sent or asked, for any of them.
-fn abandon(works: &mut [Work], kind: ErrorKind, why: &str) {
-    for work in works.iter_mut().filter(|work| !work.is_over()) {
-        work.abandon(kind.clone(), why);
+/// What still runs goes on in the cloud, and is found there by the next look.
+fn abandon<'a>(works: impl Iterator<Item = &'a mut Work>, kind: ErrorKind, why: &str) {
+    for work in works.filter(|work| !work.is_over()) {
+        let waits_for = work.running.first().map(|running| running.line.clone());
+        let next = work.queue.front().map(|change| change.line());
+        let what = waits_for.or(next).unwrap_or_default();
+        work.running.clear();
+        work.fail(Error::new(kind.clone(), format!("{what}: {why}")));
     }
 }
 

@@ -12,13 +12,27 @@ pub(super) enum Found<'a> {
     /// It carries the Service's UID.
     Labelled(&'a LoadBalancer),
     /// It has the name, and nobody else lives in it.
-    Named(&'a LoadBalancer),
-    /// There is none; the name that a new one gets.
-    Nothing(Sourced<String>),
+    Named {
+        balancer: &'a LoadBalancer,
+        /// A Service that is not known lived in it: that must be certain.
+        rests_on_whole_cluster: bool,
+    },
+    /// There is none.
+    Nothing {
+        /// That a new one gets.
+        name: Sourced<String>,
+        /// Another one has the default name, and a Service that lives in it: that must be certain.
+        rests_on_whole_cluster: bool,
+    },
 }
 
-/// Why a load balancer of the right name is not taken.
-struct Inhabited(String);
+/// Why none is taken and none is made.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) why: String,
+    /// A Service lives in it, says what was read of the cluster: it may have gone since.
+    pub(super) rests_on_whole_cluster: bool,
+}
 
 /// The error says who lives where.
 pub(super) fn find<'a>(
@@ -27,28 +41,48 @@ pub(super) fn find<'a>(
     cluster: &Cluster,
     profile: Profile,
     named: Option<&Sourced<String>>,
-) -> Result<Found<'a>, String> {
-    if let Some(balancer) = by_label(balancers, service)? {
+) -> Result<Found<'a>, Refused> {
+    let certain = |why| Refused {
+        why,
+        rests_on_whole_cluster: false,
+    };
+    if let Some(balancer) = by_label(balancers, service).map_err(certain)? {
         return Ok(Found::Labelled(balancer));
     }
+    let nothing = |name, rests_on_whole_cluster| Found::Nothing {
+        name,
+        rests_on_whole_cluster,
+    };
     if let Some(named) = named {
         return match by_name(balancers, &named.value, cluster) {
-            Ok(found) => Ok(found.unwrap_or_else(|| Found::Nothing(named.clone()))),
-            Err(Inhabited(why)) => Err(format!("{}: {why}; choose another name", named.source)),
+            Ok(found) => Ok(found.unwrap_or_else(|| nothing(named.clone(), false))),
+            Err(refused) => Err(Refused {
+                why: format!("{}: {}; choose another name", named.source, refused.why),
+                ..refused
+            }),
         };
     }
     let default = names::default_name(profile, service, cluster);
     let source = Source::Rule("the default name");
     match by_name(balancers, &default, cluster) {
-        Ok(found) => Ok(found.unwrap_or(Found::Nothing(Sourced::new(default, source)))),
+        Ok(found) => Ok(found.unwrap_or(nothing(Sourced::new(default, source), false))),
         // Somebody else has it: the same, with a hash of the Service's UID.
-        Err(Inhabited(_)) => {
+        Err(first) => {
             let second = names::second_name(&default, service);
             let source = Source::Rule("the default name is somebody else's");
-            match by_name(balancers, &second, cluster) {
-                Ok(found) => Ok(found.unwrap_or(Found::Nothing(Sourced::new(second, source)))),
-                Err(Inhabited(why)) => Err(why),
-            }
+            let rests = first.rests_on_whole_cluster;
+            let found = by_name(balancers, &second, cluster)?;
+            Ok(match found {
+                None => nothing(Sourced::new(second, source), rests),
+                Some(Found::Named {
+                    balancer,
+                    rests_on_whole_cluster,
+                }) => Found::Named {
+                    balancer,
+                    rests_on_whole_cluster: rests_on_whole_cluster || rests,
+                },
+                Some(other) => other,
+            })
         }
     }
 }
@@ -81,62 +115,44 @@ fn by_name<'a>(
     balancers: &'a [LoadBalancer],
     name: &str,
     cluster: &Cluster,
-) -> Result<Option<Found<'a>>, Inhabited> {
+) -> Result<Option<Found<'a>>, Refused> {
     let Some(balancer) = balancers.iter().find(|one| one.name == name) else {
         return Ok(None);
     };
-    is_free(balancer, cluster)?;
-    Ok(Some(Found::Named(balancer)))
+    let rests_on_whole_cluster = is_free(balancer, cluster)?;
+    Ok(Some(Found::Named {
+        balancer,
+        rests_on_whole_cluster,
+    }))
 }
 
-/// Does it depend on which Services and nodes there are what was found? Whoever lived in a load
-/// balancer of one of these names may have gone, and may just have come.
-pub(super) fn rests_on_whole_cluster(
-    balancers: &[LoadBalancer],
-    service: &Service,
-    cluster: &Cluster,
-    profile: Profile,
-    named: Option<&Sourced<String>>,
-) -> bool {
-    let default = names::default_name(profile, service, cluster);
-    let names = match named {
-        Some(named) => vec![named.value.clone()],
-        None => vec![names::second_name(&default, service), default],
-    };
-    let is_other_cluster = |one: &LoadBalancer| {
-        let uid = one.labels.get(CLUSTER_UID);
-        uid.is_some_and(|uid| *uid != cluster.uid)
-    };
-    matches!(by_label(balancers, service), Ok(None))
-        && balancers.iter().any(|one| {
-            names.contains(&one.name)
-                && one.labels.contains_key(SERVICE_UID)
-                && !is_other_cluster(one)
-        })
-}
-
-/// Does nobody live in it?
-fn is_free(balancer: &LoadBalancer, cluster: &Cluster) -> Result<(), Inhabited> {
-    let inhabited = |by: String| {
+/// Does nobody live in it? True: that rests on what the cluster says of all Services and nodes.
+fn is_free(balancer: &LoadBalancer, cluster: &Cluster) -> Result<bool, Refused> {
+    let inhabited = |by: String, rests_on_whole_cluster| {
         let shown = balancer.shown();
-        Err(Inhabited(format!("load balancer {shown} is taken: {by}")))
+        Err(Refused {
+            why: format!("load balancer {shown} is taken: {by}"),
+            rests_on_whole_cluster,
+        })
     };
     let of_cluster = balancer.labels.get(CLUSTER_UID);
     if let Some(uid) = of_cluster.filter(|uid| **uid != cluster.uid) {
-        return inhabited(format!("label {CLUSTER_UID} says cluster {uid}"));
+        return inhabited(format!("label {CLUSTER_UID} says cluster {uid}"), false);
     }
     let Some(uid) = balancer.labels.get(SERVICE_UID) else {
-        return Ok(());
+        return Ok(false);
     };
     if cluster.service_uids.contains(uid) {
-        return inhabited(format!("label {SERVICE_UID} says another Service, {uid}"));
+        let by = format!("label {SERVICE_UID} says another Service, {uid}");
+        return inhabited(by, true);
     }
     if of_cluster.is_some() || has_only_our_targets(balancer, cluster) {
-        return Ok(());
+        return Ok(true);
     }
-    inhabited(format!(
+    let by = format!(
         "label {SERVICE_UID} says a Service that this cluster does not have, {uid}, and it has targets of others"
-    ))
+    );
+    inhabited(by, true)
 }
 
 /// No servers, or all of them nodes of this cluster. An address may be anybody's.

@@ -5,7 +5,7 @@ use super::change::{Change, Write};
 use super::create::{New, USUAL_TYPE};
 use super::desired::{Desired, desired};
 use super::difference::Difference;
-use super::find::{Found, by_label, find, rests_on_whole_cluster};
+use super::find::{Found, by_label, find};
 use super::names::{CLUSTER_UID, SERVICE, SERVICE_UID};
 use super::observe::{State, covers};
 use super::ports::Given;
@@ -36,23 +36,27 @@ impl Rules<'_> {
         };
         let desired = desired(&mut reading, &given, nodes);
         let named = desired.name.as_ref();
-        let balancers = &state.balancers;
-        let rests_on_whole_cluster =
-            rests_on_whole_cluster(balancers, service, cluster, self.profile, named);
-        let found = find(balancers, service, cluster, self.profile, named);
+        let found = find(&state.balancers, service, cluster, self.profile, named);
         let found = match found {
             Ok(found) => found,
             Err(why) => {
-                reading.problem(why);
+                reading.problem(why.why);
                 return LoadBalancerPlan {
-                    rests_on_whole_cluster,
+                    rests_on_whole_cluster: why.rests_on_whole_cluster,
                     ..refused(reading)
                 };
             }
         };
-        let there = match found {
-            Found::Labelled(balancer) | Found::Named(balancer) => Some(balancer),
-            Found::Nothing(_) => None,
+        let (there, rests_on_whole_cluster) = match &found {
+            Found::Labelled(balancer) => (Some(*balancer), false),
+            Found::Named {
+                balancer,
+                rests_on_whole_cluster,
+            } => (Some(*balancer), *rests_on_whole_cluster),
+            Found::Nothing {
+                rests_on_whole_cluster,
+                ..
+            } => (None, *rests_on_whole_cluster),
         };
         let kind = kind(&mut reading, state, &desired, there);
         check_services(&mut reading, &desired, kind);
@@ -64,7 +68,7 @@ impl Rules<'_> {
         if let (true, Some(kind)) = (reading.problems.is_empty(), kind) {
             let labels = names::labels(service, cluster);
             match found {
-                Found::Nothing(name) => {
+                Found::Nothing { name, .. } => {
                     let new = New {
                         rules: self,
                         desired: &desired,
@@ -75,7 +79,7 @@ impl Rules<'_> {
                     };
                     new.plan(&mut plan, &mut reading);
                 }
-                Found::Labelled(balancer) | Found::Named(balancer) => {
+                Found::Labelled(balancer) | Found::Named { balancer, .. } => {
                     Difference::new(&mut plan, &mut reading, self, balancer, nodes).find(
                         &desired,
                         kind,
