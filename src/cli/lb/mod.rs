@@ -19,6 +19,7 @@ use crate::settings::{Command, Settings, all_nearest, one_of};
 use crate::world::{self, ReadFrom, World};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::time::Duration;
 
 /// Of names that are equally near to one that is no Service's, so many are named.
@@ -34,7 +35,11 @@ struct Asked {
 }
 
 fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
-    let parsed = match wire::read(command, words, Reader::Person, || help::command(command)) {
+    let reader = match command {
+        Command::LbSync if std::io::stderr().is_terminal() => Reader::Waiting,
+        _ => Reader::Person,
+    };
+    let parsed = match wire::read(command, words, reader, || help::command(command)) {
         Read::GoOn(parsed) => parsed,
         Read::End(exit) => return Err(exit),
     };

@@ -53,6 +53,11 @@ impl Due {
         self.tried.insert(uid, prints.of(service));
     }
 
+    /// It was not looked at after all: the next tick does, whatever it was tried with before.
+    pub(super) fn forget(&mut self, uid: &str) {
+        self.tried.remove(uid);
+    }
+
     /// Forgets Services that are gone.
     pub(super) fn keep(&mut self, uids: &HashSet<&str>) {
         self.tried.retain(|uid, _| uids.contains(uid.as_str()));

@@ -120,6 +120,8 @@ impl ServiceController {
         let (to_do, right): (Vec<_>, Vec<_>) = proposals
             .into_iter()
             .partition(|plan| plan.has_writes() || plan.cloud.obstacle.is_some());
+        let uid = |plan: &ServicePlan| plan.object.uid.clone();
+        let mut unreached: HashSet<String> = to_do.iter().map(uid).collect();
         let mut pass = Pass::new(world, gate, provider, &self.settings);
         let outcome = match to_do.is_empty() {
             true => Ok(()),
@@ -139,6 +141,11 @@ impl ServiceController {
         }
         for done in &done {
             self.note(done, &look.prints);
+            unreached.remove(&done.plan.object.uid);
+        }
+        // What a resync found and an outage kept from being done must not wait for the next resync.
+        for uid in &unreached {
+            self.due.forget(uid);
         }
         (report, done.into_iter().map(|done| done.plan).collect())
     }

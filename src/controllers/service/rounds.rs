@@ -14,7 +14,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 /// that comes too early costs a call.
 const FOLLOW_PAUSE: Duration = Duration::from_secs(1);
 
-/// An action that runs for longer is left to the next tick.
+/// When nothing was sent and nothing ended for so long, what still runs is left to the next tick. Not counted from the
+/// first change: a Service of a hundred nodes has that many actions, one after the other.
 const LONGEST_ACTION: Duration = Duration::from_secs(120);
 
 /// A change answered "busy" is sent so often.
@@ -99,20 +100,21 @@ impl Work {
 impl Rounds<'_> {
     /// Makes all changes, or takes note of why not.
     pub(super) fn run(&self, works: &mut [Work]) {
-        let begun = Instant::now();
+        let mut progressed = Instant::now();
         let mut pause = FIRST_PAUSE;
-        let mut next_question = begun;
+        let mut next_question = progressed;
         let mut unanswered = 0;
         while works.iter().any(|work| !work.is_over()) {
             if self.send(works) {
                 pause = FIRST_PAUSE;
-                next_question = Instant::now() + self.scaled(pause);
+                progressed = Instant::now();
+                next_question = progressed + self.scaled(pause);
                 continue;
             }
             if !self.gate.may_wait() {
                 return abandon(works, ErrorKind::Refused, "ccm is ending");
             }
-            if begun.elapsed() > self.scaled(LONGEST_ACTION) {
+            if progressed.elapsed() > self.scaled(LONGEST_ACTION) {
                 let why = format!("it still runs after {} s", LONGEST_ACTION.as_secs());
                 return abandon(works, ErrorKind::Unavailable, &why);
             }
@@ -122,7 +124,11 @@ impl Rounds<'_> {
                 continue;
             }
             unanswered = match self.ask(works) {
-                Ok(()) => 0,
+                Ok(true) => {
+                    progressed = Instant::now();
+                    0
+                }
+                Ok(false) => 0,
                 Err(error) if unanswered + 1 >= QUESTIONS_AT_MOST => {
                     return abandon(works, error.kind.clone(), &error.to_string());
                 }
@@ -194,11 +200,12 @@ impl Rounds<'_> {
         }
     }
 
-    /// One call for everything that runs.
-    fn ask(&self, works: &mut [Work]) -> Result<(), Error> {
+    /// One call for everything that runs; has any of it ended?
+    fn ask(&self, works: &mut [Work]) -> Result<bool, Error> {
         let running = works.iter().flat_map(|work| &work.running);
         let actions: Vec<ActionId> = running.map(|running| running.action).collect();
         let mut ended = self.provider.ended(&actions)?;
+        let any = !ended.is_empty();
         for work in works {
             let mut still = Vec::new();
             for running in std::mem::take(&mut work.running) {
@@ -217,7 +224,7 @@ impl Rounds<'_> {
             }
             work.running = still;
         }
-        Ok(())
+        Ok(any)
     }
 
     /// Until something can be sent or asked.
