@@ -59,7 +59,12 @@ fn an_outage_during_a_resync_does_not_cost_a_whole_period() {
     sandbox.cloud().edit_load_balancer(id, |one| {
         one["algorithm"]["type"] = json!("least_connections")
     });
-    let hits = || rules.iter().map(|rule| sandbox.faults().hits(*rule)).sum::<u64>();
+    let hits = || {
+        rules
+            .iter()
+            .map(|rule| sandbox.faults().hits(*rule))
+            .sum::<u64>()
+    };
     wait_until("the resync to fail", || hits() >= 2);
     wait_at_most(Duration::from_secs(4), "the algorithm", || {
         sandbox.cloud().load_balancer(id)["algorithm"]["type"] == "round_robin"
@@ -82,7 +87,11 @@ fn at_a_terminal_each_change_is_shown_as_it_is_made() {
         .envs(env.iter().cloned())
         .output();
     let Ok(seen) = seen else {
-        sandbox::skipped::skip("progress at a terminal", "script", "there is no `script` here");
+        sandbox::skipped::skip(
+            "progress at a terminal",
+            "script",
+            "there is no `script` here",
+        );
         return;
     };
     let text = String::from_utf8_lossy(&seen.stdout);

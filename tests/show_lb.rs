@@ -98,7 +98,10 @@ fn trouble_of_new_ones(sandbox: &Sandbox) {
             service("a-name-that-its-owner-thought-about-for-long", &[80]).with(&[fsn1]),
             json!({}),
         ),
-        (service("taken", &[80]).with(&[("name", "taken")]), json!({})),
+        (
+            service("taken", &[80]).with(&[("name", "taken")]),
+            json!({}),
+        ),
         (
             service("bad-value", &[80]).with(&[("protocol", "smtp")]),
             json!({}),
@@ -292,7 +295,10 @@ fn lb_help() {
             stdout,
             stderr,
         } = ccm(&nobody, words);
-        text += &format!("$ ccm {}\n{stdout}{stderr}(exit {code})\n\n", words.join(" "));
+        text += &format!(
+            "$ ccm {}\n{stdout}{stderr}(exit {code})\n\n",
+            words.join(" ")
+        );
     }
     fits(&text);
     snapshot("lb-help.txt", &text);

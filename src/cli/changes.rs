@@ -29,10 +29,7 @@ pub(super) fn summary(report: &Report) -> String {
 
 /// The plan, a line each, what should be known, what can't be helped, and how much of each there is: what needs
 /// somebody stands last, where it is seen.
-pub(super) fn proposed(
-    proposals: &[Proposal],
-    warnings: impl Iterator<Item = String>,
-) -> String {
+pub(super) fn proposed(proposals: &[Proposal], warnings: impl Iterator<Item = String>) -> String {
     let line = |object: &str, line: &str| format!("{object}  {}\n", output::one_line(line));
     let changes = proposals.iter().flat_map(|proposal| {
         let lines = proposal.lines.iter();

@@ -109,7 +109,11 @@ fn sides(plan: &ServicePlan) -> String {
         let heading = if line == 0 { "ports" } else { "" };
         vec![heading.to_owned(), port(each), String::new()]
     }));
-    rows.push(vec!["targets".to_owned(), String::new(), targets_cell(plan)]);
+    rows.push(vec![
+        "targets".to_owned(),
+        String::new(),
+        targets_cell(plan),
+    ]);
     rows.extend(addresses(plan));
     table::render(&["", "KUBERNETES", "CLOUD"], &rows)
 }

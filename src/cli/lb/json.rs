@@ -32,7 +32,10 @@ struct Object<'a> {
 
 /// What is there and what would be done.
 pub(super) fn plans<'a>(kind: &'static str, plans: &'a [ServicePlan]) -> Document<Item<'a>> {
-    let items = plans.iter().map(|plan| item(plan, plan.json(), &[])).collect();
+    let items = plans
+        .iter()
+        .map(|plan| item(plan, plan.json(), &[]))
+        .collect();
     Document::new(kind, items)
 }
 
