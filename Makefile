@@ -7,7 +7,7 @@ BINARY := target/$(TARGET)/release/ccm
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-demo: ## build, then three simulated nodes and ccm on them: before and after
+demo: ## build, then three simulated nodes, a load balancer, and ccm on them: before and after
 	cargo build --workspace --locked
 	@tests/demo.sh
 
