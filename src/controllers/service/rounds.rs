@@ -7,8 +7,10 @@ use serde_json::Value;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Before it is asked whether actions have ended: the first time, and how that grows.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// Before it is asked whether actions have ended: the first time, for most take about a second and a question that comes
+/// too early costs a call; the second time, and how that grows.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const SECOND_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
 /// Before a change that may follow at once is sent: most actions take about a second, and one
@@ -105,14 +107,14 @@ impl Rounds<'_> {
     /// Makes all changes, or takes note of why not.
     pub(super) fn run(&self, works: &mut [Work]) {
         let mut progressed = Instant::now();
-        let mut pause = FIRST_PAUSE;
+        let mut pause = SECOND_PAUSE;
         let mut next_question = progressed;
         let mut unanswered = 0;
         while works.iter().any(|work| !work.is_over()) {
             if self.send(works) {
-                pause = FIRST_PAUSE;
+                pause = SECOND_PAUSE;
                 progressed = Instant::now();
-                next_question = progressed + self.scaled(pause);
+                next_question = progressed + self.scaled(FIRST_PAUSE);
                 continue;
             }
             if !self.gate.may_wait() {
@@ -141,8 +143,8 @@ impl Rounds<'_> {
                     unanswered + 1
                 }
             };
-            pause = (pause * 3 / 2).min(LONGEST_PAUSE);
             next_question = Instant::now() + self.scaled(pause);
+            pause = (pause * 3 / 2).min(LONGEST_PAUSE);
         }
     }
 
