@@ -49,7 +49,6 @@ pub(super) fn candidates<'a>(
 fn is_excluded(node: &Node) -> bool {
     let value = node.metadata.labels.get(EXCLUDED);
     value.is_some_and(|value| {
-        let value: &str = value.as_ref();
         !["0", "f", "F", "false", "FALSE", "False"].contains(&value)
     })
 }
