@@ -14,14 +14,12 @@ demo: ## build, then three simulated nodes, a load balancer, and ccm on them: be
 test: ## format, clippy, all tests; ends with what was skipped and why
 	@tests/run.sh
 
-# Static; relocations packed, equal functions once, no tables for unwinding: a sixth less. lld's flags, which is
-# rustc's linker for this target.
-STATIC := -C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,--icf=all \
-	-C link-arg=-Wl,--no-eh-frame-hdr -C link-arg=-Wl,-T,$(CURDIR)/static.ld
+# Size: relative relocations in one bit each, equal functions once, and no tables for unwinding.
+LINK := -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,--icf=all -C link-arg=-Wl,--no-eh-frame-hdr -C link-arg=-Wl,-T,$(CURDIR)/src/static.ld
 
-# Without an explicit --target the flags would also reach proc-macros, which can't be static.
+# Without an explicit --target the flag would also reach proc-macros, which can't be static.
 build: ## the static binary
-	RUSTFLAGS="$(STATIC)" cargo build --release --locked --package ccm-from-scratch --target $(TARGET)
+	RUSTFLAGS="-C target-feature=+crt-static $(LINK)" cargo build --release --locked --package ccm-from-scratch --target $(TARGET)
 	@ls -l $(BINARY)
 
 bench: build ## measure the static binary against its limits: calls, bytes, time, memory, size
