@@ -48,9 +48,7 @@ pub(super) fn candidates<'a>(
 /// The label counts when it is there, unless its value is a Go boolean that is false.
 fn is_excluded(node: &Node) -> bool {
     let value = node.metadata.labels.get(EXCLUDED);
-    value.is_some_and(|value| {
-        !["0", "f", "F", "false", "FALSE", "False"].contains(&value)
-    })
+    value.is_some_and(|value| !["0", "f", "F", "false", "FALSE", "False"].contains(&value))
 }
 
 fn address(address: &crate::kube::NodeAddress) -> NodeAddress {
