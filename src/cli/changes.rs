@@ -27,16 +27,19 @@ pub(super) fn summary(report: &Report) -> String {
     )
 }
 
-/// The plan, a line each, and how much of it there is.
-pub(super) fn proposed(proposals: &[Proposal]) -> String {
-    let lines = proposals.iter().flat_map(|proposal| {
-        let lines = proposal.lines.iter().cloned();
-        let obstacle = proposal.obstacle.iter().map(|why| format!("can't: {why}"));
-        let lines = lines
-            .chain(obstacle)
-            .map(|line| output::one_line(&line).into_owned());
-        lines.map(|line| format!("{}  {line}\n", proposal.object))
+/// The plan, a line each, what should be known, what can't be helped, and how much of each there is: what needs
+/// somebody stands last, where it is seen.
+pub(super) fn proposed(proposals: &[Proposal], warnings: impl Iterator<Item = String>) -> String {
+    let line = |object: &str, line: &str| format!("{object}  {}\n", output::one_line(line));
+    let changes = proposals.iter().flat_map(|proposal| {
+        let lines = proposal.lines.iter();
+        lines.map(|change| line(&proposal.object, change))
     });
+    let obstacles = proposals.iter().flat_map(|proposal| {
+        let obstacle = proposal.obstacle.iter();
+        obstacle.map(|why| line(&proposal.object, &format!("can't: {why}")))
+    });
+    let lines = changes.chain(warnings).chain(obstacles);
     let count =
         |such: fn(&Proposal) -> bool| proposals.iter().filter(|proposal| such(proposal)).count();
     let would_change = count(|proposal| !proposal.lines.is_empty() && proposal.obstacle.is_none());

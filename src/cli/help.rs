@@ -172,12 +172,13 @@ differs. Only reads.
 Usage:
   ccm lb list [-n NAMESPACE] [-o wide|json|yaml]
 
-  LOAD BALANCER  its name; - none yet
-  ADDRESS        the first of its addresses
-  TARGETS        healthy on every port/all
-  DIFF           - nothing; create: the next sync makes it; delete: it and then
-                 the finalizer go; the names of fields that differ; !Reason:
-                 what stands in the way
+  BALANCER  name of its load balancer; - none yet
+  ADDRESS   the first of its addresses; -o wide shows all
+  TARGETS   healthy on every port/all
+  DIFF      - nothing; create: the next sync makes it; delete: it and then the
+            finalizer go; finalizer: only that goes; the names of fields that
+            differ; !Reason: something stands in the way, and ccm lb inspect
+            says what
 ";
 
 const LB_INSPECT: &str = "\
@@ -202,5 +203,8 @@ Usage:
                                the plan, in the order in which it would be done;
                                writes nothing
   ccm lb sync --dry-run --detailed-exitcode [NAMESPACE/NAME…]
-                               exit 3 when there is one
+                               exit 3 when there is one, 1 when something
+                               stands in its way
+
+At a terminal each change is shown on stderr as it is made.
 ";

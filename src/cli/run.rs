@@ -173,7 +173,7 @@ fn dry_run(world: &World, controllers: &[Box<dyn Controller>]) -> Exit {
                 if proposals.iter().any(|proposal| proposal.obstacle.is_some()) {
                     exit = Exit::Failed;
                 }
-                text.push_str(&changes::proposed(&proposals));
+                text.push_str(&changes::proposed(&proposals, std::iter::empty()));
             }
             Err(error) => {
                 log::error!("{}: {error}", controller.name());

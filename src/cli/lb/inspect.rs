@@ -41,11 +41,17 @@ fn inspection(plan: &ServicePlan) -> String {
     if plan.all_findings().next().is_none() && unhealthy.is_empty() {
         text.push_str("  none\n");
     }
-    for finding in plan.all_findings() {
+    // What stands in the way, what does not work, what should be known.
+    if let Some(finding) = &plan.cloud.obstacle {
         text.push_str(&finding_lines(finding));
     }
     for line in unhealthy {
         text.push_str(&line);
+    }
+    let mut others: Vec<&Finding> = plan.findings.iter().chain(&plan.cloud.findings).collect();
+    others.sort_by_key(|finding| finding.severity != Severity::Warning);
+    for finding in others {
+        text.push_str(&finding_lines(finding));
     }
     text.push('\n');
     text.push_str(&sides(plan));
@@ -54,16 +60,21 @@ fn inspection(plan: &ServicePlan) -> String {
     if plan.cloud.fields.is_empty() {
         text.push_str("  none: nothing is wanted of a load balancer\n");
     }
-    for field in &plan.cloud.fields {
+    let mut fields: Vec<&Field> = plan.cloud.fields.iter().collect();
+    fields.sort_by_key(|field| !field.differs());
+    for field in fields {
         text.push_str(&field_lines(field));
     }
     text.push_str("\nSYNC WOULD\n");
     let lines = plan.lines();
-    if lines.is_empty() {
+    if plan.cloud.obstacle.is_some() {
+        text.push_str("  change nothing, until what stands in the way is gone: see FINDINGS\n");
+    } else if lines.is_empty() {
         text.push_str("  change nothing\n");
     }
     for line in lines {
-        text.push_str(&format!("  {}\n", output::one_line(&line)));
+        let line = output::wrapped(&output::one_line(&line), COLUMNS - 6).join("\n      ");
+        text.push_str(&format!("  {line}\n"));
     }
     text
 }
@@ -93,19 +104,16 @@ fn sides(plan: &ServicePlan) -> String {
             state.to_owned(),
             of_cloud(|balancer| format!("{}, {}", balancer.kind, balancer.location)),
         ],
-        vec![
-            "ports".to_owned(),
-            service
-                .spec
-                .ports
-                .iter()
-                .map(port)
-                .collect::<Vec<_>>()
-                .join(", "),
-            String::new(),
-        ],
-        vec!["targets".to_owned(), String::new(), targets_cell(plan)],
     ];
+    rows.extend(service.spec.ports.iter().enumerate().map(|(line, each)| {
+        let heading = if line == 0 { "ports" } else { "" };
+        vec![heading.to_owned(), port(each), String::new()]
+    }));
+    rows.push(vec![
+        "targets".to_owned(),
+        String::new(),
+        targets_cell(plan),
+    ]);
     rows.extend(addresses(plan));
     table::render(&["", "KUBERNETES", "CLOUD"], &rows)
 }
@@ -143,7 +151,10 @@ fn port(port: &ServicePort) -> String {
         "" | "TCP" => String::new(),
         other => format!("/{other}"),
     };
-    format!("{}{protocol} → node port {}", port.port, port.node_port)
+    match port.node_port {
+        0 => format!("{}{protocol} → no node port", port.port),
+        node_port => format!("{}{protocol} → node port {node_port}", port.port),
+    }
 }
 
 /// What the health checks say of each port and target.

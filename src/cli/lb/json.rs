@@ -5,7 +5,7 @@ use crate::cloud::{Balancer, Field, Finding, Ingress};
 use crate::controllers::service::{ServicePlan, Want};
 use crate::controllers::{Failure, Report};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// One Service, its load balancer, and what lies between them.
 #[derive(Serialize)]
@@ -32,7 +32,10 @@ struct Object<'a> {
 
 /// What is there and what would be done.
 pub(super) fn plans<'a>(kind: &'static str, plans: &'a [ServicePlan]) -> Document<Item<'a>> {
-    let items = plans.iter().map(|plan| item(plan, &[])).collect();
+    let items = plans
+        .iter()
+        .map(|plan| item(plan, plan.json(), &[]))
+        .collect();
     Document::new(kind, items)
 }
 
@@ -42,11 +45,11 @@ pub(super) fn synced<'a>(
     plans: &'a [ServicePlan],
     report: &'a Report,
 ) -> Document<Item<'a>> {
-    let item = |plan| item(plan, &report.failures);
+    let item = |plan: &'a ServicePlan| item(plan, plan.made.clone(), &report.failures);
     Document::new(kind, plans.iter().map(item).collect()).with_summary(report)
 }
 
-fn item<'a>(plan: &'a ServicePlan, failures: &'a [Failure]) -> Item<'a> {
+fn item<'a>(plan: &'a ServicePlan, changes: Vec<Value>, failures: &'a [Failure]) -> Item<'a> {
     let metadata = &plan.service.metadata;
     let name = plan.name();
     Item {
@@ -70,25 +73,11 @@ fn item<'a>(plan: &'a ServicePlan, failures: &'a [Failure]) -> Item<'a> {
             .iter()
             .filter(|field| field.differs())
             .collect(),
-        changes: changes(plan),
+        changes,
         findings: plan.all_findings().collect(),
         error: failures
             .iter()
             .find(|failure| failure.object == name)
             .map(|failure| failure.why.as_str()),
     }
-}
-
-/// Every write, in the order in which it would be made.
-fn changes(plan: &ServicePlan) -> Vec<Value> {
-    let finalizer = plan
-        .add_finalizer
-        .then(|| json!({ "change": "AddFinalizer" }));
-    let cloud = plan.cloud.changes.iter().map(|change| change.json());
-    let status = plan.status.as_ref();
-    let status = status.map(|ingress| json!({ "change": "SetStatus", "ingress": ingress }));
-    let goes = plan.want == Want::Remove && plan.cloud.obstacle.is_none();
-    let last = goes.then(|| json!({ "change": "RemoveFinalizer" }));
-    let before = finalizer.into_iter().chain(cloud);
-    before.chain(status).chain(last).collect()
 }

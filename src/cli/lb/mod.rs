@@ -15,10 +15,13 @@ use super::wire::{self, Read};
 use super::{Exit, help, or_dash, usage};
 use crate::controllers::Selection;
 use crate::controllers::service::{ServiceController, ServicePlan, Want, want};
+use crate::kube::Service;
 use crate::settings::{Command, Settings, all_nearest, one_of};
 use crate::world::{self, ReadFrom, World};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Of names that are equally near to one that is no Service's, so many are named.
@@ -34,7 +37,11 @@ struct Asked {
 }
 
 fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
-    let parsed = match wire::read(command, words, Reader::Person, || help::command(command)) {
+    let reader = match command {
+        Command::LbSync if std::io::stderr().is_terminal() => Reader::Waiting,
+        _ => Reader::Person,
+    };
+    let parsed = match wire::read(command, words, reader, || help::command(command)) {
         Read::GoOn(parsed) => parsed,
         Read::End(exit) => return Err(exit),
     };
@@ -64,6 +71,9 @@ fn full_name(word: &str, namespace: Option<&str>) -> Result<String, String> {
             "{word:?} names another namespace than -n {namespace}; leave one of them out"
         )),
         (None, Some(namespace)) if is_whole(word) => Ok(format!("{namespace}/{word}")),
+        (None, None) if !word.is_empty() => Err(format!(
+            "{word:?} has no namespace; write NAMESPACE/{word}, or -n NAMESPACE {word}"
+        )),
         _ => Err(format!(
             "{word:?} is no Service; write NAMESPACE/NAME, or -n NAMESPACE NAME"
         )),
@@ -118,24 +128,30 @@ impl Asked {
                 Some((_, Want::Nothing)) => format!(
                     "Service {name} has a spec.loadBalancerClass: it is another controller's, and left alone"
                 ),
-                None if self.is_leftover(name)? => continue,
-                None => unknown_service(name, &there),
+                None => match self.of_another_type(name)? {
+                    // Its load balancer is still to be removed.
+                    Some(service) if want(&service) == Want::Remove => continue,
+                    Some(service) => format!(
+                        "Service {name} is of type {}; only those of type LoadBalancer get a load balancer",
+                        service.spec.kind
+                    ),
+                    None => unknown_service(name, &there),
+                },
             };
             exit = Err(Printer::failure(&why));
         }
         exit
     }
 
-    /// Of another type now, but with our finalizer: its load balancer is still to be removed.
-    fn is_leftover(&self, name: &str) -> Result<bool, Exit> {
-        let Some((namespace, name)) = name.split_once('/') else {
-            return Ok(false);
-        };
-        let service = self
-            .world
-            .service(namespace, name)
-            .map_err(|error| self.failed(&error))?;
-        Ok(service.is_some_and(|service| want(&service) == Want::Remove))
+    /// A Service that the list of those of type LoadBalancer does not hold.
+    fn of_another_type(&self, name: &str) -> Result<Option<Arc<Service>>, Exit> {
+        match name.split_once('/') {
+            Some((namespace, name)) => self
+                .world
+                .service(namespace, name)
+                .map_err(|error| self.failed(&error)),
+            None => Ok(None),
+        }
     }
 
     /// Who runs a command may have several kubeconfigs, and be surprised which one it was.

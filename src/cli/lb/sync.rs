@@ -71,7 +71,7 @@ impl Asked {
 
 fn dry_run_lines(plans: &[ServicePlan]) -> String {
     let proposals: Vec<Proposal> = plans.iter().map(ServicePlan::proposal).collect();
-    warnings(plans).collect::<String>() + &changes::proposed(&proposals)
+    changes::proposed(&proposals, warnings(plans))
 }
 
 /// Findings that stand in nobody's way, and should be known all the same.

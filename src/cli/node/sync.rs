@@ -98,7 +98,7 @@ fn count(report: &mut Report, nodes: usize) {
 
 fn dry_run_lines(plans: &[Plans]) -> String {
     let proposals: Vec<Proposal> = plans.iter().map(Plans::proposal).collect();
-    warnings(plans).collect::<String>() + &changes::proposed(&proposals)
+    changes::proposed(&proposals, warnings(plans))
 }
 
 /// Findings that stand in nobody's way, and should be known all the same.

@@ -183,6 +183,7 @@ impl ServiceController {
         }
         let mut services = listed.value.as_ref().clone();
         services.extend(observe::leftovers(world, &services, suspects)?);
+        services.sort_by_cached_key(|service| service.full_name());
         Ok(Look {
             prints: Fingerprints::new(&nodes.value, &*world.provider),
             nodes: nodes.value,

@@ -29,6 +29,8 @@ pub(super) struct Pass<'a> {
     pub(super) done: Vec<Done>,
     /// What was changed for each Service, by UID.
     touched: HashMap<String, ChangeKind>,
+    /// Every write that was made for each Service, by UID.
+    made: HashMap<String, Vec<Value>>,
     closed: bool,
 }
 
@@ -55,6 +57,7 @@ impl<'a> Pass<'a> {
             report: Report::default(),
             done: Vec::new(),
             touched: HashMap::new(),
+            made: HashMap::new(),
             closed: false,
         }
     }
@@ -158,6 +161,7 @@ impl<'a> Pass<'a> {
             finalizers.push(LOAD_BALANCER_FINALIZER.to_owned());
             match self.patch(&plan, json!({ "finalizers": finalizers }), None) {
                 Ok(service) => {
+                    self.note(&plan, plan::finalizer_added());
                     let line = "finalizer: added".to_owned();
                     self.report.changes.push((plan.name(), line));
                     plan.service = service;
@@ -185,6 +189,9 @@ impl<'a> Pass<'a> {
     /// After the changes in the cloud. The Service when it has to be looked at again.
     fn end(&mut self, work: Work) -> Option<Arc<Service>> {
         let name = work.plan.name();
+        for made in work.made {
+            self.note(&work.plan, made);
+        }
         let lines = work.lines.into_iter().map(|line| (name.clone(), line));
         self.report.changes.extend(lines);
         if let Some(error) = work.error {
@@ -229,6 +236,7 @@ impl<'a> Pass<'a> {
         match self.patch(&plan, Value::Null, Some(json!({ "ingress": status }))) {
             Ok(service) => {
                 self.report.changes.push((plan.name(), status_line(status)));
+                self.note(&plan, plan::status_set(status));
                 plan.service = service;
                 plan.status = None;
             }
@@ -273,12 +281,22 @@ impl<'a> Pass<'a> {
             .map(Arc::new)
     }
 
-    fn succeeded(&mut self, plan: ServicePlan, service: Option<Arc<Service>>) {
-        let line = match (plan.want, &plan.status) {
-            (Want::Remove, _) => Some("status emptied, finalizer removed".to_owned()),
-            (_, status) => status.as_ref().map(|status| status_line(status)),
+    fn note(&mut self, plan: &ServicePlan, made: Value) {
+        let uid = plan.object.uid.clone();
+        self.made.entry(uid).or_default().push(made);
+    }
+
+    fn succeeded(&mut self, mut plan: ServicePlan, service: Option<Arc<Service>>) {
+        let made = match (plan.want, &plan.status) {
+            (Want::Remove, _) => Some((
+                "status emptied, finalizer removed".to_owned(),
+                plan::finalizer_removed(),
+            )),
+            (_, Some(status)) => Some((status_line(status), plan::status_set(status))),
+            (_, None) => None,
         };
-        if let Some(line) = line {
+        if let Some((line, made)) = made {
+            self.note(&plan, made);
             log::info!("{}: {line}", plan.name());
             self.report.changes.push((plan.name(), line));
         }
@@ -295,6 +313,10 @@ impl<'a> Pass<'a> {
         if let Some(kind) = self.touched.get(&plan.object.uid) {
             tell::end(self.world, self.gate, &plan, *kind, Told::Done);
         }
+        if let Some(service) = &service {
+            plan.service = Arc::clone(service);
+        }
+        plan.made = self.made.remove(&plan.object.uid).unwrap_or_default();
         self.done.push(Done {
             plan,
             service,
@@ -321,7 +343,8 @@ impl<'a> Pass<'a> {
         self.fail(plan, why, None);
     }
 
-    fn fail(&mut self, plan: ServicePlan, why: String, finding: Option<Reason>) {
+    fn fail(&mut self, mut plan: ServicePlan, why: String, finding: Option<Reason>) {
+        plan.made = self.made.remove(&plan.object.uid).unwrap_or_default();
         self.report.failures.push(Failure {
             object: plan.name(),
             why,

@@ -6,6 +6,7 @@ use crate::cloud::{
 };
 use crate::controllers::Proposal;
 use crate::kube::{ObjectReference, Service};
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// What both APIs said.
@@ -41,6 +42,8 @@ pub struct ServicePlan {
     pub status: Option<Vec<Ingress>>,
     /// The controller's own; the provider's are in `cloud`.
     pub findings: Vec<Finding>,
+    /// Of a pass: every write that was made, for programs.
+    pub made: Vec<Value>,
 }
 
 pub fn plan(view: &View, provider: &dyn LoadBalancers) -> Vec<ServicePlan> {
@@ -63,6 +66,7 @@ pub fn plan_service(
         add_finalizer: false,
         status: None,
         findings: Vec::new(),
+        made: Vec::new(),
     };
     let for_cloud = service.for_cloud();
     match plan.want {
@@ -132,6 +136,19 @@ impl ServicePlan {
         before.chain(status).chain(cleaned).collect()
     }
 
+    /// The same for programs.
+    pub fn json(&self) -> Vec<Value> {
+        let finalizer = self.add_finalizer.then(finalizer_added);
+        let changes = self.cloud.changes.iter().map(|change| change.json());
+        let status = self.status.as_ref().map(|status| status_set(status));
+        let goes = self.want == Want::Remove && self.cloud.obstacle.is_none();
+        let before = finalizer.into_iter().chain(changes);
+        before
+            .chain(status)
+            .chain(goes.then(finalizer_removed))
+            .collect()
+    }
+
     pub fn proposal(&self) -> Proposal {
         Proposal {
             object: self.name(),
@@ -148,6 +165,18 @@ impl ServicePlan {
     pub(super) fn take_changes(&mut self) -> Vec<Box<dyn Change>> {
         std::mem::take(&mut self.cloud.changes)
     }
+}
+
+pub(super) fn finalizer_added() -> Value {
+    json!({ "change": "AddFinalizer" })
+}
+
+pub(super) fn finalizer_removed() -> Value {
+    json!({ "change": "RemoveFinalizer" })
+}
+
+pub(super) fn status_set(status: &[Ingress]) -> Value {
+    json!({ "change": "SetStatus", "ingress": status })
 }
 
 /// `status: 192.0.2.7, 2001:db8::1`.

@@ -3,6 +3,7 @@
 
 use super::plan::ServicePlan;
 use crate::cloud::{ActionId, Applied, Change, Error, ErrorKind, Gate, LoadBalancers, pulse};
+use serde_json::Value;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,8 @@ pub(super) struct Work {
     tries: u32,
     /// A line for each change that was made.
     pub(super) lines: Vec<String>,
+    /// The same for programs.
+    pub(super) made: Vec<Value>,
     /// What was refused without keeping the rest from being done.
     pub(super) refused: Vec<Error>,
     /// Nothing more is done.
@@ -67,6 +70,7 @@ impl Work {
             not_before: Instant::now(),
             tries: 0,
             lines: Vec::new(),
+            made: Vec::new(),
             refused: Vec::new(),
             error: None,
             look_again: false,
@@ -187,6 +191,7 @@ impl Rounds<'_> {
         };
         log::info!("{}: {line}", work.plan.name());
         work.lines.push(line.clone());
+        work.made.push(change.json());
         work.tries = 0;
         if look_again {
             work.look_again = true;

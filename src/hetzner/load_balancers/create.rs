@@ -69,7 +69,7 @@ impl New<'_> {
         };
         self.fields(plan, &place, &wanted[..fit]);
         let line = format!(
-            "load balancer {}: created, {} in {}, {} ports, {} targets",
+            "load balancer {}: created, {} in {}, {}, {}",
             create.name,
             create.kind,
             create
@@ -77,8 +77,8 @@ impl New<'_> {
                 .as_ref()
                 .or(create.network_zone.as_ref())
                 .map_or("", |at| at),
-            create.services.len(),
-            create.targets.len()
+            counted(create.services.len(), "port"),
+            counted(create.targets.len(), "target")
         );
         plan.changes.push(Box::new(Change {
             balancer: None,
@@ -233,5 +233,13 @@ impl New<'_> {
         for port in &desired.ports {
             fields_of(&mut plan.fields, port, &port.merged(None), None);
         }
+    }
+}
+
+/// `1 port`, `2 ports`.
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
     }
 }

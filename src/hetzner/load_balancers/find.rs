@@ -102,8 +102,8 @@ pub(super) fn by_label<'a>(
         several => {
             let names: Vec<String> = several.iter().map(|one| one.shown()).collect();
             Err(format!(
-                "load balancers {} all carry the label {SERVICE_UID}={}: nothing is done to either; remove the \
-                 label from the wrong one",
+                "load balancers {} carry the same label, {SERVICE_UID}={}: nothing is done to any; remove it from the \
+                 wrong one",
                 names.join(" and "),
                 service.uid
             ))

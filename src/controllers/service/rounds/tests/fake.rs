@@ -79,6 +79,7 @@ pub(super) fn work(changes: Vec<Box<dyn Change>>) -> Work {
         "resourceVersion": "1" } });
     let service: crate::kube::Service = serde_json::from_value(json).unwrap();
     Work::new(ServicePlan {
+        made: Vec::new(),
         object: service.object(),
         service: Arc::new(service),
         want: Want::Ensure,
