@@ -13,10 +13,11 @@
 //! | [`kube`] | the Kubernetes API: configuration, client, the few types we use | clouds |
 //! | [`http`] | one blocking JSON client for both APIs | either API's objects |
 //! | [`settings`] | one table of flags and variables | what they are used for |
+//! | [`text`] | how people write values: durations, booleans, near misses | what a value is for |
 //!
 //! Arrows point one way, and a test reads the `use` lines and keeps them:
 //! `main → cli → {daemon, controllers, hetzner, kube, settings}`,
-//! `daemon → controllers → world → {cloud, kube}`, `hetzner → {cloud, http}`, `kube → http`;
+//! `daemon → controllers → world → {cloud, kube}`, `hetzner → {cloud, http, text}`, `kube → {http, text}`, `settings → text`;
 //! `daemon` reads and writes the Lease with `kube` itself.
 //! Everybody may use `cloud`, which uses nobody: the gate that every write passes and the pulse
 //! that shows a thread at work are part of the contract, so `http` takes them from there.
@@ -36,4 +37,5 @@ pub mod hetzner;
 pub mod http;
 pub mod kube;
 pub mod settings;
+pub mod text;
 pub mod world;

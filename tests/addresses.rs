@@ -64,6 +64,7 @@ fn provider(sandbox: &Sandbox, family: AddressFamily, network: bool) -> Hetzner 
             true,
             Source::Default("HCLOUD_INSTANCES_ZONE_LABEL_ENABLED".into()),
         ),
+        load_balancers: None,
         debug: false,
         timing: Timing {
             read_timeout: Duration::from_secs(5),

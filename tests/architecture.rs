@@ -22,11 +22,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("daemon", &["controllers", "world", "kube", "cloud"]),
     ("controllers", &["world", "kube", "cloud"]),
     ("world", &["kube", "cloud"]),
-    ("hetzner", &["http", "cloud"]),
-    ("kube", &["http", "cloud"]),
+    ("hetzner", &["http", "cloud", "text"]),
+    ("kube", &["http", "cloud", "text"]),
     ("http", &["cloud"]),
     ("cloud", &[]),
-    ("settings", &[]),
+    ("settings", &["text"]),
+    ("text", &[]),
 ];
 
 fn rust_files(folder: &Path) -> Vec<PathBuf> {

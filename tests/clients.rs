@@ -79,6 +79,7 @@ fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
         metadata: None,
         address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
         zone_label: Sourced::new(true, Source::Kept),
+        load_balancers: None,
         debug: false,
         timing: TIMING,
         time_scale: 1.0,

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What `make demo` shows: three new nodes, ccm, three nodes that work, and one that goes with
-# its server. Ends by itself.
+# What `make demo` shows: three new nodes, ccm, three nodes that work, a Service that gets its load
+# balancer, and a node that goes with its server. Ends by itself.
 set -eu
 cd "$(dirname "$0")/.."
 PATH=$PWD/target/debug:$PATH
@@ -59,6 +59,34 @@ if command -v kubectl >/dev/null; then
     show kubectl get nodes -o wide
     await "the events" sh -c 'kubectl get events | grep -q worker-3'
     show kubectl get events
+fi
+
+if command -v kubectl >/dev/null; then
+    say "A Service of type LoadBalancer:"
+    show kubectl apply -f manifests/examples/tcp.yaml
+    address() { kubectl get service web -o jsonpath='{.status.loadBalancer.ingress[0].ip}' | grep -q .; }
+    await "the address" address
+    grep 'service/default/web' "$folder/log"
+    show kubectl get service web
+    show ccm lb list
+
+    say "An annotation changes, and only that. First what ccm would do, then it does it:"
+    kill -INT "$ccm_id"; wait "$ccm_id" || true; ccm_id=
+    show kubectl annotate service web load-balancer.hetzner.cloud/algorithm-type=least_connections
+    show ccm lb sync default/web --dry-run
+    echo '$ ccm run'
+    ccm run 2>>"$folder/log" &
+    ccm_id=$!
+    right() { ccm lb sync default/web --dry-run --detailed-exitcode; }
+    await "the change" right
+    grep 'service/default/web: algorithm' "$folder/log"
+
+    say "It is deleted, and nothing is left behind:"
+    show kubectl delete service web --wait=false
+    gone() { ! kubectl get service web; }
+    await "the Service to go" gone
+    grep 'service/default/web: .*deleted' "$folder/log"
+    show ccm lb list
 fi
 
 if command -v curl >/dev/null; then

@@ -139,6 +139,25 @@ fn the_role_allows_what_ccm_does_and_nothing_else() {
     wait_until("the event about the third", || {
         !events(&sandbox, "stray").is_empty()
     });
+    // A Service comes, and goes.
+    let cluster = sandbox.cluster();
+    cluster.create(
+        "services",
+        Some("default"),
+        json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}]},
+        }),
+    );
+    let web = || cluster.get("services", Some("default"), "web");
+    wait_until("its address", || {
+        web().is_some_and(|web| web["status"]["loadBalancer"]["ingress"].is_array())
+    });
+    assert!(cluster.delete("services", Some("default"), "web"));
+    wait_until("its end", || web().is_none());
+    assert!(sandbox.cloud().load_balancers(sandbox.project()).is_empty());
     daemon.signal("-TERM");
     assert!(daemon.ended().success(), "{}", daemon.log());
     // Another process sees the same trouble again.

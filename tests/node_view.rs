@@ -8,7 +8,7 @@ mod memory;
 
 use ccm::http::{self, Proxies, Timing};
 use ccm::kube::{self, Labels, Node, config};
-use ccm::world::{Detail, Poll, ReadFrom, World};
+use ccm::world::{Poll, ReadFrom, World};
 use common::quiet;
 use memory::Memory;
 use sandbox::Sandbox;
@@ -26,11 +26,11 @@ const TIMING: Timing = Timing {
 const METADATA: Poll = Poll {
     look_max_age: Duration::ZERO,
     whole_max_age: Duration::MAX,
-    detail: Detail::Metadata,
+    metadata_max_age: Some(Duration::ZERO),
 };
 
 const CELLS: Poll = Poll {
-    detail: Detail::Cells,
+    metadata_max_age: None,
     ..METADATA
 };
 

@@ -147,7 +147,7 @@ fn nothing_set_is_the_documented_defaults() {
 #[test]
 #[rustfmt::skip] // A case is a line.
 fn values_and_who_said_so() {
-    use Command::{List, Run, Sync};
+    use Command::{NodeList as List, NodeSync as Sync, Run};
     for (command, line, text, name, value, source) in [
         (Run, "", "HCLOUD_NETWORK= net ", "network", "Some(Name(\"net\"))", "HCLOUD_NETWORK"),
         (Run, "", "HCLOUD_NETWORK=", "network", "None", "default"),
@@ -231,30 +231,36 @@ fn typed_values() {
 fn words_help_and_version() {
     for (command, line, words, asks_help, asks_version) in [
         (
-            Command::Sync,
+            Command::NodeSync,
             "web-1 --dry-run web-2",
             "web-1 web-2",
             false,
             false,
         ),
         (
-            Command::Sync,
+            Command::NodeSync,
             "-- --dry-run -h",
             "--dry-run -h",
             false,
             false,
         ),
         (
-            Command::Sync,
+            Command::NodeSync,
             "web-1 -- web-2 -- x",
             "web-1 web-2 -- x",
             false,
             false,
         ),
-        (Command::Sync, "--dry-run t", "t", false, false),
-        (Command::Sync, "--dry-run -- false", "false", false, false),
-        (Command::List, "-", "-", false, false),
-        (Command::List, "-h", "", true, false),
+        (Command::NodeSync, "--dry-run t", "t", false, false),
+        (
+            Command::NodeSync,
+            "--dry-run -- false",
+            "false",
+            false,
+            false,
+        ),
+        (Command::NodeList, "-", "-", false, false),
+        (Command::NodeList, "-h", "", true, false),
         (Command::Run, "--help", "", true, false),
         (Command::Run, "--help=false", "", false, false),
         (Command::Run, "--version", "", false, true),
@@ -276,7 +282,7 @@ fn words_help_and_version() {
 #[test]
 #[rustfmt::skip] // A case is a line.
 fn a_wrong_command_line_says_what_to_write() {
-    use Command::{List, Run, Sync};
+    use Command::{NodeList as List, NodeSync as Sync, Run};
     for (command, line, problems) in [
         (Run, "--node-sync-interval 5", "--node-sync-interval: \"5\": a duration needs a unit, e.g. 5s or 1m30s"),
         (Run, "--node-sync-interval=0", "--node-sync-interval: \"0\": must be longer than 0"),
@@ -384,7 +390,7 @@ fn a_value_that_is_not_utf_8_is_a_problem() {
         .insert("HCLOUD_NETWORK".to_owned(), broken.clone());
     let mut flag = OsString::from("--context=");
     flag.push(&broken);
-    let parsed = parse(Command::List, vec![flag, broken], &given);
+    let parsed = parse(Command::NodeList, vec![flag, broken], &given);
     let expected = "--context: its value is not UTF-8\nn\u{fffd}: not UTF-8\n\
                     HCLOUD_NETWORK: its value is not UTF-8";
     assert_eq!(lines(&parsed.problems), expected);
@@ -438,13 +444,13 @@ fn what_has_no_effect_is_said_once() {
         ),
         // In a shell they are another program's.
         (
-            Command::List,
+            Command::NodeList,
             "",
             "HCLOUD_SERVER_CACHE_MODE=one\nROBOT_PASSWORD=x",
             "",
         ),
         (
-            Command::List,
+            Command::NodeList,
             "",
             "HCLOUD_NETWORK_ID=1\nHCLOUD_TOKN=x\nHCLOUD_CONTEXT=x\nHCLOUD_SSH_KEYS=x\n\
              HCLOUD_METRIC_ENABLED=x\nHCLOUD_ENDPIONT=\nHOME=/root",

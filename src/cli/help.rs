@@ -9,6 +9,10 @@ pub(super) const COMMANDS: &[&str] = &[
     "node list",
     "node inspect",
     "node sync",
+    "lb",
+    "lb list",
+    "lb inspect",
+    "lb sync",
     "version",
 ];
 
@@ -24,6 +28,12 @@ Usage:
   ccm node list                every node with its server, and what differs
   ccm node inspect NAME        one node: both sides, what differs, and why
   ccm node sync [NAME…]        do now what the daemon would do
+  ccm lb list                  every Service with its load balancer, and what
+                               differs
+  ccm lb inspect NAMESPACE/NAME
+                               one Service: both sides, health, and why
+  ccm lb sync [NAMESPACE/NAME…]
+                               do now what the daemon would do
   ccm help [COMMAND]           this text, or a command's flags and variables
   ccm version
 
@@ -59,6 +69,25 @@ and variables of each.
     .to_owned()
 }
 
+pub(super) fn lb() -> String {
+    "\
+ccm lb – Services of type LoadBalancer and their load balancers.
+
+Usage:
+  ccm lb list [-n NAMESPACE] [-o wide|json|yaml]
+  ccm lb inspect NAMESPACE/NAME [-o json|yaml]
+  ccm lb sync [NAMESPACE/NAME…] [--dry-run [--detailed-exitcode]] [-o json|yaml]
+
+list and inspect only read. sync does for the named Services (without a name:
+for all) what one tick of the daemon would do, also beside a running daemon.
+With -n NAMESPACE a Service's name alone will do.
+
+ccm help lb list, ccm help lb inspect and ccm help lb sync show the flags and
+variables of each.
+"
+    .to_owned()
+}
+
 pub(super) fn version() -> String {
     "\
 ccm version – the version of this program.
@@ -72,9 +101,12 @@ Usage:
 pub(super) fn command(command: Command) -> String {
     let head = match command {
         Command::Run => RUN,
-        Command::List => NODE_LIST,
-        Command::Inspect => NODE_INSPECT,
-        Command::Sync => NODE_SYNC,
+        Command::NodeList => NODE_LIST,
+        Command::NodeInspect => NODE_INSPECT,
+        Command::NodeSync => NODE_SYNC,
+        Command::LbList => LB_LIST,
+        Command::LbInspect => LB_INSPECT,
+        Command::LbSync => LB_SYNC,
     };
     format!("{head}\n{}", settings::help(command))
 }
@@ -131,4 +163,48 @@ Usage:
   ccm node sync [NAME…]
   ccm node sync --dry-run [NAME…]                      the plan; writes nothing
   ccm node sync --dry-run --detailed-exitcode [NAME…]  exit 3 when there is one
+";
+
+const LB_LIST: &str = "\
+ccm lb list – every Service that has or wants a load balancer from us, and what
+differs. Only reads.
+
+Usage:
+  ccm lb list [-n NAMESPACE] [-o wide|json|yaml]
+
+  BALANCER  name of its load balancer; - none yet
+  ADDRESS   the first of its addresses; -o wide shows all
+  TARGETS   healthy on every port/all
+  DIFF      - nothing; create: the next sync makes it; delete: it and then the
+            finalizer go; finalizer: only that goes; the names of fields that
+            differ; !Reason: something stands in the way, and ccm lb inspect
+            says what
+";
+
+const LB_INSPECT: &str = "\
+ccm lb inspect – one Service and its load balancer: what is wrong, both sides,
+what the health checks say of each port and target, every field with what asks
+for it, and what sync would do. Only reads.
+
+Usage:
+  ccm lb inspect NAMESPACE/NAME [-o json|yaml]
+  ccm lb inspect -n NAMESPACE NAME
+";
+
+const LB_SYNC: &str = "\
+ccm lb sync – do for the named Services, or for all, what one tick of the daemon
+would do. A load balancer is changed only when it is found by the Service's own
+label, or belongs to nobody else; one is deleted only by that label. Safe beside
+a running daemon.
+
+Usage:
+  ccm lb sync [NAMESPACE/NAME…]
+  ccm lb sync --dry-run [NAMESPACE/NAME…]
+                               the plan, in the order in which it would be done;
+                               writes nothing
+  ccm lb sync --dry-run --detailed-exitcode [NAMESPACE/NAME…]
+                               exit 3 when there is one, 1 when something
+                               stands in its way
+
+At a terminal each change is shown on stderr as it is made.
 ";

@@ -5,15 +5,20 @@ use crate::controllers::FINDINGS;
 use crate::settings::{LogFormat, Settings};
 use env_logger::Builder;
 use jiff::Timestamp;
-use log::{LevelFilter, Record};
+use log::{Level, LevelFilter, Record};
 use serde_json::json;
 use std::io::Write;
+
+/// What is told of changes while they are made.
+const PROGRESS: &str = "ccm::controllers::service";
 
 /// Who reads the log: a cluster's log store, or the person whose command is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
     Daemon,
     Person,
+    /// A person at a terminal while load balancers are changed, which takes its time: each change is told as it is made.
+    Waiting,
 }
 
 pub(super) fn start(settings: &Settings, reader: Reader) {
@@ -21,13 +26,17 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
     let started = Builder::new()
         .filter_level(LevelFilter::Warn)
         .filter_module("ccm", level(settings, reader))
+        .filter_module(PROGRESS, progress_level(settings, reader))
         .filter_module(FINDINGS, findings_level(settings, reader))
         .format(move |out, record| match (format, reader) {
             (LogFormat::Json, _) => writeln!(out, "{}", json_line(record)),
             (LogFormat::Text, Reader::Daemon) => {
                 writeln!(out, "{} {:<5} {}", now(), record.level(), one_line(record))
             }
-            (LogFormat::Text, Reader::Person) => {
+            (LogFormat::Text, Reader::Waiting) if record.level() == Level::Info => {
+                writeln!(out, "… {}", one_line(record))
+            }
+            (LogFormat::Text, Reader::Person | Reader::Waiting) => {
                 writeln!(
                     out,
                     "ccm: {}: {}",
@@ -44,7 +53,7 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
 /// `-v` as klog counts: 0 what changed and failed, 4 and more every call, 6 and more everything.
 fn level(settings: &Settings, reader: Reader) -> LevelFilter {
     let asked = match (settings.verbosity.value, reader) {
-        (0, Reader::Person) => LevelFilter::Warn,
+        (0, Reader::Person | Reader::Waiting) => LevelFilter::Warn,
         (0..=3, _) => LevelFilter::Info,
         (4..=5, _) => LevelFilter::Debug,
         _ => LevelFilter::Trace,
@@ -56,11 +65,18 @@ fn level(settings: &Settings, reader: Reader) -> LevelFilter {
     }
 }
 
+fn progress_level(settings: &Settings, reader: Reader) -> LevelFilter {
+    match reader {
+        Reader::Waiting => level(settings, reader).max(LevelFilter::Info),
+        Reader::Daemon | Reader::Person => level(settings, reader),
+    }
+}
+
 /// What a person's command found is part of what it prints.
 fn findings_level(settings: &Settings, reader: Reader) -> LevelFilter {
     match reader {
         Reader::Daemon => level(settings, reader),
-        Reader::Person => LevelFilter::Off,
+        Reader::Person | Reader::Waiting => LevelFilter::Off,
     }
 }
 

@@ -3,8 +3,10 @@
 //!
 //! Knows: every other room's front door. Must never decide what is written to an API.
 
+mod changes;
 mod help;
 mod json;
+mod lb;
 mod leader;
 mod logging;
 mod misplaced;
@@ -33,7 +35,7 @@ pub enum Exit {
 }
 
 /// As typed first.
-const TOP: &[&str] = &["run", "node", "help", "version"];
+const TOP: &[&str] = &["run", "node", "lb", "help", "version"];
 
 /// Runs what the words say.
 pub fn main(words: Vec<OsString>) -> ExitCode {
@@ -55,6 +57,7 @@ fn dispatch(words: Vec<OsString>) -> Exit {
         "help" => help_on(&rest),
         "run" => run::run(rest),
         "node" => node(rest),
+        "lb" => lb(rest),
         // The daemon's flags alone are the daemon: what a Deployment of another CCM's passes.
         flag if flag.starts_with('-') => match misplaced::command(&words, TOP) {
             Some(meant) => {
@@ -100,6 +103,28 @@ fn node(words: Vec<OsString>) -> Exit {
     }
 }
 
+fn lb(words: Vec<OsString>) -> Exit {
+    let Some(first) = words
+        .first()
+        .map(|word| word.to_string_lossy().into_owned())
+    else {
+        Printer::stderr(&help::lb());
+        return Exit::Usage;
+    };
+    let rest = words[1..].to_vec();
+    match first.as_str() {
+        "list" => lb::list(rest),
+        "inspect" => lb::inspect(rest),
+        "sync" => lb::sync(rest),
+        "-h" | "--help" | "help" => show(help::lb()),
+        other => unknown(
+            "command",
+            &format!("lb {other}"),
+            &["lb list", "lb inspect", "lb sync"],
+        ),
+    }
+}
+
 fn help_on(words: &[OsString]) -> Exit {
     let words: Vec<String> = words
         .iter()
@@ -111,10 +136,27 @@ fn help_on(words: &[OsString]) -> Exit {
         ["version"] => show(help::version()),
         ["run"] => show(help::command(Command::Run)),
         ["node"] => show(help::node()),
-        ["node", "list"] => show(help::command(Command::List)),
-        ["node", "inspect"] => show(help::command(Command::Inspect)),
-        ["node", "sync"] => show(help::command(Command::Sync)),
+        ["node", "list"] => show(help::command(Command::NodeList)),
+        ["node", "inspect"] => show(help::command(Command::NodeInspect)),
+        ["node", "sync"] => show(help::command(Command::NodeSync)),
+        ["lb"] => show(help::lb()),
+        ["lb", "list"] => show(help::command(Command::LbList)),
+        ["lb", "inspect"] => show(help::command(Command::LbInspect)),
+        ["lb", "sync"] => show(help::command(Command::LbSync)),
         other => unknown("command", &other.join(" "), help::COMMANDS),
+    }
+}
+
+fn usage(message: &str) -> Exit {
+    Printer::failure(message);
+    Exit::Usage
+}
+
+fn or_dash(text: &str) -> String {
+    if text.is_empty() {
+        "-".to_owned()
+    } else {
+        text.to_owned()
     }
 }
 

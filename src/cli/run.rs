@@ -3,10 +3,11 @@
 use super::logging::Reader;
 use super::output::Printer;
 use super::wire::{self, Read};
-use super::{Exit, help, leader};
+use super::{Exit, changes, help, leader};
 use crate::cloud::Gate;
 use crate::controllers::lifecycle::LifecycleController;
 use crate::controllers::node::NodeController;
+use crate::controllers::service::ServiceController;
 use crate::controllers::{Controller, Selection};
 use crate::daemon::{self, Ended, Stop};
 use crate::settings::{self, Command, Settings};
@@ -64,7 +65,7 @@ pub(super) fn run(words: Vec<OsString>) -> Exit {
     exit
 }
 
-/// Those that `--controllers` leaves; the others of a cloud-controller-manager are not built yet.
+/// Those that `--controllers` leaves; the route controller is not built yet.
 fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {
     let mut controllers: Vec<Box<dyn Controller>> = Vec::new();
     let enabled = &settings.controllers.value;
@@ -74,6 +75,10 @@ fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {
     if enabled.contains(settings::Controller::NodeLifecycle) {
         let settings = wire::lifecycle_settings(settings);
         controllers.push(Box::new(LifecycleController::new(settings)));
+    }
+    if enabled.contains(settings::Controller::Service) {
+        let settings = wire::service_settings(settings);
+        controllers.push(Box::new(ServiceController::new(settings)));
     }
     controllers
 }
@@ -124,7 +129,7 @@ fn once(
             return Exit::Failed;
         }
         daemon::log_report(&report);
-        log::info!("{name}: {}", super::node::summary(&report));
+        log::info!("{name}: {}", changes::summary(&report));
         if !report.failures.is_empty() {
             exit = Exit::Failed;
         }
@@ -168,7 +173,7 @@ fn dry_run(world: &World, controllers: &[Box<dyn Controller>]) -> Exit {
                 if proposals.iter().any(|proposal| proposal.obstacle.is_some()) {
                     exit = Exit::Failed;
                 }
-                text.push_str(&super::node::proposed(&proposals));
+                text.push_str(&changes::proposed(&proposals, std::iter::empty()));
             }
             Err(error) => {
                 log::error!("{}: {error}", controller.name());

@@ -4,8 +4,9 @@ use super::Exit;
 use super::logging::{self, Reader};
 use super::output::Printer;
 use crate::cloud;
-use crate::controllers::{lifecycle, node};
+use crate::controllers::{lifecycle, node, service};
 use crate::daemon;
+use crate::hetzner::load_balancers;
 use crate::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile};
 use crate::http::{self, Authorities, Proxies, Secret, Timing, Tls, Token, WRITE_TIMEOUT};
 use crate::kube::{self, config};
@@ -135,6 +136,16 @@ pub(super) fn lifecycle_settings(settings: &Settings) -> lifecycle::Settings {
     }
 }
 
+pub(super) fn service_settings(settings: &Settings) -> service::Settings {
+    service::Settings {
+        sync_interval: scaled(settings, settings.service_sync_interval.value),
+        resync_period: scaled(settings, settings.load_balancer_resync_period.value),
+        concurrency: settings.concurrent_service_syncs.value,
+        cluster_name: settings.cluster_name.value.clone(),
+        time_scale: settings.test_time_scale.value,
+    }
+}
+
 pub(super) fn health_settings(settings: &Settings) -> daemon::HealthSettings {
     daemon::HealthSettings {
         address: settings
@@ -235,6 +246,7 @@ fn hetzner_settings(
             "HCLOUD_INSTANCES_ZONE_LABEL_ENABLED",
             |on| *on,
         ),
+        load_balancers: load_balancers(&settings.load_balancers),
         debug: settings.debug.value,
         timing: timing(settings, hetzner::READ_TIMEOUT),
         time_scale: settings.test_time_scale.value,
@@ -246,6 +258,41 @@ fn proxies() -> Result<Proxies, String> {
     // What is not UTF-8 is no proxy, and is told so.
     let variable = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
     http::Environment::read(variable).map(Proxies::ByEnvironment)
+}
+
+/// None: turned off.
+fn load_balancers(set: &settings::LoadBalancers) -> Option<load_balancers::Defaults> {
+    let defaults = || load_balancers::Defaults {
+        kind: if_set(&set.kind),
+        location: if_set(&set.location),
+        network_zone: if_set(&set.network_zone),
+        algorithm: if_set(&set.algorithm).map(|set| {
+            let algorithm = match set.value {
+                settings::Algorithm::RoundRobin => load_balancers::Algorithm::RoundRobin,
+                settings::Algorithm::LeastConnections => {
+                    load_balancers::Algorithm::LeastConnections
+                }
+            };
+            cloud::Sourced::new(algorithm, set.source)
+        }),
+        disable_public_network: if_set(&set.disable_public_network),
+        disable_private_ingress: if_set(&set.disable_private_ingress),
+        use_private_ip: if_set(&set.use_private_ip),
+        private_subnet: if_set(&set.private_subnet),
+        disable_ipv6: if_set(&set.disable_ipv6),
+        uses_proxyprotocol: if_set(&set.uses_proxyprotocol),
+        health_check_interval_s: if_set(&set.health_check_interval_s),
+        health_check_timeout_s: if_set(&set.health_check_timeout_s),
+        health_check_retries: if_set(&set.health_check_retries),
+        health_check_node_port: if_set(&set.health_check_node_port),
+    };
+    set.enabled.value.then(defaults)
+}
+
+/// A setting without a default, where somebody set it.
+fn if_set<T: Clone>(setting: &Sourced<Option<T>>) -> Option<cloud::Sourced<T>> {
+    let value = setting.value.clone()?;
+    Some(sourced(setting, "", |_| value.clone()))
 }
 
 pub(super) fn profile(settings: &Settings) -> Profile {

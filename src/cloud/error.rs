@@ -29,10 +29,26 @@ pub enum ErrorKind {
     },
     /// No answer, or one that is not the API's: network, time-out, 5xx, a proxy, a broken body.
     Unavailable,
+    /// Another change is being made to the same resource; the same call will do in a moment.
+    Busy,
     /// The gate did not let a write pass.
     Refused,
     /// Anything else the API answered.
     Other,
+}
+
+/// Comes before the cloud's own number of a failed call, in messages.
+pub const CORRELATION: &str = ", correlation ";
+
+/// The message without the numbers of calls: those differ each time, and the trouble is the same.
+pub fn without_correlations(message: &str) -> String {
+    let mut parts = message.split(CORRELATION);
+    let mut stable = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let is_of_number = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+        stable.push_str(part.trim_start_matches(is_of_number));
+    }
+    stable
 }
 
 impl Error {

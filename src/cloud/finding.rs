@@ -63,6 +63,46 @@ pub enum Reason {
     PossibleNodeDeletion,
     /// The server has no address of the configured family and network.
     NoAddress,
+    /// A load balancer is being made or changed.
+    EnsuringLoadBalancer,
+    /// It is as it should be.
+    EnsuredLoadBalancer,
+    /// Its targets are those that they should be.
+    UpdatedLoadBalancer,
+    /// Changing its targets failed.
+    UpdateLoadBalancerFailed,
+    /// No node can be its target.
+    UnAvailableLoadBalancer,
+    /// It is being deleted.
+    DeletingLoadBalancer,
+    /// It is gone.
+    DeletedLoadBalancer,
+    /// A Service's load balancer can't be brought in order: somebody has to mend something.
+    SyncLoadBalancerFailed,
+    /// A load balancer can't be removed.
+    DeleteLoadBalancerFailed,
+    /// The cloud protects the load balancer from being deleted: it stays.
+    LoadBalancerProtected,
+    /// Another load balancer has the name.
+    LoadBalancerNameTaken,
+    /// Nobody said which type of load balancer to make.
+    LoadBalancerTypeUnconfigured,
+    /// The cloud is going to take the type of load balancer away.
+    LoadBalancerTypeDeprecated,
+    /// A port's protocol is none that the cloud's load balancers speak.
+    UnsupportedProtocolConfigured,
+    /// `loadBalancerSourceRanges` restrict nothing in this cloud.
+    LoadBalancerSourceRangesIgnored,
+    /// The type of the load balancer takes no more targets.
+    MaxTargetsReached,
+    /// A node can't be a target, or a target is not ours to touch.
+    TargetIgnored,
+    /// An annotation with the provider's prefix that it does not know.
+    UnknownAnnotation,
+    /// An annotation that has no effect here.
+    AnnotationWithoutEffect,
+    /// A field of the Service that the cloud's load balancers can't honour.
+    FieldIgnored,
 }
 
 impl Reason {
@@ -85,6 +125,26 @@ impl Reason {
             Reason::DeletingNodeFailed => "DeletingNodeFailed",
             Reason::PossibleNodeDeletion => "PossibleNodeDeletion",
             Reason::NoAddress => "NoAddress",
+            Reason::EnsuringLoadBalancer => "EnsuringLoadBalancer",
+            Reason::EnsuredLoadBalancer => "EnsuredLoadBalancer",
+            Reason::UpdatedLoadBalancer => "UpdatedLoadBalancer",
+            Reason::UpdateLoadBalancerFailed => "UpdateLoadBalancerFailed",
+            Reason::UnAvailableLoadBalancer => "UnAvailableLoadBalancer",
+            Reason::DeletingLoadBalancer => "DeletingLoadBalancer",
+            Reason::DeletedLoadBalancer => "DeletedLoadBalancer",
+            Reason::SyncLoadBalancerFailed => "SyncLoadBalancerFailed",
+            Reason::DeleteLoadBalancerFailed => "DeleteLoadBalancerFailed",
+            Reason::LoadBalancerProtected => "LoadBalancerProtected",
+            Reason::LoadBalancerNameTaken => "LoadBalancerNameTaken",
+            Reason::LoadBalancerTypeUnconfigured => "LoadBalancerTypeUnconfigured",
+            Reason::LoadBalancerTypeDeprecated => "LoadBalancerTypeDeprecated",
+            Reason::UnsupportedProtocolConfigured => "UnsupportedProtocolConfigured",
+            Reason::LoadBalancerSourceRangesIgnored => "LoadBalancerSourceRangesIgnored",
+            Reason::MaxTargetsReached => "MaxTargetsReached",
+            Reason::TargetIgnored => "TargetIgnored",
+            Reason::UnknownAnnotation => "UnknownAnnotation",
+            Reason::AnnotationWithoutEffect => "AnnotationWithoutEffect",
+            Reason::FieldIgnored => "FieldIgnored",
         }
     }
 }

@@ -8,6 +8,12 @@ use std::fmt;
 pub trait Gate: Send + Sync {
     /// May a write start now? `what` names it for people, e.g. `PATCH /api/v1/nodes/worker-1`.
     fn pass(&self, what: &str) -> Result<(), Refused>;
+
+    /// Is it worth waiting for what a write started? Not when this process is to end: what goes
+    /// on in the cloud is found there by the next one.
+    fn may_wait(&self) -> bool {
+        true
+    }
 }
 
 /// The write did not start; why.

@@ -8,16 +8,23 @@ mod error;
 mod finding;
 mod gate;
 mod instance;
+mod load_balancer;
 mod node;
 pub mod pulse;
+mod service;
 mod source;
 mod word;
 
-pub use error::{Error, ErrorKind};
+pub use error::{CORRELATION, Error, ErrorKind, without_correlations};
 pub use finding::{Finding, Origin, Reason, Severity};
 pub use gate::{Gate, Refused};
 pub use instance::{Instance, InstanceId, InstanceState, Metadata, PrivateAddress, TopologyLabel};
+pub use load_balancer::{
+    ActionId, Applied, Balancer, Change, ChangeKind, Field, Health, Landscape, LoadBalancerPlan,
+    LoadBalancers, Orphan, Target,
+};
 pub use node::{AddressKind, Node, NodeAddress};
+pub use service::{Cluster, Ingress, OfferedNode, Protocol, Service, ServicePort, TrafficPolicy};
 pub use source::{Source, Sourced};
 pub use word::Word;
 
@@ -56,6 +63,11 @@ pub trait Provider: Send + Sync {
 
     /// The servers that nodes run on.
     fn instances(&self) -> Option<&dyn Instances>;
+
+    /// The load balancers that Services get.
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        None
+    }
 }
 
 /// The servers of a cloud.

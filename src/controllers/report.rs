@@ -1,6 +1,6 @@
 //! What a tick did and found; and the one place where findings become log lines and events.
 
-use crate::cloud::{Finding, Gate, Origin, Reason, Severity};
+use crate::cloud::{Finding, Gate, Origin, Reason, Severity, without_correlations};
 use crate::kube::{Event, EventType, ObjectReference, Repeat};
 use crate::world::{self, World};
 
@@ -75,20 +75,21 @@ pub fn publish(
 ) {
     for finding in findings {
         let finding = finding.borrow();
+        // The same trouble is told once, whatever number each failed call had.
+        let message = without_correlations(&finding.message);
         let repeat = match finding.reason.is_lasting() {
             true => Repeat::Never,
             false => Repeat::EveryTenMinutes,
         };
         if !world
             .recorder
-            .is_due(object, finding.reason.name(), &finding.message, repeat)
+            .is_due(object, finding.reason.name(), &message, repeat)
         {
             continue;
         }
-        let name = format!("{}/{}", object.kind.to_lowercase(), object.name);
+        let name = object.for_people();
         match finding.severity {
-            // The write that it is about was told already.
-            Severity::Info if finding.reason == Reason::Synced => {}
+            Severity::Info if is_told_by_its_write(finding.reason) => {}
             Severity::Info => log::info!(target: FINDINGS, "{name}: {}", finding.message),
             Severity::Warning => {
                 let reason = finding.reason.name();
@@ -103,7 +104,13 @@ pub fn publish(
             Origin::Controller => controller,
         };
         let kind = match finding.reason {
-            Reason::Synced | Reason::DeletingNode => EventType::Normal,
+            Reason::Synced
+            | Reason::DeletingNode
+            | Reason::EnsuringLoadBalancer
+            | Reason::EnsuredLoadBalancer
+            | Reason::UpdatedLoadBalancer
+            | Reason::DeletingLoadBalancer
+            | Reason::DeletedLoadBalancer => EventType::Normal,
             _ => EventType::Warning,
         };
         let event = Event {
@@ -111,10 +118,23 @@ pub fn publish(
             object,
             kind,
             reason: finding.reason.name(),
-            message: &finding.message,
+            message: &message,
         };
         world.recorder.write(&world.kube, gate, &event);
     }
+}
+
+/// The line of the write itself was told already.
+fn is_told_by_its_write(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Synced
+            | Reason::EnsuringLoadBalancer
+            | Reason::EnsuredLoadBalancer
+            | Reason::UpdatedLoadBalancer
+            | Reason::DeletingLoadBalancer
+            | Reason::DeletedLoadBalancer
+    )
 }
 
 /// Findings that a person looking at the object must see; the others are for the log.
@@ -130,11 +150,31 @@ fn is_event(reason: Reason) -> bool {
         | Reason::IgnoredExternalIPv6
         | Reason::DeletingNode
         | Reason::DeletingNodeFailed
-        | Reason::PossibleNodeDeletion => true,
+        | Reason::PossibleNodeDeletion
+        | Reason::EnsuringLoadBalancer
+        | Reason::EnsuredLoadBalancer
+        | Reason::UpdatedLoadBalancer
+        | Reason::UpdateLoadBalancerFailed
+        | Reason::UnAvailableLoadBalancer
+        | Reason::DeletingLoadBalancer
+        | Reason::DeletedLoadBalancer
+        | Reason::SyncLoadBalancerFailed
+        | Reason::DeleteLoadBalancerFailed
+        | Reason::LoadBalancerProtected
+        | Reason::LoadBalancerNameTaken
+        | Reason::LoadBalancerTypeUnconfigured
+        | Reason::LoadBalancerTypeDeprecated
+        | Reason::UnsupportedProtocolConfigured
+        | Reason::LoadBalancerSourceRangesIgnored
+        | Reason::MaxTargetsReached
+        | Reason::UnknownAnnotation
+        | Reason::AnnotationWithoutEffect => true,
         Reason::UnknownProviderID
         | Reason::MatchedByAddress
         | Reason::ServerClaimedTwice
         | Reason::NotExternal
-        | Reason::NoAddress => false,
+        | Reason::NoAddress
+        | Reason::TargetIgnored
+        | Reason::FieldIgnored => false,
     }
 }

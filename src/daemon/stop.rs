@@ -75,4 +75,8 @@ impl Gate for StopGate<'_> {
             false => Ok(()),
         }
     }
+
+    fn may_wait(&self) -> bool {
+        !self.0.is_set()
+    }
 }

@@ -1,12 +1,12 @@
 //! Calls to the Cloud API: the budget before, its headers after, and lists page by page.
 
 use super::budget::Budget;
-use super::error::Error;
+use super::error::{Code, Error};
 use super::pages::{self, Pagination, Part};
-use crate::cloud::{self, ErrorKind, Urgency};
-use crate::http;
-use serde::Deserialize;
+use crate::cloud::{self, ErrorKind, Gate, Urgency};
+use crate::http::{self, Method};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
 /// The API allows no more.
@@ -17,9 +17,18 @@ pub(super) struct Api {
     budget: Budget,
 }
 
+/// A write that failed.
+pub(super) struct Failed {
+    pub(super) error: cloud::Error,
+    /// None: the API did not answer with an error of its own.
+    pub(super) code: Option<Code>,
+}
+
 /// One page of a list; each resource has its own name for the items.
 pub(super) trait Page: DeserializeOwned {
     type Item;
+    /// Lists that hardly ever change take no `sort`; the API gives them by ID.
+    const TAKES_SORT: bool = true;
     fn into_parts(self) -> (Meta, Vec<Self::Item>);
     fn id(item: &Self::Item) -> u64;
 }
@@ -61,6 +70,35 @@ impl Api {
         }
     }
 
+    /// Writes once, when the gate lets it pass and the budget is not used up.
+    pub(super) fn write<T: DeserializeOwned>(
+        &self,
+        gate: &dyn Gate,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Failed> {
+        let what = format!("{} {}{path}", method.name(), self.http.base());
+        let admitted = self.budget.admit(&what, Urgency::Needed, Instant::now());
+        admitted.map_err(|error| Failed { error, code: None })?;
+        match self
+            .http
+            .write(gate, method, path, "application/json", body)
+        {
+            Ok(reply) => {
+                self.budget.note(&reply.head, Instant::now());
+                Ok(reply.value)
+            }
+            Err(error) => {
+                let error = Error::from(error);
+                Err(Failed {
+                    code: error.said(),
+                    error: self.failed(error),
+                })
+            }
+        }
+    }
+
     /// Every page of a list: complete, or an error. `path` may carry a query.
     pub(super) fn list<P: Page>(
         &self,
@@ -70,7 +108,8 @@ impl Api {
         let separator = if path.contains('?') { '&' } else { '?' };
         let read = |number: u32| {
             // By ID, or the order of reads would not help: see `pages`.
-            let path = format!("{path}{separator}sort=id:asc&page={number}&per_page={PER_PAGE}");
+            let sort = if P::TAKES_SORT { "sort=id:asc&" } else { "" };
+            let path = format!("{path}{separator}{sort}page={number}&per_page={PER_PAGE}");
             let page: P = self.get(&path, urgency).map_err(always_there)?;
             let (Meta { pagination }, items) = page.into_parts();
             match pagination.last(number, items.len()) {
@@ -104,6 +143,12 @@ impl Api {
             },
             _ => error,
         }
+    }
+}
+
+impl Failed {
+    pub(super) fn code(&self) -> Option<&str> {
+        self.code.as_ref().map(|code| code.code.as_str())
     }
 }
 

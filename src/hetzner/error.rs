@@ -1,6 +1,6 @@
 //! A failed call to the Cloud API, in its own words.
 
-use crate::cloud::{self, ErrorKind};
+use crate::cloud::{self, CORRELATION, ErrorKind};
 use crate::http::{self, Kind};
 use serde::Deserialize;
 use std::fmt;
@@ -31,6 +31,13 @@ struct Body {
 struct Details {
     #[serde(default)]
     fields: Vec<Field>,
+    #[serde(default)]
+    limits: Vec<Limit>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Limit {
+    name: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -40,7 +47,35 @@ struct Field {
     messages: Vec<String>,
 }
 
+/// What the API says is wrong, for decisions.
+#[derive(Clone, Debug)]
+pub(super) struct Code {
+    pub(super) code: String,
+    /// Of `invalid_input`: the names of the fields; of `resource_limit_exceeded`: of the limits.
+    pub(super) fields: Vec<String>,
+}
+
+/// Another change is being made to the same resource.
+pub(super) fn is_busy(code: &str) -> bool {
+    matches!(code, "locked" | "conflict")
+}
+
 impl Error {
+    pub(super) fn said(&self) -> Option<Code> {
+        let body = self.body.as_ref()?;
+        let details = body.details.as_ref();
+        let fields = details.into_iter().flat_map(|details| &details.fields);
+        let limits = details.into_iter().flat_map(|details| &details.limits);
+        let fields = fields.map(|field| &field.name);
+        Some(Code {
+            code: body.code.clone(),
+            fields: fields
+                .chain(limits.map(|limit| &limit.name))
+                .cloned()
+                .collect(),
+        })
+    }
+
     pub(super) fn code(&self) -> Option<&str> {
         self.body.as_ref().map(|body| body.code.as_str())
     }
@@ -66,6 +101,8 @@ impl Error {
                 Some("bad_gateway" | "timeout" | "service_error" | "server_error" | "maintenance"),
                 _,
             ) => ErrorKind::Unavailable,
+            (_, Some(code), _) if is_busy(code) => ErrorKind::Busy,
+            (_, Some("robot_unavailable"), _) => ErrorKind::Unavailable,
             (_, Some(_), _) => ErrorKind::Other,
             (_, None, _) => ErrorKind::Unavailable,
         }
@@ -101,7 +138,7 @@ impl fmt::Display for Error {
         let message = http::shortened(&body.message);
         write!(f, "{}: {message} ({}", self.http.call, body.code)?;
         if let Some(id) = self.head().and_then(|head| head.correlation_id.as_deref()) {
-            write!(f, ", correlation {id}")?;
+            write!(f, "{CORRELATION}{id}")?;
         }
         f.write_str(")")?;
         for field in body.details.iter().flat_map(|details| &details.fields) {

@@ -7,6 +7,7 @@ mod addresses;
 mod api;
 mod budget;
 mod error;
+pub mod load_balancers;
 mod metadata;
 mod networks;
 mod pages;

@@ -2,18 +2,21 @@
 
 use super::addresses::{AddressFamily, Addresses, addresses, explain_missing};
 use super::api::Api;
+use super::load_balancers::{self, Rules, State};
 use super::metadata;
 use super::networks::{self, Network, NetworkSelector};
 use super::profile::Profile;
 use super::servers;
 use crate::cloud::{
-    Error, Finding, Instance, InstanceId, Instances, Metadata, Node, Provider, ProviderId, Source,
-    Sourced, Urgency,
+    ActionId, Applied, Change, Cluster, Error, ErrorKind, Finding, Gate, Instance, InstanceId,
+    Instances, Landscape, LoadBalancerPlan, LoadBalancers, Metadata, Node, OfferedNode, Orphan,
+    Provider, ProviderId, Reason, Service, Source, Sourced, Urgency,
 };
 use crate::http::{self, Proxies, Timing, Tls, Token};
 use ipnet::{IpNet, Ipv4Net};
+use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -39,6 +42,8 @@ pub struct Settings {
     /// `HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`.
     pub zone_label: Sourced<bool>,
     /// `HCLOUD_DEBUG`: log bodies.
+    /// None: `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
+    pub load_balancers: Option<load_balancers::Defaults>,
     pub debug: bool,
     pub timing: Timing,
     /// Multiplies the waits of the rate budget; 1 outside of tests.
@@ -56,6 +61,9 @@ pub struct Hetzner {
     finding: std::sync::Mutex<()>,
     address_family: Sourced<AddressFamily>,
     zone_label: Sourced<bool>,
+    load_balancers: load_balancers::Defaults,
+    has_load_balancers: bool,
+    types: load_balancers::Types,
 }
 
 impl Hetzner {
@@ -81,6 +89,17 @@ impl Hetzner {
             finding: std::sync::Mutex::new(()),
             address_family: settings.address_family,
             zone_label: settings.zone_label,
+            has_load_balancers: settings.load_balancers.is_some(),
+            load_balancers: settings.load_balancers.unwrap_or_default(),
+            types: load_balancers::Types::default(),
+        }
+    }
+
+    fn rules(&self) -> Rules<'_> {
+        Rules {
+            profile: self.profile,
+            defaults: &self.load_balancers,
+            network: self.network_id(),
         }
     }
 
@@ -131,6 +150,75 @@ impl Provider for Hetzner {
 
     fn instances(&self) -> Option<&dyn Instances> {
         Some(self)
+    }
+
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        self.has_load_balancers.then_some(self)
+    }
+}
+
+impl LoadBalancers for Hetzner {
+    fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Landscape, Error> {
+        // Without the Network that the settings name, every plan would be wrong.
+        self.prepare()?;
+        let rules = self.rules();
+        let state = load_balancers::observe(&self.api, &self.types, &rules, services, urgency)?;
+        Ok(Landscape(Arc::new(state)))
+    }
+
+    fn covers(&self, landscape: &Landscape, service: &Service) -> bool {
+        state(landscape).is_some_and(|state| load_balancers::covers(state, &self.rules(), service))
+    }
+
+    fn plan(
+        &self,
+        landscape: &Landscape,
+        service: &Service,
+        nodes: &[OfferedNode],
+        cluster: &Cluster,
+    ) -> LoadBalancerPlan {
+        match state(landscape) {
+            Some(state) => self.rules().plan(state, service, nodes, cluster),
+            None => not_ours(),
+        }
+    }
+
+    fn plan_removal(&self, landscape: &Landscape, service: &Service) -> LoadBalancerPlan {
+        match state(landscape) {
+            Some(state) => self.rules().plan_removal(state, service),
+            None => not_ours(),
+        }
+    }
+
+    fn orphans(&self, landscape: &Landscape, cluster: &Cluster) -> Vec<Orphan> {
+        state(landscape).map_or_else(Vec::new, |state| self.rules().orphans(state, cluster))
+    }
+
+    fn apply(&self, gate: &dyn Gate, change: &dyn Change) -> Result<Applied, Error> {
+        match change.as_any().downcast_ref() {
+            Some(change) => load_balancers::apply(&self.api, gate, change),
+            None => {
+                let line = change.line();
+                let why = format!("{line}: not a change of this provider's plans");
+                Err(Error::new(ErrorKind::Other, why))
+            }
+        }
+    }
+
+    fn ended(&self, actions: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error> {
+        load_balancers::ended(&self.api, actions)
+    }
+}
+
+fn state(landscape: &Landscape) -> Option<&State> {
+    landscape.0.downcast_ref()
+}
+
+fn not_ours() -> LoadBalancerPlan {
+    let why = "what was observed is not this provider's";
+    LoadBalancerPlan {
+        obstacle: Some(Finding::warning(Reason::SyncLoadBalancerFailed, why)),
+        ..LoadBalancerPlan::default()
     }
 }
 

@@ -16,6 +16,9 @@ const BEGINNING_BYTES: usize = 16 * 1024;
 /// Of a body in the log, this much is shown.
 const SHOWN_CHARACTERS: usize = 2 * 1024;
 
+/// Done, and there is nothing to say: read as null.
+const NO_CONTENT: u16 = 204;
+
 /// What an answer says before its body.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
@@ -127,6 +130,11 @@ fn parse<T: DeserializeOwned>(
     head: &Head,
     timeout: Duration,
 ) -> Result<T, Kind> {
+    if head.status == NO_CONTENT {
+        return serde_json::from_value(serde_json::Value::Null).map_err(|_| {
+            Kind::Malformed("answered 204, without the content that was asked for".into())
+        });
+    }
     if !head.content_type.starts_with("application/json") {
         let answered = if head.content_type.is_empty() {
             "no content type"

@@ -24,6 +24,7 @@ const PAGES_AT_MOST: u32 = 100;
 const LIST_TRIES: u32 = 3;
 
 const NODES: &str = "/api/v1/nodes";
+pub(super) const JSON: &str = "application/json";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
@@ -36,6 +37,17 @@ pub enum ReadFrom {
     Latest,
 }
 
+/// Objects to be listed.
+pub(super) struct Selected<'a> {
+    pub(super) path: &'a str,
+    /// More of the query, each part beginning with `&`.
+    pub(super) query: &'a str,
+    /// Of the list.
+    pub(super) kind: &'static str,
+    /// In which form.
+    pub(super) accept: &'static str,
+}
+
 /// A client of one cluster. Shared by all threads.
 pub struct Client {
     http: http::Client,
@@ -43,7 +55,6 @@ pub struct Client {
 }
 
 impl Client {
-    /// `proxies` is what the environment says; the kubeconfig's word goes before it.
     pub fn new(access: Access, proxies: Proxies, timing: http::Timing) -> Client {
         let origin = access.origin;
         let http = http::Client::new(http::Settings {
@@ -82,7 +93,13 @@ impl Client {
 
     /// All nodes: complete, or an error.
     pub fn nodes(&self, from: ReadFrom) -> Result<Vec<Arc<Node>>, Error> {
-        self.list(NODES, "NodeList", from)
+        let nodes = Selected {
+            path: NODES,
+            query: "",
+            kind: "NodeList",
+            accept: JSON,
+        };
+        self.list(&nodes, from)
     }
 
     /// A row for each node, from the API server's cache: complete, or an error, or odd.
@@ -201,19 +218,18 @@ impl Client {
             .value)
     }
 
-    fn list<T: DeserializeOwned>(
+    /// All objects that are selected: complete, or an error.
+    pub(super) fn list<T: DeserializeOwned>(
         &self,
-        path: &str,
-        kind: &str,
+        selected: &Selected,
         from: ReadFrom,
     ) -> Result<Vec<Arc<T>>, Error> {
-        from_the_start(|| self.list_once(path, kind, from))
+        from_the_start(|| self.list_once(selected, from))
     }
 
     fn list_once<T: DeserializeOwned>(
         &self,
-        path: &str,
-        kind: &str,
+        selected: &Selected,
         from: ReadFrom,
     ) -> Result<Vec<Arc<T>>, Error> {
         let mut items = Vec::new();
@@ -222,13 +238,11 @@ impl Client {
             ReadFrom::Cache => "&resourceVersion=0",
             ReadFrom::Latest => "",
         };
-        self.pages(path, "", version, |page_path| {
-            let page: ListPage<T> = self.http.get(page_path)?.value;
-            if page.kind != kind {
-                return Err(self.not_a_list(
-                    page_path,
-                    format!("answered a {} instead of a {kind}", page.kind),
-                ));
+        self.pages(selected.path, selected.query, version, |page_path| {
+            let page: ListPage<T> = self.http.get_as(page_path, selected.accept)?.value;
+            if page.kind != selected.kind {
+                let why = format!("answered a {} instead of a {}", page.kind, selected.kind);
+                return Err(self.not_a_list(page_path, why));
             }
             items.extend(page.items.into_iter().map(|item| item.0));
             Ok(page.metadata.continue_token)

@@ -9,6 +9,7 @@ use super::client::Client;
 use super::error::Error;
 use super::types::{ObjectMeta, ObjectReference};
 use crate::cloud::Gate;
+use crate::text;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
@@ -197,20 +198,10 @@ fn write(client: &Client, gate: &dyn Gate, event: &Event) -> Result<(), Error> {
 
 /// `<object>.<16 hex digits>`: the same trouble of the same object has the same name.
 fn event_name(object: &ObjectReference, reason: &str, message: &str) -> String {
-    let hash = fnv1a([object.uid.as_str(), "\0", reason, "\0", message]);
+    let hash = text::fnv1a([object.uid.as_str(), "\0", reason, "\0", message]);
     // The longest name an object may have is 253 characters.
     let stem: String = object.name.chars().take(236).collect();
     format!("{stem}.{hash:016x}")
-}
-
-/// FNV-1a, 64 bit: stable over versions and machines, which std's hashers do not promise.
-fn fnv1a<'a>(parts: impl IntoIterator<Item = &'a str>) -> u64 {
-    parts
-        .into_iter()
-        .flat_map(str::bytes)
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        })
 }
 
 #[cfg(test)]

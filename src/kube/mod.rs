@@ -9,6 +9,7 @@ mod error;
 mod events;
 mod labels;
 mod lease;
+mod services;
 mod table;
 mod types;
 
@@ -17,6 +18,7 @@ pub use error::Error;
 pub use events::{Event, EventType, Recorder, Repeat};
 pub use labels::Labels;
 pub use lease::{Lease, LeaseKey, LeaseSpec, micro_time};
+pub use services::{AnyService, LOAD_BALANCER_FINALIZER, Service, ServicePort, ServiceSpec};
 pub use table::{Age, Detail, NodeRow, NodeTable, RowMeta};
 pub use types::{
     Condition, ListMeta, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta, ObjectReference,

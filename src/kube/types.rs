@@ -98,6 +98,17 @@ pub struct ObjectReference {
     pub uid: String,
 }
 
+impl ObjectReference {
+    /// `node/worker-1`, `service/default/web`.
+    pub fn for_people(&self) -> String {
+        let kind = self.kind.to_lowercase();
+        match self.namespace.as_str() {
+            "" => format!("{kind}/{}", self.name),
+            namespace => format!("{kind}/{namespace}/{}", self.name),
+        }
+    }
+}
+
 /// `metadata` of a list.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct ListMeta {
@@ -172,7 +183,7 @@ fn timestamp<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Timestamp>, D::Er
 }
 
 /// Go writes a nil slice or map as `null`.
-fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+pub(super) fn null_as_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     d: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(d)?.unwrap_or_default())
@@ -186,7 +197,7 @@ fn fitting<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Vec<T
 }
 
 /// What every object of an API server has.
-fn not_empty<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
+pub(super) fn not_empty<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
     let text = String::deserialize(d)?;
     match text.is_empty() {
         true => Err(serde::de::Error::invalid_value(

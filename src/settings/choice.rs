@@ -1,5 +1,7 @@
 //! Settings that are one word of a few.
 
+pub use crate::text::one_of;
+
 /// A type whose values have one word each; words are in the order that messages list them.
 pub(super) trait Choice: Copy + 'static {
     const WORDS: &'static [(&'static str, Self)];
@@ -76,14 +78,5 @@ pub(super) fn choice<C: Choice>(text: &str) -> Result<C, String> {
             "use {}",
             one_of(&C::WORDS.iter().map(|w| w.0).collect::<Vec<_>>())
         )),
-    }
-}
-
-/// `a, b or c`.
-pub fn one_of(words: &[&str]) -> String {
-    match words {
-        [] => String::new(),
-        [word] => (*word).to_owned(),
-        [first @ .., last] => format!("{} or {last}", first.join(", ")),
     }
 }

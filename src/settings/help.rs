@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn help_reads_like_this() {
-        let text = help(Command::Sync);
+        let text = help(Command::NodeSync);
         let expected = "  -o, --output table|wide|json|yaml
           Form of what is written to stdout. json and yaml are stable, for
           scripts. [default: table]

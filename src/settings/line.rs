@@ -353,6 +353,26 @@ fn normal(name: &str) -> String {
 }
 
 fn only_for(commands: &[Command]) -> String {
-    let names: Vec<&str> = commands.iter().map(|command| command.name()).collect();
+    let names = names(commands);
     format!("only for {}", super::choice::one_of(&names))
+}
+
+/// Without saying for each noun what holds for all of them: `list`, not `node list, lb list`.
+fn names(commands: &[Command]) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for command in commands {
+        let name = command.name();
+        let verb = name.split_once(' ').map_or(name, |(_, verb)| verb);
+        let with_verb = |all: &[Command]| {
+            all.iter()
+                .filter(|other| other.name().split_once(' ').is_some_and(|(_, v)| v == verb))
+                .count()
+        };
+        let holds_for_all = with_verb(commands) == with_verb(Command::ALL);
+        let name = if holds_for_all { verb } else { name };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }

@@ -26,12 +26,7 @@ pub fn table() -> String {
 /// The document with the table as it is now between the markers; `None` when they are not there
 /// once each, in their order.
 pub fn with_table(document: &str) -> Option<String> {
-    let (before, rest) = document.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    if after.contains(BEGIN) || after.contains(END) {
-        return None;
-    }
-    Some(format!("{before}{BEGIN}\n{}{END}{after}", table()))
+    crate::text::replaced_between(document, BEGIN, END, &table())
 }
 
 fn flags(setting: &Setting) -> String {

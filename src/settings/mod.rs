@@ -13,25 +13,24 @@
 //! | `environment` | variables and the files they name |
 //! | `reader` | one setting: flag before environment before default, and who said so |
 //! | `resolve` | all of them → [`Settings`] |
+//! | `load_balancers` | what load balancers are when their Service does not say |
 //! | `leader_election` | durations that must fit together |
-//! | `duration`, `url`, `listen`, `controllers`, `token`, `choice`, `text` | one type each, and how it is written |
+//! | `url`, `listen`, `controllers`, `token`, `choice`, `text` | one type each, and how it is written |
 //! | `problem` | what is wrong, and what is worth a line in the log |
-//! | `nearest` | "did you mean" |
 //! | `help`, `markdown` | the table for people |
 //!
-//! It imports nothing else of this crate: `cli` fills the other modules' own settings from here.
+//! It imports nothing else of this crate but `text`: `cli` fills the other modules' own settings from here.
 
 mod choice;
 mod controllers;
 mod drop_in;
-mod duration;
 mod environment;
 mod help;
 mod leader_election;
 mod line;
 mod listen;
+mod load_balancers;
 pub mod markdown;
-mod nearest;
 mod problem;
 mod reader;
 mod resolve;
@@ -43,6 +42,8 @@ mod url;
 
 use std::ffi::OsString;
 
+pub use crate::text::nearest::{all_nearest, nearest};
+use crate::text::{duration, nearest};
 pub use choice::{AddressFamily, LogFormat, Output, Profile, one_of};
 pub use controllers::{Controller, Controllers};
 pub use drop_in::{DropInFlag, FLAGS as DROP_IN_FLAGS, Takes};
@@ -51,7 +52,7 @@ pub use help::help;
 pub use leader_election::{ObjectName, WRITE_TIMEOUT};
 pub use line::names_a_secret;
 pub use listen::ListenAddress;
-pub use nearest::{all_nearest, nearest};
+pub use load_balancers::{Algorithm, LoadBalancers};
 pub use problem::{Notice, Problem};
 pub use reader::{Source, Sourced};
 pub use resolve::Settings;

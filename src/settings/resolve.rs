@@ -10,6 +10,7 @@ use super::environment::Environment;
 use super::leader_election::{self, ObjectName};
 use super::line::Line;
 use super::listen::ListenAddress;
+use super::load_balancers::{self, LoadBalancers};
 use super::problem::Problem;
 use super::reader::{Candidate, Reader, Source, Sourced};
 use super::setting::Command;
@@ -33,6 +34,7 @@ pub struct Settings {
     pub server_cache_max_age: Sourced<Duration>,
     /// Never true: refused as not built yet.
     pub robot_enabled: Sourced<bool>,
+    pub load_balancers: LoadBalancers,
     /// Files to merge, the first wins. Empty: in-cluster, else `~/.kube/config`.
     pub kubeconfig: Sourced<Vec<PathBuf>>,
     pub context: Sourced<Option<String>>,
@@ -46,6 +48,15 @@ pub struct Settings {
     /// Longer than zero, before the time scale.
     pub node_monitor_period: Sourced<Duration>,
     pub node_deletion_guard: Sourced<bool>,
+    /// Longer than zero, before the time scale.
+    pub service_sync_interval: Sourced<Duration>,
+    /// Longer than zero, before the time scale.
+    pub load_balancer_resync_period: Sourced<Duration>,
+    /// At least 1.
+    pub concurrent_service_syncs: Sourced<usize>,
+    pub cluster_name: Sourced<String>,
+    /// Of the client commands about load balancers.
+    pub namespace: Sourced<Option<String>>,
     pub leader_elect: Sourced<bool>,
     /// This and the next two fit together when `leader_elect` is true; before the time scale.
     pub lease_duration: Sourced<Duration>,
@@ -84,6 +95,7 @@ pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environme
         zone_label_enabled: read.setting(&table::ZONE_LABEL_ENABLED, text::boolean),
         server_cache_max_age: read.setting(&table::SERVER_CACHE_MAX_AGE, duration),
         robot_enabled: read.setting(&table::ROBOT_ENABLED, text::robot),
+        load_balancers: load_balancers::load_balancers(&mut read),
         kubeconfig: read.sourced(&table::KUBECONFIG, kubeconfig),
         context: read.setting(&table::CONTEXT, text::name),
         master: read.setting(&table::MASTER, text::url),
@@ -93,6 +105,11 @@ pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environme
         node_status_update_frequency: read.setting(&table::NODE_STATUS_UPDATE_FREQUENCY, interval),
         node_monitor_period: read.setting(&table::NODE_MONITOR_PERIOD, interval),
         node_deletion_guard: read.setting(&table::NODE_DELETION_GUARD, text::boolean),
+        service_sync_interval: read.setting(&table::SERVICE_SYNC_INTERVAL, interval),
+        load_balancer_resync_period: read.setting(&table::LOAD_BALANCER_RESYNC_PERIOD, interval),
+        concurrent_service_syncs: read.setting(&table::CONCURRENT_SERVICE_SYNCS, text::count),
+        cluster_name: read.setting(&table::CLUSTER_NAME, text::cluster_name),
+        namespace: read.setting(&table::NAMESPACE, text::name),
         leader_elect: read.setting(&table::LEADER_ELECT, text::boolean),
         lease_duration: read.setting(&table::LEASE_DURATION, interval),
         renew_deadline: read.setting(&table::RENEW_DEADLINE, interval),
@@ -111,6 +128,7 @@ pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environme
     };
     let mut problems = read.problems;
     problems.extend(leader_election::problems(&settings));
+    problems.extend(load_balancers::problems(&settings.load_balancers));
     Resolved { settings, problems }
 }
 

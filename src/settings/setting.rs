@@ -61,9 +61,12 @@ pub enum Kind {
 pub enum Command {
     /// The daemon, and `run --once`.
     Run,
-    List,
-    Inspect,
-    Sync,
+    NodeList,
+    NodeInspect,
+    NodeSync,
+    LbList,
+    LbInspect,
+    LbSync,
 }
 
 /// A heading in `--help`; in the order shown.
@@ -127,15 +130,25 @@ impl Kind {
 }
 
 impl Command {
-    pub const ALL: &'static [Command] =
-        &[Command::Run, Command::List, Command::Inspect, Command::Sync];
+    pub const ALL: &'static [Command] = &[
+        Command::Run,
+        Command::NodeList,
+        Command::NodeInspect,
+        Command::NodeSync,
+        Command::LbList,
+        Command::LbInspect,
+        Command::LbSync,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
             Command::Run => "run",
-            Command::List => "list",
-            Command::Inspect => "inspect",
-            Command::Sync => "sync",
+            Command::NodeList => "node list",
+            Command::NodeInspect => "node inspect",
+            Command::NodeSync => "node sync",
+            Command::LbList => "lb list",
+            Command::LbInspect => "lb inspect",
+            Command::LbSync => "lb sync",
         }
     }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::url::Url;
+pub(super) use crate::text::boolean;
 
 /// A Network as a person names it: digits are its ID, anything else its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,18 +12,31 @@ pub enum NetworkName {
     Name(String),
 }
 
-/// What Go's `strconv.ParseBool` takes.
-pub(super) fn boolean(text: &str) -> Result<bool, String> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err("use true or false".to_owned()),
-    }
-}
-
 pub(super) fn verbosity(text: &str) -> Result<u32, String> {
     text.parse()
         .map_err(|_| "use a whole number from 0".to_owned())
+}
+
+/// How many things at a time.
+pub(super) fn count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("use a whole number from 1".to_owned()),
+        Ok(count) => Ok(count),
+    }
+}
+
+/// It begins names and stands in a label's value.
+pub(super) fn cluster_name(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    let fits = text.len() <= 63 && text.chars().all(plain);
+    match fits && ends(text.chars().next()) && ends(text.chars().last()) {
+        true => Ok(text.to_owned()),
+        false => Err(
+            "use at most 63 letters, digits, -, _ or ., the first and the last a letter or digit"
+                .to_owned(),
+        ),
+    }
 }
 
 /// A factor on every wait.

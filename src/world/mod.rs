@@ -11,7 +11,7 @@ mod outage;
 pub use cache::View;
 pub use nodes::Poll;
 
-use crate::cloud::{self, ErrorKind, Instance, InstanceId, Provider, Urgency};
+use crate::cloud::{self, ErrorKind, Instance, InstanceId, Landscape, Provider, Urgency};
 use crate::kube::{self, Recorder};
 pub use crate::kube::{Detail, ReadFrom};
 use cache::Cache;
@@ -28,6 +28,9 @@ pub struct World {
     pub recorder: Recorder,
     nodes: Nodes,
     instances: Cache<Vec<Instance>>,
+    services: Cache<Vec<Arc<kube::Service>>>,
+    any_services: Cache<Vec<Arc<kube::AnyService>>>,
+    load_balancers: Cache<Landscape>,
     outage: Outage,
 }
 
@@ -47,6 +50,9 @@ impl World {
             recorder: Recorder::default(),
             nodes: Nodes::default(),
             instances: Cache::default(),
+            services: Cache::default(),
+            any_services: Cache::default(),
+            load_balancers: Cache::default(),
             outage: Outage::new(time_scale),
         }
     }
@@ -93,6 +99,65 @@ impl World {
     /// One node as it is now; none when the API server itself says that it is not there.
     pub fn node(&self, name: &str) -> Result<Option<kube::Node>, Error> {
         self.kube.node(name).map_err(Error::Kube)
+    }
+
+    /// All Services of type LoadBalancer, no older than that.
+    pub fn load_balancer_services(
+        &self,
+        max_age: Duration,
+        from: ReadFrom,
+    ) -> Result<View<Vec<Arc<kube::Service>>>, Error> {
+        self.services
+            .get(max_age, || self.kube.load_balancer_services(from))
+            .map_err(Error::Kube)
+    }
+
+    /// One Service as it is now; none when the API server itself says that it is not there.
+    pub fn service(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Arc<kube::Service>>, Error> {
+        self.kube.service(namespace, name).map_err(Error::Kube)
+    }
+
+    /// Every Service of any type, no older than that; never from the API server's cache.
+    pub fn any_services(
+        &self,
+        max_age: Duration,
+    ) -> Result<View<Vec<Arc<kube::AnyService>>>, Error> {
+        self.any_services
+            .get(max_age, || self.kube.any_services())
+            .map_err(Error::Kube)
+    }
+
+    /// All load balancers, and what plans for these Services rest on, no older than that.
+    pub fn load_balancers(
+        &self,
+        services: &[&cloud::Service],
+        max_age: Duration,
+        urgency: Urgency,
+    ) -> Result<View<Landscape>, Error> {
+        let Some(provider) = self.provider.load_balancers() else {
+            let why = "this cloud has no load balancers";
+            return Err(Error::Cloud(cloud::Error::new(ErrorKind::Other, why)));
+        };
+        let covers = |landscape: &Landscape| {
+            let mut services = services.iter();
+            services.all(|service| provider.covers(landscape, service))
+        };
+        let max_age = match self.load_balancers.last() {
+            Some(view) if !covers(&view.value) => Duration::ZERO,
+            _ => max_age,
+        };
+        let observe = || {
+            self.provider
+                .prepare()
+                .and_then(|()| provider.observe(services, urgency))
+        };
+        self.load_balancers
+            .get(max_age, || self.outage.guard(observe))
+            .map_err(Error::Cloud)
     }
 
     /// One server as it is now.

@@ -8,9 +8,13 @@
 use super::bell::{self, Aged};
 use super::cache::{View, turn};
 use crate::kube::{Age, Client, Detail, Error, Node, NodeRow, NodeTable, ReadFrom};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+/// More nodes than this are given up before they are listed anew.
+const KEPT_AT_MOST: usize = 500;
 
 /// More nodes than this are read by one list.
 const BY_NAME_AT_MOST: usize = 10;
@@ -22,7 +26,9 @@ pub struct Poll {
     pub look_max_age: Duration,
     /// The last look at everything.
     pub whole_max_age: Duration,
-    pub detail: Detail,
+    /// The last look that showed labels and deletions, where somebody needs them: routes and
+    /// load balancers follow them.
+    pub metadata_max_age: Option<Duration>,
 }
 
 #[derive(Debug, Default)]
@@ -38,8 +44,12 @@ struct State {
     notes: Vec<Note>,
     /// When the last look at the table or at everything began.
     looked: Option<Instant>,
+    /// When the last look at the table with metadata began.
+    shown: Option<Instant>,
     /// When the last look at everything began.
     listed: Option<Instant>,
+    /// The same, when it was no look at the API server's cache.
+    listed_latest: Option<Instant>,
     /// When the table was last found to be odd.
     odd: Option<Instant>,
     /// Nodes that rang and could not be read, which was told.
@@ -70,7 +80,12 @@ impl Nodes {
         from: ReadFrom,
     ) -> Result<View<Vec<Arc<Node>>>, Error> {
         let mut state = turn(&self.state);
-        if !is_younger(state.listed, max_age) {
+        // A look at the cache, however young, may show what was long ago.
+        let listed = match from {
+            ReadFrom::Cache => state.listed,
+            ReadFrom::Latest => state.listed_latest,
+        };
+        if !is_younger(listed, max_age) {
             state.list(kube, from)?;
         }
         Ok(state.view())
@@ -79,12 +94,19 @@ impl Nodes {
     /// All nodes, as fresh as the bell.
     pub(super) fn poll(&self, kube: &Client, poll: Poll) -> Result<View<Vec<Arc<Node>>>, Error> {
         let mut state = turn(&self.state);
+        let wants_metadata = poll
+            .metadata_max_age
+            .is_some_and(|age| !is_younger(state.shown.max(state.listed), age));
+        let detail = match wants_metadata {
+            true => Detail::Metadata,
+            false => Detail::Cells,
+        };
         if !is_younger(state.listed, poll.whole_max_age) {
             state.list(kube, ReadFrom::Cache)?;
-        } else if !is_younger(state.looked, poll.look_max_age) {
+        } else if wants_metadata || !is_younger(state.looked, poll.look_max_age) {
             match is_younger(state.odd, poll.whole_max_age) {
                 true => state.list(kube, ReadFrom::Cache)?,
-                false => state.look(kube, poll.detail)?,
+                false => state.look(kube, detail)?,
             }
         }
         Ok(state.view())
@@ -98,6 +120,9 @@ impl Nodes {
         max_age: Duration,
     ) -> Result<View<Vec<Arc<Node>>>, Error> {
         let mut state = turn(&self.state);
+        if state.looked.is_none() {
+            state.list(kube, ReadFrom::Cache)?;
+        }
         let is_old = |place: usize| state.notes[place].asked.elapsed() > max_age;
         let old = names
             .iter()
@@ -130,6 +155,13 @@ impl Nodes {
     }
 }
 
+/// Of this very node: another one with its name has another.
+fn fingerprint(node: &Node) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    node.metadata.uid.hash(&mut hasher);
+    hasher.finish()
+}
+
 fn is_younger(moment: Option<Instant>, max_age: Duration) -> bool {
     moment.is_some_and(|moment| moment.elapsed() <= max_age)
 }
@@ -152,24 +184,40 @@ impl State {
     /// Reads all nodes whole.
     fn list(&mut self, kube: &Client, from: ReadFrom) -> Result<(), Error> {
         let asked = Instant::now();
+        let ages = self.ages();
+        if self.nodes.len() > KEPT_AT_MOST {
+            self.give_up();
+        }
         let mut nodes = kube.nodes(from)?;
         // etcd's order is nearly ours.
         nodes.sort_unstable_by(|left, right| left.name().cmp(right.name()));
-        let aged = |node: &Arc<Node>| {
-            let place = self.place(node.name()).ok()?;
-            let is_same = self.nodes[place].metadata.uid == node.metadata.uid;
-            self.notes[place].aged.filter(|_| is_same)
-        };
         let notes = nodes.iter().map(|node| Note {
             asked,
-            aged: aged(node),
+            aged: ages.get(&fingerprint(node)).copied(),
         });
         self.notes = notes.collect();
         self.nodes = Arc::new(nodes);
         self.looked = Some(asked);
         self.listed = Some(asked);
+        self.listed_latest = (from == ReadFrom::Latest).then_some(asked);
         self.unread.clear();
         Ok(())
+    }
+
+    /// How old each was when a table showed it, for those that come back.
+    fn ages(&self) -> HashMap<u64, Aged> {
+        let known = self.nodes.iter().zip(&self.notes);
+        known
+            .filter_map(|(node, note)| Some((fingerprint(node), note.aged?)))
+            .collect()
+    }
+
+    /// Two lists of thousands of nodes would be most of the memory. Until the next one is there
+    /// nothing is known: whoever wants nodes meanwhile lists them.
+    fn give_up(&mut self) {
+        self.nodes = Arc::default();
+        self.notes = Vec::new();
+        (self.looked, self.shown, self.listed) = (None, None, None);
     }
 
     /// Looks at the table, and reads whole what rings.
@@ -192,6 +240,9 @@ impl State {
         let rung = self.rung(rows, asked);
         self.read(kube, &rung)?;
         self.looked = Some(asked);
+        if detail == Detail::Metadata {
+            self.shown = Some(asked);
+        }
         Ok(())
     }
 

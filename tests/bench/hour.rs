@@ -14,10 +14,10 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-const SCALE: f64 = 0.02;
+pub const SCALE: f64 = 0.02;
 const HOUR: Duration = Duration::from_secs(3600);
 /// The Lease's waits are shortened to a tenth at most (`cli/wire.rs`); 400 ms of that are 2 s of `SCALE`.
-const RETRY_PERIOD: &str = "--leader-elect-retry-period=400ms";
+pub const RETRY_PERIOD: &str = "--leader-elect-retry-period=400ms";
 /// In a real hour, at the default of `--node-sync-interval`.
 pub const LOOKS: usize = 720;
 /// In a real hour, at the default of `--leader-elect-retry-period`.
@@ -99,7 +99,7 @@ fn measure() -> Steady {
 }
 
 /// An hour that begins with `change`, right after a refresh, so that it always has the same number of them.
-fn hour(sandbox: &Sandbox, daemon: &Daemon, change: impl FnOnce()) -> Hour {
+pub fn hour(sandbox: &Sandbox, daemon: &Daemon, change: impl FnOnce()) -> Hour {
     after_a_refresh(sandbox);
     let mark = sandbox.calls().mark();
     let cpu = daemon.cpu();

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `nodes` | nodes that come: time, calls |
 //! | `rest` | an hour in which little happens: calls, bytes, processor time |
+//! | `load_balancers` | Services that get load balancers, and an hour with them |
 //! | `memory` | what it takes of disk and memory |
 //! | `simulation` | the sandbox itself, so that nobody takes its time for ours |
 //! | `hour`, `figure` | the simulated hour; a row of the table |
@@ -19,6 +20,7 @@
 mod common;
 mod figure;
 mod hour;
+mod load_balancers;
 mod memory;
 mod nodes;
 mod rest;
@@ -31,16 +33,27 @@ const NODE_BYTES: usize = 12_000;
 
 type Theme = (&'static str, fn() -> Vec<Figure>);
 
-const THEMES: [Theme; 4] = [
+const THEMES: [Theme; 5] = [
+    // First, for it measures the memory of this very process.
+    ("simulation", simulation::all),
     ("nodes", nodes::all),
+    ("load_balancers", load_balancers::all),
     ("rest", rest::all),
     ("memory", memory::all),
-    ("simulation", simulation::all),
 ];
 
 #[test]
 fn a_hundred_nodes_that_register_together_cost_few_calls() {
     for figure in nodes::together(100) {
+        if figure.is_count() {
+            assert!(figure.is_ok(), "{figure}");
+        }
+    }
+}
+
+#[test]
+fn twenty_load_balancers_cost_few_calls() {
+    for figure in load_balancers::a_life(0.1) {
         if figure.is_count() {
             assert!(figure.is_ok(), "{figure}");
         }

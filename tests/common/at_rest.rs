@@ -11,6 +11,9 @@ const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// Whole nodes are read again only where something rings.
 pub const NO_REFRESH: &str = "--node-status-update-frequency=100h";
 
+/// Services follow nodes too, and look at their labels.
+const NODES_ALONE: &str = "--controllers=*,-service";
+
 /// A read of nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
@@ -30,7 +33,7 @@ impl AtRest {
     pub fn new(nodes: usize, frequency: &str) -> AtRest {
         let sandbox = quiet(nodes);
         assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
-        let daemon = Daemon::start(&env(&sandbox), &[frequency]);
+        let daemon = Daemon::start(&env(&sandbox), &[frequency, NODES_ALONE]);
         let mut world = AtRest {
             sandbox,
             daemon,

@@ -1,6 +1,8 @@
 //! The binary from outside: run it, watch it, wait for what it should bring about.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod services;
+
 use sandbox::{Builder, Half, Sandbox};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};

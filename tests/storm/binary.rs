@@ -2,9 +2,10 @@
 
 use super::story::Story;
 use super::watch::Watch;
-use super::{End, end, for_each_seed, in_calm, storm};
+use super::{End, end, in_calm, storm};
 use crate::common::{Daemon, LIMIT, env, is_lease};
 use crate::random::Random;
+use crate::seeds::for_each_seed;
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use std::sync::{Arc, OnceLock};
@@ -17,7 +18,7 @@ const DIES_AFTER: Duration = Duration::from_millis(1500);
 
 #[test]
 fn killed_at_any_write_it_ends_the_same() {
-    for_each_seed(1001..=1008, |seed| {
+    for_each_seed("storm", 1001..=1008, |seed| {
         let story = Story::of(seed);
         let calm = in_calm(&story)?;
         let (sandbox, watch) = (story.begin(), Watch::default());
@@ -36,7 +37,7 @@ fn killed_at_any_write_it_ends_the_same() {
 
 #[test]
 fn two_at_once_without_a_lease_lose_no_node_and_end_the_same() {
-    for_each_seed(2001..=2006, |seed| {
+    for_each_seed("storm", 2001..=2006, |seed| {
         let story = Story::of(seed);
         let calm = in_calm(&story)?;
         let (sandbox, watch) = (story.begin(), Watch::default());

@@ -1,20 +1,12 @@
 //! `ccm` as the daemon runs it, in this process: a world, its two controllers, and a gate that closes for good.
 
+use crate::library::{Mortal, Place, SCALE, scaled};
 use crate::random::Random;
-use ccm::cloud::{self, Gate, Refused, Source};
 use ccm::controllers::lifecycle::{self, LifecycleController};
 use ccm::controllers::node::{self, NodeController};
 use ccm::controllers::{Controller, Report, Selection};
-use ccm::hetzner::{self, AddressFamily, Hetzner, Profile};
-use ccm::http::{Proxies, Secret, Timing, Tls, Token};
-use ccm::kube::{self, config};
 use ccm::world::World;
-use sandbox::Sandbox;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
-
-/// A second of the daemon's waits.
-const SCALE: f64 = 0.002;
 
 /// Rounds in which everything must have come to rest.
 const ROUNDS_AT_MOST: usize = 30;
@@ -40,23 +32,10 @@ enum Manner {
     TwoAtOnce,
 }
 
-/// How to reach one sandbox.
-pub struct Place {
-    kubeconfig: config::Options,
-    endpoint: String,
-    token: String,
-    other_token: String,
-}
-
 struct Ccm {
     world: World,
     node: NodeController,
     lifecycle: LifecycleController,
-}
-
-/// Lets so many writes pass, and then none: as far as the APIs can tell, the process is dead.
-struct Mortal {
-    writes_left: AtomicI64,
 }
 
 impl Life {
@@ -79,8 +58,8 @@ impl Life {
             true => &place.other_token,
             false => &place.token,
         };
-        let gates = [self.gate(), self.gate()];
-        let mut first = place.ccm(token);
+        let gates = [(); 2].map(|()| Mortal::after(self.writes));
+        let mut first = Ccm::new(place, token);
         match self.manner {
             Manner::InTurn => self.in_turn(&mut first, &gates[0]),
             Manner::Threads => std::thread::scope(|scope| {
@@ -93,7 +72,7 @@ impl Life {
                 scope.spawn(|| self.alone(lifecycle, world, &gates[0]));
             }),
             Manner::TwoAtOnce => {
-                let mut second = place.ccm(token);
+                let mut second = Ccm::new(place, token);
                 std::thread::scope(|scope| {
                     scope.spawn(|| self.in_turn(&mut first, &gates[0]));
                     scope.spawn(|| self.in_turn(&mut second, &gates[1]));
@@ -101,13 +80,6 @@ impl Life {
             }
         }
         gates.iter().filter(|gate| gate.is_closed()).count()
-    }
-
-    fn gate(&self) -> Mortal {
-        let writes = self.writes.map_or(i64::MAX, |writes| writes as i64);
-        Mortal {
-            writes_left: writes.into(),
-        }
     }
 
     fn in_turn(&self, ccm: &mut Ccm, gate: &Mortal) {
@@ -129,71 +101,36 @@ impl Life {
     }
 }
 
-impl Place {
-    pub fn new(sandbox: &Sandbox) -> Place {
-        let env = sandbox.env_of("ccm");
-        let value = |name: &str| {
-            let found = env.iter().find(|(other, _)| other == name);
-            found.unwrap().1.clone()
-        };
-        Place {
-            kubeconfig: config::Options {
-                kubeconfig: vec![value("KUBECONFIG").into()],
-                ..config::Options::default()
-            },
-            endpoint: value("HCLOUD_ENDPOINT"),
-            token: value("HCLOUD_TOKEN"),
-            other_token: sandbox.projects().foreign_token.clone(),
+/// A new `ccm` works until nothing is left to be done.
+pub fn settle(place: &Place) -> Result<(), String> {
+    let mut ccm = Ccm::new(place, &place.token);
+    let gate = Mortal::after(None);
+    let mut reports = Vec::new();
+    for _ in 0..ROUNDS_AT_MOST {
+        reports = ccm
+            .controllers()
+            .map(|(controller, world)| controller.tick(world, &gate, &Selection::All))
+            .into();
+        if reports.iter().all(is_at_rest) {
+            return Ok(());
         }
     }
+    Err(format!("it does not come to rest: {reports:#?}"))
+}
 
-    /// A new `ccm` works until nothing is left to be done.
-    pub fn settle(&self) -> Result<(), String> {
-        let mut ccm = self.ccm(&self.token);
-        let gate = Mortal {
-            writes_left: i64::MAX.into(),
-        };
-        let mut reports = Vec::new();
-        for _ in 0..ROUNDS_AT_MOST {
-            reports = ccm
-                .controllers()
-                .map(|(controller, world)| controller.tick(world, &gate, &Selection::All))
-                .into();
-            if reports.iter().all(is_at_rest) {
-                return Ok(());
-            }
-        }
-        Err(format!("it does not come to rest: {reports:#?}"))
-    }
+/// Nothing was changed, and what failed is a finding, which lasts until a person mends it.
+fn is_at_rest(report: &Report) -> bool {
+    let failed = report
+        .failures
+        .iter()
+        .any(|failure| failure.finding.is_none());
+    report.outage.is_none() && report.changes.is_empty() && !failed
+}
 
-    fn ccm(&self, token: &str) -> Ccm {
-        let timing = Timing {
-            read_timeout: Duration::from_secs(5),
-            write_timeout: Duration::from_secs(5),
-            retry_wait: Duration::from_millis(1),
-        };
-        let access = config::load(&self.kubeconfig).unwrap();
-        let hetzner = Hetzner::new(hetzner::Settings {
-            profile: Profile::CcmFromScratch,
-            endpoint: self.endpoint.clone(),
-            proxies: Proxies::Never,
-            tls: Tls::default(),
-            metadata: None,
-            token: Token::fixed(Secret::new(token)),
-            network: None,
-            address_family: cloud::Sourced::new(AddressFamily::Ipv4, Source::Rule("test")),
-            zone_label: cloud::Sourced::new(true, Source::Rule("test")),
-            debug: false,
-            timing,
-            time_scale: SCALE,
-        });
-        let scaled = |time_s: u64| Duration::from_secs(time_s).mul_f64(SCALE);
+impl Ccm {
+    fn new(place: &Place, token: &str) -> Ccm {
         Ccm {
-            world: World::new(
-                kube::Client::new(access, Proxies::Never, timing),
-                Box::new(hetzner),
-                SCALE,
-            ),
+            world: place.world(token, None),
             node: NodeController::new(node::Settings {
                 sync_interval: scaled(5),
                 status_update_frequency: scaled(300),
@@ -210,37 +147,11 @@ impl Place {
             }),
         }
     }
-}
 
-/// Nothing was changed, and what failed is a finding, which lasts until a person mends it.
-fn is_at_rest(report: &Report) -> bool {
-    let failed = report
-        .failures
-        .iter()
-        .any(|failure| failure.finding.is_none());
-    report.outage.is_none() && report.changes.is_empty() && !failed
-}
-
-impl Ccm {
     fn controllers(&mut self) -> [(&mut dyn Controller, &World); 2] {
         [
             (&mut self.node, &self.world),
             (&mut self.lifecycle, &self.world),
         ]
-    }
-}
-
-impl Mortal {
-    fn is_closed(&self) -> bool {
-        self.writes_left.load(Ordering::Relaxed) <= 0
-    }
-}
-
-impl Gate for Mortal {
-    fn pass(&self, _what: &str) -> Result<(), Refused> {
-        match self.writes_left.fetch_sub(1, Ordering::Relaxed) > 0 {
-            true => Ok(()),
-            false => Err(Refused("dead".into())),
-        }
     }
 }

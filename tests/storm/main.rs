@@ -7,8 +7,12 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/library.rs"]
+mod library;
 #[path = "../common/random.rs"]
 mod random;
+#[path = "../common/seeds.rs"]
+mod seeds;
 
 mod binary;
 mod life;
@@ -16,13 +20,13 @@ mod story;
 mod watch;
 mod weather;
 
-use life::Place;
+use library::Place;
 use sandbox::Sandbox;
 use sandbox::calls::Call;
+use seeds::for_each_seed;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::time::Instant;
 use story::{Chapter, Story};
 use watch::Watch;
 use weather::Weather;
@@ -30,13 +34,10 @@ use weather::Weather;
 /// Told in the library's controllers.
 const STORIES: u64 = 320;
 
-/// Side by side: they mostly wait.
-const THREADS: usize = 8;
-
 #[test]
 fn whatever_happens_no_harm_is_done_and_the_end_is_the_same() {
     let tally = Mutex::default();
-    let told = for_each_seed(1..=STORIES, |seed| {
+    let told = for_each_seed("storm", 1..=STORIES, |seed| {
         let story = Story::of(seed);
         let in_storm = in_storm(&story, &tally)?;
         let in_calm = in_calm(&story)?;
@@ -78,7 +79,7 @@ fn in_storm(story: &Story, tally: &Mutex<Tally>) -> Result<End, String> {
         Ok(())
     })?;
     tally.lock().unwrap().add(&sandbox, deaths);
-    let settled = place.settle();
+    let settled = life::settle(&place);
     watch.no_harm(&sandbox)?;
     settled.map(|()| end(&sandbox))
 }
@@ -139,10 +140,10 @@ fn in_calm(story: &Story) -> Result<End, String> {
             .events
             .iter()
             .for_each(|event| event.happen(&sandbox));
-        place.settle()?;
+        life::settle(&place)?;
     }
     story.renewal().happen(&sandbox);
-    place.settle()?;
+    life::settle(&place)?;
     Ok(end(&sandbox))
 }
 
@@ -185,44 +186,4 @@ fn comparable(mut node: Value) -> (String, Value) {
         taints.sort_by_key(|taint| (taint["key"].to_string(), taint["effect"].to_string()));
     }
     (name, node)
-}
-
-/// Runs all seeds, or the one of `CCM_TEST_SEED`, and tells which ones fail and how to run one alone.
-/// How many it ran.
-fn for_each_seed(
-    seeds: impl Iterator<Item = u64>,
-    run: impl Fn(u64) -> Result<(), String> + Sync,
-) -> usize {
-    let seeds: Vec<u64> = match std::env::var("CCM_TEST_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => seeds.collect(),
-    };
-    let (count, begun) = (seeds.len(), Instant::now());
-    let seeds = Mutex::new(seeds.into_iter());
-    let failed: Mutex<BTreeMap<u64, String>> = Mutex::default();
-    std::thread::scope(|scope| {
-        for _ in 0..THREADS.min(count) {
-            scope.spawn(|| {
-                while let Some(seed) = { seeds.lock().unwrap().next() } {
-                    let run = std::panic::AssertUnwindSafe(|| run(seed));
-                    let outcome = std::panic::catch_unwind(run);
-                    if let Err(why) =
-                        outcome.unwrap_or_else(|_| Err("it panicked, see above".into()))
-                    {
-                        failed.lock().unwrap().insert(seed, why);
-                    }
-                }
-            });
-        }
-    });
-    println!("{count} stories in {:.1} s", begun.elapsed().as_secs_f64());
-    let failed = failed.into_inner().unwrap();
-    let Some((seed, why)) = failed.first_key_value() else {
-        return count;
-    };
-    let seeds: Vec<&u64> = failed.keys().collect();
-    panic!(
-        "{} of {count} failed, seeds {seeds:?}\nseed {seed}: {why}\nalone: CCM_TEST_SEED={seed} cargo test --test storm",
-        failed.len()
-    );
 }

@@ -1,9 +1,9 @@
 //! One node and its server, side by side, and why sync would do what it would.
 
-use super::{Plans, ask, or_dash, state_cell, usage};
+use super::{Plans, ask, json, or_dash, state_cell, usage};
 use crate::cli::output::{self, Printer};
 use crate::cli::table::{self, COLUMNS};
-use crate::cli::{Exit, json, leader};
+use crate::cli::{Exit, leader};
 use crate::cloud::{Finding, Severity};
 use crate::controllers::Selection;
 use crate::controllers::node::{Field, NodePlan, Server, is_uninitialised};
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Exit {
-    let asked = match ask(Command::Inspect, words) {
+    let asked = match ask(Command::NodeInspect, words) {
         Ok(asked) => asked,
         Err(exit) => return exit,
     };

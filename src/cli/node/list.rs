@@ -1,9 +1,9 @@
 //! Every node with its server, and what differs.
 
-use super::{Plans, ask, or_dash, state_cell, usage};
+use super::{Plans, ask, json, or_dash, state_cell, usage};
 use crate::cli::output::{self, Printer};
 use crate::cli::table::{self, Yielding};
-use crate::cli::{Exit, json, leader};
+use crate::cli::{Exit, leader};
 use crate::cloud::NodeAddress;
 use crate::controllers::Selection;
 use crate::controllers::lifecycle;
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
-    let asked = match ask(Command::List, words) {
+    let asked = match ask(Command::NodeList, words) {
         Ok(asked) => asked,
         Err(exit) => return exit,
     };

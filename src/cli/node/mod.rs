@@ -1,17 +1,18 @@
 //! `ccm node list | inspect | sync`: what both node controllers see and would do, for people.
 
 mod inspect;
+mod json;
 mod list;
 mod sync;
 
 pub(super) use inspect::inspect;
 pub(super) use list::list;
-pub(super) use sync::{proposed, summary, sync};
+pub(super) use sync::sync;
 
 use super::logging::Reader;
 use super::output::Printer;
 use super::wire::{self, Read};
-use super::{Exit, help};
+use super::{Exit, help, or_dash, usage};
 use crate::cloud::Finding;
 use crate::controllers::lifecycle::{LifecycleController, LifecyclePlan};
 use crate::controllers::node::{NodeController, NodePlan, Server};
@@ -38,11 +39,6 @@ pub(super) struct Plans {
     pub(super) node: NodePlan,
     /// None when the lifecycle controller has no reason to look at it.
     pub(super) lifecycle: Option<LifecyclePlan>,
-}
-
-fn usage(message: &str) -> Exit {
-    Printer::failure(message);
-    Exit::Usage
 }
 
 fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
@@ -151,14 +147,6 @@ fn unknown_node(name: &str, there: &[&str]) -> String {
             there.len()
         ),
         near => format!("there is no node {name:?}; did you mean {}?", one_of(near)),
-    }
-}
-
-fn or_dash(text: &str) -> String {
-    if text.is_empty() {
-        "-".to_owned()
-    } else {
-        text.to_owned()
     }
 }
 

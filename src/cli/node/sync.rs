@@ -1,16 +1,17 @@
 //! Do now what one tick of the daemon would do, or say it.
 
-use super::{Asked, Plans, ask, together, usage};
+use super::{Asked, Plans, ask, json, together, usage};
+use crate::cli::changes::{self, Open};
 use crate::cli::output::{self, Printer};
-use crate::cli::{Exit, json, leader};
-use crate::cloud::{Gate, Refused, Severity};
+use crate::cli::{Exit, leader};
+use crate::cloud::Severity;
 use crate::controllers::{Proposal, Report, Selection};
 use crate::settings::{Command, Output};
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
 
 pub(in crate::cli) fn sync(words: Vec<OsString>) -> Exit {
-    let mut asked = match ask(Command::Sync, words) {
+    let mut asked = match ask(Command::NodeSync, words) {
         Ok(asked) => asked,
         Err(exit) => return exit,
     };
@@ -30,50 +31,6 @@ pub(in crate::cli) fn sync(words: Vec<OsString>) -> Exit {
     match asked.settings.dry_run.value {
         true => asked.dry_run(&selection),
         false => asked.sync(&selection),
-    }
-}
-
-/// `2 changed, 98 unchanged, 0 failed`.
-pub(in crate::cli) fn summary(report: &Report) -> String {
-    let unreached = match report.unreached {
-        0 => String::new(),
-        count => format!(", {count} not reached"),
-    };
-    format!(
-        "{} changed, {} unchanged, {} failed{unreached}",
-        report.changed,
-        report.unchanged,
-        report.failed()
-    )
-}
-
-/// The plan, a line each, and how much of it there is.
-pub(in crate::cli) fn proposed(proposals: &[Proposal]) -> String {
-    let lines = proposals.iter().flat_map(|proposal| {
-        let lines = proposal.lines.iter().cloned();
-        let obstacle = proposal.obstacle.iter().map(|why| format!("can't: {why}"));
-        let lines = lines
-            .chain(obstacle)
-            .map(|line| output::one_line(&line).into_owned());
-        lines.map(|line| format!("{}  {line}\n", proposal.object))
-    });
-    let count =
-        |such: fn(&Proposal) -> bool| proposals.iter().filter(|proposal| such(proposal)).count();
-    let would_change = count(|proposal| !proposal.lines.is_empty() && proposal.obstacle.is_none());
-    let blocked = count(|proposal| proposal.obstacle.is_some());
-    let unchanged = proposals.len() - would_change - blocked;
-    let lines: String = lines.collect();
-    format!(
-        "{lines}{would_change} would change, {unchanged} unchanged, {blocked} can't be helped\n"
-    )
-}
-
-/// `sync` writes what it was told to.
-struct Open;
-
-impl Gate for Open {
-    fn pass(&self, _what: &str) -> Result<(), Refused> {
-        Ok(())
     }
 }
 
@@ -114,7 +71,7 @@ impl Asked {
         let text = match self.settings.output.value {
             Output::Json => output::json(&json::synced("NodeSync", &plans, &report)),
             Output::Yaml => output::yaml(&json::synced("NodeSync", &plans, &report)),
-            Output::Table | Output::Wide => sync_lines(&report, &plans),
+            Output::Table | Output::Wide => changes::done(&report, warnings(&plans)),
         };
         match Printer::stdout(&text) {
             Exit::Done if !report.failures.is_empty() => Exit::Failed,
@@ -141,18 +98,7 @@ fn count(report: &mut Report, nodes: usize) {
 
 fn dry_run_lines(plans: &[Plans]) -> String {
     let proposals: Vec<Proposal> = plans.iter().map(Plans::proposal).collect();
-    warnings(plans).collect::<String>() + &proposed(&proposals)
-}
-
-fn sync_lines(report: &Report, plans: &[Plans]) -> String {
-    let changes = report
-        .changes
-        .iter()
-        .map(|(object, line)| format!("{object}  {line}\n"));
-    let failures = report.failures.iter();
-    let failures = failures.map(|failure| format!("{}  failed: {}\n", failure.object, failure.why));
-    let text: String = changes.chain(warnings(plans)).chain(failures).collect();
-    text + &summary(report) + "\n"
+    changes::proposed(&proposals, warnings(plans))
 }
 
 /// Findings that stand in nobody's way, and should be known all the same.

@@ -15,7 +15,7 @@ use super::report::{Failure, Report, publish};
 use super::{Controller, Proposal, Selection};
 use crate::cloud::Gate;
 use crate::kube::Node;
-use crate::world::{self, Detail, Error, Poll, ReadFrom, World};
+use crate::world::{self, Error, Poll, ReadFrom, World};
 use schedule::Schedule;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl LifecycleController {
         world.poll_nodes(Poll {
             look_max_age,
             whole_max_age: self.settings.node_max_age,
-            detail: Detail::Cells,
+            metadata_max_age: None,
         })
     }
 

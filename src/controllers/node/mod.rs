@@ -24,7 +24,7 @@ use super::report::{Report, publish};
 use super::{Controller, Proposal, Selection};
 use crate::cloud::{Finding, Gate, Urgency};
 use crate::kube::Node;
-use crate::world::{self, Detail, Error, Poll, ReadFrom, World};
+use crate::world::{self, Error, Poll, ReadFrom, World};
 use due::Work;
 use jiff::Timestamp;
 use pass::Pass;
@@ -85,7 +85,7 @@ impl NodeController {
         world.poll_nodes(Poll {
             look_max_age,
             whole_max_age: self.whole_max_age(Instant::now()),
-            detail: Detail::Cells,
+            metadata_max_age: None,
         })
     }
 

@@ -16,6 +16,10 @@ impl Gate for Lease {
             Answer::Never => Err(Refused("this ccm does not lead".into())),
         }
     }
+
+    fn may_wait(&self) -> bool {
+        StopGate(self.stop).may_wait()
+    }
 }
 
 /// May a write start?

@@ -22,7 +22,7 @@ pub(in crate::settings) static CONTROLLERS: Setting = Setting {
     default: Some("*"),
     help: "Which controllers run: NAME runs it, -NAME does not, * runs all that are not named. \
            cloud-node, cloud-node-lifecycle, service and route, or their canonical names; \
-           service and route are not built yet.",
+           route is not built yet.",
     commands: DAEMON,
     group: Group::Controllers,
     ..Setting::BLANK
@@ -43,7 +43,7 @@ pub(in crate::settings) static DRY_RUN: Setting = Setting {
     flags: &["dry-run"],
     default: Some("false"),
     help: "Show what would be changed and write nothing, to neither API.",
-    commands: &[Command::Run, Command::Sync],
+    commands: &[Command::Run, Command::NodeSync, Command::LbSync],
     group: Group::Controllers,
     ..Setting::BLANK
 };

@@ -3,9 +3,11 @@
 //! | file | a new row goes there when it is about |
 //! |---|---|
 //! | `hetzner` | the project's API, and what nodes take over from its servers |
+//! | `load_balancers` | what load balancers are when their Service does not say |
 //! | `cluster` | reaching the Kubernetes API |
 //! | `controllers` | which controllers run, and in what manner |
 //! | `nodes` | the node and the node lifecycle controller |
+//! | `services` | the service controller |
 //! | `leader_election` | the Lease |
 //! | `output` | what is printed, logged and answered to probes |
 
@@ -13,8 +15,10 @@ mod cluster;
 mod controllers;
 mod hetzner;
 mod leader_election;
+mod load_balancers;
 mod nodes;
 mod output;
+mod services;
 
 use super::setting::{Command, Setting};
 
@@ -22,8 +26,10 @@ pub(super) use cluster::*;
 pub(super) use controllers::*;
 pub(super) use hetzner::*;
 pub(super) use leader_election::*;
+pub(super) use load_balancers::*;
 pub(super) use nodes::*;
 pub(super) use output::*;
+pub(super) use services::*;
 
 /// Every setting, in the order in which people read about them.
 pub static TABLE: &[&Setting] = &[
@@ -36,6 +42,21 @@ pub static TABLE: &[&Setting] = &[
     &ZONE_LABEL_ENABLED,
     &SERVER_CACHE_MAX_AGE,
     &ROBOT_ENABLED,
+    &LB_ENABLED,
+    &LB_TYPE,
+    &LB_LOCATION,
+    &LB_NETWORK_ZONE,
+    &LB_ALGORITHM_TYPE,
+    &LB_DISABLE_PUBLIC_NETWORK,
+    &LB_DISABLE_PRIVATE_INGRESS,
+    &LB_USE_PRIVATE_IP,
+    &LB_PRIVATE_SUBNET_IP_RANGE,
+    &LB_DISABLE_IPV6,
+    &LB_USES_PROXYPROTOCOL,
+    &LB_HEALTH_CHECK_INTERVAL,
+    &LB_HEALTH_CHECK_TIMEOUT,
+    &LB_HEALTH_CHECK_RETRIES,
+    &LB_HEALTH_CHECK_NODE_PORT,
     &KUBECONFIG,
     &CONTEXT,
     &MASTER,
@@ -45,6 +66,10 @@ pub static TABLE: &[&Setting] = &[
     &NODE_STATUS_UPDATE_FREQUENCY,
     &NODE_MONITOR_PERIOD,
     &NODE_DELETION_GUARD,
+    &SERVICE_SYNC_INTERVAL,
+    &LOAD_BALANCER_RESYNC_PERIOD,
+    &CONCURRENT_SERVICE_SYNCS,
+    &CLUSTER_NAME,
     &LEADER_ELECT,
     &LEASE_DURATION,
     &RENEW_DEADLINE,
@@ -54,6 +79,7 @@ pub static TABLE: &[&Setting] = &[
     &ONCE,
     &DRY_RUN,
     &DETAILED_EXITCODE,
+    &NAMESPACE,
     &OUTPUT,
     &LOG_FORMAT,
     &VERBOSITY,
@@ -63,6 +89,28 @@ pub static TABLE: &[&Setting] = &[
 ];
 
 const DAEMON: &[Command] = &[Command::Run];
+
+/// All but the daemon.
+const CLIENTS: &[Command] = &[
+    Command::NodeList,
+    Command::NodeInspect,
+    Command::NodeSync,
+    Command::LbList,
+    Command::LbInspect,
+    Command::LbSync,
+];
+
+const SYNCS: &[Command] = &[Command::NodeSync, Command::LbSync];
+
+/// Those that plan load balancers.
+const WITH_LOAD_BALANCERS: &[Command] = &[
+    Command::Run,
+    Command::LbList,
+    Command::LbInspect,
+    Command::LbSync,
+];
+
+const LOAD_BALANCERS: &[Command] = &[Command::LbList, Command::LbInspect, Command::LbSync];
 
 /// The setting of a long flag, written without dashes.
 pub(super) fn by_flag(name: &str) -> Option<&'static Setting> {

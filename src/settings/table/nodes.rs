@@ -42,7 +42,12 @@ pub(in crate::settings) static NODE_DELETION_GUARD: Setting = Setting {
     default: Some("true"),
     help: "Delete a node only while another node's server is visible: another project's token sees \
            none of them. Turn it off only where the cluster may have a single node.",
-    commands: &[Command::Run, Command::List, Command::Inspect, Command::Sync],
+    commands: &[
+        Command::Run,
+        Command::NodeList,
+        Command::NodeInspect,
+        Command::NodeSync,
+    ],
     group: Group::Controllers,
     ..Setting::BLANK
 };

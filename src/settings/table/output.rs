@@ -1,14 +1,14 @@
 //! What is printed, logged and answered to probes.
 
-use super::DAEMON;
-use crate::settings::setting::{Command, Group, Kind, Setting, Variable};
+use super::{CLIENTS, DAEMON, SYNCS};
+use crate::settings::setting::{Group, Kind, Setting, Variable};
 
 pub(in crate::settings) static DETAILED_EXITCODE: Setting = Setting {
     name: "detailed-exitcode",
     flags: &["detailed-exitcode"],
     default: Some("false"),
     help: "With --dry-run: exit 3, not 0, when something would be changed.",
-    commands: &[Command::Sync],
+    commands: SYNCS,
     group: Group::Output,
     ..Setting::BLANK
 };
@@ -20,7 +20,7 @@ pub(in crate::settings) static OUTPUT: Setting = Setting {
     kind: Kind::Choice(&["table", "wide", "json", "yaml"]),
     default: Some("table"),
     help: "Form of what is written to stdout. json and yaml are stable, for scripts.",
-    commands: &[Command::List, Command::Inspect, Command::Sync],
+    commands: CLIENTS,
     group: Group::Output,
     ..Setting::BLANK
 };

@@ -5,8 +5,11 @@ use std::time::Duration;
 /// Go keeps a duration in an `i64` of nanoseconds: about 292 years.
 const MAX_NANOSECONDS: u128 = i64::MAX as u128;
 
+/// Longer ones are a mistake, and would not fit into the API's numbers everywhere.
+const LONGEST_S: u32 = 365 * 24 * 3600;
+
 /// `300ms`, `1.5h`, `1m30s`; a bare number only when it is 0.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let unsigned = match text.strip_prefix('-') {
         Some(rest) if nanoseconds(rest)? > 0 => return Err("must not be negative".to_owned()),
         Some(rest) => rest,
@@ -19,10 +22,28 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// The same for the time between two looks: 0 would never rest.
-pub(super) fn interval(text: &str) -> Result<Duration, String> {
+pub fn interval(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("must be longer than 0".to_owned()),
         interval => Ok(interval),
+    }
+}
+
+/// Whole seconds, at least one, where an API counts in them.
+pub fn whole_seconds(text: &str) -> Result<u32, String> {
+    seconds_between(text, 1, LONGEST_S)
+}
+
+/// The same within limits.
+pub fn seconds_between(text: &str, least: u32, most: u32) -> Result<u32, String> {
+    let duration = duration(text)?;
+    let whole = u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
+    if duration.subsec_nanos() != 0 {
+        return Err("use whole seconds, e.g. 15s".to_owned());
+    }
+    match (least..=most).contains(&whole) {
+        true => Ok(whole),
+        false => Err(format!("use {least}s to {most}s")),
     }
 }
 

@@ -1,0 +1,62 @@
+//! What the commands that change something say about it, whatever it is that they change.
+
+use super::output;
+use crate::cloud::{Gate, Refused};
+use crate::controllers::{Proposal, Report};
+
+/// `sync` writes what it was told to.
+pub(super) struct Open;
+
+impl Gate for Open {
+    fn pass(&self, _what: &str) -> Result<(), Refused> {
+        Ok(())
+    }
+}
+
+/// `2 changed, 98 unchanged, 0 failed`.
+pub(super) fn summary(report: &Report) -> String {
+    let unreached = match report.unreached {
+        0 => String::new(),
+        count => format!(", {count} not reached"),
+    };
+    format!(
+        "{} changed, {} unchanged, {} failed{unreached}",
+        report.changed,
+        report.unchanged,
+        report.failed()
+    )
+}
+
+/// The plan, a line each, what should be known, what can't be helped, and how much of each there is: what needs
+/// somebody stands last, where it is seen.
+pub(super) fn proposed(proposals: &[Proposal], warnings: impl Iterator<Item = String>) -> String {
+    let line = |object: &str, line: &str| format!("{object}  {}\n", output::one_line(line));
+    let changes = proposals.iter().flat_map(|proposal| {
+        let lines = proposal.lines.iter();
+        lines.map(|change| line(&proposal.object, change))
+    });
+    let obstacles = proposals.iter().flat_map(|proposal| {
+        let obstacle = proposal.obstacle.iter();
+        obstacle.map(|why| line(&proposal.object, &format!("can't: {why}")))
+    });
+    let lines = changes.chain(warnings).chain(obstacles);
+    let count =
+        |such: fn(&Proposal) -> bool| proposals.iter().filter(|proposal| such(proposal)).count();
+    let would_change = count(|proposal| !proposal.lines.is_empty() && proposal.obstacle.is_none());
+    let blocked = count(|proposal| proposal.obstacle.is_some());
+    let unchanged = proposals.len() - would_change - blocked;
+    let lines: String = lines.collect();
+    format!(
+        "{lines}{would_change} would change, {unchanged} unchanged, {blocked} can't be helped\n"
+    )
+}
+
+/// What was done, what should be known, what failed, and how much of each.
+pub(super) fn done(report: &Report, warnings: impl Iterator<Item = String>) -> String {
+    let changes = report.changes.iter();
+    let changes = changes.map(|(object, line)| format!("{object}  {line}\n"));
+    let failures = report.failures.iter();
+    let failures = failures.map(|failure| format!("{}  failed: {}\n", failure.object, failure.why));
+    let text: String = changes.chain(warnings).chain(failures).collect();
+    text + &summary(report) + "\n"
+}

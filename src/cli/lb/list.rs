@@ -1,0 +1,134 @@
+//! Every Service with its load balancer, and what differs.
+
+use super::{ask, json, or_dash, targets_cell, usage};
+use crate::cli::output::{self, Printer};
+use crate::cli::table::{self, Yielding};
+use crate::cli::{Exit, leader};
+use crate::controllers::service::{ServicePlan, Want};
+use crate::settings::{Command, Output};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+
+pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
+    let asked = match ask(Command::LbList, words) {
+        Ok(asked) => asked,
+        Err(exit) => return exit,
+    };
+    if let Some(name) = asked.names.first() {
+        return usage(&format!(
+            "lb list takes no name; ccm lb inspect {name} shows one Service"
+        ));
+    }
+    let selection = match asked.selection() {
+        Ok(selection) => selection,
+        Err(exit) => return exit,
+    };
+    let plans = match asked.evaluate(&selection) {
+        Ok(plans) => plans,
+        Err(exit) => return exit,
+    };
+    leader::tell(&asked.settings, &asked.world);
+    let text = match asked.settings.output.value {
+        Output::Json => output::json(&json::plans("LoadBalancerList", &plans)),
+        Output::Yaml => output::yaml(&json::plans("LoadBalancerList", &plans)),
+        Output::Table | Output::Wide if plans.is_empty() => {
+            nothing(&asked.settings.namespace.value)
+        }
+        Output::Table => list_table(&plans),
+        Output::Wide => list_wide(&plans),
+    };
+    Printer::stdout(&text)
+}
+
+fn nothing(namespace: &Option<String>) -> String {
+    let place = match namespace {
+        Some(namespace) => format!("Namespace {namespace}"),
+        None => "The cluster".to_owned(),
+    };
+    format!("{place} has no Service of type LoadBalancer.\n")
+}
+
+const HEADINGS: [&str; 5] = ["SERVICE", "BALANCER", "ADDRESS", "TARGETS", "DIFF"];
+
+/// What gives way when a table is too wide: the load balancer's name, which the Service's tells
+/// as well, then the Service's, then what differs.
+const YIELDING: [Yielding; 3] = [(1, 10), (0, 17), (4, 10)];
+
+fn list_table(plans: &[ServicePlan]) -> String {
+    let rows: Vec<Vec<String>> = plans.iter().map(|plan| row(plan, 1)).collect();
+    match table::fits(&HEADINGS, &rows) {
+        true => table::render(&HEADINGS, &rows),
+        false => table::render_narrow(&HEADINGS, &rows, &YIELDING),
+    }
+}
+
+fn list_wide(plans: &[ServicePlan]) -> String {
+    let headings = [&HEADINGS[..], &["ID", "TYPE", "LOCATION"]].concat();
+    let rows: Vec<Vec<String>> = plans
+        .iter()
+        .map(|plan| {
+            let mut cells = row(plan, usize::MAX);
+            cells.extend(match &plan.cloud.found {
+                Some(balancer) => [
+                    balancer.id.to_string(),
+                    or_dash(&balancer.kind),
+                    or_dash(&balancer.location),
+                ],
+                None => ["-".into(), "-".into(), "-".into()],
+            });
+            cells
+        })
+        .collect();
+    table::render(&headings, &rows)
+}
+
+fn row(plan: &ServicePlan, addresses: usize) -> Vec<String> {
+    let found = plan.cloud.found.as_ref();
+    let of_it = found.map(|balancer| {
+        let addresses = balancer.addresses.iter().take(addresses);
+        addresses
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(",")
+    });
+    vec![
+        plan.service.full_name(),
+        found.map_or("-".into(), |balancer| balancer.name.clone()),
+        or_dash(&of_it.unwrap_or_default()),
+        targets_cell(plan),
+        diff(plan),
+    ]
+}
+
+/// What differs, in the fewest words.
+fn diff(plan: &ServicePlan) -> String {
+    if let Some(obstacle) = &plan.cloud.obstacle {
+        return format!("!{}", obstacle.reason.name());
+    }
+    let mut words = match (plan.want, &plan.cloud.found) {
+        // It is gone, or somebody protected it.
+        (Want::Remove, _) if plan.cloud.changes.is_empty() => return "finalizer".into(),
+        (Want::Remove, _) => return "delete".into(),
+        (Want::Ensure, None) => return "create".into(),
+        _ => fields(plan),
+    };
+    if plan.add_finalizer {
+        words.push("finalizer".into());
+    }
+    if plan.status.is_some() {
+        words.push("status".into());
+    }
+    or_dash(&words.join(","))
+}
+
+/// Fields that differ; those of one port or target under one word.
+fn fields(plan: &ServicePlan) -> Vec<String> {
+    let differing = plan.cloud.fields.iter().filter(|field| field.differs());
+    let words: BTreeSet<String> = differing
+        .map(|field| match field.field.split_whitespace().next() {
+            Some(word @ ("port" | "target")) => word.to_owned(),
+            _ => field.field.clone(),
+        })
+        .collect();
+    words.into_iter().collect()
+}

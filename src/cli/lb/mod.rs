@@ -1,0 +1,194 @@
+//! `ccm lb list | inspect | sync`: what the service controller sees and would do, for people.
+
+mod inspect;
+mod json;
+mod list;
+mod sync;
+
+pub(super) use inspect::inspect;
+pub(super) use list::list;
+pub(super) use sync::sync;
+
+use super::logging::Reader;
+use super::output::Printer;
+use super::wire::{self, Read};
+use super::{Exit, help, or_dash, usage};
+use crate::controllers::Selection;
+use crate::controllers::service::{ServiceController, ServicePlan, Want, want};
+use crate::kube::Service;
+use crate::settings::{Command, Settings, all_nearest, one_of};
+use crate::world::{self, ReadFrom, World};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Of names that are equally near to one that is no Service's, so many are named.
+const NEAREST_AT_MOST: usize = 3;
+
+/// Everything a command needs.
+struct Asked {
+    settings: Settings,
+    world: World,
+    services: ServiceController,
+    /// `namespace/name`.
+    names: Vec<String>,
+}
+
+fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
+    let reader = match command {
+        Command::LbSync if std::io::stderr().is_terminal() => Reader::Waiting,
+        _ => Reader::Person,
+    };
+    let parsed = match wire::read(command, words, reader, || help::command(command)) {
+        Read::GoOn(parsed) => parsed,
+        Read::End(exit) => return Err(exit),
+    };
+    let namespace = parsed.settings.namespace.value.as_deref();
+    let names = parsed.words.iter().map(|word| full_name(word, namespace));
+    let names = names
+        .collect::<Result<Vec<String>, String>>()
+        .map_err(|why| usage(&why))?;
+    let world = wire::world(&parsed.settings, None).map_err(|why| Printer::failure(&why))?;
+    Ok(Asked {
+        world,
+        services: ServiceController::new(wire::service_settings(&parsed.settings)),
+        settings: parsed.settings,
+        names,
+    })
+}
+
+/// A Service as it was named, with its namespace.
+fn full_name(word: &str, namespace: Option<&str>) -> Result<String, String> {
+    let is_whole = |part: &str| !part.is_empty() && !part.contains('/');
+    match (word.split_once('/'), namespace) {
+        (Some((of, name)), None) if is_whole(of) && is_whole(name) => Ok(word.to_owned()),
+        (Some((of, name)), Some(namespace)) if of == namespace && is_whole(name) => {
+            Ok(word.to_owned())
+        }
+        (Some((of, _)), Some(namespace)) if is_whole(of) => Err(format!(
+            "{word:?} names another namespace than -n {namespace}; leave one of them out"
+        )),
+        (None, Some(namespace)) if is_whole(word) => Ok(format!("{namespace}/{word}")),
+        (None, None) if !word.is_empty() => Err(format!(
+            "{word:?} has no namespace; write NAMESPACE/{word}, or -n NAMESPACE {word}"
+        )),
+        _ => Err(format!(
+            "{word:?} is no Service; write NAMESPACE/NAME, or -n NAMESPACE NAME"
+        )),
+    }
+}
+
+impl Asked {
+    /// What is asked for: the names, else the namespace, else everything.
+    fn selection(&self) -> Result<Selection, Exit> {
+        if !self.names.is_empty() {
+            self.check_names()?;
+            return Ok(Selection::Names(self.names.iter().cloned().collect()));
+        }
+        let Some(namespace) = &self.settings.namespace.value else {
+            return Ok(Selection::All);
+        };
+        let there = self.there()?;
+        let in_it = there
+            .into_iter()
+            .map(|(name, _)| name)
+            .filter(|name| name.split('/').next() == Some(namespace));
+        Ok(Selection::Names(in_it.collect::<BTreeSet<String>>()))
+    }
+
+    fn evaluate(&self, selection: &Selection) -> Result<Vec<ServicePlan>, Exit> {
+        let (_, plans) = self
+            .services
+            .evaluate(&self.world, selection)
+            .map_err(|error| self.failed(&error))?;
+        Ok(plans)
+    }
+
+    /// Every Service that is of type LoadBalancer, and what it asks of us.
+    fn there(&self) -> Result<Vec<(String, Want)>, Exit> {
+        let services = self
+            .world
+            .load_balancer_services(Duration::MAX, ReadFrom::Latest)
+            .map_err(|error| self.failed(&error))?;
+        let services = services.value.iter();
+        Ok(services
+            .map(|service| (service.full_name(), want(service)))
+            .collect())
+    }
+
+    /// Every name must be that of a Service which we have to do with.
+    fn check_names(&self) -> Result<(), Exit> {
+        let there = self.there()?;
+        let mut exit = Ok(());
+        for name in &self.names {
+            let why = match there.iter().find(|(other, _)| other == name) {
+                Some((_, Want::Ensure | Want::Remove)) => continue,
+                Some((_, Want::Nothing)) => format!(
+                    "Service {name} has a spec.loadBalancerClass: it is another controller's, and left alone"
+                ),
+                None => match self.of_another_type(name)? {
+                    // Its load balancer is still to be removed.
+                    Some(service) if want(&service) == Want::Remove => continue,
+                    Some(service) => format!(
+                        "Service {name} is of type {}; only those of type LoadBalancer get a load balancer",
+                        service.spec.kind
+                    ),
+                    None => unknown_service(name, &there),
+                },
+            };
+            exit = Err(Printer::failure(&why));
+        }
+        exit
+    }
+
+    /// A Service that the list of those of type LoadBalancer does not hold.
+    fn of_another_type(&self, name: &str) -> Result<Option<Arc<Service>>, Exit> {
+        match name.split_once('/') {
+            Some((namespace, name)) => self
+                .world
+                .service(namespace, name)
+                .map_err(|error| self.failed(&error)),
+            None => Ok(None),
+        }
+    }
+
+    /// Who runs a command may have several kubeconfigs, and be surprised which one it was.
+    fn failed(&self, error: &world::Error) -> Exit {
+        match error {
+            world::Error::Kube(_) => {
+                Printer::failure(&format!("{error} ({})", self.world.kube.origin()))
+            }
+            world::Error::Cloud(_) => Printer::failure(&error.to_string()),
+        }
+    }
+}
+
+fn unknown_service(name: &str, there: &[(String, Want)]) -> String {
+    let names = there.iter().map(|(name, _)| name.as_str());
+    let mut near = all_nearest(name, names);
+    near.truncate(NEAREST_AT_MOST);
+    match near.as_slice() {
+        [] if there.is_empty() => {
+            format!("there is no Service {name} of type LoadBalancer: the cluster has none")
+        }
+        [] => format!(
+            "there is no Service {name} of type LoadBalancer; ccm lb list shows all {}",
+            there.len()
+        ),
+        near => format!(
+            "there is no Service {name} of type LoadBalancer; did you mean {}?",
+            one_of(near)
+        ),
+    }
+}
+
+/// `2/3`: healthy on every port, of all.
+fn targets_cell(plan: &ServicePlan) -> String {
+    let Some(balancer) = &plan.cloud.found else {
+        return "-".into();
+    };
+    let healthy = balancer.targets.iter().filter(|target| target.is_healthy());
+    format!("{}/{}", healthy.count(), balancer.targets.len())
+}

@@ -1,0 +1,190 @@
+//! Load balancers, in the three steps of a controller: what there is, what should be done, one change.
+//!
+//! What a field or a change is, is the provider's business; the controller orders, waits, retries
+//! and tells. So both travel as trait objects that only their provider looks into.
+
+use super::{Cluster, Error, Finding, Gate, Ingress, OfferedNode, Service, Source, Urgency};
+use serde::Serialize;
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// The load balancers of a cloud.
+pub trait LoadBalancers: Send + Sync {
+    /// All load balancers, and whatever else plans for these Services rest on: complete, or an error.
+    fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Landscape, Error>;
+
+    /// Does it hold what plans for this Service rest on? Pure.
+    fn covers(&self, landscape: &Landscape, service: &Service) -> bool;
+
+    /// What brings this Service's load balancer in order. Pure.
+    fn plan(
+        &self,
+        landscape: &Landscape,
+        service: &Service,
+        nodes: &[OfferedNode],
+        cluster: &Cluster,
+    ) -> LoadBalancerPlan;
+
+    /// What removes it, found by its label alone. Pure.
+    fn plan_removal(&self, landscape: &Landscape, service: &Service) -> LoadBalancerPlan;
+
+    /// Load balancers of this cluster whose Service does not exist. Pure.
+    fn orphans(&self, landscape: &Landscape, cluster: &Cluster) -> Vec<Orphan>;
+
+    /// Makes one change. Never repeated by itself: after an error the caller looks again.
+    fn apply(&self, gate: &dyn Gate, change: &dyn Change) -> Result<Applied, Error>;
+
+    /// Asks once for all of these; those that have ended, each with how. Others still run.
+    fn ended(&self, actions: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error>;
+}
+
+/// What the cloud says, at one moment. Only the provider that made it can look inside.
+#[derive(Clone)]
+pub struct Landscape(pub Arc<dyn Any + Send + Sync>);
+
+/// One write, as data.
+pub trait Change: fmt::Debug + Send + Sync {
+    /// For people, e.g. `target worker-1: added`.
+    fn line(&self) -> String;
+
+    /// For programs: `{"change": "addTarget", …}`.
+    fn json(&self) -> serde_json::Value;
+
+    /// What asks for it.
+    fn sources(&self) -> Vec<Source>;
+
+    /// For the events: what kind of change it is.
+    fn kind(&self) -> ChangeKind;
+
+    /// It may be sent although what the change before it started goes on. The cloud may answer
+    /// `ErrorKind::Busy`; then it is sent again afterwards.
+    fn may_follow_at_once(&self) -> bool;
+
+    /// When it fails the changes after it are made all the same: a target or a certificate that
+    /// the cloud refuses must not keep the others from working.
+    fn may_fail_alone(&self) -> bool;
+
+    /// For the provider that made it.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// What a change is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// Which nodes get traffic.
+    Targets,
+    /// The load balancer goes.
+    Removal,
+    /// Anything else, creation included.
+    Settings,
+}
+
+/// What one Service's load balancer is, should be, and what lies between.
+#[derive(Debug, Default)]
+pub struct LoadBalancerPlan {
+    /// None: there is none yet, or none any more.
+    pub found: Option<Balancer>,
+    /// One after the other, each only after what the one before started has ended.
+    pub changes: Vec<Box<dyn Change>>,
+    /// Every field, with what there is, what should be, and what asks for it.
+    pub fields: Vec<Field>,
+    pub findings: Vec<Finding>,
+    /// Why nothing is changed; then `changes` is empty.
+    pub obstacle: Option<Finding>,
+    /// What the Service's status should say of what is there now; none: leave it as it is.
+    pub status: Option<Vec<Ingress>>,
+    /// It takes over a load balancer because nobody else lives in it, or leaves one because somebody
+    /// does: `Cluster::service_uids` and `Cluster::servers` must have been read from the API itself
+    /// after this pass began.
+    pub rests_on_whole_cluster: bool,
+}
+
+/// A load balancer, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Balancer {
+    pub id: u64,
+    pub name: String,
+    /// Name of its type, e.g. `lb11`.
+    pub kind: String,
+    pub location: String,
+    /// Public ones first.
+    pub addresses: Vec<std::net::IpAddr>,
+    pub targets: Vec<Target>,
+}
+
+/// Where a load balancer sends traffic.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Target {
+    /// Name of its node; else what the cloud calls it.
+    pub name: String,
+    pub health: Vec<Health>,
+}
+
+/// What the health checks of one port say about one target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Health {
+    pub port: u16,
+    /// In the cloud's word, e.g. `healthy`.
+    pub status: String,
+    /// Why it is not, in the cloud's word, where it says so.
+    pub detail: Option<String>,
+    pub http_status: Option<u16>,
+}
+
+/// One field of a load balancer. Values as people read them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Field {
+    /// E.g. `type`, `port 443 health check interval`.
+    pub field: String,
+    pub have: Option<String>,
+    /// None: it is left as it is.
+    pub want: Option<String>,
+    pub source: Source,
+}
+
+/// A load balancer of this cluster that no Service wants.
+#[derive(Debug)]
+pub struct Orphan {
+    pub balancer: Balancer,
+    /// The Service it was made for, as its labels say.
+    pub service: String,
+    /// None: it is protected.
+    pub removal: Option<Box<dyn Change>>,
+}
+
+/// What came of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Applied {
+    Done,
+    /// It goes on in the cloud; the next change waits for its end.
+    Running(ActionId),
+    /// What there is may differ from what the changes after it rest on: look again, plan again.
+    LookAgain(Option<ActionId>),
+}
+
+/// Number of something that goes on in the cloud.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ActionId(pub u64);
+
+impl Field {
+    pub fn differs(&self) -> bool {
+        self.want.is_some() && self.want != self.have
+    }
+}
+
+impl Target {
+    pub fn is_healthy(&self) -> bool {
+        !self.health.is_empty() && self.health.iter().all(|health| health.status == "healthy")
+    }
+}
+
+impl fmt::Debug for Landscape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Landscape")
+    }
+}

@@ -1,0 +1,103 @@
+//! A Service of type LoadBalancer and the nodes behind it, as far as a cloud needs to know them.
+
+use super::{NodeAddress, ProviderId};
+use std::collections::{BTreeMap, HashSet};
+
+/// A Service that wants a load balancer, or wanted one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Service {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    pub annotations: BTreeMap<String, String>,
+    pub ports: Vec<ServicePort>,
+    pub traffic_policy: TrafficPolicy,
+    /// Where every node says whether it runs a pod of the Service; only with [`TrafficPolicy::Local`].
+    pub health_check_node_port: Option<u16>,
+    /// `spec.loadBalancerIP`; empty when unset.
+    pub load_balancer_ip: String,
+    /// `spec.loadBalancerSourceRanges`.
+    pub source_ranges: Vec<String>,
+    /// `spec.sessionAffinity` is `ClientIP`.
+    pub has_session_affinity: bool,
+}
+
+/// One of `spec.ports`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ServicePort {
+    /// Empty when the only port has none.
+    pub name: String,
+    pub protocol: Protocol,
+    pub port: u16,
+    /// None: `allocateLoadBalancerNodePorts` is false, or not allocated yet.
+    pub node_port: Option<u16>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    #[default]
+    Tcp,
+    Udp,
+    Sctp,
+}
+
+/// `spec.externalTrafficPolicy`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TrafficPolicy {
+    #[default]
+    Cluster,
+    /// Only nodes that run a pod of the Service answer.
+    Local,
+}
+
+/// A node that may become a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfferedNode {
+    pub name: String,
+    pub provider_id: ProviderId,
+    pub labels: BTreeMap<String, String>,
+    pub addresses: Vec<NodeAddress>,
+}
+
+/// The cluster that asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cluster {
+    /// Of the Service `default/kubernetes`: what tells two clusters in one project apart.
+    pub uid: String,
+    /// `--cluster-name`: for people only.
+    pub name: String,
+    /// UIDs of all its Services, of any type.
+    pub service_uids: HashSet<String>,
+    /// Servers of all its nodes, offered or not.
+    pub servers: HashSet<super::InstanceId>,
+}
+
+/// One entry of `status.loadBalancer.ingress`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ingress {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ip: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// `VIP` or `Proxy`; none for a hostname.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ip_mode: Option<String>,
+}
+
+impl Service {
+    /// `namespace/name`, as people write it.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+impl Protocol {
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Tcp => "TCP",
+            Protocol::Udp => "UDP",
+            Protocol::Sctp => "SCTP",
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The service controller: a Service of type LoadBalancer gets a load balancer, kept right, and taken away.
+//!
+//! What a load balancer should look like is the provider's business; here is what Kubernetes
+//! asks: finalizer before anything is created, status after, nothing on an old view, one
+//! Service's trouble never the others'.
+
+mod due;
+mod observe;
+mod offered;
+mod pass;
+mod plan;
+mod rounds;
+mod tell;
+
+pub use observe::Observed;
+pub use offered::offered;
+pub use plan::{ServicePlan, View, Want, plan, want};
+
+use super::report::Report;
+use super::{Controller, Proposal, Selection};
+use crate::cloud::{Gate, LoadBalancers, Urgency};
+use crate::kube::{Node, Service};
+use crate::world::{Error, Poll, ReadFrom, World};
+use due::{Due, Fingerprints};
+use observe::Freshness;
+use pass::{Done, Pass};
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub const NAME: &str = "service-lb-controller";
+
+/// As upstream's events are signed.
+pub const EVENT_COMPONENT: &str = "service-controller";
+
+/// How late a label that changes which nodes are targets may be seen.
+const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
+
+/// What the service controller is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `--service-sync-interval`: how often Services are looked at.
+    pub sync_interval: Duration,
+    /// `--load-balancer-resync-period`: how often load balancers that nobody changed are compared.
+    pub resync_period: Duration,
+    /// `--concurrent-service-syncs`: requests in flight.
+    pub concurrency: usize,
+    /// `--cluster-name`: for people.
+    pub cluster_name: String,
+    /// Multiplies waits; 1 outside of tests.
+    pub time_scale: f64,
+}
+
+pub struct ServiceController {
+    settings: Settings,
+    due: Due,
+    /// Names of the Services of type LoadBalancer that were listed last: one that is missing
+    /// from a later list has changed its type, or is gone.
+    listed: BTreeSet<(String, String)>,
+    /// Names of Services that may carry our finalizer although they are of another type.
+    suspects: BTreeSet<(String, String)>,
+    /// Before that, what was read of load balancers is older than what was written to them.
+    last_write: Option<Instant>,
+}
+
+/// What is looked at in one pass.
+struct Look {
+    nodes: Arc<Vec<Arc<Node>>>,
+    /// Every Service that we may have to do with.
+    services: Vec<Arc<Service>>,
+    prints: Fingerprints,
+    is_resync: bool,
+}
+
+impl ServiceController {
+    pub fn new(settings: Settings) -> ServiceController {
+        ServiceController {
+            due: Due::new(settings.time_scale),
+            settings,
+            listed: BTreeSet::new(),
+            suspects: BTreeSet::new(),
+            last_write: None,
+        }
+    }
+
+    /// What both APIs say and what would be done, for the Services that are asked for.
+    pub fn evaluate(
+        &self,
+        world: &World,
+        selection: &Selection,
+    ) -> Result<(Option<Observed>, Vec<ServicePlan>), Error> {
+        let Some(provider) = world.provider.load_balancers() else {
+            return Ok((None, Vec::new()));
+        };
+        let look = self.look(world, selection, Instant::now())?;
+        self.propose_for(world, provider, selection, &look)
+    }
+
+    /// One pass, with the plans that it ended with.
+    pub fn sync(
+        &mut self,
+        world: &World,
+        gate: &dyn Gate,
+        selection: &Selection,
+    ) -> (Report, Vec<ServicePlan>) {
+        let Some(provider) = world.provider.load_balancers() else {
+            return (Report::default(), Vec::new());
+        };
+        let begun = Instant::now();
+        let look = match self.look(world, selection, begun) {
+            Ok(look) => look,
+            Err(error) => return (Report::outage(error, String::new()), Vec::new()),
+        };
+        let proposals = match self.propose_for(world, provider, selection, &look) {
+            Ok((_, proposals)) => proposals,
+            Err(error) => return (Report::outage(error, waiting(&look)), Vec::new()),
+        };
+        self.remember(&look);
+        // What stands in a Service's way may be gone by now, too.
+        let (to_do, right): (Vec<_>, Vec<_>) = proposals
+            .into_iter()
+            .partition(|plan| plan.has_writes() || plan.cloud.obstacle.is_some());
+        let uids = to_do.iter().map(|plan| plan.object.uid.clone());
+        let mut missed: HashSet<String> = uids.collect();
+        let mut pass = Pass::new(world, gate, provider, &self.settings);
+        let outcome = match to_do.is_empty() {
+            true => Ok(()),
+            false => {
+                self.last_write = Some(Instant::now());
+                let outcome = pass.run(to_do.into_iter().map(|plan| plan.service).collect());
+                self.last_write = Some(Instant::now());
+                outcome
+            }
+        };
+        let (mut report, mut done) = (pass.report, pass.done);
+        match outcome {
+            Err(error) => report.outage = Report::outage(error, waiting(&look)).outage,
+            // What the pass did not come to would else wait for the next one.
+            Ok(()) if look.is_resync && report.unreached == 0 => self.due.resynced(begun),
+            Ok(()) => {}
+        }
+        for plan in right {
+            pass::settle(world, gate, plan, &mut report, &mut done);
+        }
+        for done in &done {
+            missed.remove(&done.plan.object.uid);
+            self.note(done, &look.prints);
+        }
+        // Else what was found by the last comparison of all would wait for the next one.
+        missed.iter().for_each(|uid| self.due.missed(uid));
+        (report, done.into_iter().map(|done| done.plan).collect())
+    }
+
+    /// Services and nodes: read from Kubernetes alone.
+    fn look(&self, world: &World, selection: &Selection, now: Instant) -> Result<Look, Error> {
+        let is_resync = self.due.is_resync_due(self.settings.resync_period, now);
+        let (age, from) = match selection.is_explicit() {
+            true => (self.settings.sync_interval / 2, ReadFrom::Latest),
+            false => (self.settings.sync_interval / 2, ReadFrom::Cache),
+        };
+        let listed = world.load_balancer_services(age, from)?;
+        let nodes = match selection.is_explicit() {
+            true => world.nodes(age, from)?,
+            false => world.poll_nodes(Poll {
+                look_max_age: age,
+                // The node controller reads them whole more often, where it runs.
+                whole_max_age: self.settings.resync_period * 2,
+                metadata_max_age: Some(METADATA_MAX_AGE.mul_f64(self.settings.time_scale)),
+            })?,
+        };
+        let mut suspects = self.suspects.clone();
+        suspects.extend(self.listed.iter().cloned());
+        if is_resync || selection.is_explicit() {
+            let all = world.any_services(self.settings.resync_period / 2)?;
+            let ours = all
+                .value
+                .iter()
+                .filter(|service| service.has_our_finalizer());
+            suspects.extend(ours.map(|service| {
+                let metadata = &service.metadata;
+                (metadata.namespace.clone(), metadata.name.clone())
+            }));
+        }
+        let mut services = listed.value.as_ref().clone();
+        services.extend(observe::leftovers(world, &services, suspects)?);
+        services.sort_by_cached_key(|service| service.full_name());
+        Ok(Look {
+            prints: Fingerprints::new(&nodes.value, &*world.provider),
+            nodes: nodes.value,
+            services,
+            is_resync,
+        })
+    }
+
+    /// Plans on what was read last, or, where somebody asks, on what is true now.
+    fn propose_for(
+        &self,
+        world: &World,
+        provider: &dyn LoadBalancers,
+        selection: &Selection,
+        look: &Look,
+    ) -> Result<(Option<Observed>, Vec<ServicePlan>), Error> {
+        let now = Instant::now();
+        let explicit = selection.is_explicit();
+        // One that failed has times of its own.
+        let is_compared =
+            |service: &Arc<Service>| look.is_resync && !self.due.is_waiting(service, now);
+        let is_due = |service: &&Arc<Service>| {
+            let is_ours = want(service) != Want::Nothing;
+            is_ours
+                && selection.names(&service.full_name())
+                && (explicit || is_compared(service) || self.due.is_due(service, &look.prints, now))
+        };
+        let due: Vec<Arc<Service>> = look.services.iter().filter(is_due).cloned().collect();
+        if due.is_empty() {
+            return Ok((None, Vec::new()));
+        }
+        let since_write = self.last_write.map_or(Duration::MAX, |at| at.elapsed());
+        let age = match (explicit, look.is_resync) {
+            (true, _) => Duration::ZERO,
+            (false, true) => self.settings.resync_period / 2,
+            (false, false) => Duration::MAX,
+        };
+        // What only is compared again can wait; a Service that changed can't.
+        let changed = |service: &Arc<Service>| self.due.is_due(service, &look.prints, now);
+        let urgency = match explicit || due.iter().any(changed) {
+            true => Urgency::Needed,
+            false => Urgency::CanWait,
+        };
+        let observed = observe::observe(
+            world,
+            &self.settings.cluster_name,
+            due,
+            &look.nodes,
+            Freshness::Proposes(age.min(since_write)),
+            urgency,
+        )?;
+        let plans = plan(&observed.view(), provider);
+        Ok((Some(observed), plans))
+    }
+
+    fn remember(&mut self, look: &Look) {
+        let name = |service: &Arc<Service>| {
+            let metadata = &service.metadata;
+            (metadata.namespace.clone(), metadata.name.clone())
+        };
+        let of_type = |is: bool| {
+            let services = look.services.iter();
+            services
+                .filter(|service| service.is_of_type_load_balancer() == is)
+                .map(name)
+                .collect()
+        };
+        self.listed = of_type(true);
+        self.suspects = of_type(false);
+        let uids: HashSet<&str> = look
+            .services
+            .iter()
+            .map(|service| service.metadata.uid.as_str())
+            .collect();
+        self.due.keep(&uids);
+    }
+
+    fn note(&mut self, done: &Done, prints: &Fingerprints) {
+        let uid = &done.plan.object.uid;
+        match done.failed {
+            true => self.due.backoff.failed(uid, Instant::now()),
+            false => self.due.backoff.succeeded(uid),
+        }
+        if let Some(service) = &done.service {
+            self.due.tried(service, prints);
+        }
+    }
+}
+
+fn waiting(look: &Look) -> String {
+    let count = look
+        .services
+        .iter()
+        .filter(|service| want(service) != Want::Nothing)
+        .count();
+    match count {
+        0 => String::new(),
+        1 => "1 Service waits".into(),
+        count => format!("{count} Services wait"),
+    }
+}
+
+impl Controller for ServiceController {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn interval(&self) -> Duration {
+        self.settings.sync_interval
+    }
+
+    fn tick(&mut self, world: &World, gate: &dyn Gate, selection: &Selection) -> Report {
+        self.sync(world, gate, selection).0
+    }
+
+    fn propose(&self, world: &World, selection: &Selection) -> Result<Vec<Proposal>, Error> {
+        let (_, plans) = self.evaluate(world, selection)?;
+        Ok(plans.iter().map(ServicePlan::proposal).collect())
+    }
+}

@@ -1,0 +1,146 @@
+//! What both APIs say about Services: read only.
+
+use super::offered::offered;
+use super::plan::View;
+use crate::cloud::{self, Cluster, Landscape, OfferedNode, ProviderId, Urgency};
+use crate::kube::{AnyService, Node, Service};
+use crate::world::{Error, World};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The Service whose UID tells clusters apart.
+const IDENTITY: (&str, &str) = ("default", "kubernetes");
+
+/// Everything a plan rests on.
+pub struct Observed {
+    pub services: Vec<Arc<Service>>,
+    pub nodes: Vec<OfferedNode>,
+    pub cluster: Cluster,
+    pub landscape: Landscape,
+}
+
+/// How fresh what is read has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Freshness {
+    /// Whatever was read last, no older than this: such a plan only proposes.
+    Proposes(Duration),
+    /// Asked for since then: such a plan is applied.
+    Since(Instant),
+}
+
+impl Observed {
+    pub(super) fn view(&self) -> View<'_> {
+        View {
+            services: &self.services,
+            nodes: &self.nodes,
+            cluster: &self.cluster,
+            landscape: &self.landscape,
+        }
+    }
+}
+
+impl Freshness {
+    fn max_age(self) -> Duration {
+        match self {
+            Freshness::Proposes(age) => age,
+            Freshness::Since(begun) => begun.elapsed(),
+        }
+    }
+}
+
+/// The Services themselves are given: those that are due.
+pub(super) fn observe(
+    world: &World,
+    cluster_name: &str,
+    services: Vec<Arc<Service>>,
+    nodes: &[Arc<Node>],
+    freshness: Freshness,
+    urgency: Urgency,
+) -> Result<Observed, Error> {
+    let for_cloud: Vec<cloud::Service> =
+        services.iter().map(|service| service.for_cloud()).collect();
+    let for_cloud: Vec<&cloud::Service> = for_cloud.iter().collect();
+    let landscape = world.load_balancers(&for_cloud, freshness.max_age(), urgency)?;
+    // Which Services exist changes little, and only a take-over rests on it: see `pass`.
+    let all = world.any_services(Duration::MAX)?;
+    Ok(Observed {
+        cluster: cluster(world, cluster_name, &all.value, nodes)?,
+        nodes: offered(nodes, &*world.provider),
+        services,
+        landscape: landscape.value.as_ref().clone(),
+    })
+}
+
+/// Who we are, and who lives here.
+pub(super) fn cluster(
+    world: &World,
+    name: &str,
+    all: &[Arc<AnyService>],
+    nodes: &[Arc<Node>],
+) -> Result<Cluster, Error> {
+    let identity = all.iter().find(|service| {
+        (
+            service.metadata.namespace.as_str(),
+            service.metadata.name.as_str(),
+        ) == IDENTITY
+    });
+    let Some(identity) = identity else {
+        let why = "the Service default/kubernetes, whose UID names this cluster on its load balancers, is not \
+                   there; the API server makes it by itself within a minute of its start";
+        return Err(Error::Cloud(cloud::Error::new(
+            cloud::ErrorKind::Other,
+            why,
+        )));
+    };
+    let server = |node: &Arc<Node>| match world.provider.parse_provider_id(&node.spec.provider_id) {
+        ProviderId::Ours(id) => Some(id),
+        ProviderId::Foreign | ProviderId::Unknown(_) => None,
+    };
+    Ok(Cluster {
+        uid: identity.metadata.uid.clone(),
+        name: name.to_owned(),
+        service_uids: all
+            .iter()
+            .map(|service| service.metadata.uid.clone())
+            .collect(),
+        servers: nodes.iter().filter_map(server).collect(),
+    })
+}
+
+/// Each of these Services as it is now; those that are gone are left out.
+pub(super) fn read_again(
+    world: &World,
+    services: &[Arc<Service>],
+) -> Result<Vec<Arc<Service>>, Error> {
+    let mut fresh = Vec::with_capacity(services.len());
+    for service in services {
+        let metadata = &service.metadata;
+        let now = world.service(&metadata.namespace, &metadata.name)?;
+        // Another one that came to carry its name is looked at in the next tick.
+        fresh.extend(now.filter(|now| now.metadata.uid == metadata.uid));
+    }
+    Ok(fresh)
+}
+
+/// Services that are not of type LoadBalancer any more, but carry our finalizer.
+pub(super) fn leftovers(
+    world: &World,
+    listed: &[Arc<Service>],
+    suspects: impl IntoIterator<Item = (String, String)>,
+) -> Result<Vec<Arc<Service>>, Error> {
+    let mut found = Vec::new();
+    for (namespace, name) in suspects {
+        let is_listed = |service: &Arc<Service>| {
+            service.metadata.namespace == namespace && service.metadata.name == name
+        };
+        if listed.iter().any(is_listed) {
+            continue;
+        }
+        let service = world.service(&namespace, &name)?;
+        let ours = |service: &Arc<Service>| {
+            service.has_our_finalizer() && !service.is_of_type_load_balancer()
+        };
+        found.extend(service.filter(ours));
+    }
+    Ok(found)
+}

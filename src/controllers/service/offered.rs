@@ -1,0 +1,56 @@
+//! Which nodes a load balancer may send traffic to.
+//!
+//! Ready is not asked for: the load balancer has health checks of its own, and nodes that flap
+//! must not churn targets.
+
+use crate::cloud::{NodeAddress, OfferedNode, Provider, ProviderId};
+use crate::kube::Node;
+use std::sync::Arc;
+
+const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+
+/// The cluster autoscaler is about to remove the node.
+const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
+
+/// The nodes that a plan may use.
+pub fn offered(nodes: &[Arc<Node>], provider: &dyn Provider) -> Vec<OfferedNode> {
+    candidates(nodes, provider)
+        .filter(|(node, _)| node.taint(TO_BE_DELETED).is_none())
+        .map(|(node, provider_id)| OfferedNode {
+            name: node.name().to_owned(),
+            provider_id,
+            labels: node
+                .metadata
+                .labels
+                .iter()
+                .map(|(key, value)| (key.to_string(), value.to_string()))
+                .collect(),
+            addresses: node.status.addresses.iter().map(address).collect(),
+        })
+        .collect()
+}
+
+/// The nodes that a change of starts a sync for: one that gains the autoscaler's taint goes on
+/// serving the connections it has, and leaves with the next sync.
+pub(super) fn candidates<'a>(
+    nodes: &'a [Arc<Node>],
+    provider: &'a dyn Provider,
+) -> impl Iterator<Item = (&'a Node, ProviderId)> {
+    nodes.iter().filter_map(|node| {
+        let id = provider.parse_provider_id(&node.spec.provider_id);
+        let is_offered = node.metadata.deletion_timestamp.is_none()
+            && !is_excluded(node)
+            && matches!(id, ProviderId::Ours(_));
+        is_offered.then_some((&**node, id))
+    })
+}
+
+/// The label counts when it is there, unless its value is a Go boolean that is false.
+fn is_excluded(node: &Node) -> bool {
+    let value = node.metadata.labels.get(EXCLUDED);
+    value.is_some_and(|value| !["0", "f", "F", "false", "FALSE", "False"].contains(&value))
+}
+
+fn address(address: &crate::kube::NodeAddress) -> NodeAddress {
+    NodeAddress::new(address.kind.as_str().into(), &address.address)
+}

@@ -1,0 +1,392 @@
+//! Works off the Services that a proposal wants to change: everything is read again, planned
+//! again, and only that plan is applied. When a change may have dropped other state, the same
+//! once more.
+
+use super::Settings;
+use super::observe::{self, Freshness, Observed};
+use super::plan::{self, ServicePlan, Want, status_line};
+use super::rounds::{Rounds, Work};
+use super::tell::{self, Told};
+use crate::cloud::{Change, ChangeKind, ErrorKind, Gate, LoadBalancers, Reason, Urgency};
+use crate::controllers::report::{Failure, Report};
+use crate::kube::{self, LOAD_BALANCER_FINALIZER, Node, Service};
+use crate::world::{Error, ReadFrom, World};
+use serde_json::{Value, json};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Created, attached, and then right: more looks at one Service than this are left to the next tick.
+const LOOKS_AT_MOST: u32 = 5;
+
+pub(super) struct Pass<'a> {
+    pub(super) world: &'a World,
+    pub(super) gate: &'a dyn Gate,
+    pub(super) provider: &'a dyn LoadBalancers,
+    pub(super) settings: &'a Settings,
+    pub(super) report: Report,
+    /// The plans that were made last, one for each Service that is still there.
+    pub(super) done: Vec<Done>,
+    /// What was changed for each Service, by UID.
+    touched: HashMap<String, ChangeKind>,
+    /// Every write that was made for each Service, by UID.
+    made: HashMap<String, Vec<Value>>,
+    closed: bool,
+}
+
+/// What came of one Service.
+pub(super) struct Done {
+    pub(super) plan: ServicePlan,
+    /// As the API server has it now.
+    pub(super) service: Option<Arc<Service>>,
+    pub(super) failed: bool,
+}
+
+impl<'a> Pass<'a> {
+    pub(super) fn new(
+        world: &'a World,
+        gate: &'a dyn Gate,
+        provider: &'a dyn LoadBalancers,
+        settings: &'a Settings,
+    ) -> Pass<'a> {
+        Pass {
+            world,
+            gate,
+            provider,
+            settings,
+            report: Report::default(),
+            done: Vec::new(),
+            touched: HashMap::new(),
+            made: HashMap::new(),
+            closed: false,
+        }
+    }
+
+    pub(super) fn run(&mut self, services: Vec<Arc<Service>>) -> Result<(), Error> {
+        let mut pending = services;
+        for _ in 0..LOOKS_AT_MOST {
+            if pending.is_empty() || self.closed {
+                break;
+            }
+            let (count, plans) = (pending.len(), self.look(&pending));
+            pending = match plans {
+                Ok(plans) => self.make(plans),
+                Err(error) => {
+                    self.report.unreached += count;
+                    return Err(error);
+                }
+            };
+        }
+        self.report.unreached += pending.len();
+        Ok(())
+    }
+
+    /// Both APIs as they are now, and what should be done.
+    fn look(&self, services: &[Arc<Service>]) -> Result<Vec<ServicePlan>, Error> {
+        let begun = Instant::now();
+        let services = observe::read_again(self.world, services)?;
+        if services.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Targets are removed by this list: an old one must not take a node away.
+        let nodes = self.world.nodes(begun.elapsed(), ReadFrom::Latest)?;
+        let mut observed = self.observe(services, &nodes.value, begun)?;
+        let plans = plan::plan(&observed.view(), self.provider);
+        if !plans.iter().any(|plan| plan.cloud.rests_on_whole_cluster) {
+            return Ok(plans);
+        }
+        let all = self.world.any_services(begun.elapsed())?;
+        let name = &self.settings.cluster_name;
+        observed.cluster = observe::cluster(self.world, name, &all.value, &nodes.value)?;
+        Ok(plan::plan(&observed.view(), self.provider))
+    }
+
+    fn observe(
+        &self,
+        services: Vec<Arc<Service>>,
+        nodes: &[Arc<Node>],
+        begun: Instant,
+    ) -> Result<Observed, Error> {
+        observe::observe(
+            self.world,
+            &self.settings.cluster_name,
+            services,
+            nodes,
+            Freshness::Since(begun),
+            Urgency::Needed,
+        )
+    }
+
+    /// Makes what was planned; the Services that have to be looked at again.
+    fn make(&mut self, plans: Vec<ServicePlan>) -> Vec<Arc<Service>> {
+        let mut again = Vec::new();
+        let mut works = Vec::new();
+        let mut claimed = HashSet::new();
+        for plan in plans {
+            // Two Services may ask for one load balancer that nobody lives in: the first gets
+            // it, and the second sees who lives there when it is looked at again.
+            let found = plan.cloud.found.as_ref().map(|balancer| balancer.id);
+            if found.is_some_and(|id| !claimed.insert(id)) {
+                again.push(plan.service);
+                continue;
+            }
+            tell::findings(self.world, self.gate, &plan);
+            if let Some(obstacle) = plan.cloud.obstacle.clone() {
+                self.fail(plan, obstacle.message, Some(obstacle.reason));
+            } else if self.closed {
+                self.report.unreached += 1;
+            } else {
+                match self.begin(plan) {
+                    Begun::Work(work) => works.push(*work),
+                    Begun::Over => {}
+                    Begun::Again(service) => again.push(service),
+                }
+            }
+        }
+        let rounds = Rounds {
+            provider: self.provider,
+            gate: self.gate,
+            concurrency: self.settings.concurrency,
+            time_scale: self.settings.time_scale,
+        };
+        rounds.run(&mut works);
+        again.extend(works.into_iter().filter_map(|work| self.end(work)));
+        again
+    }
+
+    /// What comes before the first change in the cloud: our finalizer, and a word about it.
+    fn begin(&mut self, mut plan: ServicePlan) -> Begun {
+        if plan.add_finalizer {
+            let mut finalizers = plan.service.metadata.finalizers.clone();
+            finalizers.push(LOAD_BALANCER_FINALIZER.to_owned());
+            match self.patch(&plan, json!({ "finalizers": finalizers }), None) {
+                Ok(service) => {
+                    self.note(&plan, plan::finalizer_added());
+                    let line = "finalizer: added".to_owned();
+                    self.report.changes.push((plan.name(), line));
+                    plan.service = service;
+                    plan.add_finalizer = false;
+                }
+                Err(error) if error.is_conflict() => return Begun::Again(plan.service),
+                Err(error) => return self.failed_on_kubernetes(plan, &error),
+            }
+        }
+        if plan.cloud.changes.is_empty() {
+            return match self.finish(plan) {
+                None => Begun::Over,
+                Some(service) => Begun::Again(service),
+            };
+        }
+        let uid = &plan.object.uid;
+        if !self.touched.contains_key(uid) {
+            let kind = kind_of(&plan.cloud.changes);
+            self.touched.insert(uid.clone(), kind);
+            tell::begin(self.world, self.gate, &plan, kind);
+        }
+        Begun::Work(Box::new(Work::new(plan)))
+    }
+
+    /// After the changes in the cloud. The Service when it has to be looked at again.
+    fn end(&mut self, work: Work) -> Option<Arc<Service>> {
+        let name = work.plan.name();
+        for made in work.made {
+            self.note(&work.plan, made);
+        }
+        let lines = work.lines.into_iter().map(|line| (name.clone(), line));
+        self.report.changes.extend(lines);
+        if let Some(error) = work.error {
+            self.closed |= error.kind == ErrorKind::Refused;
+            self.failed(work.plan, error.to_string());
+            return None;
+        }
+        if !work.refused.is_empty() {
+            let all: Vec<String> = work.refused.iter().map(ToString::to_string).collect();
+            // The address is there, so the status is written all the same.
+            let plan = self.write_status(work.plan);
+            self.failed(plan, all.join("; "));
+            return None;
+        }
+        match work.look_again {
+            true => Some(work.plan.service),
+            false => self.finish(work.plan),
+        }
+    }
+
+    /// The cloud is as it should be: now Kubernetes. The Service when it has to be looked at again.
+    fn finish(&mut self, plan: ServicePlan) -> Option<Arc<Service>> {
+        let outcome = match (plan.want, &plan.status) {
+            (Want::Remove, _) => self.patch_away(&plan).map(|()| None),
+            (_, Some(status)) => self
+                .patch(&plan, Value::Null, Some(json!({ "ingress": status })))
+                .map(Some),
+            (_, None) => Ok(Some(Arc::clone(&plan.service))),
+        };
+        match outcome {
+            Ok(service) => self.succeeded(plan, service),
+            Err(error) if error.is_conflict() => return Some(plan.service),
+            Err(error) => drop(self.failed_on_kubernetes(plan, &error)),
+        }
+        None
+    }
+
+    fn write_status(&mut self, mut plan: ServicePlan) -> ServicePlan {
+        let Some(status) = &plan.status else {
+            return plan;
+        };
+        match self.patch(&plan, Value::Null, Some(json!({ "ingress": status }))) {
+            Ok(service) => {
+                self.report.changes.push((plan.name(), status_line(status)));
+                self.note(&plan, plan::status_set(status));
+                plan.service = service;
+                plan.status = None;
+            }
+            Err(error) => log::debug!("{}: status not written: {error}", plan.name()),
+        }
+        plan
+    }
+
+    /// Status emptied and our finalizer removed, in one patch: with it the Service may go.
+    fn patch_away(&self, plan: &ServicePlan) -> Result<(), kube::Error> {
+        let finalizers = plan.service.metadata.finalizers.iter();
+        let others: Vec<&String> = finalizers
+            .filter(|finalizer| *finalizer != LOAD_BALANCER_FINALIZER)
+            .collect();
+        let metadata = json!({ "finalizers": others });
+        match self.patch(plan, metadata, Some(json!({ "ingress": null }))) {
+            Err(error) if error.is_not_found() => Ok(()),
+            outcome => outcome.map(drop),
+        }
+    }
+
+    /// One merge patch through the status, with the version it was planned on.
+    fn patch(
+        &self,
+        plan: &ServicePlan,
+        metadata: Value,
+        load_balancer: Option<Value>,
+    ) -> Result<Arc<Service>, kube::Error> {
+        let meta = &plan.service.metadata;
+        let mut metadata = match metadata {
+            Value::Object(fields) => fields,
+            _ => serde_json::Map::new(),
+        };
+        metadata.insert("resourceVersion".into(), json!(meta.resource_version));
+        let mut body = json!({ "metadata": metadata });
+        if let Some(load_balancer) = load_balancer {
+            body["status"] = json!({ "loadBalancer": load_balancer });
+        }
+        self.world
+            .kube
+            .patch_service_status(self.gate, &meta.namespace, &meta.name, &body)
+            .map(Arc::new)
+    }
+
+    fn note(&mut self, plan: &ServicePlan, made: Value) {
+        let uid = plan.object.uid.clone();
+        self.made.entry(uid).or_default().push(made);
+    }
+
+    fn succeeded(&mut self, mut plan: ServicePlan, service: Option<Arc<Service>>) {
+        let made = match (plan.want, &plan.status) {
+            (Want::Remove, _) => Some((
+                "status emptied, finalizer removed".to_owned(),
+                plan::finalizer_removed(),
+            )),
+            (_, Some(status)) => Some((status_line(status), plan::status_set(status))),
+            (_, None) => None,
+        };
+        if let Some((line, made)) = made {
+            self.note(&plan, made);
+            log::info!("{}: {line}", plan.name());
+            self.report.changes.push((plan.name(), line));
+        }
+        let name = plan.name();
+        match self
+            .report
+            .changes
+            .iter()
+            .any(|(object, _)| *object == name)
+        {
+            true => self.report.changed += 1,
+            false => self.report.unchanged += 1,
+        }
+        if let Some(kind) = self.touched.get(&plan.object.uid) {
+            tell::end(self.world, self.gate, &plan, *kind, Told::Done);
+        }
+        if let Some(service) = &service {
+            plan.service = Arc::clone(service);
+        }
+        plan.made = self.made.remove(&plan.object.uid).unwrap_or_default();
+        self.done.push(Done {
+            plan,
+            service,
+            failed: false,
+        });
+    }
+
+    fn failed_on_kubernetes(&mut self, plan: ServicePlan, error: &kube::Error) -> Begun {
+        if error.is_not_found() {
+            // Somebody took the Service away: nothing is left to be done.
+            return Begun::Over;
+        }
+        self.closed |= error.is_refused();
+        self.failed(plan, error.to_string());
+        Begun::Over
+    }
+
+    fn failed(&mut self, plan: ServicePlan, why: String) {
+        if !self.closed {
+            let kind = self.touched.get(&plan.object.uid).copied();
+            let kind = kind.unwrap_or_else(|| kind_of(&plan.cloud.changes));
+            tell::end(self.world, self.gate, &plan, kind, Told::Failed(&why));
+        }
+        self.fail(plan, why, None);
+    }
+
+    fn fail(&mut self, mut plan: ServicePlan, why: String, finding: Option<Reason>) {
+        plan.made = self.made.remove(&plan.object.uid).unwrap_or_default();
+        self.report.failures.push(Failure {
+            object: plan.name(),
+            why,
+            finding,
+        });
+        self.done.push(Done {
+            service: Some(Arc::clone(&plan.service)),
+            plan,
+            failed: true,
+        });
+    }
+}
+
+/// What comes after the finalizer.
+enum Begun {
+    Work(Box<Work>),
+    Over,
+    Again(Arc<Service>),
+}
+
+fn kind_of(changes: &[Box<dyn Change>]) -> ChangeKind {
+    let mut kinds = changes.iter().map(|change| change.kind());
+    let first = kinds.next().unwrap_or(ChangeKind::Settings);
+    match kinds.all(|kind| kind == first) {
+        true => first,
+        false => ChangeKind::Settings,
+    }
+}
+
+/// A Service for which there is nothing to do.
+pub(super) fn settle(
+    world: &World,
+    gate: &dyn Gate,
+    plan: ServicePlan,
+    report: &mut Report,
+    done: &mut Vec<Done>,
+) {
+    tell::findings(world, gate, &plan);
+    report.unchanged += 1;
+    done.push(Done {
+        service: Some(Arc::clone(&plan.service)),
+        plan,
+        failed: false,
+    });
+}

@@ -1,0 +1,240 @@
+//! A cloud that answers to each change what the change is told to.
+
+use super::super::*;
+use crate::cloud::{
+    ChangeKind, Cluster, Landscape, LoadBalancerPlan, OfferedNode, Orphan, Refused, Service,
+    Source, Urgency,
+};
+use crate::controllers::service::Want;
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// A second of the waits; the longest action is 240 ms.
+pub(super) const SCALE: f64 = 0.002;
+
+/// What the fake cloud answers to a change.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Answer {
+    Done,
+    /// An action, for so many milliseconds.
+    Runs(u64),
+    /// An action that fails then.
+    Fails(u64),
+    /// It never ends.
+    Forever,
+    LookAgain,
+    Error(fn() -> ErrorKind),
+}
+
+pub(super) const BUSY: Answer = Answer::Error(|| ErrorKind::Busy);
+pub(super) const NO: Answer = Answer::Error(|| ErrorKind::Other);
+pub(super) const AWAY: Answer = Answer::Error(|| ErrorKind::Unavailable);
+
+#[derive(Debug)]
+pub(super) struct Step {
+    name: String,
+    answers: Mutex<VecDeque<Answer>>,
+    follows: bool,
+    alone: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Fake {
+    log: Mutex<Vec<String>>,
+    actions: Mutex<HashMap<ActionId, (Instant, bool)>>,
+    last: AtomicU64,
+    /// Questions that get no answer.
+    pub(super) deaf: AtomicI64,
+    in_flight: AtomicI64,
+    pub(super) most_in_flight: AtomicI64,
+}
+
+pub(super) struct Open {
+    pub(super) may_wait: AtomicBool,
+}
+
+/// A step that is made in its turn.
+pub(super) fn step(name: &str, answers: &[Answer]) -> Box<dyn Change> {
+    boxed(name, answers, false, false)
+}
+
+/// One that may follow at once, and may fail alone: a target.
+pub(super) fn target(name: &str, answers: &[Answer]) -> Box<dyn Change> {
+    boxed(name, answers, true, true)
+}
+
+pub(super) fn boxed(name: &str, answers: &[Answer], follows: bool, alone: bool) -> Box<dyn Change> {
+    Box::new(Step {
+        name: name.to_owned(),
+        answers: Mutex::new(answers.iter().copied().collect()),
+        follows,
+        alone,
+    })
+}
+
+pub(super) fn work(changes: Vec<Box<dyn Change>>) -> Work {
+    let json = serde_json::json!({ "metadata": { "name": "web", "namespace": "default", "uid": "1",
+        "resourceVersion": "1" } });
+    let service: crate::kube::Service = serde_json::from_value(json).unwrap();
+    Work::new(ServicePlan {
+        made: Vec::new(),
+        object: service.object(),
+        service: Arc::new(service),
+        want: Want::Ensure,
+        cloud: LoadBalancerPlan {
+            changes,
+            ..LoadBalancerPlan::default()
+        },
+        add_finalizer: false,
+        status: None,
+        findings: Vec::new(),
+    })
+}
+
+impl Fake {
+    pub(super) fn run(&self, works: &mut [Work]) {
+        self.run_with(works, &Open::new(), 4);
+    }
+
+    pub(super) fn run_with(&self, works: &mut [Work], gate: &dyn Gate, concurrency: usize) {
+        let rounds = Rounds {
+            provider: self,
+            gate,
+            concurrency,
+            time_scale: SCALE,
+        };
+        rounds.run(works);
+    }
+
+    pub(super) fn log(&self) -> Vec<String> {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// What was sent, in its order.
+    pub(super) fn sent(&self) -> Vec<String> {
+        let log = self.log().into_iter();
+        log.filter(|line| !line.starts_with("ask")).collect()
+    }
+
+    fn start(&self, ms: Option<u64>, well: bool) -> ActionId {
+        let id = ActionId(self.last.fetch_add(1, Relaxed) + 1);
+        let time = Duration::from_millis(ms.unwrap_or(3_600_000));
+        let end = (Instant::now() + time, well);
+        self.actions.lock().unwrap().insert(id, end);
+        id
+    }
+}
+
+impl LoadBalancers for Fake {
+    fn apply(&self, gate: &dyn Gate, change: &dyn Change) -> Result<Applied, Error> {
+        let step = change.as_any().downcast_ref::<Step>().unwrap();
+        if let Err(why) = gate.pass(&step.name) {
+            return Err(Error::new(ErrorKind::Refused, why.to_string()));
+        }
+        self.log.lock().unwrap().push(step.name.clone());
+        let now = self.in_flight.fetch_add(1, Relaxed) + 1;
+        self.most_in_flight.fetch_max(now, Relaxed);
+        std::thread::sleep(Duration::from_millis(2));
+        self.in_flight.fetch_sub(1, Relaxed);
+        let mut answers = step.answers.lock().unwrap();
+        let answer = match answers.len() {
+            1 => answers[0],
+            _ => answers.pop_front().unwrap(),
+        };
+        match answer {
+            Answer::Done => Ok(Applied::Done),
+            Answer::Runs(ms) => Ok(Applied::Running(self.start(Some(ms), true))),
+            Answer::Fails(ms) => Ok(Applied::Running(self.start(Some(ms), false))),
+            Answer::Forever => Ok(Applied::Running(self.start(None, true))),
+            Answer::LookAgain => Ok(Applied::LookAgain(Some(self.start(Some(5), true)))),
+            Answer::Error(kind) => Err(Error::new(kind(), format!("{}: no", step.name))),
+        }
+    }
+
+    fn ended(&self, ids: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error> {
+        self.log.lock().unwrap().push(format!("ask {}", ids.len()));
+        if self.deaf.fetch_sub(1, Relaxed) > 0 {
+            return Err(Error::new(ErrorKind::Unavailable, "away"));
+        }
+        let actions = self.actions.lock().unwrap();
+        let ended = ids.iter().filter_map(|id| {
+            let (at, well) = actions[id];
+            let end = match well {
+                true => Ok(()),
+                false => Err(Error::new(ErrorKind::Other, "it did not work out")),
+            };
+            (at <= Instant::now()).then_some((*id, end))
+        });
+        Ok(ended.collect())
+    }
+
+    fn observe(&self, _: &[&Service], _: Urgency) -> Result<Landscape, Error> {
+        unreachable!()
+    }
+
+    fn covers(&self, _: &Landscape, _: &Service) -> bool {
+        unreachable!()
+    }
+
+    fn plan(&self, _: &Landscape, _: &Service, _: &[OfferedNode], _: &Cluster) -> LoadBalancerPlan {
+        unreachable!()
+    }
+
+    fn plan_removal(&self, _: &Landscape, _: &Service) -> LoadBalancerPlan {
+        unreachable!()
+    }
+
+    fn orphans(&self, _: &Landscape, _: &Cluster) -> Vec<Orphan> {
+        unreachable!()
+    }
+}
+
+impl Change for Step {
+    fn line(&self) -> String {
+        self.name.clone()
+    }
+
+    fn json(&self) -> serde_json::Value {
+        serde_json::Value::Null
+    }
+
+    fn sources(&self) -> Vec<Source> {
+        Vec::new()
+    }
+
+    fn kind(&self) -> ChangeKind {
+        ChangeKind::Settings
+    }
+
+    fn may_follow_at_once(&self) -> bool {
+        self.follows
+    }
+
+    fn may_fail_alone(&self) -> bool {
+        self.alone
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Open {
+    pub(super) fn new() -> Open {
+        Open {
+            may_wait: AtomicBool::new(true),
+        }
+    }
+}
+
+impl Gate for Open {
+    fn pass(&self, _what: &str) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    fn may_wait(&self) -> bool {
+        self.may_wait.load(Relaxed)
+    }
+}

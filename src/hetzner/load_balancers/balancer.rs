@@ -1,0 +1,234 @@
+//! A load balancer as the API says it: only the fields we read.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// One of the project's load balancers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct LoadBalancer {
+    pub id: u64,
+    pub name: String,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    pub load_balancer_type: BalancerType,
+    pub location: Location,
+    pub algorithm: AlgorithmOf,
+    #[serde(default)]
+    pub protection: Protection,
+    pub public_net: PublicNet,
+    #[serde(default)]
+    pub private_net: Vec<PrivateNet>,
+    #[serde(default)]
+    pub services: Vec<super::Listener>,
+    #[serde(default)]
+    pub targets: Vec<Target>,
+}
+
+/// What a type of load balancer can hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct BalancerType {
+    /// E.g. `lb11`.
+    pub name: String,
+    pub max_targets: usize,
+    pub max_services: usize,
+    pub max_assigned_certificates: usize,
+    #[serde(default)]
+    pub deprecation: Option<Deprecation>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Deprecation {
+    /// RFC 3339.
+    pub unavailable_after: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Location {
+    pub name: String,
+    pub network_zone: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct AlgorithmOf {
+    #[serde(rename = "type")]
+    pub kind: Algorithm,
+}
+
+/// Which target gets the next connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Algorithm {
+    #[default]
+    RoundRobin,
+    LeastConnections,
+    /// A word that the API had not when this was written.
+    #[serde(other)]
+    Unknown,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Protection {
+    #[serde(default)]
+    pub delete: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct PublicNet {
+    pub enabled: bool,
+    #[serde(default, deserialize_with = "or_default")]
+    pub ipv4: PublicIp<Ipv4Addr>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub ipv6: PublicIp<Ipv6Addr>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct PublicIp<T> {
+    #[serde(default = "Option::default")]
+    pub ip: Option<T>,
+    #[serde(default)]
+    pub dns_ptr: Option<String>,
+}
+
+impl<T> Default for PublicIp<T> {
+    fn default() -> PublicIp<T> {
+        PublicIp {
+            ip: None,
+            dns_ptr: None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct PrivateNet {
+    pub network: u64,
+    #[serde(default)]
+    pub ip: Option<Ipv4Addr>,
+}
+
+/// Where it sends traffic.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Target {
+    Server {
+        server: ServerRef,
+        #[serde(default)]
+        use_private_ip: bool,
+        #[serde(default)]
+        health_status: Vec<HealthStatus>,
+    },
+    Ip {
+        ip: IpRef,
+        #[serde(default)]
+        health_status: Vec<HealthStatus>,
+    },
+    /// Somebody's own: whatever servers carry these labels.
+    LabelSelector {
+        label_selector: SelectorRef,
+        /// The servers that carry them now; each counts against the type's limit.
+        #[serde(default)]
+        targets: Vec<SelectedServer>,
+    },
+    /// A kind that the API had not when this was written.
+    #[serde(other)]
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct ServerRef {
+    pub id: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct SelectedServer {
+    pub server: ServerRef,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct IpRef {
+    pub ip: IpAddr,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct SelectorRef {
+    pub selector: String,
+}
+
+/// What the health checks of one port say about one target.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct HealthStatus {
+    pub listen_port: u16,
+    pub status: String,
+    #[serde(default)]
+    pub detail: Option<String>,
+    #[serde(default)]
+    pub http_status_code: Option<u16>,
+}
+
+/// A certificate of the project.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Certificate {
+    pub id: u64,
+    pub name: String,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Algorithm {
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::RoundRobin => "round_robin",
+            Algorithm::LeastConnections => "least_connections",
+            Algorithm::Unknown => "unknown",
+        }
+    }
+}
+
+impl BalancerType {
+    /// Types in the order of what they hold.
+    pub fn size(&self) -> (usize, usize, usize) {
+        (
+            self.max_targets,
+            self.max_services,
+            self.max_assigned_certificates,
+        )
+    }
+}
+
+impl LoadBalancer {
+    /// `name (id)`, as messages write it.
+    pub fn shown(&self) -> String {
+        format!("{} ({})", self.name, self.id)
+    }
+
+    /// How many of its type's targets are taken by what is not ours to touch.
+    pub fn other_targets(&self) -> usize {
+        let count = |target: &Target| match target {
+            Target::Server { .. } => 0,
+            Target::LabelSelector { targets, .. } => targets.len(),
+            Target::Ip { .. } | Target::Unknown => 1,
+        };
+        self.targets.iter().map(count).sum()
+    }
+
+    /// Servers that are targets by themselves, and whether by their private IP.
+    pub fn server_targets(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
+        self.targets.iter().filter_map(|target| match target {
+            Target::Server {
+                server,
+                use_private_ip,
+                ..
+            } => Some((server.id, *use_private_ip)),
+            _ => None,
+        })
+    }
+}
+
+/// Null is as good as not there.
+fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}

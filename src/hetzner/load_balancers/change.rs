@@ -1,0 +1,259 @@
+//! One write to one load balancer, as data.
+
+use super::balancer::Algorithm;
+use super::listener::Listener;
+use crate::cloud::{self, ChangeKind, Source};
+use crate::http::Method;
+use ipnet::Ipv4Net;
+use serde_json::{Map, Value, json};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// One write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// ID of the load balancer; none while there is none.
+    pub balancer: Option<u64>,
+    pub write: Write,
+    /// For people, e.g. `target worker-1: added`.
+    pub line: String,
+    pub sources: Vec<Source>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    Create(Box<Create>),
+    /// The whole map of labels, those of others included.
+    Edit {
+        name: Option<String>,
+        labels: Option<BTreeMap<String, String>>,
+    },
+    ChangeType {
+        kind: String,
+    },
+    ChangeAlgorithm {
+        algorithm: Algorithm,
+    },
+    ChangeDnsPtr {
+        ip: IpAddr,
+        dns_ptr: String,
+    },
+    Detach {
+        network: u64,
+    },
+    Attach {
+        network: u64,
+        ip: Option<Ipv4Addr>,
+        ip_range: Option<Ipv4Net>,
+    },
+    EnablePublicInterface,
+    DisablePublicInterface,
+    DeleteService {
+        listen_port: u16,
+    },
+    UpdateService(Listener),
+    AddService(Listener),
+    AddTarget(ServerTarget),
+    RemoveTarget {
+        server: u64,
+    },
+    Delete,
+}
+
+/// What the one POST carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Create {
+    pub name: String,
+    pub kind: String,
+    /// One of these two.
+    pub location: Option<String>,
+    pub network_zone: Option<String>,
+    pub algorithm: Option<Algorithm>,
+    pub labels: BTreeMap<String, String>,
+    pub network: Option<u64>,
+    pub public_interface: Option<bool>,
+    pub services: Vec<Listener>,
+    pub targets: Vec<ServerTarget>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerTarget {
+    pub server: u64,
+    pub use_private_ip: bool,
+}
+
+/// A call to the API: method, path, body.
+pub(super) type Call = (Method, String, Value);
+
+impl Change {
+    /// The call that makes it.
+    pub(super) fn call(&self) -> Call {
+        let path = match self.balancer {
+            Some(id) => format!("/load_balancers/{id}"),
+            None => "/load_balancers".to_owned(),
+        };
+        match self.write {
+            Write::Create(_) => (Method::Post, path, self.write.body()),
+            Write::Edit { .. } => (Method::Put, path, self.write.body()),
+            Write::Delete => (Method::Delete, path, self.write.body()),
+            _ => {
+                let path = format!("{path}/actions/{}", self.write.action());
+                (Method::Post, path, self.write.body())
+            }
+        }
+    }
+}
+
+impl Write {
+    /// The API's word for it.
+    pub fn action(&self) -> &'static str {
+        match self {
+            Write::Create(_) => "create",
+            Write::Edit { .. } => "edit",
+            Write::ChangeType { .. } => "change_type",
+            Write::ChangeAlgorithm { .. } => "change_algorithm",
+            Write::ChangeDnsPtr { .. } => "change_dns_ptr",
+            Write::Detach { .. } => "detach_from_network",
+            Write::Attach { .. } => "attach_to_network",
+            Write::EnablePublicInterface => "enable_public_interface",
+            Write::DisablePublicInterface => "disable_public_interface",
+            Write::DeleteService { .. } => "delete_service",
+            Write::UpdateService(_) => "update_service",
+            Write::AddService(_) => "add_service",
+            Write::AddTarget(_) => "add_target",
+            Write::RemoveTarget { .. } => "remove_target",
+            Write::Delete => "delete",
+        }
+    }
+
+    fn body(&self) -> Value {
+        match self {
+            Write::Create(create) => create.body(),
+            Write::Edit { name, labels } => object([
+                ("name", name.as_ref().map(|name| json!(name))),
+                ("labels", labels.as_ref().map(|labels| json!(labels))),
+            ]),
+            Write::ChangeType { kind } => json!({ "load_balancer_type": kind }),
+            Write::ChangeAlgorithm { algorithm } => json!({ "type": algorithm.name() }),
+            Write::ChangeDnsPtr { ip, dns_ptr } => json!({ "ip": ip, "dns_ptr": dns_ptr }),
+            Write::Detach { network } => json!({ "network": network }),
+            Write::Attach {
+                network,
+                ip,
+                ip_range,
+            } => object([
+                ("network", Some(json!(network))),
+                ("ip", ip.map(|ip| json!(ip))),
+                ("ip_range", ip_range.map(|range| json!(range))),
+            ]),
+            Write::DeleteService { listen_port } => json!({ "listen_port": listen_port }),
+            Write::UpdateService(listener) => listener.body(false),
+            Write::AddService(listener) => listener.body(true),
+            Write::AddTarget(target) => target.body(),
+            Write::RemoveTarget { server } => {
+                json!({ "type": "server", "server": { "id": server } })
+            }
+            Write::EnablePublicInterface | Write::DisablePublicInterface | Write::Delete => {
+                json!({})
+            }
+        }
+    }
+}
+
+impl Create {
+    fn body(&self) -> Value {
+        let services = self.services.iter().map(|service| service.body(true));
+        let targets = self.targets.iter().map(|target| target.body());
+        let algorithm = |algorithm: Algorithm| json!({ "type": algorithm.name() });
+        object([
+            ("name", Some(json!(self.name))),
+            ("load_balancer_type", Some(json!(self.kind))),
+            ("location", self.location.as_ref().map(|name| json!(name))),
+            (
+                "network_zone",
+                self.network_zone.as_ref().map(|name| json!(name)),
+            ),
+            ("algorithm", self.algorithm.map(algorithm)),
+            ("labels", Some(json!(self.labels))),
+            ("network", self.network.map(|id| json!(id))),
+            (
+                "public_interface",
+                self.public_interface.map(|on| json!(on)),
+            ),
+            ("services", Some(services.collect())),
+            ("targets", Some(targets.collect())),
+        ])
+    }
+}
+
+impl ServerTarget {
+    fn body(self) -> Value {
+        json!({
+            "type": "server",
+            "server": { "id": self.server },
+            "use_private_ip": self.use_private_ip,
+        })
+    }
+}
+
+impl cloud::Change for Change {
+    fn line(&self) -> String {
+        self.line.clone()
+    }
+
+    /// `{"change": "add_target", "loadBalancer": 7, "request": {…}}`: the API's words.
+    fn json(&self) -> Value {
+        json!({
+            "change": self.write.action(),
+            "loadBalancer": self.balancer,
+            "request": self.write.body(),
+        })
+    }
+
+    fn sources(&self) -> Vec<Source> {
+        self.sources.clone()
+    }
+
+    fn kind(&self) -> ChangeKind {
+        match self.write {
+            Write::AddTarget(_) | Write::RemoveTarget { .. } => ChangeKind::Targets,
+            Write::Delete => ChangeKind::Removal,
+            _ => ChangeKind::Settings,
+        }
+    }
+
+    /// Not a target's removal: the one that comes instead must be there first.
+    fn may_follow_at_once(&self) -> bool {
+        matches!(
+            self.write,
+            Write::AddTarget(_)
+                | Write::AddService(_)
+                | Write::UpdateService(_)
+                | Write::ChangeAlgorithm { .. }
+                | Write::ChangeDnsPtr { .. }
+        )
+    }
+
+    fn may_fail_alone(&self) -> bool {
+        matches!(
+            self.write,
+            Write::AddTarget(_)
+                | Write::AddService(_)
+                | Write::UpdateService(_)
+                | Write::ChangeDnsPtr { .. }
+        )
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Of those that have a value.
+fn object<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
+    let fields = fields
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Value::Object(fields.collect::<Map<_, _>>())
+}

@@ -1,0 +1,214 @@
+//! What a Service wants of the health check of one port.
+
+use super::annotations::{self as a, Annotation};
+use super::defaults::nobody_set;
+use super::listener::{HealthCheck, HttpCheck, ListenerProtocol, PortField};
+use super::ports::{Given, Port};
+use super::reading::Reading;
+use super::values as v;
+use crate::cloud::{Finding, Reason, ServicePort, Source, Sourced, TrafficPolicy};
+
+/// What the API takes when nothing is said.
+const INTERVAL_S: u32 = 15;
+const TIMEOUT_S: u32 = 10;
+const RETRIES: u32 = 3;
+const STATUS_CODES: [&str; 2] = ["2??", "3??"];
+
+/// Where kube-proxy says whether the node runs a pod of the Service.
+const NODE_PORT_PATH: &str = "/healthz";
+
+const HTTP_ONLY: [&Annotation; 4] = [
+    &a::HEALTH_CHECK_HTTP_DOMAIN,
+    &a::HEALTH_CHECK_HTTP_PATH,
+    &a::HTTP_STATUS_CODES,
+    &a::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE,
+];
+
+/// Adds it to the port.
+pub(super) fn add(wanted: &mut Port, reading: &mut Reading, given: &Given, port: &ServicePort) {
+    let defaults = given.rules.defaults;
+    let at = Some(port);
+    let interval = reading.read(&a::HEALTH_CHECK_INTERVAL, at, v::seconds);
+    let interval = interval.or_else(|| defaults.health_check_interval_s.clone());
+    let timeout = reading.read(&a::HEALTH_CHECK_TIMEOUT, at, v::seconds);
+    let timeout = timeout.or_else(|| defaults.health_check_timeout_s.clone());
+    let retries = reading.read(&a::HEALTH_CHECK_RETRIES, at, v::count);
+    let retries = retries.or_else(|| defaults.health_check_retries.clone());
+    let number = reading.read(&a::HEALTH_CHECK_PORT, at, v::port);
+    let is_set = interval.is_some() || timeout.is_some() || retries.is_some() || number.is_some();
+
+    let local = node_port(reading, given, port);
+    let (protocol, over_tls) = protocol(wanted, reading, given, port, is_set, local.as_ref());
+    let number = number.or(local.clone());
+    let mut check = HealthCheck {
+        port: number
+            .as_ref()
+            .map_or(wanted.listener.destination_port, |n| n.value),
+        ..HealthCheck::default()
+    };
+    let own_port = Source::Rule("the port that traffic goes to");
+    wanted.want(PortField::CheckPort, number, Some(own_port));
+    check.protocol = protocol.value;
+    wanted
+        .sources
+        .insert(PortField::CheckProtocol, protocol.source);
+    let enforced = |annotation| given.rules.enforced(annotation);
+    check.interval = wanted
+        .want(
+            PortField::CheckInterval,
+            interval,
+            enforced(&a::HEALTH_CHECK_INTERVAL),
+        )
+        .unwrap_or(INTERVAL_S);
+    check.timeout = wanted
+        .want(
+            PortField::CheckTimeout,
+            timeout,
+            enforced(&a::HEALTH_CHECK_TIMEOUT),
+        )
+        .unwrap_or(TIMEOUT_S);
+    check.retries = wanted
+        .want(
+            PortField::CheckRetries,
+            retries,
+            enforced(&a::HEALTH_CHECK_RETRIES),
+        )
+        .unwrap_or(RETRIES);
+    check.http = Some(http(
+        wanted,
+        reading,
+        given,
+        port,
+        over_tls,
+        local.is_some(),
+    ));
+    if check.protocol == ListenerProtocol::Tcp {
+        tell_without_effect(reading, port);
+    }
+    wanted.listener.health_check = check;
+}
+
+/// Where `externalTrafficPolicy: Local` has the nodes asked, unless annotations say otherwise.
+fn node_port(reading: &mut Reading, given: &Given, port: &ServicePort) -> Option<Sourced<u16>> {
+    let otherwise = [
+        &a::HEALTH_CHECK_PROTOCOL,
+        &a::HEALTH_CHECK_PORT,
+        &a::HEALTH_CHECK_HTTP_PATH,
+    ];
+    let is_on = match &given.rules.defaults.health_check_node_port {
+        Some(set) => set.value,
+        // Upstream has it off.
+        None => !given.rules.leaves_as_found(),
+    };
+    let is_local = given.service.traffic_policy == TrafficPolicy::Local;
+    if !is_on || !is_local || otherwise.iter().any(|one| reading.has(one, Some(port))) {
+        return None;
+    }
+    let number = given.service.health_check_node_port?;
+    let source = Source::Rule("externalTrafficPolicy: Local");
+    Some(Sourced::new(number, source))
+}
+
+/// `tcp` or `http`, and whether that is over TLS.
+fn protocol(
+    wanted: &Port,
+    reading: &mut Reading,
+    given: &Given,
+    port: &ServicePort,
+    is_set: bool,
+    local: Option<&Sourced<u16>>,
+) -> (Sourced<ListenerProtocol>, bool) {
+    let set = reading.read(&a::HEALTH_CHECK_PROTOCOL, Some(port), v::protocol);
+    let http_is_set = HTTP_ONLY.iter().any(|one| reading.has(one, Some(port)));
+    // Upstream looks at those only once the check is HTTP.
+    let follows_port = is_set || (http_is_set && !given.rules.leaves_as_found());
+    let set = match (set, local) {
+        (Some(set), _) => set,
+        (None, Some(local)) => Sourced::new(ListenerProtocol::Http, local.source.clone()),
+        (None, None) if follows_port => Sourced::new(
+            wanted.listener.protocol,
+            Source::Rule("the port's protocol"),
+        ),
+        (None, None) => Sourced::new(ListenerProtocol::Tcp, nobody_set(&a::HEALTH_CHECK_PROTOCOL)),
+    };
+    match set.value {
+        ListenerProtocol::Https => (Sourced::new(ListenerProtocol::Http, set.source), true),
+        _ => (set, false),
+    }
+}
+
+/// What only an HTTP check has.
+fn http(
+    wanted: &mut Port,
+    reading: &mut Reading,
+    given: &Given,
+    port: &ServicePort,
+    over_tls: bool,
+    is_local: bool,
+) -> HttpCheck {
+    let at = Some(port);
+    let enforced = |annotation| given.rules.enforced(annotation);
+    let domain = reading.read(&a::HEALTH_CHECK_HTTP_DOMAIN, at, v::domain);
+    let domain = wanted.want(
+        PortField::CheckDomain,
+        domain,
+        enforced(&a::HEALTH_CHECK_HTTP_DOMAIN),
+    );
+    let path = reading.read(&a::HEALTH_CHECK_HTTP_PATH, at, v::path);
+    let local = Source::Rule("externalTrafficPolicy: Local");
+    let path = path.or(is_local.then(|| Sourced::new(NODE_PORT_PATH.to_owned(), local)));
+    let path = wanted.want(
+        PortField::CheckPath,
+        path,
+        enforced(&a::HEALTH_CHECK_HTTP_PATH),
+    );
+    let codes = reading.read(&a::HTTP_STATUS_CODES, at, v::status_codes);
+    let codes = wanted.want(
+        PortField::CheckStatusCodes,
+        codes,
+        enforced(&a::HTTP_STATUS_CODES),
+    );
+    // No annotation sets it.
+    if !given.rules.leaves_as_found() {
+        let source = Source::Rule("the default of the API");
+        wanted.sources.insert(PortField::CheckResponse, source);
+    }
+    HttpCheck {
+        domain,
+        path: Some(path.unwrap_or_else(|| "/".to_owned())),
+        response: None,
+        status_codes: Some(codes.unwrap_or_else(|| STATUS_CODES.map(str::to_owned).to_vec())),
+        tls: Some(tls(wanted, reading, port, over_tls)),
+    }
+}
+
+fn tls(wanted: &mut Port, reading: &mut Reading, port: &ServicePort, over_tls: bool) -> bool {
+    let annotation = &a::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE;
+    let set = reading.read(annotation, Some(port), v::boolean);
+    if over_tls && let Some(set) = set.as_ref().filter(|set| !set.value) {
+        reading.problem(format!(
+            "{}: \"false\" contradicts a health check by https: remove it, or set {} to http",
+            set.source,
+            a::HEALTH_CHECK_PROTOCOL.key()
+        ));
+    }
+    let by_protocol = Source::Rule("the protocol of the health check");
+    let set = wanted.want(PortField::CheckTls, set, Some(by_protocol));
+    set.unwrap_or(over_tls)
+}
+
+fn tell_without_effect(reading: &mut Reading, port: &ServicePort) {
+    for annotation in HTTP_ONLY {
+        if reading.has(annotation, Some(port)) {
+            reading.finding(Finding::warning(
+                Reason::AnnotationWithoutEffect,
+                format!(
+                    "annotation {} has no effect on port {}, whose health check is tcp: set {} to http",
+                    annotation.key(),
+                    port.port,
+                    a::HEALTH_CHECK_PROTOCOL.key()
+                ),
+            ));
+        }
+    }
+}

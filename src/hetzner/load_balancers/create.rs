@@ -1,0 +1,245 @@
+//! A load balancer that is not there yet: one call with everything.
+
+use super::Rules;
+use super::balancer::BalancerType;
+use super::change::{Change, Create, ServerTarget, Write};
+use super::desired::{Desired, Place};
+use super::difference::{fields_of, max_targets_reached};
+use super::reading::Reading;
+use super::status::node_name;
+use super::{annotations, names};
+use crate::cloud::{
+    Field, LoadBalancerPlan, OfferedNode, ProviderId, Source, Sourced, TopologyLabel,
+};
+use std::collections::BTreeMap;
+
+/// When nobody says which.
+pub(super) const USUAL_TYPE: &str = "lb11";
+
+/// What a new load balancer is made of.
+pub(super) struct New<'a> {
+    pub(super) rules: &'a Rules<'a>,
+    pub(super) desired: &'a Desired,
+    pub(super) kind: &'a BalancerType,
+    pub(super) name: Sourced<String>,
+    pub(super) labels: BTreeMap<&'static str, String>,
+    pub(super) nodes: &'a [OfferedNode],
+}
+
+impl New<'_> {
+    /// The call, and every field of it. Without a place to make it: a problem.
+    pub(super) fn plan(self, plan: &mut LoadBalancerPlan, reading: &mut Reading) {
+        let Some(place) = self.place(reading) else {
+            return;
+        };
+        let desired = self.desired;
+        let wanted = &desired.targets.servers;
+        let fit = wanted.len().min(self.kind.max_targets);
+        if fit < wanted.len() {
+            let left: Vec<String> = wanted[fit..].iter().map(|(_, name)| name.clone()).collect();
+            reading.finding(max_targets_reached(self.kind.max_targets, &left));
+        }
+        let attach = desired.attach.as_ref();
+        let network = attach.filter(|attach| !attach.needs_own_call());
+        let private = desired.use_private_ip.value;
+        let mut servers = wanted[..fit].iter();
+        let targets: Vec<ServerTarget> = servers
+            .by_ref()
+            .map(|(server, _)| ServerTarget {
+                server: *server,
+                use_private_ip: private,
+            })
+            // Those can be reached only once it is attached.
+            .filter(|target| !target.use_private_ip || network.is_some())
+            .collect();
+        // The API wants another way in before it turns this one off.
+        let public = desired.public.as_ref().map(|public| public.value);
+        let public = public.filter(|on| *on || network.is_some());
+        let create = Create {
+            name: self.name.value.clone(),
+            kind: self.kind.name.clone(),
+            location: place.location.as_ref().map(|place| place.value.clone()),
+            network_zone: place.zone.as_ref().map(|zone| zone.value.clone()),
+            algorithm: desired.algorithm.as_ref().map(|one| one.value),
+            labels: self.labels(),
+            network: network.map(|attach| attach.network),
+            public_interface: public,
+            services: desired.ports.iter().map(|port| port.merged(None)).collect(),
+            targets,
+        };
+        self.fields(plan, &place, &wanted[..fit]);
+        let line = format!(
+            "load balancer {}: created, {} in {}, {}, {}",
+            create.name,
+            create.kind,
+            create
+                .location
+                .as_ref()
+                .or(create.network_zone.as_ref())
+                .map_or("", |at| at),
+            counted(create.services.len(), "port"),
+            counted(create.targets.len(), "target")
+        );
+        plan.changes.push(Box::new(Change {
+            balancer: None,
+            write: Write::Create(Box::new(create)),
+            line,
+            sources: vec![Source::Rule("the Service has none")],
+        }));
+    }
+
+    fn labels(&self) -> BTreeMap<String, String> {
+        let labels = self.labels.iter();
+        labels
+            .map(|(label, value)| ((*label).to_owned(), value.clone()))
+            .collect()
+    }
+
+    /// A location wins; neither: where most nodes are.
+    fn place(&self, reading: &mut Reading) -> Option<Place> {
+        let place = &self.desired.place;
+        if let Some(location) = &place.location {
+            return Some(Place {
+                location: Some(location.clone()),
+                zone: None,
+            });
+        }
+        if let Some(zone) = &place.zone {
+            return Some(Place {
+                location: None,
+                zone: Some(zone.clone()),
+            });
+        }
+        let source = || Source::Rule("where most of the nodes are");
+        // Upstream's zone labels are no locations.
+        let ours = !self.rules.leaves_as_found();
+        let most = |label: TopologyLabel| {
+            let most = ours.then(|| self.most_common(label.stable_key()))?;
+            most.map(|place| Sourced::new(place, source()))
+        };
+        let place = Place {
+            location: most(TopologyLabel::Zone),
+            zone: None,
+        };
+        let place = match place.location {
+            Some(_) => place,
+            None => Place {
+                location: None,
+                zone: most(TopologyLabel::Region),
+            },
+        };
+        if place.location.is_none() && place.zone.is_none() {
+            reading.problem(format!(
+                "nobody says where to make the load balancer: set annotation {} (e.g. \"fsn1\") or {} (e.g. \
+                 \"eu-central\"), or HCLOUD_LOAD_BALANCERS_LOCATION",
+                annotations::LOCATION.key(),
+                annotations::NETWORK_ZONE.key()
+            ));
+            return None;
+        }
+        Some(place)
+    }
+
+    /// The value of a label that most of our nodes have; of several, the first by name.
+    fn most_common(&self, label: &str) -> Option<String> {
+        let is_ours = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(_));
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        let nodes = self.nodes.iter().filter(is_ours);
+        for value in nodes.filter_map(|node| node.labels.get(label)) {
+            *counts.entry(value).or_default() += 1;
+        }
+        let most = counts.values().max().copied()?;
+        let mut counts = counts.into_iter();
+        let first = counts.find(|(_, count)| *count == most);
+        first.map(|(value, _)| value.to_owned())
+    }
+
+    fn fields(&self, plan: &mut LoadBalancerPlan, place: &Place, targets: &[(u64, String)]) {
+        let desired = self.desired;
+        let mut add = |field: &str, want: Option<(String, &Source)>| {
+            if let Some((want, source)) = want {
+                plan.fields.push(Field {
+                    field: field.to_owned(),
+                    have: None,
+                    want: Some(want),
+                    source: source.clone(),
+                });
+            }
+        };
+        let text = |one: &Option<Sourced<String>>| one.clone();
+        let text = |one| text(one).map(|one: Sourced<String>| (one.value, one.source));
+        let own = |one: &Sourced<String>| (one.value.clone(), one.source.clone());
+        let usual = (
+            self.kind.name.clone(),
+            Source::Default(annotations::TYPE.variable.unwrap_or_default().to_owned()),
+        );
+        let kind = text(&desired.kind).unwrap_or(usual);
+        let one = |value: &(String, Source)| value.clone();
+        for (field, value) in [
+            ("name", Some(own(&self.name))),
+            ("type", Some(one(&kind))),
+            ("location", text(&place.location)),
+            ("network zone", text(&place.zone)),
+            ("reverse DNS of IPv4", text(&desired.ipv4_rdns)),
+            ("reverse DNS of IPv6", text(&desired.ipv6_rdns)),
+        ] {
+            add(
+                field,
+                value
+                    .as_ref()
+                    .map(|(value, source)| (value.clone(), source)),
+            );
+        }
+        let algorithm = desired.algorithm.as_ref();
+        add(
+            "algorithm",
+            algorithm.map(|a| (a.value.name().to_owned(), &a.source)),
+        );
+        let public = desired.public.as_ref();
+        let shown = |on: bool| if on { "on" } else { "off" }.to_owned();
+        add(
+            "public interface",
+            public.map(|p| (shown(p.value), &p.source)),
+        );
+        let setting = Source::Environment("HCLOUD_NETWORK".to_owned());
+        let attach = desired.attach.as_ref();
+        add(
+            "private Network",
+            attach.map(|a| (a.network.to_string(), &setting)),
+        );
+        let ip = attach.and_then(|attach| attach.ip.as_ref());
+        add(
+            "private IPv4",
+            ip.map(|ip| (ip.value.to_string(), &ip.source)),
+        );
+        let range = attach.and_then(|attach| attach.range.as_ref());
+        add(
+            "private subnet",
+            range.map(|r| (r.value.to_string(), &r.source)),
+        );
+        let by = if desired.use_private_ip.value {
+            "by private IP"
+        } else {
+            "by public IP"
+        };
+        for (server, _) in targets {
+            let name = format!("target {}", node_name(*server, self.nodes));
+            add(&name, Some((by.to_owned(), &desired.targets.source)));
+        }
+        for (label, value) in &self.labels {
+            let source = Source::Rule(names::WHOSE);
+            add(&format!("label {label}"), Some((value.clone(), &source)));
+        }
+        for port in &desired.ports {
+            fields_of(&mut plan.fields, port, &port.merged(None), None);
+        }
+    }
+}
+
+/// `1 port`, `2 ports`.
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    }
+}

@@ -1,0 +1,222 @@
+//! What a Service wants of its load balancer: a pure function of Service, nodes and settings.
+
+use super::annotations::{self as a, Annotation};
+use super::balancer::Algorithm;
+use super::defaults::nobody_set;
+use super::ports::{Given, Port, ports};
+use super::reading::Reading;
+use super::selector::Selector;
+use super::values as v;
+use crate::cloud::{Finding, OfferedNode, ProviderId, Reason, Service, Source, Sourced};
+use ipnet::Ipv4Net;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+/// The whole; where there is a choice, none means: as it is found.
+pub(super) struct Desired {
+    /// From the annotation alone: a default name renames nothing.
+    pub(super) name: Option<Sourced<String>>,
+    pub(super) kind: Option<Sourced<String>>,
+    pub(super) place: Place,
+    pub(super) algorithm: Option<Sourced<Algorithm>>,
+    /// Whether its public interface is on.
+    pub(super) public: Option<Sourced<bool>>,
+    pub(super) ipv4_rdns: Option<Sourced<String>>,
+    pub(super) ipv6_rdns: Option<Sourced<String>>,
+    /// With `HCLOUD_NETWORK`.
+    pub(super) attach: Option<Attach>,
+    pub(super) use_private_ip: Sourced<bool>,
+    pub(super) ports: Vec<Port>,
+    pub(super) targets: Targets,
+    pub(super) in_status: InStatus,
+}
+
+/// Where it is created.
+pub(super) struct Place {
+    pub(super) location: Option<Sourced<String>>,
+    pub(super) zone: Option<Sourced<String>>,
+}
+
+/// The private Network.
+pub(super) struct Attach {
+    pub(super) network: u64,
+    pub(super) ip: Option<Sourced<Ipv4Addr>>,
+    pub(super) range: Option<Sourced<Ipv4Net>>,
+}
+
+pub(super) struct Targets {
+    /// Servers and the names of their nodes, by name.
+    pub(super) servers: Vec<(u64, String)>,
+    pub(super) source: Source,
+}
+
+/// What the Service's status should not, or alone, say.
+pub(super) struct InStatus {
+    pub(super) hostname: Option<String>,
+    pub(super) without_ipv6: bool,
+    pub(super) without_private: bool,
+}
+
+impl Attach {
+    /// The API takes neither when it creates a load balancer.
+    pub(super) fn needs_own_call(&self) -> bool {
+        self.ip.is_some() || self.range.is_some()
+    }
+}
+
+/// Reads all of it. What is wrong is in `reading` afterwards.
+pub(super) fn desired(reading: &mut Reading, given: &Given, nodes: &[OfferedNode]) -> Desired {
+    let defaults = given.rules.defaults;
+    tell_ignored(reading, given.service);
+    let use_private_ip = reading
+        .read(&a::USE_PRIVATE_IP, None, v::boolean)
+        .or_else(|| defaults.use_private_ip.clone())
+        .unwrap_or_else(|| Sourced::new(false, nobody_set(&a::USE_PRIVATE_IP)));
+    let disabled = reading.read(&a::DISABLE_PUBLIC_NETWORK, None, v::boolean);
+    let disabled = disabled.or_else(|| defaults.disable_public_network.clone());
+    let algorithm = reading.read(&a::ALGORITHM_TYPE, None, v::algorithm);
+    let algorithm = algorithm.or_else(|| defaults.algorithm.clone());
+    let usual = |source| Sourced::new(Algorithm::RoundRobin, source);
+    let mut on = |annotation, default: &Option<Sourced<bool>>| {
+        let set = reading.read(annotation, None, v::boolean);
+        set.or_else(|| default.clone()).is_some_and(|on| on.value)
+    };
+    let without_ipv6 = on(&a::IPV6_DISABLED, &defaults.disable_ipv6);
+    let without_private = on(
+        &a::DISABLE_PRIVATE_INGRESS,
+        &defaults.disable_private_ingress,
+    );
+    let hostname = reading.read(&a::HOSTNAME, None, v::domain);
+    let kind = reading.read(&a::TYPE, None, v::any);
+    let desired = Desired {
+        name: reading.read(&a::NAME, None, v::any),
+        kind: kind.or_else(|| defaults.kind.clone()),
+        place: place(reading, given),
+        algorithm: algorithm.or_else(|| given.rules.enforced(&a::ALGORITHM_TYPE).map(usual)),
+        public: disabled.map(|disabled| Sourced::new(!disabled.value, disabled.source)),
+        ipv4_rdns: reading.read(&a::IPV4_RDNS, None, v::domain),
+        ipv6_rdns: reading.read(&a::IPV6_RDNS, None, v::domain),
+        attach: attach(reading, given),
+        use_private_ip,
+        ports: ports(reading, given),
+        targets: targets(reading, nodes),
+        in_status: InStatus {
+            hostname: hostname.map(|hostname| hostname.value),
+            without_ipv6,
+            without_private,
+        },
+    };
+    check_ways_in(reading, given, &desired);
+    desired
+}
+
+fn place(reading: &mut Reading, given: &Given) -> Place {
+    let defaults = given.rules.defaults;
+    let mut one = |annotation: &'static Annotation, default: &Option<Sourced<String>>| {
+        // An empty annotation takes the environment's word away.
+        match reading.has(annotation, None) {
+            true => reading.read(annotation, None, v::any),
+            false => default.clone(),
+        }
+    };
+    Place {
+        location: one(&a::LOCATION, &defaults.location),
+        zone: one(&a::NETWORK_ZONE, &defaults.network_zone),
+    }
+}
+
+fn attach(reading: &mut Reading, given: &Given) -> Option<Attach> {
+    let ip = reading.read(&a::PRIVATE_IPV4, None, v::ipv4);
+    let range = reading.read(&a::PRIVATE_SUBNET_IP_RANGE, None, v::ip_range);
+    let Some(network) = given.rules.network else {
+        let sources = [ip.map(|ip| ip.source), range.map(|range| range.source)];
+        for source in sources.into_iter().flatten() {
+            reading.problem(format!(
+                "{source}: there is no private Network: set HCLOUD_NETWORK, or remove the annotation"
+            ));
+        }
+        return None;
+    };
+    let range = range.or_else(|| given.rules.defaults.private_subnet.clone());
+    Some(Attach { network, ip, range })
+}
+
+/// What the API would refuse whenever it came to it.
+fn check_ways_in(reading: &mut Reading, given: &Given, desired: &Desired) {
+    let private = &desired.use_private_ip;
+    if private.value && given.rules.network.is_none() {
+        reading.problem(format!(
+            "{}: there is no private Network to reach the nodes by: set HCLOUD_NETWORK",
+            private.source
+        ));
+    }
+    let off = desired.public.as_ref().filter(|public| !public.value);
+    if let Some(off) = off.filter(|_| !private.value) {
+        reading.problem(format!(
+            "{}: with the public interface off the nodes are reached by their private addresses only: set \
+             HCLOUD_NETWORK, and annotation {} to \"true\"",
+            off.source,
+            a::USE_PRIVATE_IP.key()
+        ));
+    }
+}
+
+fn targets(reading: &mut Reading, nodes: &[OfferedNode]) -> Targets {
+    let selector = reading.read(&a::NODE_SELECTOR, None, Selector::parse);
+    let is_selected = |node: &&OfferedNode| {
+        let selector = selector.as_ref();
+        selector.is_none_or(|selector| selector.value.matches(&node.labels))
+    };
+    let mut servers = BTreeMap::new();
+    for node in nodes.iter().filter(is_selected) {
+        match &node.provider_id {
+            ProviderId::Ours(id) => {
+                let name = servers.entry(id.0).or_insert_with(|| node.name.clone());
+                // Two nodes that claim one server: whichever comes first, always the same.
+                *name = std::mem::take(name).min(node.name.clone());
+            }
+            ProviderId::Foreign => {
+                let why = format!(
+                    "node {} is no target: another cloud's provider ID",
+                    node.name
+                );
+                reading.finding(Finding::warning(Reason::UnknownProviderIDPrefix, why));
+            }
+            ProviderId::Unknown(why) => {
+                let why = format!("node {} is no target: {why}", node.name);
+                reading.finding(Finding::warning(Reason::TargetIgnored, why));
+            }
+        }
+    }
+    let mut servers: Vec<(u64, String)> = servers.into_iter().collect();
+    servers.sort_by(|left, right| left.1.cmp(&right.1));
+    Targets {
+        servers,
+        source: selector.map_or(Source::Rule("a node of the cluster"), |s| s.source),
+    }
+}
+
+/// Fields of the Service that people rely on, and that have no effect here.
+fn tell_ignored(reading: &mut Reading, service: &Service) {
+    if !service.source_ranges.is_empty() {
+        reading.finding(Finding::warning(
+            Reason::LoadBalancerSourceRangesIgnored,
+            format!(
+                "spec.loadBalancerSourceRanges ({}) restricts nothing: a Hetzner Load Balancer takes traffic from \
+                 everywhere; restrict it behind the load balancer, or keep it private with {}",
+                service.source_ranges.join(", "),
+                a::DISABLE_PUBLIC_NETWORK.key()
+            ),
+        ));
+    }
+    if service.has_session_affinity {
+        reading.finding(Finding::warning(
+            Reason::FieldIgnored,
+            format!(
+                "spec.sessionAffinity: ClientIP can't be honoured: a Hetzner Load Balancer keeps clients by cookie \
+                 only, see {}",
+                a::HTTP_STICKY_SESSIONS.key()
+            ),
+        ));
+    }
+}

@@ -1,0 +1,121 @@
+//! Servers that traffic goes to.
+
+use super::Difference;
+use crate::cloud::{Finding, Reason, Source, Sourced};
+use crate::hetzner::load_balancers::annotations;
+use crate::hetzner::load_balancers::balancer::Target;
+use crate::hetzner::load_balancers::change::{ServerTarget, Write};
+use crate::hetzner::load_balancers::desired::Desired;
+use crate::hetzner::load_balancers::status::node_name;
+use crate::hetzner::load_balancers::targets::{Room, Step};
+use std::collections::BTreeMap;
+
+impl Difference<'_, '_> {
+    pub(super) fn targets(
+        &mut self,
+        desired: &Desired,
+        limit: usize,
+        limit_now: usize,
+        detached: bool,
+    ) {
+        let balancer = self.balancer;
+        let private = &desired.use_private_ip;
+        let there: BTreeMap<u64, bool> = balancer
+            .server_targets()
+            .filter(|(_, private)| !(detached && *private))
+            .collect();
+        let room = Room {
+            there: &there,
+            others: balancer.other_targets(),
+            limit,
+            limit_now,
+        };
+        self.tell_foreign_targets();
+        let (fit, left) = room.share(&desired.targets.servers);
+        if !left.is_empty() {
+            self.reading.finding(max_targets_reached(limit, &left));
+        }
+        self.target_fields(desired, &fit);
+        for step in room.steps(&fit, private.value) {
+            let (Step::Add(server) | Step::Remove(server)) = step;
+            let name = node_name(server, self.nodes);
+            let turns = there.contains_key(&server) && fit.contains(&server);
+            let source = match (turns, step) {
+                (true, _) => private.source.clone(),
+                (false, Step::Add(_)) => desired.targets.source.clone(),
+                (false, Step::Remove(_)) => Source::Rule("no node to send traffic to"),
+            };
+            let (write, what) = match step {
+                Step::Add(_) => (
+                    Write::AddTarget(ServerTarget {
+                        server,
+                        use_private_ip: private.value,
+                    }),
+                    if private.value {
+                        "added, by private IP"
+                    } else {
+                        "added"
+                    },
+                ),
+                Step::Remove(_) => (Write::RemoveTarget { server }, "removed"),
+            };
+            self.change(write, format!("target {name}: {what}"), vec![source]);
+        }
+    }
+
+    fn target_fields(&mut self, desired: &Desired, fit: &[u64]) {
+        let by = |private: bool| {
+            if private {
+                "by private IP"
+            } else {
+                "by public IP"
+            }
+            .to_owned()
+        };
+        let there: BTreeMap<u64, bool> = self.balancer.server_targets().collect();
+        let private = &desired.use_private_ip;
+        for server in fit {
+            let have = there.get(server).map(|private| by(*private));
+            let source = match have {
+                Some(_) => private.source.clone(),
+                None => desired.targets.source.clone(),
+            };
+            let want = Sourced::new(by(private.value), source);
+            let name = node_name(*server, self.nodes);
+            self.field(&format!("target {name}"), have, Some(&want));
+        }
+        for (server, private) in there.iter().filter(|(server, _)| !fit.contains(server)) {
+            let gone = Sourced::new("absent".into(), Source::Rule("no node to send traffic to"));
+            let name = node_name(*server, self.nodes);
+            self.field(&format!("target {name}"), Some(by(*private)), Some(&gone));
+        }
+    }
+
+    /// Dedicated servers are nothing we know of yet, so their addresses stay.
+    fn tell_foreign_targets(&mut self) {
+        for target in &self.balancer.targets {
+            if let Target::Ip { ip, .. } = target {
+                let why = format!(
+                    "target {} is an address: dedicated servers are not supported yet, so it is left alone",
+                    ip.ip
+                );
+                self.reading
+                    .finding(Finding::warning(Reason::TargetIgnored, why));
+            }
+        }
+    }
+}
+
+pub(in crate::hetzner::load_balancers) fn max_targets_reached(
+    limit: usize,
+    left: &[String],
+) -> Finding {
+    Finding::warning(
+        Reason::MaxTargetsReached,
+        format!(
+            "the load balancer takes {limit} targets, and has no room for {}: choose a larger type in annotation {}",
+            left.join(", "),
+            annotations::TYPE.key()
+        ),
+    )
+}

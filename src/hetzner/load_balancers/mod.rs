@@ -1,0 +1,82 @@
+//! Load balancers of Hetzner Cloud: from a Service's annotations to a plan, and one change at a time.
+//!
+//! | file | its one job |
+//! |---|---|
+//! | `annotations` | the table: feeds parser, `inspect` and README |
+//! | `values`, `selector` | a text becomes a type, once |
+//! | `reading` | one Service's annotations, and all that is wrong with them |
+//! | `defaults` | what the environment says for all Services |
+//! | `desired`, `ports`, `check` | what a Service wants: the whole, each port, each health check |
+//! | `names` | names and labels |
+//! | `balancer`, `listener` | what the API says, and how fields compare |
+//! | `find` | which load balancer is a Service's |
+//! | `plan`, `difference`, `targets`, `create` | what to do, in which order |
+//! | `status` | what the Service's status says, and a load balancer for people |
+//! | `change` | one write, as data |
+//! | `observe`, `apply`, `actions` | the calls |
+//!
+//! Everything but the last line is pure.
+
+mod actions;
+pub mod annotations;
+mod apply;
+mod balancer;
+mod change;
+mod check;
+mod create;
+mod defaults;
+mod desired;
+mod difference;
+mod find;
+mod listener;
+mod names;
+mod observe;
+mod plan;
+mod ports;
+mod reading;
+mod selector;
+mod status;
+mod targets;
+mod values;
+
+pub use balancer::{
+    Algorithm, AlgorithmOf, BalancerType, Certificate, Deprecation, HealthStatus, IpRef,
+    LoadBalancer, Location, PrivateNet, Protection, PublicIp, PublicNet, SelectedServer,
+    SelectorRef, ServerRef, Target,
+};
+pub use change::{Change, Create, ServerTarget, Write};
+pub use defaults::Defaults;
+pub use listener::{HealthCheck, Http, HttpCheck, Listener, ListenerProtocol, PortField};
+pub use names::{CLUSTER, CLUSTER_UID, SERVICE, SERVICE_UID};
+pub use observe::State;
+pub use selector::Selector;
+
+pub(super) use actions::ended;
+pub(super) use apply::apply;
+pub(super) use observe::{Types, covers, observe};
+
+use super::Profile;
+use crate::cloud::Source;
+use annotations::Annotation;
+
+/// What plans rest on besides the world.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<'a> {
+    pub profile: Profile,
+    pub defaults: &'a Defaults,
+    /// ID of the private Network, with `HCLOUD_NETWORK`.
+    pub network: Option<u64>,
+}
+
+impl Rules<'_> {
+    /// Upstream leaves as they are some fields that nobody set; people have set them by hand, and
+    /// a take-over must not reset them.
+    fn leaves_as_found(&self) -> bool {
+        self.profile == Profile::Hcloud
+    }
+
+    /// The source of the default of a field that nobody set; none: it stays as it is found.
+    fn enforced(&self, annotation: &Annotation) -> Option<Source> {
+        (!self.leaves_as_found()).then(|| defaults::nobody_set(annotation))
+    }
+}

@@ -1,0 +1,295 @@
+//! What a Service wants of each port of its load balancer.
+
+use super::Rules;
+use super::annotations as a;
+use super::balancer::Certificate;
+use super::check;
+use super::defaults::nobody_set;
+use super::listener::{Http, Listener, ListenerProtocol, PortField};
+use super::names::SERVICE_UID;
+use super::reading::Reading;
+use super::values::{self as v, CertificateType};
+use crate::cloud::{Finding, Protocol, Reason, Service, ServicePort, Source, Sourced};
+use std::collections::BTreeMap;
+
+/// What the API takes when nothing is said.
+const COOKIE_NAME: &str = "HCLBSTICKY";
+const COOKIE_LIFETIME_S: u32 = 300;
+
+/// A redirect answers here itself.
+const HTTP_PORT: u16 = 80;
+
+/// One port as it should be.
+#[derive(Clone, Debug)]
+pub(super) struct Port {
+    /// With the API's defaults in the fields that nobody set.
+    pub(super) listener: Listener,
+    /// Of every field that is wanted; the others stay as they are found.
+    pub(super) sources: BTreeMap<PortField, Source>,
+}
+
+/// What of the world the ports rest on.
+pub(super) struct Given<'a> {
+    pub(super) service: &'a Service,
+    pub(super) rules: &'a Rules<'a>,
+    pub(super) certificates: &'a [Certificate],
+}
+
+impl Port {
+    /// This one where it is there already: what nobody wants otherwise stays.
+    pub(super) fn merged(&self, found: Option<&Listener>) -> Listener {
+        let mut merged = self.listener.clone();
+        if let Some(found) = found {
+            for field in PortField::ALL {
+                if !self.sources.contains_key(&field) {
+                    field.copy(found, &mut merged);
+                }
+            }
+        }
+        merged
+    }
+
+    /// A value for a field. Nobody set it: what `fallback` says, if that is to be enforced.
+    pub(super) fn want<T>(
+        &mut self,
+        field: PortField,
+        set: Option<Sourced<T>>,
+        fallback: Option<Source>,
+    ) -> Option<T> {
+        match (set, fallback) {
+            (Some(set), _) => {
+                self.sources.insert(field, set.source);
+                Some(set.value)
+            }
+            (None, Some(source)) => {
+                self.sources.insert(field, source);
+                None
+            }
+            (None, None) => None,
+        }
+    }
+}
+
+/// All TCP ports; the others are told.
+pub(super) fn ports(reading: &mut Reading, given: &Given) -> Vec<Port> {
+    let mut ports = Vec::new();
+    for port in &given.service.ports {
+        if port.protocol != Protocol::Tcp {
+            reading.finding(unsupported(port));
+        } else if let Some(node_port) = port.node_port {
+            ports.push(wanted(reading, given, port, node_port));
+        } else {
+            reading.problem(format!(
+                "port {} has no node port, and traffic reaches the nodes by no other way: leave \
+                 spec.allocateLoadBalancerNodePorts unset or true",
+                port.port
+            ));
+        }
+    }
+    check_redirects(reading, &ports);
+    ports
+}
+
+/// A redirect takes port 80 for itself, so there can be one, and no port 80 of the Service's own.
+fn check_redirects(reading: &mut Reading, ports: &[Port]) {
+    let redirects = |port: &&Port| {
+        let http = port.listener.http.as_ref();
+        port.listener.protocol == ListenerProtocol::Https
+            && http.is_some_and(|http| http.redirect_http == Some(true))
+    };
+    let number = |port: &Port| port.listener.listen_port;
+    let redirecting: Vec<String> = ports
+        .iter()
+        .filter(redirects)
+        .map(|port| number(port).to_string())
+        .collect();
+    let key = a::HTTP_REDIRECT_HTTP.key();
+    match redirecting.as_slice() {
+        [] => {}
+        [one] if ports.iter().any(|port| number(port) == HTTP_PORT) => reading.problem(format!(
+            "{key}: port {one} would answer on port 80 by itself, which the Service has too: remove port 80 from the \
+             Service, or the annotation"
+        )),
+        [_] => {}
+        several => reading.problem(format!(
+            "{key}: ports {} can't all answer on port 80: write {key}.PORT for one of them",
+            several.join(", ")
+        )),
+    }
+}
+
+fn unsupported(port: &ServicePort) -> Finding {
+    let message = format!(
+        "port {} is {}: Hetzner's load balancers take TCP only, so it is left out",
+        port.port,
+        port.protocol.name()
+    );
+    Finding::warning(Reason::UnsupportedProtocolConfigured, message)
+}
+
+fn wanted(reading: &mut Reading, given: &Given, port: &ServicePort, node_port: u16) -> Port {
+    let protocol = reading.read(&a::PROTOCOL, Some(port), v::protocol);
+    let listener = Listener {
+        listen_port: port.port,
+        destination_port: node_port,
+        protocol: protocol.as_ref().map_or_else(Default::default, |p| p.value),
+        ..Listener::default()
+    };
+    let source = protocol.map_or_else(|| nobody_set(&a::PROTOCOL), |p| p.source);
+    let node_port = Source::Rule("the Service's node port");
+    let sources = BTreeMap::from([
+        (PortField::Protocol, source),
+        (PortField::DestinationPort, node_port),
+    ]);
+    let mut wanted = Port { listener, sources };
+    let proxy = reading.read(&a::USES_PROXYPROTOCOL, Some(port), v::boolean);
+    let proxy = proxy.or_else(|| given.rules.defaults.uses_proxyprotocol.clone());
+    let fallback = given.rules.enforced(&a::USES_PROXYPROTOCOL);
+    let proxy = wanted.want(PortField::ProxyProtocol, proxy, fallback);
+    wanted.listener.proxyprotocol = proxy.unwrap_or_default();
+    http(&mut wanted, reading, given, port);
+    check::add(&mut wanted, reading, given, port);
+    wanted
+}
+
+/// What only `http` and `https` have. Read for `tcp` too: a value that does not parse is told.
+fn http(wanted: &mut Port, reading: &mut Reading, given: &Given, port: &ServicePort) {
+    let port = Some(port);
+    let rules = given.rules;
+    let name = reading.read(&a::HTTP_COOKIE_NAME, port, v::any);
+    let name = wanted.want(
+        PortField::CookieName,
+        name,
+        rules.enforced(&a::HTTP_COOKIE_NAME),
+    );
+    let lifetime = reading.read(&a::HTTP_COOKIE_LIFETIME, port, v::seconds);
+    let lifetime = wanted.want(
+        PortField::CookieLifetime,
+        lifetime,
+        rules.enforced(&a::HTTP_COOKIE_LIFETIME),
+    );
+    let sticky = reading.read(&a::HTTP_STICKY_SESSIONS, port, v::boolean);
+    let sticky = wanted.want(
+        PortField::StickySessions,
+        sticky,
+        rules.enforced(&a::HTTP_STICKY_SESSIONS),
+    );
+    let redirect = reading.read(&a::HTTP_REDIRECT_HTTP, port, v::boolean);
+    let redirect = wanted.want(
+        PortField::RedirectHttp,
+        redirect,
+        rules.enforced(&a::HTTP_REDIRECT_HTTP),
+    );
+    let idle = reading.read(&a::HTTP_TIMEOUT_IDLE, port, v::idle_seconds);
+    let idle = wanted.want(PortField::TimeoutIdle, idle, None);
+    let certificates = certificates(wanted, reading, given, port);
+    let certificates = wanted.want(
+        PortField::Certificates,
+        certificates,
+        rules.enforced(&a::HTTP_CERTIFICATES),
+    );
+    wanted.listener.http = Some(Http {
+        cookie_name: Some(name.unwrap_or_else(|| COOKIE_NAME.to_owned())),
+        cookie_lifetime: Some(lifetime.unwrap_or(COOKIE_LIFETIME_S)),
+        certificates: Some(certificates.unwrap_or_default()),
+        redirect_http: Some(redirect.unwrap_or_default()),
+        sticky_sessions: Some(sticky.unwrap_or_default()),
+        timeout_idle: idle,
+    });
+}
+
+/// IDs of the certificates that the annotations name. One that is not there is a problem, and so
+/// is an `https` port without any, unless it may have one already.
+fn certificates(
+    wanted: &Port,
+    reading: &mut Reading,
+    given: &Given,
+    port: Option<&ServicePort>,
+) -> Option<Sourced<Vec<u64>>> {
+    let kind = certificate_type(reading, given, port);
+    let is_https = wanted.listener.protocol == ListenerProtocol::Https;
+    if let Some(kind) = kind.filter(|kind| kind.value == CertificateType::Managed) {
+        return is_https.then(|| managed(reading, given, kind.source))?;
+    }
+    let named = reading.read(&a::HTTP_CERTIFICATES, port, v::list);
+    match named {
+        Some(named) if is_https => {
+            let ids = named
+                .value
+                .iter()
+                .filter_map(|name| certificate(reading, given.certificates, name));
+            Some(Sourced::new(ids.collect(), named.source))
+        }
+        Some(_) => None,
+        None => {
+            if is_https && given.rules.enforced(&a::HTTP_CERTIFICATES).is_some() {
+                reading.problem(format!(
+                    "port {}: protocol https needs a certificate: name one in annotation {}",
+                    wanted.listener.listen_port,
+                    a::HTTP_CERTIFICATES.key()
+                ));
+            }
+            None
+        }
+    }
+}
+
+/// Upstream takes any other word for `uploaded`.
+fn certificate_type(
+    reading: &mut Reading,
+    given: &Given,
+    port: Option<&ServicePort>,
+) -> Option<Sourced<CertificateType>> {
+    if !given.rules.leaves_as_found() {
+        return reading.read(&a::CERTIFICATE_TYPE, port, v::certificate_type);
+    }
+    let text = reading.read(&a::CERTIFICATE_TYPE, port, v::any)?;
+    let kind = v::certificate_type(&text.value).unwrap_or_else(|why| {
+        let message = format!(
+            "{}: {:?} is taken for uploaded; {why}",
+            text.source, text.value
+        );
+        reading.finding(Finding::warning(Reason::AnnotationWithoutEffect, message));
+        CertificateType::Uploaded
+    });
+    Some(Sourced::new(kind, text.source))
+}
+
+/// The one that carries the Service's label, as upstream makes it.
+fn managed(reading: &mut Reading, given: &Given, source: Source) -> Option<Sourced<Vec<u64>>> {
+    let uid = &given.service.uid;
+    let mut own = given
+        .certificates
+        .iter()
+        .filter(|one| one.labels.get(SERVICE_UID) == Some(uid));
+    match own.next() {
+        Some(certificate) => Some(Sourced::new(vec![certificate.id], source)),
+        None => {
+            reading.problem(format!(
+                "{source}: no certificate carries the label {SERVICE_UID}={uid}, and managed certificates are not \
+                 made yet: upload one, or make one by hand, and name it in annotation {}",
+                a::HTTP_CERTIFICATES.key()
+            ));
+            None
+        }
+    }
+}
+
+fn certificate(reading: &mut Reading, there: &[Certificate], name: &str) -> Option<u64> {
+    let by_id = there.iter().find(|one| one.id.to_string() == name);
+    let found = by_id.or_else(|| there.iter().find(|one| one.name == name));
+    if found.is_none() {
+        let names: Vec<String> = there
+            .iter()
+            .map(|one| format!("{} ({})", one.name, one.id))
+            .collect();
+        let has = match names.as_slice() {
+            [] => "none".to_owned(),
+            names => names.join(", "),
+        };
+        reading.problem(format!(
+            "there is no certificate {name:?}; the project has {has}"
+        ));
+    }
+    found.map(|certificate| certificate.id)
+}

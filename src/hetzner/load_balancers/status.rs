@@ -1,0 +1,105 @@
+//! What a Service's status says of its load balancer, and what people read of it.
+
+use super::balancer::{HealthStatus, LoadBalancer, Target};
+use super::desired::Desired;
+use crate::cloud::{self, Balancer, Health, Ingress, OfferedNode, ProviderId};
+use std::net::IpAddr;
+
+/// `status.loadBalancer.ingress`: the host name alone, else the addresses in order.
+pub(super) fn ingress(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ingress> {
+    if let Some(hostname) = &desired.in_status.hostname {
+        return vec![Ingress {
+            ip: None,
+            hostname: Some(hostname.clone()),
+            ip_mode: None,
+        }];
+    }
+    let by_proxy = desired.ports.iter().any(|port| {
+        let mut found = balancer.services.iter();
+        let found = found.find(|one| one.listen_port == port.listener.listen_port);
+        port.merged(found).proxyprotocol
+    });
+    let mode = if by_proxy { "Proxy" } else { "VIP" };
+    let public = desired.public.as_ref().map(|public| public.value);
+    let public = public.unwrap_or(balancer.public_net.enabled);
+    let is_shown = |ip: &IpAddr| match ip {
+        _ if is_private(balancer, ip) => !desired.in_status.without_private,
+        IpAddr::V4(_) => public,
+        IpAddr::V6(_) => public && !desired.in_status.without_ipv6,
+    };
+    let shown = all_addresses(balancer).into_iter().filter(is_shown);
+    let entry = |ip: IpAddr| Ingress {
+        ip: Some(ip.to_string()),
+        hostname: None,
+        ip_mode: Some(mode.to_owned()),
+    };
+    shown.map(entry).collect()
+}
+
+/// Those at which it answers: public ones first.
+pub(super) fn addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
+    let mut addresses = all_addresses(balancer);
+    addresses.retain(|ip| balancer.public_net.enabled || is_private(balancer, ip));
+    addresses
+}
+
+/// For people; targets by the names of their nodes.
+pub(super) fn for_people(balancer: &LoadBalancer, nodes: &[OfferedNode]) -> Balancer {
+    Balancer {
+        id: balancer.id,
+        name: balancer.name.clone(),
+        kind: balancer.load_balancer_type.name.clone(),
+        location: balancer.location.name.clone(),
+        addresses: addresses(balancer),
+        targets: balancer.targets.iter().map(|t| target(t, nodes)).collect(),
+    }
+}
+
+/// The node on a server, else the server's number.
+pub(super) fn node_name(server: u64, nodes: &[OfferedNode]) -> String {
+    let is_on =
+        |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(id) if id.0 == server);
+    match nodes.iter().find(is_on) {
+        Some(node) => node.name.clone(),
+        None => format!("server {server}"),
+    }
+}
+
+fn all_addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
+    let public = &balancer.public_net;
+    let ipv4 = public.ipv4.ip.map(IpAddr::from);
+    let ipv6 = public.ipv6.ip.map(IpAddr::from);
+    let private = balancer.private_net.iter().filter_map(|net| net.ip);
+    let public = ipv4.into_iter().chain(ipv6);
+    public.chain(private.map(IpAddr::from)).collect()
+}
+
+fn is_private(balancer: &LoadBalancer, ip: &IpAddr) -> bool {
+    let mut private = balancer.private_net.iter();
+    private.any(|net| net.ip.is_some_and(|own| IpAddr::V4(own) == *ip))
+}
+
+fn target(target: &Target, nodes: &[OfferedNode]) -> cloud::Target {
+    let (name, health): (String, &[HealthStatus]) = match target {
+        Target::Server {
+            server,
+            health_status,
+            ..
+        } => (node_name(server.id, nodes), health_status),
+        Target::Ip { ip, health_status } => (ip.ip.to_string(), health_status),
+        Target::LabelSelector { label_selector, .. } => {
+            (format!("servers with {}", label_selector.selector), &[])
+        }
+        Target::Unknown => ("unknown".to_owned(), &[]),
+    };
+    let health = health.iter().map(|status| Health {
+        port: status.listen_port,
+        status: status.status.clone(),
+        detail: status.detail.clone(),
+        http_status: status.http_status_code,
+    });
+    cloud::Target {
+        name,
+        health: health.collect(),
+    }
+}

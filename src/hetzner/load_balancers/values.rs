@@ -1,0 +1,112 @@
+//! The values of annotations: each text becomes a type once. An error says what is allowed.
+
+use super::balancer::Algorithm;
+use super::listener::ListenerProtocol;
+use crate::text::{self, one_of};
+use std::net::Ipv4Addr;
+
+pub(super) use crate::text::duration::whole_seconds as seconds;
+pub(super) use crate::text::{count, ip_range};
+
+/// Whose certificates an `https` port shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CertificateType {
+    Uploaded,
+    Managed,
+}
+
+pub(super) fn any(text: &str) -> Result<String, String> {
+    Ok(text.to_owned())
+}
+
+pub(super) fn boolean(text: &str) -> Result<bool, String> {
+    text::boolean(text)
+}
+
+pub(super) fn protocol(text: &str) -> Result<ListenerProtocol, String> {
+    let words = [
+        ListenerProtocol::Tcp,
+        ListenerProtocol::Http,
+        ListenerProtocol::Https,
+    ];
+    word(text, &words.map(|word| (word.name(), word)))
+}
+
+pub(super) fn algorithm(text: &str) -> Result<Algorithm, String> {
+    let words = [Algorithm::RoundRobin, Algorithm::LeastConnections];
+    word(text, &words.map(|word| (word.name(), word)))
+}
+
+pub(super) fn certificate_type(text: &str) -> Result<CertificateType, String> {
+    let words = [
+        ("uploaded", CertificateType::Uploaded),
+        ("managed", CertificateType::Managed),
+    ];
+    word(text, &words)
+}
+
+pub(super) fn ipv4(text: &str) -> Result<Ipv4Addr, String> {
+    text.parse()
+        .map_err(|_| "use an IPv4 address, e.g. 10.0.0.5".to_owned())
+}
+
+/// What the API takes for `timeout_idle`.
+pub(super) fn idle_seconds(text: &str) -> Result<u32, String> {
+    text::duration::seconds_between(text, 30, 300)
+}
+
+pub(super) fn port(text: &str) -> Result<u16, String> {
+    match text.parse() {
+        Ok(port @ 1..) => Ok(port),
+        _ => Err("use a port number from 1 to 65535".to_owned()),
+    }
+}
+
+/// Items with commas between them; empty ones count for nothing.
+pub(super) fn list(text: &str) -> Result<Vec<String>, String> {
+    let items = text.split(',').map(str::trim);
+    Ok(items
+        .filter(|item| !item.is_empty())
+        .map(str::to_owned)
+        .collect())
+}
+
+/// What the API takes in a check: digits, `?` for one and `*` for several.
+pub(super) fn status_codes(text: &str) -> Result<Vec<String>, String> {
+    let codes = list(text)?;
+    let is_code = |code: &String| {
+        let mut bytes = code.bytes();
+        code.len() <= 3 && bytes.all(|byte| byte.is_ascii_digit() || b"?*".contains(&byte))
+    };
+    match codes.iter().find(|code| !is_code(code)) {
+        Some(code) => Err(format!("{code:?} is no status code; use e.g. 2??,301")),
+        None => Ok(codes),
+    }
+}
+
+pub(super) fn path(text: &str) -> Result<String, String> {
+    match text.starts_with('/') && !text.contains(char::is_whitespace) {
+        true => Ok(text.to_owned()),
+        false => Err("use a path that begins with / and has no spaces".to_owned()),
+    }
+}
+
+pub(super) fn domain(text: &str) -> Result<String, String> {
+    match text.contains([' ', '%', '\\']) {
+        false => Ok(text.to_owned()),
+        true => Err("use a host name, without spaces, % and \\".to_owned()),
+    }
+}
+
+fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
+    match words
+        .iter()
+        .find(|(word, _)| word.eq_ignore_ascii_case(text))
+    {
+        Some((_, value)) => Ok(*value),
+        None => {
+            let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
+            Err(format!("use {}", one_of(&names)))
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Services: the fields of them that a load balancer is made from, and our calls.
+//!
+//! The official role has no `get` on services: one of them is read as a list with its name.
+
+use super::client::{Client, JSON, ReadFrom, Selected, percent_encoded};
+use super::error::Error;
+use super::types::{ObjectReference, not_empty, null_as_default};
+use crate::cloud::{self, Gate, Ingress};
+use crate::http::Method;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// On a Service as long as its load balancer may exist.
+pub const LOAD_BALANCER_FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+
+const SERVICES: &str = "/api/v1/services";
+const LOAD_BALANCER: &str = "LoadBalancer";
+
+/// A Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Service {
+    pub metadata: ServiceMeta,
+    #[serde(default)]
+    pub spec: ServiceSpec,
+    #[serde(default)]
+    pub status: ServiceStatus,
+}
+
+/// Unlike a node's, its annotations are kept whole: they are what a load balancer is made from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceMeta {
+    #[serde(deserialize_with = "not_empty")]
+    pub namespace: String,
+    #[serde(deserialize_with = "not_empty")]
+    pub name: String,
+    #[serde(deserialize_with = "not_empty")]
+    pub uid: String,
+    #[serde(deserialize_with = "not_empty")]
+    pub resource_version: String,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub annotations: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub finalizers: Vec<String>,
+    #[serde(default)]
+    pub deletion_timestamp: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceSpec {
+    #[serde(default, rename = "type")]
+    pub kind: String,
+    #[serde(default)]
+    pub load_balancer_class: Option<String>,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub ports: Vec<ServicePort>,
+    #[serde(default)]
+    pub external_traffic_policy: String,
+    /// 0 when there is none.
+    #[serde(default)]
+    pub health_check_node_port: u16,
+    #[serde(default, rename = "loadBalancerIP")]
+    pub load_balancer_ip: String,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub load_balancer_source_ranges: Vec<String>,
+    #[serde(default)]
+    pub session_affinity: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServicePort {
+    #[serde(default)]
+    pub name: String,
+    #[serde(default)]
+    pub protocol: String,
+    pub port: u16,
+    /// 0 when there is none.
+    #[serde(default)]
+    pub node_port: u16,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceStatus {
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub load_balancer: LoadBalancerStatus,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct LoadBalancerStatus {
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub ingress: Vec<Ingress>,
+}
+
+/// A Service of any type, as little of it as is needed to know that it exists.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct AnyService {
+    pub metadata: AnyServiceMeta,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct AnyServiceMeta {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub finalizers: Vec<String>,
+}
+
+impl AnyService {
+    pub fn has_our_finalizer(&self) -> bool {
+        self.metadata
+            .finalizers
+            .iter()
+            .any(|finalizer| finalizer == LOAD_BALANCER_FINALIZER)
+    }
+}
+
+impl Service {
+    /// `namespace/name`.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.metadata.namespace, self.metadata.name)
+    }
+
+    pub fn object(&self) -> ObjectReference {
+        ObjectReference {
+            kind: "Service",
+            name: self.metadata.name.clone(),
+            namespace: self.metadata.namespace.clone(),
+            uid: self.metadata.uid.clone(),
+        }
+    }
+
+    pub fn has_our_finalizer(&self) -> bool {
+        self.metadata
+            .finalizers
+            .iter()
+            .any(|finalizer| finalizer == LOAD_BALANCER_FINALIZER)
+    }
+
+    pub fn is_of_type_load_balancer(&self) -> bool {
+        self.spec.kind == LOAD_BALANCER
+    }
+
+    /// As a cloud sees it.
+    pub fn for_cloud(&self) -> cloud::Service {
+        let spec = &self.spec;
+        let metadata = &self.metadata;
+        cloud::Service {
+            namespace: metadata.namespace.clone(),
+            name: metadata.name.clone(),
+            uid: metadata.uid.clone(),
+            annotations: metadata.annotations.clone(),
+            ports: spec.ports.iter().map(ServicePort::for_cloud).collect(),
+            traffic_policy: match spec.external_traffic_policy.as_str() {
+                "Local" => cloud::TrafficPolicy::Local,
+                _ => cloud::TrafficPolicy::Cluster,
+            },
+            health_check_node_port: not_zero(spec.health_check_node_port),
+            load_balancer_ip: spec.load_balancer_ip.clone(),
+            source_ranges: spec.load_balancer_source_ranges.clone(),
+            has_session_affinity: spec.session_affinity == "ClientIP",
+        }
+    }
+}
+
+impl ServicePort {
+    fn for_cloud(&self) -> cloud::ServicePort {
+        cloud::ServicePort {
+            name: self.name.clone(),
+            protocol: match self.protocol.as_str() {
+                "UDP" => cloud::Protocol::Udp,
+                "SCTP" => cloud::Protocol::Sctp,
+                _ => cloud::Protocol::Tcp,
+            },
+            port: self.port,
+            node_port: not_zero(self.node_port),
+        }
+    }
+}
+
+fn not_zero(port: u16) -> Option<u16> {
+    (port != 0).then_some(port)
+}
+
+impl Client {
+    /// All Services of type LoadBalancer: complete, or an error.
+    pub fn load_balancer_services(&self, from: ReadFrom) -> Result<Vec<Arc<Service>>, Error> {
+        let services = Selected {
+            path: SERVICES,
+            query: "&fieldSelector=spec.type%3DLoadBalancer",
+            kind: "ServiceList",
+            accept: JSON,
+        };
+        self.list(&services, from)
+    }
+
+    /// One Service as it is now; none when there is none of this name.
+    pub fn service(&self, namespace: &str, name: &str) -> Result<Option<Arc<Service>>, Error> {
+        let field = percent_encoded(name);
+        let services = Selected {
+            path: &services_path(namespace),
+            query: &format!("&fieldSelector=metadata.name%3D{field}"),
+            kind: "ServiceList",
+            accept: JSON,
+        };
+        let items: Vec<Arc<Service>> = self.list(&services, ReadFrom::Latest)?;
+        let is_it = |service: &Arc<Service>| {
+            service.metadata.name == name && service.metadata.namespace == namespace
+        };
+        Ok(items.into_iter().find(is_it))
+    }
+
+    /// Every Service of the cluster, of any type, read from etcd: complete, or an error.
+    pub fn any_services(&self) -> Result<Vec<Arc<AnyService>>, Error> {
+        let services = Selected {
+            path: SERVICES,
+            query: "",
+            kind: "PartialObjectMetadataList",
+            accept: "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+        };
+        self.list(&services, ReadFrom::Latest)
+    }
+
+    /// Merge-patches metadata and status of a Service; the official role allows no more. The
+    /// patch must carry `metadata.resourceVersion`.
+    pub fn patch_service_status(
+        &self,
+        gate: &dyn Gate,
+        namespace: &str,
+        name: &str,
+        patch: &impl Serialize,
+    ) -> Result<Service, Error> {
+        let path = format!(
+            "{}/{}/status",
+            services_path(namespace),
+            percent_encoded(name)
+        );
+        let merge_patch = "application/merge-patch+json";
+        self.write(gate, Method::Patch, &path, merge_patch, patch)
+    }
+}
+
+fn services_path(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{}/services", percent_encoded(namespace))
+}

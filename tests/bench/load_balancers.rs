@@ -1,0 +1,204 @@
+//! Load balancers: what it costs to bring them up, to change them, and to leave them alone.
+
+use crate::NODE_BYTES;
+use crate::common::services::{LoadBalancerService, create, edit, has_address, service};
+use crate::common::{Daemon, ccm, env, wait_at_most, with};
+use crate::figure::Figure;
+use crate::hour;
+use sandbox::calls::Call;
+use sandbox::hetzner::ServerSpec;
+use sandbox::{Half, Sandbox};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+const SERVICES: usize = 20;
+const NODES: usize = 100;
+const PORTS: [u16; 3] = [80, 443, 8080];
+/// All Services of the cluster in which an hour is measured.
+const ALL_SERVICES: usize = 1000;
+
+const CALLS_BESIDE_POSTS: usize = 30;
+const ADDRESS_SECONDS: f64 = 6.0;
+const CALLS_FOR_A_NODE: usize = 45;
+const CALLS_FOR_AN_ANNOTATION: usize = 6;
+const CALLS_AN_HOUR: usize = 20;
+const MEMORY_MB: f64 = 8.0;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Longer than anything that belongs to one change lies apart.
+const QUIET: Duration = Duration::from_secs(3);
+
+pub fn all() -> Vec<Figure> {
+    let mut figures = a_life(1.0);
+    figures.extend(an_hour());
+    figures
+}
+
+/// 20 Services come, a node comes, an annotation changes. `scale` of both sides' waits: 1 is the real time.
+pub fn a_life(scale: f64) -> Vec<Figure> {
+    let sandbox = world(scale);
+    let daemon = Daemon::start(&scaled(&sandbox, scale), &[]);
+    daemon.logs("leading as");
+    quiet(&sandbox, scale);
+    let mut figures = bring_up(&sandbox, scale);
+    figures.extend(one_node(&sandbox, scale));
+    figures.extend(one_annotation(&sandbox, scale));
+    let peak = daemon.memory_kb().0 * 1024;
+    let title = format!("peak memory, {NODES} nodes and {SERVICES} load balancers");
+    figures.push(Figure::bytes(title, peak).at_most(MEMORY_MB));
+    figures
+}
+
+fn world(scale: f64) -> Sandbox {
+    let sandbox = Sandbox::builder()
+        .nodes(NODES)
+        .node_bytes(NODE_BYTES)
+        .heartbeats(false)
+        .scale(scale)
+        .start();
+    let second = Some(Duration::from_secs(1));
+    for command in ["create_load_balancer", "add_target", "update_service"] {
+        sandbox.cloud().set_action_duration(command, second);
+    }
+    let synced = ccm(&env(&sandbox), &["node", "sync"]);
+    assert_eq!(synced.code, 0, "{synced:?}");
+    sandbox
+}
+
+fn scaled(sandbox: &Sandbox, scale: f64) -> crate::common::Env {
+    with(env(sandbox), &[("CCM_TEST_TIME_SCALE", &scale.to_string())])
+}
+
+fn name(n: usize) -> String {
+    format!("lb-{n}")
+}
+
+/// An lb11 takes 25 targets.
+fn wanted(n: usize) -> LoadBalancerService {
+    LoadBalancerService::new(&name(n), &PORTS).with(&[("location", "fsn1"), ("type", "lb31")])
+}
+
+fn bring_up(sandbox: &Sandbox, scale: f64) -> Vec<Figure> {
+    let mark = sandbox.calls().mark();
+    for n in 1..=SERVICES {
+        create(sandbox, wanted(n));
+    }
+    let have_addresses = || (1..=SERVICES).all(|n| has_address(&service(sandbox, &name(n))));
+    wait_at_most(PATIENCE, "addresses", have_addresses);
+    let end = Instant::now();
+    quiet(sandbox, scale);
+    let calls = hetzner(sandbox, mark);
+    let posts: Vec<&Call> = calls.iter().filter(|call| call.method == "POST").collect();
+    let first = posts.iter().map(|call| call.started).min();
+    let took = first.map_or(Duration::MAX, |first| end.duration_since(first));
+    let title = |what: &str| format!("{SERVICES} Services × 3 ports, {NODES} nodes: {what}");
+    let address = Figure::seconds(title("first POST to last address"), took);
+    vec![
+        Figure::count(title("POSTs"), posts.len()).at_most(SERVICES as f64),
+        Figure::count(title("Hetzner calls beside"), calls.len() - posts.len())
+            .at_most(CALLS_BESIDE_POSTS as f64),
+        address.at_most(ADDRESS_SECONDS),
+    ]
+}
+
+fn one_node(sandbox: &Sandbox, scale: f64) -> Vec<Figure> {
+    let mark = sandbox.calls().mark();
+    sandbox.join(ServerSpec {
+        name: "late".into(),
+        ..ServerSpec::default()
+    });
+    let project = sandbox.project();
+    let targets = |one: &Value| one["targets"].as_array().map_or(0, Vec::len);
+    let have_it = || {
+        let all = sandbox.cloud().load_balancers(project);
+        all.iter().all(|one| targets(one) > NODES)
+    };
+    wait_at_most(PATIENCE, "the new target", have_it);
+    quiet(sandbox, scale);
+    let calls = hetzner(sandbox, mark);
+    let title = |what: &str| format!("one node more, {SERVICES} Services: Hetzner {what}");
+    vec![
+        Figure::count(title("writes"), writes(&calls)).at_most(SERVICES as f64),
+        Figure::count(title("calls"), calls.len()).at_most(CALLS_FOR_A_NODE as f64),
+    ]
+}
+
+fn one_annotation(sandbox: &Sandbox, scale: f64) -> Vec<Figure> {
+    let mark = sandbox.calls().mark();
+    edit(sandbox, &name(1), |service| {
+        service["metadata"]["annotations"]["load-balancer.hetzner.cloud/health-check-interval"] =
+            "20s".into();
+    });
+    let is_written = |call: &Call| call.sequence > mark && call.path.ends_with("/update_service");
+    wait_at_most(PATIENCE, "the change of each port", || {
+        sandbox.calls().count(is_written) >= PORTS.len()
+    });
+    quiet(sandbox, scale);
+    let calls = hetzner(sandbox, mark);
+    let title = |what: &str| format!("one annotation, 3 ports: Hetzner {what}");
+    vec![
+        Figure::count(title("writes"), writes(&calls)).at_most(PORTS.len() as f64),
+        Figure::count(title("calls"), calls.len()).at_most(CALLS_FOR_AN_ANNOTATION as f64),
+    ]
+}
+
+/// In which nothing changes, with many Services that are none of ours.
+fn an_hour() -> Vec<Figure> {
+    let sandbox = world(hour::SCALE);
+    for n in SERVICES + 1..=ALL_SERVICES {
+        let other = LoadBalancerService::new(&name(n), &PORTS);
+        create(
+            &sandbox,
+            other.spec(serde_json::json!({ "type": "ClusterIP" })),
+        );
+    }
+    for n in 1..=SERVICES {
+        create(&sandbox, wanted(n));
+    }
+    let daemon = Daemon::start(&scaled(&sandbox, hour::SCALE), &[hour::RETRY_PERIOD]);
+    let have_addresses = || (1..=SERVICES).all(|n| has_address(&service(&sandbox, &name(n))));
+    wait_at_most(PATIENCE, "addresses", have_addresses);
+    let hour = hour::hour(&sandbox, &daemon, || {});
+    let of_services = |call: &&Call| call.path.contains("/services");
+    let ours = |call: &&Call| !call.path.starts_with("/v1/servers");
+    let services = hour.of(Half::Kubernetes).filter(of_services);
+    let bytes: usize = services.map(|call| call.answer_bytes).sum();
+    let writes = hour
+        .of(Half::Hetzner)
+        .filter(|call| call.is_write())
+        .count();
+    let title = format!("bytes read of {ALL_SERVICES} Services an hour, {SERVICES} of them ours");
+    let memory = format!("peak memory, {NODES} nodes and {ALL_SERVICES} Services");
+    vec![
+        Figure::count("an hour in which nothing differs: Hetzner writes", writes).at_most(0.0),
+        Figure::count(
+            format!("  Hetzner calls for {SERVICES} load balancers"),
+            hour.of(Half::Hetzner).filter(ours).count(),
+        )
+        .at_most(CALLS_AN_HOUR as f64),
+        Figure::bytes(title, bytes as u64),
+        Figure::bytes(memory, daemon.memory_kb().0 * 1024),
+    ]
+}
+
+fn hetzner(sandbox: &Sandbox, mark: u64) -> Vec<Call> {
+    let calls = sandbox.calls().calls_since(mark);
+    let of_hetzner = |call: &Call| call.half == Half::Hetzner;
+    calls.into_iter().filter(of_hetzner).collect()
+}
+
+fn writes(calls: &[Call]) -> usize {
+    calls.iter().filter(|call| call.is_write()).count()
+}
+
+/// Until nothing was asked of Hetzner for a while.
+fn quiet(sandbox: &Sandbox, scale: f64) {
+    let count = || sandbox.calls().count(|call| call.half == Half::Hetzner);
+    let mut seen = (count(), Instant::now());
+    wait_at_most(PATIENCE, "the last call", || {
+        if count() != seen.0 {
+            seen = (count(), Instant::now());
+        }
+        seen.1.elapsed() >= QUIET.mul_f64(scale).max(Duration::from_millis(500))
+    });
+}

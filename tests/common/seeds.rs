@@ -1,0 +1,50 @@
+//! Many stories, each chosen by a seed, side by side; a failure says how to run it alone.
+#![allow(dead_code, clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// Side by side: they mostly wait.
+const THREADS: usize = 8;
+
+/// Runs all seeds, or the one of `CCM_TEST_SEED`, and tells which ones fail and how to run one alone.
+/// How many it ran.
+pub fn for_each_seed(
+    test: &str,
+    seeds: impl Iterator<Item = u64>,
+    run: impl Fn(u64) -> Result<(), String> + Sync,
+) -> usize {
+    let seeds: Vec<u64> = match std::env::var("CCM_TEST_SEED") {
+        Ok(seed) => vec![seed.parse().unwrap()],
+        Err(_) => seeds.collect(),
+    };
+    let (count, begun) = (seeds.len(), Instant::now());
+    let seeds = Mutex::new(seeds.into_iter());
+    let failed: Mutex<BTreeMap<u64, String>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS.min(count) {
+            scope.spawn(|| {
+                while let Some(seed) = { seeds.lock().unwrap().next() } {
+                    let run = std::panic::AssertUnwindSafe(|| run(seed));
+                    let outcome = std::panic::catch_unwind(run);
+                    if let Err(why) =
+                        outcome.unwrap_or_else(|_| Err("it panicked, see above".into()))
+                    {
+                        failed.lock().unwrap().insert(seed, why);
+                    }
+                }
+            });
+        }
+    });
+    println!("{count} stories in {:.1} s", begun.elapsed().as_secs_f64());
+    let failed = failed.into_inner().unwrap();
+    let Some((seed, why)) = failed.first_key_value() else {
+        return count;
+    };
+    let seeds: Vec<&u64> = failed.keys().collect();
+    panic!(
+        "{} of {count} failed, seeds {seeds:?}\nseed {seed}: {why}\nalone: CCM_TEST_SEED={seed} cargo test --test {test}",
+        failed.len()
+    );
+}

@@ -1,0 +1,102 @@
+//! Load balancers when the cloud is slow or away: nothing is given up too early, nothing is forgotten.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::services::{LoadBalancerService, balancer_of, create, has_address, service};
+use common::{Daemon, ccm, env, wait_at_most, wait_until};
+use sandbox::faults::{Effect, Rule};
+use sandbox::{Half, Sandbox};
+use serde_json::json;
+use std::process::Command;
+use std::time::Duration;
+
+fn world(nodes: usize) -> Sandbox {
+    let sandbox = Sandbox::builder()
+        .nodes(nodes)
+        .heartbeats(false)
+        .scale(0.01)
+        .start();
+    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    let service = LoadBalancerService::new("web", &[80]).with(&[("location", "fsn1")]);
+    create(&sandbox, service);
+    sandbox
+}
+
+/// As many actions as nodes, one after the other: together longer than one may take alone.
+#[test]
+fn many_actions_may_take_long_together() {
+    let sandbox = world(20);
+    let env = env(&sandbox);
+    assert_eq!(ccm(&env, &["lb", "sync"]).code, 0);
+    let id = balancer_of(&sandbox, "web");
+    sandbox
+        .cloud()
+        .edit_load_balancer(id, |one| one["targets"] = json!([]));
+    // 200 ms each, 4 s in all; a lonely one may take 2.4 s.
+    let takes = Some(Duration::from_secs(20));
+    sandbox.cloud().set_action_duration("add_target", takes);
+    let synced = ccm(&env, &["lb", "sync"]);
+    assert_eq!(synced.code, 0, "{synced:?}");
+    assert!(synced.stdout.contains("1 changed"), "{synced:?}");
+}
+
+/// The resync finds a difference, and the API is away when it should be mended: the next tick mends it.
+#[test]
+fn an_outage_during_a_resync_does_not_cost_a_whole_period() {
+    let sandbox = world(2);
+    // 6 s here.
+    let daemon = Daemon::start(&env(&sandbox), &["--load-balancer-resync-period=5m"]);
+    wait_until("an address", || has_address(&service(&sandbox, "web")));
+    let id = balancer_of(&sandbox, "web");
+    // The first list from now on proposes the change; a read is tried again by itself, so the second look fails as a
+    // whole.
+    let list = |nth| {
+        let rule = Rule::new(Effect::Reset).half(Half::Hetzner).method("GET");
+        rule.path("/v1/load_balancers").nth(nth)
+    };
+    let rules = [2, 3, 4, 5].map(|nth| sandbox.faults().add(list(nth)));
+    sandbox.cloud().edit_load_balancer(id, |one| {
+        one["algorithm"]["type"] = json!("least_connections")
+    });
+    let hits = || {
+        rules
+            .iter()
+            .map(|rule| sandbox.faults().hits(*rule))
+            .sum::<u64>()
+    };
+    wait_until("the resync to fail", || hits() >= 2);
+    wait_at_most(Duration::from_secs(4), "the algorithm", || {
+        sandbox.cloud().load_balancer(id)["algorithm"]["type"] == "round_robin"
+    });
+    daemon.logs("algorithm: least_connections → round_robin");
+}
+
+#[test]
+fn at_a_terminal_each_change_is_shown_as_it_is_made() {
+    let sandbox = world(2);
+    let env = env(&sandbox);
+    let plain = ccm(&env, &["lb", "sync", "--dry-run"]);
+    assert_eq!((plain.code, plain.stderr.as_str()), (0, ""), "{plain:?}");
+    // util-linux: the command sees a terminal on all three.
+    let words = format!("{} lb sync >/dev/null", common::binary().display());
+    let seen = Command::new("script")
+        .args(["--quiet", "--return", "--command", &words, "/dev/null"])
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .envs(env.iter().cloned())
+        .output();
+    let Ok(seen) = seen else {
+        sandbox::skipped::skip(
+            "progress at a terminal",
+            "script",
+            "there is no `script` here",
+        );
+        return;
+    };
+    let text = String::from_utf8_lossy(&seen.stdout);
+    let line = "… service/default/web: load balancer kubernetes-default-web: created";
+    assert!(seen.status.success() && text.contains(line), "{seen:?}");
+    let again = ccm(&env, &["lb", "sync"]);
+    assert_eq!((again.code, again.stderr.as_str()), (0, ""), "{again:?}");
+}

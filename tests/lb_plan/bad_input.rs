@@ -1,0 +1,143 @@
+//! What somebody gets wrong: said with what to do about it, and nothing is changed.
+
+use crate::support::{PROFILES, World, port};
+use ccm::cloud::{Protocol, Reason, ServicePort};
+use ccm::hetzner::Profile;
+
+/// What is wrong, and what the error must say.
+type Case = (fn(&mut World), &'static [&'static str]);
+
+#[rustfmt::skip] // A case is a line or two.
+const CASES: &[Case] = &[
+    (|w| w.set(&[("type", "lb99")]), &["type", "\"lb99\"", "lb11, lb21 or lb31"]),
+    (|w| w.set(&[("protocol", "https"), ("http-certificates", "nobody")]), &["\"nobody\"", "one (7), two (8)"]),
+    (|w| w.set(&[("protocol", "https"), ("certificate-type", "managed")]), &["managed certificates are not made yet", "http-certificates"]),
+    (|w| w.set(&[("use-private-ip", "true")]), &["use-private-ip", "set HCLOUD_NETWORK"]),
+    (|w| w.set(&[("private-ipv4", "10.0.0.5")]), &["private-ipv4", "set HCLOUD_NETWORK"]),
+    (|w| w.set(&[("disable-public-network", "true")]), &["disable-public-network", "use-private-ip"]),
+    (|w| w.set(&[("http-timeout-idle", "10s")]), &["http-timeout-idle", "\"10s\"", "use 30s to 300s"]),
+    (|w| w.set(&[("node-selector", "a in b")]), &["node-selector", "\"a in b\""]),
+    (|w| w.set(&[("health-check-protocol", "https"), ("health-check-http-validate-certificate", "false")]), &["contradicts"]),
+    (|w| w.set(&[("protocol", "https"), ("http-certificates", "one"), ("http-redirect-http", "true")]), &["port 80"]),
+    (|w| { w.service.ports = vec![port("a", 443), port("b", 8443)];
+        w.set(&[("protocol", "https"), ("http-certificates", "one"), ("http-redirect-http", "true")]); }, &["443, 8443", "http-redirect-http.PORT"]),
+    (|w| w.set(&[("protocol.htpp", "http")]), &["protocol.htpp", "http (80)"]),
+    (|w| w.set(&[("type.http", "lb11")]), &["type.http", "whole load balancer"]),
+    (|w| w.set(&[("protocol", "tcp"), ("PROTOCOL", "http")]), &["PROTOCOL", "remove one"]),
+    (|w| w.service.ports = (1..=6).map(|n| port(&format!("p{n}"), n)).collect(), &["6 TCP ports", "lb11", "takes 5"]),
+    (|w| w.service.ports[0].node_port = None, &["port 80", "allocateLoadBalancerNodePorts"]),
+];
+
+#[test]
+fn bad_input_is_explained_leaves_everything_as_it_is_and_heals() {
+    for (number, (break_it, says)) in CASES.iter().enumerate() {
+        for profile in PROFILES {
+            let mut world = World::new(profile);
+            world.settle();
+            let good = world.service.clone();
+            break_it(&mut world);
+            let message = world.obstacle();
+            for part in *says {
+                assert!(message.contains(part), "case {number}: {message}");
+            }
+            world.service = good;
+            assert!(world.settle().is_empty(), "case {number}");
+            // The same for one that is not there yet.
+            let mut world = World::new(profile);
+            break_it(&mut world);
+            assert_eq!(world.obstacle(), message, "case {number}");
+        }
+    }
+}
+
+#[test]
+fn all_that_is_wrong_is_said_at_once() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.set(&[
+        ("type", "lb99"),
+        ("protocol", "udp"),
+        ("use-private-ip", "true"),
+    ]);
+    let message = world.obstacle();
+    for part in ["lb99", "udp", "HCLOUD_NETWORK"] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn what_can_not_be_honoured_is_told_and_the_rest_goes_on() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.service.source_ranges = vec!["192.0.2.0/24".into()];
+    world.service.has_session_affinity = true;
+    world.service.load_balancer_ip = "198.51.100.1".into();
+    world.service.ports.push(ServicePort {
+        protocol: Protocol::Udp,
+        ..port("dns", 53)
+    });
+    world.set(&[
+        ("hlth-check-port", "5"),
+        ("id", "nonsense"),
+        ("public-net-ipv4", "x"),
+    ]);
+    let plan = world.plan();
+    let told: Vec<(Reason, &str)> = plan
+        .findings
+        .iter()
+        .map(|one| (one.reason, one.message.as_str()))
+        .collect();
+    let expected = [
+        (Reason::UnknownAnnotation, "health-check-port?"),
+        (
+            Reason::AnnotationWithoutEffect,
+            "public-net-ipv4 has no effect yet",
+        ),
+        (Reason::LoadBalancerSourceRangesIgnored, "192.0.2.0/24"),
+        (Reason::FieldIgnored, "ClientIP"),
+        (Reason::UnsupportedProtocolConfigured, "port 53 is UDP"),
+        (Reason::LoadBalancerTypeUnconfigured, "lb11"),
+        (Reason::FieldIgnored, "198.51.100.1"),
+    ];
+    assert_eq!(told.len(), expected.len(), "{told:?}");
+    for ((reason, message), (expected, part)) in told.iter().zip(expected) {
+        assert_eq!(*reason, expected);
+        assert!(message.contains(part), "{message}");
+    }
+    world.settle();
+    assert_eq!(world.balancer().services.len(), 1);
+}
+
+#[test]
+fn an_unknown_certificate_type_is_an_error_of_ours_and_uploaded_to_upstream() {
+    for profile in PROFILES {
+        let mut world = World::new(profile);
+        world.set(&[
+            ("protocol", "https"),
+            ("certificate-type", "imported"),
+            ("http-certificates", "7"),
+        ]);
+        match profile {
+            Profile::CcmFromScratch => assert!(world.obstacle().contains("uploaded or managed")),
+            Profile::Hcloud => {
+                assert!(world.findings().contains(&Reason::AnnotationWithoutEffect));
+                world.settle();
+                let http = world.listener().http.clone().unwrap();
+                assert_eq!(http.certificates, Some(vec![7]));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_managed_certificate_of_the_service_is_found_by_its_label() {
+    for profile in PROFILES {
+        let mut world = World::new(profile);
+        let uid = world.service.uid.clone();
+        let certificates = world.state.certificates.as_mut().unwrap();
+        let label = ccm::hetzner::load_balancers::SERVICE_UID;
+        certificates[1].labels.insert(label.into(), uid);
+        world.set(&[("protocol", "https"), ("certificate-type", "Managed")]);
+        world.settle();
+        let http = world.listener().http.clone().unwrap();
+        assert_eq!(http.certificates, Some(vec![8]));
+    }
+}

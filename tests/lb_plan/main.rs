@@ -1,0 +1,18 @@
+//! Load balancers without any API: what a Service asks for, what is planned, and where that leads.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod annotations;
+mod bad_input;
+mod checks;
+mod environment;
+mod finding;
+mod model;
+mod names;
+mod order;
+mod property;
+#[path = "../common/random.rs"]
+mod random;
+mod selector;
+mod status;
+mod support;
+mod variables;

@@ -1,0 +1,239 @@
+//! The order of changes: traffic always has somewhere to go, and the API refuses nothing.
+
+use crate::model::fresh;
+use crate::support::{NETWORK, UID, World, environment, lines, nodes, port, words};
+use ccm::cloud::{Change as _, Reason};
+use ccm::hetzner::Profile;
+use ccm::hetzner::load_balancers::{
+    PrivateNet, SERVICE_UID, SelectedServer, SelectorRef, ServerRef, Target, Write,
+};
+
+#[test]
+fn everything_at_once_comes_in_the_order_of_the_specification() {
+    let mut world = World::new(Profile::CcmFromScratch).with_network();
+    world.service.ports = vec![port("a", 80), port("b", 81)];
+    world.set(&[("use-private-ip", "true"), ("private-ipv4", "10.0.0.5")]);
+    world.settle();
+    world.balancer_mut().public_net.enabled = false;
+    world.service.ports = vec![port("a", 80), port("c", 82)];
+    world.nodes.remove(0);
+    world.nodes.push(crate::support::node(9));
+    world.set(&[
+        ("name", "front"),
+        ("type", "lb21"),
+        ("algorithm-type", "least_connections"),
+        ("ipv4-rdns", "a.example"),
+        ("private-ipv4", "10.0.0.6"),
+        ("disable-public-network", "false"),
+        ("uses-proxyprotocol", "true"),
+    ]);
+    let planned = words(&crate::support::changes(&world.plan()));
+    let expected = [
+        "edit",
+        "change_type",
+        "change_algorithm",
+        "change_dns_ptr",
+        "detach_from_network",
+        "attach_to_network",
+        "enable_public_interface",
+        "delete_service",
+        "update_service",
+        "add_service",
+        "add_target",
+        "add_target",
+        "add_target",
+    ];
+    assert_eq!(planned, expected);
+    // Made anew after each change that drops or brings state, and the same in the end.
+    assert_eq!(words(&world.settle()), expected);
+}
+
+#[test]
+fn the_public_interface_goes_off_and_the_type_gets_smaller_last() {
+    let mut world = World::new(Profile::CcmFromScratch).with_network();
+    world.set(&[("type", "lb21")]);
+    world.settle();
+    world.set(&[
+        ("type", "lb11"),
+        ("use-private-ip", "true"),
+        ("disable-public-network", "true"),
+    ]);
+    let made = words(&world.settle());
+    let turned = ["remove_target", "add_target"].repeat(3);
+    assert_eq!(made[..6], turned);
+    assert_eq!(made[6..], ["disable_public_interface", "change_type"]);
+}
+
+#[test]
+fn new_targets_come_before_old_ones_go() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.nodes = nodes(4);
+    world.settle();
+    world.nodes = nodes(6).split_off(2);
+    let made = lines(&world.settle());
+    let expected = [
+        "target worker-05: added",
+        "target worker-06: added",
+        "target server 1: removed",
+        "target server 2: removed",
+    ];
+    assert_eq!(made, expected);
+}
+
+#[test]
+fn at_the_limit_one_goes_for_each_that_comes() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.nodes = nodes(24);
+    world.settle();
+    world.nodes = nodes(27).split_off(3);
+    let made = words(&world.settle());
+    let expected = [
+        "add_target",
+        "remove_target",
+        "add_target",
+        "remove_target",
+        "add_target",
+        "remove_target",
+    ];
+    assert_eq!(made, expected);
+}
+
+#[test]
+fn those_that_are_targets_already_stay_and_then_names_decide() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.nodes = nodes(30).split_off(10);
+    world.settle();
+    let own = SelectorRef {
+        selector: "somebody=else".into(),
+    };
+    let own = Target::LabelSelector {
+        label_selector: own,
+        targets: vec![SelectedServer::default()],
+    };
+    world.balancer_mut().targets.push(own.clone());
+    world.nodes = nodes(30);
+    let plan = world.plan();
+    let full = plan
+        .findings
+        .iter()
+        .find(|one| one.reason == Reason::MaxTargetsReached);
+    let message = &full.expect("told").message;
+    assert!(message.contains("worker-05, worker-06"), "{message}");
+    world.settle();
+    let mut targets: Vec<u64> = world.balancer().server_targets().map(|t| t.0).collect();
+    targets.sort_unstable();
+    let expected: Vec<u64> = (1..=4).chain(11..=30).collect();
+    assert_eq!(targets, expected);
+    assert!(world.balancer().targets.contains(&own));
+    assert!(world.settle().is_empty());
+}
+
+#[test]
+fn a_new_one_is_one_call_with_everything() {
+    let mut world = World::new(Profile::CcmFromScratch).with_network();
+    world.nodes = nodes(20);
+    world.service.ports = (1..=5).map(|n| port(&format!("p{n}"), n)).collect();
+    let private = &[
+        ("use-private-ip", "true"),
+        ("disable-public-network", "true"),
+    ];
+    world.set(private);
+    let made = world.settle();
+    assert_eq!(words(&made), ["create"]);
+    let Write::Create(create) = &made[0].write else {
+        panic!();
+    };
+    assert_eq!(create.network, Some(NETWORK));
+    assert_eq!(create.public_interface, Some(false));
+    assert_eq!((create.services.len(), create.targets.len()), (5, 20));
+    let json = made[0].json();
+    assert_eq!(json["change"], "create");
+    assert_eq!(json["request"]["targets"][0]["use_private_ip"], true);
+}
+
+/// The one call can't name an address in the Network, so neither can it name targets there.
+#[test]
+fn an_address_in_the_network_takes_a_call_of_its_own() {
+    for by_environment in [true, false] {
+        let mut world = World::new(Profile::CcmFromScratch).with_network();
+        world.set(&[
+            ("use-private-ip", "true"),
+            ("disable-public-network", "true"),
+        ]);
+        match by_environment {
+            true => {
+                let variable = "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE";
+                let range = environment(variable, "10.0.0.0/24".parse().unwrap());
+                world.defaults.private_subnet = Some(range);
+            }
+            false => world.set(&[("private-ipv4", "10.0.0.5")]),
+        }
+        let made = world.settle();
+        let Write::Create(create) = &made[0].write else {
+            panic!();
+        };
+        assert_eq!((create.network, create.targets.len()), (None, 0));
+        let expected = [
+            "create",
+            "attach_to_network",
+            "add_target",
+            "add_target",
+            "add_target",
+            "disable_public_interface",
+        ];
+        assert_eq!(words(&made), expected);
+    }
+}
+
+#[test]
+fn another_network_is_left_for_the_configured_one() {
+    let mut world = World::new(Profile::CcmFromScratch).with_network();
+    let mut own = fresh(1, "x", "lb11");
+    own.labels = [(SERVICE_UID.to_owned(), UID.to_owned())].into();
+    own.private_net = vec![PrivateNet {
+        network: 11,
+        ip: None,
+    }];
+    own.targets = vec![Target::Server {
+        server: ServerRef { id: 1 },
+        use_private_ip: true,
+        health_status: Vec::new(),
+    }];
+    world.state.balancers = vec![own];
+    world.set(&[("use-private-ip", "true")]);
+    let made = words(&world.settle());
+    let expected = [
+        "edit",
+        "detach_from_network",
+        "attach_to_network",
+        "add_service",
+        "add_target",
+        "add_target",
+        "add_target",
+    ];
+    assert_eq!(made, expected);
+    assert_eq!(world.balancer().private_net[0].network, NETWORK);
+}
+
+#[test]
+fn what_may_fail_alone_is_a_port_a_target_or_a_name() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.settle();
+    world.service.ports = vec![port("a", 81)];
+    world.nodes = nodes(4).split_off(1);
+    world.set(&[("ipv4-rdns", "a.example"), ("type", "lb21")]);
+    let changes = crate::support::changes(&world.plan());
+    let alone: Vec<(&str, bool)> = changes
+        .iter()
+        .map(|change| (change.write.action(), change.may_fail_alone()))
+        .collect();
+    let expected = [
+        ("change_type", false),
+        ("change_dns_ptr", true),
+        ("delete_service", false),
+        ("add_service", true),
+        ("add_target", true),
+        ("remove_target", false),
+    ];
+    assert_eq!(alone, expected);
+}

@@ -1,0 +1,29 @@
+//! Node selectors, as `kubectl -l` reads them.
+
+use ccm::hetzner::load_balancers::Selector;
+use std::collections::BTreeMap;
+
+#[test]
+#[rustfmt::skip] // A case is a line.
+fn selectors_match_as_in_kubectl() {
+    let labels: BTreeMap<String, String> = [("zone", "a"), ("pool/name", "big"), ("size", "4"), ("empty", "")]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into();
+    for (text, expected) in [
+        ("", true), ("zone=a", true), ("zone==a", true), ("zone = a", true), ("zone=b", false), ("zone!=b", true), ("zone!=a", false),
+        ("nothing!=a", true), ("nothing=a", false), ("zone", true), ("nothing", false), ("!nothing", true), ("!zone", false),
+        ("zone in (a, b)", true), ("zone in (b)", false), ("zone notin (b,c)", true), ("zone notin (a)", false), ("nothing notin (a)", true),
+        ("pool/name=big,zone=a", true), ("pool/name=big,zone=b", false), ("zone in (a,b),pool/name in (big)", true),
+        ("size>3", true), ("size>4", false), ("size<5", true), ("zone>1", false), ("empty=", true), ("zone=", false), ("empty in (,a)", true),
+    ] {
+        assert_eq!(Selector::parse(text).map(|selector| selector.matches(&labels)), Ok(expected), "{text}");
+    }
+    for (text, says) in [
+        ("a in (b", "( without its )"), ("a in b)", ") without its ("), ("a b", "no name of a label"), ("=b", "no name"), ("a=b=c", "no value"),
+        ("a,,b", "between two commas"), ("a>b", "no whole number"), ("a=-b", "no value"), ("a within (b)", "no set"), ("a in ((b))", "inside of another"),
+        ("a)", ") without its ("), ("-a", "no name"), ("A_/b", "no name"), ("a=ü", "no value"), ("!", "no name"),
+    ] {
+        let error = Selector::parse(text).unwrap_err();
+        assert!(error.contains(says), "{text}: {error}");
+    }
+}

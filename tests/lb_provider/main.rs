@@ -1,0 +1,350 @@
+//! Load balancers over real HTTP: every kind of change, what is read for it, and what is refused.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod world;
+
+use ccm::cloud::{
+    ActionId, Applied, ErrorKind, InstanceId, LoadBalancers, OfferedNode, Provider, ProviderId,
+    Urgency,
+};
+use ccm::hetzner::load_balancers::{SERVICE_UID, annotations::PREFIX};
+use sandbox::Half;
+use sandbox::faults::{Effect, Rule};
+use serde_json::json;
+use world::{Closed, Open, UID, World, hetzner, port};
+
+fn on_create(effect: Effect) -> Rule {
+    Rule::new(effect)
+        .half(Half::Hetzner)
+        .method("POST")
+        .path("/v1/load_balancers")
+        .times(1)
+}
+
+#[test]
+fn a_new_one_is_made_by_one_write_and_then_is_right() {
+    let mut world = World::with_nodes(12);
+    world.service.ports = vec![port(80), port(81), port(82)];
+    assert_eq!(world.settle().len(), 1);
+    assert_eq!(world.writes(), ["POST load_balancers"]);
+    let balancer = world.balancer();
+    assert_eq!(balancer["targets"].as_array().unwrap().len(), 12);
+    assert_eq!(balancer["services"].as_array().unwrap().len(), 3);
+    let plan = world.plan();
+    assert!(plan.changes.is_empty());
+    assert_eq!(
+        plan.status.unwrap().len(),
+        3,
+        "both public addresses and the private one"
+    );
+    world.check_document();
+}
+
+#[test]
+fn every_kind_of_change_is_made_and_fits_the_document() {
+    let mut world = World::new();
+    let pem = json!({"name": "one", "type": "managed", "domain_names": ["a.example"]});
+    world
+        .sandbox
+        .cloud()
+        .create_certificate(world.sandbox.project(), pem);
+    world.service.ports = vec![port(80), port(81), port(443)];
+    world.settle();
+    world.service.ports = vec![port(80), port(82), port(443)];
+    world.nodes.pop();
+    world.set(&[
+        ("name", "front"),
+        ("type", "lb21"),
+        ("algorithm-type", "least_connections"),
+        ("ipv4-rdns", "a.example"),
+        ("ipv6-rdns", "b.example"),
+        ("use-private-ip", "true"),
+        ("private-ipv4", "10.0.0.77"),
+        ("disable-public-network", "true"),
+        ("uses-proxyprotocol", "true"),
+        ("protocol.443", "https"),
+        ("http-certificates", "one"),
+        ("http-sticky-sessions", "true"),
+        ("http-cookie-name", "A"),
+        ("http-cookie-lifetime", "1m"),
+        ("http-timeout-idle", "30s"),
+        ("protocol.82", "http"),
+        ("health-check-protocol.80", "https"),
+        ("health-check-http-domain.80", "a.example"),
+        ("health-check-http-path.80", "/up"),
+        ("http-status-codes.80", "200,3??"),
+        ("health-check-port", "8080"),
+        ("health-check-interval", "6s"),
+        ("health-check-timeout", "5s"),
+        ("health-check-retries", "4"),
+    ]);
+    let made = world.settle();
+    assert!(made.iter().all(|line| !line.contains(" ! ")), "{made:#?}");
+    let balancer = world.balancer();
+    assert_eq!(balancer["name"], "front");
+    assert_eq!(balancer["public_net"]["enabled"], false);
+    assert_eq!(balancer["private_net"][0]["ip"], "10.0.0.77");
+    assert_eq!(balancer["targets"][0]["use_private_ip"], true);
+    assert_eq!(balancer["targets"].as_array().unwrap().len(), 1);
+    // Back again, to a smaller type.
+    world.service.annotations.clear();
+    world.set(&[("type", "lb11"), ("disable-public-network", "false")]);
+    let made = world.settle();
+    assert!(made.iter().all(|line| !line.contains(" ! ")), "{made:#?}");
+    assert_eq!(world.balancer()["load_balancer_type"]["name"], "lb11");
+    let writes = world.writes();
+    for command in [
+        "POST load_balancers",
+        "POST change_type",
+        "POST change_algorithm",
+        "POST change_dns_ptr",
+        "POST detach_from_network",
+        "POST attach_to_network",
+        "POST enable_public_interface",
+        "POST disable_public_interface",
+        "POST delete_service",
+        "POST update_service",
+        "POST add_service",
+        "POST add_target",
+        "POST remove_target",
+    ] {
+        assert!(
+            writes.iter().any(|write| write == command),
+            "{command} in {writes:?}"
+        );
+    }
+    assert!(writes.iter().any(|write| write.starts_with("PUT ")));
+
+    let seen = world.hetzner.observe(&[], Urgency::Needed).unwrap();
+    let removal = world.hetzner.plan_removal(&seen, &world.service);
+    let deleted = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
+    if let Applied::Running(action) = deleted.unwrap() {
+        world.wait(action).unwrap();
+    }
+    assert!(world.balancers().is_empty());
+    // It is gone already: that is what was wanted.
+    let again = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
+    assert_eq!(again.unwrap(), Applied::Done);
+    world.check_document();
+}
+
+#[test]
+fn a_deletion_without_a_word_is_one_too() {
+    let world = World::new();
+    world.settle();
+    world.sandbox.cloud().set_silent_deletes(true);
+    let seen = world.hetzner.observe(&[], Urgency::Needed).unwrap();
+    let removal = world.hetzner.plan_removal(&seen, &world.service);
+    let deleted = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
+    assert_eq!(deleted.unwrap(), Applied::Done);
+    common::wait_until("its end", || world.balancers().is_empty());
+}
+
+/// Some proxy's 200: the load balancer may still be there.
+#[test]
+fn an_answer_of_somebody_else_is_no_success() {
+    let world = World::new();
+    world.settle();
+    let seen = world.hetzner.observe(&[], Urgency::Needed).unwrap();
+    let removal = world.hetzner.plan_removal(&seen, &world.service);
+    let other = Rule::new(Effect::other_json()).half(Half::Hetzner);
+    world.sandbox.faults().add(other.method("DELETE").times(1));
+    let deleted = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
+    assert_eq!(deleted.unwrap_err().kind, ErrorKind::Unavailable);
+}
+
+/// One server has gone: the address comes all the same, and the others are targets.
+#[test]
+fn one_target_that_is_refused_does_not_keep_the_rest() {
+    let mut world = World::new();
+    let gone = OfferedNode {
+        name: "gone".into(),
+        provider_id: ProviderId::Ours(InstanceId(999_999)),
+        ..world.nodes[0].clone()
+    };
+    world.nodes.push(gone);
+    let made = world.settle();
+    let failed: Vec<&String> = made.iter().filter(|line| line.contains(" ! ")).collect();
+    assert!(
+        !failed.is_empty() && failed.iter().all(|line| line.starts_with("target gone")),
+        "{made:#?}"
+    );
+    let balancer = world.balancer();
+    assert_eq!(balancer["targets"].as_array().unwrap().len(), 2);
+    assert_eq!(balancer["services"].as_array().unwrap().len(), 1);
+    let creates = world
+        .writes()
+        .iter()
+        .filter(|write| *write == "POST load_balancers")
+        .count();
+    assert_eq!(creates, 2);
+    world.check_document();
+}
+
+#[test]
+fn a_lost_answer_is_an_error_and_the_next_look_finds_what_was_made() {
+    let world = World::new();
+    world.sandbox.faults().add(on_create(Effect::AnswerLost));
+    let plan = world.plan();
+    let error = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert_eq!(world.writes().len(), 1, "never repeated");
+    // Until it is made whole it is locked, and not attached yet.
+    common::wait_until("its end", || {
+        let balancer = world.balancer();
+        !balancer["private_net"].as_array().unwrap().is_empty()
+    });
+    assert!(world.settle().is_empty());
+    assert_eq!(world.balancer()["labels"][SERVICE_UID], UID);
+}
+
+#[test]
+fn a_name_that_was_taken_meanwhile_is_looked_at_again() {
+    let world = World::new();
+    let plan = world.plan();
+    let other = json!({"name": "kubernetes-default-web", "load_balancer_type": "lb11", "location": "fsn1",
+        "labels": {"ccm-from-scratch/cluster-uid": "cluster-2"}});
+    world
+        .sandbox
+        .cloud()
+        .create_load_balancer(world.sandbox.project(), other);
+    let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+    assert_eq!(outcome.unwrap(), Applied::LookAgain(None));
+    world.settle();
+    let names: Vec<String> = world
+        .balancers()
+        .iter()
+        .map(|one| one["name"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(names.len(), 2);
+    assert!(names[1].starts_with("kubernetes-default-web-"), "{names:?}");
+}
+
+#[test]
+fn refusals_say_what_kind_they_are() {
+    let cases = [
+        (
+            Effect::hetzner_error(423, "locked", "wait"),
+            ErrorKind::Busy,
+        ),
+        (
+            Effect::hetzner_error(409, "conflict", "wait"),
+            ErrorKind::Busy,
+        ),
+        (
+            Effect::hetzner_error(403, "forbidden", "no"),
+            ErrorKind::Forbidden,
+        ),
+        (
+            Effect::hetzner_error(422, "invalid_input", "no"),
+            ErrorKind::Other,
+        ),
+        (Effect::gateway_timeout(), ErrorKind::Unavailable),
+        (Effect::Reset, ErrorKind::Unavailable),
+    ];
+    for (effect, kind) in cases {
+        let world = World::new();
+        let plan = world.plan();
+        world.sandbox.faults().add(on_create(effect));
+        let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+        assert_eq!(outcome.unwrap_err().kind, kind);
+        assert_eq!(world.writes().len(), 1);
+    }
+}
+
+#[test]
+fn what_the_gate_refuses_never_leaves() {
+    let world = World::new();
+    let plan = world.plan();
+    let outcome = LoadBalancers::apply(&world.hetzner, &Closed, plan.changes[0].as_ref());
+    assert_eq!(outcome.unwrap_err().kind, ErrorKind::Refused);
+    assert!(world.writes().is_empty());
+}
+
+/// A 429 answered to a write stops the next one before it is sent.
+#[test]
+fn writes_are_paid_from_the_same_budget() {
+    let world = World::new();
+    let plan = world.plan();
+    world
+        .sandbox
+        .faults()
+        .add(on_create(Effect::hetzner_rate_limit()));
+    for _ in 0..2 {
+        let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+        let kind = outcome.unwrap_err().kind;
+        assert!(
+            matches!(kind, ErrorKind::RateLimited { put_off: false, .. }),
+            "{kind:?}"
+        );
+    }
+    assert_eq!(world.writes().len(), 1);
+}
+
+#[test]
+fn actions_are_asked_for_together_and_a_failed_one_says_why() {
+    let mut world = World::with_nodes(60);
+    world.set(&[("type", "lb21"), ("node-selector", "none")]);
+    world.settle();
+    let cloud = world.sandbox.cloud();
+    cloud.fail_next_action("add_target", "action_failed", "the server is on fire");
+    world
+        .service
+        .annotations
+        .remove(&format!("{PREFIX}node-selector"));
+    let plan = world.plan();
+    assert_eq!(plan.changes.len(), 60);
+    let failing = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+    let Ok(Applied::Running(action)) = failing else {
+        panic!("{failing:?}");
+    };
+    let error = world.wait(action).unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.contains("on fire (action_failed)") && said.contains("add_target"),
+        "{said}"
+    );
+
+    let begun = world.sandbox.calls().mark();
+    let many: Vec<ActionId> = (0..60).map(|n| ActionId(action.0 + n)).collect();
+    world.hetzner.ended(&many).unwrap();
+    assert_eq!(
+        world.sandbox.calls().calls_since(begun).len(),
+        3,
+        "25 IDs a call"
+    );
+    world.check_document();
+}
+
+#[test]
+fn types_are_read_once_and_certificates_only_where_named() {
+    let mut world = World::new();
+    let reads = |world: &World, path: &str| {
+        let path = format!("/v1/{path}");
+        world
+            .sandbox
+            .calls()
+            .count(|call| call.method == "GET" && call.path == path)
+    };
+    world.settle();
+    for _ in 0..3 {
+        world.plan();
+    }
+    assert_eq!(reads(&world, "load_balancer_types"), 1);
+    assert_eq!(reads(&world, "certificates"), 0);
+    world.set(&[("http-certificates", "one")]);
+    world.plan();
+    assert_eq!(reads(&world, "certificates"), 1);
+    // What was read for one Service is not enough for another.
+    let provider = world.hetzner.load_balancers().unwrap();
+    let seen = provider.observe(&[], Urgency::Needed).unwrap();
+    assert!(!provider.covers(&seen, &world.service));
+}
+
+#[test]
+fn nobody_is_asked_where_load_balancers_are_turned_off() {
+    let sandbox = common::quiet(1);
+    assert!(hetzner(&sandbox, None).load_balancers().is_none());
+}

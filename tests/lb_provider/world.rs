@@ -1,0 +1,219 @@
+//! One Service of one cluster, the provider that serves it, and what the controller will do with both.
+
+use crate::common;
+use ccm::cloud::{
+    ActionId, Applied, Cluster, Gate, InstanceId, LoadBalancerPlan, LoadBalancers, OfferedNode,
+    Provider, ProviderId, Refused, Service, ServicePort, Source, Sourced, Urgency,
+};
+use ccm::hetzner::load_balancers::{Defaults, annotations::PREFIX};
+use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Profile, Settings};
+use ccm::http::{self, Proxies, Secret, Timing, Tls, Token};
+use sandbox::{Half, Sandbox};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+pub const UID: &str = "5f2c0e5e-0000-4000-8000-000000000001";
+
+pub struct Open;
+
+impl Gate for Open {
+    fn pass(&self, _what: &str) -> Result<(), Refused> {
+        Ok(())
+    }
+}
+
+pub struct Closed;
+
+impl Gate for Closed {
+    fn pass(&self, _what: &str) -> Result<(), Refused> {
+        Err(Refused("the test says no".into()))
+    }
+}
+
+/// One Service of one cluster, and the provider that serves it.
+pub struct World {
+    pub sandbox: Sandbox,
+    pub hetzner: Hetzner,
+    pub service: Service,
+    pub nodes: Vec<OfferedNode>,
+    pub cluster: Cluster,
+}
+
+impl World {
+    pub fn new() -> World {
+        World::with_nodes(2)
+    }
+
+    pub fn with_nodes(count: usize) -> World {
+        let sandbox = Sandbox::builder()
+            .nodes(count)
+            .network("10.0.0.0/16")
+            .scale(0.01)
+            .heartbeats(false)
+            .start();
+        let servers = sandbox.cloud().servers(sandbox.project());
+        let nodes = servers.iter().map(|server| OfferedNode {
+            name: server["name"].as_str().unwrap().to_owned(),
+            provider_id: ProviderId::Ours(InstanceId(server["id"].as_u64().unwrap())),
+            labels: [("topology.kubernetes.io/zone".to_owned(), "fsn1".to_owned())].into(),
+            addresses: Vec::new(),
+        });
+        let nodes: Vec<OfferedNode> = nodes.collect();
+        World {
+            hetzner: hetzner(&sandbox, Some(Defaults::default())),
+            sandbox,
+            service: Service {
+                namespace: "default".into(),
+                name: "web".into(),
+                uid: UID.into(),
+                ports: vec![port(80)],
+                ..Service::default()
+            },
+            nodes,
+            cluster: Cluster {
+                uid: "cluster-1".into(),
+                name: "kubernetes".into(),
+                service_uids: [UID.to_owned()].into(),
+                ..Cluster::default()
+            },
+        }
+    }
+
+    pub fn set(&mut self, annotations: &[(&str, &str)]) {
+        for (name, value) in annotations {
+            let key = format!("{PREFIX}{name}");
+            self.service.annotations.insert(key, (*value).to_owned());
+        }
+    }
+
+    pub fn plan(&self) -> LoadBalancerPlan {
+        let provider = self.hetzner.load_balancers().unwrap();
+        let seen = provider.observe(&[&self.service], Urgency::Needed).unwrap();
+        assert!(provider.covers(&seen, &self.service));
+        provider.plan(&seen, &self.service, &self.nodes, &self.cluster)
+    }
+
+    /// What the controller will do: look, change, wait, until nothing is left. The changes' lines,
+    /// those that failed with `!` and the error behind.
+    pub fn settle(&self) -> Vec<String> {
+        let mut made = Vec::new();
+        for _ in 0..8 {
+            let plan = self.plan();
+            assert_eq!(plan.obstacle, None);
+            if plan.changes.is_empty() {
+                return made;
+            }
+            let failed_before = made.len();
+            let anew = self.make(&plan, &mut made);
+            let all_failed = made[failed_before..]
+                .iter()
+                .all(|line| line.contains(" ! "));
+            if all_failed && !anew {
+                return made;
+            }
+        }
+        panic!("no end of changes: {made:#?}");
+    }
+
+    pub fn make(&self, plan: &LoadBalancerPlan, made: &mut Vec<String>) -> bool {
+        for change in &plan.changes {
+            let outcome = LoadBalancers::apply(&self.hetzner, &Open, change.as_ref());
+            match outcome {
+                Ok(Applied::Done) => made.push(change.line()),
+                Ok(Applied::Running(action)) => {
+                    made.push(change.line());
+                    self.wait(action).unwrap();
+                }
+                Ok(Applied::LookAgain(action)) => {
+                    made.push(change.line());
+                    if let Some(action) = action {
+                        self.wait(action).unwrap();
+                    }
+                    return true;
+                }
+                Err(error) if change.may_fail_alone() => {
+                    made.push(format!("{} ! {error}", change.line()));
+                }
+                Err(error) => panic!("{}: {error}", change.line()),
+            }
+        }
+        false
+    }
+
+    pub fn wait(&self, action: ActionId) -> Result<(), ccm::cloud::Error> {
+        let begun = Instant::now();
+        loop {
+            let mut ended = self.hetzner.ended(&[action]).unwrap();
+            if let Some(end) = ended.remove(&action) {
+                return end;
+            }
+            assert!(begun.elapsed() < common::LIMIT, "{action:?} has no end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub fn balancers(&self) -> Vec<Value> {
+        self.sandbox.cloud().load_balancers(self.sandbox.project())
+    }
+
+    pub fn balancer(&self) -> Value {
+        let all = self.balancers();
+        assert_eq!(all.len(), 1, "{all:#?}");
+        all[0].clone()
+    }
+
+    /// Commands of the writes so far.
+    pub fn writes(&self) -> Vec<String> {
+        let calls = self.sandbox.calls().calls();
+        let writes = calls
+            .iter()
+            .filter(|call| call.half == Half::Hetzner && call.is_write());
+        writes
+            .map(|call| format!("{} {}", call.method, call.path.rsplit('/').next().unwrap()))
+            .collect()
+    }
+
+    /// Every call so far, against the API's own document.
+    pub fn check_document(&self) {
+        let Some(spec) = common::openapi() else {
+            return;
+        };
+        for call in self.sandbox.calls().calls() {
+            if call.half == Half::Hetzner && call.path.starts_with("/v1/") {
+                spec.check_request(&call.method, &call.path, &call.query, &call.body)
+                    .unwrap_or_else(|problems| panic!("{call}: {problems:?}"));
+            }
+        }
+    }
+}
+
+pub fn hetzner(sandbox: &Sandbox, load_balancers: Option<Defaults>) -> Hetzner {
+    Hetzner::new(Settings {
+        profile: Profile::CcmFromScratch,
+        endpoint: sandbox.hetzner_url(),
+        tls: Tls::default(),
+        proxies: Proxies::Never,
+        token: Token::fixed(Secret::new(&sandbox.projects().token)),
+        network: sandbox.network().map(NetworkSelector::Id),
+        metadata: None,
+        address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
+        zone_label: Sourced::new(true, Source::Kept),
+        load_balancers,
+        debug: false,
+        timing: Timing {
+            read_timeout: Duration::from_secs(5),
+            write_timeout: http::WRITE_TIMEOUT,
+            retry_wait: Duration::from_millis(1),
+        },
+        time_scale: 0.01,
+    })
+}
+
+pub fn port(number: u16) -> ServicePort {
+    ServicePort {
+        name: format!("p{number}"),
+        port: number,
+        node_port: Some(30_000 + number),
+        ..ServicePort::default()
+    }
+}

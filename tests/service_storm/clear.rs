@@ -1,0 +1,129 @@
+//! What a storm meets too seldom, each alone: what `ccm` read long ago, and what it did not come to.
+
+use crate::common::wait_until;
+use crate::end;
+use crate::library::{Mortal, Place, scaled};
+use crate::life::Ccm;
+use crate::story::{Event, NAMESPACE, Wish};
+use crate::watch::Watch;
+use ccm::controllers::{Report, Selection};
+use ccm::hetzner::load_balancers::SERVICE_UID;
+use sandbox::faults::{Effect, Rule};
+use sandbox::{Half, Sandbox};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+fn world() -> (Sandbox, Place) {
+    let sandbox = Sandbox::builder()
+        .nodes(0)
+        .heartbeats(false)
+        .scale(crate::library::SCALE)
+        .start();
+    let place = Place::new(&sandbox);
+    (sandbox, place)
+}
+
+/// A long-lived `ccm`, which looks at what has changed and at nothing else.
+fn tick(ccm: &mut Ccm) -> Report {
+    ccm.tick(&Mortal::after(None), &Selection::Due)
+}
+
+/// The next look that comes to anything: a list of Services is kept for a moment.
+fn comes_to_something(ccm: &mut Ccm) {
+    wait_until("something to do", || {
+        let report = tick(ccm);
+        !report.changes.is_empty() || !report.failures.is_empty()
+    });
+}
+
+fn add(sandbox: &Sandbox, name: &str, wish: Wish) {
+    Event::Add(name.to_owned(), wish).happen(sandbox);
+}
+
+fn balancers(sandbox: &Sandbox) -> Vec<Value> {
+    sandbox.cloud().load_balancers(sandbox.project())
+}
+
+/// Its list of all Services is older than the Service that lives there.
+#[test]
+fn a_service_that_came_since_is_not_driven_out() {
+    let (sandbox, place) = world();
+    let watch = Watch::new(&sandbox);
+    watch.over(&sandbox);
+    let mut ccm = Ccm::new(&place, false);
+    tick(&mut ccm);
+    for name in ["first", "second"] {
+        add(&sandbox, name, Wish::named("shared"));
+        comes_to_something(&mut ccm);
+    }
+    watch.no_harm(&sandbox).unwrap();
+    let first = sandbox.cluster().get("services", NAMESPACE, "first");
+    let all = balancers(&sandbox);
+    assert_eq!(all.len(), 1, "{all:#?}");
+    assert_eq!(
+        all[0]["labels"][SERVICE_UID],
+        first.unwrap()["metadata"]["uid"]
+    );
+}
+
+/// Both see it free, at the same moment.
+#[test]
+fn of_two_services_that_ask_for_a_free_load_balancer_one_gets_it() {
+    let (sandbox, place) = world();
+    let body = json!({ "name": "free", "load_balancer_type": "lb11", "location": "fsn1",
+                       "algorithm": { "type": "round_robin" } });
+    sandbox
+        .cloud()
+        .create_load_balancer(sandbox.project(), body);
+    let watch = Watch::new(&sandbox);
+    watch.over(&sandbox);
+    for name in ["first", "second"] {
+        add(&sandbox, name, Wish::named("free"));
+    }
+    Ccm::new(&place, false).settle().unwrap();
+    watch.no_harm(&sandbox).unwrap();
+    end::is_right(&sandbox).unwrap();
+    assert_eq!(balancers(&sandbox).len(), 1);
+}
+
+/// Its list of all Services still has the one that went.
+#[test]
+fn a_service_that_comes_again_gets_its_load_balancer_back() {
+    for wish in [Wish::plain(), Wish::named("front")] {
+        let (sandbox, place) = world();
+        add(&sandbox, "web", wish.clone());
+        let mut ccm = Ccm::new(&place, false);
+        tick(&mut ccm);
+        let before = balancers(&sandbox);
+        Event::Recreate("web".into(), wish).happen(&sandbox);
+        comes_to_something(&mut ccm);
+        let after = balancers(&sandbox);
+        assert_eq!(after.len(), 1, "{after:#?}");
+        assert_eq!(after[0]["id"], before[0]["id"]);
+        end::is_right(&sandbox).unwrap();
+    }
+}
+
+/// The comparison of all found it, and an API failed before it was mended: that does not wait for the next one.
+#[test]
+fn what_an_outage_kept_from_being_mended_is_mended_after_it() {
+    let (sandbox, place) = world();
+    add(&sandbox, "web", Wish::plain());
+    // So far apart that the second is the last.
+    let mut ccm = Ccm::with(&place, Duration::from_secs(2));
+    tick(&mut ccm);
+    end::is_right(&sandbox).unwrap();
+    Event::LoseBalancer("web".into()).happen(&sandbox);
+    let away = Effect::kubernetes_status(500, "InternalError", "no leader");
+    let rule = Rule::new(away).half(Half::Kubernetes).method("GET");
+    let of_one_service = "/api/v1/namespaces/default/services";
+    let rule = sandbox.faults().add(rule.path(of_one_service));
+    wait_until("the comparison of all", || {
+        tick(&mut ccm);
+        std::thread::sleep(scaled(1));
+        sandbox.faults().hits(rule) > 0
+    });
+    sandbox.faults().clear();
+    tick(&mut ccm);
+    end::is_right(&sandbox).unwrap();
+}

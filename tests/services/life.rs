@@ -1,0 +1,222 @@
+//! From the first `kubectl apply` to the last `kubectl delete`.
+
+use crate::common::wait_until;
+use crate::world::{FINALIZER, NO_RESYNC, PROFILES, World, len, service, targets, text};
+use serde_json::json;
+
+const STATUS: &str = "PATCH /api/v1/namespaces/default/services/web/status";
+
+#[test]
+fn a_service_gets_its_load_balancer_with_one_post_between_finalizer_and_status() {
+    for profile in PROFILES {
+        let world = World::with_network(2);
+        let _daemon = world.daemon(&[profile, NO_RESYNC]);
+        let mark = world.mark();
+        let uid = world.create("web", &[], &[80, 443, 8080]);
+        let balancer = world.up("web");
+        world.tells("web", "EnsuredLoadBalancer", &[]);
+        world.ticks(3);
+        assert_eq!(
+            world.writes(mark),
+            [STATUS, "POST /load_balancers", STATUS],
+            "{profile}"
+        );
+        let calls = world.cloud_calls(mark);
+        let shown: Vec<String> = calls.iter().map(ToString::to_string).collect();
+        // Two lists, the types, the POST, and how it goes on, which takes more than a second.
+        assert!(calls.len() <= 7, "{profile}: {shown:#?}");
+        let first = calls.iter().find(|call| call.is_write()).unwrap();
+        let patches = world.sandbox.calls().calls_since(mark);
+        let mut patches = patches
+            .iter()
+            .filter(|call| call.path.ends_with("/web/status"));
+        let body = patches.next().unwrap().json().unwrap();
+        assert_eq!(body["metadata"]["finalizers"], json!([FINALIZER]));
+        assert!(patches.next().unwrap().sequence > first.sequence);
+
+        assert_eq!(targets(&balancer).len(), 2);
+        assert_eq!(len(&balancer["services"]), 3);
+        assert_eq!(balancer["labels"]["hcloud-ccm/service-uid"], json!(uid));
+        let public = &balancer["public_net"];
+        let private = &balancer["private_net"][0]["ip"];
+        let expected = [&public["ipv4"]["ip"], &public["ipv6"]["ip"], private].map(text);
+        assert_eq!(world.addresses("web"), expected);
+        assert_eq!(world.told("web", "EnsuringLoadBalancer").len(), 1);
+        world.nothing_refused();
+    }
+}
+
+#[test]
+fn one_annotation_on_three_ports_is_three_writes_and_six_calls() {
+    let world = World::new(2);
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    world.create("web", &[], &[80, 443, 8080]);
+    let id = world.up("web")["id"].as_u64().unwrap();
+    world.ticks(2);
+    let mark = world.mark();
+    world.annotate("web", "health-check-interval", Some("20s"));
+    let intervals = || {
+        let balancer = world.sandbox.cloud().load_balancer(id);
+        let services = balancer["services"].as_array().unwrap().iter();
+        services
+            .filter(|service| service["health_check"]["interval"] == 20)
+            .count()
+    };
+    wait_until("three intervals", || intervals() == 3);
+    world.ticks(3);
+    let update = format!("POST /load_balancers/{id}/actions/update_service");
+    assert_eq!(world.cloud_writes(mark), vec![update; 3]);
+    let calls = world.cloud_calls(mark);
+    assert!(calls.len() <= 6, "{} calls: {calls:#?}", calls.len());
+}
+
+#[test]
+fn deleted_is_the_load_balancer_first_found_by_its_label_and_then_the_service() {
+    for profile in PROFILES {
+        let world = World::new(1);
+        let daemon = world.daemon(&[profile, NO_RESYNC]);
+        world.create("web", &[], &[80]);
+        let balancer = world.up("web");
+        let cloud = world.sandbox.cloud();
+        let id = balancer["id"].as_u64().unwrap();
+        // Another one has its name, which is none of ours to delete.
+        let name = text(&balancer["name"]);
+        cloud.edit_load_balancer(id, |one| one["name"] = json!("renamed"));
+        let project = world.sandbox.project();
+        let decoy = json!({"name": name, "load_balancer_type": "lb11", "location": "fsn1"});
+        let decoy = cloud.create_load_balancer(project, decoy);
+        world.ticks(1);
+        let mark = world.mark();
+        world.delete("web");
+        wait_until("its end", || world.service("web").is_none());
+        world.tells("web", "DeletedLoadBalancer", &[]);
+        let delete = format!("DELETE /load_balancers/{id}");
+        assert_eq!(
+            world.writes(mark),
+            [delete.as_str(), STATUS],
+            "{}",
+            daemon.log()
+        );
+        let left: Vec<_> = world
+            .balancers()
+            .iter()
+            .map(|one| one["id"].clone())
+            .collect();
+        assert_eq!(left, [json!(decoy)]);
+        assert_eq!(world.told("web", "DeletingLoadBalancer").len(), 1);
+        world.nothing_refused();
+    }
+}
+
+#[test]
+fn of_another_type_it_loses_load_balancer_address_and_finalizer() {
+    let world = World::new(1);
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    world.create("web", &[], &[80]);
+    let id = world.up("web")["id"].clone();
+    let mark = world.mark();
+    world.edit("web", |service| {
+        service["spec"]["type"] = json!("ClusterIP")
+    });
+    wait_until("no finalizer", || {
+        world.service("web").unwrap()["metadata"]["finalizers"] != json!([FINALIZER])
+    });
+    assert_eq!(world.addresses("web"), Vec::<String>::new());
+    assert_eq!(world.balancers(), Vec::<serde_json::Value>::new());
+    world.ticks(2);
+    let delete = format!("DELETE /load_balancers/{id}");
+    assert_eq!(world.writes(mark), [delete.as_str(), STATUS]);
+    // And back.
+    world.edit("web", |service| {
+        service["spec"]["type"] = json!("LoadBalancer")
+    });
+    world.up("web");
+}
+
+#[test]
+fn changed_to_another_type_while_nobody_looked_it_is_cleaned_up_all_the_same() {
+    let world = World::new(1);
+    world.create("web", &[], &[80]);
+    world.settle(&[]);
+    assert_eq!(world.balancers().len(), 1);
+    world.edit("web", |service| service["spec"]["type"] = json!("NodePort"));
+    world.settle(&[]);
+    assert_eq!(world.balancers().len(), 0);
+    assert_eq!(world.addresses("web"), Vec::<String>::new());
+}
+
+#[test]
+fn nothing_is_written_to_who_wants_nothing_of_us() {
+    let world = World::new(1);
+    // Another controller's, which uses the same finalizer.
+    let mut theirs = service("theirs", &[], &[80]);
+    theirs["spec"]["loadBalancerClass"] = json!("example.com/other");
+    theirs["metadata"]["finalizers"] = json!([FINALIZER]);
+    world.create_as(theirs);
+    // Being deleted, held by somebody else, and never ours.
+    let mut going = service("going", &[], &[80]);
+    going["metadata"]["finalizers"] = json!(["example.com/held"]);
+    world.create_as(going);
+    world.delete("going");
+    let mark = world.mark();
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    world.ticks(4);
+    // Its end changes nothing about it.
+    world.delete("theirs");
+    world.ticks(4);
+    assert_eq!(world.writes(mark), Vec::<String>::new());
+    for name in ["theirs", "going"] {
+        let service = world.service(name).unwrap();
+        let finalizers = len(&service["metadata"]["finalizers"]);
+        assert_eq!(finalizers, 1, "{name}");
+        assert_eq!(world.addresses(name), Vec::<String>::new());
+    }
+    assert_eq!(world.balancers().len(), 0);
+}
+
+#[test]
+fn a_protected_load_balancer_is_kept_and_said_so() {
+    let world = World::new(1);
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    world.create("web", &[], &[80]);
+    let id = world.up("web")["id"].as_u64().unwrap();
+    let protect = |on| move |one: &mut serde_json::Value| one["protection"]["delete"] = json!(on);
+    world.sandbox.cloud().edit_load_balancer(id, protect(true));
+    let mark = world.mark();
+    world.delete("web");
+    wait_until("its end", || world.service("web").is_none());
+    assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
+    assert_eq!(world.balancers().len(), 1);
+    world.tells(
+        "web",
+        "LoadBalancerProtected",
+        &["protected", "costs money"],
+    );
+}
+
+#[test]
+fn two_with_the_label_are_named_and_neither_is_touched() {
+    let world = World::new(1);
+    let daemon = world.daemon(&[NO_RESYNC]);
+    let uid = world.create("web", &[], &[80]);
+    let first = world.up("web");
+    let cloud = world.sandbox.cloud();
+    let twin = json!({
+        "name": "twin", "load_balancer_type": "lb11", "location": "fsn1",
+        "labels": {"hcloud-ccm/service-uid": uid},
+    });
+    let twin = cloud.create_load_balancer(world.sandbox.project(), twin);
+    let mark = world.mark();
+    world.annotate("web", "algorithm-type", Some("least_connections"));
+    let names = [text(&first["name"]), format!("twin ({twin})")];
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    world.tells("web", "SyncLoadBalancerFailed", &names);
+    world.delete("web");
+    world.tells("web", "DeleteLoadBalancerFailed", &names);
+    world.ticks(2);
+    assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
+    // Somebody decides which is the wrong one.
+    cloud.edit_load_balancer(twin, |one| one["labels"] = json!({}));
+    wait_until("its end", || world.service("web").is_none());
+    assert_eq!(world.balancers().len(), 1);
+}

@@ -1,0 +1,15 @@
+//! Services of type LoadBalancer from outside: the binary between both APIs, under the role of
+//! hcloud-cloud-controller-manager.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod adoption;
+mod bad_input;
+mod by_hand;
+mod churn;
+#[path = "../common/mod.rs"]
+mod common;
+mod life;
+mod quiet;
+mod readers;
+mod trouble;
+mod world;
