@@ -172,13 +172,13 @@ differs. Only reads.
 Usage:
   ccm lb list [-n NAMESPACE] [-o wide|json|yaml]
 
-  BALANCER  name of its load balancer; - none yet
-  ADDRESS   the first of its addresses; -o wide shows all
-  TARGETS   healthy on every port/all
-  DIFF      - nothing; create: the next sync makes it; delete: it and then the
-            finalizer go; finalizer: only that goes; the names of fields that
-            differ; !Reason: something stands in the way, and ccm lb inspect
-            says what
+  LOAD BALANCER  its name; - none yet
+  ADDRESS        the first of its addresses; -o wide shows all
+  TARGETS        healthy on every port/all
+  DIFF           - nothing; create: the next sync makes it; delete: it and then
+                 the finalizer go; finalizer: only that goes; the names of
+                 fields that differ; !Reason: something stands in the way, and
+                 ccm lb inspect says what
 ";
 
 const LB_INSPECT: &str = "\

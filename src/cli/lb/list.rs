@@ -48,11 +48,11 @@ fn nothing(namespace: &Option<String>) -> String {
     format!("{place} has no Service of type LoadBalancer.\n")
 }
 
-const HEADINGS: [&str; 5] = ["SERVICE", "BALANCER", "ADDRESS", "TARGETS", "DIFF"];
+const HEADINGS: [&str; 5] = ["SERVICE", "LOAD BALANCER", "ADDRESS", "TARGETS", "DIFF"];
 
 /// What gives way when a table is too wide: the load balancer's name, which the Service's tells
 /// as well, then the Service's, then what differs.
-const YIELDING: [Yielding; 3] = [(1, 10), (0, 17), (4, 10)];
+const YIELDING: [Yielding; 3] = [(1, 13), (0, 17), (4, 10)];
 
 fn list_table(plans: &[ServicePlan]) -> String {
     let rows: Vec<Vec<String>> = plans.iter().map(|plan| row(plan, 1)).collect();
