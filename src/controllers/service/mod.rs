@@ -159,15 +159,6 @@ impl ServiceController {
             false => (self.settings.sync_interval / 2, ReadFrom::Cache),
         };
         let listed = world.load_balancer_services(age, from)?;
-        let nodes = match selection.is_explicit() {
-            true => world.nodes(age, from)?,
-            false => world.poll_nodes(Poll {
-                look_max_age: age,
-                // The node controller reads them whole more often, where it runs.
-                whole_max_age: self.settings.resync_period * 2,
-                metadata_max_age: Some(METADATA_MAX_AGE.mul_f64(self.settings.time_scale)),
-            })?,
-        };
         let mut suspects = self.suspects.clone();
         suspects.extend(self.listed.iter().cloned());
         if is_resync || selection.is_explicit() {
@@ -184,9 +175,24 @@ impl ServiceController {
         let mut services = listed.value.as_ref().clone();
         services.extend(observe::leftovers(world, &services, suspects)?);
         services.sort_by_cached_key(|service| service.full_name());
+        let nodes = match (selection.is_explicit(), services.is_empty()) {
+            (true, _) => world.nodes(age, from)?.value,
+            // Nobody asks which nodes there are.
+            (false, true) => Arc::default(),
+            (false, false) => {
+                world
+                    .poll_nodes(Poll {
+                        look_max_age: age,
+                        // The node controller reads them whole more often, where it runs.
+                        whole_max_age: self.settings.resync_period * 2,
+                        metadata_max_age: Some(METADATA_MAX_AGE.mul_f64(self.settings.time_scale)),
+                    })?
+                    .value
+            }
+        };
         Ok(Look {
-            prints: Fingerprints::new(&nodes.value, &*world.provider),
-            nodes: nodes.value,
+            prints: Fingerprints::new(&nodes, &*world.provider),
+            nodes,
             services,
             is_resync,
         })
