@@ -1,5 +1,7 @@
 .DEFAULT_GOAL := help
-TARGET := $(shell rustc -vV | sed -n 's/^host: //p')
+# Of this machine's kind, or another: make build ARCH=aarch64 (CC must then compile for it).
+ARCH := $(shell uname -m)
+TARGET := $(ARCH)-unknown-linux-musl
 BINARY := target/$(TARGET)/release/ccm
 
 .PHONY: help demo test build bench
@@ -15,11 +17,13 @@ test: ## format, clippy, all tests; ends with what was skipped and why
 	@tests/run.sh
 
 # Size: relative relocations in one bit each, equal functions once, and no tables for unwinding.
-LINK := -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,--icf=all -C link-arg=-Wl,--no-eh-frame-hdr -C link-arg=-Wl,-T,$(CURDIR)/src/static.ld
+LINK := -C linker=rust-lld -C link-arg=-zpack-relative-relocs -C link-arg=--icf=all -C link-arg=--no-eh-frame-hdr -C link-arg=-T -C link-arg=$(CURDIR)/src/static.ld
 
-# Without an explicit --target the flag would also reach proc-macros, which can't be static.
+# Without an explicit --target the flags would also reach proc-macros, which can't be static.
 build: ## the static binary
-	RUSTFLAGS="-C target-feature=+crt-static $(LINK)" cargo build --release --locked --package ccm-from-scratch --target $(TARGET)
+	@rustup target list --installed 2>/dev/null | grep -qx $(TARGET) || rustup target add $(TARGET)
+	CC_$(subst -,_,$(TARGET))="$(CC)" CFLAGS_$(subst -,_,$(TARGET))=-U_FORTIFY_SOURCE RUSTFLAGS="-C target-feature=+crt-static $(LINK)" \
+	    cargo build --release --locked --package ccm-from-scratch --target $(TARGET)
 	@ls -l $(BINARY)
 
 bench: build ## measure the static binary against its limits: calls, bytes, time, memory, size
