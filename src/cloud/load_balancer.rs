@@ -3,7 +3,7 @@
 //! What a field or a change is, is the provider's business; the controller orders, waits, retries
 //! and tells. So both travel as trait objects that only their provider looks into.
 
-use super::{Cluster, Error, Finding, Gate, Ingress, OfferedNode, Service, Source, Urgency};
+use super::{Cluster, Error, Finding, Gate, Ingress, OfferedNode, Service, Source, Urgency, Word};
 use serde::Serialize;
 use std::any::Any;
 use std::collections::HashMap;
@@ -130,9 +130,9 @@ pub struct Target {
 pub struct Health {
     pub port: u16,
     /// In the cloud's word, e.g. `healthy`.
-    pub status: String,
+    pub status: Word,
     /// Why it is not, in the cloud's word, where it says so.
-    pub detail: Option<String>,
+    pub detail: Option<Word>,
     pub http_status: Option<u16>,
 }
 

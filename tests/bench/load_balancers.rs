@@ -177,7 +177,7 @@ fn an_hour() -> Vec<Figure> {
         )
         .at_most(CALLS_AN_HOUR as f64),
         Figure::bytes(title, bytes as u64),
-        Figure::bytes(memory, daemon.memory_kb().0 * 1024),
+        Figure::bytes(memory, daemon.memory_kb().0 * 1024).at_most(MEMORY_MB),
     ]
 }
 

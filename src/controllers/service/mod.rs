@@ -93,15 +93,25 @@ impl ServiceController {
             return Ok((None, Vec::new()));
         };
         let look = self.look(world, selection, Instant::now())?;
-        self.propose_for(world, provider, selection, &look)
+        self.propose_for(world, provider, selection, &look, true)
     }
 
-    /// One pass, with the plans that it ended with.
+    /// One pass, with the plans that it ended with, for a person.
     pub fn sync(
         &mut self,
         world: &World,
         gate: &dyn Gate,
         selection: &Selection,
+    ) -> (Report, Vec<ServicePlan>) {
+        self.pass(world, gate, selection, true)
+    }
+
+    fn pass(
+        &mut self,
+        world: &World,
+        gate: &dyn Gate,
+        selection: &Selection,
+        for_people: bool,
     ) -> (Report, Vec<ServicePlan>) {
         let Some(provider) = world.provider.load_balancers() else {
             return (Report::default(), Vec::new());
@@ -111,7 +121,7 @@ impl ServiceController {
             Ok(look) => look,
             Err(error) => return (Report::outage(error, String::new()), Vec::new()),
         };
-        let proposals = match self.propose_for(world, provider, selection, &look) {
+        let proposals = match self.propose_for(world, provider, selection, &look, for_people) {
             Ok((_, proposals)) => proposals,
             Err(error) => return (Report::outage(error, waiting(&look)), Vec::new()),
         };
@@ -122,7 +132,7 @@ impl ServiceController {
             .partition(|plan| plan.has_writes() || plan.cloud.obstacle.is_some());
         let uids = to_do.iter().map(|plan| plan.object.uid.clone());
         let mut missed: HashSet<String> = uids.collect();
-        let mut pass = Pass::new(world, gate, provider, &self.settings);
+        let mut pass = Pass::new(world, gate, provider, &self.settings, for_people);
         let outcome = match to_do.is_empty() {
             true => Ok(()),
             false => {
@@ -205,6 +215,7 @@ impl ServiceController {
         provider: &dyn LoadBalancers,
         selection: &Selection,
         look: &Look,
+        for_people: bool,
     ) -> Result<(Option<Observed>, Vec<ServicePlan>), Error> {
         let now = Instant::now();
         let explicit = selection.is_explicit();
@@ -241,7 +252,7 @@ impl ServiceController {
             Freshness::Proposes(age.min(since_write)),
             urgency,
         )?;
-        let plans = plan(&observed.view(), provider);
+        let plans = plan(&observed.view(for_people), provider);
         Ok((Some(observed), plans))
     }
 
@@ -302,7 +313,7 @@ impl Controller for ServiceController {
     }
 
     fn tick(&mut self, world: &World, gate: &dyn Gate, selection: &Selection) -> Report {
-        self.sync(world, gate, selection).0
+        self.pass(world, gate, selection, false).0
     }
 
     fn propose(&self, world: &World, selection: &Selection) -> Result<Vec<Proposal>, Error> {

@@ -29,12 +29,13 @@ pub(super) enum Freshness {
 }
 
 impl Observed {
-    pub(super) fn view(&self) -> View<'_> {
+    pub(super) fn view(&self, for_people: bool) -> View<'_> {
         View {
             services: &self.services,
             nodes: &self.nodes,
             cluster: &self.cluster,
             landscape: &self.landscape,
+            for_people,
         }
     }
 }

@@ -24,12 +24,14 @@ pub(super) struct Pass<'a> {
     pub(super) gate: &'a dyn Gate,
     pub(super) provider: &'a dyn LoadBalancers,
     pub(super) settings: &'a Settings,
+    /// See `plan::View`.
+    for_people: bool,
     pub(super) report: Report,
     /// The plans that were made last, one for each Service that is still there.
     pub(super) done: Vec<Done>,
     /// What was changed for each Service, by UID.
     touched: HashMap<String, ChangeKind>,
-    /// Every write that was made for each Service, by UID.
+    /// For people: every write that was made for each Service, by UID.
     made: HashMap<String, Vec<Value>>,
     closed: bool,
 }
@@ -48,12 +50,14 @@ impl<'a> Pass<'a> {
         gate: &'a dyn Gate,
         provider: &'a dyn LoadBalancers,
         settings: &'a Settings,
+        for_people: bool,
     ) -> Pass<'a> {
         Pass {
             world,
             gate,
             provider,
             settings,
+            for_people,
             report: Report::default(),
             done: Vec::new(),
             touched: HashMap::new(),
@@ -91,14 +95,14 @@ impl<'a> Pass<'a> {
         // Targets are removed by this list: an old one must not take a node away.
         let nodes = self.world.nodes(begun.elapsed(), ReadFrom::Latest)?;
         let mut observed = self.observe(services, &nodes.value, begun)?;
-        let plans = plan::plan(&observed.view(), self.provider);
+        let plans = plan::plan(&observed.view(self.for_people), self.provider);
         if !plans.iter().any(|plan| plan.cloud.rests_on_whole_cluster) {
             return Ok(plans);
         }
         let all = self.world.any_services(begun.elapsed())?;
         let name = &self.settings.cluster_name;
         observed.cluster = observe::cluster(self.world, name, &all.value, &nodes.value)?;
-        Ok(plan::plan(&observed.view(), self.provider))
+        Ok(plan::plan(&observed.view(self.for_people), self.provider))
     }
 
     fn observe(
@@ -161,7 +165,7 @@ impl<'a> Pass<'a> {
             finalizers.push(LOAD_BALANCER_FINALIZER.to_owned());
             match self.patch(&plan, json!({ "finalizers": finalizers }), None) {
                 Ok(service) => {
-                    self.note(&plan, plan::finalizer_added());
+                    self.note(&plan, plan::finalizer_added);
                     let line = "finalizer: added".to_owned();
                     self.report.changes.push((plan.name(), line));
                     plan.service = service;
@@ -190,7 +194,7 @@ impl<'a> Pass<'a> {
     fn end(&mut self, work: Work) -> Option<Arc<Service>> {
         let name = work.plan.name();
         for made in work.made {
-            self.note(&work.plan, made);
+            self.note(&work.plan, || made.json());
         }
         let lines = work.lines.into_iter().map(|line| (name.clone(), line));
         self.report.changes.extend(lines);
@@ -236,7 +240,7 @@ impl<'a> Pass<'a> {
         match self.patch(&plan, Value::Null, Some(json!({ "ingress": status }))) {
             Ok(service) => {
                 self.report.changes.push((plan.name(), status_line(status)));
-                self.note(&plan, plan::status_set(status));
+                self.note(&plan, || plan::status_set(status));
                 plan.service = service;
                 plan.status = None;
             }
@@ -281,9 +285,11 @@ impl<'a> Pass<'a> {
             .map(Arc::new)
     }
 
-    fn note(&mut self, plan: &ServicePlan, made: Value) {
-        let uid = plan.object.uid.clone();
-        self.made.entry(uid).or_default().push(made);
+    fn note(&mut self, plan: &ServicePlan, made: impl FnOnce() -> Value) {
+        if self.for_people {
+            let uid = plan.object.uid.clone();
+            self.made.entry(uid).or_default().push(made());
+        }
     }
 
     fn succeeded(&mut self, mut plan: ServicePlan, service: Option<Arc<Service>>) {
@@ -296,7 +302,7 @@ impl<'a> Pass<'a> {
             (_, None) => None,
         };
         if let Some((line, made)) = made {
-            self.note(&plan, made);
+            self.note(&plan, || made);
             log::info!("{}: {line}", plan.name());
             self.report.changes.push((plan.name(), line));
         }

@@ -15,6 +15,9 @@ pub struct View<'a> {
     pub nodes: &'a [OfferedNode],
     pub cluster: &'a Cluster,
     pub landscape: &'a Landscape,
+    /// Will a person read the plans? Only then each field and target is kept in them: with twenty
+    /// load balancers of a hundred targets that is most of a daemon's memory.
+    pub for_people: bool,
 }
 
 /// What a Service asks of us.
@@ -42,14 +45,22 @@ pub struct ServicePlan {
     pub status: Option<Vec<Ingress>>,
     /// The controller's own; the provider's are in `cloud`.
     pub findings: Vec<Finding>,
-    /// Of a pass: every write that was made, for programs.
+    /// Of a pass that a person reads: every write that was made, for programs.
     pub made: Vec<Value>,
 }
 
 pub fn plan(view: &View, provider: &dyn LoadBalancers) -> Vec<ServicePlan> {
     let services = view.services.iter();
     services
-        .map(|service| plan_service(view, provider, service))
+        .map(|service| {
+            let mut plan = plan_service(view, provider, service);
+            if !view.for_people {
+                plan.cloud.fields = Vec::new();
+                let targets = plan.cloud.found.as_mut().map(|found| &mut found.targets);
+                targets.into_iter().for_each(|list| *list = Vec::new());
+            }
+            plan
+        })
         .collect()
 }
 

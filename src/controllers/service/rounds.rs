@@ -3,7 +3,6 @@
 
 use super::plan::ServicePlan;
 use crate::cloud::{ActionId, Applied, Change, Error, ErrorKind, Gate, LoadBalancers, pulse};
-use serde_json::Value;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -35,8 +34,8 @@ pub(super) struct Work {
     tries: u32,
     /// A line for each change that was made.
     pub(super) lines: Vec<String>,
-    /// The same for programs.
-    pub(super) made: Vec<Value>,
+    /// Those changes.
+    pub(super) made: Vec<Box<dyn Change>>,
     /// What was refused without keeping the rest from being done.
     pub(super) refused: Vec<Error>,
     /// Nothing more is done.
@@ -191,7 +190,6 @@ impl Rounds<'_> {
         };
         log::info!("{}: {line}", work.plan.name());
         work.lines.push(line.clone());
-        work.made.push(change.json());
         work.tries = 0;
         if look_again {
             work.look_again = true;
@@ -206,6 +204,7 @@ impl Rounds<'_> {
                 since: Instant::now(),
             });
         }
+        work.made.push(change);
     }
 
     /// One call for everything that runs.
