@@ -158,13 +158,16 @@ pub struct Orphan {
 }
 
 /// What came of a change.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Applied {
     Done,
     /// It goes on in the cloud; the next change waits for its end.
     Running(ActionId),
     /// What there is may differ from what the changes after it rest on: look again, plan again.
     LookAgain(Option<ActionId>),
+    /// The same; but the answer shows the load balancer whole, as it will be when the action has ended.
+    /// Where a plan for its Service on that leaves nothing to change, nobody has to look.
+    Shown(Option<ActionId>, Landscape),
 }
 
 /// Number of something that goes on in the cloud.

@@ -43,6 +43,34 @@ fn a_new_one_is_made_by_one_write_and_then_is_right() {
 }
 
 #[test]
+fn the_answer_to_the_creation_shows_what_a_look_would_where_its_addresses_are_in_it() {
+    let world = World::without_network();
+    let plan = world.plan();
+    let applied = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+    let Ok(Applied::Shown(Some(action), shown)) = applied else {
+        panic!("{applied:?}");
+    };
+    let left = world
+        .hetzner
+        .plan(&shown, &world.service, &world.nodes, &world.cluster);
+    assert!(left.changes.is_empty(), "{left:?}");
+    world.wait(action).unwrap();
+    let looked = world.plan();
+    assert!(looked.changes.is_empty(), "{looked:?}");
+    assert_eq!(left.status, looked.status);
+    assert_eq!(left.status.unwrap().len(), 2);
+
+    // Its private address comes only with the end of the action.
+    let world = World::new();
+    let plan = world.plan();
+    let applied = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+    assert!(
+        matches!(applied, Ok(Applied::LookAgain(Some(_)))),
+        "{applied:?}"
+    );
+}
+
+#[test]
 fn every_kind_of_change_is_made_and_fits_the_document() {
     let mut world = World::new();
     let pem = json!({"name": "one", "type": "managed", "domain_names": ["a.example"]});
@@ -126,7 +154,7 @@ fn every_kind_of_change_is_made_and_fits_the_document() {
     assert!(world.balancers().is_empty());
     // It is gone already: that is what was wanted.
     let again = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
-    assert_eq!(again.unwrap(), Applied::Done);
+    assert!(matches!(again, Ok(Applied::Done)), "{again:?}");
     world.check_document();
 }
 
@@ -138,7 +166,7 @@ fn a_deletion_without_a_word_is_one_too() {
     let seen = world.hetzner.observe(&[], Urgency::Needed).unwrap();
     let removal = world.hetzner.plan_removal(&seen, &world.service);
     let deleted = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
-    assert_eq!(deleted.unwrap(), Applied::Done);
+    assert!(matches!(deleted, Ok(Applied::Done)), "{deleted:?}");
     common::wait_until("its end", || world.balancers().is_empty());
 }
 
@@ -211,7 +239,10 @@ fn a_name_that_was_taken_meanwhile_is_looked_at_again() {
         .cloud()
         .create_load_balancer(world.sandbox.project(), other);
     let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
-    assert_eq!(outcome.unwrap(), Applied::LookAgain(None));
+    assert!(
+        matches!(outcome, Ok(Applied::LookAgain(None))),
+        "{outcome:?}"
+    );
     world.settle();
     let names: Vec<String> = world
         .balancers()

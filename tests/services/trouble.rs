@@ -98,11 +98,11 @@ fn a_resync_that_failed_is_not_left_to_the_next() {
         one["algorithm"]["type"] = json!("least_connections")
     });
     // What is proposed is read; what it is made on is not, with an answer that is not asked for again at once.
-    let fails = Rule::new(Effect::hetzner_error(422, "service_error", "not now"))
-        .half(Half::Hetzner)
+    let fails = Rule::new(Effect::kubernetes_status(422, "Invalid", "not now"))
+        .half(Half::Kubernetes)
         .method("GET")
-        .path("/v1/load_balancers")
-        .nth(2);
+        .path("/api/v1/namespaces/default/services")
+        .times(1);
     let fails = world.sandbox.faults().add(fails);
     wait_until("the resync that fails", || {
         world.sandbox.faults().hits(fails) == 1

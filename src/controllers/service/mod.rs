@@ -137,7 +137,8 @@ impl ServiceController {
             true => Ok(()),
             false => {
                 self.last_write = Some(Instant::now());
-                let outcome = pass.run(to_do.into_iter().map(|plan| plan.service).collect());
+                let services = to_do.into_iter().map(|plan| plan.service);
+                let outcome = pass.run(services.collect(), begun);
                 self.last_write = Some(Instant::now());
                 outcome
             }

@@ -4,10 +4,12 @@
 
 use super::Settings;
 use super::observe::{self, Freshness, Observed};
-use super::plan::{self, ServicePlan, Want, status_line};
+use super::plan::{self, ServicePlan, View, Want, status_line};
 use super::rounds::{Rounds, Work};
 use super::tell::{self, Told};
-use crate::cloud::{Change, ChangeKind, ErrorKind, Gate, LoadBalancers, Reason, Urgency};
+use crate::cloud::{
+    Change, ChangeKind, ErrorKind, Gate, Landscape, LoadBalancers, Reason, Urgency,
+};
 use crate::controllers::report::{Failure, Report};
 use crate::kube::{self, LOAD_BALANCER_FINALIZER, Node, Service};
 use crate::world::{Error, ReadFrom, World};
@@ -66,63 +68,73 @@ impl<'a> Pass<'a> {
         }
     }
 
-    pub(super) fn run(&mut self, services: Vec<Arc<Service>>) -> Result<(), Error> {
+    /// Of load balancers the first look takes what was listed since `begun`, for the proposal:
+    /// nothing was written since. Services and nodes it reads itself.
+    pub(super) fn run(&mut self, services: Vec<Arc<Service>>, begun: Instant) -> Result<(), Error> {
         let mut pending = services;
+        let mut listed_since = begun;
         for _ in 0..LOOKS_AT_MOST {
             if pending.is_empty() || self.closed {
                 break;
             }
-            let (count, plans) = (pending.len(), self.look(&pending));
-            pending = match plans {
-                Ok(plans) => self.make(plans),
+            let (count, looked) = (pending.len(), self.look(&pending, listed_since));
+            pending = match looked {
+                Ok(None) => Vec::new(),
+                Ok(Some((observed, plans))) => self.make(&observed, plans),
                 Err(error) => {
                     self.report.unreached += count;
                     return Err(error);
                 }
             };
+            listed_since = Instant::now();
         }
         self.report.unreached += pending.len();
         Ok(())
     }
 
-    /// Both APIs as they are now, and what should be done.
-    fn look(&self, services: &[Arc<Service>]) -> Result<Vec<ServicePlan>, Error> {
+    /// Both APIs as they are now, and what should be done; none: the Services are gone.
+    fn look(
+        &self,
+        services: &[Arc<Service>],
+        listed_since: Instant,
+    ) -> Result<Option<(Observed, Vec<ServicePlan>)>, Error> {
         let begun = Instant::now();
         let services = observe::read_again(self.world, services)?;
         if services.is_empty() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         // Targets are removed by this list: an old one must not take a node away.
         let nodes = self.world.nodes(begun.elapsed(), ReadFrom::Latest)?;
-        let mut observed = self.observe(services, &nodes.value, begun)?;
+        let mut observed = self.observe(services, &nodes.value, listed_since)?;
         let plans = plan::plan(&observed.view(self.for_people), self.provider);
         if !plans.iter().any(|plan| plan.cloud.rests_on_whole_cluster) {
-            return Ok(plans);
+            return Ok(Some((observed, plans)));
         }
         let all = self.world.any_services(begun.elapsed())?;
         let name = &self.settings.cluster_name;
         observed.cluster = observe::cluster(self.world, name, &all.value, &nodes.value)?;
-        Ok(plan::plan(&observed.view(self.for_people), self.provider))
+        let plans = plan::plan(&observed.view(self.for_people), self.provider);
+        Ok(Some((observed, plans)))
     }
 
     fn observe(
         &self,
         services: Vec<Arc<Service>>,
         nodes: &[Arc<Node>],
-        begun: Instant,
+        listed_since: Instant,
     ) -> Result<Observed, Error> {
         observe::observe(
             self.world,
             &self.settings.cluster_name,
             services,
             nodes,
-            Freshness::Since(begun),
+            Freshness::Since(listed_since),
             Urgency::Needed,
         )
     }
 
     /// Makes what was planned; the Services that have to be looked at again.
-    fn make(&mut self, plans: Vec<ServicePlan>) -> Vec<Arc<Service>> {
+    fn make(&mut self, observed: &Observed, plans: Vec<ServicePlan>) -> Vec<Arc<Service>> {
         let mut again = Vec::new();
         let mut works = Vec::new();
         let mut claimed = HashSet::new();
@@ -154,7 +166,8 @@ impl<'a> Pass<'a> {
             time_scale: self.settings.time_scale,
         };
         rounds.run(&mut works);
-        again.extend(works.into_iter().filter_map(|work| self.end(work)));
+        let ends = works.into_iter();
+        again.extend(ends.filter_map(|work| self.end(observed, work)));
         again
     }
 
@@ -191,7 +204,7 @@ impl<'a> Pass<'a> {
     }
 
     /// After the changes in the cloud. The Service when it has to be looked at again.
-    fn end(&mut self, work: Work) -> Option<Arc<Service>> {
+    fn end(&mut self, observed: &Observed, work: Work) -> Option<Arc<Service>> {
         let name = work.plan.name();
         for made in work.made {
             self.note(&work.plan, || made.json());
@@ -210,10 +223,35 @@ impl<'a> Pass<'a> {
             self.failed(plan, all.join("; "));
             return None;
         }
-        match work.look_again {
-            true => Some(work.plan.service),
-            false => self.finish(work.plan),
+        if !work.look_again {
+            return self.finish(work.plan);
         }
+        let service = work.plan.service;
+        match work
+            .shown
+            .and_then(|shown| self.left(observed, shown, &service))
+        {
+            Some(plan) => self.finish(plan),
+            None => Some(service),
+        }
+    }
+
+    /// The plan on what the answer of a write showed; none where there is more to do in the cloud.
+    fn left(
+        &self,
+        observed: &Observed,
+        shown: Landscape,
+        service: &Arc<Service>,
+    ) -> Option<ServicePlan> {
+        let view = View {
+            landscape: &shown,
+            ..observed.view(self.for_people)
+        };
+        let plan = plan::plan_for(&view, self.provider, service);
+        (plan.cloud.obstacle.is_none() && plan.cloud.changes.is_empty()).then(|| {
+            tell::findings(self.world, self.gate, &plan);
+            plan
+        })
     }
 
     /// The cloud is as it should be: now Kubernetes. The Service when it has to be looked at again.

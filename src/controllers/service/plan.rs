@@ -52,23 +52,26 @@ pub struct ServicePlan {
 pub fn plan(view: &View, provider: &dyn LoadBalancers) -> Vec<ServicePlan> {
     let services = view.services.iter();
     services
-        .map(|service| {
-            let mut plan = plan_service(view, provider, service);
-            if !view.for_people {
-                plan.cloud.fields = Vec::new();
-                let targets = plan.cloud.found.as_mut().map(|found| &mut found.targets);
-                targets.into_iter().for_each(|list| *list = Vec::new());
-            }
-            plan
-        })
+        .map(|service| plan_for(view, provider, service))
         .collect()
 }
 
-pub fn plan_service(
+/// For one Service.
+pub(super) fn plan_for(
     view: &View,
     provider: &dyn LoadBalancers,
     service: &Arc<Service>,
 ) -> ServicePlan {
+    let mut plan = plan_service(view, provider, service);
+    if !view.for_people {
+        plan.cloud.fields = Vec::new();
+        let targets = plan.cloud.found.as_mut().map(|found| &mut found.targets);
+        targets.into_iter().for_each(|list| *list = Vec::new());
+    }
+    plan
+}
+
+fn plan_service(view: &View, provider: &dyn LoadBalancers, service: &Arc<Service>) -> ServicePlan {
     let mut plan = ServicePlan {
         object: service.object(),
         service: Arc::clone(service),

@@ -2,7 +2,9 @@
 //! each, wait for everything that runs with one call, go on.
 
 use super::plan::ServicePlan;
-use crate::cloud::{ActionId, Applied, Change, Error, ErrorKind, Gate, LoadBalancers, pulse};
+use crate::cloud::{
+    ActionId, Applied, Change, Error, ErrorKind, Gate, Landscape, LoadBalancers, pulse,
+};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -42,6 +44,8 @@ pub(super) struct Work {
     pub(super) error: Option<Error>,
     /// What there is has to be read again before anything else is decided.
     pub(super) look_again: bool,
+    /// The load balancer as the call that made it showed it.
+    pub(super) shown: Option<Landscape>,
 }
 
 struct Running {
@@ -73,6 +77,7 @@ impl Work {
             refused: Vec::new(),
             error: None,
             look_again: false,
+            shown: None,
         }
     }
 
@@ -177,6 +182,10 @@ impl Rounds<'_> {
             Ok(Applied::Done) => (None, false),
             Ok(Applied::Running(action)) => (Some(action), false),
             Ok(Applied::LookAgain(action)) => (action, true),
+            Ok(Applied::Shown(action, shown)) => {
+                work.shown = Some(shown);
+                (action, true)
+            }
             Err(error) if error.kind == ErrorKind::Busy && work.tries < TRIES_AT_MOST => {
                 work.tries += 1;
                 work.not_before = Instant::now() + self.scaled(FOLLOW_PAUSE);
