@@ -1,7 +1,7 @@
 //! Old lists, an API that fails at the wrong moment, and changes that take long.
 
 use crate::common::{self, wait_until};
-use crate::world::{OFTEN, World, targets};
+use crate::world::{NO_RESYNC, OFTEN, World, targets};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use serde_json::json;
@@ -40,6 +40,40 @@ fn an_old_list_of_services_does_no_harm() {
     world.sandbox.cluster().freeze_cache(false);
     world.create("new", &[], &[80]);
     world.up("new");
+}
+
+/// Each look at what an old list shows would cost a list of load balancers, at every tick.
+#[test]
+fn an_old_service_in_the_cache_is_looked_at_once() {
+    let world = World::new(1);
+    world.settle(&[]);
+    for name in ["stays", "gone", "retyped"] {
+        world.create(name, &[], &[80]);
+    }
+    // It shows them as they are now, whatever is written to them.
+    world.sandbox.cluster().freeze_cache(true);
+    let daemon = world.daemon(&[NO_RESYNC]);
+    for name in ["stays", "gone", "retyped"] {
+        world.up(name);
+    }
+    world.delete("gone");
+    world.edit("retyped", |service| {
+        service["spec"]["type"] = json!("ClusterIP")
+    });
+    let sync = common::ccm(&world.env, &["lb", "sync"]);
+    assert_eq!(sync.code, 0, "{sync:?}");
+    wait_until("their ends", || world.balancers().len() == 1);
+    world.ticks(3);
+    let mark = world.mark();
+    world.ticks(10);
+    let calls = world.cloud_calls(mark);
+    assert!(calls.is_empty(), "{calls:#?}\n{}", daemon.log());
+    // What somebody changes is seen as soon as the list shows it.
+    world.annotate("stays", "algorithm-type", Some("least_connections"));
+    world.sandbox.cluster().freeze_cache(false);
+    wait_until("its algorithm", || {
+        world.balancers()[0]["algorithm"]["type"] == "least_connections"
+    });
 }
 
 #[test]

@@ -136,10 +136,11 @@ impl ServiceController {
         let outcome = match to_do.is_empty() {
             true => Ok(()),
             false => {
-                self.last_write = Some(Instant::now());
                 let services = to_do.into_iter().map(|plan| plan.service);
                 let outcome = pass.run(services.collect(), begun);
-                self.last_write = Some(Instant::now());
+                if pass.has_begun_changes() {
+                    self.last_write = Some(Instant::now());
+                }
                 outcome
             }
         };
@@ -155,7 +156,7 @@ impl ServiceController {
         }
         for done in &done {
             missed.remove(&done.plan.object.uid);
-            self.note(done, &look.prints);
+            self.note(done, &look);
         }
         // Else what was found by the last comparison of all would wait for the next one.
         missed.iter().for_each(|uid| self.due.missed(uid));
@@ -279,14 +280,17 @@ impl ServiceController {
         self.due.keep(&uids);
     }
 
-    fn note(&mut self, done: &Done, prints: &Fingerprints) {
+    fn note(&mut self, done: &Done, look: &Look) {
         let uid = &done.plan.object.uid;
         match done.failed {
             true => self.due.backoff.failed(uid, Instant::now()),
             false => self.due.backoff.succeeded(uid),
         }
         if let Some(service) = &done.service {
-            self.due.tried(service, prints);
+            let mut listed = look.services.iter();
+            let listed = listed.find(|listed| listed.metadata.uid == *uid);
+            self.due
+                .tried(service, &look.prints, listed.map(|one| &**one));
         }
     }
 }

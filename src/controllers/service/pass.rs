@@ -92,6 +92,11 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
+    /// Was anything written to the cloud, or tried to be?
+    pub(super) fn has_begun_changes(&self) -> bool {
+        !self.touched.is_empty()
+    }
+
     /// Both APIs as they are now, and what should be done; none: the Services are gone.
     fn look(
         &self,
