@@ -27,8 +27,13 @@ pub trait LoadBalancers: Send + Sync {
         cluster: &Cluster,
     ) -> LoadBalancerPlan;
 
-    /// What removes it, found by its label alone. Pure.
-    fn plan_removal(&self, landscape: &Landscape, service: &Service) -> LoadBalancerPlan;
+    /// What removes it, found by its label alone; the nodes only give its targets their names. Pure.
+    fn plan_removal(
+        &self,
+        landscape: &Landscape,
+        service: &Service,
+        nodes: &[OfferedNode],
+    ) -> LoadBalancerPlan;
 
     /// Load balancers of this cluster whose Service does not exist. Pure.
     fn orphans(&self, landscape: &Landscape, cluster: &Cluster) -> Vec<Orphan>;
@@ -65,6 +70,10 @@ pub trait Change: fmt::Debug + Send + Sync {
     /// When it fails the changes after it are made all the same: a target or a certificate that
     /// the cloud refuses must not keep the others from working.
     fn may_fail_alone(&self) -> bool;
+
+    /// It takes away where traffic goes, and nothing else would be left: not made when all that was to
+    /// come before it was refused.
+    fn needs_another_first(&self) -> bool;
 
     /// For the provider that made it.
     fn as_any(&self) -> &dyn Any;

@@ -93,7 +93,9 @@ impl ServiceController {
             return Ok((None, Vec::new()));
         };
         let look = self.look(world, selection, Instant::now())?;
-        self.propose_for(world, provider, selection, &look, true)
+        let (observed, mut plans) = self.propose_for(world, provider, selection, &look, true)?;
+        plan::share_out(&mut plans);
+        Ok((observed, plans))
     }
 
     /// One pass, with the plans that it ended with, for a person.

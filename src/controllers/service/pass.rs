@@ -384,12 +384,13 @@ impl<'a> Pass<'a> {
     }
 
     fn failed(&mut self, plan: ServicePlan, why: String) {
+        let kind = self.touched.get(&plan.object.uid).copied();
+        let kind = kind.unwrap_or_else(|| kind_of(&plan.cloud.changes));
         if !self.closed {
-            let kind = self.touched.get(&plan.object.uid).copied();
-            let kind = kind.unwrap_or_else(|| kind_of(&plan.cloud.changes));
             tell::end(self.world, self.gate, &plan, kind, Told::Failed(&why));
         }
-        self.fail(plan, why, None);
+        let told = (!self.closed).then(|| tell::failed(kind));
+        self.fail(plan, why, told);
     }
 
     fn fail(&mut self, mut plan: ServicePlan, why: String, finding: Option<Reason>) {

@@ -7,6 +7,7 @@ use crate::cloud::{
 use crate::controllers::Proposal;
 use crate::kube::{ObjectReference, Service};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What both APIs said.
@@ -86,7 +87,7 @@ fn plan_service(view: &View, provider: &dyn LoadBalancers, service: &Arc<Service
     match plan.want {
         Want::Nothing => return plan,
         Want::Remove => {
-            plan.cloud = provider.plan_removal(view.landscape, &for_cloud);
+            plan.cloud = provider.plan_removal(view.landscape, &for_cloud, view.nodes);
         }
         Want::Ensure => {
             plan.cloud = provider.plan(view.landscape, &for_cloud, view.nodes, view.cluster);
@@ -103,6 +104,26 @@ fn plan_service(view: &View, provider: &dyn LoadBalancers, service: &Arc<Service
         }
     }
     plan
+}
+
+/// Two Services may ask for one load balancer that nobody lives in: the first gets it, and the
+/// second would see who lives there.
+pub(super) fn share_out(plans: &mut [ServicePlan]) {
+    let mut claimed: HashMap<u64, String> = HashMap::new();
+    for plan in plans {
+        let Some(balancer) = &plan.cloud.found else {
+            continue;
+        };
+        let name = plan.service.full_name();
+        let first = claimed.entry(balancer.id).or_insert_with(|| name.clone());
+        if *first != name {
+            let message = format!(
+                "load balancer {} ({}) goes to Service {first}, which asks for it too; choose another name",
+                balancer.name, balancer.id
+            );
+            plan.refuse(Finding::warning(Reason::SyncLoadBalancerFailed, message));
+        }
+    }
 }
 
 /// The finalizer's name is shared with other controllers: a Service with a class is theirs.
@@ -173,6 +194,13 @@ impl ServicePlan {
                 .as_ref()
                 .map(|finding| finding.message.clone()),
         }
+    }
+
+    fn refuse(&mut self, obstacle: Finding) {
+        self.cloud.changes.clear();
+        self.cloud.obstacle = Some(obstacle);
+        self.add_finalizer = false;
+        self.status = None;
     }
 
     /// Takes the changes out, to be made.

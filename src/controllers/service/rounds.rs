@@ -3,7 +3,7 @@
 
 use super::plan::ServicePlan;
 use crate::cloud::{
-    ActionId, Applied, Change, Error, ErrorKind, Gate, Landscape, LoadBalancers, pulse,
+    ActionId, Applied, Change, ChangeKind, Error, ErrorKind, Gate, Landscape, LoadBalancers, pulse,
 };
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -40,6 +40,9 @@ pub(super) struct Work {
     pub(super) made: Vec<Box<dyn Change>>,
     /// What was refused without keeping the rest from being done.
     pub(super) refused: Vec<Error>,
+    /// One of the targets that were to come did, or did not.
+    added: bool,
+    not_added: bool,
     /// Nothing more is done.
     pub(super) error: Option<Error>,
     /// What there is has to be read again before anything else is decided.
@@ -52,6 +55,7 @@ struct Running {
     action: ActionId,
     line: String,
     may_fail_alone: bool,
+    adds_target: bool,
     since: Instant,
 }
 
@@ -75,6 +79,8 @@ impl Work {
             lines: Vec::new(),
             made: Vec::new(),
             refused: Vec::new(),
+            added: false,
+            not_added: false,
             error: None,
             look_again: false,
             shown: None,
@@ -104,6 +110,16 @@ impl Work {
     fn has_run_for(&self, longest: Duration) -> bool {
         let mut running = self.running.iter();
         running.any(|running| running.since.elapsed() > longest)
+    }
+
+    /// Would it take away the last place where traffic goes?
+    fn holds_back(&self, change: &dyn Change) -> bool {
+        change.needs_another_first() && self.not_added && !self.added
+    }
+
+    fn refuse(&mut self, error: Error, adds_target: bool) {
+        self.not_added |= adds_target;
+        self.refused.push(error);
     }
 
     fn fail(&mut self, error: Error) {
@@ -177,6 +193,13 @@ impl Rounds<'_> {
             return;
         };
         let line = change.line();
+        if work.holds_back(&*change) {
+            // What comes after it rests on it.
+            work.queue.clear();
+            let why = format!("{line}: not yet, because none of the others could be added");
+            return work.refused.push(Error::new(ErrorKind::Other, why));
+        }
+        let adds_target = change.may_fail_alone() && change.kind() == ChangeKind::Targets;
         let applied = self.provider.apply(self.gate, &*change);
         let (action, look_again) = match applied {
             Ok(Applied::Done) => (None, false),
@@ -193,7 +216,7 @@ impl Rounds<'_> {
             }
             Err(error) if change.may_fail_alone() && is_about_itself(&error) => {
                 work.tries = 0;
-                return work.refused.push(error);
+                return work.refuse(error, adds_target);
             }
             Err(error) => return work.fail(error),
         };
@@ -204,12 +227,14 @@ impl Rounds<'_> {
             work.look_again = true;
             work.queue.clear();
         }
+        work.added |= adds_target && action.is_none();
         if let Some(action) = action {
             work.not_before = Instant::now() + self.scaled(FOLLOW_PAUSE);
             work.running.push(Running {
                 action,
                 line,
                 may_fail_alone: change.may_fail_alone(),
+                adds_target,
                 since: Instant::now(),
             });
         }
@@ -226,12 +251,15 @@ impl Rounds<'_> {
             for running in std::mem::take(&mut work.running) {
                 match ended.remove(&running.action) {
                     None => still.push(running),
-                    Some(Ok(())) => work.not_before = Instant::now(),
+                    Some(Ok(())) => {
+                        work.added |= running.adds_target;
+                        work.not_before = Instant::now();
+                    }
                     Some(Err(error)) => {
                         let error =
                             Error::new(error.kind, format!("{}: {}", running.line, error.message));
                         match running.may_fail_alone {
-                            true => work.refused.push(error),
+                            true => work.refuse(error, running.adds_target),
                             false => work.fail(error),
                         }
                     }
