@@ -9,11 +9,13 @@ use ccm::cloud::{
     ActionId, Applied, ErrorKind, InstanceId, LoadBalancers, OfferedNode, Provider, ProviderId,
     Urgency,
 };
-use ccm::hetzner::load_balancers::{SERVICE_UID, annotations::PREFIX};
+use ccm::hetzner::load_balancers::{Defaults, SERVICE_UID, annotations::PREFIX};
 use sandbox::Half;
+use sandbox::calls::Call;
 use sandbox::faults::{Effect, Rule};
 use serde_json::json;
-use world::{Closed, Open, UID, World, hetzner, port};
+use std::time::Duration;
+use world::{Closed, Open, UID, World, hetzner, hetzner_at, port};
 
 fn on_create(effect: Effect) -> Rule {
     Rule::new(effect)
@@ -168,6 +170,25 @@ fn a_deletion_without_a_word_is_one_too() {
     let deleted = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
     assert!(matches!(deleted, Ok(Applied::Done)), "{deleted:?}");
     common::wait_until("its end", || world.balancers().is_empty());
+}
+
+/// Types are read once a day; one that is not among them may have come since.
+#[test]
+fn a_type_that_came_since_the_types_were_read_is_found() {
+    let mut world = World::new();
+    world.set(&[("type", "lb21")]);
+    // Ten minutes are 60 ms, and a day more than the test waits.
+    world.hetzner = hetzner_at(&world.sandbox, Some(Defaults::default()), 0.0001);
+    let cloud = world.sandbox.cloud();
+    let announced = "2020-01-01T00:00:00Z";
+    cloud.deprecate_load_balancer_type("lb21", announced, "2020-06-01T00:00:00Z");
+    assert!(world.plan().obstacle.unwrap().message.contains("lb21"));
+    cloud.deprecate_load_balancer_type("lb21", announced, "2999-06-01T00:00:00Z");
+    common::wait_at_most(Duration::from_secs(4), "the new type", || {
+        world.plan().obstacle.is_none()
+    });
+    let reads = |call: &Call| call.path == "/v1/load_balancer_types";
+    assert_eq!(world.sandbox.calls().count(reads), 2);
 }
 
 /// Some proxy's 200: the load balancer may still be there.

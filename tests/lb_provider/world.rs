@@ -191,6 +191,11 @@ impl World {
 }
 
 pub fn hetzner(sandbox: &Sandbox, load_balancers: Option<Defaults>) -> Hetzner {
+    hetzner_at(sandbox, load_balancers, 0.01)
+}
+
+/// With waits of this scale.
+pub fn hetzner_at(sandbox: &Sandbox, load_balancers: Option<Defaults>, time_scale: f64) -> Hetzner {
     Hetzner::new(Settings {
         profile: Profile::CcmFromScratch,
         endpoint: sandbox.hetzner_url(),
@@ -208,7 +213,7 @@ pub fn hetzner(sandbox: &Sandbox, load_balancers: Option<Defaults>) -> Hetzner {
             write_timeout: http::WRITE_TIMEOUT,
             retry_wait: Duration::from_millis(1),
         },
-        time_scale: 0.01,
+        time_scale,
     })
 }
 
