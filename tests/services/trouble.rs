@@ -42,6 +42,28 @@ fn an_old_list_of_services_does_no_harm() {
     world.up("new");
 }
 
+/// It comes up when the list is long out of date: what the list shows is read again before anything is written for it.
+#[test]
+fn nothing_is_made_for_what_only_an_old_list_shows() {
+    let world = World::new(1);
+    world.settle(&[]);
+    world.create("gone", &[], &[80]);
+    world.create("changed", &[("algorithm-type", "least_connections")], &[80]);
+    world.settle(&[]);
+    world.sandbox.cluster().freeze_cache(true);
+    world.delete("gone");
+    world.annotate("changed", "algorithm-type", None);
+    let sync = common::ccm(&world.env, &["lb", "sync"]);
+    assert_eq!(sync.code, 0, "{sync:?}");
+    assert_eq!(world.service("gone"), None);
+    let mark = world.mark();
+    let daemon = world.daemon(&[OFTEN]);
+    world.ticks(4);
+    assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
+    assert!(!world.cloud_calls(mark).is_empty());
+    assert_eq!(world.balancers().len(), 1);
+}
+
 /// Each look at what an old list shows would cost a list of load balancers, at every tick.
 #[test]
 fn an_old_service_in_the_cache_is_looked_at_once() {
