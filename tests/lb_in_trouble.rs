@@ -49,23 +49,18 @@ fn an_outage_during_a_resync_does_not_cost_a_whole_period() {
     let daemon = Daemon::start(&env(&sandbox), &["--load-balancer-resync-period=5m"]);
     wait_until("an address", || has_address(&service(&sandbox, "web")));
     let id = balancer_of(&sandbox, "web");
-    // The first list from now on proposes the change; a read is tried again by itself, so the second look fails as a
-    // whole.
-    let list = |nth| {
-        let rule = Rule::new(Effect::Reset).half(Half::Hetzner).method("GET");
-        rule.path("/v1/load_balancers").nth(nth)
-    };
-    let rules = [2, 3, 4, 5].map(|nth| sandbox.faults().add(list(nth)));
+    // A list of load balancers proposes the change; then the Service is read by itself. A read is tried again by
+    // itself, so that the look fails as a whole.
+    let read = Rule::new(Effect::Reset)
+        .half(Half::Kubernetes)
+        .method("GET")
+        .path("/api/v1/namespaces/default/services")
+        .times(4);
+    let rule = sandbox.faults().add(read);
     sandbox.cloud().edit_load_balancer(id, |one| {
         one["algorithm"]["type"] = json!("least_connections")
     });
-    let hits = || {
-        rules
-            .iter()
-            .map(|rule| sandbox.faults().hits(*rule))
-            .sum::<u64>()
-    };
-    wait_until("the resync to fail", || hits() >= 2);
+    wait_until("the resync to fail", || sandbox.faults().hits(rule) >= 4);
     wait_at_most(Duration::from_secs(4), "the algorithm", || {
         sandbox.cloud().load_balancer(id)["algorithm"]["type"] == "round_robin"
     });

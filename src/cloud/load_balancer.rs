@@ -3,7 +3,7 @@
 //! What a field or a change is, is the provider's business; the controller orders, waits, retries
 //! and tells. So both travel as trait objects that only their provider looks into.
 
-use super::{Cluster, Error, Finding, Gate, Ingress, OfferedNode, Service, Source, Urgency};
+use super::{Cluster, Error, Finding, Gate, Ingress, OfferedNode, Service, Source, Urgency, Word};
 use serde::Serialize;
 use std::any::Any;
 use std::collections::HashMap;
@@ -27,8 +27,13 @@ pub trait LoadBalancers: Send + Sync {
         cluster: &Cluster,
     ) -> LoadBalancerPlan;
 
-    /// What removes it, found by its label alone. Pure.
-    fn plan_removal(&self, landscape: &Landscape, service: &Service) -> LoadBalancerPlan;
+    /// What removes it, found by its label alone; the nodes only give its targets their names. Pure.
+    fn plan_removal(
+        &self,
+        landscape: &Landscape,
+        service: &Service,
+        nodes: &[OfferedNode],
+    ) -> LoadBalancerPlan;
 
     /// Load balancers of this cluster whose Service does not exist. Pure.
     fn orphans(&self, landscape: &Landscape, cluster: &Cluster) -> Vec<Orphan>;
@@ -65,6 +70,10 @@ pub trait Change: fmt::Debug + Send + Sync {
     /// When it fails the changes after it are made all the same: a target or a certificate that
     /// the cloud refuses must not keep the others from working.
     fn may_fail_alone(&self) -> bool;
+
+    /// It takes away where traffic goes, and nothing else would be left: not made when all that was to
+    /// come before it was refused.
+    fn needs_another_first(&self) -> bool;
 
     /// For the provider that made it.
     fn as_any(&self) -> &dyn Any;
@@ -130,9 +139,9 @@ pub struct Target {
 pub struct Health {
     pub port: u16,
     /// In the cloud's word, e.g. `healthy`.
-    pub status: String,
+    pub status: Word,
     /// Why it is not, in the cloud's word, where it says so.
-    pub detail: Option<String>,
+    pub detail: Option<Word>,
     pub http_status: Option<u16>,
 }
 
@@ -158,13 +167,16 @@ pub struct Orphan {
 }
 
 /// What came of a change.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Applied {
     Done,
     /// It goes on in the cloud; the next change waits for its end.
     Running(ActionId),
     /// What there is may differ from what the changes after it rest on: look again, plan again.
     LookAgain(Option<ActionId>),
+    /// The same; but the answer shows the load balancer whole, as it will be when the action has ended.
+    /// Where a plan for its Service on that leaves nothing to change, nobody has to look.
+    Shown(Option<ActionId>, Landscape),
 }
 
 /// Number of something that goes on in the cloud.

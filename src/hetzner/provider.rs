@@ -91,7 +91,7 @@ impl Hetzner {
             zone_label: settings.zone_label,
             has_load_balancers: settings.load_balancers.is_some(),
             load_balancers: settings.load_balancers.unwrap_or_default(),
-            types: load_balancers::Types::default(),
+            types: load_balancers::Types::new(settings.time_scale),
         }
     }
 
@@ -183,9 +183,14 @@ impl LoadBalancers for Hetzner {
         }
     }
 
-    fn plan_removal(&self, landscape: &Landscape, service: &Service) -> LoadBalancerPlan {
+    fn plan_removal(
+        &self,
+        landscape: &Landscape,
+        service: &Service,
+        nodes: &[OfferedNode],
+    ) -> LoadBalancerPlan {
         match state(landscape) {
-            Some(state) => self.rules().plan_removal(state, service),
+            Some(state) => self.rules().plan_removal(state, service, nodes),
             None => not_ours(),
         }
     }

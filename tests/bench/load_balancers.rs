@@ -21,6 +21,8 @@ const CALLS_BESIDE_POSTS: usize = 30;
 const ADDRESS_SECONDS: f64 = 6.0;
 const CALLS_FOR_A_NODE: usize = 45;
 const CALLS_FOR_AN_ANNOTATION: usize = 6;
+/// A list, a POST, a question whether it has ended; and one question more, where it takes longer.
+const CALLS_FOR_A_SERVICE: usize = 4;
 const CALLS_AN_HOUR: usize = 20;
 const MEMORY_MB: f64 = 8.0;
 
@@ -34,7 +36,7 @@ pub fn all() -> Vec<Figure> {
     figures
 }
 
-/// 20 Services come, a node comes, an annotation changes. `scale` of both sides' waits: 1 is the real time.
+/// 20 Services come, a node comes, an annotation changes, and one Service comes alone. `scale` of both sides' waits: 1 is the real time.
 pub fn a_life(scale: f64) -> Vec<Figure> {
     let sandbox = world(scale);
     let daemon = Daemon::start(&scaled(&sandbox, scale), &[]);
@@ -43,6 +45,7 @@ pub fn a_life(scale: f64) -> Vec<Figure> {
     let mut figures = bring_up(&sandbox, scale);
     figures.extend(one_node(&sandbox, scale));
     figures.extend(one_annotation(&sandbox, scale));
+    figures.push(one_service(&sandbox, scale));
     let peak = daemon.memory_kb().0 * 1024;
     let title = format!("peak memory, {NODES} nodes and {SERVICES} load balancers");
     figures.push(Figure::bytes(title, peak).at_most(MEMORY_MB));
@@ -142,6 +145,19 @@ fn one_annotation(sandbox: &Sandbox, scale: f64) -> Vec<Figure> {
     ]
 }
 
+fn one_service(sandbox: &Sandbox, scale: f64) -> Figure {
+    let mark = sandbox.calls().mark();
+    let late = name(SERVICES + 1);
+    create(sandbox, wanted(SERVICES + 1));
+    wait_at_most(PATIENCE, "its address", || {
+        has_address(&service(sandbox, &late))
+    });
+    quiet(sandbox, scale);
+    let calls = hetzner(sandbox, mark).len();
+    let title = format!("one Service more × 3 ports, {NODES} nodes: Hetzner calls");
+    Figure::count(title, calls).at_most(CALLS_FOR_A_SERVICE as f64)
+}
+
 /// In which nothing changes, with many Services that are none of ours.
 fn an_hour() -> Vec<Figure> {
     let sandbox = world(hour::SCALE);
@@ -177,7 +193,7 @@ fn an_hour() -> Vec<Figure> {
         )
         .at_most(CALLS_AN_HOUR as f64),
         Figure::bytes(title, bytes as u64),
-        Figure::bytes(memory, daemon.memory_kb().0 * 1024),
+        Figure::bytes(memory, daemon.memory_kb().0 * 1024).at_most(MEMORY_MB),
     ]
 }
 

@@ -3,6 +3,7 @@
 use crate::support::{PROFILES, World, port};
 use ccm::cloud::{Protocol, Reason, ServicePort};
 use ccm::hetzner::Profile;
+use ccm::hetzner::load_balancers::Certificate;
 
 /// What is wrong, and what the error must say.
 type Case = (fn(&mut World), &'static [&'static str]);
@@ -25,8 +26,25 @@ const CASES: &[Case] = &[
     (|w| w.set(&[("type.http", "lb11")]), &["type.http", "whole load balancer"]),
     (|w| w.set(&[("protocol", "tcp"), ("PROTOCOL", "http")]), &["PROTOCOL", "remove one"]),
     (|w| w.service.ports = (1..=6).map(|n| port(&format!("p{n}"), n)).collect(), &["6 TCP ports", "lb11", "takes 5"]),
+    (eleven_certificates, &["11 certificates", "lb11", "takes 10", "http-certificates"]),
     (|w| w.service.ports[0].node_port = None, &["port 80", "allocateLoadBalancerNodePorts"]),
 ];
+
+fn eleven_certificates(world: &mut World) {
+    let ids = 101..=111;
+    let certificate = |id: u64| Certificate {
+        id,
+        name: format!("c{id}"),
+        ..Certificate::default()
+    };
+    let certificates = world.state.certificates.as_mut().unwrap();
+    certificates.extend(ids.clone().map(certificate));
+    let names: Vec<String> = ids.map(|id| id.to_string()).collect();
+    world.set(&[
+        ("protocol", "https"),
+        ("http-certificates", &names.join(",")),
+    ]);
+}
 
 #[test]
 fn bad_input_is_explained_leaves_everything_as_it_is_and_heals() {

@@ -173,7 +173,7 @@ fn changed(balancer: &mut LoadBalancer, write: &Write) {
         }
         Write::AddService(listener) => add_service(balancer, listener),
         Write::AddTarget(target) => add_target(balancer, *target),
-        Write::RemoveTarget { server } => {
+        Write::RemoveTarget { server, .. } => {
             let before = balancer.targets.len();
             let is_it = |target: &Target| matches!(target, Target::Server { server: s, .. } if s.id == *server);
             balancer.targets.retain(|target| !is_it(target));

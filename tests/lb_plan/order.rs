@@ -1,7 +1,7 @@
 //! The order of changes: traffic always has somewhere to go, and the API refuses nothing.
 
 use crate::model::fresh;
-use crate::support::{NETWORK, UID, World, environment, lines, nodes, port, words};
+use crate::support::{NETWORK, UID, World, environment, lines, node, nodes, port, words};
 use ccm::cloud::{Change as _, Reason};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
@@ -236,4 +236,35 @@ fn what_may_fail_alone_is_a_port_a_target_or_a_name() {
         ("remove_target", false),
     ];
     assert_eq!(alone, expected);
+}
+
+#[test]
+fn the_last_targets_wait_for_one_that_works_and_others_do_not() {
+    // Nodes that are left, and whether a removal waits for an addition that works.
+    for (left, waits) in [(vec![2, 4], false), (vec![4, 5], true)] {
+        let mut world = World::new(Profile::CcmFromScratch);
+        world.settle();
+        world.nodes = left.iter().map(|id| node(*id)).collect();
+        let plan = world.plan();
+        let removals = plan
+            .changes
+            .iter()
+            .filter(|change| change.line().contains("removed"));
+        let flags: Vec<bool> = removals.map(|one| one.needs_another_first()).collect();
+        assert_eq!(flags, vec![waits; flags.len()], "{left:?}");
+        assert!(flags.len() >= 2, "{left:?}");
+    }
+    // By their private addresses from now on: if none can be reached by it, one is lost, and no more.
+    let mut world = World::new(Profile::CcmFromScratch).with_network();
+    world.settle();
+    world.set(&[("use-private-ip", "true")]);
+    let plan = world.plan();
+    let removals = plan
+        .changes
+        .iter()
+        .filter(|change| change.line().contains("removed"));
+    assert!(
+        removals.map(|one| one.needs_another_first()).all(|it| it),
+        "{plan:?}"
+    );
 }

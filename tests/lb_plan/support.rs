@@ -92,7 +92,7 @@ impl World {
             defaults: &self.defaults,
             network: self.network,
         };
-        rules.plan_removal(&self.state, &self.service)
+        rules.plan_removal(&self.state, &self.service, &self.nodes)
     }
 
     /// Plans and makes changes until none is left; all of them.

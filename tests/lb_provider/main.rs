@@ -9,11 +9,13 @@ use ccm::cloud::{
     ActionId, Applied, ErrorKind, InstanceId, LoadBalancers, OfferedNode, Provider, ProviderId,
     Urgency,
 };
-use ccm::hetzner::load_balancers::{SERVICE_UID, annotations::PREFIX};
+use ccm::hetzner::load_balancers::{Defaults, SERVICE_UID, annotations::PREFIX};
 use sandbox::Half;
+use sandbox::calls::Call;
 use sandbox::faults::{Effect, Rule};
 use serde_json::json;
-use world::{Closed, Open, UID, World, hetzner, port};
+use std::time::Duration;
+use world::{Closed, Open, UID, World, hetzner, hetzner_at, port};
 
 fn on_create(effect: Effect) -> Rule {
     Rule::new(effect)
@@ -40,6 +42,34 @@ fn a_new_one_is_made_by_one_write_and_then_is_right() {
         "both public addresses and the private one"
     );
     world.check_document();
+}
+
+#[test]
+fn the_answer_to_the_creation_shows_what_a_look_would_where_its_addresses_are_in_it() {
+    let world = World::without_network();
+    let plan = world.plan();
+    let applied = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+    let Ok(Applied::Shown(Some(action), shown)) = applied else {
+        panic!("{applied:?}");
+    };
+    let left = world
+        .hetzner
+        .plan(&shown, &world.service, &world.nodes, &world.cluster);
+    assert!(left.changes.is_empty(), "{left:?}");
+    world.wait(action).unwrap();
+    let looked = world.plan();
+    assert!(looked.changes.is_empty(), "{looked:?}");
+    assert_eq!(left.status, looked.status);
+    assert_eq!(left.status.unwrap().len(), 2);
+
+    // Its private address comes only with the end of the action.
+    let world = World::new();
+    let plan = world.plan();
+    let applied = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+    assert!(
+        matches!(applied, Ok(Applied::LookAgain(Some(_)))),
+        "{applied:?}"
+    );
 }
 
 #[test]
@@ -118,7 +148,7 @@ fn every_kind_of_change_is_made_and_fits_the_document() {
     assert!(writes.iter().any(|write| write.starts_with("PUT ")));
 
     let seen = world.hetzner.observe(&[], Urgency::Needed).unwrap();
-    let removal = world.hetzner.plan_removal(&seen, &world.service);
+    let removal = world.hetzner.plan_removal(&seen, &world.service, &[]);
     let deleted = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
     if let Applied::Running(action) = deleted.unwrap() {
         world.wait(action).unwrap();
@@ -126,7 +156,7 @@ fn every_kind_of_change_is_made_and_fits_the_document() {
     assert!(world.balancers().is_empty());
     // It is gone already: that is what was wanted.
     let again = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
-    assert_eq!(again.unwrap(), Applied::Done);
+    assert!(matches!(again, Ok(Applied::Done)), "{again:?}");
     world.check_document();
 }
 
@@ -136,10 +166,29 @@ fn a_deletion_without_a_word_is_one_too() {
     world.settle();
     world.sandbox.cloud().set_silent_deletes(true);
     let seen = world.hetzner.observe(&[], Urgency::Needed).unwrap();
-    let removal = world.hetzner.plan_removal(&seen, &world.service);
+    let removal = world.hetzner.plan_removal(&seen, &world.service, &[]);
     let deleted = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
-    assert_eq!(deleted.unwrap(), Applied::Done);
+    assert!(matches!(deleted, Ok(Applied::Done)), "{deleted:?}");
     common::wait_until("its end", || world.balancers().is_empty());
+}
+
+/// Types are read once a day; one that is not among them may have come since.
+#[test]
+fn a_type_that_came_since_the_types_were_read_is_found() {
+    let mut world = World::new();
+    world.set(&[("type", "lb21")]);
+    // Ten minutes are 60 ms, and a day more than the test waits.
+    world.hetzner = hetzner_at(&world.sandbox, Some(Defaults::default()), 0.0001);
+    let cloud = world.sandbox.cloud();
+    let announced = "2020-01-01T00:00:00Z";
+    cloud.deprecate_load_balancer_type("lb21", announced, "2020-06-01T00:00:00Z");
+    assert!(world.plan().obstacle.unwrap().message.contains("lb21"));
+    cloud.deprecate_load_balancer_type("lb21", announced, "2999-06-01T00:00:00Z");
+    common::wait_at_most(Duration::from_secs(4), "the new type", || {
+        world.plan().obstacle.is_none()
+    });
+    let reads = |call: &Call| call.path == "/v1/load_balancer_types";
+    assert_eq!(world.sandbox.calls().count(reads), 2);
 }
 
 /// Some proxy's 200: the load balancer may still be there.
@@ -148,7 +197,7 @@ fn an_answer_of_somebody_else_is_no_success() {
     let world = World::new();
     world.settle();
     let seen = world.hetzner.observe(&[], Urgency::Needed).unwrap();
-    let removal = world.hetzner.plan_removal(&seen, &world.service);
+    let removal = world.hetzner.plan_removal(&seen, &world.service, &[]);
     let other = Rule::new(Effect::other_json()).half(Half::Hetzner);
     world.sandbox.faults().add(other.method("DELETE").times(1));
     let deleted = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
@@ -211,7 +260,10 @@ fn a_name_that_was_taken_meanwhile_is_looked_at_again() {
         .cloud()
         .create_load_balancer(world.sandbox.project(), other);
     let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
-    assert_eq!(outcome.unwrap(), Applied::LookAgain(None));
+    assert!(
+        matches!(outcome, Ok(Applied::LookAgain(None))),
+        "{outcome:?}"
+    );
     world.settle();
     let names: Vec<String> = world
         .balancers()

@@ -45,12 +45,15 @@ impl World {
     }
 
     pub fn with_nodes(count: usize) -> World {
-        let sandbox = Sandbox::builder()
-            .nodes(count)
-            .network("10.0.0.0/16")
-            .scale(0.01)
-            .heartbeats(false)
-            .start();
+        World::of(Sandbox::builder().nodes(count).network("10.0.0.0/16"))
+    }
+
+    pub fn without_network() -> World {
+        World::of(Sandbox::builder().nodes(2))
+    }
+
+    fn of(builder: sandbox::Builder) -> World {
+        let sandbox = builder.scale(0.01).heartbeats(false).start();
         let servers = sandbox.cloud().servers(sandbox.project());
         let nodes = servers.iter().map(|server| OfferedNode {
             name: server["name"].as_str().unwrap().to_owned(),
@@ -124,7 +127,7 @@ impl World {
                     made.push(change.line());
                     self.wait(action).unwrap();
                 }
-                Ok(Applied::LookAgain(action)) => {
+                Ok(Applied::LookAgain(action) | Applied::Shown(action, _)) => {
                     made.push(change.line());
                     if let Some(action) = action {
                         self.wait(action).unwrap();
@@ -188,6 +191,11 @@ impl World {
 }
 
 pub fn hetzner(sandbox: &Sandbox, load_balancers: Option<Defaults>) -> Hetzner {
+    hetzner_at(sandbox, load_balancers, 0.01)
+}
+
+/// With waits of this scale.
+pub fn hetzner_at(sandbox: &Sandbox, load_balancers: Option<Defaults>, time_scale: f64) -> Hetzner {
     Hetzner::new(Settings {
         profile: Profile::CcmFromScratch,
         endpoint: sandbox.hetzner_url(),
@@ -205,7 +213,7 @@ pub fn hetzner(sandbox: &Sandbox, load_balancers: Option<Defaults>) -> Hetzner {
             write_timeout: http::WRITE_TIMEOUT,
             retry_wait: Duration::from_millis(1),
         },
-        time_scale: 0.01,
+        time_scale,
     })
 }
 

@@ -81,6 +81,27 @@ fn a_living_service_keeps_its_load_balancer() {
 }
 
 #[test]
+fn two_that_ask_for_a_free_one_are_told_apart_before_and_after() {
+    let world = World::new(1);
+    world.settle(&[]);
+    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    let front = json!({"name": "front", "load_balancer_type": "lb11", "location": "fsn1"});
+    cloud.create_load_balancer(project, front);
+    let first = world.create("first", &[("name", "front")], &[80]);
+    world.create("second", &[("name", "front")], &[80]);
+    let dry = common::ccm(&world.env, &["lb", "sync", "--dry-run"]);
+    assert_eq!(dry.code, 1, "{dry:?}");
+    let adoptions = dry.stdout.matches("label hcloud-ccm/service-uid").count();
+    assert_eq!(adoptions, 1, "{dry:?}");
+    let says = "goes to Service default/first, which asks for it too";
+    assert!(dry.stdout.contains(says), "{dry:?}");
+    let sync = common::ccm(&world.env, &["lb", "sync"]);
+    assert_eq!(sync.code, 1, "{sync:?}");
+    assert!(world.of_uid(&first).is_some());
+    world.tells("second", "SyncLoadBalancerFailed", &["is taken", &first]);
+}
+
+#[test]
 fn a_recreated_service_keeps_its_address() {
     for name in [None, Some(("name", "front"))] {
         let world = World::new(1);

@@ -1,7 +1,7 @@
 //! What somebody gets wrong: an event that says what to do, everything as it was, and healed when it is mended.
 
 use crate::common::{self, wait_until};
-use crate::world::{NO_RESYNC, World, key};
+use crate::world::{NO_RESYNC, PROFILES, World, key};
 use serde_json::{Value, json};
 
 /// What is wrong: in annotations, or in the Service itself.
@@ -39,9 +39,15 @@ const CASES: &[(Wrong, &[&str])] = &[
 
 #[test]
 fn it_is_explained_and_leaves_the_load_balancer_as_it_was_until_it_is_mended() {
-    common::side_by_side(CASES.to_vec(), |(wrong, says)| {
+    let in_both = |profile| {
+        CASES
+            .iter()
+            .map(move |(wrong, says)| (*wrong, *says, profile))
+    };
+    let cases = PROFILES.into_iter().flat_map(in_both);
+    common::side_by_side(cases.collect(), |(wrong, says, profile)| {
         let world = World::new(1);
-        let daemon = world.daemon(&[NO_RESYNC]);
+        let daemon = world.daemon(&[profile, NO_RESYNC]);
         world.create("web", &[], &[80]);
         let before = world.up("web");
         let good = world.service("web").unwrap();
@@ -63,11 +69,11 @@ fn it_is_explained_and_leaves_the_load_balancer_as_it_was_until_it_is_mended() {
         assert_eq!(
             world.writes(mark),
             Vec::<String>::new(),
-            "{says:?}\n{}",
+            "{profile} {says:?}\n{}",
             daemon.log()
         );
         assert_eq!(world.balancers()[0]["services"], before["services"]);
-        let inspection = world.inspect("web", &[]).to_string();
+        let inspection = world.inspect("web", &[profile]).to_string();
         for part in says {
             assert!(
                 inspection.contains(&part.replace('"', "\\\"")),

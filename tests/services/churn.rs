@@ -2,6 +2,8 @@
 
 use crate::common::{self, wait_until};
 use crate::world::{NO_RESYNC, OFTEN, World, targets};
+use sandbox::Half;
+use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
 use serde_json::{Value, json};
 
@@ -119,6 +121,42 @@ fn a_server_that_goes_before_its_node_is_no_trouble() {
     });
     world.ticks(3);
     assert_eq!(world.cloud_writes(mark).len(), 1);
+}
+
+#[test]
+fn an_old_target_stays_until_a_new_one_works() {
+    let world = World::new(2);
+    let daemon = world.daemon(&[NO_RESYNC]);
+    let on = |node: &str| format!("kubernetes.io/hostname={node}");
+    let uid = world.create("web", &[("node-selector", &on("worker-1"))], &[80]);
+    world.up("web");
+    let [old, new] = ["worker-1", "worker-2"].map(|node| server_of(&world, node));
+    assert_eq!(targets(&world.of_uid(&uid).unwrap()), [old]);
+    let refuses = Effect::hetzner_error(422, "missing_ipv4", "it has no address");
+    let refuses = Rule::new(refuses)
+        .half(Half::Hetzner)
+        .path("/v1/load_balancers/*/actions/add_target")
+        .times(2);
+    let refuses = world.sandbox.faults().add(refuses);
+    let mark = world.mark();
+    world.annotate("web", "node-selector", Some(&on("worker-2")));
+    world.tells(
+        "web",
+        "UpdateLoadBalancerFailed",
+        &["it has no address", "target worker-1: removed: not yet"],
+    );
+    assert_eq!(targets(&world.of_uid(&uid).unwrap()), [old]);
+    // Then it is accepted.
+    wait_until("the new target alone", || {
+        targets(&world.of_uid(&uid).unwrap()) == [new]
+    });
+    assert_eq!(world.sandbox.faults().hits(refuses), 2);
+    let add = world.cloud_writes(mark);
+    let removed = add.iter().position(|call| call.ends_with("remove_target"));
+    assert_eq!(removed, Some(3), "{add:#?}");
+    let log = daemon.log();
+    let warned = log.lines().filter(|line| line.contains("WARN")).count();
+    assert_eq!(warned, 1, "one line for one trouble:\n{log}");
 }
 
 #[test]

@@ -35,7 +35,7 @@ const CASES: &[(&[&str], &[&str])] = &[
     (&["lb", "list", "-o", "wide"], &["lb11", "fsn1"]),
     (&["lb", "list", "-n", "default", "-o", "json"], &["LoadBalancerList"]),
     (&["lb", "inspect", "default/changed"], &["algorithm: round_robin → least_connections"]),
-    (&["lb", "inspect", "default/gone"], &["deleted", "finalizer removed"]),
+    (&["lb", "inspect", "default/gone"], &["deleted", "finalizer removed", "worker-1"]),
     (&["lb", "inspect", "default/retyped"], &["deleted", "finalizer removed"]),
     (&["lb", "inspect", "default/new", "-o", "yaml"], &["LoadBalancerInspection"]),
     (&["lb", "inspect", "default/wrong"], &["lb99", "lb11"]),

@@ -1,7 +1,7 @@
 //! Old lists, an API that fails at the wrong moment, and changes that take long.
 
 use crate::common::{self, wait_until};
-use crate::world::{OFTEN, World, targets};
+use crate::world::{NO_RESYNC, OFTEN, World, targets};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use serde_json::json;
@@ -40,6 +40,62 @@ fn an_old_list_of_services_does_no_harm() {
     world.sandbox.cluster().freeze_cache(false);
     world.create("new", &[], &[80]);
     world.up("new");
+}
+
+/// It comes up when the list is long out of date: what the list shows is read again before anything is written for it.
+#[test]
+fn nothing_is_made_for_what_only_an_old_list_shows() {
+    let world = World::new(1);
+    world.settle(&[]);
+    world.create("gone", &[], &[80]);
+    world.create("changed", &[("algorithm-type", "least_connections")], &[80]);
+    world.settle(&[]);
+    world.sandbox.cluster().freeze_cache(true);
+    world.delete("gone");
+    world.annotate("changed", "algorithm-type", None);
+    let sync = common::ccm(&world.env, &["lb", "sync"]);
+    assert_eq!(sync.code, 0, "{sync:?}");
+    assert_eq!(world.service("gone"), None);
+    let mark = world.mark();
+    let daemon = world.daemon(&[OFTEN]);
+    world.ticks(4);
+    assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
+    assert!(!world.cloud_calls(mark).is_empty());
+    assert_eq!(world.balancers().len(), 1);
+}
+
+/// Each look at what an old list shows would cost a list of load balancers, at every tick.
+#[test]
+fn an_old_service_in_the_cache_is_looked_at_once() {
+    let world = World::new(1);
+    world.settle(&[]);
+    for name in ["stays", "gone", "retyped"] {
+        world.create(name, &[], &[80]);
+    }
+    // It shows them as they are now, whatever is written to them.
+    world.sandbox.cluster().freeze_cache(true);
+    let daemon = world.daemon(&[NO_RESYNC]);
+    for name in ["stays", "gone", "retyped"] {
+        world.up(name);
+    }
+    world.delete("gone");
+    world.edit("retyped", |service| {
+        service["spec"]["type"] = json!("ClusterIP")
+    });
+    let sync = common::ccm(&world.env, &["lb", "sync"]);
+    assert_eq!(sync.code, 0, "{sync:?}");
+    wait_until("their ends", || world.balancers().len() == 1);
+    world.ticks(3);
+    let mark = world.mark();
+    world.ticks(10);
+    let calls = world.cloud_calls(mark);
+    assert!(calls.is_empty(), "{calls:#?}\n{}", daemon.log());
+    // What somebody changes is seen as soon as the list shows it.
+    world.annotate("stays", "algorithm-type", Some("least_connections"));
+    world.sandbox.cluster().freeze_cache(false);
+    wait_until("its algorithm", || {
+        world.balancers()[0]["algorithm"]["type"] == "least_connections"
+    });
 }
 
 #[test]
@@ -98,11 +154,11 @@ fn a_resync_that_failed_is_not_left_to_the_next() {
         one["algorithm"]["type"] = json!("least_connections")
     });
     // What is proposed is read; what it is made on is not, with an answer that is not asked for again at once.
-    let fails = Rule::new(Effect::hetzner_error(422, "service_error", "not now"))
-        .half(Half::Hetzner)
+    let fails = Rule::new(Effect::kubernetes_status(422, "Invalid", "not now"))
+        .half(Half::Kubernetes)
         .method("GET")
-        .path("/v1/load_balancers")
-        .nth(2);
+        .path("/api/v1/namespaces/default/services")
+        .times(1);
     let fails = world.sandbox.faults().add(fails);
     wait_until("the resync that fails", || {
         world.sandbox.faults().hits(fails) == 1

@@ -166,7 +166,7 @@ fn health(plan: &ServicePlan) -> String {
                 vec![
                     target.name.clone(),
                     health.port.to_string(),
-                    health.status.clone(),
+                    health.status.to_string(),
                     or_dash(&why(health)),
                 ]
             })
@@ -183,7 +183,7 @@ fn health(plan: &ServicePlan) -> String {
 
 fn why(health: &crate::cloud::Health) -> String {
     let code = health.http_status.map(|code| format!("HTTP {code}"));
-    let parts = health.detail.iter().cloned().chain(code);
+    let parts = health.detail.iter().map(ToString::to_string).chain(code);
     parts.collect::<Vec<_>>().join(", ")
 }
 

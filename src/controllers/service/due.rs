@@ -13,12 +13,20 @@ use std::time::{Duration, Instant};
 
 /// What was tried last, by UID.
 pub(super) struct Due {
-    tried: HashMap<String, u64>,
+    tried: HashMap<String, Tried>,
     pub(super) backoff: Backoff,
     last_resync: Option<Instant>,
 }
 
-/// Everything of Services and nodes that a plan depends on, as one number each.
+struct Tried {
+    service: u64,
+    nodes: u64,
+    /// The version in the list, where the Service itself was found to be a newer one: in an old
+    /// list it is no news, however often it is seen there.
+    superseded: Option<String>,
+}
+
+/// Everything of the nodes that a plan depends on, as one number.
 pub(super) struct Fingerprints {
     nodes: u64,
 }
@@ -34,8 +42,12 @@ impl Due {
 
     pub(super) fn is_due(&self, service: &Service, prints: &Fingerprints, now: Instant) -> bool {
         let uid = &service.metadata.uid;
-        let print = prints.of(service);
-        self.tried.get(uid) != Some(&print) || self.backoff.is_retry_due(uid, now)
+        let is_new = |tried: &Tried| {
+            tried.nodes != prints.nodes
+                || (tried.service != print(service)
+                    && tried.superseded.as_ref() != Some(&service.metadata.resource_version))
+        };
+        self.tried.get(uid).is_none_or(is_new) || self.backoff.is_retry_due(uid, now)
     }
 
     /// Its last try failed, and the wait is not over.
@@ -52,10 +64,22 @@ impl Due {
         self.last_resync = Some(at);
     }
 
-    /// It was looked at as it is here, whatever came of it.
-    pub(super) fn tried(&mut self, service: &Service, prints: &Fingerprints) {
-        let uid = service.metadata.uid.clone();
-        self.tried.insert(uid, prints.of(service));
+    /// It was looked at as it is here, whatever came of it; the list showed it as `listed`.
+    pub(super) fn tried(
+        &mut self,
+        service: &Service,
+        prints: &Fingerprints,
+        listed: Option<&Service>,
+    ) {
+        let version = |service: &Service| service.metadata.resource_version.clone();
+        let tried = Tried {
+            service: print(service),
+            nodes: prints.nodes,
+            superseded: listed
+                .map(version)
+                .filter(|listed| *listed != version(service)),
+        };
+        self.tried.insert(service.metadata.uid.clone(), tried);
     }
 
     /// It was to be changed, and was not come to: it is due at once.
@@ -84,14 +108,55 @@ impl Fingerprints {
             nodes: hasher.finish(),
         }
     }
+}
 
-    fn of(&self, service: &Service) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.nodes.hash(&mut hasher);
-        service.for_cloud().hash(&mut hasher);
-        want(service).hash(&mut hasher);
-        service.has_our_finalizer().hash(&mut hasher);
-        service.status.load_balancer.ingress.hash(&mut hasher);
-        hasher.finish()
+/// The same of a Service.
+fn print(service: &Service) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    service.for_cloud().hash(&mut hasher);
+    want(service).hash(&mut hasher);
+    service.has_our_finalizer().hash(&mut hasher);
+    service.status.load_balancer.ingress.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(version: &str, ip: &str) -> Service {
+        let mut service = Service::default();
+        service.metadata.uid = "uid".into();
+        service.metadata.resource_version = version.into();
+        service.spec.load_balancer_ip = ip.into();
+        service
+    }
+
+    #[test]
+    fn an_old_service_is_no_news_and_everything_else_is() {
+        let prints = |nodes| Fingerprints { nodes };
+        let mut due = Due::new(1.0);
+        let now = Instant::now();
+        assert!(
+            due.is_due(&service("1", "a"), &prints(1), now),
+            "never tried"
+        );
+        // The list showed version 1, and the Service was found to be at version 2.
+        let listed = service("1", "a");
+        due.tried(&service("2", "b"), &prints(1), Some(&listed));
+        for (what, service, nodes, is_due) in [
+            ("the old list", service("1", "a"), 1, false),
+            ("the list as it should be", service("2", "b"), 1, false),
+            ("nothing that counts changed", service("3", "b"), 1, false),
+            ("changed back", service("3", "a"), 1, true),
+            ("a node more", service("1", "a"), 2, true),
+        ] {
+            assert_eq!(due.is_due(&service, &prints(nodes), now), is_due, "{what}");
+        }
+        due.missed("uid");
+        assert!(due.is_due(&listed, &prints(1), now), "not come to");
+        // No list was old.
+        due.tried(&service("2", "b"), &prints(1), Some(&service("2", "b")));
+        assert!(due.is_due(&listed, &prints(1), now), "changed");
     }
 }

@@ -93,15 +93,27 @@ impl ServiceController {
             return Ok((None, Vec::new()));
         };
         let look = self.look(world, selection, Instant::now())?;
-        self.propose_for(world, provider, selection, &look)
+        let (observed, mut plans) = self.propose_for(world, provider, selection, &look, true)?;
+        plan::share_out(&mut plans);
+        Ok((observed, plans))
     }
 
-    /// One pass, with the plans that it ended with.
+    /// One pass, with the plans that it ended with, for a person.
     pub fn sync(
         &mut self,
         world: &World,
         gate: &dyn Gate,
         selection: &Selection,
+    ) -> (Report, Vec<ServicePlan>) {
+        self.pass(world, gate, selection, true)
+    }
+
+    fn pass(
+        &mut self,
+        world: &World,
+        gate: &dyn Gate,
+        selection: &Selection,
+        for_people: bool,
     ) -> (Report, Vec<ServicePlan>) {
         let Some(provider) = world.provider.load_balancers() else {
             return (Report::default(), Vec::new());
@@ -111,7 +123,7 @@ impl ServiceController {
             Ok(look) => look,
             Err(error) => return (Report::outage(error, String::new()), Vec::new()),
         };
-        let proposals = match self.propose_for(world, provider, selection, &look) {
+        let proposals = match self.propose_for(world, provider, selection, &look, for_people) {
             Ok((_, proposals)) => proposals,
             Err(error) => return (Report::outage(error, waiting(&look)), Vec::new()),
         };
@@ -122,13 +134,15 @@ impl ServiceController {
             .partition(|plan| plan.has_writes() || plan.cloud.obstacle.is_some());
         let uids = to_do.iter().map(|plan| plan.object.uid.clone());
         let mut missed: HashSet<String> = uids.collect();
-        let mut pass = Pass::new(world, gate, provider, &self.settings);
+        let mut pass = Pass::new(world, gate, provider, &self.settings, for_people);
         let outcome = match to_do.is_empty() {
             true => Ok(()),
             false => {
-                self.last_write = Some(Instant::now());
-                let outcome = pass.run(to_do.into_iter().map(|plan| plan.service).collect());
-                self.last_write = Some(Instant::now());
+                let services = to_do.into_iter().map(|plan| plan.service);
+                let outcome = pass.run(services.collect(), begun);
+                if pass.has_begun_changes() {
+                    self.last_write = Some(Instant::now());
+                }
                 outcome
             }
         };
@@ -144,7 +158,7 @@ impl ServiceController {
         }
         for done in &done {
             missed.remove(&done.plan.object.uid);
-            self.note(done, &look.prints);
+            self.note(done, &look);
         }
         // Else what was found by the last comparison of all would wait for the next one.
         missed.iter().for_each(|uid| self.due.missed(uid));
@@ -205,6 +219,7 @@ impl ServiceController {
         provider: &dyn LoadBalancers,
         selection: &Selection,
         look: &Look,
+        for_people: bool,
     ) -> Result<(Option<Observed>, Vec<ServicePlan>), Error> {
         let now = Instant::now();
         let explicit = selection.is_explicit();
@@ -241,7 +256,7 @@ impl ServiceController {
             Freshness::Proposes(age.min(since_write)),
             urgency,
         )?;
-        let plans = plan(&observed.view(), provider);
+        let plans = plan(&observed.view(for_people), provider);
         Ok((Some(observed), plans))
     }
 
@@ -267,14 +282,17 @@ impl ServiceController {
         self.due.keep(&uids);
     }
 
-    fn note(&mut self, done: &Done, prints: &Fingerprints) {
+    fn note(&mut self, done: &Done, look: &Look) {
         let uid = &done.plan.object.uid;
         match done.failed {
             true => self.due.backoff.failed(uid, Instant::now()),
             false => self.due.backoff.succeeded(uid),
         }
         if let Some(service) = &done.service {
-            self.due.tried(service, prints);
+            let mut listed = look.services.iter();
+            let listed = listed.find(|listed| listed.metadata.uid == *uid);
+            self.due
+                .tried(service, &look.prints, listed.map(|one| &**one));
         }
     }
 }
@@ -302,7 +320,7 @@ impl Controller for ServiceController {
     }
 
     fn tick(&mut self, world: &World, gate: &dyn Gate, selection: &Selection) -> Report {
-        self.sync(world, gate, selection).0
+        self.pass(world, gate, selection, false).0
     }
 
     fn propose(&self, world: &World, selection: &Selection) -> Result<Vec<Proposal>, Error> {

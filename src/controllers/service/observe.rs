@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// The Service whose UID tells clusters apart.
 const IDENTITY: (&str, &str) = ("default", "kubernetes");
 
+/// A list of load balancers that is older is no ground for a write.
+const LIST_MAX_AGE: Duration = Duration::from_secs(5);
+
 /// Everything a plan rests on.
 pub struct Observed {
     pub services: Vec<Arc<Service>>,
@@ -24,17 +27,18 @@ pub struct Observed {
 pub(super) enum Freshness {
     /// Whatever was read last, no older than this: such a plan only proposes.
     Proposes(Duration),
-    /// Asked for since then: such a plan is applied.
+    /// Asked for since then, and a moment ago: such a plan is applied.
     Since(Instant),
 }
 
 impl Observed {
-    pub(super) fn view(&self) -> View<'_> {
+    pub(super) fn view(&self, for_people: bool) -> View<'_> {
         View {
             services: &self.services,
             nodes: &self.nodes,
             cluster: &self.cluster,
             landscape: &self.landscape,
+            for_people,
         }
     }
 }
@@ -43,7 +47,7 @@ impl Freshness {
     fn max_age(self) -> Duration {
         match self {
             Freshness::Proposes(age) => age,
-            Freshness::Since(begun) => begun.elapsed(),
+            Freshness::Since(begun) => begun.elapsed().min(LIST_MAX_AGE),
         }
     }
 }

@@ -4,10 +4,12 @@
 
 use super::Settings;
 use super::observe::{self, Freshness, Observed};
-use super::plan::{self, ServicePlan, Want, status_line};
+use super::plan::{self, ServicePlan, View, Want, status_line};
 use super::rounds::{Rounds, Work};
 use super::tell::{self, Told};
-use crate::cloud::{Change, ChangeKind, ErrorKind, Gate, LoadBalancers, Reason, Urgency};
+use crate::cloud::{
+    Change, ChangeKind, ErrorKind, Gate, Landscape, LoadBalancers, Reason, Urgency,
+};
 use crate::controllers::report::{Failure, Report};
 use crate::kube::{self, LOAD_BALANCER_FINALIZER, Node, Service};
 use crate::world::{Error, ReadFrom, World};
@@ -24,12 +26,14 @@ pub(super) struct Pass<'a> {
     pub(super) gate: &'a dyn Gate,
     pub(super) provider: &'a dyn LoadBalancers,
     pub(super) settings: &'a Settings,
+    /// See `plan::View`.
+    for_people: bool,
     pub(super) report: Report,
     /// The plans that were made last, one for each Service that is still there.
     pub(super) done: Vec<Done>,
     /// What was changed for each Service, by UID.
     touched: HashMap<String, ChangeKind>,
-    /// Every write that was made for each Service, by UID.
+    /// For people: every write that was made for each Service, by UID.
     made: HashMap<String, Vec<Value>>,
     closed: bool,
 }
@@ -48,12 +52,14 @@ impl<'a> Pass<'a> {
         gate: &'a dyn Gate,
         provider: &'a dyn LoadBalancers,
         settings: &'a Settings,
+        for_people: bool,
     ) -> Pass<'a> {
         Pass {
             world,
             gate,
             provider,
             settings,
+            for_people,
             report: Report::default(),
             done: Vec::new(),
             touched: HashMap::new(),
@@ -62,63 +68,78 @@ impl<'a> Pass<'a> {
         }
     }
 
-    pub(super) fn run(&mut self, services: Vec<Arc<Service>>) -> Result<(), Error> {
+    /// Of load balancers the first look takes what was listed since `begun`, for the proposal:
+    /// nothing was written since. Services and nodes it reads itself.
+    pub(super) fn run(&mut self, services: Vec<Arc<Service>>, begun: Instant) -> Result<(), Error> {
         let mut pending = services;
+        let mut listed_since = begun;
         for _ in 0..LOOKS_AT_MOST {
             if pending.is_empty() || self.closed {
                 break;
             }
-            let (count, plans) = (pending.len(), self.look(&pending));
-            pending = match plans {
-                Ok(plans) => self.make(plans),
+            let (count, looked) = (pending.len(), self.look(&pending, listed_since));
+            pending = match looked {
+                Ok(None) => Vec::new(),
+                Ok(Some((observed, plans))) => self.make(&observed, plans),
                 Err(error) => {
                     self.report.unreached += count;
                     return Err(error);
                 }
             };
+            listed_since = Instant::now();
         }
         self.report.unreached += pending.len();
         Ok(())
     }
 
-    /// Both APIs as they are now, and what should be done.
-    fn look(&self, services: &[Arc<Service>]) -> Result<Vec<ServicePlan>, Error> {
+    /// Was anything written to the cloud, or tried to be?
+    pub(super) fn has_begun_changes(&self) -> bool {
+        !self.touched.is_empty()
+    }
+
+    /// Both APIs as they are now, and what should be done; none: the Services are gone.
+    fn look(
+        &self,
+        services: &[Arc<Service>],
+        listed_since: Instant,
+    ) -> Result<Option<(Observed, Vec<ServicePlan>)>, Error> {
         let begun = Instant::now();
         let services = observe::read_again(self.world, services)?;
         if services.is_empty() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         // Targets are removed by this list: an old one must not take a node away.
         let nodes = self.world.nodes(begun.elapsed(), ReadFrom::Latest)?;
-        let mut observed = self.observe(services, &nodes.value, begun)?;
-        let plans = plan::plan(&observed.view(), self.provider);
+        let mut observed = self.observe(services, &nodes.value, listed_since)?;
+        let plans = plan::plan(&observed.view(self.for_people), self.provider);
         if !plans.iter().any(|plan| plan.cloud.rests_on_whole_cluster) {
-            return Ok(plans);
+            return Ok(Some((observed, plans)));
         }
         let all = self.world.any_services(begun.elapsed())?;
         let name = &self.settings.cluster_name;
         observed.cluster = observe::cluster(self.world, name, &all.value, &nodes.value)?;
-        Ok(plan::plan(&observed.view(), self.provider))
+        let plans = plan::plan(&observed.view(self.for_people), self.provider);
+        Ok(Some((observed, plans)))
     }
 
     fn observe(
         &self,
         services: Vec<Arc<Service>>,
         nodes: &[Arc<Node>],
-        begun: Instant,
+        listed_since: Instant,
     ) -> Result<Observed, Error> {
         observe::observe(
             self.world,
             &self.settings.cluster_name,
             services,
             nodes,
-            Freshness::Since(begun),
+            Freshness::Since(listed_since),
             Urgency::Needed,
         )
     }
 
     /// Makes what was planned; the Services that have to be looked at again.
-    fn make(&mut self, plans: Vec<ServicePlan>) -> Vec<Arc<Service>> {
+    fn make(&mut self, observed: &Observed, plans: Vec<ServicePlan>) -> Vec<Arc<Service>> {
         let mut again = Vec::new();
         let mut works = Vec::new();
         let mut claimed = HashSet::new();
@@ -150,7 +171,8 @@ impl<'a> Pass<'a> {
             time_scale: self.settings.time_scale,
         };
         rounds.run(&mut works);
-        again.extend(works.into_iter().filter_map(|work| self.end(work)));
+        let ends = works.into_iter();
+        again.extend(ends.filter_map(|work| self.end(observed, work)));
         again
     }
 
@@ -161,7 +183,7 @@ impl<'a> Pass<'a> {
             finalizers.push(LOAD_BALANCER_FINALIZER.to_owned());
             match self.patch(&plan, json!({ "finalizers": finalizers }), None) {
                 Ok(service) => {
-                    self.note(&plan, plan::finalizer_added());
+                    self.note(&plan, plan::finalizer_added);
                     let line = "finalizer: added".to_owned();
                     self.report.changes.push((plan.name(), line));
                     plan.service = service;
@@ -187,10 +209,10 @@ impl<'a> Pass<'a> {
     }
 
     /// After the changes in the cloud. The Service when it has to be looked at again.
-    fn end(&mut self, work: Work) -> Option<Arc<Service>> {
+    fn end(&mut self, observed: &Observed, work: Work) -> Option<Arc<Service>> {
         let name = work.plan.name();
         for made in work.made {
-            self.note(&work.plan, made);
+            self.note(&work.plan, || made.json());
         }
         let lines = work.lines.into_iter().map(|line| (name.clone(), line));
         self.report.changes.extend(lines);
@@ -206,10 +228,35 @@ impl<'a> Pass<'a> {
             self.failed(plan, all.join("; "));
             return None;
         }
-        match work.look_again {
-            true => Some(work.plan.service),
-            false => self.finish(work.plan),
+        if !work.look_again {
+            return self.finish(work.plan);
         }
+        let service = work.plan.service;
+        match work
+            .shown
+            .and_then(|shown| self.left(observed, shown, &service))
+        {
+            Some(plan) => self.finish(plan),
+            None => Some(service),
+        }
+    }
+
+    /// The plan on what the answer of a write showed; none where there is more to do in the cloud.
+    fn left(
+        &self,
+        observed: &Observed,
+        shown: Landscape,
+        service: &Arc<Service>,
+    ) -> Option<ServicePlan> {
+        let view = View {
+            landscape: &shown,
+            ..observed.view(self.for_people)
+        };
+        let plan = plan::plan_for(&view, self.provider, service);
+        (plan.cloud.obstacle.is_none() && plan.cloud.changes.is_empty()).then(|| {
+            tell::findings(self.world, self.gate, &plan);
+            plan
+        })
     }
 
     /// The cloud is as it should be: now Kubernetes. The Service when it has to be looked at again.
@@ -236,7 +283,7 @@ impl<'a> Pass<'a> {
         match self.patch(&plan, Value::Null, Some(json!({ "ingress": status }))) {
             Ok(service) => {
                 self.report.changes.push((plan.name(), status_line(status)));
-                self.note(&plan, plan::status_set(status));
+                self.note(&plan, || plan::status_set(status));
                 plan.service = service;
                 plan.status = None;
             }
@@ -281,9 +328,11 @@ impl<'a> Pass<'a> {
             .map(Arc::new)
     }
 
-    fn note(&mut self, plan: &ServicePlan, made: Value) {
-        let uid = plan.object.uid.clone();
-        self.made.entry(uid).or_default().push(made);
+    fn note(&mut self, plan: &ServicePlan, made: impl FnOnce() -> Value) {
+        if self.for_people {
+            let uid = plan.object.uid.clone();
+            self.made.entry(uid).or_default().push(made());
+        }
     }
 
     fn succeeded(&mut self, mut plan: ServicePlan, service: Option<Arc<Service>>) {
@@ -296,7 +345,7 @@ impl<'a> Pass<'a> {
             (_, None) => None,
         };
         if let Some((line, made)) = made {
-            self.note(&plan, made);
+            self.note(&plan, || made);
             log::info!("{}: {line}", plan.name());
             self.report.changes.push((plan.name(), line));
         }
@@ -335,12 +384,13 @@ impl<'a> Pass<'a> {
     }
 
     fn failed(&mut self, plan: ServicePlan, why: String) {
+        let kind = self.touched.get(&plan.object.uid).copied();
+        let kind = kind.unwrap_or_else(|| kind_of(&plan.cloud.changes));
         if !self.closed {
-            let kind = self.touched.get(&plan.object.uid).copied();
-            let kind = kind.unwrap_or_else(|| kind_of(&plan.cloud.changes));
             tell::end(self.world, self.gate, &plan, kind, Told::Failed(&why));
         }
-        self.fail(plan, why, None);
+        let told = (!self.closed).then(|| tell::failed(kind));
+        self.fail(plan, why, told);
     }
 
     fn fail(&mut self, mut plan: ServicePlan, why: String, finding: Option<Reason>) {

@@ -7,6 +7,7 @@ use crate::cloud::{
 use crate::controllers::Proposal;
 use crate::kube::{ObjectReference, Service};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What both APIs said.
@@ -15,6 +16,9 @@ pub struct View<'a> {
     pub nodes: &'a [OfferedNode],
     pub cluster: &'a Cluster,
     pub landscape: &'a Landscape,
+    /// Will a person read the plans? Only then each field and target is kept in them: with twenty
+    /// load balancers of a hundred targets that is most of a daemon's memory.
+    pub for_people: bool,
 }
 
 /// What a Service asks of us.
@@ -42,22 +46,33 @@ pub struct ServicePlan {
     pub status: Option<Vec<Ingress>>,
     /// The controller's own; the provider's are in `cloud`.
     pub findings: Vec<Finding>,
-    /// Of a pass: every write that was made, for programs.
+    /// Of a pass that a person reads: every write that was made, for programs.
     pub made: Vec<Value>,
 }
 
 pub fn plan(view: &View, provider: &dyn LoadBalancers) -> Vec<ServicePlan> {
     let services = view.services.iter();
     services
-        .map(|service| plan_service(view, provider, service))
+        .map(|service| plan_for(view, provider, service))
         .collect()
 }
 
-pub fn plan_service(
+/// For one Service.
+pub(super) fn plan_for(
     view: &View,
     provider: &dyn LoadBalancers,
     service: &Arc<Service>,
 ) -> ServicePlan {
+    let mut plan = plan_service(view, provider, service);
+    if !view.for_people {
+        plan.cloud.fields = Vec::new();
+        let targets = plan.cloud.found.as_mut().map(|found| &mut found.targets);
+        targets.into_iter().for_each(|list| *list = Vec::new());
+    }
+    plan
+}
+
+fn plan_service(view: &View, provider: &dyn LoadBalancers, service: &Arc<Service>) -> ServicePlan {
     let mut plan = ServicePlan {
         object: service.object(),
         service: Arc::clone(service),
@@ -72,7 +87,7 @@ pub fn plan_service(
     match plan.want {
         Want::Nothing => return plan,
         Want::Remove => {
-            plan.cloud = provider.plan_removal(view.landscape, &for_cloud);
+            plan.cloud = provider.plan_removal(view.landscape, &for_cloud, view.nodes);
         }
         Want::Ensure => {
             plan.cloud = provider.plan(view.landscape, &for_cloud, view.nodes, view.cluster);
@@ -89,6 +104,26 @@ pub fn plan_service(
         }
     }
     plan
+}
+
+/// Two Services may ask for one load balancer that nobody lives in: the first gets it, and the
+/// second would see who lives there.
+pub(super) fn share_out(plans: &mut [ServicePlan]) {
+    let mut claimed: HashMap<u64, String> = HashMap::new();
+    for plan in plans {
+        let Some(balancer) = &plan.cloud.found else {
+            continue;
+        };
+        let name = plan.service.full_name();
+        let first = claimed.entry(balancer.id).or_insert_with(|| name.clone());
+        if *first != name {
+            let message = format!(
+                "load balancer {} ({}) goes to Service {first}, which asks for it too; choose another name",
+                balancer.name, balancer.id
+            );
+            plan.refuse(Finding::warning(Reason::SyncLoadBalancerFailed, message));
+        }
+    }
 }
 
 /// The finalizer's name is shared with other controllers: a Service with a class is theirs.
@@ -159,6 +194,13 @@ impl ServicePlan {
                 .as_ref()
                 .map(|finding| finding.message.clone()),
         }
+    }
+
+    fn refuse(&mut self, obstacle: Finding) {
+        self.cloud.changes.clear();
+        self.cloud.obstacle = Some(obstacle);
+        self.add_finalizer = false;
+        self.status = None;
     }
 
     /// Takes the changes out, to be made.

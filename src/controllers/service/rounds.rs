@@ -2,8 +2,9 @@
 //! each, wait for everything that runs with one call, go on.
 
 use super::plan::ServicePlan;
-use crate::cloud::{ActionId, Applied, Change, Error, ErrorKind, Gate, LoadBalancers, pulse};
-use serde_json::Value;
+use crate::cloud::{
+    ActionId, Applied, Change, ChangeKind, Error, ErrorKind, Gate, Landscape, LoadBalancers, pulse,
+};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -35,20 +36,26 @@ pub(super) struct Work {
     tries: u32,
     /// A line for each change that was made.
     pub(super) lines: Vec<String>,
-    /// The same for programs.
-    pub(super) made: Vec<Value>,
+    /// Those changes.
+    pub(super) made: Vec<Box<dyn Change>>,
     /// What was refused without keeping the rest from being done.
     pub(super) refused: Vec<Error>,
+    /// One of the targets that were to come did, or did not.
+    added: bool,
+    not_added: bool,
     /// Nothing more is done.
     pub(super) error: Option<Error>,
     /// What there is has to be read again before anything else is decided.
     pub(super) look_again: bool,
+    /// The load balancer as the call that made it showed it.
+    pub(super) shown: Option<Landscape>,
 }
 
 struct Running {
     action: ActionId,
     line: String,
     may_fail_alone: bool,
+    adds_target: bool,
     since: Instant,
 }
 
@@ -72,8 +79,11 @@ impl Work {
             lines: Vec::new(),
             made: Vec::new(),
             refused: Vec::new(),
+            added: false,
+            not_added: false,
             error: None,
             look_again: false,
+            shown: None,
         }
     }
 
@@ -100,6 +110,16 @@ impl Work {
     fn has_run_for(&self, longest: Duration) -> bool {
         let mut running = self.running.iter();
         running.any(|running| running.since.elapsed() > longest)
+    }
+
+    /// Would it take away the last place where traffic goes?
+    fn holds_back(&self, change: &dyn Change) -> bool {
+        change.needs_another_first() && self.not_added && !self.added
+    }
+
+    fn refuse(&mut self, error: Error, adds_target: bool) {
+        self.not_added |= adds_target;
+        self.refused.push(error);
     }
 
     fn fail(&mut self, error: Error) {
@@ -173,11 +193,22 @@ impl Rounds<'_> {
             return;
         };
         let line = change.line();
+        if work.holds_back(&*change) {
+            // What comes after it rests on it.
+            work.queue.clear();
+            let why = format!("{line}: not yet, because none of the others could be added");
+            return work.refused.push(Error::new(ErrorKind::Other, why));
+        }
+        let adds_target = change.may_fail_alone() && change.kind() == ChangeKind::Targets;
         let applied = self.provider.apply(self.gate, &*change);
         let (action, look_again) = match applied {
             Ok(Applied::Done) => (None, false),
             Ok(Applied::Running(action)) => (Some(action), false),
             Ok(Applied::LookAgain(action)) => (action, true),
+            Ok(Applied::Shown(action, shown)) => {
+                work.shown = Some(shown);
+                (action, true)
+            }
             Err(error) if error.kind == ErrorKind::Busy && work.tries < TRIES_AT_MOST => {
                 work.tries += 1;
                 work.not_before = Instant::now() + self.scaled(FOLLOW_PAUSE);
@@ -185,27 +216,29 @@ impl Rounds<'_> {
             }
             Err(error) if change.may_fail_alone() && is_about_itself(&error) => {
                 work.tries = 0;
-                return work.refused.push(error);
+                return work.refuse(error, adds_target);
             }
             Err(error) => return work.fail(error),
         };
         log::info!("{}: {line}", work.plan.name());
         work.lines.push(line.clone());
-        work.made.push(change.json());
         work.tries = 0;
         if look_again {
             work.look_again = true;
             work.queue.clear();
         }
+        work.added |= adds_target && action.is_none();
         if let Some(action) = action {
             work.not_before = Instant::now() + self.scaled(FOLLOW_PAUSE);
             work.running.push(Running {
                 action,
                 line,
                 may_fail_alone: change.may_fail_alone(),
+                adds_target,
                 since: Instant::now(),
             });
         }
+        work.made.push(change);
     }
 
     /// One call for everything that runs.
@@ -218,12 +251,15 @@ impl Rounds<'_> {
             for running in std::mem::take(&mut work.running) {
                 match ended.remove(&running.action) {
                     None => still.push(running),
-                    Some(Ok(())) => work.not_before = Instant::now(),
+                    Some(Ok(())) => {
+                        work.added |= running.adds_target;
+                        work.not_before = Instant::now();
+                    }
                     Some(Err(error)) => {
                         let error =
                             Error::new(error.kind, format!("{}: {}", running.line, error.message));
                         match running.may_fail_alone {
-                            true => work.refused.push(error),
+                            true => work.refuse(error, running.adds_target),
                             false => work.fail(error),
                         }
                     }

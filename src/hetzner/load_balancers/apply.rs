@@ -1,25 +1,47 @@
 //! One change, one write; and what its answer means.
 
 use super::actions::Action;
+use super::balancer::LoadBalancer;
 use super::change::{Change, Create, Write};
-use crate::cloud::{Applied, Error, ErrorKind, Gate};
+use super::observe::State;
+use crate::cloud::{Applied, Error, ErrorKind, Gate, Landscape};
 use crate::hetzner::api::{Api, Failed};
 use crate::hetzner::error::Code;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use std::sync::Arc;
 
 /// Of the answer to a write; no content at all, where there was nothing to say. Whatever else
 /// comes with a 200 is not the API's, and says nothing of what was done.
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum Answer {
-    Begun {
-        action: Action,
-    },
-    Changed {
-        #[serde(rename = "load_balancer")]
-        _balancer: IgnoredAny,
-    },
+#[serde(try_from = "Parts")]
+struct Answer {
+    action: Option<Action>,
+    balancer: Option<Box<LoadBalancer>>,
+}
+
+#[derive(Deserialize)]
+struct Parts {
+    #[serde(default)]
+    action: Option<Action>,
+    #[serde(default)]
+    load_balancer: Option<Box<LoadBalancer>>,
+}
+
+impl TryFrom<Parts> for Answer {
+    type Error = &'static str;
+
+    fn try_from(parts: Parts) -> Result<Answer, Self::Error> {
+        match parts {
+            Parts {
+                action: None,
+                load_balancer: None,
+            } => Err("neither an action nor a load balancer"),
+            Parts {
+                action,
+                load_balancer: balancer,
+            } => Ok(Answer { action, balancer }),
+        }
+    }
 }
 
 /// Makes the change. Never repeated: an answer that got lost does not mean that nothing happened.
@@ -57,9 +79,9 @@ fn send(api: &Api, gate: &dyn Gate, change: &Change) -> Result<Option<Answer>, F
 }
 
 fn applied(write: &Write, answer: Option<Answer>) -> Result<Applied, Error> {
-    let action = match answer {
-        Some(Answer::Begun { action }) => Some(action),
-        Some(Answer::Changed { .. }) | None => None,
+    let (action, balancer) = match answer {
+        Some(Answer { action, balancer }) => (action, balancer),
+        None => (None, None),
     };
     let running = match action.as_ref().map(|action| (action, action.end())) {
         None | Some((_, Some(Ok(())))) => None,
@@ -67,10 +89,15 @@ fn applied(write: &Write, answer: Option<Answer>) -> Result<Applied, Error> {
         Some((_, Some(Err(error)))) => return Err(error),
     };
     Ok(match (write, running) {
+        (Write::Create(create), running) => {
+            match balancer.filter(|balancer| has_its_addresses(create, balancer)) {
+                Some(balancer) => Applied::Shown(running, alone(*balancer)),
+                None => Applied::LookAgain(running),
+            }
+        }
         // Addresses come and go, and targets with them.
         (
-            Write::Create(_)
-            | Write::Attach { .. }
+            Write::Attach { .. }
             | Write::Detach { .. }
             | Write::EnablePublicInterface
             | Write::DisablePublicInterface,
@@ -79,6 +106,25 @@ fn applied(write: &Write, answer: Option<Answer>) -> Result<Applied, Error> {
         (_, Some(running)) => Applied::Running(running),
         (_, None) => Applied::Done,
     })
+}
+
+/// The one that came as an answer may be shown before it has all of them.
+fn has_its_addresses(create: &Create, balancer: &LoadBalancer) -> bool {
+    let public = &balancer.public_net;
+    let has_public = public.ipv4.ip.is_some() && public.ipv6.ip.is_some();
+    let is_attached = |network: u64| {
+        let mut attached = balancer.private_net.iter();
+        attached.any(|net| net.network == network && net.ip.is_some())
+    };
+    (has_public || !public.enabled) && create.network.is_none_or(is_attached)
+}
+
+/// A project in which nothing else is: enough for a plan of the Service that it was made for.
+fn alone(balancer: LoadBalancer) -> Landscape {
+    Landscape(Arc::new(State {
+        balancers: vec![balancer],
+        ..State::default()
+    }))
 }
 
 /// Was it refused for one of its ports, certificates or targets? Then the rest of it can be made:

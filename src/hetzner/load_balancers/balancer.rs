@@ -1,5 +1,6 @@
 //! A load balancer as the API says it: only the fields we read.
 
+use crate::cloud::Word;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -154,13 +155,13 @@ pub struct SelectorRef {
     pub selector: String,
 }
 
-/// What the health checks of one port say about one target.
+/// What the health checks of one port say about one target: thousands, of the same few words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct HealthStatus {
     pub listen_port: u16,
-    pub status: String,
+    pub status: Word,
     #[serde(default)]
-    pub detail: Option<String>,
+    pub detail: Option<Word>,
     #[serde(default)]
     pub http_status_code: Option<u16>,
 }

@@ -57,6 +57,8 @@ pub enum Write {
     AddTarget(ServerTarget),
     RemoveTarget {
         server: u64,
+        /// Of those that are there now none stays.
+        is_one_of_all: bool,
     },
     Delete,
 }
@@ -151,7 +153,7 @@ impl Write {
             Write::UpdateService(listener) => listener.body(false),
             Write::AddService(listener) => listener.body(true),
             Write::AddTarget(target) => target.body(),
-            Write::RemoveTarget { server } => {
+            Write::RemoveTarget { server, .. } => {
                 json!({ "type": "server", "server": { "id": server } })
             }
             Write::EnablePublicInterface | Write::DisablePublicInterface | Write::Delete => {
@@ -242,6 +244,16 @@ impl cloud::Change for Change {
                 | Write::AddService(_)
                 | Write::UpdateService(_)
                 | Write::ChangeDnsPtr { .. }
+        )
+    }
+
+    fn needs_another_first(&self) -> bool {
+        matches!(
+            self.write,
+            Write::RemoveTarget {
+                is_one_of_all: true,
+                ..
+            }
         )
     }
 

@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 /// Hetzner announces a new type, or the end of one, months before.
 const TYPES_KEPT: Duration = Duration::from_secs(24 * 3600);
 
+/// A type that is not in a list as old as this may be a new one.
+const TYPES_CERTAIN: Duration = Duration::from_secs(600);
+
 /// What plans rest on.
 #[derive(Clone, Debug, Default)]
 pub struct State {
@@ -28,8 +31,9 @@ pub struct State {
 }
 
 /// The types of load balancers, as last read.
-#[derive(Default)]
 pub(in crate::hetzner) struct Types {
+    /// Multiplies how long they are kept; 1 outside of tests.
+    scale: f64,
     read: Mutex<Option<(Instant, Arc<Vec<BalancerType>>)>>,
 }
 
@@ -45,9 +49,13 @@ pub(in crate::hetzner) fn observe(
         balancers: api.list::<BalancersPage>("/load_balancers", urgency)?,
         ..State::default()
     };
-    let needs_types = |service: &&Service| needs_types(&state.balancers, rules, service);
-    if services.iter().any(needs_types) {
-        state.types = Some(types.get(api, urgency)?);
+    let wanted: Vec<String> = services
+        .iter()
+        .filter(|service| needs_types(&state.balancers, rules, service))
+        .map(|service| wanted_type(rules, service).unwrap_or_default())
+        .collect();
+    if !wanted.is_empty() {
+        state.types = Some(types.get(api, &wanted, urgency)?);
     }
     if services.iter().any(|service| needs_certificates(service)) {
         state.certificates = Some(api.list::<CertificatesPage>("/certificates", urgency)?);
@@ -66,9 +74,14 @@ fn needs_types(balancers: &[LoadBalancer], rules: &Rules, service: &Service) -> 
     let Ok(Some(balancer)) = by_label(balancers, service) else {
         return true;
     };
+    let wanted = wanted_type(rules, service);
+    wanted.is_some_and(|wanted| wanted != balancer.load_balancer_type.name)
+}
+
+fn wanted_type(rules: &Rules, service: &Service) -> Option<String> {
     let set = Reading::new(service).read(&annotations::TYPE, None, values::any);
     let wanted = set.or_else(|| rules.defaults.kind.clone());
-    wanted.is_some_and(|wanted| wanted.value != balancer.load_balancer_type.name)
+    wanted.map(|wanted| wanted.value)
 }
 
 fn needs_certificates(service: &Service) -> bool {
@@ -84,9 +97,32 @@ fn needs_certificates(service: &Service) -> bool {
 }
 
 impl Types {
-    fn get(&self, api: &Api, urgency: Urgency) -> Result<Arc<Vec<BalancerType>>, Error> {
+    pub(in crate::hetzner) fn new(scale: f64) -> Types {
+        Types {
+            scale,
+            read: Mutex::default(),
+        }
+    }
+
+    /// `wanted`: names of some; an empty one is anybody's.
+    fn get(
+        &self,
+        api: &Api,
+        wanted: &[String],
+        urgency: Urgency,
+    ) -> Result<Arc<Vec<BalancerType>>, Error> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((at, types)) = read.as_ref().filter(|(at, _)| at.elapsed() < TYPES_KEPT) {
+        let has = |types: &[BalancerType], name: &String| {
+            name.is_empty() || types.iter().any(|kind| kind.name == *name)
+        };
+        let is_new_enough = |(at, types): &&(Instant, Arc<Vec<BalancerType>>)| {
+            let kept = match wanted.iter().all(|name| has(types, name)) {
+                true => TYPES_KEPT,
+                false => TYPES_CERTAIN,
+            };
+            at.elapsed() < kept.mul_f64(self.scale)
+        };
+        if let Some((at, types)) = read.as_ref().filter(is_new_enough) {
             log::trace!(
                 "types of load balancers: read {} s ago",
                 at.elapsed().as_secs()

@@ -6,6 +6,7 @@ use super::create::{New, USUAL_TYPE};
 use super::desired::{Desired, desired};
 use super::difference::Difference;
 use super::find::{Found, by_label, find};
+use super::listener::ListenerProtocol;
 use super::names::{CLUSTER_UID, SERVICE, SERVICE_UID};
 use super::observe::{State, covers};
 use super::ports::Given;
@@ -14,6 +15,7 @@ use super::{Rules, annotations, names, status};
 use crate::cloud::{
     self, Cluster, Finding, LoadBalancerPlan, OfferedNode, Orphan, Reason, Service, Source,
 };
+use std::collections::BTreeSet;
 
 impl Rules<'_> {
     /// What brings this Service's load balancer in order.
@@ -59,7 +61,7 @@ impl Rules<'_> {
             } => (None, *rests_on_whole_cluster),
         };
         let kind = kind(&mut reading, state, &desired, there);
-        check_services(&mut reading, &desired, kind);
+        check_services(&mut reading, &desired, kind, there);
         let mut plan = LoadBalancerPlan {
             found: there.map(|balancer| status::for_people(balancer, nodes)),
             rests_on_whole_cluster,
@@ -103,13 +105,18 @@ impl Rules<'_> {
     }
 
     /// What removes it: found by its label, never by its name.
-    pub fn plan_removal(&self, state: &State, service: &Service) -> LoadBalancerPlan {
+    pub fn plan_removal(
+        &self,
+        state: &State,
+        service: &Service,
+        nodes: &[OfferedNode],
+    ) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan::default();
         match by_label(&state.balancers, service) {
             Err(why) => plan.obstacle = obstacle(Reason::DeleteLoadBalancerFailed, &[why]),
             Ok(None) => {}
             Ok(Some(balancer)) => {
-                plan.found = Some(status::for_people(balancer, &[]));
+                plan.found = Some(status::for_people(balancer, nodes));
                 if balancer.protection.delete {
                     plan.findings.push(protected(balancer));
                 } else {
@@ -232,7 +239,13 @@ fn tell_deprecated<'a>(reading: &mut Reading, kind: &'a BalancerType) -> Option<
     Some(kind)
 }
 
-fn check_services(reading: &mut Reading, desired: &Desired, kind: Option<&BalancerType>) {
+/// What the API would refuse one by one, when it came to it.
+fn check_services(
+    reading: &mut Reading,
+    desired: &Desired,
+    kind: Option<&BalancerType>,
+    there: Option<&LoadBalancer>,
+) {
     let ports = desired.ports.len();
     if let Some(kind) = kind.filter(|kind| kind.max_services < ports) {
         reading.problem(format!(
@@ -243,6 +256,32 @@ fn check_services(reading: &mut Reading, desired: &Desired, kind: Option<&Balanc
             annotations::TYPE.key()
         ));
     }
+    let certificates = certificates(desired, there);
+    if let Some(kind) = kind.filter(|kind| kind.max_assigned_certificates < certificates) {
+        reading.problem(format!(
+            "the ports need {certificates} certificates, and a load balancer of type {} takes {}: choose a larger one \
+             in annotation {}, or name fewer in {}",
+            kind.name,
+            kind.max_assigned_certificates,
+            annotations::TYPE.key(),
+            annotations::HTTP_CERTIFICATES.key()
+        ));
+    }
+}
+
+/// How many its ports have, each counted once.
+fn certificates(desired: &Desired, there: Option<&LoadBalancer>) -> usize {
+    let mut ids = BTreeSet::new();
+    for port in &desired.ports {
+        let mut found = there.into_iter().flat_map(|balancer| &balancer.services);
+        let found = found.find(|one| one.listen_port == port.listener.listen_port);
+        let listener = port.merged(found);
+        if listener.protocol == ListenerProtocol::Https {
+            let http = listener.http.unwrap_or_default();
+            ids.extend(http.certificates.unwrap_or_default());
+        }
+    }
+    ids.len()
 }
 
 /// `spec.loadBalancerIP` asks for an address; a load balancer keeps the one that it was made with.

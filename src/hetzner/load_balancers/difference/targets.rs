@@ -36,6 +36,8 @@ impl Difference<'_, '_> {
             self.reading.finding(max_targets_reached(limit, &left));
         }
         self.target_fields(desired, &fit);
+        let stays = |server: &u64| there.get(server) == Some(&private.value);
+        let is_one_of_all = !fit.iter().any(stays);
         for step in room.steps(&fit, private.value) {
             let (Step::Add(server) | Step::Remove(server)) = step;
             let name = node_name(server, self.nodes);
@@ -57,7 +59,13 @@ impl Difference<'_, '_> {
                         "added"
                     },
                 ),
-                Step::Remove(_) => (Write::RemoveTarget { server }, "removed"),
+                Step::Remove(_) => (
+                    Write::RemoveTarget {
+                        server,
+                        is_one_of_all,
+                    },
+                    "removed",
+                ),
             };
             self.change(write, format!("target {name}: {what}"), vec![source]);
         }

@@ -38,6 +38,7 @@ pub(super) struct Step {
     answers: Mutex<VecDeque<Answer>>,
     follows: bool,
     alone: bool,
+    needs_another: bool,
 }
 
 #[derive(Default)]
@@ -65,13 +66,30 @@ pub(super) fn target(name: &str, answers: &[Answer]) -> Box<dyn Change> {
     boxed(name, answers, true, true)
 }
 
+/// One that takes the last target away.
+pub(super) fn last(name: &str, answers: &[Answer]) -> Box<dyn Change> {
+    Box::new(Step {
+        needs_another: true,
+        ..unboxed(name, answers)
+    })
+}
+
 pub(super) fn boxed(name: &str, answers: &[Answer], follows: bool, alone: bool) -> Box<dyn Change> {
     Box::new(Step {
-        name: name.to_owned(),
-        answers: Mutex::new(answers.iter().copied().collect()),
         follows,
         alone,
+        ..unboxed(name, answers)
     })
+}
+
+fn unboxed(name: &str, answers: &[Answer]) -> Step {
+    Step {
+        name: name.to_owned(),
+        answers: Mutex::new(answers.iter().copied().collect()),
+        follows: false,
+        alone: false,
+        needs_another: false,
+    }
 }
 
 pub(super) fn work(changes: Vec<Box<dyn Change>>) -> Work {
@@ -182,7 +200,7 @@ impl LoadBalancers for Fake {
         unreachable!()
     }
 
-    fn plan_removal(&self, _: &Landscape, _: &Service) -> LoadBalancerPlan {
+    fn plan_removal(&self, _: &Landscape, _: &Service, _: &[OfferedNode]) -> LoadBalancerPlan {
         unreachable!()
     }
 
@@ -205,7 +223,10 @@ impl Change for Step {
     }
 
     fn kind(&self) -> ChangeKind {
-        ChangeKind::Settings
+        match self.alone || self.needs_another {
+            true => ChangeKind::Targets,
+            false => ChangeKind::Settings,
+        }
     }
 
     fn may_follow_at_once(&self) -> bool {
@@ -214,6 +235,10 @@ impl Change for Step {
 
     fn may_fail_alone(&self) -> bool {
         self.alone
+    }
+
+    fn needs_another_first(&self) -> bool {
+        self.needs_another
     }
 
     fn as_any(&self) -> &dyn Any {
