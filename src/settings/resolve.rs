@@ -71,6 +71,8 @@ pub struct Settings {
     pub log_format: Sourced<LogFormat>,
     pub verbosity: Sourced<u32>,
     pub debug: Sourced<bool>,
+    /// Whether it answers `/metrics`.
+    pub metrics_enabled: Sourced<bool>,
     /// Of the health server. None: there is none.
     pub metrics_address: Sourced<Option<ListenAddress>>,
     /// A factor on every wait; greater than zero.
@@ -123,6 +125,7 @@ pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environme
         log_format: read.setting(&table::LOG_FORMAT, choice),
         verbosity: read.setting(&table::VERBOSITY, text::verbosity),
         debug: read.setting(&table::DEBUG, text::boolean),
+        metrics_enabled: read.setting(&table::METRICS_ENABLED, text::boolean),
         metrics_address: read.setting(&table::METRICS_ADDRESS, ListenAddress::parse),
         test_time_scale: read.setting(&table::TEST_TIME_SCALE, text::scale),
     };

@@ -2,7 +2,7 @@
 
 use super::plan::{Change, Facts, LifecyclePlan, View, plan};
 use crate::cloud::{Finding, Gate, Provider, Reason};
-use crate::controllers::report::publish;
+use crate::controllers::report::{count_write, publish};
 use crate::kube::{Node, Taint};
 use crate::world::{Error, World};
 use serde_json::{Value, json};
@@ -38,7 +38,13 @@ pub(super) fn apply(
     let Some(change) = decide_again(&node, facts, &*world.provider, guard) else {
         return Ok(None);
     };
-    make(world, gate, &node, &change)?;
+    let made = make(world, gate, &node, &change);
+    let outcome = match &made {
+        Err(Failed { error: Error::Kube(error), .. }) => Err(error),
+        _ => Ok(()),
+    };
+    count_write(super::NAME, change.kind(), outcome);
+    made?;
     log::info!("node/{}: {}", node.name(), change.line());
     Ok(Some(change.line()))
 }

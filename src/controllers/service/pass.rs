@@ -8,7 +8,7 @@ use super::plan::{self, ServicePlan, Want, status_line};
 use super::rounds::{Rounds, Work};
 use super::tell::{self, Told};
 use crate::cloud::{Change, ChangeKind, ErrorKind, Gate, LoadBalancers, Reason, Urgency};
-use crate::controllers::report::{Failure, Report};
+use crate::controllers::report::{Failure, Report, count_write};
 use crate::kube::{self, LOAD_BALANCER_FINALIZER, Node, Service};
 use crate::world::{Error, ReadFrom, World};
 use serde_json::{Value, json};
@@ -163,6 +163,7 @@ impl<'a> Pass<'a> {
                 Ok(service) => {
                     self.note(&plan, plan::finalizer_added());
                     let line = "finalizer: added".to_owned();
+                    log::info!("{}: {line}", plan.name());
                     self.report.changes.push((plan.name(), line));
                     plan.service = service;
                     plan.add_finalizer = false;
@@ -235,7 +236,9 @@ impl<'a> Pass<'a> {
         };
         match self.patch(&plan, Value::Null, Some(json!({ "ingress": status }))) {
             Ok(service) => {
-                self.report.changes.push((plan.name(), status_line(status)));
+                let line = status_line(status);
+                log::info!("{}: {line}", plan.name());
+                self.report.changes.push((plan.name(), line));
                 self.note(&plan, plan::status_set(status));
                 plan.service = service;
                 plan.status = None;
@@ -266,6 +269,11 @@ impl<'a> Pass<'a> {
         load_balancer: Option<Value>,
     ) -> Result<Arc<Service>, kube::Error> {
         let meta = &plan.service.metadata;
+        let kind = match (&metadata, &load_balancer) {
+            (Value::Null, _) => "set_status",
+            (_, None) => "add_finalizer",
+            (_, Some(_)) => "remove_finalizer",
+        };
         let mut metadata = match metadata {
             Value::Object(fields) => fields,
             _ => serde_json::Map::new(),
@@ -275,10 +283,10 @@ impl<'a> Pass<'a> {
         if let Some(load_balancer) = load_balancer {
             body["status"] = json!({ "loadBalancer": load_balancer });
         }
-        self.world
-            .kube
-            .patch_service_status(self.gate, &meta.namespace, &meta.name, &body)
-            .map(Arc::new)
+        let kube = &self.world.kube;
+        let written = kube.patch_service_status(self.gate, &meta.namespace, &meta.name, &body);
+        count_write(super::NAME, kind, written.as_ref().map(drop));
+        written.map(Arc::new)
     }
 
     fn note(&mut self, plan: &ServicePlan, made: Value) {

@@ -3,6 +3,7 @@
 
 use super::plan::ServicePlan;
 use crate::cloud::{ActionId, Applied, Change, Error, ErrorKind, Gate, LoadBalancers, pulse};
+use crate::controllers::report::count_change;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -174,6 +175,9 @@ impl Rounds<'_> {
         };
         let line = change.line();
         let applied = self.provider.apply(self.gate, &*change);
+        let made = change.json();
+        let kind = made["change"].as_str().unwrap_or_default();
+        count_change(super::NAME, kind, applied.as_ref().map(drop));
         let (action, look_again) = match applied {
             Ok(Applied::Done) => (None, false),
             Ok(Applied::Running(action)) => (Some(action), false),
@@ -191,7 +195,7 @@ impl Rounds<'_> {
         };
         log::info!("{}: {line}", work.plan.name());
         work.lines.push(line.clone());
-        work.made.push(change.json());
+        work.made.push(made);
         work.tries = 0;
         if look_again {
             work.look_again = true;

@@ -84,6 +84,7 @@ pub static TABLE: &[&Setting] = &[
     &LOG_FORMAT,
     &VERBOSITY,
     &DEBUG,
+    &METRICS_ENABLED,
     &METRICS_ADDRESS,
     &TEST_TIME_SCALE,
 ];
