@@ -20,7 +20,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "metrics",
         ],
     ),
-    ("daemon", &["controllers", "world", "kube", "cloud", "metrics"]),
+    (
+        "daemon",
+        &["controllers", "world", "kube", "cloud", "metrics"],
+    ),
     ("controllers", &["world", "kube", "cloud", "metrics"]),
     ("world", &["kube", "cloud"]),
     ("hetzner", &["http", "cloud", "text", "metrics"]),

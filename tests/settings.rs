@@ -454,7 +454,8 @@ fn what_has_no_effect_is_said_once() {
             "",
             "HCLOUD_NETWORK_ID=1\nHCLOUD_TOKN=x\nHCLOUD_CONTEXT=x\nHCLOUD_SSH_KEYS=x\n\
              HCLOUD_METRIC_ENABLED=x\nHCLOUD_ENDPIONT=\nHOME=/root",
-            "HCLOUD_NETWORK_ID: not a variable that ccm reads; did you mean HCLOUD_NETWORK?\n\
+            "HCLOUD_METRIC_ENABLED: not a variable that ccm reads; did you mean HCLOUD_METRICS_ENABLED?\n\
+             HCLOUD_NETWORK_ID: not a variable that ccm reads; did you mean HCLOUD_NETWORK?\n\
              HCLOUD_TOKN: not a variable that ccm reads; did you mean HCLOUD_TOKEN?",
         ),
     ] {

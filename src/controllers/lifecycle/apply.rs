@@ -40,7 +40,10 @@ pub(super) fn apply(
     };
     let made = make(world, gate, &node, &change);
     let outcome = match &made {
-        Err(Failed { error: Error::Kube(error), .. }) => Err(error),
+        Err(Failed {
+            error: Error::Kube(error),
+            ..
+        }) => Err(error),
         _ => Ok(()),
     };
     count_write(super::NAME, change.kind(), outcome);

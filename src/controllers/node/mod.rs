@@ -20,9 +20,9 @@ pub use observe::Observed;
 pub use plan::{NodePlan, Server, UNINITIALIZED, View, is_uninitialised, plan};
 
 use super::backoff::Backoff;
+use super::lifecycle::SHUTDOWN;
 use super::report::{Report, publish};
 use super::{Controller, Proposal, Selection};
-use super::lifecycle::SHUTDOWN;
 use crate::cloud::{Finding, Gate, Provider, ProviderId, Urgency};
 use crate::kube::Node;
 use crate::metrics::NODES;

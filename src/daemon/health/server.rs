@@ -176,7 +176,11 @@ impl Connection {
     }
 
     fn look(&mut self, health: &Health) -> Step {
-        if self.unsent.as_ref().is_some_and(|unsent| !unsent.is_empty()) {
+        if self
+            .unsent
+            .as_ref()
+            .is_some_and(|unsent| !unsent.is_empty())
+        {
             return self.send();
         }
         let mut buffer = [0; 1024];
