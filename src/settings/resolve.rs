@@ -7,6 +7,7 @@ use super::choice::{AddressFamily, LogFormat, Output, Profile, choice};
 use super::controllers::Controllers;
 use super::duration::{duration, interval};
 use super::environment::Environment;
+use super::in_force::InForce;
 use super::leader_election::{self, ObjectName};
 use super::line::Line;
 use super::listen::ListenAddress;
@@ -81,6 +82,7 @@ pub struct Settings {
 
 pub(super) struct Resolved {
     pub(super) settings: Settings,
+    pub(super) in_force: Vec<InForce>,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -132,7 +134,17 @@ pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environme
     let mut problems = read.problems;
     problems.extend(leader_election::problems(&settings));
     problems.extend(load_balancers::problems(&settings.load_balancers));
-    Resolved { settings, problems }
+    let mut in_force = read.in_force;
+    let place = |one: &InForce| {
+        let mut table = table::TABLE.iter();
+        table.position(|setting| std::ptr::eq(*setting, one.setting))
+    };
+    in_force.sort_by_key(place);
+    Resolved {
+        settings,
+        in_force,
+        problems,
+    }
 }
 
 fn token(read: &mut Reader) -> Sourced<Option<Token>> {

@@ -99,6 +99,7 @@ const CLIENTS: &[Command] = &[
     Command::LbList,
     Command::LbInspect,
     Command::LbSync,
+    Command::Config,
 ];
 
 const SYNCS: &[Command] = &[Command::NodeSync, Command::LbSync];
