@@ -10,6 +10,9 @@ use crate::world::{self, World};
 /// The log target of findings: commands that print them turn it off.
 pub const FINDINGS: &str = "ccm::findings";
 
+/// The log target of changes, told as they are made.
+pub const CHANGES_MADE: &str = "ccm::changes";
+
 /// The outcome of one tick.
 #[derive(Debug, Default)]
 pub struct Report {
@@ -69,6 +72,11 @@ impl std::fmt::Display for Outage {
     }
 }
 
+/// The line of a change that was made.
+pub(super) fn tell_change(controller: &str, object: &str, line: &str) {
+    log::info!(target: CHANGES_MADE, controller, object; "{object}: {line}");
+}
+
 /// Takes note of one write, for the metrics. One that the gate kept back was none.
 pub(super) fn count_write(controller: &str, kind: &str, outcome: Result<(), &kube::Error>) {
     let result = match outcome {
@@ -114,14 +122,16 @@ pub fn publish(
         {
             continue;
         }
-        FINDINGS_TOLD.count(&[controller, finding.reason.name()]);
+        let reason = finding.reason.name();
+        FINDINGS_TOLD.count(&[controller, reason]);
         let name = object.for_people();
         match finding.severity {
             Severity::Info if is_told_by_its_write(finding.reason) => {}
-            Severity::Info => log::info!(target: FINDINGS, "{name}: {}", finding.message),
+            Severity::Info => {
+                log::info!(target: FINDINGS, controller, object = name.as_str(), reason; "{name}: {}", finding.message);
+            }
             Severity::Warning => {
-                let reason = finding.reason.name();
-                log::warn!(target: FINDINGS, "{name}: {} ({reason})", finding.message);
+                log::warn!(target: FINDINGS, controller, object = name.as_str(), reason; "{name}: {} ({reason})", finding.message);
             }
         }
         if !is_event(finding.reason) {

@@ -71,7 +71,7 @@ impl Ticks {
             {
                 // The first controller to see it says it for all.
                 if !self.failed.swap(true, Ordering::Relaxed) {
-                    log::error!("{name}: {outage}");
+                    log::error!(controller = name; "{name}: {outage}");
                 }
                 self.stop.set();
                 return;

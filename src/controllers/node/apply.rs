@@ -3,7 +3,7 @@
 use super::change::Change;
 use super::plan::NodePlan;
 use crate::cloud::Gate;
-use crate::controllers::report::count_write;
+use crate::controllers::report::{count_write, tell_change};
 use crate::kube::{self, Node};
 use crate::world::World;
 use serde_json::{Map, Value, json};
@@ -94,7 +94,7 @@ fn make_changes(
         version.clone_from(&node.metadata.resource_version);
         world.node_written(node, begun);
         applied.lines.extend(plan.lines_of(change));
-        log::info!("node/{name}: {}", change.summary());
+        tell_change(super::NAME, &format!("node/{name}"), &change.summary());
         applied.initialised |= matches!(
             change,
             Change::Update {

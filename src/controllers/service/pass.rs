@@ -8,7 +8,7 @@ use super::plan::{self, ServicePlan, Want, status_line};
 use super::rounds::{Rounds, Work};
 use super::tell::{self, Told};
 use crate::cloud::{Change, ChangeKind, ErrorKind, Gate, LoadBalancers, Reason, Urgency};
-use crate::controllers::report::{Failure, Report, count_write};
+use crate::controllers::report::{Failure, Report, count_write, tell_change};
 use crate::kube::{self, LOAD_BALANCER_FINALIZER, Node, Service};
 use crate::world::{Error, ReadFrom, World};
 use serde_json::{Value, json};
@@ -163,7 +163,7 @@ impl<'a> Pass<'a> {
                 Ok(service) => {
                     self.note(&plan, plan::finalizer_added());
                     let line = "finalizer: added".to_owned();
-                    log::info!("{}: {line}", plan.name());
+                    tell_change(super::NAME, &plan.name(), &line);
                     self.report.changes.push((plan.name(), line));
                     plan.service = service;
                     plan.add_finalizer = false;
@@ -237,7 +237,7 @@ impl<'a> Pass<'a> {
         match self.patch(&plan, Value::Null, Some(json!({ "ingress": status }))) {
             Ok(service) => {
                 let line = status_line(status);
-                log::info!("{}: {line}", plan.name());
+                tell_change(super::NAME, &plan.name(), &line);
                 self.report.changes.push((plan.name(), line));
                 self.note(&plan, plan::status_set(status));
                 plan.service = service;
@@ -305,7 +305,7 @@ impl<'a> Pass<'a> {
         };
         if let Some((line, made)) = made {
             self.note(&plan, made);
-            log::info!("{}: {line}", plan.name());
+            tell_change(super::NAME, &plan.name(), &line);
             self.report.changes.push((plan.name(), line));
         }
         let name = plan.name();
@@ -343,12 +343,14 @@ impl<'a> Pass<'a> {
     }
 
     fn failed(&mut self, plan: ServicePlan, why: String) {
+        let mut told = None;
         if !self.closed {
             let kind = self.touched.get(&plan.object.uid).copied();
             let kind = kind.unwrap_or_else(|| kind_of(&plan.cloud.changes));
             tell::end(self.world, self.gate, &plan, kind, Told::Failed(&why));
+            told = Some(tell::failed(kind));
         }
-        self.fail(plan, why, None);
+        self.fail(plan, why, told);
     }
 
     fn fail(&mut self, mut plan: ServicePlan, why: String, finding: Option<Reason>) {

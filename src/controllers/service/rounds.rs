@@ -3,7 +3,7 @@
 
 use super::plan::ServicePlan;
 use crate::cloud::{ActionId, Applied, Change, Error, ErrorKind, Gate, LoadBalancers, pulse};
-use crate::controllers::report::count_change;
+use crate::controllers::report::{count_change, tell_change};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -193,7 +193,7 @@ impl Rounds<'_> {
             }
             Err(error) => return work.fail(error),
         };
-        log::info!("{}: {line}", work.plan.name());
+        tell_change(super::NAME, &work.plan.name(), &line);
         work.lines.push(line.clone());
         work.made.push(made);
         work.tries = 0;

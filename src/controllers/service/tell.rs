@@ -60,7 +60,8 @@ pub(super) fn end(
     publish(world, gate, component(world), &plan.object, [finding]);
 }
 
-fn failed(kind: ChangeKind) -> Reason {
+/// The reason of the finding that a failure is told as.
+pub(super) fn failed(kind: ChangeKind) -> Reason {
     match kind {
         ChangeKind::Settings => Reason::SyncLoadBalancerFailed,
         ChangeKind::Targets => Reason::UpdateLoadBalancerFailed,
