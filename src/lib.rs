@@ -12,6 +12,7 @@
 //! | [`hetzner`] | the contract for Hetzner Cloud | controllers, Kubernetes |
 //! | [`kube`] | the Kubernetes API: configuration, client, the few types we use | clouds |
 //! | [`http`] | one blocking JSON client for both APIs | either API's objects |
+//! | [`metrics`] | what is counted, for `/metrics` | what it is counted for |
 //! | [`settings`] | one table of flags and variables | what they are used for |
 //! | [`text`] | how people write values: durations, booleans, near misses | what a value is for |
 //!
@@ -19,7 +20,7 @@
 //! `main → cli → {daemon, controllers, hetzner, kube, settings}`,
 //! `daemon → controllers → world → {cloud, kube}`, `hetzner → {cloud, http, text}`, `kube → {http, text}`, `settings → text`;
 //! `daemon` reads and writes the Lease with `kube` itself.
-//! Everybody may use `cloud`, which uses nobody: the gate that every write passes and the pulse
+//! Everybody may use `metrics` and `cloud`, which use nobody: the gate that every write passes and the pulse
 //! that shows a thread at work are part of the contract, so `http` takes them from there.
 //!
 //! # The shape of a controller
@@ -36,6 +37,7 @@ pub mod daemon;
 pub mod hetzner;
 pub mod http;
 pub mod kube;
+pub mod metrics;
 pub mod settings;
 pub mod text;
 pub mod world;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Each room and the rooms it may use. Everybody may use `cloud`, which uses nobody.
+/// Each room and the rooms it may use. Everybody may use `cloud` and `metrics`, which use nobody.
 const ARROWS: &[(&str, &[&str])] = &[
     (
         "cli",
@@ -17,15 +17,20 @@ const ARROWS: &[(&str, &[&str])] = &[
             "http",
             "settings",
             "cloud",
+            "metrics",
         ],
     ),
-    ("daemon", &["controllers", "world", "kube", "cloud"]),
-    ("controllers", &["world", "kube", "cloud"]),
+    (
+        "daemon",
+        &["controllers", "world", "kube", "cloud", "metrics"],
+    ),
+    ("controllers", &["world", "kube", "cloud", "metrics"]),
     ("world", &["kube", "cloud"]),
-    ("hetzner", &["http", "cloud", "text"]),
-    ("kube", &["http", "cloud", "text"]),
+    ("hetzner", &["http", "cloud", "text", "metrics"]),
+    ("kube", &["http", "cloud", "text", "metrics"]),
     ("http", &["cloud"]),
     ("cloud", &[]),
+    ("metrics", &[]),
     ("settings", &["text"]),
     ("text", &[]),
 ];

@@ -98,6 +98,7 @@ fn plain(sandbox: &Sandbox, token: Token, body_limit_bytes: u64) -> http::Client
         retry_rate_limited: false,
         body_limit_bytes,
         log_bodies: false,
+        watch: |_, _, _| {},
     })
 }
 

@@ -50,6 +50,7 @@ fn client(base: String, tls: Tls, token: Token, timeout: Duration) -> http::Clie
         retry_rate_limited: false,
         body_limit_bytes: 64 << 20,
         log_bodies: false,
+        watch: |_, _, _| {},
     })
 }
 

@@ -67,7 +67,7 @@ fn probes_of_a_daemon_at_work() {
     assert_eq!(get(address, "/healthz"), ok());
     wait_until("readiness", || get(address, "/readyz") == ok());
     assert_eq!(get(address, "/readyz?verbose"), ok());
-    for path in ["/metrics", "/", "/livez/", "/debug/pprof"] {
+    for path in ["/metrics/", "/", "/livez/", "/debug/pprof"] {
         assert_eq!(get(address, path).0, 404, "{path}");
     }
 }

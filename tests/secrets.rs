@@ -26,6 +26,8 @@ const COMMANDS: &[&[&str]] = &[
     &["run", "--dry-run"],
     &["run", "--once", "--log-format=json"],
     &["node", "sync"],
+    &["config", "-o", "wide"],
+    &["config", "-o", "json"],
 ];
 
 /// A sandbox whose kubeconfig has every kind of secret.

@@ -304,7 +304,7 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "-kubeconfig /a --once", "-kubeconfig: long flags have two dashes: --kubeconfig"),
         (Run, "-leader-elect=false", "-leader-elect: long flags have two dashes: --leader-elect"),
         (Run, "-x", "-x: unknown flag; see --help"),
-        (Run, "-o json", "-o: only for list, inspect or sync"),
+        (Run, "-o json", "-o: only for list, inspect, sync or config"),
         (Run, "-v", "-v: needs a value: N"),
         (Run, "-v=-1", "-v: \"-1\": use a whole number from 0"),
         (Run, "--v=high", "--v: \"high\": use a whole number from 0"),
@@ -454,7 +454,8 @@ fn what_has_no_effect_is_said_once() {
             "",
             "HCLOUD_NETWORK_ID=1\nHCLOUD_TOKN=x\nHCLOUD_CONTEXT=x\nHCLOUD_SSH_KEYS=x\n\
              HCLOUD_METRIC_ENABLED=x\nHCLOUD_ENDPIONT=\nHOME=/root",
-            "HCLOUD_NETWORK_ID: not a variable that ccm reads; did you mean HCLOUD_NETWORK?\n\
+            "HCLOUD_METRIC_ENABLED: not a variable that ccm reads; did you mean HCLOUD_METRICS_ENABLED?\n\
+             HCLOUD_NETWORK_ID: not a variable that ccm reads; did you mean HCLOUD_NETWORK?\n\
              HCLOUD_TOKN: not a variable that ccm reads; did you mean HCLOUD_TOKEN?",
         ),
     ] {

@@ -216,13 +216,16 @@ fn sync_touches_only_the_nodes_that_were_named() {
 #[test]
 fn help() {
     let nobody = with(Vec::new(), &[]);
-    let words: [&[&str]; 10] = [
+    let words: [&[&str]; 13] = [
         &["help"],
         &["help", "run"],
         &["help", "node"],
         &["node", "list", "--help"],
         &["node", "inspect", "-h"],
         &["help", "node", "sync"],
+        &["help", "config"],
+        &["completions", "-h"],
+        &["help", "completions"],
         &["help", "version"],
         &["version"],
         &["--version"],

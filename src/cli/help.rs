@@ -13,6 +13,8 @@ pub(super) const COMMANDS: &[&str] = &[
     "lb list",
     "lb inspect",
     "lb sync",
+    "config",
+    "completions",
     "version",
 ];
 
@@ -34,6 +36,10 @@ Usage:
                                one Service: both sides, health, and why
   ccm lb sync [NAMESPACE/NAME…]
                                do now what the daemon would do
+  ccm config [flags]           the settings that the daemon would run with, and
+                               where each comes from
+  ccm completions bash|zsh|fish
+                               a script that completes commands and flags
   ccm help [COMMAND]           this text, or a command's flags and variables
   ccm version
 
@@ -94,6 +100,9 @@ ccm version – the version of this program.
 
 Usage:
   ccm version
+
+Exit codes:
+  0  printed; 2  wrong usage
 "
     .to_owned()
 }
@@ -107,9 +116,18 @@ pub(super) fn command(command: Command) -> String {
         Command::LbList => LB_LIST,
         Command::LbInspect => LB_INSPECT,
         Command::LbSync => LB_SYNC,
+        Command::Config => CONFIG,
     };
-    format!("{head}\n{}", settings::help(command))
+    let (head, tail) = head.split_once(FLAGS).unwrap_or((head, ""));
+    format!("{head}{}\n{tail}", settings::help(command))
 }
+
+pub(super) fn completions() -> String {
+    COMPLETIONS.to_owned()
+}
+
+/// Where the table of settings goes.
+const FLAGS: &str = "@flags\n";
 
 const RUN: &str = "\
 ccm run – the daemon: a thread per controller, until SIGTERM or SIGINT.
@@ -125,6 +143,20 @@ meaning here are logged once as ignored.
 
 An API that does not answer is waited for; wrong settings, a token or role that
 is refused, and a Network that does not exist end the daemon with exit code 1.
+
+@flags
+Examples:
+  ccm run --cluster-name=prod --log-format=json
+  ccm run --controllers=*,-service   everything but load balancers
+  ccm run --once && echo in order    from cron, or as a CronJob
+  ccm run --dry-run                  before the first start
+
+Exit codes:
+  0  ended by SIGTERM or SIGINT; with --once: everything is in order, or another
+     one that is alive holds the Lease
+  1  a setting, token or role is wrong, the Lease was lost; with --once and
+     --dry-run: an API did not answer, or something can't be brought in order
+  2  wrong usage
 ";
 
 const NODE_LIST: &str = "\
@@ -143,6 +175,15 @@ Usage:
              address, label: these differ; shutdown taint: to be set or removed;
              delete: its server does not exist any more; !Reason: what stands in
              the way
+
+@flags
+Examples:
+  ccm node list
+  ccm node list -o json | jq '.items[] | select(.differences != [])'
+
+Exit codes:
+  0  shown; 1  an API did not answer or refused, or a setting is wrong;
+  2  wrong usage
 ";
 
 const NODE_INSPECT: &str = "\
@@ -151,6 +192,16 @@ every value with what asks for it, and what sync would do. Only reads.
 
 Usage:
   ccm node inspect NAME [-o json|yaml]
+
+@flags
+Examples:
+  ccm node inspect worker-1
+  ccm node inspect worker-1 -o yaml
+
+Exit codes:
+  0  shown; 1  there is no such node, an API did not answer or refused, or a
+     setting is wrong;
+  2  wrong usage
 ";
 
 const NODE_SYNC: &str = "\
@@ -163,6 +214,19 @@ Usage:
   ccm node sync [NAME…]
   ccm node sync --dry-run [NAME…]                      the plan; writes nothing
   ccm node sync --dry-run --detailed-exitcode [NAME…]  exit 3 when there is one
+
+@flags
+Examples:
+  ccm node sync --dry-run
+  ccm node sync worker-1 worker-2
+  ccm node sync --dry-run --detailed-exitcode || echo something differs
+
+Exit codes:
+  0  everything asked for is in order, or with --dry-run: was planned
+  1  something can't be brought in order, an API did not answer, a name is
+     unknown
+  2  wrong usage
+  3  --dry-run --detailed-exitcode: changes are pending
 ";
 
 const LB_LIST: &str = "\
@@ -179,6 +243,16 @@ Usage:
                  the finalizer go; finalizer: only that goes; the names of
                  fields that differ; !Reason: something stands in the way, and
                  ccm lb inspect says what
+
+@flags
+Examples:
+  ccm lb list
+  ccm lb list -n ingress -o wide
+  ccm lb list -o json | jq -r '.items[] | select(.changes != []) | .object.name'
+
+Exit codes:
+  0  shown; 1  an API did not answer or refused, or a setting is wrong;
+  2  wrong usage
 ";
 
 const LB_INSPECT: &str = "\
@@ -189,6 +263,16 @@ for it, and what sync would do. Only reads.
 Usage:
   ccm lb inspect NAMESPACE/NAME [-o json|yaml]
   ccm lb inspect -n NAMESPACE NAME
+
+@flags
+Examples:
+  ccm lb inspect ingress/nginx
+  ccm lb inspect -n ingress nginx -o yaml
+
+Exit codes:
+  0  shown; 1  there is no such Service, an API did not answer or refused, or a
+     setting is wrong;
+  2  wrong usage
 ";
 
 const LB_SYNC: &str = "\
@@ -207,4 +291,55 @@ Usage:
                                stands in its way
 
 At a terminal each change is shown on stderr as it is made.
+
+@flags
+Examples:
+  ccm lb sync --dry-run
+  ccm lb sync ingress/nginx
+  ccm lb sync -n ingress nginx --dry-run --detailed-exitcode
+
+Exit codes:
+  0  everything asked for is in order, or with --dry-run: was planned
+  1  something can't be brought in order, an API did not answer, a name is
+     unknown
+  2  wrong usage
+  3  --dry-run --detailed-exitcode: changes are pending
+";
+
+const CONFIG: &str = "\
+ccm config – the settings that ccm run would have with these flags and in this
+environment, and where each comes from. Asks neither API. Secrets are not shown.
+
+Usage:
+  ccm config [-o wide|json|yaml] [flags of ccm run]
+
+  SETTING  its name in the README's table
+  VALUE    what is in force; - nothing; !wrong: ccm run would not start, and
+           stderr says why
+  SOURCE   the flag, the variable (with the file that it names), or default
+
+@flags
+Examples:
+  ccm config
+  ccm config -o json | jq '.items[] | select(.source != \"default\")'
+  ccm config --cloud-provider=hcloud --node-sync-interval=10s
+
+Exit codes:
+  0  shown; 1  shown, and something is wrong; 2  wrong usage
+";
+
+const COMPLETIONS: &str = "\
+ccm completions – a script for your shell that completes commands, flags and
+their words. It asks neither API.
+
+Usage:
+  ccm completions bash|zsh|fish
+
+Examples:
+  source <(ccm completions bash)        now; in ~/.bashrc: always
+  ccm completions zsh >~/.zfunc/_ccm    a folder of $fpath
+  ccm completions fish >~/.config/fish/completions/ccm.fish
+
+Exit codes:
+  0  printed; 2  wrong usage
 ";

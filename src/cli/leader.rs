@@ -6,6 +6,7 @@ use crate::cloud::Gate;
 use crate::daemon::lease::{self, Gained, Lease, Patience};
 use crate::daemon::{Stop, StopGate};
 use crate::kube::LeaseKey;
+use crate::metrics::LEADER;
 use crate::settings::{self, Settings};
 use crate::world::World;
 use jiff::Timestamp;
@@ -37,6 +38,7 @@ pub(super) fn lead(
     work: impl FnOnce(&'static dyn Gate) -> Exit,
 ) -> Exit {
     let Some(lease) = lease else {
+        LEADER.set(&[], 1.0);
         return work(Box::leak(Box::new(StopGate(stop))));
     };
     let key = key(settings);

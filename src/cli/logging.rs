@@ -1,16 +1,14 @@
 //! The log on stderr. Only our own modules log; other crates are capped at `warn`, and
 //! `RUST_LOG` is not read: ureq's trace would print the bearer token.
 
-use crate::controllers::FINDINGS;
+use crate::controllers::{CHANGES_MADE, FINDINGS};
 use crate::settings::{LogFormat, Settings};
 use env_logger::Builder;
 use jiff::Timestamp;
+use log::kv::{Error, Key, Value, VisitSource};
 use log::{Level, LevelFilter, Record};
-use serde_json::json;
+use serde_json::{Map, json};
 use std::io::Write;
-
-/// What is told of changes while they are made.
-const PROGRESS: &str = "ccm::controllers::service";
 
 /// Who reads the log: a cluster's log store, or the person whose command is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +24,7 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
     let started = Builder::new()
         .filter_level(LevelFilter::Warn)
         .filter_module("ccm", level(settings, reader))
-        .filter_module(PROGRESS, progress_level(settings, reader))
+        .filter_module(CHANGES_MADE, progress_level(settings, reader))
         .filter_module(FINDINGS, findings_level(settings, reader))
         .format(move |out, record| match (format, reader) {
             (LogFormat::Json, _) => writeln!(out, "{}", json_line(record)),
@@ -91,12 +89,29 @@ fn one_line(record: &Record) -> String {
     super::output::one_line(&record.args().to_string()).into_owned()
 }
 
+/// The keys are documented in the README and stay as they are.
 fn json_line(record: &Record) -> String {
-    let line = json!({
-        "time": now(),
-        "level": record.level().as_str().to_lowercase(),
-        "module": record.module_path().unwrap_or_default(),
-        "message": record.args().to_string(),
-    });
-    super::output::one_line(&line.to_string()).into_owned()
+    let mut keys = Keys(Map::new());
+    // Nothing of ours refuses to be shown.
+    let _ = record.key_values().visit(&mut keys);
+    let mut put = |key: &str, value: String| keys.0.insert(key.to_owned(), json!(value));
+    put("time", now());
+    put("level", record.level().as_str().to_lowercase());
+    put(
+        "module",
+        record.module_path().unwrap_or_default().to_owned(),
+    );
+    put("message", record.args().to_string());
+    super::output::one_line(&serde_json::Value::Object(keys.0).to_string()).into_owned()
+}
+
+/// What a line says beside its message: `controller`, `object`, `reason`.
+struct Keys(Map<String, serde_json::Value>);
+
+impl<'a> VisitSource<'a> for Keys {
+    fn visit_pair(&mut self, key: Key<'a>, value: Value<'a>) -> Result<(), Error> {
+        self.0
+            .insert(key.as_str().to_owned(), json!(value.to_string()));
+        Ok(())
+    }
 }

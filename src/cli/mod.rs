@@ -4,6 +4,8 @@
 //! Knows: every other room's front door. Must never decide what is written to an API.
 
 mod changes;
+mod completions;
+mod config;
 mod help;
 mod json;
 mod lb;
@@ -35,7 +37,15 @@ pub enum Exit {
 }
 
 /// As typed first.
-const TOP: &[&str] = &["run", "node", "lb", "help", "version"];
+const TOP: &[&str] = &[
+    "run",
+    "node",
+    "lb",
+    "config",
+    "completions",
+    "help",
+    "version",
+];
 
 /// Runs what the words say.
 pub fn main(words: Vec<OsString>) -> ExitCode {
@@ -58,6 +68,8 @@ fn dispatch(words: Vec<OsString>) -> Exit {
         "run" => run::run(rest),
         "node" => node(rest),
         "lb" => lb(rest),
+        "config" => config::config(rest),
+        "completions" => completions::completions(&rest),
         // The daemon's flags alone are the daemon: what a Deployment of another CCM's passes.
         flag if flag.starts_with('-') => match misplaced::command(&words, TOP) {
             Some(meant) => {
@@ -143,6 +155,8 @@ fn help_on(words: &[OsString]) -> Exit {
         ["lb", "list"] => show(help::command(Command::LbList)),
         ["lb", "inspect"] => show(help::command(Command::LbInspect)),
         ["lb", "sync"] => show(help::command(Command::LbSync)),
+        ["config"] => show(help::command(Command::Config)),
+        ["completions"] => show(help::completions()),
         other => unknown("command", &other.join(" "), help::COMMANDS),
     }
 }

@@ -10,6 +10,7 @@ use crate::controllers::node::NodeController;
 use crate::controllers::service::ServiceController;
 use crate::controllers::{Controller, Selection};
 use crate::daemon::{self, Ended, Stop};
+use crate::metrics;
 use crate::settings::{self, Command, Settings};
 use crate::world::World;
 use std::ffi::OsString;
@@ -52,6 +53,8 @@ pub(super) fn run(words: Vec<OsString>) -> Exit {
             once(world, gate, controllers, stop)
         });
     }
+    metrics::begin();
+    metrics::BUILD.set(&[env!("CARGO_PKG_VERSION"), world.provider.name()], 1.0);
     let health = daemon::Health::start(wire::health_settings(&settings), world, stop, lease);
     let exit = leader::lead(&settings, lease, stop, |gate| {
         match daemon::run(world, gate, controllers, stop, health) {

@@ -155,6 +155,7 @@ pub(super) fn health_settings(settings: &Settings) -> daemon::HealthSettings {
                 ip: address.ip,
                 port: address.port,
             }),
+        has_metrics: settings.metrics_enabled.value,
         silence_limit: scaled(settings, daemon::SILENCE_LIMIT),
         bind_retry: scaled(settings, daemon::BIND_RETRY),
     }

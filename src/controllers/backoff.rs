@@ -37,6 +37,10 @@ impl Backoff {
         self.failed.get(uid).is_some_and(|entry| entry.next <= now)
     }
 
+    pub(super) fn has_failed(&self, uid: &str) -> bool {
+        self.failed.contains_key(uid)
+    }
+
     pub(super) fn is_waiting(&self, uid: &str, now: Instant) -> bool {
         self.failed.get(uid).is_some_and(|entry| entry.next > now)
     }

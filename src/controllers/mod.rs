@@ -12,7 +12,7 @@ mod report;
 pub mod service;
 
 pub use matching::{MatchedBy, Outcome};
-pub use report::{FINDINGS, Failure, Outage, Report};
+pub use report::{CHANGES_MADE, FINDINGS, Failure, Outage, Report};
 
 use crate::cloud::Gate;
 use crate::world::World;

@@ -1,11 +1,17 @@
 //! What a tick did and found; and the one place where findings become log lines and events.
 
-use crate::cloud::{Finding, Gate, Origin, Reason, Severity, without_correlations};
-use crate::kube::{Event, EventType, ObjectReference, Repeat};
+use crate::cloud::{
+    self, ErrorKind, Finding, Gate, Origin, Reason, Severity, without_correlations,
+};
+use crate::kube::{self, Event, EventType, ObjectReference, Repeat};
+use crate::metrics::{CHANGES, FINDINGS as FINDINGS_TOLD};
 use crate::world::{self, World};
 
 /// The log target of findings: commands that print them turn it off.
 pub const FINDINGS: &str = "ccm::findings";
+
+/// The log target of changes, told as they are made.
+pub const CHANGES_MADE: &str = "ccm::changes";
 
 /// The outcome of one tick.
 #[derive(Debug, Default)]
@@ -14,6 +20,8 @@ pub struct Report {
     pub changes: Vec<(String, String)>,
     /// Each object that failed, and why.
     pub failures: Vec<Failure>,
+    /// Changes that the plans held, made or not.
+    pub planned: usize,
     /// Objects that are as they should be now, and were not before.
     pub changed: usize,
     /// Objects that the pass did not come to, because it was ended.
@@ -64,6 +72,33 @@ impl std::fmt::Display for Outage {
     }
 }
 
+/// The line of a change that was made.
+pub(super) fn tell_change(controller: &str, object: &str, line: &str) {
+    log::info!(target: CHANGES_MADE, controller, object; "{object}: {line}");
+}
+
+/// Takes note of one write, for the metrics. One that the gate kept back was none.
+pub(super) fn count_write(controller: &str, kind: &str, outcome: Result<(), &kube::Error>) {
+    let result = match outcome {
+        Ok(()) => "ok",
+        Err(error) if error.is_refused() => return,
+        Err(error) if error.is_conflict() || error.is_not_found() => "conflict",
+        Err(_) => "failed",
+    };
+    CHANGES.count(&[controller, kind, result]);
+}
+
+/// The same for a write to the cloud.
+pub(super) fn count_change(controller: &str, kind: &str, outcome: Result<(), &cloud::Error>) {
+    let result = match outcome.map_err(|error| &error.kind) {
+        Ok(()) => "ok",
+        Err(ErrorKind::Refused) => return,
+        Err(ErrorKind::Busy | ErrorKind::NotFound) => "conflict",
+        Err(_) => "failed",
+    };
+    CHANGES.count(&[controller, kind, result]);
+}
+
 /// Tells findings about an object: a log line, and an event where the reason has one. Each
 /// is told once, and again after ten minutes while it lasts.
 pub fn publish(
@@ -87,13 +122,16 @@ pub fn publish(
         {
             continue;
         }
+        let reason = finding.reason.name();
+        FINDINGS_TOLD.count(&[controller, reason]);
         let name = object.for_people();
         match finding.severity {
             Severity::Info if is_told_by_its_write(finding.reason) => {}
-            Severity::Info => log::info!(target: FINDINGS, "{name}: {}", finding.message),
+            Severity::Info => {
+                log::info!(target: FINDINGS, controller, object = name.as_str(), reason; "{name}: {}", finding.message);
+            }
             Severity::Warning => {
-                let reason = finding.reason.name();
-                log::warn!(target: FINDINGS, "{name}: {} ({reason})", finding.message);
+                log::warn!(target: FINDINGS, controller, object = name.as_str(), reason; "{name}: {} ({reason})", finding.message);
             }
         }
         if !is_event(finding.reason) {

@@ -103,6 +103,7 @@ pub fn log_report(report: &Report) {
         .iter()
         .filter(|failure| failure.finding.is_none())
     {
-        log::warn!("{}: {}", failure.object, failure.why);
+        let object = failure.object.as_str();
+        log::warn!(object; "{object}: {}", failure.why);
     }
 }

@@ -40,19 +40,19 @@ impl Outages {
         told.retain(|_, controllers| !controllers.is_empty());
         let outages_last = told.keys().any(|state| *state != PUT_OFF);
         if ended.iter().any(|state| *state != PUT_OFF) && !outages_last {
-            log::info!("{controller}: both APIs answer again");
+            log::info!(controller; "{controller}: both APIs answer again");
         } else if ended.contains(&PUT_OFF) && told.is_empty() {
-            log::info!("{controller}: refreshes go on, enough calls remain in the project");
+            log::info!(controller; "{controller}: refreshes go on, enough calls remain in the project");
         }
     }
 }
 
 fn tell_begin(state: &str, controller: &str, outage: &Outage, interval: Duration) {
     if state == PUT_OFF {
-        return log::info!("{controller}: {outage}");
+        return log::info!(controller; "{controller}: {outage}");
     }
     let again_s = interval.as_secs_f64();
-    log::warn!("{controller}: {outage} (trying again every {again_s} s)");
+    log::warn!(controller; "{controller}: {outage} (trying again every {again_s} s)");
 }
 
 fn state_of(outage: &Outage) -> &'static str {

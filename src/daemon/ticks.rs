@@ -4,9 +4,10 @@ use super::outage::Outages;
 use super::{Stop, log_report};
 use crate::cloud::{Gate, Urgency, pulse};
 use crate::controllers::{Controller, Outage, Report, Selection};
+use crate::metrics::{PLANNED, TICK_DURATION, TICKS};
 use crate::world::{self, World};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What the threads share.
 pub(super) struct Ticks {
@@ -57,6 +58,7 @@ impl Ticks {
         let mut worked_once = false;
         loop {
             pulse::beat();
+            let begun = Instant::now();
             let mut report = controller.tick(self.world, self.gate, &Selection::Due);
             let others_may_ask = self.first_ticks.load(Ordering::Relaxed) > usize::from(is_first);
             if !others_may_ask && report.outage.is_none() {
@@ -69,12 +71,13 @@ impl Ticks {
             {
                 // The first controller to see it says it for all.
                 if !self.failed.swap(true, Ordering::Relaxed) {
-                    log::error!("{name}: {outage}");
+                    log::error!(controller = name; "{name}: {outage}");
                 }
                 self.stop.set();
                 return;
             }
             worked_once |= report.outage.is_none() && self.world.provider.is_reached();
+            measure(name, &report, begun.elapsed());
             self.outages.tell(name, report.outage.as_ref(), interval);
             log_report(&report);
             if std::mem::take(&mut is_first) {
@@ -106,4 +109,15 @@ impl Ticks {
             });
         }
     }
+}
+
+fn measure(name: &str, report: &Report, took: Duration) {
+    let result = match (&report.outage, report.failed()) {
+        (Some(_), _) => "outage",
+        (None, 0) => "ok",
+        (None, _) => "failed",
+    };
+    TICKS.count(&[name, result]);
+    TICK_DURATION.observe(&[name], took);
+    PLANNED.set(&[name], report.planned as f64);
 }

@@ -3,6 +3,7 @@
 
 use crate::cloud::{Error, ErrorKind, Urgency};
 use crate::http::Head;
+use crate::metrics::{HCLOUD_LIMIT, HCLOUD_REMAINING};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -85,6 +86,8 @@ impl Budget {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((limit, remaining, _)) = head.rate_limit {
             state.seen = Some((limit, remaining, now));
+            HCLOUD_LIMIT.set(&[], limit as f64);
+            HCLOUD_REMAINING.set(&[], remaining as f64);
         }
         if head.status == 429 {
             let asked = head.retry_after.unwrap_or_default().min(LONGEST_ASKED);

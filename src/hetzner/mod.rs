@@ -14,6 +14,7 @@ mod pages;
 mod profile;
 mod provider;
 mod servers;
+mod watch;
 
 pub use addresses::{AddressFamily, EXTERNAL_IPV6};
 pub use metadata::METADATA_ENDPOINT;

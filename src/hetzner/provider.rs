@@ -79,6 +79,7 @@ impl Hetzner {
             retry_rate_limited: false,
             body_limit_bytes: BODY_LIMIT_BYTES,
             log_bodies: settings.debug,
+            watch: super::watch::watch,
         });
         Hetzner {
             api: Api::new(http, settings.time_scale),

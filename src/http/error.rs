@@ -76,6 +76,22 @@ impl Error {
     }
 }
 
+impl Kind {
+    /// Why there is no answer, in one word that metrics have.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Kind::Unreachable(_) => "unreachable",
+            Kind::TimedOut(_) => "timeout",
+            Kind::Untrusted(_) | Kind::Tls(_) => "tls",
+            Kind::Refused(_)
+            | Kind::Token(_)
+            | Kind::Request(_)
+            | Kind::Status(_)
+            | Kind::Malformed(_) => "other",
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.call)?;

@@ -70,6 +70,17 @@ pub struct Settings {
     pub body_limit_bytes: u64,
     /// Also log the bodies (their beginning), not only the lines.
     pub log_bodies: bool,
+    /// Told of every try: its method, its path below the base, and how far it is.
+    pub watch: fn(Method, &str, Stage),
+}
+
+/// How far a try is.
+#[derive(Clone, Copy, Debug)]
+pub enum Stage<'a> {
+    /// Its bytes are about to leave.
+    Begun,
+    /// It was answered with this status, or not at all, after this time.
+    Ended(Result<u16, &'a Kind>, Duration),
 }
 
 /// How long calls may take, and how long to wait between two tries of a read.
@@ -239,6 +250,7 @@ impl Client {
         if self.settings.log_bodies && !call.body.is_empty() {
             log::debug!("{line}: {}", answer::beginning(&call.body, &redactor));
         }
+        (self.settings.watch)(call.method, call.path, Stage::Begun);
         let begun = Instant::now();
         // In whole milliseconds, which is how it is told; the deadline is what counts.
         let left_ms = deadline.saturating_duration_since(begun).as_secs_f64() * 1e3;
@@ -247,14 +259,25 @@ impl Client {
         let outcome = agent::send(session, &self.settings, call, timeout)
             .map_err(|kind| Error::new(line.clone(), kind))
             .and_then(|response| answer::read(response, &line, timeout, &self.settings, &redactor));
+        let ended = outcome.as_ref().map(|reply| reply.head.status);
+        self.ended(call, &line, ended, begun.elapsed());
+        outcome
+    }
+
+    /// What there is to do after every try, whatever was asked for.
+    fn ended(&self, call: &Call, line: &str, outcome: Result<u16, &Error>, took: Duration) {
         pulse::beat();
         self.is_reached.fetch_or(outcome.is_ok(), Ordering::Relaxed);
-        let took_ms = begun.elapsed().as_millis();
-        match &outcome {
-            Ok(reply) => log::debug!("{line}: {} in {took_ms} ms", reply.head.status),
+        let took_ms = took.as_millis();
+        match outcome {
+            Ok(status) => log::debug!("{line}: {status} in {took_ms} ms"),
             Err(error) => log::debug!("{error} (after {took_ms} ms)"),
         }
-        outcome
+        let answered = outcome.or_else(|error| match &error.head {
+            Some(head) => Ok(head.status),
+            None => Err(&error.kind),
+        });
+        (self.settings.watch)(call.method, call.path, Stage::Ended(answered, took));
     }
 
     fn url_line(&self, method: Method, path: &str) -> String {
@@ -270,6 +293,17 @@ impl Method {
             Method::Put => "PUT",
             Method::Patch => "PATCH",
             Method::Delete => "DELETE",
+        }
+    }
+
+    /// As metrics have it.
+    pub fn lower_name(self) -> &'static str {
+        match self {
+            Method::Get => "get",
+            Method::Post => "post",
+            Method::Put => "put",
+            Method::Patch => "patch",
+            Method::Delete => "delete",
         }
     }
 }

@@ -67,6 +67,7 @@ impl Client {
             retry_rate_limited: true,
             body_limit_bytes: BODY_LIMIT_BYTES,
             log_bodies: false,
+            watch: super::watch::watch,
         });
         Client { http, origin }
     }

@@ -12,6 +12,7 @@ mod lease;
 mod services;
 mod table;
 mod types;
+mod watch;
 
 pub use client::{Client, READ_TIMEOUT, ReadFrom};
 pub use error::Error;

@@ -14,7 +14,7 @@ pub fn help(command: Command) -> String {
     for group in Group::ALL {
         let rows: Vec<&Setting> = TABLE
             .iter()
-            .filter(|setting| setting.group == *group && setting.is_for(command) && !setting.hidden)
+            .filter(|setting| setting.group == *group && setting.is_told_by(command))
             .copied()
             .collect();
         if rows.is_empty() {
@@ -125,7 +125,7 @@ mod tests {
             }
             for setting in TABLE {
                 let shown = help.contains(&heading(setting));
-                let wanted = setting.is_for(*command) && !setting.hidden;
+                let wanted = setting.is_told_by(*command);
                 assert_eq!(shown, wanted, "{command:?} {}", setting.name);
             }
         }

@@ -12,6 +12,7 @@
 //! | `line` | a command line → which flags were given, with pflag's manners |
 //! | `environment` | variables and the files they name |
 //! | `reader` | one setting: flag before environment before default, and who said so |
+//! | `in_force` | the same as a person reads it, without secrets |
 //! | `resolve` | all of them → [`Settings`] |
 //! | `load_balancers` | what load balancers are when their Service does not say |
 //! | `leader_election` | durations that must fit together |
@@ -26,6 +27,7 @@ mod controllers;
 mod drop_in;
 mod environment;
 mod help;
+mod in_force;
 mod leader_election;
 mod line;
 mod listen;
@@ -49,6 +51,7 @@ pub use controllers::{Controller, Controllers};
 pub use drop_in::{DropInFlag, FLAGS as DROP_IN_FLAGS, Takes};
 pub use environment::{Environment, Process};
 pub use help::help;
+pub use in_force::InForce;
 pub use leader_election::{ObjectName, WRITE_TIMEOUT};
 pub use line::names_a_secret;
 pub use listen::ListenAddress;
@@ -67,7 +70,9 @@ pub use url::Url;
 pub struct Parsed {
     /// Where a setting was wrong, its default stands here, and a [`Problem`] says so.
     pub settings: Settings,
-    /// The words that are no flags: names of nodes and the like. Always empty for `run`.
+    /// Every setting that the command takes, in the table's order.
+    pub in_force: Vec<InForce>,
+    /// The words that are no flags: names of nodes and the like. Always empty for `run` and `config`.
     pub words: Vec<String>,
     /// `--help` was there: show it before anything else, problems included.
     pub help: bool,
@@ -95,6 +100,7 @@ pub fn parse(command: Command, words: Vec<OsString>, environment: &dyn Environme
     problems.extend(resolved.problems);
     Parsed {
         settings: resolved.settings,
+        in_force: resolved.in_force,
         words: line.words,
         help: line.help,
         version: line.version,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::environment::Environment;
+use super::in_force::InForce;
 use super::line::Line;
 use super::problem::Problem;
 use super::setting::{Command, Kind, Setting, Variable};
@@ -46,6 +47,8 @@ pub(super) struct Reader<'a> {
     command: Command,
     line: &'a Line,
     environment: &'a dyn Environment,
+    /// In the order in which they were read.
+    pub(super) in_force: Vec<InForce>,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -65,6 +68,7 @@ impl<'a> Reader<'a> {
             command,
             line,
             environment,
+            in_force: vec![],
             problems: vec![],
         }
     }
@@ -95,6 +99,7 @@ impl<'a> Reader<'a> {
                 Err(message) => self.problems.push(problem(setting, &candidate, message)),
             }
         }
+        self.note(setting, found.as_ref().map(|(_, candidate)| candidate));
         match found {
             Some((value, candidate)) => Sourced {
                 value,
@@ -104,6 +109,12 @@ impl<'a> Reader<'a> {
                 value: T::default(),
                 source: Source::Default,
             },
+        }
+    }
+
+    fn note(&mut self, setting: &'static Setting, found: Option<&Candidate>) {
+        if setting.is_for(self.command) {
+            self.in_force.push(InForce::new(setting, found));
         }
     }
 

@@ -7,6 +7,7 @@ use super::choice::{AddressFamily, LogFormat, Output, Profile, choice};
 use super::controllers::Controllers;
 use super::duration::{duration, interval};
 use super::environment::Environment;
+use super::in_force::InForce;
 use super::leader_election::{self, ObjectName};
 use super::line::Line;
 use super::listen::ListenAddress;
@@ -71,6 +72,8 @@ pub struct Settings {
     pub log_format: Sourced<LogFormat>,
     pub verbosity: Sourced<u32>,
     pub debug: Sourced<bool>,
+    /// Whether it answers `/metrics`.
+    pub metrics_enabled: Sourced<bool>,
     /// Of the health server. None: there is none.
     pub metrics_address: Sourced<Option<ListenAddress>>,
     /// A factor on every wait; greater than zero.
@@ -79,6 +82,7 @@ pub struct Settings {
 
 pub(super) struct Resolved {
     pub(super) settings: Settings,
+    pub(super) in_force: Vec<InForce>,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -123,13 +127,24 @@ pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environme
         log_format: read.setting(&table::LOG_FORMAT, choice),
         verbosity: read.setting(&table::VERBOSITY, text::verbosity),
         debug: read.setting(&table::DEBUG, text::boolean),
+        metrics_enabled: read.setting(&table::METRICS_ENABLED, text::boolean),
         metrics_address: read.setting(&table::METRICS_ADDRESS, ListenAddress::parse),
         test_time_scale: read.setting(&table::TEST_TIME_SCALE, text::scale),
     };
     let mut problems = read.problems;
     problems.extend(leader_election::problems(&settings));
     problems.extend(load_balancers::problems(&settings.load_balancers));
-    Resolved { settings, problems }
+    let mut in_force = read.in_force;
+    let place = |one: &InForce| {
+        let mut table = table::TABLE.iter();
+        table.position(|setting| std::ptr::eq(*setting, one.setting))
+    };
+    in_force.sort_by_key(place);
+    Resolved {
+        settings,
+        in_force,
+        problems,
+    }
 }
 
 fn token(read: &mut Reader) -> Sourced<Option<Token>> {

@@ -67,6 +67,8 @@ pub enum Command {
     LbList,
     LbInspect,
     LbSync,
+    /// What the daemon would make of all its settings.
+    Config,
 }
 
 /// A heading in `--help`; in the order shown.
@@ -99,8 +101,20 @@ impl Setting {
         self.kind != Kind::Boolean
     }
 
+    /// Does the command take it? `config` takes what the daemon takes.
     pub fn is_for(&self, command: Command) -> bool {
-        self.commands.contains(&command)
+        let takes = |command| self.commands.contains(&command);
+        takes(command) || (command == Command::Config && takes(Command::Run))
+    }
+
+    /// Is it worth showing in the command's help?
+    pub fn is_told_by(&self, command: Command) -> bool {
+        !self.hidden && self.is_for(command) && (command != Command::Config || self.is_of_config())
+    }
+
+    /// Of `config` itself, and not of the daemon.
+    pub fn is_of_config(&self) -> bool {
+        self.commands.contains(&Command::Config) && !self.commands.contains(&Command::Run)
     }
 }
 
@@ -138,6 +152,7 @@ impl Command {
         Command::LbList,
         Command::LbInspect,
         Command::LbSync,
+        Command::Config,
     ];
 
     pub fn name(self) -> &'static str {
@@ -149,13 +164,14 @@ impl Command {
             Command::LbList => "lb list",
             Command::LbInspect => "lb inspect",
             Command::LbSync => "lb sync",
+            Command::Config => "config",
         }
     }
 
     /// The daemon's arguments may be those of hcloud-cloud-controller-manager: its flags are
     /// accepted, and words that are no flags are not.
     pub(super) fn reads_daemon_arguments(self) -> bool {
-        self == Command::Run
+        matches!(self, Command::Run | Command::Config)
     }
 }
 

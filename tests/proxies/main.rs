@@ -191,6 +191,7 @@ fn client(base: String, tls: Tls, proxies: Proxies, token: Token) -> http::Clien
         retry_rate_limited: false,
         body_limit_bytes: 1 << 20,
         log_bodies: false,
+        watch: |_, _, _| {},
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::plan::{Change, Facts, LifecyclePlan, View, plan};
 use crate::cloud::{Finding, Gate, Provider, Reason};
-use crate::controllers::report::publish;
+use crate::controllers::report::{count_write, publish, tell_change};
 use crate::kube::{Node, Taint};
 use crate::world::{Error, World};
 use serde_json::{Value, json};
@@ -38,9 +38,19 @@ pub(super) fn apply(
     let Some(change) = decide_again(&node, facts, &*world.provider, guard) else {
         return Ok(None);
     };
-    make(world, gate, &node, &change)?;
-    log::info!("node/{}: {}", node.name(), change.line());
-    Ok(Some(change.line()))
+    let made = make(world, gate, &node, &change);
+    let outcome = match &made {
+        Err(Failed {
+            error: Error::Kube(error),
+            ..
+        }) => Err(error),
+        _ => Ok(()),
+    };
+    count_write(super::NAME, change.kind(), outcome);
+    made?;
+    let line = change.line();
+    tell_change(super::NAME, &format!("node/{}", node.name()), &line);
+    Ok(Some(line))
 }
 
 /// The same decision on the node as it is now. The facts are this tick's: a server that was

@@ -122,7 +122,10 @@ impl LifecycleController {
             Err(error) => return (Report::outage(error, String::new()), Vec::new()),
         };
         self.keep_schedule(world);
-        let mut report = Report::default();
+        let mut report = Report {
+            planned: plans.iter().filter(|plan| plan.change.is_some()).count(),
+            ..Report::default()
+        };
         for plan in &plans {
             let object = format!("node/{}", plan.object.name);
             publish(world, gate, NAME, &plan.object, &plan.findings);

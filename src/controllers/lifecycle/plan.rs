@@ -140,6 +140,15 @@ impl LifecyclePlan {
 }
 
 impl Change {
+    /// In one word, for the metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Change::AddShutdownTaint { .. } => "add_shutdown_taint",
+            Change::RemoveShutdownTaint { .. } => "remove_shutdown_taint",
+            Change::DeleteNode { .. } => "delete_node",
+        }
+    }
+
     /// `taint shutdown: added`.
     pub fn line(&self) -> String {
         match self {

@@ -3,6 +3,7 @@
 use super::change::Change;
 use super::plan::NodePlan;
 use crate::cloud::Gate;
+use crate::controllers::report::{count_write, tell_change};
 use crate::kube::{self, Node};
 use crate::world::World;
 use serde_json::{Map, Value, json};
@@ -84,14 +85,16 @@ fn make_changes(
     for change in &plan.changes {
         let body = patch(change, &version);
         let begun = Instant::now();
-        let node = match change {
-            Change::SetAddresses { .. } => world.kube.patch_node_status(gate, name, &body)?,
-            Change::Update { .. } => world.kube.patch_node(gate, name, &body)?,
+        let written = match change {
+            Change::SetAddresses { .. } => world.kube.patch_node_status(gate, name, &body),
+            Change::Update { .. } => world.kube.patch_node(gate, name, &body),
         };
+        count_write(super::NAME, change.kind(), written.as_ref().map(drop));
+        let node = written?;
         version.clone_from(&node.metadata.resource_version);
         world.node_written(node, begun);
         applied.lines.extend(plan.lines_of(change));
-        log::info!("node/{name}: {}", change.summary());
+        tell_change(super::NAME, &format!("node/{name}"), &change.summary());
         applied.initialised |= matches!(
             change,
             Change::Update {

@@ -72,6 +72,15 @@ impl Serialize for FieldName {
 }
 
 impl Change {
+    /// In one word, for the metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Change::SetAddresses { .. } => "set_addresses",
+            Change::Update { taints, .. } if taints.is_some() => "initialise",
+            Change::Update { .. } => "set_labels",
+        }
+    }
+
     /// The write in one line, for the log.
     pub fn summary(&self) -> String {
         match self {

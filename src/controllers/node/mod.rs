@@ -20,10 +20,12 @@ pub use observe::Observed;
 pub use plan::{NodePlan, Server, UNINITIALIZED, View, is_uninitialised, plan};
 
 use super::backoff::Backoff;
+use super::lifecycle::SHUTDOWN;
 use super::report::{Report, publish};
 use super::{Controller, Proposal, Selection};
-use crate::cloud::{Finding, Gate, Urgency};
+use crate::cloud::{Finding, Gate, Provider, ProviderId, Urgency};
 use crate::kube::Node;
+use crate::metrics::NODES;
 use crate::world::{self, Error, Poll, ReadFrom, World};
 use due::Work;
 use jiff::Timestamp;
@@ -186,6 +188,7 @@ impl NodeController {
             self.last_refresh = Some(begun);
         }
         let (young, overdue) = (self.young(), self.overdue());
+        measure(&observed.nodes.value, &*world.provider, &self.backoff);
         let pass = Pass::new(world, gate, young, overdue, &mut self.backoff, done);
         pass.run(observed, wanted)
     }
@@ -201,6 +204,41 @@ impl NodeController {
         let patience = NOT_READY_PATIENCE.mul_f64(self.settings.time_scale);
         let now = Timestamp::now();
         now.checked_sub(patience).unwrap_or(now)
+    }
+}
+
+/// How many nodes there are in each state, for the metrics.
+fn measure(nodes: &Nodes, provider: &dyn Provider, backoff: &Backoff) {
+    const STATES: [&str; 6] = [
+        "foreign",
+        "unmatched",
+        "uninitialised",
+        "shutdown",
+        "ready",
+        "not_ready",
+    ];
+    let mut counts = [0; STATES.len()];
+    for node in nodes {
+        let id = node.spec.provider_id.as_str();
+        let is_ours = || matches!(provider.parse_provider_id(id), ProviderId::Ours(_));
+        let state = if !id.is_empty() && !is_ours() {
+            0
+        } else if is_uninitialised(node) {
+            match backoff.has_failed(&node.metadata.uid) {
+                true => 1,
+                false => 2,
+            }
+        } else if node.taint(SHUTDOWN).is_some() {
+            3
+        } else if node.is_ready() {
+            4
+        } else {
+            5
+        };
+        counts[state] += 1;
+    }
+    for (state, count) in STATES.iter().zip(counts) {
+        NODES.set(&[state], f64::from(count));
     }
 }
 

@@ -87,6 +87,7 @@ impl<'a, Done: FnMut(NodePlan)> Pass<'a, Done> {
         let is_young = || observed.is_good_for(young);
         while let Some(node) = queue.pop_front() {
             let plan = plan_for(&node);
+            let planned = plan.changes.len();
             if !plan.changes.is_empty() && !is_young() {
                 queue.push_front(node);
                 return Stretch::ListTooOld;
@@ -97,6 +98,7 @@ impl<'a, Done: FnMut(NodePlan)> Pass<'a, Done> {
                 format!("node/{}", plan.object.name),
                 plan.object.uid.clone(),
             );
+            self.report.planned += planned;
             let applied = apply::apply(self.world, self.gate, plan, replan);
             let is_closed = applied.error.as_ref().is_some_and(kube::Error::is_refused);
             if is_closed && applied.lines.is_empty() {

@@ -20,6 +20,7 @@ use super::report::Report;
 use super::{Controller, Proposal, Selection};
 use crate::cloud::{Gate, LoadBalancers, Urgency};
 use crate::kube::{Node, Service};
+use crate::metrics::LOAD_BALANCERS;
 use crate::world::{Error, Poll, ReadFrom, World};
 use due::{Due, Fingerprints};
 use observe::Freshness;
@@ -128,13 +129,16 @@ impl ServiceController {
             Err(error) => return (Report::outage(error, waiting(&look)), Vec::new()),
         };
         self.remember(&look);
+        measure(&look);
         // What stands in a Service's way may be gone by now, too.
         let (to_do, right): (Vec<_>, Vec<_>) = proposals
             .into_iter()
             .partition(|plan| plan.has_writes() || plan.cloud.obstacle.is_some());
+        let planned = to_do.iter().map(ServicePlan::writes).sum();
         let uids = to_do.iter().map(|plan| plan.object.uid.clone());
         let mut missed: HashSet<String> = uids.collect();
         let mut pass = Pass::new(world, gate, provider, &self.settings, for_people);
+        pass.report.planned = planned;
         let outcome = match to_do.is_empty() {
             true => Ok(()),
             false => {
@@ -294,6 +298,26 @@ impl ServiceController {
             self.due
                 .tried(service, &look.prints, listed.map(|one| &**one));
         }
+    }
+}
+
+/// For the metrics.
+fn measure(look: &Look) {
+    let (mut managed, mut pending, mut leaving) = (0, 0, 0);
+    for service in &look.services {
+        match want(service) {
+            Want::Nothing => {}
+            Want::Remove => leaving += 1,
+            Want::Ensure if service.status.load_balancer.ingress.is_empty() => pending += 1,
+            Want::Ensure => managed += 1,
+        }
+    }
+    for (state, count) in [
+        ("managed", managed),
+        ("pending", pending),
+        ("leaving", leaving),
+    ] {
+        LOAD_BALANCERS.set(&[state], f64::from(count));
     }
 }
 

@@ -10,7 +10,7 @@ use super::tell::{self, Told};
 use crate::cloud::{
     Change, ChangeKind, ErrorKind, Gate, Landscape, LoadBalancers, Reason, Urgency,
 };
-use crate::controllers::report::{Failure, Report};
+use crate::controllers::report::{Failure, Report, count_write, tell_change};
 use crate::kube::{self, LOAD_BALANCER_FINALIZER, Node, Service};
 use crate::world::{Error, ReadFrom, World};
 use serde_json::{Value, json};
@@ -185,6 +185,7 @@ impl<'a> Pass<'a> {
                 Ok(service) => {
                     self.note(&plan, plan::finalizer_added);
                     let line = "finalizer: added".to_owned();
+                    tell_change(super::NAME, &plan.name(), &line);
                     self.report.changes.push((plan.name(), line));
                     plan.service = service;
                     plan.add_finalizer = false;
@@ -282,7 +283,9 @@ impl<'a> Pass<'a> {
         };
         match self.patch(&plan, Value::Null, Some(json!({ "ingress": status }))) {
             Ok(service) => {
-                self.report.changes.push((plan.name(), status_line(status)));
+                let line = status_line(status);
+                tell_change(super::NAME, &plan.name(), &line);
+                self.report.changes.push((plan.name(), line));
                 self.note(&plan, || plan::status_set(status));
                 plan.service = service;
                 plan.status = None;
@@ -313,6 +316,11 @@ impl<'a> Pass<'a> {
         load_balancer: Option<Value>,
     ) -> Result<Arc<Service>, kube::Error> {
         let meta = &plan.service.metadata;
+        let kind = match (&metadata, &load_balancer) {
+            (Value::Null, _) => "set_status",
+            (_, None) => "add_finalizer",
+            (_, Some(_)) => "remove_finalizer",
+        };
         let mut metadata = match metadata {
             Value::Object(fields) => fields,
             _ => serde_json::Map::new(),
@@ -322,10 +330,10 @@ impl<'a> Pass<'a> {
         if let Some(load_balancer) = load_balancer {
             body["status"] = json!({ "loadBalancer": load_balancer });
         }
-        self.world
-            .kube
-            .patch_service_status(self.gate, &meta.namespace, &meta.name, &body)
-            .map(Arc::new)
+        let kube = &self.world.kube;
+        let written = kube.patch_service_status(self.gate, &meta.namespace, &meta.name, &body);
+        count_write(super::NAME, kind, written.as_ref().map(drop));
+        written.map(Arc::new)
     }
 
     fn note(&mut self, plan: &ServicePlan, made: impl FnOnce() -> Value) {
@@ -346,7 +354,7 @@ impl<'a> Pass<'a> {
         };
         if let Some((line, made)) = made {
             self.note(&plan, || made);
-            log::info!("{}: {line}", plan.name());
+            tell_change(super::NAME, &plan.name(), &line);
             self.report.changes.push((plan.name(), line));
         }
         let name = plan.name();

@@ -155,6 +155,13 @@ impl ServicePlan {
             || (self.want == Want::Remove && !is_blocked)
     }
 
+    /// How many writes it holds.
+    pub fn writes(&self) -> usize {
+        let is_kept = self.want != Want::Remove || self.cloud.obstacle.is_some();
+        let own = [self.add_finalizer, self.status.is_some(), !is_kept];
+        self.cloud.changes.len() + own.iter().filter(|is| **is).count()
+    }
+
     pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
         let own = self.findings.iter().chain(&self.cloud.findings);
         own.chain(&self.cloud.obstacle)

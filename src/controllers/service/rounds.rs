@@ -5,6 +5,7 @@ use super::plan::ServicePlan;
 use crate::cloud::{
     ActionId, Applied, Change, ChangeKind, Error, ErrorKind, Gate, Landscape, LoadBalancers, pulse,
 };
+use crate::controllers::report::{count_change, tell_change};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -201,6 +202,9 @@ impl Rounds<'_> {
         }
         let adds_target = change.may_fail_alone() && change.kind() == ChangeKind::Targets;
         let applied = self.provider.apply(self.gate, &*change);
+        let made = change.json();
+        let kind = made["change"].as_str().unwrap_or_default();
+        count_change(super::NAME, kind, applied.as_ref().map(drop));
         let (action, look_again) = match applied {
             Ok(Applied::Done) => (None, false),
             Ok(Applied::Running(action)) => (Some(action), false),
@@ -220,7 +224,7 @@ impl Rounds<'_> {
             }
             Err(error) => return work.fail(error),
         };
-        log::info!("{}: {line}", work.plan.name());
+        tell_change(super::NAME, &work.plan.name(), &line);
         work.lines.push(line.clone());
         work.tries = 0;
         if look_again {

@@ -55,18 +55,22 @@ fn contains(text: &[u8], wanted: &[u8]) -> bool {
 
 fn refusal(status: u16) -> Vec<u8> {
     let text = format!("{}\n", reason(status));
-    response(&Verdict { status, text }, true)
+    response(&Verdict::new(status, text), true)
 }
 
 fn response(verdict: &Verdict, with_body: bool) -> Vec<u8> {
-    let Verdict { status, text } = verdict;
+    let Verdict {
+        status,
+        content_type,
+        text,
+    } = verdict;
     let allow = match status {
         405 => "Allow: GET, HEAD\r\n",
         _ => "",
     };
     format!(
         "HTTP/1.1 {status} {}\r\n\
-         Content-Type: text/plain; charset=utf-8\r\n\
+         Content-Type: {content_type}\r\n\
          Content-Length: {}\r\n\
          Cache-Control: no-store\r\n\
          {allow}\

@@ -4,11 +4,13 @@
 //! |---|---|---|
 //! | `/healthz`, `/livez` | every watched thread has shown a sign of life lately | 500 |
 //! | `/readyz` | both APIs were reached once, or this is a standby | 503 |
+//! | `/metrics` | always; of a standby too | 404 where it is turned off |
 //!
 //! Bodies are short plain text that names what is wrong and nothing that is private: on the host
 //! network everybody may read them. That the settings are valid needs no check: the server is
 //! started after they were read. `verdict` decides, `exchange` turns bytes into bytes, `server`
-//! owns the sockets. A probe takes no lock that a controller holds while it works.
+//! owns the sockets. A probe takes no lock that a controller holds while it works; that of a
+//! metric is held while one figure changes.
 
 mod exchange;
 mod server;
@@ -16,6 +18,7 @@ mod server;
 use super::Stop;
 use super::lease::Lease;
 use crate::cloud::pulse::Pulse;
+use crate::metrics;
 use crate::world::World;
 use std::fmt::{self, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -28,10 +31,16 @@ pub const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 /// Between two tries to listen on an address that somebody else has.
 pub const BIND_RETRY: Duration = Duration::from_secs(5);
 
+const PLAIN: &str = "text/plain; charset=utf-8";
+/// Prometheus' text format.
+const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
+
 /// What the health of a daemon is made from.
 pub struct HealthSettings {
     /// None: no server.
     pub address: Option<Address>,
+    /// Also answer `/metrics`.
+    pub has_metrics: bool,
     /// [`SILENCE_LIMIT`], but for tests.
     pub silence_limit: Duration,
     /// [`BIND_RETRY`], but for tests.
@@ -63,6 +72,7 @@ pub struct Health {
     threads: Mutex<Vec<Watched>>,
     /// None: this process does not wait for a Lease.
     lease: Option<&'static Lease>,
+    has_metrics: bool,
 }
 
 /// A thread that must show signs of life. It owns its pulse, so the pulse goes when it ends.
@@ -75,6 +85,7 @@ struct Watched {
 #[derive(Debug, PartialEq, Eq)]
 struct Verdict {
     status: u16,
+    content_type: &'static str,
     /// One or more lines.
     text: String,
 }
@@ -92,6 +103,7 @@ impl Health {
             silence_limit: settings.silence_limit,
             threads: Mutex::default(),
             lease,
+            has_metrics: settings.has_metrics,
         }));
         if let Some(address) = settings.address {
             server::start(address, settings.bind_retry, health, stop);
@@ -123,6 +135,10 @@ impl Health {
                 self.world.kube.is_reached(),
                 self.world.provider.is_reached(),
             )),
+            "/metrics" if self.has_metrics => Some(Verdict {
+                content_type: EXPOSITION,
+                ..Verdict::new(200, metrics::exposition())
+            }),
             _ => None,
         }
     }
@@ -135,8 +151,11 @@ impl Health {
 
 impl Verdict {
     fn new(status: u16, text: impl Into<String>) -> Verdict {
-        let text = text.into();
-        Verdict { status, text }
+        Verdict {
+            status,
+            content_type: PLAIN,
+            text: text.into(),
+        }
     }
 }
 

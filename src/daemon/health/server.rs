@@ -34,7 +34,8 @@ struct Connection {
     stream: TcpStream,
     opened: Instant,
     received: Vec<u8>,
-    is_answered: bool,
+    /// What of the answer is still to be sent; none before there is one.
+    unsent: Option<Vec<u8>>,
     drained_bytes: usize,
 }
 
@@ -169,12 +170,19 @@ impl Connection {
             stream,
             opened: Instant::now(),
             received: Vec::new(),
-            is_answered: false,
+            unsent: None,
             drained_bytes: 0,
         })
     }
 
     fn look(&mut self, health: &Health) -> Step {
+        if self
+            .unsent
+            .as_ref()
+            .is_some_and(|unsent| !unsent.is_empty())
+        {
+            return self.send();
+        }
         let mut buffer = [0; 1024];
         match self.stream.read(&mut buffer) {
             Ok(0) => Step::Over,
@@ -191,7 +199,7 @@ impl Connection {
         if self.opened.elapsed() > LIFETIME {
             return Step::Over;
         }
-        if self.is_answered {
+        if self.unsent.is_some() {
             self.drained_bytes += bytes.len();
             return match self.drained_bytes > DRAINED_AT_MOST_BYTES {
                 true => Step::Over,
@@ -201,18 +209,31 @@ impl Connection {
         let room = REQUEST_LIMIT_BYTES.saturating_sub(self.received.len());
         self.received.extend(bytes.iter().take(room));
         match exchange::answer(&self.received, |path| health.verdict(path)) {
-            Some(answer) => self.answer(&answer),
+            Some(answer) => {
+                self.unsent = Some(answer);
+                self.send()
+            }
             None => Step::Progress,
         }
     }
 
-    /// A new connection's buffer has room for an answer many times over: who left none waits in vain.
-    fn answer(&mut self, answer: &[u8]) -> Step {
-        let is_sent = self.stream.write(answer).is_ok_and(|n| n == answer.len());
-        self.is_answered = true;
-        match is_sent && self.stream.shutdown(Shutdown::Write).is_ok() {
-            true => Step::Progress,
-            false => Step::Over,
+    /// As much of the answer as the other side takes now. Metrics may be more than fits into
+    /// the connection's buffer.
+    fn send(&mut self) -> Step {
+        let unsent = self.unsent.get_or_insert_default();
+        match self.stream.write(unsent) {
+            Ok(count) if count > 0 => drop(unsent.drain(..count)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return match self.opened.elapsed() > LIFETIME {
+                    true => Step::Over,
+                    false => Step::Nothing,
+                };
+            }
+            Ok(_) | Err(_) => return Step::Over,
+        }
+        match unsent.is_empty() && self.stream.shutdown(Shutdown::Write).is_err() {
+            true => Step::Over,
+            false => Step::Progress,
         }
     }
 }

@@ -21,6 +21,7 @@ pub use identity::identity;
 
 use super::{Stop, StopGate};
 use crate::kube::{Client, LeaseKey};
+use crate::metrics::LEADER;
 use election::Election;
 use keeper::Keeper;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -98,6 +99,7 @@ enum Standing {
 
 impl Lease {
     pub fn new(client: Client, settings: Settings, stop: &'static Stop) -> Lease {
+        LEADER.set(&[], 0.0);
         Lease {
             client,
             settings,
@@ -169,6 +171,7 @@ impl Lease {
         if before != Standing::Waiting {
             return false;
         }
+        LEADER.set(&[], 1.0);
         std::thread::spawn(move || self.watch());
         true
     }
@@ -179,6 +182,7 @@ impl Lease {
     }
 
     fn lose(&self, why: &str) {
+        LEADER.set(&[], 0.0);
         let before = std::mem::replace(&mut *self.standing(), Standing::Lost);
         if before != Standing::Lost {
             let key = &self.settings.key;

@@ -84,6 +84,7 @@ pub static TABLE: &[&Setting] = &[
     &LOG_FORMAT,
     &VERBOSITY,
     &DEBUG,
+    &METRICS_ENABLED,
     &METRICS_ADDRESS,
     &TEST_TIME_SCALE,
 ];
@@ -98,6 +99,7 @@ const CLIENTS: &[Command] = &[
     Command::LbList,
     Command::LbInspect,
     Command::LbSync,
+    Command::Config,
 ];
 
 const SYNCS: &[Command] = &[Command::NodeSync, Command::LbSync];

@@ -57,13 +57,24 @@ pub(in crate::settings) static DEBUG: Setting = Setting {
     ..Setting::BLANK
 };
 
+pub(in crate::settings) static METRICS_ENABLED: Setting = Setting {
+    name: "metrics-enabled",
+    variables: &[Variable::Value("HCLOUD_METRICS_ENABLED")],
+    kind: Kind::Boolean,
+    default: Some("true"),
+    help: "Answer /metrics, for Prometheus, beside the probes. false removes it alone.",
+    commands: DAEMON,
+    group: Group::Output,
+    ..Setting::BLANK
+};
+
 pub(in crate::settings) static METRICS_ADDRESS: Setting = Setting {
     name: "metrics-address",
     flags: &["metrics-address"],
     variables: &[Variable::Value("HCLOUD_METRICS_ADDRESS")],
     kind: Kind::Text("[IP]:PORT"),
     default: Some(":8233"),
-    help: "Where the daemon answers /healthz, /livez and /readyz; :PORT is every address of the \
+    help: "Where the daemon answers /healthz, /livez, /readyz and /metrics; :PORT is every address of the \
            machine. An empty flag (--metrics-address=) turns it off; an empty variable does not.",
     commands: DAEMON,
     group: Group::Output,

@@ -1,0 +1,292 @@
+//! What is counted and measured, for `/metrics`: the figures, and their text for Prometheus.
+//!
+//! Everybody may use it and it uses nobody: whoever does a thing counts it there and then, and
+//! the health server asks for [`exposition`]. The figures live as long as the process; nothing
+//! is decided by them.
+//!
+//! A label's values come from our own words, from path templates or from short lists that an
+//! API can't lengthen: never from the name of an object. Beyond [`SERIES_AT_MOST`] of one
+//! metric everything counts as `other`, so that a mistake in that costs no memory.
+//!
+//! | file | its one job |
+//! |---|---|
+//! | `table` | every metric: name, labels, help |
+//! | `process` | what the kernel says about this process |
+
+mod process;
+mod table;
+
+pub use process::begin;
+pub use table::*;
+
+use std::fmt::Write;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Combinations of label values that one metric keeps.
+pub const SERIES_AT_MOST: usize = 400;
+
+/// Upper bounds of a histogram's buckets, in seconds: those that Prometheus' own clients have.
+const BUCKETS: [f64; 11] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
+
+/// One figure, or one for each combination of its labels' values.
+pub struct Metric {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub labels: &'static [&'static str],
+    /// One sentence, with the unit.
+    pub help: &'static str,
+    series: Mutex<Vec<Series>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    Gauge,
+    /// Of seconds.
+    Histogram,
+}
+
+struct Series {
+    /// As they stand between the braces: `method="get",code="200"`.
+    labels: String,
+    /// Of a histogram: the sum.
+    value: f64,
+    /// Of a histogram: how many fell into each bucket, and beyond the last. Empty for the others.
+    buckets: Vec<u64>,
+}
+
+impl Metric {
+    const fn new(
+        kind: Kind,
+        name: &'static str,
+        labels: &'static [&'static str],
+        help: &'static str,
+    ) -> Metric {
+        Metric {
+            name,
+            kind,
+            labels,
+            help,
+            series: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Counts one more. `values` are those of the labels, in their order.
+    pub fn count(&self, values: &[&str]) {
+        self.add(values, 1.0);
+    }
+
+    /// Adds to a counter or a gauge; zero makes it known.
+    pub fn add(&self, values: &[&str], amount: f64) {
+        self.change(values, &|series| series.value += amount);
+    }
+
+    pub fn set(&self, values: &[&str], value: f64) {
+        self.change(values, &|series| series.value = value);
+    }
+
+    /// Into a histogram.
+    pub fn observe(&self, values: &[&str], time: Duration) {
+        let seconds = time.as_secs_f64();
+        let bucket = BUCKETS.iter().position(|bound| seconds <= *bound);
+        self.change(values, &|series| {
+            series.value += seconds;
+            series.buckets.resize(BUCKETS.len() + 1, 0);
+            series.buckets[bucket.unwrap_or(BUCKETS.len())] += 1;
+        });
+    }
+
+    fn change(&self, values: &[&str], change: &dyn Fn(&mut Series)) {
+        let mut labels = self.labels_of(values);
+        let mut series = self.series();
+        let mut place = series.iter().position(|series| series.labels == labels);
+        if place.is_none() && series.len() >= SERIES_AT_MOST {
+            labels = self.labels_of(&[]);
+            place = series.iter().position(|series| series.labels == labels);
+        }
+        match place {
+            Some(place) => change(&mut series[place]),
+            None => {
+                let mut new = Series {
+                    labels,
+                    value: 0.0,
+                    buckets: Vec::new(),
+                };
+                change(&mut new);
+                series.push(new);
+            }
+        }
+    }
+
+    /// A value that is missing is `other`.
+    fn labels_of(&self, values: &[&str]) -> String {
+        let mut text = String::new();
+        for (place, label) in self.labels.iter().enumerate() {
+            if place > 0 {
+                text.push(',');
+            }
+            text.push_str(label);
+            text.push_str("=\"");
+            for c in values.get(place).unwrap_or(&"other").chars() {
+                match c {
+                    '"' => text.push_str("\\\""),
+                    '\\' => text.push_str("\\\\"),
+                    '\n' => text.push_str("\\n"),
+                    c => text.push(c),
+                }
+            }
+            text.push('"');
+        }
+        text
+    }
+
+    fn write(&self, text: &mut String) {
+        let (name, kind) = (self.name, self.kind.name());
+        let help = self.help;
+        // Writing to a String does not fail.
+        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        for series in self.series().iter() {
+            match self.kind {
+                Kind::Counter | Kind::Gauge => {
+                    line(text, name, "", &series.labels, "", series.value);
+                }
+                Kind::Histogram => self.write_histogram(text, series),
+            }
+        }
+    }
+
+    fn write_histogram(&self, text: &mut String, series: &Series) {
+        let mut count = 0;
+        for (place, in_bucket) in series.buckets.iter().enumerate() {
+            count += in_bucket;
+            let bound = match BUCKETS.get(place) {
+                Some(bound) => format!("le=\"{bound}\""),
+                None => "le=\"+Inf\"".to_owned(),
+            };
+            let labels = &series.labels;
+            line(text, self.name, "_bucket", labels, &bound, count as f64);
+        }
+        line(text, self.name, "_sum", &series.labels, "", series.value);
+        line(text, self.name, "_count", &series.labels, "", count as f64);
+    }
+
+    fn series(&self) -> MutexGuard<'_, Vec<Series>> {
+        self.series.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+/// All metrics as they are now, in Prometheus' text format 0.0.4.
+pub fn exposition() -> String {
+    process::look();
+    let mut text = String::new();
+    for metric in TABLE {
+        metric.write(&mut text);
+    }
+    text
+}
+
+fn line(text: &mut String, name: &str, suffix: &str, labels: &str, bound: &str, value: f64) {
+    let comma = match labels.is_empty() || bound.is_empty() {
+        true => "",
+        false => ",",
+    };
+    let (open, close) = match labels.is_empty() && bound.is_empty() {
+        true => ("", ""),
+        false => ("{", "}"),
+    };
+    // Writing to a String does not fail.
+    let _ = writeln!(
+        text,
+        "{name}{suffix}{open}{labels}{comma}{bound}{close} {value}"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(metric: &Metric) -> String {
+        let mut text = String::new();
+        metric.write(&mut text);
+        text
+    }
+
+    #[test]
+    fn a_counter_and_a_gauge_read_like_this() {
+        let requests = Metric::new(Kind::Counter, "r_total", &["method", "code"], "Requests.");
+        requests.count(&["get", "200"]);
+        requests.count(&["get", "200"]);
+        requests.add(&["put", "a\"b\\c\nd"], 0.0);
+        let expected = "# HELP r_total Requests.\n# TYPE r_total counter\n\
+                        r_total{method=\"get\",code=\"200\"} 2\n\
+                        r_total{method=\"put\",code=\"a\\\"b\\\\c\\nd\"} 0\n";
+        assert_eq!(written(&requests), expected);
+        let gauge = Metric::new(Kind::Gauge, "g", &[], "A gauge.");
+        assert_eq!(written(&gauge), "# HELP g A gauge.\n# TYPE g gauge\n");
+        gauge.set(&[], 1.5);
+        gauge.add(&[], -1.0);
+        assert!(written(&gauge).ends_with("\ng 0.5\n"));
+    }
+
+    #[test]
+    fn buckets_hold_what_is_not_above_their_bound_and_add_up() {
+        let took = Metric::new(Kind::Histogram, "t_seconds", &["m"], "Time.");
+        for millis in [5, 6, 1000, 11_000] {
+            took.observe(&["get"], Duration::from_millis(millis));
+        }
+        let text = written(&took);
+        for line in [
+            "t_seconds_bucket{m=\"get\",le=\"0.005\"} 1",
+            "t_seconds_bucket{m=\"get\",le=\"0.01\"} 2",
+            "t_seconds_bucket{m=\"get\",le=\"0.5\"} 2",
+            "t_seconds_bucket{m=\"get\",le=\"1\"} 3",
+            "t_seconds_bucket{m=\"get\",le=\"10\"} 3",
+            "t_seconds_bucket{m=\"get\",le=\"+Inf\"} 4",
+            "t_seconds_sum{m=\"get\"} 12.011",
+            "t_seconds_count{m=\"get\"} 4",
+        ] {
+            assert!(text.contains(&format!("{line}\n")), "{line} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn beyond_the_limit_everything_is_other() {
+        let metric = Metric::new(Kind::Counter, "n_total", &["name"], "Names.");
+        for number in 0..SERIES_AT_MOST + 7 {
+            metric.count(&[&number.to_string()]);
+        }
+        let text = written(&metric);
+        assert_eq!(text.lines().count(), 2 + SERIES_AT_MOST + 1);
+        assert!(text.ends_with("n_total{name=\"other\"} 7\n"), "{text}");
+    }
+
+    #[test]
+    fn names_are_those_that_prometheus_expects() {
+        let mut names = std::collections::BTreeSet::new();
+        for metric in TABLE {
+            let name = metric.name;
+            assert!(names.insert(name), "{name} is there twice");
+            let is_ours = ["hcloud_api_", "ccm_", "process_"];
+            assert!(is_ours.iter().any(|prefix| name.starts_with(prefix)));
+            let is_counter = metric.kind == Kind::Counter;
+            assert_eq!(name.ends_with("_total"), is_counter, "{name}");
+            let is_histogram = metric.kind == Kind::Histogram;
+            assert!(!is_histogram || name.ends_with("_seconds"), "{name}");
+            assert!(metric.help.ends_with('.') && !metric.help.contains('\n'));
+        }
+    }
+}
