@@ -116,10 +116,12 @@ impl ServiceController {
             Err(error) => return (Report::outage(error, waiting(&look)), Vec::new()),
         };
         self.remember(&look);
-        // What stands in a Service's way may be gone by now, too.
+        // What stands in a Service's way may be gone by now, and what it waits for may have come.
         let (to_do, right): (Vec<_>, Vec<_>) = proposals
             .into_iter()
-            .partition(|plan| plan.has_writes() || plan.cloud.obstacle.is_some());
+            .partition(|plan| {
+                plan.has_writes() || plan.cloud.obstacle.is_some() || plan.cloud.is_unfinished
+            });
         let uids = to_do.iter().map(|plan| plan.object.uid.clone());
         let mut missed: HashSet<String> = uids.collect();
         let mut pass = Pass::new(world, gate, provider, &self.settings);
@@ -229,8 +231,9 @@ impl ServiceController {
         };
         // What only is compared again can wait; a Service that changed can't.
         let changed = |service: &Arc<Service>| self.due.is_due(service, &look.prints, now);
-        let urgency = match explicit || due.iter().any(changed) {
-            true => Urgency::Needed,
+        let urgency = match explicit {
+            true => Urgency::Asked,
+            false if due.iter().any(changed) => Urgency::Needed,
             false => Urgency::CanWait,
         };
         let observed = observe::observe(
@@ -269,7 +272,7 @@ impl ServiceController {
 
     fn note(&mut self, done: &Done, prints: &Fingerprints) {
         let uid = &done.plan.object.uid;
-        match done.failed {
+        match done.again {
             true => self.due.backoff.failed(uid, Instant::now()),
             false => self.due.backoff.succeeded(uid),
         }

@@ -39,7 +39,8 @@ pub(super) struct Done {
     pub(super) plan: ServicePlan,
     /// As the API server has it now.
     pub(super) service: Option<Arc<Service>>,
-    pub(super) failed: bool,
+    /// It failed, or something it waits for is still to come: it is looked at again by the back-off.
+    pub(super) again: bool,
 }
 
 impl<'a> Pass<'a> {
@@ -318,9 +319,9 @@ impl<'a> Pass<'a> {
         }
         plan.made = self.made.remove(&plan.object.uid).unwrap_or_default();
         self.done.push(Done {
+            again: plan.cloud.is_unfinished,
             plan,
             service,
-            failed: false,
         });
     }
 
@@ -353,7 +354,7 @@ impl<'a> Pass<'a> {
         self.done.push(Done {
             service: Some(Arc::clone(&plan.service)),
             plan,
-            failed: true,
+            again: true,
         });
     }
 }
@@ -386,7 +387,7 @@ pub(super) fn settle(
     report.unchanged += 1;
     done.push(Done {
         service: Some(Arc::clone(&plan.service)),
+        again: plan.cloud.is_unfinished,
         plan,
-        failed: false,
     });
 }

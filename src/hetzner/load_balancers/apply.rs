@@ -2,6 +2,7 @@
 
 use super::actions::Action;
 use super::change::{Change, Create, Write};
+use super::public_net;
 use crate::cloud::{Applied, Error, ErrorKind, Gate};
 use crate::hetzner::api::{Api, Failed};
 use crate::hetzner::error::Code;
@@ -17,8 +18,8 @@ enum Answer {
         action: Action,
     },
     Changed {
-        #[serde(rename = "load_balancer")]
-        _balancer: IgnoredAny,
+        #[serde(rename = "load_balancer", alias = "certificate")]
+        _what: IgnoredAny,
     },
 }
 
@@ -32,13 +33,19 @@ pub(in crate::hetzner) fn apply(
         Ok(answer) => applied(&change.write, answer),
         Err(failed) => match (&change.write, failed.code()) {
             // Whose it is now, the next look decides.
-            (Write::Create(_) | Write::Edit { .. }, Some("uniqueness_error")) => {
+            (
+                Write::Create(_) | Write::Edit { .. } | Write::CreateCertificate(_),
+                Some("uniqueness_error"),
+            ) => {
                 log::info!("{}; looking again", failed.error);
                 Ok(Applied::LookAgain(None))
             }
             (Write::Create(create), _) if is_about_a_part(create, &failed) => {
                 log::warn!("{}; made without ports and targets first", failed.error);
                 apply(api, gate, &bare(change, create))
+            }
+            (Write::Create(_), Some(code)) if code.starts_with("primary_ip_") => {
+                Err(public_net::refused(failed.error))
             }
             // Somebody was faster.
             (Write::AddTarget(_), Some("target_already_defined"))
@@ -67,6 +74,8 @@ fn applied(write: &Write, answer: Option<Answer>) -> Result<Applied, Error> {
         Some((_, Some(Err(error)))) => return Err(error),
     };
     Ok(match (write, running) {
+        // Issuance may take minutes, and only one port waits for it: its status tells the end.
+        (Write::CreateCertificate(_), _) => Applied::Done,
         // Addresses come and go, and targets with them.
         (
             Write::Create(_)
