@@ -78,10 +78,7 @@ fn what_can_not_be_honoured_is_told_and_the_rest_goes_on() {
         protocol: Protocol::Udp,
         ..port("dns", 53)
     });
-    world.set(&[
-        ("hlth-check-port", "5"),
-        ("id", "nonsense"),
-    ]);
+    world.set(&[("hlth-check-port", "5"), ("id", "nonsense")]);
     let plan = world.plan();
     let told: Vec<(Reason, &str)> = plan
         .findings

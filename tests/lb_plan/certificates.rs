@@ -301,7 +301,10 @@ fn each_port_may_have_its_own() {
     world.service.ports.push(port("more", 9443));
     world.set(&[("protocol.admin", "https"), ("protocol.9443", "https")]);
     // All of one name, and one for other domains.
-    world.set(&[("http-managed-certificate-domains.admin", "admin.example.com")]);
+    world.set(&[(
+        "http-managed-certificate-domains.admin",
+        "admin.example.com",
+    )]);
     let message = world.obstacle();
     for part in ["ports 443 and 8443", "http-managed-certificate-name.PORT"] {
         assert!(message.contains(part), "{message}");

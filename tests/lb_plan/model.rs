@@ -1,9 +1,9 @@
 //! Hetzner's load balancers as a value: what a change makes of them, and what the API would refuse.
 
 use ccm::hetzner::load_balancers::{
-    AlgorithmOf, BalancerType, Certificate, CertificateStatus, Change, Create, Http, Listener, ListenerProtocol, LoadBalancer,
-    Location, NewCertificate, PortField, PrivateNet, PublicIp, PublicNet, ServerRef, ServerTarget, State, Target,
-    Write,
+    AlgorithmOf, BalancerType, Certificate, CertificateStatus, Change, Create, Http, Listener,
+    ListenerProtocol, LoadBalancer, Location, NewCertificate, PortField, PrivateNet, PublicIp,
+    PublicNet, ServerRef, ServerTarget, State, Target, Write,
 };
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -6,8 +6,9 @@ use crate::random::Random;
 use crate::support::{NETWORK, PROFILES, UID, World, changes, environment, lines, node, port};
 use ccm::cloud::{Protocol, Reason, ServicePort, TrafficPolicy};
 use ccm::hetzner::load_balancers::{
-    Algorithm, AlgorithmOf, Certificate, CertificateStatus, HealthCheck, Http, HttpCheck, Listener, ListenerProtocol, LoadBalancer,
-    Location, PrimaryIp, PrivateNet, SERVICE_UID, SelectedServer, SelectorRef, ServerRef, Target,
+    Algorithm, AlgorithmOf, Certificate, CertificateStatus, HealthCheck, Http, HttpCheck, Listener,
+    ListenerProtocol, LoadBalancer, Location, PrimaryIp, PrivateNet, SERVICE_UID, SelectedServer,
+    SelectorRef, ServerRef, Target,
 };
 use std::collections::{BTreeMap, BTreeSet};
 

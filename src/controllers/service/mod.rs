@@ -117,11 +117,9 @@ impl ServiceController {
         };
         self.remember(&look);
         // What stands in a Service's way may be gone by now, and what it waits for may have come.
-        let (to_do, right): (Vec<_>, Vec<_>) = proposals
-            .into_iter()
-            .partition(|plan| {
-                plan.has_writes() || plan.cloud.obstacle.is_some() || plan.cloud.is_unfinished
-            });
+        let (to_do, right): (Vec<_>, Vec<_>) = proposals.into_iter().partition(|plan| {
+            plan.has_writes() || plan.cloud.obstacle.is_some() || plan.cloud.is_unfinished
+        });
         let uids = to_do.iter().map(|plan| plan.object.uid.clone());
         let mut missed: HashSet<String> = uids.collect();
         let mut pass = Pass::new(world, gate, provider, &self.settings);

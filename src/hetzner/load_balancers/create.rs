@@ -5,8 +5,8 @@ use super::balancer::BalancerType;
 use super::change::{Change, Create, ServerTarget, Write};
 use super::desired::{Desired, Place};
 use super::difference::{fields_of, max_targets_reached};
-use super::reading::Reading;
 use super::observe::State;
+use super::reading::Reading;
 use super::status::node_name;
 use super::{annotations, names, public_net};
 use crate::cloud::{

@@ -351,7 +351,13 @@ fn issued(reading: &mut Reading, wanted: &Wanted, certificate: &Certificate) -> 
     let status = certificate.status.as_ref().unwrap_or(&usual);
     let why = status.error.as_ref().map_or_else(
         || "the API does not say why".to_owned(),
-        |error| format!("{} ({})", crate::http::shortened(&error.message), error.code),
+        |error| {
+            format!(
+                "{} ({})",
+                crate::http::shortened(&error.message),
+                error.code
+            )
+        },
     );
     let mend = "its domains must be in DNS zones of this project that the world sees at Hetzner's name servers: mend \
                 that, and have it tried again, in the console or with hcloud certificate retry";

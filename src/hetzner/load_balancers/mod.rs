@@ -43,13 +43,12 @@ mod status;
 mod targets;
 mod values;
 
-pub use balancer::{
-    Algorithm, AlgorithmOf, BalancerType, Deprecation, HealthStatus, IpRef,
-    LoadBalancer, Location, PrivateNet, Protection, PublicIp, PublicNet, SelectedServer,
-    SelectorRef, ServerRef, Target,
-};
 pub use super::certificates::{Certificate, CertificateError, CertificateStatus};
 pub use super::primary_ips::PrimaryIp;
+pub use balancer::{
+    Algorithm, AlgorithmOf, BalancerType, Deprecation, HealthStatus, IpRef, LoadBalancer, Location,
+    PrivateNet, Protection, PublicIp, PublicNet, SelectedServer, SelectorRef, ServerRef, Target,
+};
 pub use change::{Change, Create, NewCertificate, ServerTarget, Write};
 pub use defaults::Defaults;
 pub use listener::{HealthCheck, Http, HttpCheck, Listener, ListenerProtocol, PortField};

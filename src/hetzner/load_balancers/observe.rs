@@ -161,4 +161,3 @@ impl Page for TypesPage {
         item.id
     }
 }
-

@@ -136,7 +136,9 @@ impl Asked {
         let mut all = state.primary_ips.iter().flatten();
         let one = all.find(|one| covers(&one.ip, &self.address))?;
         let family = self.families.iter().find(|family| family.kind == one.kind);
-        family.is_some_and(|family| family.asked.is_none()).then_some(one)
+        family
+            .is_some_and(|family| family.asked.is_none())
+            .then_some(one)
     }
 }
 
@@ -182,7 +184,11 @@ impl Family {
         one: &PrimaryIp,
     ) {
         let mut refuse = |why: &str| {
-            reading.problem(format!("{}: Primary IP {} {why}", asked.source, one.shown()));
+            reading.problem(format!(
+                "{}: Primary IP {} {why}",
+                asked.source,
+                one.shown()
+            ));
         };
         if one.kind != self.kind {
             let other = desired.primary_ips.families.iter();
