@@ -33,6 +33,12 @@ pub trait LoadBalancers: Send + Sync {
     /// Load balancers of this cluster whose Service does not exist. Pure.
     fn orphans(&self, landscape: &Landscape, cluster: &Cluster) -> Vec<Orphan>;
 
+    /// What was made for Services of this cluster that do not exist any more, and is kept, for
+    /// people. Asks the cloud.
+    fn kept(&self, _cluster: &Cluster) -> Result<Vec<String>, Error> {
+        Ok(Vec::new())
+    }
+
     /// Makes one change. Never repeated by itself: after an error the caller looks again.
     fn apply(&self, gate: &dyn Gate, change: &dyn Change) -> Result<Applied, Error>;
 

@@ -80,6 +80,13 @@ impl Page for CertificatesPage {
     }
 }
 
+/// Those with this label.
+pub(super) fn of_cluster(api: &Api, label: &str, uid: &str) -> Result<Vec<Certificate>, Error> {
+    let label = label.replace('/', "%2F");
+    let path = format!("/certificates?label_selector={label}%3D{uid}");
+    api.list::<CertificatesPage>(&path, Urgency::Asked)
+}
+
 /// All of the project.
 pub(super) fn list(api: &Api, urgency: Urgency) -> Result<Vec<Certificate>, Error> {
     api.list::<CertificatesPage>("/certificates", urgency)

@@ -94,7 +94,7 @@ fn what_can_not_be_had_is_an_error_that_says_what_to_do() {
     type Make = fn(&mut World);
     let cases: &[(&[(&str, &str)], Make, &[&str])] = &[
         (&[("public-net-ipv4", "nobody")], |_| {}, &["no Primary IP \"nobody\"", "kept (41, 198.51.100.41), far (42,"]),
-        (&[("public-net-ipv6", "nobody")], |w| w.state.primary_ips = Some(vec![]), &["the project has none of this kind"]),
+        (&[("public-net-ipv6", "nobody")], |w| w.state.primary_ips = Some(vec![]), &["of those of type ipv6 free is none"]),
         (&[("public-net-ipv4", "kept")], |w| edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "server".into())),
             &["kept (41, 198.51.100.41)", "is assigned to server 9", "free it there, or choose another"]),
         (&[("public-net-ipv4", "kept")], |w| {

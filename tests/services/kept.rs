@@ -170,3 +170,42 @@ fn primary_ips_are_read_only_to_make_a_load_balancer_that_wants_one() {
     );
     assert!(reads(0) > made);
 }
+
+/// Nobody deletes it, so somebody should know.
+#[test]
+fn a_certificate_that_no_service_wants_any_more_is_listed() {
+    let world = World::new(1);
+    let list = || common::ccm(&world.env, &["lb", "list"]).stdout;
+    world.settle(&[]);
+    let managed = [
+        ("protocol", "https"),
+        ("certificate-type", "managed"),
+        ("http-managed-certificate-domains", "example.com"),
+    ];
+    world.create("web", &managed, &[443]);
+    world.settle(&[]);
+    let shown = list();
+    assert!(
+        shown.contains("default/web") && !shown.contains("Kept"),
+        "{shown}"
+    );
+    let certificate = certificate(&world);
+    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    let theirs =
+        json!({"ccm-from-scratch/cluster-uid": "another", "hcloud-ccm/service-uid": "theirs"});
+    cloud.create_certificate(
+        project,
+        json!({"name": "theirs", "type": "managed", "domain_names": ["example.com"], "labels": theirs}),
+    );
+    world.delete("web");
+    world.settle(&[]);
+    let shown = list();
+    let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    let expected = format!(
+        "no Service of type LoadBalancer. Kept, although no Service wants it any more: certificate {} ({}), for example.com",
+        text(&certificate["name"]),
+        certificate["id"]
+    );
+    assert!(words.ends_with(&expected), "{shown}");
+    assert!(shown.lines().all(|line| line.len() <= 80), "{shown}");
+}

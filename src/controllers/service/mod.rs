@@ -96,6 +96,17 @@ impl ServiceController {
         self.propose_for(world, provider, selection, &look)
     }
 
+    /// What is kept in the cloud of Services that do not exist any more, for people.
+    pub fn kept(&self, world: &World) -> Result<Vec<String>, Error> {
+        let Some(provider) = world.provider.load_balancers() else {
+            return Ok(Vec::new());
+        };
+        let all = world.any_services(Duration::MAX)?;
+        let name = &self.settings.cluster_name;
+        let cluster = observe::cluster(world, name, &all.value, &[])?;
+        provider.kept(&cluster).map_err(Error::Cloud)
+    }
+
     /// One pass, with the plans that it ended with.
     pub fn sync(
         &mut self,

@@ -187,7 +187,7 @@ table! {
         name: "certificate-type",
         form: "`uploaded` or `managed`",
         per_port: true,
-        meaning: "Whether the certificates of `https` ports are those named, or the Service's own managed one (made when it is not there, see below).",
+        meaning: "Whether the certificates of `https` ports are those named, or the Service's own managed one (ordered when there is none).",
     };
     HTTP_CERTIFICATES = {
         name: "http-certificates",

@@ -58,6 +58,7 @@ pub use selector::Selector;
 
 pub(super) use actions::ended;
 pub(super) use apply::apply;
+pub(super) use managed::left;
 pub(super) use observe::{Types, covers, observe};
 
 use super::Profile;

@@ -160,16 +160,16 @@ impl Family {
         if found.is_none() {
             let there: Vec<String> = all
                 .iter()
-                .filter(|one| one.kind == self.kind)
+                .filter(|one| one.kind == self.kind && one.assignee_id.is_none())
                 .map(PrimaryIp::shown)
                 .collect();
             let has = match there.as_slice() {
-                [] => "none of this kind".to_owned(),
+                [] => "none".to_owned(),
                 some => some.join(", "),
             };
             reading.problem(format!(
-                "{}: there is no Primary IP {:?}; the project has {has}",
-                asked.source, asked.value
+                "{}: there is no Primary IP {:?}; of those of type {} free is {has}",
+                asked.source, asked.value, self.kind
             ));
         }
         found.map(|one| (asked.clone(), one))
