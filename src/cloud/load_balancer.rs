@@ -105,6 +105,9 @@ pub struct LoadBalancerPlan {
     /// does: `Cluster::service_uids` and `Cluster::servers` must have been read from the API itself
     /// after this pass began.
     pub rests_on_whole_cluster: bool,
+    /// IDs of what it takes over beside `found`, since nobody lives in it: two plans of one pass must
+    /// not both.
+    pub takes: Vec<u64>,
     /// A part waits for something that goes on in the cloud, and that nobody waits for here: it
     /// has to be looked at again before long, although nothing failed.
     pub is_unfinished: bool,

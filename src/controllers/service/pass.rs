@@ -124,10 +124,11 @@ impl<'a> Pass<'a> {
         let mut works = Vec::new();
         let mut claimed = HashSet::new();
         for plan in plans {
-            // Two Services may ask for one load balancer that nobody lives in: the first gets
-            // it, and the second sees who lives there when it is looked at again.
+            // Two Services may ask for one load balancer or certificate that nobody lives in: the
+            // first gets it, and the second sees who lives there when it is looked at again.
             let found = plan.cloud.found.as_ref().map(|balancer| balancer.id);
-            if found.is_some_and(|id| !claimed.insert(id)) {
+            let mut takes = found.into_iter().chain(plan.cloud.takes.iter().copied());
+            if takes.any(|id| !claimed.insert(id)) {
                 again.push(plan.service);
                 continue;
             }

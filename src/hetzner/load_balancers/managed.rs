@@ -21,6 +21,8 @@ pub(super) struct Managed {
     /// Before any port is touched.
     pub(super) changes: Vec<Change>,
     pub(super) fields: Vec<Field>,
+    /// IDs of those that are taken over.
+    pub(super) takes: Vec<u64>,
     pub(super) rests_on_whole_cluster: bool,
 }
 
@@ -332,6 +334,7 @@ fn order(given: &Given, wanted: &Wanted, managed: &mut Managed) {
 
 fn take_over(given: &Given, found: &Certificate, managed: &mut Managed) {
     let source = Source::Rule(names::WHOSE);
+    managed.takes.push(found.id);
     let mut labels = found.labels.clone();
     labels.extend(owned(given));
     managed.fields.push(Field {

@@ -68,6 +68,7 @@ impl Rules<'_> {
             found: there.map(|balancer| status::for_people(balancer, nodes)),
             rests_on_whole_cluster,
             is_unfinished: managed.is_unfinished(),
+            takes: managed.takes,
             ..LoadBalancerPlan::default()
         };
         plan.fields.extend(managed.fields);
