@@ -187,3 +187,29 @@ fn a_name_that_is_taken_is_an_error_that_says_whose() {
     world.up("web");
     assert_eq!(certificates(&world).len(), 2);
 }
+
+/// Both see it free in the same look.
+#[test]
+fn of_two_services_that_ask_for_a_free_certificate_one_gets_it() {
+    let world = World::new(1);
+    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    let labels = json!({"hcloud-ccm/service-uid": "gone"});
+    cloud.create_certificate(
+        project,
+        json!({"name": "front", "type": "managed", "domain_names": ["example.com"], "labels": labels}),
+    );
+    let named = [MANAGED, &[("http-managed-certificate-name", "front")]].concat();
+    let uids = ["first", "second"].map(|name| world.create(name, &named, &[443]));
+    let ran = world.once(&[]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let whose = certificates(&world)[0]["labels"]["hcloud-ccm/service-uid"].clone();
+    assert_eq!(whose, json!(uids[0]));
+    let taken_over = |call: &&String| call.starts_with("PUT /certificates");
+    assert_eq!(world.cloud_writes(0).iter().filter(taken_over).count(), 1);
+    world.tells(
+        "second",
+        "SyncLoadBalancerFailed",
+        &["front", &uids[0], "choose another name"],
+    );
+    assert_eq!(world.of_uid(&uids[1]), None);
+}
