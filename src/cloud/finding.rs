@@ -103,6 +103,12 @@ pub enum Reason {
     AnnotationWithoutEffect,
     /// A field of the Service that the cloud's load balancers can't honour.
     FieldIgnored,
+    /// A port waits for a certificate that is being issued.
+    CertificatePending,
+    /// A certificate can't be issued or renewed.
+    CertificateFailed,
+    /// An address that was chosen to be kept goes with the load balancer.
+    AddressNotKept,
 }
 
 impl Reason {
@@ -145,6 +151,9 @@ impl Reason {
             Reason::UnknownAnnotation => "UnknownAnnotation",
             Reason::AnnotationWithoutEffect => "AnnotationWithoutEffect",
             Reason::FieldIgnored => "FieldIgnored",
+            Reason::CertificatePending => "CertificatePending",
+            Reason::CertificateFailed => "CertificateFailed",
+            Reason::AddressNotKept => "AddressNotKept",
         }
     }
 }

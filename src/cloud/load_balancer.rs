@@ -38,6 +38,12 @@ pub trait LoadBalancers: Send + Sync {
     /// Load balancers of this cluster whose Service does not exist. Pure.
     fn orphans(&self, landscape: &Landscape, cluster: &Cluster) -> Vec<Orphan>;
 
+    /// What was made for Services of this cluster that do not exist any more, and is kept, for
+    /// people. Asks the cloud.
+    fn kept(&self, _cluster: &Cluster) -> Result<Vec<String>, Error> {
+        Ok(Vec::new())
+    }
+
     /// Makes one change. Never repeated by itself: after an error the caller looks again.
     fn apply(&self, gate: &dyn Gate, change: &dyn Change) -> Result<Applied, Error>;
 
@@ -108,6 +114,12 @@ pub struct LoadBalancerPlan {
     /// does: `Cluster::service_uids` and `Cluster::servers` must have been read from the API itself
     /// after this pass began.
     pub rests_on_whole_cluster: bool,
+    /// IDs of what it takes over beside `found`, since nobody lives in it: two plans of one pass must
+    /// not both.
+    pub takes: Vec<u64>,
+    /// A part waits for something that goes on in the cloud, and that nobody waits for here: it
+    /// has to be looked at again before long, although nothing failed.
+    pub is_unfinished: bool,
 }
 
 /// A load balancer, for people.

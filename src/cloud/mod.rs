@@ -97,8 +97,10 @@ pub trait Instances: Send + Sync {
 pub enum Urgency {
     /// A refresh: may be put off while the API's budget is short.
     CanWait,
-    /// A node, a Service or a person waits for it.
+    /// A node or a Service waits for it.
     Needed,
+    /// A person waits for it, and wants to see whatever explains what there is.
+    Asked,
 }
 
 /// A node's `spec.providerID`, as one cloud understands it.

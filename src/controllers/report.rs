@@ -148,7 +148,8 @@ pub fn publish(
             | Reason::EnsuredLoadBalancer
             | Reason::UpdatedLoadBalancer
             | Reason::DeletingLoadBalancer
-            | Reason::DeletedLoadBalancer => EventType::Normal,
+            | Reason::DeletedLoadBalancer
+            | Reason::CertificatePending => EventType::Normal,
             _ => EventType::Warning,
         };
         let event = Event {
@@ -206,7 +207,10 @@ fn is_event(reason: Reason) -> bool {
         | Reason::LoadBalancerSourceRangesIgnored
         | Reason::MaxTargetsReached
         | Reason::UnknownAnnotation
-        | Reason::AnnotationWithoutEffect => true,
+        | Reason::AnnotationWithoutEffect
+        | Reason::CertificatePending
+        | Reason::CertificateFailed
+        | Reason::AddressNotKept => true,
         Reason::UnknownProviderID
         | Reason::MatchedByAddress
         | Reason::ServerClaimedTwice

@@ -6,11 +6,13 @@
 mod addresses;
 mod api;
 mod budget;
+mod certificates;
 mod error;
 pub mod load_balancers;
 mod metadata;
 mod networks;
 mod pages;
+mod primary_ips;
 mod profile;
 mod provider;
 mod servers;

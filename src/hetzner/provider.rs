@@ -2,6 +2,7 @@
 
 use super::addresses::{AddressFamily, Addresses, addresses, explain_missing};
 use super::api::Api;
+use super::certificates;
 use super::load_balancers::{self, Rules, State};
 use super::metadata;
 use super::networks::{self, Network, NetworkSelector};
@@ -198,6 +199,11 @@ impl LoadBalancers for Hetzner {
 
     fn orphans(&self, landscape: &Landscape, cluster: &Cluster) -> Vec<Orphan> {
         state(landscape).map_or_else(Vec::new, |state| self.rules().orphans(state, cluster))
+    }
+
+    fn kept(&self, cluster: &Cluster) -> Result<Vec<String>, Error> {
+        let all = certificates::of_cluster(&self.api, load_balancers::CLUSTER_UID, &cluster.uid)?;
+        Ok(load_balancers::left(&all, cluster))
     }
 
     fn apply(&self, gate: &dyn Gate, change: &dyn Change) -> Result<Applied, Error> {

@@ -160,8 +160,15 @@ const CASES: &[Case] = &[
         first: ("false", "false"), second: ("true", "true"), removed: ("false", "false"), bad: BOOLEAN, ..BASE },
 ];
 
-/// One that needs no world of its own, because another row's case or test is about it.
-const ELSEWHERE: [&str; 1] = ["certificate-type"];
+/// Those that have tests of their own, in `certificates` and `primary_ips`.
+const ELSEWHERE: [&str; 6] = [
+    "certificate-type",
+    "http-managed-certificate-name",
+    "http-managed-certificate-domains",
+    "http-managed-certificate-acme-staging",
+    "public-net-ipv4",
+    "public-net-ipv6",
+];
 
 fn world(case: &Case, profile: Profile) -> World {
     let mut world = World::new(profile);

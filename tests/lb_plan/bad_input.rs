@@ -12,7 +12,7 @@ type Case = (fn(&mut World), &'static [&'static str]);
 const CASES: &[Case] = &[
     (|w| w.set(&[("type", "lb99")]), &["type", "\"lb99\"", "lb11, lb21 or lb31"]),
     (|w| w.set(&[("protocol", "https"), ("http-certificates", "nobody")]), &["\"nobody\"", "one (7), two (8)"]),
-    (|w| w.set(&[("protocol", "https"), ("certificate-type", "managed")]), &["managed certificates are not made yet", "http-certificates"]),
+    (|w| w.set(&[("protocol", "https"), ("certificate-type", "managed")]), &["for which domains", "http-managed-certificate-domains"]),
     (|w| w.set(&[("use-private-ip", "true")]), &["use-private-ip", "set HCLOUD_NETWORK"]),
     (|w| w.set(&[("private-ipv4", "10.0.0.5")]), &["private-ipv4", "set HCLOUD_NETWORK"]),
     (|w| w.set(&[("disable-public-network", "true")]), &["disable-public-network", "use-private-ip"]),
@@ -23,6 +23,10 @@ const CASES: &[Case] = &[
     (|w| { w.service.ports = vec![port("a", 443), port("b", 8443)];
         w.set(&[("protocol", "https"), ("http-certificates", "one"), ("http-redirect-http", "true")]); }, &["443, 8443", "http-redirect-http.PORT"]),
     (|w| w.set(&[("protocol.htpp", "http")]), &["protocol.htpp", "http (80)"]),
+    (|w| w.set(&[("protocol.81", "http")]), &["protocol.81", "no port \"81\"", "http (80)"]),
+    (|w| w.set(&[("protocol.http", "http"), ("protocol.80", "tcp")]), &["protocol.80", "protocol.http", "differ; remove one"]),
+    (|w| { w.service.ports.push(port("https", 443));
+        w.set(&[("protocol.https", "https"), ("http-certificates", "one"), ("http-redirect-http.443", "true")]); }, &["port 443", "port 80", "remove port 80 from the Service"]),
     (|w| w.set(&[("type.http", "lb11")]), &["type.http", "whole load balancer"]),
     (|w| w.set(&[("protocol", "tcp"), ("PROTOCOL", "http")]), &["PROTOCOL", "remove one"]),
     (|w| w.service.ports = (1..=6).map(|n| port(&format!("p{n}"), n)).collect(), &["6 TCP ports", "lb11", "takes 5"]),
@@ -92,11 +96,7 @@ fn what_can_not_be_honoured_is_told_and_the_rest_goes_on() {
         protocol: Protocol::Udp,
         ..port("dns", 53)
     });
-    world.set(&[
-        ("hlth-check-port", "5"),
-        ("id", "nonsense"),
-        ("public-net-ipv4", "x"),
-    ]);
+    world.set(&[("hlth-check-port", "5"), ("id", "nonsense")]);
     let plan = world.plan();
     let told: Vec<(Reason, &str)> = plan
         .findings
@@ -105,10 +105,6 @@ fn what_can_not_be_honoured_is_told_and_the_rest_goes_on() {
         .collect();
     let expected = [
         (Reason::UnknownAnnotation, "health-check-port?"),
-        (
-            Reason::AnnotationWithoutEffect,
-            "public-net-ipv4 has no effect yet",
-        ),
         (Reason::LoadBalancerSourceRangesIgnored, "192.0.2.0/24"),
         (Reason::FieldIgnored, "ClientIP"),
         (Reason::UnsupportedProtocolConfigured, "port 53 is UDP"),

@@ -3,12 +3,14 @@
 
 mod annotations;
 mod bad_input;
+mod certificates;
 mod checks;
 mod environment;
 mod finding;
 mod model;
 mod names;
 mod order;
+mod primary_ips;
 mod property;
 #[path = "../common/random.rs"]
 mod random;

@@ -1,9 +1,9 @@
 //! Hetzner's load balancers as a value: what a change makes of them, and what the API would refuse.
 
 use ccm::hetzner::load_balancers::{
-    AlgorithmOf, BalancerType, Change, Create, Http, Listener, ListenerProtocol, LoadBalancer,
-    Location, PortField, PrivateNet, PublicIp, PublicNet, ServerRef, ServerTarget, State, Target,
-    Write,
+    AlgorithmOf, BalancerType, Certificate, CertificateStatus, Change, Create, Http, Listener,
+    ListenerProtocol, LoadBalancer, Location, NewCertificate, PortField, PrivateNet, PublicIp,
+    PublicNet, ServerRef, ServerTarget, State, Target, Write,
 };
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -39,10 +39,12 @@ pub fn fresh(id: u64, name: &str, kind: &str) -> LoadBalancer {
         public_net: PublicNet {
             enabled: true,
             ipv4: PublicIp {
+                id: Some(id * 10 + 4),
                 ip: Some(Ipv4Addr::new(203, 0, 113, last)),
                 dns_ptr: Some("static.example".into()),
             },
             ipv6: PublicIp {
+                id: Some(id * 10 + 6),
                 ip: Some(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last.into())),
                 dns_ptr: None,
             },
@@ -57,6 +59,23 @@ pub fn apply(state: &mut State, change: &Change) -> bool {
         assert_eq!(change.balancer, None);
         create_one(state, create);
         return true;
+    }
+    match &change.write {
+        Write::CreateCertificate(new) => {
+            order(state, new);
+            return false;
+        }
+        Write::EditCertificate {
+            certificate,
+            labels,
+        } => {
+            let mut all = state.certificates.iter_mut().flatten();
+            let one = all.find(|one| one.id == *certificate).unwrap();
+            assert_ne!(one.labels, *labels, "an edit of nothing");
+            one.labels = labels.clone();
+            return false;
+        }
+        _ => {}
     }
     let id = change.balancer.expect("an ID");
     if change.write == Write::Delete {
@@ -94,6 +113,32 @@ fn create_one(state: &mut State, create: &Create) {
         (None, Some(zone)) => balancer.location.network_zone = zone.clone(),
         _ => panic!("one of location and network_zone: {places:?}"),
     }
+    for (asked, kind) in [(create.ipv4, "ipv4"), (create.ipv6, "ipv6")] {
+        let Some(asked) = asked else { continue };
+        let mut all = state.primary_ips.iter_mut().flatten();
+        let one = all.find(|one| one.id == asked).expect("not_found");
+        assert_eq!(one.kind, kind, "primary_ip_version_mismatch");
+        assert_eq!(one.assignee_id, None, "primary_ip_assigned");
+        assert!(!one.blocked, "blocked");
+        assert_eq!(
+            one.location, balancer.location,
+            "primary_ip_datacenter_mismatch"
+        );
+        one.assignee_id = Some(id);
+        one.assignee_type = "load_balancer".into();
+        let net = &mut balancer.public_net;
+        match kind {
+            "ipv4" => {
+                net.ipv4.id = Some(asked);
+                net.ipv4.ip = Some(one.ip.parse().unwrap());
+            }
+            _ => {
+                net.ipv6.id = Some(asked);
+                let first = one.ip.replace("::/64", "::1");
+                net.ipv6.ip = Some(first.parse().unwrap());
+            }
+        }
+    }
     balancer.algorithm = AlgorithmOf {
         kind: create.algorithm.unwrap_or_default(),
     };
@@ -111,9 +156,31 @@ fn create_one(state: &mut State, create: &Create) {
     state.balancers.push(balancer);
 }
 
+/// A managed certificate begins as pending.
+fn order(state: &mut State, new: &NewCertificate) {
+    let all = state.certificates.as_mut().unwrap();
+    let taken = all.iter().any(|one| one.name == new.name);
+    assert!(!taken, "uniqueness_error: {}", new.name);
+    assert!(!new.domain_names.is_empty(), "invalid_input");
+    all.push(Certificate {
+        id: 500 + all.len() as u64,
+        name: new.name.clone(),
+        labels: new.labels.clone(),
+        domain_names: new.domain_names.clone(),
+        status: Some(CertificateStatus {
+            issuance: "pending".into(),
+            ..CertificateStatus::default()
+        }),
+        used_by: Vec::new(),
+    });
+}
+
 fn changed(balancer: &mut LoadBalancer, write: &Write) {
     match write {
-        Write::Create(_) | Write::Delete => unreachable!(),
+        Write::Create(_)
+        | Write::Delete
+        | Write::CreateCertificate(_)
+        | Write::EditCertificate { .. } => unreachable!(),
         Write::Edit { name, labels } => {
             assert!(name.is_some() || labels.is_some(), "an empty PUT");
             balancer.name = name.clone().unwrap_or(balancer.name.clone());
@@ -265,5 +332,6 @@ pub fn state(balancers: Vec<LoadBalancer>) -> State {
         balancers,
         types: Some(Arc::new(types())),
         certificates: Some(Vec::new()),
+        primary_ips: Some(Vec::new()),
     }
 }

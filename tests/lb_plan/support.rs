@@ -10,7 +10,6 @@ use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{
     Certificate, Change, Defaults, Listener, LoadBalancer, Rules, SERVICE_UID, State,
 };
-use std::collections::BTreeMap;
 
 pub const PROFILES: [Profile; 2] = [Profile::CcmFromScratch, Profile::Hcloud];
 
@@ -36,7 +35,7 @@ impl World {
         let certificate = |id, name: &str| Certificate {
             id,
             name: name.into(),
-            labels: BTreeMap::new(),
+            ..Certificate::default()
         };
         let mut state = model::state(Vec::new());
         state.certificates = Some(vec![certificate(7, "one"), certificate(8, "two")]);
@@ -75,6 +74,20 @@ impl World {
 
     pub fn unset(&mut self, name: &str) {
         self.service.annotations.remove(&format!("{PREFIX}{name}"));
+    }
+
+    /// Every managed certificate is issued.
+    pub fn issue(&mut self) {
+        for one in self.state.certificates.iter_mut().flatten() {
+            if let Some(status) = &mut one.status {
+                status.issuance = "completed".into();
+            }
+        }
+    }
+
+    pub fn certificate(&self, name: &str) -> &Certificate {
+        let mut all = self.state.certificates.iter().flatten();
+        all.find(|one| one.name == name).expect("a certificate")
     }
 
     pub fn plan(&self) -> LoadBalancerPlan {

@@ -40,14 +40,42 @@ pub fn others(sandbox: &Sandbox) -> BTreeMap<u64, String> {
         .collect()
 }
 
+/// Somebody mends what kept certificates from being issued, and they are.
+pub fn certificates_come(sandbox: &Sandbox) {
+    let (cloud, project) = (sandbox.cloud(), sandbox.project());
+    cloud.set_action_duration("create_certificate", Some(std::time::Duration::ZERO));
+    let with = |issuance: &str| {
+        let mut all = cloud.certificates(project);
+        all.retain(|one| one["status"]["issuance"] == issuance);
+        all
+    };
+    crate::common::wait_until("certificates", || {
+        for failed in with("failed") {
+            cloud.retry_certificate(failed["id"].as_u64().unwrap());
+        }
+        with("pending").is_empty()
+    });
+}
+
 /// Exactly the load balancers that are wanted, each as it should be.
 pub fn is_right(sandbox: &Sandbox) -> Result<(), String> {
     let balancers = sandbox.cloud().load_balancers(sandbox.project());
     let services = sandbox.cluster().list("services", NAMESPACE);
     let nodes = sandbox.cluster().list("nodes", None);
+    let certificates = sandbox.cloud().certificates(sandbox.project());
+    let primary_ips = sandbox.cloud().primary_ips(sandbox.project());
     for service in &services {
         let of_service = |why: String| format!("Service {}: {why}", service["metadata"]["name"]);
-        service_is_right(service, &balancers, &nodes).map_err(of_service)?;
+        let lacks = lacks(service, &certificates, &primary_ips, &balancers);
+        service_is_right(service, &balancers, &nodes, &certificates, lacks).map_err(of_service)?;
+    }
+    for certificate in &certificates {
+        let uid = &certificate["labels"][SERVICE_UID];
+        let same = certificates.iter();
+        let same = same.filter(|one| one["labels"][SERVICE_UID] == *uid);
+        if same.count() > 1 {
+            return Err(format!("Service {uid} has more than one certificate"));
+        }
     }
     let ours = cluster_uid(sandbox);
     let lives = |uid: &Value| {
@@ -71,7 +99,36 @@ pub fn is_right(sandbox: &Sandbox) -> Result<(), String> {
     Ok(())
 }
 
-fn service_is_right(service: &Value, balancers: &[Value], nodes: &[Value]) -> Result<(), String> {
+/// Somebody else has the certificate or the address that it asks for.
+fn lacks(
+    service: &Value,
+    certificates: &[Value],
+    primary_ips: &[Value],
+    balancers: &[Value],
+) -> bool {
+    let uid = &service["metadata"]["uid"];
+    let is_https = annotation(service, "protocol") == Some("https");
+    let named = annotation(service, "http-managed-certificate-name").filter(|_| is_https);
+    let taken = certificates.iter().any(|one| {
+        Some(one["name"].as_str().unwrap()) == named && one["labels"][SERVICE_UID] != *uid
+    });
+    let own = balancers
+        .iter()
+        .any(|one| one["labels"][SERVICE_UID] == *uid);
+    let asked = annotation(service, "public-net-ipv4").filter(|_| !own);
+    let assigned = primary_ips
+        .iter()
+        .any(|one| Some(one["name"].as_str().unwrap()) == asked && !one["assignee_id"].is_null());
+    taken || assigned
+}
+
+fn service_is_right(
+    service: &Value,
+    balancers: &[Value],
+    nodes: &[Value],
+    certificates: &[Value],
+    lacks: bool,
+) -> Result<(), String> {
     let uid = &service["metadata"]["uid"];
     let own: Vec<&Value> = balancers
         .iter()
@@ -91,6 +148,7 @@ fn service_is_right(service: &Value, balancers: &[Value], nodes: &[Value]) -> Re
         let mut others = balancers.iter();
         others.any(|one| one["name"] == name && one["labels"][SERVICE_UID] != *uid)
     });
+    let is_bad = is_bad || lacks;
     let one = match own.as_slice() {
         [one] => one,
         [] if is_bad || name_is_taken => return Ok(()),
@@ -123,6 +181,21 @@ fn service_is_right(service: &Value, balancers: &[Value], nodes: &[Value]) -> Re
         json!(algorithm),
     )?;
     equal("ports", ports(one), wanted_ports(service))?;
+    let shown = one["services"].as_array().unwrap().iter();
+    let shown = shown.filter(|port| port["protocol"] == "https");
+    for port in shown {
+        let ids = port["http"]["certificates"].as_array().unwrap();
+        let is_own = |id: &Value| {
+            let mut all = certificates.iter();
+            all.any(|one| one["id"] == *id && one["labels"][SERVICE_UID] == *uid)
+        };
+        if ids.len() != 1 || !ids.iter().all(is_own) {
+            return Err(format!(
+                "certificates {ids:?} on port {}",
+                port["listen_port"]
+            ));
+        }
+    }
     equal(
         "targets",
         json!(targets(one)),

@@ -69,6 +69,8 @@ struct Tally {
     faults: usize,
     deaths: usize,
     created: usize,
+    ordered: usize,
+    kept: usize,
     deleted: usize,
     adopted: usize,
     targets_removed: usize,
@@ -172,6 +174,7 @@ fn storm(
         weather.end(sandbox);
         outcome?;
     }
+    end::certificates_come(sandbox);
     watch.over(sandbox);
     Ok(())
 }
@@ -196,6 +199,9 @@ impl Tally {
                 usize::from(done && call.method == method && call.path.ends_with(end))
             };
             self.created += is("POST", "/v1/load_balancers");
+            self.ordered += is("POST", "/v1/certificates");
+            let asks = !call.json().unwrap_or_default()["public_net"].is_null();
+            self.kept += usize::from(asks) * is("POST", "/v1/load_balancers");
             self.deleted += is("DELETE", "");
             self.adopted += is("PUT", "");
             self.targets_removed += is("POST", "/remove_target");
@@ -208,7 +214,9 @@ impl Tally {
         let stories = STORIES as usize;
         assert!(self.faults > self.calls / 40, "{self:?}");
         assert!(self.deaths > stories / 2, "{self:?}");
-        assert!(self.created > stories, "{self:?}");
+        assert!(self.created > stories * 3 / 4, "{self:?}");
+        assert!(self.ordered > stories / 5, "{self:?}");
+        assert!(self.kept > stories / 6, "{self:?}");
         assert!(self.deleted > stories / 4, "{self:?}");
         assert!(self.adopted > stories / 4, "{self:?}");
         assert!(self.targets_removed > stories / 4, "{self:?}");

@@ -80,6 +80,13 @@ const ANNOTATIONS: [(&str, &str); 12] = [
     ("ipv4-rdns", "lb.example.org"),
 ];
 
+/// A certificate of its own.
+const MANAGED: [(&str, &str); 3] = [
+    ("protocol", "https"),
+    ("certificate-type", "managed"),
+    ("http-managed-certificate-domains", "www.example.com"),
+];
+
 /// `shared`: wanted by several; `theirs`: another cluster's; `free`: nobody lives in it.
 const NAMES: [&str; 5] = ["front", "shared", "shared", "theirs", "free"];
 
@@ -132,6 +139,13 @@ impl Story {
             join(&sandbox, &format!("n-{n}"));
         }
         self.others(&sandbox);
+        let (cloud, project) = (sandbox.cloud(), sandbox.project());
+        for name in ["kept", "another"] {
+            cloud.create_primary_ip(
+                project,
+                json!({ "name": name, "type": "ipv4", "location": "fsn1" }),
+            );
+        }
         for (name, wish) in &self.services {
             wish.make(&sandbox, name);
         }
@@ -180,6 +194,17 @@ impl Wish {
         }
         if random.percent(30) {
             annotations.push(("name", name(random, two_at_once)));
+        }
+        if random.percent(30) {
+            annotations.extend(MANAGED);
+            // Two at once can't help it that a free one is taken over by both.
+            if !two_at_once && random.percent(40) {
+                annotations.push(("http-managed-certificate-name", "shared"));
+            }
+        }
+        if random.percent(30) {
+            let asked = random.pick::<&str>(&["kept", "kept", "another"]);
+            annotations.push(("public-net-ipv4", asked));
         }
         Wish {
             ports: ports(random),

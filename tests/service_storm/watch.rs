@@ -82,6 +82,9 @@ pub fn all_writes(sandbox: &Sandbox) -> String {
 impl Look {
     fn harm_in_cloud(&self, request: &Request) -> Option<String> {
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        if let Some(rest) = request.path.strip_prefix("/v1/certificates") {
+            return self.harm_to_certificate(request, &body, rest);
+        }
         let Some(rest) = request.path.strip_prefix("/v1/load_balancers") else {
             return Some("not about load balancers".into());
         };
@@ -124,6 +127,34 @@ impl Look {
             }
             (_, Some("remove_target")) => self.break_before_make(id, &balancer, &body),
             _ => None,
+        }
+    }
+
+    /// One is ordered, or taken over where nobody has it any more; never deleted.
+    fn harm_to_certificate(&self, request: &Request, body: &Value, rest: &str) -> Option<String> {
+        let uid = &body["labels"][SERVICE_UID];
+        let all = self.cloud.certificates(self.project);
+        match (request.method.as_str(), rest.strip_prefix('/')) {
+            ("POST", None) => {
+                let same = |one: &&Value| {
+                    // The API refuses a second one of a name.
+                    one["name"] != body["name"]
+                        && one["labels"][SERVICE_UID] == *uid
+                        && one["domain_names"] == body["domain_names"]
+                };
+                let twice = all.iter().find(same);
+                let twice = twice.map(|one| format!("Service {uid} has {}", one["name"]));
+                twice.or_else(|| self.may_live_in_it(uid))
+            }
+            ("PUT", Some(id)) => {
+                let one = all.iter().find(|one| one["id"].to_string() == id)?;
+                let whose = &one["labels"][SERVICE_UID];
+                if whose != uid && self.service(whose).is_some() {
+                    return Some(format!("taken from Service {whose}, which exists"));
+                }
+                self.may_live_in_it(uid)
+            }
+            _ => Some("neither an order nor a take-over".into()),
         }
     }
 

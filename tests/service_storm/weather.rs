@@ -8,6 +8,9 @@ use std::time::Duration;
 /// Paths of changes to what is there.
 const ACTIONS: &str = "/v1/load_balancers/*/actions/*";
 
+/// Where certificates can be issued in good weather.
+const ZONE: &str = "example.com";
+
 pub struct Weather {
     seed: u64,
     /// Of all calls.
@@ -22,6 +25,8 @@ pub struct Weather {
     fails: Option<&'static str>,
     /// Actions with this command take their time.
     slow: Option<&'static str>,
+    /// No certificate can be issued.
+    no_zones: bool,
     /// A list lacks one load balancer, and says how many there are.
     short_list: bool,
 }
@@ -49,6 +54,7 @@ impl Weather {
             slow: random.percent(20).then(|| *random.pick(&COMMANDS)),
             short_list: random.percent(10),
             seed: random.next(),
+            no_zones: random.percent(25),
         }
     }
 
@@ -63,6 +69,8 @@ impl Weather {
         if self.lost_creation {
             let rule = Rule::new(Effect::AnswerLost).half(Half::Hetzner);
             faults.add(rule.method("POST").path("/v1/load_balancers").times(1));
+            let rule = Rule::new(Effect::AnswerLost).half(Half::Hetzner);
+            faults.add(rule.method("POST").path("/v1/certificates").times(1));
         }
         if let Some(command) = self.fails {
             let why = "it did not work out";
@@ -73,6 +81,10 @@ impl Weather {
         if let Some(command) = self.slow {
             let takes = Some(Duration::from_secs(30));
             sandbox.cloud().set_action_duration(command, takes);
+        }
+        if self.no_zones {
+            let project = sandbox.project();
+            sandbox.cloud().set_dns_zones(project, &["another.example"]);
         }
         if self.short_list {
             let rule = Rule::new(short_list(sandbox)).half(Half::Hetzner);
@@ -86,6 +98,8 @@ impl Weather {
     pub fn end(&self, sandbox: &Sandbox) {
         sandbox.faults().clear();
         sandbox.cluster().freeze_cache(false);
+        let project = sandbox.project();
+        sandbox.cloud().set_dns_zones(project, &[ZONE]);
         if let Some(command) = self.slow {
             sandbox.cloud().set_action_duration(command, None);
         }

@@ -5,9 +5,11 @@
 mod adoption;
 mod bad_input;
 mod by_hand;
+mod certificates;
 mod churn;
 #[path = "../common/mod.rs"]
 mod common;
+mod kept;
 mod life;
 mod quiet;
 mod readers;

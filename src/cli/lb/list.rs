@@ -1,9 +1,10 @@
 //! Every Service with its load balancer, and what differs.
 
-use super::{ask, json, or_dash, targets_cell, usage};
+use super::{Asked, ask, json, or_dash, targets_cell, usage};
 use crate::cli::output::{self, Printer};
-use crate::cli::table::{self, Yielding};
+use crate::cli::table::{self, COLUMNS, Yielding};
 use crate::cli::{Exit, leader};
+use crate::controllers::Selection;
 use crate::controllers::service::{ServicePlan, Want};
 use crate::settings::{Command, Output};
 use std::collections::BTreeSet;
@@ -28,6 +29,10 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
         Err(exit) => return exit,
     };
     leader::tell(&asked.settings, &asked.world);
+    let kept = match (&selection, asked.settings.output.value) {
+        (Selection::All, Output::Table | Output::Wide) => asked.kept(),
+        _ => String::new(),
+    };
     let text = match asked.settings.output.value {
         Output::Json => output::json(&json::plans("LoadBalancerList", &plans)),
         Output::Yaml => output::yaml(&json::plans("LoadBalancerList", &plans)),
@@ -37,7 +42,26 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
         Output::Table => list_table(&plans),
         Output::Wide => list_wide(&plans),
     };
-    Printer::stdout(&text)
+    Printer::stdout(&(text + &kept))
+}
+
+impl Asked {
+    /// What no Service wants any more, below the table.
+    fn kept(&self) -> String {
+        let kept = match self.services.kept(&self.world) {
+            Ok(kept) => kept,
+            Err(error) => vec![format!("could not be read: {error}")],
+        };
+        let mut text = String::new();
+        for (at, one) in kept.iter().enumerate() {
+            if at == 0 {
+                text.push_str("\nKept, although no Service wants it any more:\n");
+            }
+            let lines = output::wrapped(one, COLUMNS - 6).join("\n      ");
+            text.push_str(&format!("  {lines}\n"));
+        }
+        text
+    }
 }
 
 fn nothing(namespace: &Option<String>) -> String {

@@ -134,7 +134,7 @@ impl NodeController {
             Work::Refresh | Work::Needed => Urgency::Needed,
         };
         let proposal_age = match urgency {
-            Urgency::Needed => self.young(),
+            Urgency::Needed | Urgency::Asked => self.young(),
             Urgency::CanWait => self.settings.status_update_frequency / 2,
         };
         let mut observed = observe::observe(world, nodes, proposal_age, urgency)?;

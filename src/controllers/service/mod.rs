@@ -99,6 +99,17 @@ impl ServiceController {
         Ok((observed, plans))
     }
 
+    /// What is kept in the cloud of Services that do not exist any more, for people.
+    pub fn kept(&self, world: &World) -> Result<Vec<String>, Error> {
+        let Some(provider) = world.provider.load_balancers() else {
+            return Ok(Vec::new());
+        };
+        let all = world.any_services(Duration::MAX)?;
+        let name = &self.settings.cluster_name;
+        let cluster = observe::cluster(world, name, &all.value, &[])?;
+        provider.kept(&cluster).map_err(Error::Cloud)
+    }
+
     /// One pass, with the plans that it ended with, for a person.
     pub fn sync(
         &mut self,
@@ -130,10 +141,10 @@ impl ServiceController {
         };
         self.remember(&look);
         measure(&look);
-        // What stands in a Service's way may be gone by now, too.
-        let (to_do, right): (Vec<_>, Vec<_>) = proposals
-            .into_iter()
-            .partition(|plan| plan.has_writes() || plan.cloud.obstacle.is_some());
+        // What stands in a Service's way may be gone by now, and what it waits for may have come.
+        let (to_do, right): (Vec<_>, Vec<_>) = proposals.into_iter().partition(|plan| {
+            plan.has_writes() || plan.cloud.obstacle.is_some() || plan.cloud.is_unfinished
+        });
         let planned = to_do.iter().map(ServicePlan::writes).sum();
         let uids = to_do.iter().map(|plan| plan.object.uid.clone());
         let mut missed: HashSet<String> = uids.collect();
@@ -248,8 +259,9 @@ impl ServiceController {
         };
         // What only is compared again can wait; a Service that changed can't.
         let changed = |service: &Arc<Service>| self.due.is_due(service, &look.prints, now);
-        let urgency = match explicit || due.iter().any(changed) {
-            true => Urgency::Needed,
+        let urgency = match explicit {
+            true => Urgency::Asked,
+            false if due.iter().any(changed) => Urgency::Needed,
             false => Urgency::CanWait,
         };
         let observed = observe::observe(
@@ -288,7 +300,7 @@ impl ServiceController {
 
     fn note(&mut self, done: &Done, look: &Look) {
         let uid = &done.plan.object.uid;
-        match done.failed {
+        match done.again {
             true => self.due.backoff.failed(uid, Instant::now()),
             false => self.due.backoff.succeeded(uid),
         }

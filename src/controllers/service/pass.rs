@@ -43,7 +43,8 @@ pub(super) struct Done {
     pub(super) plan: ServicePlan,
     /// As the API server has it now.
     pub(super) service: Option<Arc<Service>>,
-    pub(super) failed: bool,
+    /// It failed, or something it waits for is still to come: it is looked at again by the back-off.
+    pub(super) again: bool,
 }
 
 impl<'a> Pass<'a> {
@@ -144,10 +145,11 @@ impl<'a> Pass<'a> {
         let mut works = Vec::new();
         let mut claimed = HashSet::new();
         for plan in plans {
-            // Two Services may ask for one load balancer that nobody lives in: the first gets
-            // it, and the second sees who lives there when it is looked at again.
+            // Two Services may ask for one load balancer or certificate that nobody lives in: the
+            // first gets it, and the second sees who lives there when it is looked at again.
             let found = plan.cloud.found.as_ref().map(|balancer| balancer.id);
-            if found.is_some_and(|id| !claimed.insert(id)) {
+            let mut takes = found.into_iter().chain(plan.cloud.takes.iter().copied());
+            if takes.any(|id| !claimed.insert(id)) {
                 again.push(plan.service);
                 continue;
             }
@@ -375,9 +377,9 @@ impl<'a> Pass<'a> {
         }
         plan.made = self.made.remove(&plan.object.uid).unwrap_or_default();
         self.done.push(Done {
+            again: plan.cloud.is_unfinished,
             plan,
             service,
-            failed: false,
         });
     }
 
@@ -411,7 +413,7 @@ impl<'a> Pass<'a> {
         self.done.push(Done {
             service: Some(Arc::clone(&plan.service)),
             plan,
-            failed: true,
+            again: true,
         });
     }
 }
@@ -444,7 +446,7 @@ pub(super) fn settle(
     report.unchanged += 1;
     done.push(Done {
         service: Some(Arc::clone(&plan.service)),
+        again: plan.cloud.is_unfinished,
         plan,
-        failed: false,
     });
 }

@@ -22,8 +22,6 @@ pub struct Annotation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     Honoured,
-    /// Told as having no effect yet.
-    NotYet,
     /// Upstream documents it as written by itself; nobody reads it.
     NeverRead,
 }
@@ -136,14 +134,12 @@ table! {
     PUBLIC_NET_IPV4 = {
         name: "public-net-ipv4",
         form: "ID, name or address",
-        state: State::NotYet,
-        meaning: "The Primary IP that it is created with.",
+        meaning: "The Primary IP that it is created with: that address stays yours when the load balancer goes. It must be free, and decides the location when nobody says one. A load balancer that is there keeps its address. Profile `hcloud`: ID only.",
     };
     PUBLIC_NET_IPV6 = {
         name: "public-net-ipv6",
         form: "ID, name or address",
-        state: State::NotYet,
-        meaning: "The Primary IP that it is created with.",
+        meaning: "The same for its IPv6 address.",
     };
     PROTOCOL = {
         name: "protocol",
@@ -191,7 +187,7 @@ table! {
         name: "certificate-type",
         form: "`uploaded` or `managed`",
         per_port: true,
-        meaning: "Whether the certificates of `https` ports are those named, or the Service's own managed one (which must be there already).",
+        meaning: "Whether the certificates of `https` ports are those named, or the Service's own managed one (ordered when there is none).",
     };
     HTTP_CERTIFICATES = {
         name: "http-certificates",
@@ -202,22 +198,19 @@ table! {
     HTTP_MANAGED_CERTIFICATE_NAME = {
         name: "http-managed-certificate-name",
         per_port: true,
-        state: State::NotYet,
-        meaning: "Name of the managed certificate.",
+        meaning: "Name of the managed certificate. Nothing set: `ccm-managed-certificate-` and the Service's UID. One of this name that no living Service has, for the same domains, is taken over; none is ever deleted.",
     };
     HTTP_MANAGED_CERTIFICATE_DOMAINS = {
         name: "http-managed-certificate-domains",
         form: "names, with commas",
         per_port: true,
-        state: State::NotYet,
-        meaning: "Domains of the managed certificate.",
+        meaning: "Domains of the managed certificate; they must be in DNS zones of this project. A certificate that is there keeps its own: for others choose another name.",
     };
     HTTP_MANAGED_CERTIFICATE_ACME_STAGING = {
         name: "http-managed-certificate-acme-staging",
         form: BOOLEAN,
         per_port: true,
-        state: State::NotYet,
-        meaning: "Have it from the authority's test service.",
+        meaning: "Have it from Let's Encrypt's test service, which no browser trusts.",
     };
     HEALTH_CHECK_PROTOCOL = {
         name: "health-check-protocol",

@@ -4,10 +4,12 @@ use super::actions::Action;
 use super::balancer::LoadBalancer;
 use super::change::{Change, Create, Write};
 use super::observe::State;
+use super::public_net;
 use crate::cloud::{Applied, Error, ErrorKind, Gate, Landscape};
 use crate::hetzner::api::{Api, Failed};
 use crate::hetzner::error::Code;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::sync::Arc;
 
 /// Of the answer to a write; no content at all, where there was nothing to say. Whatever else
@@ -25,6 +27,8 @@ struct Parts {
     action: Option<Action>,
     #[serde(default)]
     load_balancer: Option<Box<LoadBalancer>>,
+    #[serde(default)]
+    certificate: Option<IgnoredAny>,
 }
 
 impl TryFrom<Parts> for Answer {
@@ -35,10 +39,12 @@ impl TryFrom<Parts> for Answer {
             Parts {
                 action: None,
                 load_balancer: None,
-            } => Err("neither an action nor a load balancer"),
+                certificate: None,
+            } => Err("neither an action nor what was changed"),
             Parts {
                 action,
                 load_balancer: balancer,
+                ..
             } => Ok(Answer { action, balancer }),
         }
     }
@@ -54,13 +60,19 @@ pub(in crate::hetzner) fn apply(
         Ok(answer) => applied(&change.write, answer),
         Err(failed) => match (&change.write, failed.code()) {
             // Whose it is now, the next look decides.
-            (Write::Create(_) | Write::Edit { .. }, Some("uniqueness_error")) => {
+            (
+                Write::Create(_) | Write::Edit { .. } | Write::CreateCertificate(_),
+                Some("uniqueness_error"),
+            ) => {
                 log::info!("{}; looking again", failed.error);
                 Ok(Applied::LookAgain(None))
             }
             (Write::Create(create), _) if is_about_a_part(create, &failed) => {
                 log::warn!("{}; made without ports and targets first", failed.error);
                 apply(api, gate, &bare(change, create))
+            }
+            (Write::Create(_), Some(code)) if code.starts_with("primary_ip_") => {
+                Err(public_net::refused(failed.error))
             }
             // Somebody was faster.
             (Write::AddTarget(_), Some("target_already_defined"))
@@ -95,6 +107,8 @@ fn applied(write: &Write, answer: Option<Answer>) -> Result<Applied, Error> {
                 None => Applied::LookAgain(running),
             }
         }
+        // Issuance may take minutes, and only one port waits for it: its status tells the end.
+        (Write::CreateCertificate(_), _) => Applied::Done,
         // Addresses come and go, and targets with them.
         (
             Write::Attach { .. }

@@ -85,6 +85,9 @@ pub struct PublicNet {
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct PublicIp<T> {
+    /// Of the Primary IP.
+    #[serde(default)]
+    pub id: Option<u64>,
     #[serde(default = "Option::default")]
     pub ip: Option<T>,
     #[serde(default)]
@@ -94,6 +97,7 @@ pub struct PublicIp<T> {
 impl<T> Default for PublicIp<T> {
     fn default() -> PublicIp<T> {
         PublicIp {
+            id: None,
             ip: None,
             dns_ptr: None,
         }
@@ -164,15 +168,6 @@ pub struct HealthStatus {
     pub detail: Option<Word>,
     #[serde(default)]
     pub http_status_code: Option<u16>,
-}
-
-/// A certificate of the project.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Certificate {
-    pub id: u64,
-    pub name: String,
-    #[serde(default)]
-    pub labels: BTreeMap<String, String>,
 }
 
 impl Algorithm {

@@ -61,6 +61,12 @@ pub enum Write {
         is_one_of_all: bool,
     },
     Delete,
+    CreateCertificate(Box<NewCertificate>),
+    /// The whole map of a certificate's labels, those of others included.
+    EditCertificate {
+        certificate: u64,
+        labels: BTreeMap<String, String>,
+    },
 }
 
 /// What the one POST carries.
@@ -75,8 +81,19 @@ pub struct Create {
     pub labels: BTreeMap<String, String>,
     pub network: Option<u64>,
     pub public_interface: Option<bool>,
+    /// IDs of Primary IPs; none: the API makes one.
+    pub ipv4: Option<u64>,
+    pub ipv6: Option<u64>,
     pub services: Vec<Listener>,
     pub targets: Vec<ServerTarget>,
+}
+
+/// A managed certificate to be ordered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewCertificate {
+    pub name: String,
+    pub domain_names: Vec<String>,
+    pub labels: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +116,13 @@ impl Change {
             Write::Create(_) => (Method::Post, path, self.write.body()),
             Write::Edit { .. } => (Method::Put, path, self.write.body()),
             Write::Delete => (Method::Delete, path, self.write.body()),
+            Write::CreateCertificate(_) => {
+                (Method::Post, "/certificates".to_owned(), self.write.body())
+            }
+            Write::EditCertificate { certificate, .. } => {
+                let path = format!("/certificates/{certificate}");
+                (Method::Put, path, self.write.body())
+            }
             _ => {
                 let path = format!("{path}/actions/{}", self.write.action());
                 (Method::Post, path, self.write.body())
@@ -126,6 +150,8 @@ impl Write {
             Write::AddTarget(_) => "add_target",
             Write::RemoveTarget { .. } => "remove_target",
             Write::Delete => "delete",
+            Write::CreateCertificate(_) => "create_certificate",
+            Write::EditCertificate { .. } => "edit_certificate",
         }
     }
 
@@ -156,6 +182,13 @@ impl Write {
             Write::RemoveTarget { server, .. } => {
                 json!({ "type": "server", "server": { "id": server } })
             }
+            Write::CreateCertificate(new) => json!({
+                "name": new.name,
+                "type": "managed",
+                "domain_names": new.domain_names,
+                "labels": new.labels,
+            }),
+            Write::EditCertificate { labels, .. } => json!({ "labels": labels }),
             Write::EnablePublicInterface | Write::DisablePublicInterface | Write::Delete => {
                 json!({})
             }
@@ -183,9 +216,22 @@ impl Create {
                 "public_interface",
                 self.public_interface.map(|on| json!(on)),
             ),
+            ("public_net", self.public_net()),
             ("services", Some(services.collect())),
             ("targets", Some(targets.collect())),
         ])
+    }
+}
+
+impl Create {
+    fn public_net(&self) -> Option<Value> {
+        let asked = self.ipv4.or(self.ipv6).is_some();
+        asked.then(|| {
+            object([
+                ("ipv4", self.ipv4.map(|id| json!(id))),
+                ("ipv6", self.ipv6.map(|id| json!(id))),
+            ])
+        })
     }
 }
 
@@ -244,6 +290,8 @@ impl cloud::Change for Change {
                 | Write::AddService(_)
                 | Write::UpdateService(_)
                 | Write::ChangeDnsPtr { .. }
+                | Write::CreateCertificate(_)
+                | Write::EditCertificate { .. }
         )
     }
 

@@ -5,9 +5,10 @@ use super::balancer::BalancerType;
 use super::change::{Change, Create, ServerTarget, Write};
 use super::desired::{Desired, Place};
 use super::difference::{fields_of, max_targets_reached};
+use super::observe::State;
 use super::reading::Reading;
 use super::status::node_name;
-use super::{annotations, names};
+use super::{annotations, names, public_net};
 use crate::cloud::{
     Field, LoadBalancerPlan, OfferedNode, ProviderId, Source, Sourced, TopologyLabel,
 };
@@ -24,15 +25,24 @@ pub(super) struct New<'a> {
     pub(super) name: Sourced<String>,
     pub(super) labels: BTreeMap<&'static str, String>,
     pub(super) nodes: &'a [OfferedNode],
+    pub(super) state: &'a State,
 }
 
 impl New<'_> {
     /// The call, and every field of it. Without a place to make it: a problem.
     pub(super) fn plan(self, plan: &mut LoadBalancerPlan, reading: &mut Reading) {
-        let Some(place) = self.place(reading) else {
-            return;
-        };
         let desired = self.desired;
+        let primary = public_net::chosen(reading, desired, self.state);
+        let place = match &primary.location {
+            Some(location) => Place {
+                location: Some(location.clone()),
+                zone: None,
+            },
+            None => match self.place(reading) {
+                Some(place) => place,
+                None => return,
+            },
+        };
         let wanted = &desired.targets.servers;
         let fit = wanted.len().min(self.kind.max_targets);
         if fit < wanted.len() {
@@ -55,6 +65,7 @@ impl New<'_> {
         // The API wants another way in before it turns this one off.
         let public = desired.public.as_ref().map(|public| public.value);
         let public = public.filter(|on| *on || network.is_some());
+        let services = desired.ports.iter().filter(|port| !port.is_put_off(None));
         let create = Create {
             name: self.name.value.clone(),
             kind: self.kind.name.clone(),
@@ -64,9 +75,12 @@ impl New<'_> {
             labels: self.labels(),
             network: network.map(|attach| attach.network),
             public_interface: public,
-            services: desired.ports.iter().map(|port| port.merged(None)).collect(),
+            ipv4: primary.ipv4,
+            ipv6: primary.ipv6,
+            services: services.map(|port| port.merged(None)).collect(),
             targets,
         };
+        plan.fields.extend(primary.fields);
         self.fields(plan, &place, &wanted[..fit]);
         let line = format!(
             "load balancer {}: created, {} in {}, {}, {}",
@@ -231,7 +245,10 @@ impl New<'_> {
             add(&format!("label {label}"), Some((value.clone(), &source)));
         }
         for port in &desired.ports {
-            fields_of(&mut plan.fields, port, &port.merged(None), None);
+            match port.is_put_off(None) {
+                true => plan.fields.push(port.put_off_field(None)),
+                false => drop(fields_of(&mut plan.fields, port, &port.merged(None), None)),
+            }
         }
     }
 }

@@ -3,7 +3,9 @@
 use super::annotations::{self as a, Annotation};
 use super::balancer::Algorithm;
 use super::defaults::nobody_set;
+use super::managed::{Managed, managed};
 use super::ports::{Given, Port, ports};
+use super::public_net::{self, Asked};
 use super::reading::Reading;
 use super::selector::Selector;
 use super::values as v;
@@ -26,6 +28,8 @@ pub(super) struct Desired {
     /// With `HCLOUD_NETWORK`.
     pub(super) attach: Option<Attach>,
     pub(super) use_private_ip: Sourced<bool>,
+    pub(super) primary_ips: Asked,
+    pub(super) managed: Managed,
     pub(super) ports: Vec<Port>,
     pub(super) targets: Targets,
     pub(super) in_status: InStatus,
@@ -88,6 +92,7 @@ pub(super) fn desired(reading: &mut Reading, given: &Given, nodes: &[OfferedNode
     );
     let hostname = reading.read(&a::HOSTNAME, None, v::domain);
     let kind = reading.read(&a::TYPE, None, v::any);
+    let managed = managed(reading, given);
     let desired = Desired {
         name: reading.read(&a::NAME, None, v::any),
         kind: kind.or_else(|| defaults.kind.clone()),
@@ -98,7 +103,9 @@ pub(super) fn desired(reading: &mut Reading, given: &Given, nodes: &[OfferedNode
         ipv6_rdns: reading.read(&a::IPV6_RDNS, None, v::domain),
         attach: attach(reading, given),
         use_private_ip,
-        ports: ports(reading, given),
+        primary_ips: public_net::asked(reading, given),
+        ports: ports(reading, given, &managed),
+        managed,
         targets: targets(reading, nodes),
         in_status: InStatus {
             hostname: hostname.map(|hostname| hostname.value),

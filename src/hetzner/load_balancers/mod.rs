@@ -11,6 +11,8 @@
 //! | `balancer`, `listener` | what the API says, and how fields compare |
 //! | `find` | which load balancer is a Service's |
 //! | `plan`, `difference`, `targets`, `create` | what to do, in which order |
+//! | `managed` | managed certificates: found, taken over, made |
+//! | `public_net` | which Primary IPs a new one gets, and what is said of those of the others |
 //! | `status` | what the Service's status says, and a load balancer for people |
 //! | `change` | one write, as data |
 //! | `observe`, `apply`, `actions` | the calls |
@@ -29,22 +31,25 @@ mod desired;
 mod difference;
 mod find;
 mod listener;
+mod managed;
 mod names;
 mod observe;
 mod plan;
 mod ports;
+mod public_net;
 mod reading;
 mod selector;
 mod status;
 mod targets;
 mod values;
 
+pub use super::certificates::{Certificate, CertificateError, CertificateStatus};
+pub use super::primary_ips::PrimaryIp;
 pub use balancer::{
-    Algorithm, AlgorithmOf, BalancerType, Certificate, Deprecation, HealthStatus, IpRef,
-    LoadBalancer, Location, PrivateNet, Protection, PublicIp, PublicNet, SelectedServer,
-    SelectorRef, ServerRef, Target,
+    Algorithm, AlgorithmOf, BalancerType, Deprecation, HealthStatus, IpRef, LoadBalancer, Location,
+    PrivateNet, Protection, PublicIp, PublicNet, SelectedServer, SelectorRef, ServerRef, Target,
 };
-pub use change::{Change, Create, ServerTarget, Write};
+pub use change::{Change, Create, NewCertificate, ServerTarget, Write};
 pub use defaults::Defaults;
 pub use listener::{HealthCheck, Http, HttpCheck, Listener, ListenerProtocol, PortField};
 pub use names::{CLUSTER, CLUSTER_UID, SERVICE, SERVICE_UID};
@@ -53,6 +58,7 @@ pub use selector::Selector;
 
 pub(super) use actions::ended;
 pub(super) use apply::apply;
+pub(super) use managed::left;
 pub(super) use observe::{Types, covers, observe};
 
 use super::Profile;

@@ -3,12 +3,14 @@
 
 use super::Rules;
 use super::annotations::{self, Annotation, PREFIX};
-use super::balancer::{BalancerType, Certificate, LoadBalancer};
+use super::balancer::{BalancerType, LoadBalancer};
 use super::find::by_label;
 use super::reading::Reading;
-use super::values;
+use super::{public_net, values};
 use crate::cloud::{Error, Service, Urgency};
 use crate::hetzner::api::{Api, Meta, Page};
+use crate::hetzner::certificates::{self, Certificate};
+use crate::hetzner::primary_ips::{self, PrimaryIp};
 use serde::Deserialize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,6 +30,8 @@ pub struct State {
     pub types: Option<Arc<Vec<BalancerType>>>,
     /// None: no Service named one.
     pub certificates: Option<Vec<Certificate>>,
+    /// None: no Service that is to get a load balancer asks for one.
+    pub primary_ips: Option<Vec<PrimaryIp>>,
 }
 
 /// The types of load balancers, as last read.
@@ -58,7 +62,15 @@ pub(in crate::hetzner) fn observe(
         state.types = Some(types.get(api, &wanted, urgency)?);
     }
     if services.iter().any(|service| needs_certificates(service)) {
-        state.certificates = Some(api.list::<CertificatesPage>("/certificates", urgency)?);
+        state.certificates = Some(certificates::list(api, urgency)?);
+    }
+    let needs_primary_ips = |service: &&Service| match urgency {
+        // Who asks to see is told what the one that is there lacks.
+        Urgency::Asked => public_net::asks(service),
+        _ => needs_primary_ips(&state.balancers, service),
+    };
+    if services.iter().any(needs_primary_ips) {
+        state.primary_ips = Some(primary_ips::list(api, urgency)?);
     }
     Ok(state)
 }
@@ -67,6 +79,7 @@ pub(in crate::hetzner) fn observe(
 pub(in crate::hetzner) fn covers(state: &State, rules: &Rules, service: &Service) -> bool {
     (state.types.is_some() || !needs_types(&state.balancers, rules, service))
         && (state.certificates.is_some() || !needs_certificates(service))
+        && (state.primary_ips.is_some() || !needs_primary_ips(&state.balancers, service))
 }
 
 /// A load balancer says itself what its own type can hold.
@@ -82,6 +95,11 @@ fn wanted_type(rules: &Rules, service: &Service) -> Option<String> {
     let set = Reading::new(service).read(&annotations::TYPE, None, values::any);
     let wanted = set.or_else(|| rules.defaults.kind.clone());
     wanted.map(|wanted| wanted.value)
+}
+
+/// A load balancer keeps the addresses that it was made with.
+fn needs_primary_ips(balancers: &[LoadBalancer], service: &Service) -> bool {
+    public_net::asks(service) && matches!(by_label(balancers, service), Ok(None))
 }
 
 fn needs_certificates(service: &Service) -> bool {
@@ -155,12 +173,6 @@ struct NumberedType {
     kind: BalancerType,
 }
 
-#[derive(Deserialize)]
-struct CertificatesPage {
-    certificates: Vec<Certificate>,
-    meta: Meta,
-}
-
 impl Page for BalancersPage {
     type Item = LoadBalancer;
 
@@ -182,18 +194,6 @@ impl Page for TypesPage {
     }
 
     fn id(item: &NumberedType) -> u64 {
-        item.id
-    }
-}
-
-impl Page for CertificatesPage {
-    type Item = Certificate;
-
-    fn into_parts(self) -> (Meta, Vec<Certificate>) {
-        (self.meta, self.certificates)
-    }
-
-    fn id(item: &Certificate) -> u64 {
         item.id
     }
 }

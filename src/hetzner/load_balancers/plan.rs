@@ -11,7 +11,7 @@ use super::names::{CLUSTER_UID, SERVICE, SERVICE_UID};
 use super::observe::{State, covers};
 use super::ports::Given;
 use super::reading::Reading;
-use super::{Rules, annotations, names, status};
+use super::{Rules, annotations, names, public_net, status};
 use crate::cloud::{
     self, Cluster, Finding, LoadBalancerPlan, OfferedNode, Orphan, Reason, Service, Source,
 };
@@ -35,8 +35,10 @@ impl Rules<'_> {
             service,
             rules: self,
             certificates: state.certificates.as_deref().unwrap_or_default(),
+            cluster,
         };
-        let desired = desired(&mut reading, &given, nodes);
+        let mut desired = desired(&mut reading, &given, nodes);
+        let managed = std::mem::take(&mut desired.managed);
         let named = desired.name.as_ref();
         let found = find(&state.balancers, service, cluster, self.profile, named);
         let found = match found {
@@ -44,7 +46,8 @@ impl Rules<'_> {
             Err(why) => {
                 reading.problem(why.why);
                 return LoadBalancerPlan {
-                    rests_on_whole_cluster: why.rests_on_whole_cluster,
+                    rests_on_whole_cluster: why.rests_on_whole_cluster
+                        || managed.rests_on_whole_cluster,
                     ..refused(reading)
                 };
             }
@@ -60,13 +63,20 @@ impl Rules<'_> {
                 ..
             } => (None, *rests_on_whole_cluster),
         };
+        let rests_on_whole_cluster = rests_on_whole_cluster || managed.rests_on_whole_cluster;
         let kind = kind(&mut reading, state, &desired, there);
         check_services(&mut reading, &desired, kind, there);
         let mut plan = LoadBalancerPlan {
             found: there.map(|balancer| status::for_people(balancer, nodes)),
             rests_on_whole_cluster,
+            is_unfinished: managed.is_unfinished(),
+            takes: managed.takes,
             ..LoadBalancerPlan::default()
         };
+        plan.fields.extend(managed.fields);
+        for change in managed.changes {
+            plan.changes.push(Box::new(change));
+        }
         if let (true, Some(kind)) = (reading.problems.is_empty(), kind) {
             let labels = names::labels(service, cluster);
             match found {
@@ -78,6 +88,7 @@ impl Rules<'_> {
                         name,
                         labels,
                         nodes,
+                        state,
                     };
                     new.plan(&mut plan, &mut reading);
                 }
@@ -92,7 +103,7 @@ impl Rules<'_> {
                 }
             }
         }
-        tell_about_address(&mut reading, service, there);
+        public_net::tell(&mut reading, &desired, state, there);
         if !reading.problems.is_empty() {
             return LoadBalancerPlan {
                 found: plan.found,
@@ -282,19 +293,4 @@ fn certificates(desired: &Desired, there: Option<&LoadBalancer>) -> usize {
         }
     }
     ids.len()
-}
-
-/// `spec.loadBalancerIP` asks for an address; a load balancer keeps the one that it was made with.
-fn tell_about_address(reading: &mut Reading, service: &Service, there: Option<&LoadBalancer>) {
-    let wanted = service.load_balancer_ip.as_str();
-    let has = there.is_some_and(|balancer| {
-        let addresses = status::addresses(balancer);
-        addresses.iter().any(|ip| ip.to_string() == wanted)
-    });
-    if !wanted.is_empty() && !has {
-        reading.finding(Finding::warning(
-            Reason::FieldIgnored,
-            format!("spec.loadBalancerIP: {wanted} is not honoured: the cloud chooses the address"),
-        ));
-    }
 }

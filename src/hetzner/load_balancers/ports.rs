@@ -2,14 +2,16 @@
 
 use super::Rules;
 use super::annotations as a;
-use super::balancer::Certificate;
 use super::check;
 use super::defaults::nobody_set;
 use super::listener::{Http, Listener, ListenerProtocol, PortField};
-use super::names::SERVICE_UID;
+use super::managed::Managed;
 use super::reading::Reading;
 use super::values::{self as v, CertificateType};
-use crate::cloud::{Finding, Protocol, Reason, Service, ServicePort, Source, Sourced};
+use crate::cloud::{
+    Cluster, Field, Finding, Protocol, Reason, Service, ServicePort, Source, Sourced,
+};
+use crate::hetzner::certificates::Certificate;
 use std::collections::BTreeMap;
 
 /// What the API takes when nothing is said.
@@ -26,6 +28,8 @@ pub(super) struct Port {
     pub(super) listener: Listener,
     /// Of every field that is wanted; the others stay as they are found.
     pub(super) sources: BTreeMap<PortField, Source>,
+    /// Its certificate is still to be issued.
+    pub(super) waits: bool,
 }
 
 /// What of the world the ports rest on.
@@ -33,6 +37,7 @@ pub(super) struct Given<'a> {
     pub(super) service: &'a Service,
     pub(super) rules: &'a Rules<'a>,
     pub(super) certificates: &'a [Certificate],
+    pub(super) cluster: &'a Cluster,
 }
 
 impl Port {
@@ -47,6 +52,21 @@ impl Port {
             }
         }
         merged
+    }
+
+    /// Can't it be as it should before its certificate is there? One that shows another one meanwhile can.
+    pub(super) fn is_put_off(&self, found: Option<&Listener>) -> bool {
+        self.waits && found.is_none_or(|found| found.protocol != ListenerProtocol::Https)
+    }
+
+    /// Of one that is put off, for people.
+    pub(super) fn put_off_field(&self, found: Option<&Listener>) -> Field {
+        Field {
+            field: format!("port {}", self.listener.listen_port),
+            have: found.map(|found| found.protocol.name().to_owned()),
+            want: None,
+            source: Source::Rule("it waits for its certificate"),
+        }
     }
 
     /// A value for a field. Nobody set it: what `fallback` says, if that is to be enforced.
@@ -71,13 +91,13 @@ impl Port {
 }
 
 /// All TCP ports; the others are told.
-pub(super) fn ports(reading: &mut Reading, given: &Given) -> Vec<Port> {
+pub(super) fn ports(reading: &mut Reading, given: &Given, managed: &Managed) -> Vec<Port> {
     let mut ports = Vec::new();
     for port in &given.service.ports {
         if port.protocol != Protocol::Tcp {
             reading.finding(unsupported(port));
         } else if let Some(node_port) = port.node_port {
-            ports.push(wanted(reading, given, port, node_port));
+            ports.push(wanted(reading, given, managed, port, node_port));
         } else {
             reading.problem(format!(
                 "port {} has no node port, and traffic reaches the nodes by no other way: leave \
@@ -127,7 +147,13 @@ fn unsupported(port: &ServicePort) -> Finding {
     Finding::warning(Reason::UnsupportedProtocolConfigured, message)
 }
 
-fn wanted(reading: &mut Reading, given: &Given, port: &ServicePort, node_port: u16) -> Port {
+fn wanted(
+    reading: &mut Reading,
+    given: &Given,
+    managed: &Managed,
+    port: &ServicePort,
+    node_port: u16,
+) -> Port {
     let protocol = reading.read(&a::PROTOCOL, Some(port), v::protocol);
     let listener = Listener {
         listen_port: port.port,
@@ -141,19 +167,30 @@ fn wanted(reading: &mut Reading, given: &Given, port: &ServicePort, node_port: u
         (PortField::Protocol, source),
         (PortField::DestinationPort, node_port),
     ]);
-    let mut wanted = Port { listener, sources };
+    let mut wanted = Port {
+        listener,
+        sources,
+        waits: false,
+    };
     let proxy = reading.read(&a::USES_PROXYPROTOCOL, Some(port), v::boolean);
     let proxy = proxy.or_else(|| given.rules.defaults.uses_proxyprotocol.clone());
     let fallback = given.rules.enforced(&a::USES_PROXYPROTOCOL);
     let proxy = wanted.want(PortField::ProxyProtocol, proxy, fallback);
     wanted.listener.proxyprotocol = proxy.unwrap_or_default();
-    http(&mut wanted, reading, given, port);
+    http(&mut wanted, reading, given, managed, port);
     check::add(&mut wanted, reading, given, port);
     wanted
 }
 
 /// What only `http` and `https` have. Read for `tcp` too: a value that does not parse is told.
-fn http(wanted: &mut Port, reading: &mut Reading, given: &Given, port: &ServicePort) {
+fn http(
+    wanted: &mut Port,
+    reading: &mut Reading,
+    given: &Given,
+    managed: &Managed,
+    port: &ServicePort,
+) {
+    let own = managed.of(port.port);
     let port = Some(port);
     let rules = given.rules;
     let name = reading.read(&a::HTTP_COOKIE_NAME, port, v::any);
@@ -182,12 +219,15 @@ fn http(wanted: &mut Port, reading: &mut Reading, given: &Given, port: &ServiceP
     );
     let idle = reading.read(&a::HTTP_TIMEOUT_IDLE, port, v::idle_seconds);
     let idle = wanted.want(PortField::TimeoutIdle, idle, None);
-    let certificates = certificates(wanted, reading, given, port);
-    let certificates = wanted.want(
-        PortField::Certificates,
-        certificates,
-        rules.enforced(&a::HTTP_CERTIFICATES),
-    );
+    wanted.waits = own.as_ref().is_some_and(|own| own.value.is_none());
+    let certificates = match own {
+        // What it shows meanwhile stays.
+        Some(own) => own.value.map(|id| Sourced::new(vec![id], own.source)),
+        None => certificates(wanted, reading, given, port),
+    };
+    let fallback = rules.enforced(&a::HTTP_CERTIFICATES);
+    let fallback = fallback.filter(|_| !wanted.waits);
+    let certificates = wanted.want(PortField::Certificates, certificates, fallback);
     wanted.listener.http = Some(Http {
         cookie_name: Some(name.unwrap_or_else(|| COOKIE_NAME.to_owned())),
         cookie_lifetime: Some(lifetime.unwrap_or(COOKIE_LIFETIME_S)),
@@ -206,10 +246,10 @@ fn certificates(
     given: &Given,
     port: Option<&ServicePort>,
 ) -> Option<Sourced<Vec<u64>>> {
-    let kind = certificate_type(reading, given, port);
     let is_https = wanted.listener.protocol == ListenerProtocol::Https;
-    if let Some(kind) = kind.filter(|kind| kind.value == CertificateType::Managed) {
-        return is_https.then(|| managed(reading, given, kind.source))?;
+    let kind = certificate_type(reading, given, port);
+    if kind.is_some_and(|kind| kind.value == CertificateType::Managed) {
+        return None;
     }
     let named = reading.read(&a::HTTP_CERTIFICATES, port, v::list);
     match named {
@@ -234,8 +274,13 @@ fn certificates(
     }
 }
 
+pub(super) fn is_https(reading: &mut Reading, port: &ServicePort) -> bool {
+    let protocol = reading.read(&a::PROTOCOL, Some(port), v::protocol);
+    protocol.is_some_and(|protocol| protocol.value == ListenerProtocol::Https)
+}
+
 /// Upstream takes any other word for `uploaded`.
-fn certificate_type(
+pub(super) fn certificate_type(
     reading: &mut Reading,
     given: &Given,
     port: Option<&ServicePort>,
@@ -253,26 +298,6 @@ fn certificate_type(
         CertificateType::Uploaded
     });
     Some(Sourced::new(kind, text.source))
-}
-
-/// The one that carries the Service's label, as upstream makes it.
-fn managed(reading: &mut Reading, given: &Given, source: Source) -> Option<Sourced<Vec<u64>>> {
-    let uid = &given.service.uid;
-    let mut own = given
-        .certificates
-        .iter()
-        .filter(|one| one.labels.get(SERVICE_UID) == Some(uid));
-    match own.next() {
-        Some(certificate) => Some(Sourced::new(vec![certificate.id], source)),
-        None => {
-            reading.problem(format!(
-                "{source}: no certificate carries the label {SERVICE_UID}={uid}, and managed certificates are not \
-                 made yet: upload one, or make one by hand, and name it in annotation {}",
-                a::HTTP_CERTIFICATES.key()
-            ));
-            None
-        }
-    }
 }
 
 fn certificate(reading: &mut Reading, there: &[Certificate], name: &str) -> Option<u64> {

@@ -103,10 +103,6 @@ impl<'a> Reading<'a> {
         };
         match annotation.state {
             State::NeverRead => return,
-            State::NotYet => {
-                let why = format!("annotation {key} has no effect yet");
-                return self.finding(Finding::warning(Reason::AnnotationWithoutEffect, why));
-            }
             State::Honoured => {}
         }
         let port = match suffix {

@@ -71,6 +71,25 @@ pub(super) fn list(text: &str) -> Result<Vec<String>, String> {
         .collect())
 }
 
+/// Host names of a certificate; the first part may be a `*`.
+pub(super) fn domains(text: &str) -> Result<Vec<String>, String> {
+    let domains = list(text)?;
+    let is_part = |part: &str| {
+        let mut bytes = part.bytes();
+        !part.is_empty() && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    let is_domain = |domain: &String| {
+        let name = domain.strip_prefix("*.").unwrap_or(domain);
+        name.contains('.') && name.split('.').all(is_part)
+    };
+    match domains.iter().find(|domain| !is_domain(domain)) {
+        Some(domain) => Err(format!(
+            "{domain:?} is no domain; use e.g. example.com,*.example.com"
+        )),
+        None => Ok(domains),
+    }
+}
+
 /// What the API takes in a check: digits, `?` for one and `*` for several.
 pub(super) fn status_codes(text: &str) -> Result<Vec<String>, String> {
     let codes = list(text)?;

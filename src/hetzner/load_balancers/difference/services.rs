@@ -29,6 +29,10 @@ impl Difference<'_, '_> {
         for port in ports {
             let number = port.listener.listen_port;
             let there = balancer.services.iter().find(|s| s.listen_port == number);
+            if port.is_put_off(there) {
+                self.plan.fields.push(port.put_off_field(there));
+                continue;
+            }
             let merged = port.merged(there);
             let (lines, sources) = self.port_fields(port, &merged, there);
             match there {

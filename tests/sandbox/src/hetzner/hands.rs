@@ -75,6 +75,11 @@ impl Cloud {
         all.map(|certificate| certificate.json(&world)).collect()
     }
 
+    /// Somebody has a failed issuance tried again in the console. Nothing happens when there is no such certificate.
+    pub fn retry_certificate(&self, id: u64) {
+        certificates::retry_by_hand(&mut self.lock(), id);
+    }
+
     /// A free Primary IP as `POST /primary_ips` with this body would make it. Returns its ID.
     pub fn create_primary_ip(&self, project: u64, body: Value) -> u64 {
         made(&body, primary_ips::place(&mut self.lock(), project, &body))

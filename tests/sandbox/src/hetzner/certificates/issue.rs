@@ -105,6 +105,17 @@ pub fn retry(call: &mut Call, certificate: &Certificate) -> Result<Reply, ApiErr
     Ok(call.world.action_reply(201, action))
 }
 
+/// As `retry`, whether the last one failed or not.
+pub fn retry_by_hand(world: &mut World, id: u64) {
+    if let Some(project) = world.certificates.get(&id).map(|found| found.project) {
+        start(
+            &mut Call::by_hand(world, project, b""),
+            id,
+            "issue_certificate",
+        );
+    }
+}
+
 fn end(world: &mut World, id: u64, outcome: Outcome) {
     // What the newest action of a certificate failed with is what its status shows.
     let failure = world.actions.last_error(resource(id)).cloned();

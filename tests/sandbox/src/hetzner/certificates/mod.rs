@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use self::content::Content;
 pub use self::create::place;
 use self::issue::Managed;
+pub use self::issue::retry_by_hand;
 use super::actions::{self, Resource};
 use super::catalog::id;
 use super::clock::show;

@@ -1,0 +1,93 @@
+//! Certificates of the project, as the API says them: only the fields we read, and the list.
+
+use super::api::{Api, Meta, Page};
+use super::load_balancers::ServerRef;
+use crate::cloud::{Error, Urgency};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// A certificate, uploaded or managed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Certificate {
+    pub id: u64,
+    pub name: String,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub domain_names: Vec<String>,
+    /// None: it was uploaded, and is complete.
+    #[serde(default)]
+    pub status: Option<CertificateStatus>,
+    /// Load balancers, by their IDs.
+    #[serde(default)]
+    pub used_by: Vec<ServerRef>,
+}
+
+/// How far Hetzner has come with a managed certificate.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct CertificateStatus {
+    /// `pending`, `completed` or `failed`.
+    pub issuance: String,
+    /// `scheduled`, `pending`, `failed` or `unavailable`.
+    #[serde(default)]
+    pub renewal: String,
+    #[serde(default)]
+    pub error: Option<CertificateError>,
+}
+
+/// Why issuance or renewal failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct CertificateError {
+    #[serde(default)]
+    pub code: String,
+    #[serde(default)]
+    pub message: String,
+}
+
+impl Certificate {
+    /// `name (id)`, as messages write it.
+    pub fn shown(&self) -> String {
+        format!("{} ({})", self.name, self.id)
+    }
+
+    /// Hetzner orders and renews it.
+    pub fn is_managed(&self) -> bool {
+        self.status.is_some()
+    }
+
+    /// A load balancer can show it.
+    pub fn is_issued(&self) -> bool {
+        let status = self.status.as_ref();
+        status.is_none_or(|status| status.issuance == "completed")
+    }
+}
+
+#[derive(Deserialize)]
+struct CertificatesPage {
+    certificates: Vec<Certificate>,
+    meta: Meta,
+}
+
+impl Page for CertificatesPage {
+    type Item = Certificate;
+
+    fn into_parts(self) -> (Meta, Vec<Certificate>) {
+        (self.meta, self.certificates)
+    }
+
+    fn id(item: &Certificate) -> u64 {
+        item.id
+    }
+}
+
+/// Those with this label.
+pub(super) fn of_cluster(api: &Api, label: &str, uid: &str) -> Result<Vec<Certificate>, Error> {
+    let label = label.replace('/', "%2F");
+    let path = format!("/certificates?label_selector={label}%3D{uid}");
+    api.list::<CertificatesPage>(&path, Urgency::Asked)
+}
+
+/// All of the project.
+pub(super) fn list(api: &Api, urgency: Urgency) -> Result<Vec<Certificate>, Error> {
+    api.list::<CertificatesPage>("/certificates", urgency)
+}

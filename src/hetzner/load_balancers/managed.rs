@@ -1,0 +1,417 @@
+//! Managed certificates: which one each `https` port shows, and those that have to be ordered or
+//! taken over first. Never deleted: Let's Encrypt counts how often one is ordered.
+
+use super::annotations as a;
+use super::change::{Change, NewCertificate, Write};
+use super::names::{self, CLUSTER_UID, SERVICE, SERVICE_UID};
+use super::ports::Given;
+use super::reading::Reading;
+use super::values::{self as v, CertificateType};
+use crate::cloud::{Cluster, Field, Finding, Protocol, Reason, ServicePort, Source, Sourced};
+use crate::hetzner::certificates::{Certificate, CertificateStatus};
+use std::collections::BTreeMap;
+
+/// Hetzner has those of a certificate with this label signed by Let's Encrypt's test service.
+const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
+
+/// What the Service's ports show, and what it takes.
+#[derive(Default)]
+pub(super) struct Managed {
+    uses: Vec<Use>,
+    /// Before any port is touched.
+    pub(super) changes: Vec<Change>,
+    pub(super) fields: Vec<Field>,
+    /// IDs of those that are taken over.
+    pub(super) takes: Vec<u64>,
+    pub(super) rests_on_whole_cluster: bool,
+}
+
+/// The certificate of some ports.
+struct Use {
+    ports: Vec<u16>,
+    /// None: it is still to be issued.
+    id: Option<u64>,
+    source: Source,
+}
+
+/// One certificate that ports ask for.
+struct Wanted {
+    ports: Vec<u16>,
+    name: String,
+    /// An annotation says so.
+    is_named: bool,
+    /// Sorted, in lower case.
+    domains: Vec<String>,
+    is_staging: bool,
+    source: Source,
+}
+
+impl Managed {
+    /// The ID of a port's certificate; none while it is still to be issued. Nothing: the port asks
+    /// for none.
+    pub(super) fn of(&self, port: u16) -> Option<Sourced<Option<u64>>> {
+        let mut uses = self.uses.iter();
+        let found = uses.find(|one| one.ports.contains(&port))?;
+        Some(Sourced::new(found.id, found.source.clone()))
+    }
+
+    /// A port waits.
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.uses.iter().any(|one| one.id.is_none())
+    }
+}
+
+/// Looks at all ports. What is wrong is in `reading` afterwards.
+pub(super) fn managed(reading: &mut Reading, given: &Given) -> Managed {
+    let all = wanted(reading, given);
+    let mut managed = Managed::default();
+    for (at, one) in all.iter().enumerate() {
+        let others: Vec<&str> = all
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != at)
+            .map(|(_, other)| other.name.as_str())
+            .collect();
+        let id = match choose(reading, given, one, &others, &mut managed) {
+            Some(certificate) => issued(reading, one, certificate),
+            None => None,
+        };
+        managed.uses.push(Use {
+            ports: one.ports.clone(),
+            id,
+            source: one.source.clone(),
+        });
+    }
+    managed
+}
+
+/// Each once, however many ports show it.
+fn wanted(reading: &mut Reading, given: &Given) -> Vec<Wanted> {
+    let mut all: Vec<Wanted> = Vec::new();
+    for port in &given.service.ports {
+        let Some(source) = asks(reading, given, port) else {
+            continue;
+        };
+        let port = Some(port);
+        let named = reading.read(&a::HTTP_MANAGED_CERTIFICATE_NAME, port, v::any);
+        let domains = reading.read(&a::HTTP_MANAGED_CERTIFICATE_DOMAINS, port, v::domains);
+        let staging = &a::HTTP_MANAGED_CERTIFICATE_ACME_STAGING;
+        let staging = reading.read(staging, port, v::boolean);
+        let one = Wanted {
+            ports: port.iter().map(|port| port.port).collect(),
+            is_named: named.is_some(),
+            name: named.map_or_else(
+                || format!("ccm-managed-certificate-{}", given.service.uid),
+                |named| named.value,
+            ),
+            domains: sorted(domains.map(|list| list.value).unwrap_or_default()),
+            is_staging: staging.is_some_and(|staging| staging.value),
+            source,
+        };
+        match all.iter_mut().find(|other| other.name == one.name) {
+            None => all.push(one),
+            Some(same) if same.domains == one.domains && same.is_staging == one.is_staging => {
+                same.ports.extend(one.ports);
+            }
+            Some(other) => reading.problem(format!(
+                "ports {} and {} ask for different managed certificates of one name, {:?}: name one of them in \
+                 annotation {}.PORT",
+                shown(&other.ports),
+                shown(&one.ports),
+                one.name,
+                a::HTTP_MANAGED_CERTIFICATE_NAME.key()
+            )),
+        }
+    }
+    all
+}
+
+/// Does an `https` port ask for a managed certificate?
+fn asks(reading: &mut Reading, given: &Given, port: &ServicePort) -> Option<Source> {
+    if port.protocol != Protocol::Tcp || !super::ports::is_https(reading, port) {
+        return None;
+    }
+    let kind = super::ports::certificate_type(reading, given, Some(port))?;
+    (kind.value == CertificateType::Managed).then_some(kind.source)
+}
+
+/// The one that is there, after changes where it is not ours yet. None: it is ordered, or a
+/// problem says why not.
+fn choose<'a>(
+    reading: &mut Reading,
+    given: &Given<'a>,
+    wanted: &Wanted,
+    others: &[&str],
+    managed: &mut Managed,
+) -> Option<&'a Certificate> {
+    if let Some(found) = by_label(reading, given, wanted, others) {
+        return found;
+    }
+    let domains = &a::HTTP_MANAGED_CERTIFICATE_DOMAINS;
+    if wanted.domains.is_empty() {
+        reading.problem(format!(
+            "{}: nobody says for which domains the managed certificate of port {} is: name them in annotation {}",
+            wanted.source,
+            shown(&wanted.ports),
+            domains.key()
+        ));
+        return None;
+    }
+    let there = given.certificates.iter();
+    let Some(found) = there.clone().find(|one| one.name == wanted.name) else {
+        // One that was made again has another default name, and what it left is as good.
+        for left in there.filter(|one| is_left(one, given, wanted)) {
+            match is_free(left, given, wanted) {
+                Ok(_) => {
+                    managed.rests_on_whole_cluster = true;
+                    take_over(given, left, managed);
+                    return Some(left);
+                }
+                Err((_, rests)) => managed.rests_on_whole_cluster |= rests,
+            }
+        }
+        order(given, wanted, managed);
+        return None;
+    };
+    match is_free(found, given, wanted) {
+        Ok(rests) => {
+            managed.rests_on_whole_cluster |= rests;
+            take_over(given, found, managed);
+            Some(found)
+        }
+        Err((why, rests)) => {
+            managed.rests_on_whole_cluster |= rests;
+            reading.problem(format!(
+                "certificate {} can't be port {}'s managed one: {why}; choose another name in annotation {}, or, to \
+                 share it, {} \"uploaded\" and its name in {}",
+                found.shown(),
+                shown(&wanted.ports),
+                a::HTTP_MANAGED_CERTIFICATE_NAME.key(),
+                a::CERTIFICATE_TYPE.name,
+                a::HTTP_CERTIFICATES.name
+            ));
+            None
+        }
+    }
+}
+
+/// Of those that carry the Service's UID: the wanted name, else the same domains, else the only
+/// one, unless another is asked for by name. Some(None): which one is not certain.
+fn by_label<'a>(
+    reading: &mut Reading,
+    given: &Given<'a>,
+    wanted: &Wanted,
+    others: &[&str],
+) -> Option<Option<&'a Certificate>> {
+    let uid = &given.service.uid;
+    let carries = |one: &&Certificate| {
+        one.labels.get(SERVICE_UID) == Some(uid) && !others.contains(&one.name.as_str())
+    };
+    let own: Vec<&Certificate> = given.certificates.iter().filter(carries).collect();
+    let named = own.iter().find(|one| one.name == wanted.name);
+    let same = || own.iter().find(|one| differs(one, wanted).is_empty());
+    let found = match (named.or_else(same), own.as_slice()) {
+        (Some(found), _) => found,
+        (None, [only]) if !wanted.is_named => only,
+        (None, []) => return None,
+        (None, _) if wanted.is_named => return None,
+        (None, several) => {
+            let names: Vec<String> = several.iter().map(|one| one.shown()).collect();
+            reading.problem(format!(
+                "certificates {} carry the same label, {SERVICE_UID}={uid}: say which one port {} shows in annotation {}",
+                names.join(" and "),
+                shown(&wanted.ports),
+                a::HTTP_MANAGED_CERTIFICATE_NAME.key()
+            ));
+            return Some(None);
+        }
+    };
+    let differ = differs(found, wanted);
+    if !wanted.domains.is_empty() && !differ.is_empty() {
+        let why = format!(
+            "certificate {} is {}, and stays so: for another one choose another name in annotation {}",
+            found.shown(),
+            differ.join(" and "),
+            a::HTTP_MANAGED_CERTIFICATE_NAME.key()
+        );
+        let finding = Finding::warning(Reason::AnnotationWithoutEffect, why);
+        reading.finding(finding);
+    }
+    Some(Some(found))
+}
+
+/// Was it made for a Service of the same name in this cluster, for the same domains?
+fn is_left(one: &Certificate, given: &Given, wanted: &Wanted) -> bool {
+    let labels = names::labels(given.service, given.cluster);
+    let same =
+        |label: &str| labels.contains_key(label) && one.labels.get(label) == labels.get(label);
+    let has_its_word = same(CLUSTER_UID) && same(SERVICE);
+    !wanted.is_named && has_its_word && differs(one, wanted).is_empty()
+}
+
+/// May it be taken over? And does that rest on what the cluster says of all its Services?
+fn is_free(one: &Certificate, given: &Given, wanted: &Wanted) -> Result<bool, (String, bool)> {
+    let certain = |why: String| Err((why, false));
+    if !one.is_managed() {
+        return certain("it was uploaded".to_owned());
+    }
+    let of_cluster = one.labels.get(CLUSTER_UID);
+    if let Some(uid) = of_cluster.filter(|uid| **uid != given.cluster.uid) {
+        return certain(format!("label {CLUSTER_UID} says cluster {uid}"));
+    }
+    let uid = one.labels.get(SERVICE_UID);
+    if let Some(uid) = uid.filter(|uid| given.cluster.service_uids.contains(*uid)) {
+        let why = format!("label {SERVICE_UID} says another Service, {uid}");
+        return Err((why, true));
+    }
+    let differ = differs(one, wanted);
+    if !differ.is_empty() {
+        return certain(format!("it is {}", differ.join(" and ")));
+    }
+    match (uid, of_cluster) {
+        // Another program's, of a cluster that we can't know.
+        (Some(uid), None) if !one.used_by.is_empty() => {
+            let why = format!(
+                "label {SERVICE_UID} says a Service that this cluster does not have, {uid}, and a load balancer shows it"
+            );
+            Err((why, true))
+        }
+        (uid, _) => Ok(uid.is_some()),
+    }
+}
+
+/// Those of this cluster whose Service does not exist, for people.
+pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<String> {
+    let is_ours = |one: &&Certificate| {
+        !cluster.uid.is_empty() && one.labels.get(CLUSTER_UID) == Some(&cluster.uid)
+    };
+    let gone = |one: &&Certificate| {
+        let uid = one.labels.get(SERVICE_UID);
+        uid.is_some_and(|uid| !cluster.service_uids.contains(uid))
+    };
+    let line = |one: &Certificate| {
+        let domains = one.domain_names.join(", ");
+        format!("certificate {}, for {domains}", one.shown())
+    };
+    all.iter().filter(is_ours).filter(gone).map(line).collect()
+}
+
+/// What of it is not as it is wanted.
+fn differs(one: &Certificate, wanted: &Wanted) -> Vec<String> {
+    let domains = sorted(one.domain_names.clone());
+    let staging = one.labels.get(STAGING.0).map(String::as_str) == Some(STAGING.1);
+    let other = (domains != wanted.domains).then(|| format!("for {}", domains.join(", ")));
+    let test = (staging != wanted.is_staging).then(|| {
+        let from = if staging { "test" } else { "real" };
+        format!("from the authority's {from} service")
+    });
+    other.into_iter().chain(test).collect()
+}
+
+fn order(given: &Given, wanted: &Wanted, managed: &mut Managed) {
+    let mut labels = owned(given);
+    if wanted.is_staging {
+        labels.insert(STAGING.0.to_owned(), STAGING.1.to_owned());
+    }
+    let domains = wanted.domains.join(", ");
+    managed.fields.push(Field {
+        field: format!("certificate {}", wanted.name),
+        have: None,
+        want: Some(format!("managed, for {domains}")),
+        source: wanted.source.clone(),
+    });
+    managed.changes.push(Change {
+        balancer: None,
+        line: format!("certificate {}: ordered for {domains}", wanted.name),
+        write: Write::CreateCertificate(Box::new(NewCertificate {
+            name: wanted.name.clone(),
+            domain_names: wanted.domains.clone(),
+            labels,
+        })),
+        sources: vec![wanted.source.clone()],
+    });
+}
+
+fn take_over(given: &Given, found: &Certificate, managed: &mut Managed) {
+    let source = Source::Rule(names::WHOSE);
+    managed.takes.push(found.id);
+    let mut labels = found.labels.clone();
+    labels.extend(owned(given));
+    managed.fields.push(Field {
+        field: format!("certificate {} label {SERVICE_UID}", found.name),
+        have: found.labels.get(SERVICE_UID).cloned(),
+        want: Some(given.service.uid.clone()),
+        source: source.clone(),
+    });
+    managed.changes.push(Change {
+        balancer: None,
+        line: format!("certificate {}: taken over", found.shown()),
+        write: Write::EditCertificate {
+            certificate: found.id,
+            labels,
+        },
+        sources: vec![source],
+    });
+}
+
+/// Our labels, as they stand on what is ours.
+fn owned(given: &Given) -> BTreeMap<String, String> {
+    let labels = names::labels(given.service, given.cluster).into_iter();
+    labels
+        .map(|(label, value)| (label.to_owned(), value))
+        .collect()
+}
+
+/// Its ID, once a load balancer can show it. Until then, and when it can't be renewed: told.
+fn issued(reading: &mut Reading, wanted: &Wanted, certificate: &Certificate) -> Option<u64> {
+    let shown_as = certificate.shown();
+    let ports = shown(&wanted.ports);
+    let usual = CertificateStatus::default();
+    let status = certificate.status.as_ref().unwrap_or(&usual);
+    let why = status.error.as_ref().map_or_else(
+        || "the API does not say why".to_owned(),
+        |error| {
+            format!(
+                "{} ({})",
+                crate::http::shortened(&error.message),
+                error.code
+            )
+        },
+    );
+    let mend = "its domains must be in DNS zones of this project that the world sees at Hetzner's name servers: mend \
+                that, and have it tried again, in the console or with hcloud certificate retry";
+    let name = &certificate.name;
+    if certificate.is_issued() {
+        if status.renewal == "failed" {
+            let why = format!("certificate {shown_as} can't be renewed: {why}; {mend} {name}");
+            reading.finding(Finding::warning(Reason::CertificateFailed, why));
+        }
+        return Some(certificate.id);
+    }
+    reading.finding(match status.issuance == "failed" {
+        true => Finding::warning(
+            Reason::CertificateFailed,
+            format!("port {ports} waits for certificate {shown_as}, which can't be issued: {why}; {mend} {name}"),
+        ),
+        false => Finding::info(
+            Reason::CertificatePending,
+            format!("port {ports} waits for certificate {shown_as}, which is being issued; the others work meanwhile"),
+        ),
+    });
+    None
+}
+
+fn sorted(mut domains: Vec<String>) -> Vec<String> {
+    domains
+        .iter_mut()
+        .for_each(|domain| domain.make_ascii_lowercase());
+    domains.sort_unstable();
+    domains.dedup();
+    domains
+}
+
+/// `443`, `443 and 8443`.
+fn shown(ports: &[u16]) -> String {
+    let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
+    ports.join(" and ")
+}

@@ -1,0 +1,313 @@
+//! Primary IPs: which ones a new load balancer gets, and what is said where that is not to be.
+//!
+//! A load balancer keeps the addresses that it was made with. So one that can't be had stands in
+//! the way before it is made, and is only told afterwards.
+
+use super::annotations::{self as a, Annotation, PREFIX};
+use super::balancer::LoadBalancer;
+use super::desired::Desired;
+use super::observe::State;
+use super::ports::Given;
+use super::reading::Reading;
+use super::{status, values as v};
+use crate::cloud::{Error, Field, Finding, Reason, Service, Source, Sourced};
+use crate::hetzner::primary_ips::{PrimaryIp, covers};
+use std::net::IpAddr;
+
+const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
+
+/// What the Service asks for: texts that name a Primary IP.
+pub(super) struct Asked {
+    families: [Family; 2],
+    /// `spec.loadBalancerIP`; empty when unset.
+    address: String,
+}
+
+struct Family {
+    annotation: &'static Annotation,
+    /// As the API calls it.
+    kind: &'static str,
+    asked: Option<Sourced<String>>,
+}
+
+/// What a new load balancer is made with.
+#[derive(Default)]
+pub(super) struct Chosen {
+    pub(super) ipv4: Option<u64>,
+    pub(super) ipv6: Option<u64>,
+    /// Where they are.
+    pub(super) location: Option<Sourced<String>>,
+    pub(super) fields: Vec<Field>,
+}
+
+/// Does it name a Primary IP, or an address that may be one's?
+pub(super) fn asks(service: &Service) -> bool {
+    let names = |key: &String| {
+        let name = key.strip_prefix(PREFIX).unwrap_or_default();
+        [&a::PUBLIC_NET_IPV4, &a::PUBLIC_NET_IPV6]
+            .iter()
+            .any(|annotation| name.eq_ignore_ascii_case(annotation.name))
+    };
+    !service.load_balancer_ip.is_empty() || service.annotations.keys().any(names)
+}
+
+pub(super) fn asked(reading: &mut Reading, given: &Given) -> Asked {
+    let is_upstream = given.rules.leaves_as_found();
+    let parse = |text: &str| match is_upstream && text.parse::<u64>().is_err() {
+        true => Err("use the ID of a Primary IP".to_owned()),
+        false => v::any(text),
+    };
+    let mut family = |annotation, kind| Family {
+        annotation,
+        kind,
+        asked: reading.read(annotation, None, parse),
+    };
+    Asked {
+        families: [
+            family(&a::PUBLIC_NET_IPV4, "ipv4"),
+            family(&a::PUBLIC_NET_IPV6, "ipv6"),
+        ],
+        address: given.service.load_balancer_ip.clone(),
+    }
+}
+
+/// Those of a new load balancer. What the API would refuse is a problem.
+pub(super) fn chosen(reading: &mut Reading, desired: &Desired, state: &State) -> Chosen {
+    let mut chosen = Chosen::default();
+    for family in &desired.primary_ips.families {
+        let Some((asked, one)) = family.find(reading, desired, state) else {
+            continue;
+        };
+        family.check(reading, desired, state, &asked, one);
+        place(reading, desired, &asked, one, &mut chosen);
+        not_kept(reading, one);
+        let id = match family.kind {
+            "ipv4" => &mut chosen.ipv4,
+            _ => &mut chosen.ipv6,
+        };
+        *id = Some(one.id);
+        chosen.fields.push(Field {
+            field: format!("public {}", family.kind),
+            have: None,
+            want: Some(one.shown()),
+            source: asked.source,
+        });
+    }
+    chosen
+}
+
+/// What became of what was asked, where it did not.
+pub(super) fn tell(
+    reading: &mut Reading,
+    desired: &Desired,
+    state: &State,
+    there: Option<&LoadBalancer>,
+) {
+    let asked = &desired.primary_ips;
+    if let Some(balancer) = there {
+        for family in &asked.families {
+            family.tell(reading, state, balancer);
+        }
+    }
+    let wanted = &asked.address;
+    let addresses = there.map(status::addresses).unwrap_or_default();
+    let has = addresses.iter().any(|ip| ip.to_string() == *wanted);
+    let gets = there.is_none() && asked.by_field(state).is_some();
+    if !wanted.is_empty() && !has && !gets {
+        let why = match there {
+            None => "no Primary IP of the project has this address, so another one is taken",
+            Some(_) => KEEPS,
+        };
+        reading.finding(Finding::warning(
+            Reason::FieldIgnored,
+            format!("spec.loadBalancerIP: {wanted} is not honoured: {why}"),
+        ));
+    }
+}
+
+const KEEPS: &str = "a load balancer keeps the address that it was made with; another one means to delete the Service \
+                     and make it again, with no traffic meanwhile, and to give the old address up unless its Primary IP \
+                     outlives the load balancer";
+
+impl Asked {
+    /// A Primary IP with the address of `spec.loadBalancerIP`, and no annotation that says otherwise.
+    fn by_field<'a>(&self, state: &'a State) -> Option<&'a PrimaryIp> {
+        self.address.parse::<IpAddr>().ok()?;
+        let mut all = state.primary_ips.iter().flatten();
+        let one = all.find(|one| covers(&one.ip, &self.address))?;
+        let family = self.families.iter().find(|family| family.kind == one.kind);
+        family
+            .is_some_and(|family| family.asked.is_none())
+            .then_some(one)
+    }
+}
+
+impl Family {
+    fn find<'a>(
+        &self,
+        reading: &mut Reading,
+        desired: &Desired,
+        state: &'a State,
+    ) -> Option<(Sourced<String>, &'a PrimaryIp)> {
+        let Some(asked) = &self.asked else {
+            let one = desired.primary_ips.by_field(state)?;
+            let address = desired.primary_ips.address.clone();
+            let is_it = one.kind == self.kind;
+            return is_it.then_some((Sourced::new(address, ASKED_BY_FIELD), one));
+        };
+        let all = state.primary_ips.as_deref().unwrap_or_default();
+        let found = PrimaryIp::named(all, &asked.value);
+        if found.is_none() {
+            let there: Vec<String> = all
+                .iter()
+                .filter(|one| one.kind == self.kind && one.assignee_id.is_none())
+                .map(PrimaryIp::shown)
+                .collect();
+            let has = match there.as_slice() {
+                [] => "none".to_owned(),
+                some => some.join(", "),
+            };
+            reading.problem(format!(
+                "{}: there is no Primary IP {:?}; of those of type {} free is {has}",
+                asked.source, asked.value, self.kind
+            ));
+        }
+        found.map(|one| (asked.clone(), one))
+    }
+
+    fn check(
+        &self,
+        reading: &mut Reading,
+        desired: &Desired,
+        state: &State,
+        asked: &Sourced<String>,
+        one: &PrimaryIp,
+    ) {
+        let mut refuse = |why: &str| {
+            reading.problem(format!(
+                "{}: Primary IP {} {why}",
+                asked.source,
+                one.shown()
+            ));
+        };
+        if one.kind != self.kind {
+            let other = desired.primary_ips.families.iter();
+            let other = other.filter(|family| family.kind == one.kind);
+            let key = other.map(|family| family.annotation.key());
+            refuse(&format!(
+                "is of type {}: name it in annotation {}",
+                one.kind,
+                key.collect::<String>()
+            ));
+        }
+        if let Some(id) = one.assignee_id {
+            let kind = one.assignee_type.replace('_', " ");
+            let mut balancers = state.balancers.iter();
+            let holder = balancers.find(|balancer| balancer.id == id);
+            let holder = holder.filter(|_| one.assignee_type == "load_balancer");
+            let holder = holder.map_or_else(|| id.to_string(), LoadBalancer::shown);
+            refuse(&format!(
+                "is assigned to {kind} {holder}: free it there, or choose another"
+            ));
+        }
+        if one.blocked {
+            refuse("is blocked by Hetzner: ask their support why, or choose another");
+        }
+        if let Some(public) = desired.public.as_ref().filter(|public| !public.value) {
+            refuse(&format!(
+                "would have nothing to do: {} turns the public addresses off; remove one of the two",
+                public.source
+            ));
+        }
+    }
+
+    /// Of a load balancer that is there.
+    fn tell(&self, reading: &mut Reading, state: &State, balancer: &LoadBalancer) {
+        let Some(asked) = &self.asked else {
+            return;
+        };
+        let net = &balancer.public_net;
+        let (id, ip, range) = match self.kind {
+            "ipv4" => (net.ipv4.id, net.ipv4.ip.map(IpAddr::from), 32),
+            _ => (net.ipv6.id, net.ipv6.ip.map(IpAddr::from), 64),
+        };
+        let ip = ip.map(|ip| ip.to_string()).unwrap_or_default();
+        let text = &asked.value;
+        let all = state.primary_ips.as_deref();
+        let found = all.and_then(|all| PrimaryIp::named(all, text));
+        let by_text = id.map(|id| id.to_string()).as_ref() == Some(text)
+            || covers(&format!("{ip}/{range}"), text);
+        let is_it = match found {
+            Some(one) => id == Some(one.id),
+            None => by_text,
+        };
+        // A name says nothing as long as nobody has read which Primary IPs there are.
+        let is_name = text.parse::<u64>().is_err() && !covers(text, text);
+        if is_it {
+            found.iter().for_each(|one| not_kept(reading, one));
+        } else if all.is_some() || !is_name {
+            let why = format!("{}: {text:?} has no effect on {ip}: {KEEPS}", asked.source);
+            reading.finding(Finding::warning(Reason::AnnotationWithoutEffect, why));
+        }
+    }
+}
+
+/// It decides where the load balancer is made, unless somebody says otherwise.
+fn place(
+    reading: &mut Reading,
+    desired: &Desired,
+    asked: &Sourced<String>,
+    one: &PrimaryIp,
+    chosen: &mut Chosen,
+) {
+    let at = &one.location;
+    let (wanted, is) = match (&desired.place.location, &desired.place.zone) {
+        (Some(location), _) => (Some(location), &at.name),
+        (None, Some(zone)) => (Some(zone), &at.network_zone),
+        (None, None) => (chosen.location.as_ref(), &at.name),
+    };
+    match wanted.filter(|wanted| wanted.value != **is) {
+        Some(wanted) => reading.problem(format!(
+            "{}: Primary IP {} is in {is}, and the load balancer is to be made in {} ({}): choose one that is there, or \
+             set annotation {} to {:?}",
+            asked.source,
+            one.shown(),
+            wanted.value,
+            wanted.source,
+            a::LOCATION.key(),
+            at.name
+        )),
+        None => {
+            let source = match (&desired.place.location, &asked.source) {
+                (Some(location), _) => location.source.clone(),
+                (None, source) => source.clone(),
+            };
+            chosen.location = Some(Sourced::new(at.name.clone(), source));
+        }
+    }
+}
+
+/// Who chooses an address means to keep it.
+fn not_kept(reading: &mut Reading, one: &PrimaryIp) {
+    if one.auto_delete {
+        reading.finding(Finding::warning(
+            Reason::AddressNotKept,
+            format!(
+                "Primary IP {} is deleted together with the load balancer: to keep it, turn its auto-delete off, in the \
+                 console or with hcloud primary-ip update --auto-delete=false {}",
+                one.shown(),
+                one.name
+            ),
+        ));
+    }
+}
+
+/// The API was asked for one that somebody else got in the meantime.
+pub(super) fn refused(error: Error) -> Error {
+    let message = format!(
+        "{error}; free the Primary IP, or choose another in annotation {} or {}",
+        a::PUBLIC_NET_IPV4.key(),
+        a::PUBLIC_NET_IPV6.key()
+    );
+    Error::new(error.kind, message)
+}

@@ -1,0 +1,222 @@
+//! Primary IPs: which ones a new load balancer gets, and every reason why not.
+
+use crate::support::{PROFILES, World, changes, environment, words};
+use ccm::cloud::{Field, Reason};
+use ccm::hetzner::Profile;
+use ccm::hetzner::load_balancers::{Location, PrimaryIp, Write};
+
+/// 41 `kept` and 61 `kept6` in fsn1, 42 `far` in nbg1.
+fn world(profile: Profile) -> World {
+    let mut world = World::new(profile);
+    let place = |name: &str| Location {
+        name: name.into(),
+        network_zone: "eu-central".into(),
+    };
+    let one = |id, name: &str, ip: &str, at: &str| PrimaryIp {
+        id,
+        name: name.into(),
+        ip: ip.into(),
+        kind: if ip.contains(':') { "ipv6" } else { "ipv4" }.into(),
+        location: place(at),
+        assignee_type: "unassigned".into(),
+        ..PrimaryIp::default()
+    };
+    world.state.primary_ips = Some(vec![
+        one(41, "kept", "198.51.100.41", "fsn1"),
+        one(42, "far", "198.51.100.42", "nbg1"),
+        one(61, "kept6", "2001:db8:61::/64", "fsn1"),
+    ]);
+    world
+}
+
+fn edit(world: &mut World, name: &str, edit: impl FnOnce(&mut PrimaryIp)) {
+    let mut all = world.state.primary_ips.iter_mut().flatten();
+    edit(all.find(|one| one.name == name).unwrap());
+}
+
+/// Both families as the POST names them.
+fn asked(world: &World) -> (Option<u64>, Option<u64>) {
+    let planned = changes(&world.plan());
+    let Some(Write::Create(create)) = planned.first().map(|one| &one.write) else {
+        panic!("{planned:?}");
+    };
+    (create.ipv4, create.ipv6)
+}
+
+#[rustfmt::skip] // A case is a line.
+#[test]
+fn one_is_named_by_id_name_or_address() {
+    let cases: &[(&[(&str, &str)], &str, (Option<u64>, Option<u64>))] = &[
+        (&[("public-net-ipv4", "41")], "", (Some(41), None)),
+        (&[("public-net-ipv4", "kept")], "", (Some(41), None)),
+        (&[("public-net-ipv4", "198.51.100.41")], "", (Some(41), None)),
+        (&[("public-net-ipv6", "61")], "", (None, Some(61))),
+        (&[("public-net-ipv6", "2001:db8:61::1")], "", (None, Some(61))),
+        (&[("public-net-ipv6", "2001:db8:61::/64")], "", (None, Some(61))),
+        (&[("public-net-ipv4", "kept"), ("public-net-ipv6", "kept6")], "", (Some(41), Some(61))),
+        (&[], "198.51.100.41", (Some(41), None)),
+        (&[], "2001:db8:61::1", (None, Some(61))),
+        (&[("public-net-ipv4", "kept")], "2001:db8:61::1", (Some(41), Some(61))),
+        (&[("public-net-ipv4", "kept")], "198.51.100.42", (Some(41), None)),
+        (&[], "203.0.113.99", (None, None)),
+        (&[], "nonsense", (None, None)),
+        (&[], "", (None, None)),
+    ];
+    for (annotations, address, expected) in cases {
+        let mut world = world(Profile::CcmFromScratch);
+        world.set(annotations);
+        world.service.load_balancer_ip = (*address).into();
+        assert_eq!(asked(&world), *expected, "{annotations:?} {address}");
+        world.settle();
+        let told = world.findings().contains(&Reason::FieldIgnored);
+        let has = world.balancer().public_net.clone();
+        let got = [has.ipv4.ip.unwrap().to_string(), has.ipv6.ip.unwrap().to_string()];
+        let ignored = !address.is_empty() && !got.contains(&(*address).to_owned());
+        assert_eq!(told, ignored, "{annotations:?} {address}");
+    }
+}
+
+#[test]
+fn upstream_knows_ids_only() {
+    for (value, is_id) in [("41", true), ("kept", false), ("198.51.100.41", false)] {
+        let mut world = world(Profile::Hcloud);
+        world.set(&[("public-net-ipv4", value)]);
+        match is_id {
+            true => assert_eq!(asked(&world), (Some(41), None)),
+            false => assert!(world.obstacle().contains("use the ID of a Primary IP")),
+        }
+    }
+}
+
+#[rustfmt::skip] // A case is a line.
+#[test]
+fn what_can_not_be_had_is_an_error_that_says_what_to_do() {
+    type Make = fn(&mut World);
+    let cases: &[(&[(&str, &str)], Make, &[&str])] = &[
+        (&[("public-net-ipv4", "nobody")], |_| {}, &["no Primary IP \"nobody\"", "kept (41, 198.51.100.41), far (42,"]),
+        (&[("public-net-ipv6", "nobody")], |w| w.state.primary_ips = Some(vec![]), &["of those of type ipv6 free is none"]),
+        (&[("public-net-ipv4", "kept")], |w| edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "server".into())),
+            &["kept (41, 198.51.100.41)", "is assigned to server 9", "free it there, or choose another"]),
+        (&[("public-net-ipv4", "kept")], |w| {
+            w.state.balancers = vec![crate::model::fresh(9, "other", "lb11")];
+            edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "load_balancer".into()));
+        }, &["is assigned to load balancer other (9)"]),
+        (&[("public-net-ipv4", "kept")], |w| edit(w, "kept", |one| one.blocked = true), &["is blocked by Hetzner"]),
+        (&[("public-net-ipv4", "kept6")], |_| {}, &["is of type ipv6", "in annotation load-balancer.hetzner.cloud/public-net-ipv6"]),
+        (&[("public-net-ipv6", "kept")], |_| {}, &["is of type ipv4", "in annotation load-balancer.hetzner.cloud/public-net-ipv4"]),
+        (&[("public-net-ipv4", "far")], |_| {}, &["is in nbg1", "in fsn1 (environment HCLOUD_LOAD_BALANCERS_LOCATION)", "/location to \"nbg1\""]),
+        (&[("public-net-ipv4", "kept"), ("location", "hel1")], |_| {}, &["is in fsn1", "in hel1 (annotation", "/location to \"fsn1\""]),
+        (&[("public-net-ipv4", "kept"), ("location", ""), ("network-zone", "us-east")], |_| {}, &["is in eu-central", "in us-east"]),
+        (&[("public-net-ipv4", "far"), ("public-net-ipv6", "kept6"), ("location", "")], |_| {}, &["Primary IP kept6", "is in fsn1", "in nbg1"]),
+        (&[("public-net-ipv4", "kept"), ("disable-public-network", "true"), ("use-private-ip", "true")], |_| {},
+            &["would have nothing to do", "disable-public-network", "remove one of the two"]),
+        // The field of the Service means a Primary IP of the project, once there is one.
+        (&[], |w| {
+            w.service.load_balancer_ip = "198.51.100.41".into();
+            edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "server".into()));
+        }, &["spec.loadBalancerIP", "is assigned to server 9"]),
+    ];
+    for ((annotations, make, expected), profile) in cases.iter().flat_map(|case| PROFILES.map(|profile| (case, profile))) {
+        let mut world = world(profile).with_network();
+        let ids = [("nobody", "99"), ("kept", "41"), ("kept6", "61"), ("far", "42")];
+        for (name, value) in *annotations {
+            let id = ids.iter().find(|(name, _)| name == value).filter(|_| profile == Profile::Hcloud);
+            world.set(&[(name, id.map_or(*value, |(_, id)| id))]);
+        }
+        make(&mut world);
+        let message = world.obstacle();
+        for part in *expected {
+            let part = if profile == Profile::Hcloud { part.replace("nobody", "99") } else { (*part).to_owned() };
+            assert!(message.contains(&part), "{annotations:?}: {message}");
+        }
+    }
+}
+
+#[test]
+fn it_says_where_when_nobody_else_does() {
+    for profile in PROFILES {
+        for (place, expected) in [
+            (&[("location", "")][..], "nbg1"),
+            (&[("location", "nbg1")], "nbg1"),
+            (&[("location", ""), ("network-zone", "eu-central")], "nbg1"),
+        ] {
+            let mut world = world(profile);
+            world.set(&[("public-net-ipv4", "42")]);
+            world.set(place);
+            world.settle();
+            assert_eq!(world.balancer().location.name, expected);
+            assert_eq!(world.balancer().public_net.ipv4.id, Some(42));
+        }
+        // In the environment's zone, too.
+        let mut world = world(profile);
+        world.defaults.location = None;
+        let zone = environment("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", "eu-central".into());
+        world.defaults.network_zone = Some(zone);
+        world.set(&[("public-net-ipv4", "42")]);
+        let field = |field: &&Field| field.field == "location";
+        let plan = world.plan();
+        let location = plan.fields.iter().find(field).unwrap();
+        assert_eq!(location.want.as_deref(), Some("nbg1"));
+        assert!(location.source.to_string().contains("public-net-ipv4"));
+    }
+}
+
+#[test]
+fn a_load_balancer_that_is_there_keeps_its_address() {
+    let none = &[][..];
+    let warns = &[Reason::AnnotationWithoutEffect][..];
+    // What is asked for later, whether the list was read, and what is told.
+    for (asked, is_read, expected) in [
+        ("kept", true, none),
+        ("41", true, none),
+        ("41", false, none),
+        ("198.51.100.41", false, none),
+        ("kept", false, none),
+        ("far", true, warns),
+        ("nobody", true, warns),
+        ("42", false, warns),
+        ("198.51.100.42", false, warns),
+        // Without the list a name may be the one.
+        ("far", false, none),
+    ] {
+        let mut world = world(Profile::CcmFromScratch);
+        world.set(&[("public-net-ipv4", "kept"), ("type", "lb11")]);
+        world.settle();
+        world.set(&[("public-net-ipv4", asked)]);
+        if !is_read {
+            world.state.primary_ips = None;
+        }
+        assert_eq!(words(&world.settle()), [""; 0], "{asked}");
+        assert_eq!(world.findings(), expected, "{asked}, read: {is_read}");
+        for finding in world.plan().findings {
+            for part in ["on 198.51.100.41", "delete the Service and make it again"] {
+                assert!(finding.message.contains(part), "{}", finding.message);
+            }
+        }
+    }
+    let mut world = world(Profile::CcmFromScratch);
+    world.set(&[("public-net-ipv6", "kept6"), ("type", "lb11")]);
+    world.settle();
+    for (asked, expected) in [
+        ("2001:db8:61::1", none),
+        ("2001:db8:61::/64", none),
+        ("61", none),
+        ("2001:db8:62::1", warns),
+    ] {
+        world.set(&[("public-net-ipv6", asked)]);
+        assert_eq!(world.findings(), expected, "{asked}");
+    }
+}
+
+#[test]
+fn one_that_goes_with_the_load_balancer_is_told() {
+    let mut world = world(Profile::CcmFromScratch);
+    world.set(&[("public-net-ipv4", "kept"), ("type", "lb11")]);
+    edit(&mut world, "kept", |one| one.auto_delete = true);
+    for _ in 0..2 {
+        assert_eq!(world.findings(), [Reason::AddressNotKept]);
+        let message = world.plan().findings[0].message.clone();
+        assert!(message.contains("--auto-delete=false kept"), "{message}");
+        world.settle();
+    }
+}
