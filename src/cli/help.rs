@@ -77,6 +77,7 @@ Usage:
   ccm lb list [-n NAMESPACE] [-o wide|json|yaml]
   ccm lb inspect NAMESPACE/NAME [-o json|yaml]
   ccm lb sync [NAMESPACE/NAME…] [--dry-run [--detailed-exitcode]] [-o json|yaml]
+  ccm lb sync --delete-orphans [--dry-run | --yes] [-o json|yaml]
 
 list and inspect only read. sync does for the named Services (without a name:
 for all) what one tick of the daemon would do, also beside a running daemon.
@@ -178,7 +179,8 @@ Usage:
   DIFF           - nothing; create: the next sync makes it; delete: it and then
                  the finalizer go; finalizer: only that goes; the names of
                  fields that differ; !Reason: something stands in the way, and
-                 ccm lb inspect says what
+                 ccm lb inspect says what; orphan: the Service does not exist,
+                 and ccm lb sync --delete-orphans deletes it, unless it stays
 ";
 
 const LB_INSPECT: &str = "\
@@ -205,6 +207,11 @@ Usage:
   ccm lb sync --dry-run --detailed-exitcode [NAMESPACE/NAME…]
                                exit 3 when there is one, 1 when something
                                stands in its way
+  ccm lb sync --delete-orphans [--dry-run | --yes] [-n NAMESPACE]
+                               show load balancers of this cluster whose
+                               Service does not exist, ask, and delete them;
+                               nothing else. Never one that is protected, or
+                               has targets that are no nodes of this cluster
 
 At a terminal each change is shown on stderr as it is made.
 ";

@@ -142,6 +142,7 @@ pub(super) fn service_settings(settings: &Settings) -> service::Settings {
         resync_period: scaled(settings, settings.load_balancer_resync_period.value),
         concurrency: settings.concurrent_service_syncs.value,
         cluster_name: settings.cluster_name.value.clone(),
+        delete_orphans: settings.delete_orphaned_load_balancers.value,
         time_scale: settings.test_time_scale.value,
     }
 }

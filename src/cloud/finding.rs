@@ -103,6 +103,8 @@ pub enum Reason {
     AnnotationWithoutEffect,
     /// A field of the Service that the cloud's load balancers can't honour.
     FieldIgnored,
+    /// A load balancer of this cluster whose Service does not exist.
+    OrphanedLoadBalancer,
 }
 
 impl Reason {
@@ -145,6 +147,7 @@ impl Reason {
             Reason::UnknownAnnotation => "UnknownAnnotation",
             Reason::AnnotationWithoutEffect => "AnnotationWithoutEffect",
             Reason::FieldIgnored => "FieldIgnored",
+            Reason::OrphanedLoadBalancer => "OrphanedLoadBalancer",
         }
     }
 }
@@ -154,7 +157,10 @@ impl Reason {
     pub fn is_lasting(self) -> bool {
         matches!(
             self,
-            Reason::UnknownProviderIDPrefix | Reason::UnknownProviderID | Reason::NotExternal
+            Reason::UnknownProviderIDPrefix
+                | Reason::UnknownProviderID
+                | Reason::NotExternal
+                | Reason::OrphanedLoadBalancer
         )
     }
 }

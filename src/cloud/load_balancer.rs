@@ -151,10 +151,15 @@ pub struct Field {
 #[derive(Debug)]
 pub struct Orphan {
     pub balancer: Balancer,
-    /// The Service it was made for, as its labels say.
+    /// The Service it was made for, as its labels say: `namespace.name`, which may be cut.
     pub service: String,
-    /// None: it is protected.
+    /// UID of that Service.
+    pub service_uid: String,
+    /// None: it stays, see `stays`. The load balancer is read again before it is made, and must
+    /// be as it was.
     pub removal: Option<Box<dyn Change>>,
+    /// Why it is not removed, on whatever request.
+    pub stays: Option<String>,
 }
 
 /// What came of a change.

@@ -55,6 +55,10 @@ pub struct Settings {
     /// At least 1.
     pub concurrent_service_syncs: Sourced<usize>,
     pub cluster_name: Sourced<String>,
+    pub delete_orphaned_load_balancers: Sourced<bool>,
+    /// Of `lb sync`.
+    pub delete_orphans: Sourced<bool>,
+    pub yes: Sourced<bool>,
     /// Of the client commands about load balancers.
     pub namespace: Sourced<Option<String>>,
     pub leader_elect: Sourced<bool>,
@@ -109,6 +113,10 @@ pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environme
         load_balancer_resync_period: read.setting(&table::LOAD_BALANCER_RESYNC_PERIOD, interval),
         concurrent_service_syncs: read.setting(&table::CONCURRENT_SERVICE_SYNCS, text::count),
         cluster_name: read.setting(&table::CLUSTER_NAME, text::cluster_name),
+        delete_orphaned_load_balancers: read
+            .setting(&table::DELETE_ORPHANED_LOAD_BALANCERS, text::boolean),
+        delete_orphans: read.setting(&table::DELETE_ORPHANS, text::boolean),
+        yes: read.setting(&table::YES, text::boolean),
         namespace: read.setting(&table::NAMESPACE, text::name),
         leader_elect: read.setting(&table::LEADER_ELECT, text::boolean),
         lease_duration: read.setting(&table::LEASE_DURATION, interval),

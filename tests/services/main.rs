@@ -9,6 +9,7 @@ mod churn;
 #[path = "../common/mod.rs"]
 mod common;
 mod life;
+mod orphans;
 mod quiet;
 mod readers;
 mod trouble;

@@ -10,7 +10,8 @@ use serde_json::Value;
 /// One Service, its load balancer, and what lies between them.
 #[derive(Serialize)]
 pub(super) struct Item<'a> {
-    object: Object<'a>,
+    /// None: a load balancer that no Service wants.
+    object: Option<Object<'a>>,
     cloud: Option<&'a Balancer>,
     differences: Vec<&'a Field>,
     changes: Vec<Value>,
@@ -53,7 +54,7 @@ fn item<'a>(plan: &'a ServicePlan, changes: Vec<Value>, failures: &'a [Failure])
     let metadata = &plan.service.metadata;
     let name = plan.name();
     Item {
-        object: Object {
+        object: (!plan.is_orphan()).then(|| Object {
             kind: "Service",
             namespace: &metadata.namespace,
             name: &metadata.name,
@@ -65,7 +66,7 @@ fn item<'a>(plan: &'a ServicePlan, changes: Vec<Value>, failures: &'a [Failure])
             },
             finalizer: plan.service.has_our_finalizer(),
             ingress: &plan.service.status.load_balancer.ingress,
-        },
+        }),
         cloud: plan.cloud.found.as_ref(),
         differences: plan
             .cloud

@@ -8,6 +8,7 @@ use crate::controllers::service::{ServicePlan, Want};
 use crate::settings::{Command, Output};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::time::Instant;
 
 pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
     let asked = match ask(Command::LbList, words) {
@@ -23,10 +24,15 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
         Ok(selection) => selection,
         Err(exit) => return exit,
     };
-    let plans = match asked.evaluate(&selection) {
+    let begun = Instant::now();
+    let mut plans = match asked.evaluate(&selection) {
         Ok(plans) => plans,
         Err(exit) => return exit,
     };
+    match asked.orphans(&plans, begun) {
+        Ok(orphans) => plans.extend(orphans),
+        Err(exit) => return exit,
+    }
     leader::tell(&asked.settings, &asked.world);
     let text = match asked.settings.output.value {
         Output::Json => output::json(&json::plans("LoadBalancerList", &plans)),
@@ -91,8 +97,13 @@ fn row(plan: &ServicePlan, addresses: usize) -> Vec<String> {
             .collect::<Vec<_>>()
             .join(",")
     });
+    let service = match plan.service.metadata.namespace.is_empty() {
+        // Its labels do not say.
+        true => "-".to_owned(),
+        false => plan.service.full_name(),
+    };
     vec![
-        plan.service.full_name(),
+        service,
         found.map_or("-".into(), |balancer| balancer.name.clone()),
         or_dash(&of_it.unwrap_or_default()),
         targets_cell(plan),
@@ -102,6 +113,11 @@ fn row(plan: &ServicePlan, addresses: usize) -> Vec<String> {
 
 /// What differs, in the fewest words.
 fn diff(plan: &ServicePlan) -> String {
+    match plan.is_orphan() {
+        true if plan.has_writes() => return "orphan".into(),
+        true => return "orphan, stays".into(),
+        false => {}
+    }
     if let Some(obstacle) = &plan.cloud.obstacle {
         return format!("!{}", obstacle.reason.name());
     }

@@ -3,6 +3,7 @@
 mod inspect;
 mod json;
 mod list;
+mod orphans;
 mod sync;
 
 pub(super) use inspect::inspect;

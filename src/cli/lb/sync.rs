@@ -18,6 +18,10 @@ pub(in crate::cli) fn sync(words: Vec<OsString>) -> Exit {
     if asked.settings.detailed_exitcode.value && !asked.settings.dry_run.value {
         return usage("--detailed-exitcode goes with --dry-run");
     }
+    if asked.settings.delete_orphans.value {
+        leader::tell(&asked.settings, &asked.world);
+        return asked.delete_orphans();
+    }
     let selection = match asked.selection() {
         Ok(selection) => selection,
         Err(exit) => return exit,
@@ -69,14 +73,16 @@ impl Asked {
     }
 }
 
-fn dry_run_lines(plans: &[ServicePlan]) -> String {
+pub(super) fn dry_run_lines(plans: &[ServicePlan]) -> String {
     let proposals: Vec<Proposal> = plans.iter().map(ServicePlan::proposal).collect();
     changes::proposed(&proposals, warnings(plans))
 }
 
 /// Findings that stand in nobody's way, and should be known all the same.
-fn warnings(plans: &[ServicePlan]) -> impl Iterator<Item = String> {
-    plans.iter().flat_map(|plan| {
+pub(super) fn warnings<'a>(
+    plans: impl IntoIterator<Item = &'a ServicePlan>,
+) -> impl Iterator<Item = String> {
+    plans.into_iter().flat_map(|plan| {
         let others = plan.findings.iter().chain(&plan.cloud.findings);
         let warnings = others.filter(|finding| finding.severity == Severity::Warning);
         warnings.map(|finding| format!("{}  warning: {}\n", plan.name(), finding.message))

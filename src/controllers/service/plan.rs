@@ -106,9 +106,9 @@ pub fn want(service: &Service) -> Want {
 }
 
 impl ServicePlan {
-    /// E.g. `service/default/web`.
+    /// E.g. `service/default/web`; `load-balancer/front` for one that no Service wants.
     pub fn name(&self) -> String {
-        format!("service/{}", self.service.full_name())
+        self.object.for_people()
     }
 
     /// Is there anything to write, to either API?

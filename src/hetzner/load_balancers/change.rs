@@ -59,6 +59,10 @@ pub enum Write {
         server: u64,
     },
     Delete,
+    /// Only while it carries exactly these labels and is not protected: it is read again before.
+    DeleteUnchanged {
+        labels: BTreeMap<String, String>,
+    },
 }
 
 /// What the one POST carries.
@@ -96,7 +100,9 @@ impl Change {
         match self.write {
             Write::Create(_) => (Method::Post, path, self.write.body()),
             Write::Edit { .. } => (Method::Put, path, self.write.body()),
-            Write::Delete => (Method::Delete, path, self.write.body()),
+            Write::Delete | Write::DeleteUnchanged { .. } => {
+                (Method::Delete, path, self.write.body())
+            }
             _ => {
                 let path = format!("{path}/actions/{}", self.write.action());
                 (Method::Post, path, self.write.body())
@@ -123,7 +129,7 @@ impl Write {
             Write::AddService(_) => "add_service",
             Write::AddTarget(_) => "add_target",
             Write::RemoveTarget { .. } => "remove_target",
-            Write::Delete => "delete",
+            Write::Delete | Write::DeleteUnchanged { .. } => "delete",
         }
     }
 
@@ -154,7 +160,10 @@ impl Write {
             Write::RemoveTarget { server } => {
                 json!({ "type": "server", "server": { "id": server } })
             }
-            Write::EnablePublicInterface | Write::DisablePublicInterface | Write::Delete => {
+            Write::EnablePublicInterface
+            | Write::DisablePublicInterface
+            | Write::Delete
+            | Write::DeleteUnchanged { .. } => {
                 json!({})
             }
         }
@@ -218,7 +227,7 @@ impl cloud::Change for Change {
     fn kind(&self) -> ChangeKind {
         match self.write {
             Write::AddTarget(_) | Write::RemoveTarget { .. } => ChangeKind::Targets,
-            Write::Delete => ChangeKind::Removal,
+            Write::Delete | Write::DeleteUnchanged { .. } => ChangeKind::Removal,
             _ => ChangeKind::Settings,
         }
     }

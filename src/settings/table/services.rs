@@ -50,6 +50,38 @@ pub(in crate::settings) static CLUSTER_NAME: Setting = Setting {
     ..Setting::BLANK
 };
 
+pub(in crate::settings) static DELETE_ORPHANED_LOAD_BALANCERS: Setting = Setting {
+    name: "delete-orphaned-load-balancers",
+    flags: &["delete-orphaned-load-balancers"],
+    default: Some("false"),
+    help: "Delete load balancers of this cluster whose Service does not exist, when all are compared; \
+           never one that is protected. Without it they are only told: ccm lb list shows them.",
+    commands: DAEMON,
+    group: Group::Controllers,
+    ..Setting::BLANK
+};
+
+pub(in crate::settings) static DELETE_ORPHANS: Setting = Setting {
+    name: "delete-orphans",
+    flags: &["delete-orphans"],
+    default: Some("false"),
+    help: "Delete load balancers of this cluster whose Service does not exist, and nothing else: \
+           they are shown, and you are asked.",
+    commands: &[Command::LbSync],
+    group: Group::Controllers,
+    ..Setting::BLANK
+};
+
+pub(in crate::settings) static YES: Setting = Setting {
+    name: "yes",
+    flags: &["yes"],
+    default: Some("false"),
+    help: "With --delete-orphans: do not ask.",
+    commands: &[Command::LbSync],
+    group: Group::Controllers,
+    ..Setting::BLANK
+};
+
 pub(in crate::settings) static NAMESPACE: Setting = Setting {
     name: "namespace",
     flags: &["namespace"],
