@@ -43,7 +43,8 @@ Try it:
   ccm node sync --dry-run      the plan, and nothing else
 
 Settings come from flags, then environment variables, then defaults:
-ccm help run lists them. Data goes to stdout, everything else to stderr.
+ccm help run lists them. From a shell, --settings-from takes the daemon's.
+Data goes to stdout, everything else to stderr.
 
 Exit codes: 0 done, 1 something failed, 2 wrong usage,
             3 changes are pending (only with --detailed-exitcode)
@@ -180,7 +181,8 @@ Usage:
                  the finalizer go; finalizer: only that goes; the names of
                  fields that differ; !Reason: something stands in the way, and
                  ccm lb inspect says what; orphan: the Service does not exist,
-                 and ccm lb sync --delete-orphans deletes it, unless it stays
+                 and ccm lb sync --delete-orphans deletes it, unless it stays;
+                 in parentheses: held back by ccm lb sync, see ccm help lb sync
 ";
 
 const LB_INSPECT: &str = "\
@@ -212,6 +214,10 @@ Usage:
                                Service does not exist, ask, and delete them;
                                nothing else. Never one that is protected, or
                                has targets that are no nodes of this cluster
+
+From a shell the daemon's settings are missing: what would be changed only by
+the default of a setting that nobody set here is held back, named, and exit
+code 1. --settings-from takes the daemon's settings, --yes makes these changes.
 
 At a terminal each change is shown on stderr as it is made.
 ";

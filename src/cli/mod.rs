@@ -15,6 +15,7 @@ mod output;
 mod process;
 mod run;
 mod table;
+mod taken;
 mod wire;
 
 use crate::settings::{Command, nearest};

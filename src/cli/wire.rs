@@ -3,6 +3,7 @@
 use super::Exit;
 use super::logging::{self, Reader};
 use super::output::Printer;
+use super::taken::{self, LeftOut};
 use crate::cloud;
 use crate::controllers::{lifecycle, node, service};
 use crate::daemon;
@@ -34,8 +35,19 @@ const TOKEN_CHARACTERS: usize = 64;
 
 /// What to do after the settings were read: go on, or end here.
 pub(super) enum Read {
-    GoOn(Box<Parsed>),
+    GoOn(Box<Ready>),
     End(Exit),
+}
+
+/// What a command was told.
+pub(super) struct Ready {
+    pub(super) settings: Settings,
+    /// The words that are no flags.
+    pub(super) words: Vec<String>,
+    /// A client that was needed to read the settings.
+    pub(super) kube: Option<kube::Client>,
+    /// With `--settings-from`: what of the daemon's settings could not be read.
+    pub(super) left_out: Option<LeftOut>,
 }
 
 /// Reads the settings of a command, answers `--help`, starts the log, tells what is wrong – all of it at once.
@@ -45,19 +57,15 @@ pub(super) fn read(
     reader: Reader,
     help: impl Fn() -> String,
 ) -> Read {
-    let parsed = settings::parse(command, words, &Process);
+    let parsed = settings::parse(command, words.clone(), &Process);
     if parsed.help {
         return Read::End(Printer::stdout(&help()));
     }
     if parsed.version {
         return Read::End(Printer::stdout(&super::version()));
     }
-    if !parsed.problems.is_empty() {
-        for problem in &parsed.problems {
-            Printer::stderr(&format!("ccm: {problem}\n"));
-        }
-        let usage = parsed.problems.iter().any(|problem| problem.usage);
-        return Read::End(if usage { Exit::Usage } else { Exit::Failed });
+    if let Some(exit) = tell_problems(&parsed) {
+        return Read::End(exit);
     }
     logging::start(&parsed.settings, reader);
     for notice in &parsed.notices {
@@ -66,7 +74,46 @@ pub(super) fn read(
             Notice::MisspeltVariable { .. } => log::warn!("{notice}"),
         }
     }
-    Read::GoOn(Box::new(parsed))
+    let Some(name) = &parsed.settings.settings_from.value else {
+        return Read::GoOn(Box::new(Ready {
+            settings: parsed.settings,
+            words: parsed.words,
+            kube: None,
+            left_out: None,
+        }));
+    };
+    let found = match taken::take(command, &parsed.settings, name) {
+        Ok(found) => found,
+        Err(lines) => {
+            for line in &lines {
+                Printer::failure(line);
+            }
+            return Read::End(Exit::Failed);
+        }
+    };
+    let parsed = settings::parse_above(command, words, &Process, Some(&found.taken));
+    if let Some(exit) = tell_problems(&parsed) {
+        return Read::End(exit);
+    }
+    Read::GoOn(Box::new(Ready {
+        settings: parsed.settings,
+        words: parsed.words,
+        kube: Some(found.kube),
+        left_out: Some(found.left_out),
+    }))
+}
+
+/// All that is wrong; then the command ends here.
+fn tell_problems(parsed: &Parsed) -> Option<Exit> {
+    for problem in &parsed.problems {
+        Printer::stderr(&format!("ccm: {problem}\n"));
+    }
+    let is_usage = parsed.problems.iter().any(|problem| problem.usage);
+    match is_usage {
+        true => Some(Exit::Usage),
+        false if parsed.problems.is_empty() => None,
+        false => Some(Exit::Failed),
+    }
 }
 
 /// The metadata service to ask whether this machine is attached to the Network: where controllers
@@ -85,6 +132,29 @@ pub(super) fn metadata(settings: &Settings) -> Option<String> {
 
 /// Both APIs as the settings name them. No call is made.
 pub(super) fn world(settings: &Settings, metadata: Option<String>) -> Result<World, String> {
+    world_on(kube_client(settings)?, settings, metadata, Vec::new())
+}
+
+/// The same for a person, who may have a client already: nobody asks whether this machine is
+/// attached to the Network.
+pub(super) fn world_of(
+    kube: Option<kube::Client>,
+    settings: &Settings,
+    unknown: Vec<String>,
+) -> Result<World, String> {
+    let kube = match kube {
+        Some(kube) => kube,
+        None => kube_client(settings)?,
+    };
+    world_on(kube, settings, None, unknown)
+}
+
+fn world_on(
+    kube: kube::Client,
+    settings: &Settings,
+    metadata: Option<String>,
+    unknown: Vec<String>,
+) -> Result<World, String> {
     let authorities = authorities()?;
     if authorities.unusable > 0 {
         log::warn!(
@@ -92,11 +162,20 @@ pub(super) fn world(settings: &Settings, metadata: Option<String>) -> Result<Wor
             authorities.unusable
         );
     }
-    let access = access(settings, &authorities)?;
-    let kube = kube::Client::new(access, proxies()?, timing(settings, kube::READ_TIMEOUT));
-    let provider = Hetzner::new(hetzner_settings(settings, authorities, metadata)?);
+    let mut hetzner = hetzner_settings(settings, authorities, metadata)?;
+    if let Some(defaults) = &mut hetzner.load_balancers {
+        defaults.unknown = unknown;
+    }
+    let provider = Hetzner::new(hetzner);
     let time_scale = settings.test_time_scale.value;
     Ok(World::new(kube, Box::new(provider), time_scale))
+}
+
+/// Of the cluster that the settings name. No call is made.
+pub(super) fn kube_client(settings: &Settings) -> Result<kube::Client, String> {
+    let access = access(settings, &authorities()?)?;
+    let timing = timing(settings, kube::READ_TIMEOUT);
+    Ok(kube::Client::new(access, proxies()?, timing))
 }
 
 /// For the Lease alone: its time-outs leave room for a second try before the renew deadline.
@@ -286,6 +365,7 @@ fn load_balancers(set: &settings::LoadBalancers) -> Option<load_balancers::Defau
         health_check_timeout_s: if_set(&set.health_check_timeout_s),
         health_check_retries: if_set(&set.health_check_retries),
         health_check_node_port: if_set(&set.health_check_node_port),
+        unknown: Vec::new(),
     };
     set.enabled.value.then(defaults)
 }
@@ -330,6 +410,10 @@ fn sourced<T, U>(
         Source::Flag(flag) => cloud::Source::Flag(flag.clone()),
         Source::Environment(name) => cloud::Source::Environment((*name).to_owned()),
         Source::File { variable, .. } => cloud::Source::Environment((*variable).to_owned()),
+        Source::Taken { what, .. } if what.starts_with('-') => {
+            cloud::Source::Flag(setting.source.to_string())
+        }
+        Source::Taken { .. } => cloud::Source::Environment(setting.source.to_string()),
         Source::Default => cloud::Source::Default(variable.to_owned()),
     };
     cloud::Sourced::new(convert(&setting.value), source)

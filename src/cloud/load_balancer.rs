@@ -95,6 +95,11 @@ pub struct LoadBalancerPlan {
     pub obstacle: Option<Finding>,
     /// What the Service's status should say of what is there now; none: leave it as it is.
     pub status: Option<Vec<Ingress>>,
+    /// Fields that differ, and are left as they are because the default that asks for them may not
+    /// be the daemon's; their source is that default.
+    pub held_back: Vec<Field>,
+    /// Of `status`: what is there by such a default.
+    pub unsure: Vec<(Ingress, Source)>,
     /// It takes over a load balancer because nobody else lives in it, or leaves one because somebody
     /// does: `Cluster::service_uids` and `Cluster::servers` must have been read from the API itself
     /// after this pass began.

@@ -178,7 +178,7 @@ impl LoadBalancers for Hetzner {
         cluster: &Cluster,
     ) -> LoadBalancerPlan {
         match state(landscape) {
-            Some(state) => self.rules().plan(state, service, nodes, cluster),
+            Some(state) => self.rules().plan_with_care(state, service, nodes, cluster),
             None => not_ours(),
         }
     }

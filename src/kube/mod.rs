@@ -12,6 +12,7 @@ mod lease;
 mod services;
 mod table;
 mod types;
+mod workloads;
 
 pub use client::{Client, READ_TIMEOUT, ReadFrom};
 pub use error::Error;
@@ -24,3 +25,4 @@ pub use types::{
     Condition, ListMeta, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta, ObjectReference,
     Taint,
 };
+pub use workloads::{Container, container};

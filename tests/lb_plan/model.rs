@@ -113,7 +113,7 @@ fn create_one(state: &mut State, create: &Create) {
 
 fn changed(balancer: &mut LoadBalancer, write: &Write) {
     match write {
-        Write::Create(_) | Write::Delete => unreachable!(),
+        Write::Create(_) | Write::Delete | Write::DeleteUnchanged { .. } => unreachable!(),
         Write::Edit { name, labels } => {
             assert!(name.is_some() || labels.is_some(), "an empty PUT");
             balancer.name = name.clone().unwrap_or(balancer.name.clone());

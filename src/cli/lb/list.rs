@@ -4,6 +4,7 @@ use super::{ask, json, or_dash, targets_cell, usage};
 use crate::cli::output::{self, Printer};
 use crate::cli::table::{self, Yielding};
 use crate::cli::{Exit, leader};
+use crate::cloud::Field;
 use crate::controllers::service::{ServicePlan, Want};
 use crate::settings::{Command, Output};
 use std::collections::BTreeSet;
@@ -34,6 +35,8 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
         Err(exit) => return exit,
     }
     leader::tell(&asked.settings, &asked.world);
+    // Who only looks is told, and goes on.
+    let _ = asked.check_profile();
     let text = match asked.settings.output.value {
         Output::Json => output::json(&json::plans("LoadBalancerList", &plans)),
         Output::Yaml => output::yaml(&json::plans("LoadBalancerList", &plans)),
@@ -137,14 +140,21 @@ fn diff(plan: &ServicePlan) -> String {
     or_dash(&words.join(","))
 }
 
-/// Fields that differ; those of one port or target under one word.
+/// Fields that differ; those of one port or target under one word. In parentheses what is held
+/// back.
 fn fields(plan: &ServicePlan) -> Vec<String> {
-    let differing = plan.cloud.fields.iter().filter(|field| field.differs());
-    let words: BTreeSet<String> = differing
-        .map(|field| match field.field.split_whitespace().next() {
-            Some(word @ ("port" | "target")) => word.to_owned(),
-            _ => field.field.clone(),
-        })
-        .collect();
-    words.into_iter().collect()
+    let held = &plan.cloud.held_back;
+    let is_made = |field: &&Field| field.differs() && !held.contains(field);
+    let made: BTreeSet<String> = plan.cloud.fields.iter().filter(is_made).map(word).collect();
+    let held: BTreeSet<String> = held.iter().map(word).collect();
+    let held: Vec<String> = held.difference(&made).cloned().collect();
+    let held = (!held.is_empty()).then(|| format!("({})", held.join(",")));
+    made.into_iter().chain(held).collect()
+}
+
+fn word(field: &Field) -> String {
+    match field.field.split_whitespace().next() {
+        Some(word @ ("port" | "target")) => word.to_owned(),
+        _ => field.field.clone(),
+    }
 }

@@ -13,10 +13,11 @@ pub(super) use sync::sync;
 use super::logging::Reader;
 use super::output::Printer;
 use super::wire::{self, Read};
-use super::{Exit, help, or_dash, usage};
+use super::{Exit, help, or_dash, taken, usage};
+use crate::cloud::ProviderId;
 use crate::controllers::Selection;
 use crate::controllers::service::{ServiceController, ServicePlan, Want, want};
-use crate::kube::Service;
+use crate::kube::{Node, Service};
 use crate::settings::{Command, Settings, all_nearest, one_of};
 use crate::world::{self, ReadFrom, World};
 use std::collections::BTreeSet;
@@ -35,6 +36,8 @@ struct Asked {
     services: ServiceController,
     /// `namespace/name`.
     names: Vec<String>,
+    /// Somebody said here which nodes are ours, or the daemon's own settings are known.
+    is_profile_known: bool,
 }
 
 fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
@@ -42,21 +45,25 @@ fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
         Command::LbSync if std::io::stderr().is_terminal() => Reader::Waiting,
         _ => Reader::Person,
     };
-    let parsed = match wire::read(command, words, reader, || help::command(command)) {
-        Read::GoOn(parsed) => parsed,
+    let ready = match wire::read(command, words, reader, || help::command(command)) {
+        Read::GoOn(ready) => ready,
         Read::End(exit) => return Err(exit),
     };
-    let namespace = parsed.settings.namespace.value.as_deref();
-    let names = parsed.words.iter().map(|word| full_name(word, namespace));
+    let namespace = ready.settings.namespace.value.as_deref();
+    let names = ready.words.iter().map(|word| full_name(word, namespace));
     let names = names
         .collect::<Result<Vec<String>, String>>()
         .map_err(|why| usage(&why))?;
-    let world = wire::world(&parsed.settings, None).map_err(|why| Printer::failure(&why))?;
+    let unknown = taken::unknown(command, &ready);
+    let is_profile_known = !unknown.iter().any(|name| name == taken::CLOUD_PROVIDER);
+    let world = wire::world_of(ready.kube, &ready.settings, unknown);
+    let world = world.map_err(|why| Printer::failure(&why))?;
     Ok(Asked {
         world,
-        services: ServiceController::new(wire::service_settings(&parsed.settings)),
-        settings: parsed.settings,
+        services: ServiceController::new(wire::service_settings(&ready.settings)),
+        settings: ready.settings,
         names,
+        is_profile_known,
     })
 }
 
@@ -105,6 +112,30 @@ impl Asked {
             .evaluate(&self.world, selection)
             .map_err(|error| self.failed(&error))?;
         Ok(plans)
+    }
+
+    /// With the other profile's eyes none of the nodes is ours, and every target would go: nothing
+    /// is planned on what only a default says.
+    fn check_profile(&self) -> Result<(), Exit> {
+        if self.is_profile_known {
+            return Ok(());
+        }
+        let nodes = self.world.nodes(Duration::MAX, ReadFrom::Latest);
+        let nodes = nodes.map_err(|error| self.failed(&error))?.value;
+        let provider = &self.world.provider;
+        let is =
+            |node: &Arc<Node>, kind| provider.parse_provider_id(&node.spec.provider_id) == kind;
+        let has_id = |node: &&Arc<Node>| !node.spec.provider_id.is_empty();
+        let mut with_id = nodes.iter().filter(has_id).peekable();
+        let is_any = with_id.peek().is_some();
+        if !is_any || !with_id.all(|node| is(node, ProviderId::Foreign)) {
+            return Ok(());
+        }
+        Err(Printer::failure(&format!(
+            "no node has a provider ID of profile {}, and --cloud-provider is not set here: name the cluster's profile, \
+             or take the daemon's settings with --settings-from",
+            provider.name()
+        )))
     }
 
     /// Every Service that is of type LoadBalancer, and what it asks of us.

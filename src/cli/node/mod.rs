@@ -42,17 +42,18 @@ pub(super) struct Plans {
 }
 
 fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
-    let parsed = match wire::read(command, words, Reader::Person, || help::command(command)) {
-        Read::GoOn(parsed) => parsed,
+    let ready = match wire::read(command, words, Reader::Person, || help::command(command)) {
+        Read::GoOn(ready) => ready,
         Read::End(exit) => return Err(exit),
     };
-    let world = wire::world(&parsed.settings, None).map_err(|why| Printer::failure(&why))?;
+    let world = wire::world_of(ready.kube, &ready.settings, Vec::new());
+    let world = world.map_err(|why| Printer::failure(&why))?;
     Ok(Asked {
         world,
-        nodes: NodeController::new(wire::node_settings(&parsed.settings)),
-        lifecycle: LifecycleController::new(wire::lifecycle_settings(&parsed.settings)),
-        settings: parsed.settings,
-        names: parsed.words,
+        nodes: NodeController::new(wire::node_settings(&ready.settings)),
+        lifecycle: LifecycleController::new(wire::lifecycle_settings(&ready.settings)),
+        settings: ready.settings,
+        names: ready.words,
     })
 }
 

@@ -110,7 +110,12 @@ pub(super) fn look_after(
         }
     };
     report.orphans = Some(left.len());
-    for plan in left {
+    for mut plan in left {
+        if plan.has_writes() {
+            for finding in &mut plan.cloud.findings {
+                finding.message += "; ccm lb sync --delete-orphans deletes it";
+            }
+        }
         publish(world, gate, NAME, &plan.object, plan.all_findings());
     }
 }
@@ -118,13 +123,17 @@ pub(super) fn look_after(
 /// As the plan of a Service that is not there, so that it is shown and worked off in the same way.
 pub(super) fn plan(orphan: Orphan) -> ServicePlan {
     let service = orphan.service.replacen('.', "/", 1);
-    let what = match &orphan.stays {
-        None => "ccm lb sync --delete-orphans deletes it".to_owned(),
-        Some(why) => format!("{why}, so only you can delete it"),
+    let addresses = orphan.balancer.addresses.iter();
+    let addresses: Vec<String> = addresses.map(ToString::to_string).collect();
+    let stays = match &orphan.stays {
+        None => String::new(),
+        Some(why) => format!("; {why}, so only you can delete it"),
     };
     let told = format!(
-        "load balancer {} ({}) was made for Service {service}, which does not exist; it costs money: {what}",
-        orphan.balancer.name, orphan.balancer.id
+        "load balancer {} ({}), {}, was made for Service {service}, which does not exist, and costs money{stays}",
+        orphan.balancer.name,
+        orphan.balancer.id,
+        addresses.join(", ")
     );
     let (namespace, name) = service.split_once('/').unwrap_or(("", &service));
     let mut of = Service::default();

@@ -11,6 +11,7 @@
 //! | `balancer`, `listener` | what the API says, and how fields compare |
 //! | `find` | which load balancer is a Service's |
 //! | `plan`, `difference`, `targets`, `create` | what to do, in which order |
+//! | `hold_back` | from a shell: what only a default asks for that the daemon may not have |
 //! | `status` | what the Service's status says, and a load balancer for people |
 //! | `change` | one write, as data |
 //! | `observe`, `apply`, `actions` | the calls |
@@ -28,6 +29,7 @@ mod defaults;
 mod desired;
 mod difference;
 mod find;
+mod hold_back;
 mod listener;
 mod names;
 mod observe;
@@ -77,6 +79,7 @@ impl Rules<'_> {
 
     /// The source of the default of a field that nobody set; none: it stays as it is found.
     fn enforced(&self, annotation: &Annotation) -> Option<Source> {
-        (!self.leaves_as_found()).then(|| defaults::nobody_set(annotation))
+        let stays = self.leaves_as_found() || self.holds_back_default_of(annotation);
+        (!stays).then(|| defaults::nobody_set(annotation))
     }
 }

@@ -60,6 +60,7 @@ pub static TABLE: &[&Setting] = &[
     &KUBECONFIG,
     &CONTEXT,
     &MASTER,
+    &SETTINGS_FROM,
     &CLOUD_PROVIDER,
     &CONTROLLERS,
     &NODE_SYNC_INTERVAL,

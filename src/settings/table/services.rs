@@ -76,7 +76,8 @@ pub(in crate::settings) static YES: Setting = Setting {
     name: "yes",
     flags: &["yes"],
     default: Some("false"),
-    help: "With --delete-orphans: do not ask.",
+    help: "Make also the changes that only defaults ask for, of settings that nobody set here: outside \
+           a pod they are held back. With --delete-orphans: do not ask.",
     commands: &[Command::LbSync],
     group: Group::Controllers,
     ..Setting::BLANK
