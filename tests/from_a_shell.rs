@@ -414,3 +414,71 @@ fn the_other_profile_s_cluster_is_seen_as_such() {
         "{ran:?}"
     );
 }
+
+/// A node's own addresses, and the profile of a new one's provider ID, are not taken from a default either.
+#[test]
+fn nodes_keep_what_the_daemon_gave_them() {
+    let world = world("--cloud-provider=hcloud");
+    let node = |name: &str| common::node(&world.sandbox, name);
+    let addresses = |name: &str| common::addresses(&node(name));
+    let before = addresses("worker-1");
+    assert_eq!(before[2], "InternalIP 10.0.0.2", "{before:?}");
+    world.sandbox.join(sandbox::hetzner::ServerSpec {
+        name: "late".into(),
+        ..Default::default()
+    });
+    let ran = ccm(&world.shell, &["node", "sync"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(
+        ran.stderr.contains("--cloud-provider is not set here"),
+        "{ran:?}"
+    );
+    assert!(node("late")["spec"]["providerID"].is_null());
+    let hcloud = "--cloud-provider=hcloud";
+    for words in [
+        &["node", "sync", hcloud][..],
+        &["node", "sync", hcloud, FROM],
+    ] {
+        let ran = ccm(&world.shell, words);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(
+            ran.stdout.contains("HCLOUD_NETWORK is not set here"),
+            "{ran:?}"
+        );
+        assert_eq!(addresses("worker-1"), before);
+    }
+    // It is in no Network, so nothing of it is in doubt.
+    assert_eq!(
+        node("late")["spec"]["providerID"]
+            .as_str()
+            .unwrap()
+            .split(':')
+            .next(),
+        Some("hcloud")
+    );
+    let list = ccm(&world.shell, &["node", "list", hcloud]);
+    assert!(list.stdout.contains("!HeldBack"), "{list:?}");
+    let family = [
+        ("HCLOUD_NETWORK", "sandbox"),
+        ("HCLOUD_INSTANCES_ADDRESS_FAMILY", "dualstack"),
+    ];
+    let ran = ccm(
+        &with(world.shell.clone(), &family),
+        &["node", "sync", hcloud],
+    );
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(addresses("worker-1").len(), 4);
+    let ran = ccm(
+        &with(world.shell.clone(), &family[..1]),
+        &["node", "sync", hcloud],
+    );
+    assert!(
+        ran.stdout
+            .contains("HCLOUD_INSTANCES_ADDRESS_FAMILY is not set here"),
+        "{ran:?}"
+    );
+    assert_eq!(addresses("worker-1").len(), 4);
+    let ran = ccm(&world.shell, &["node", "sync", hcloud, "--yes"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(addresses("worker-1").len(), 2);
+}

@@ -161,6 +161,11 @@ would do. A node whose server does not exist any more is deleted, with all the
 precautions of the daemon. Safe beside a running daemon: each write names the
 version of the node that it was planned on.
 
+From a shell the daemon's settings are missing: a node that would lose an
+address of its server only because HCLOUD_NETWORK or the address family is not
+set there is held back. --settings-from takes the daemon's settings, --yes goes
+on without them.
+
 Usage:
   ccm node sync [NAME…]
   ccm node sync --dry-run [NAME…]                      the plan; writes nothing

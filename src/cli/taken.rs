@@ -2,8 +2,12 @@
 
 use super::output::Printer;
 use super::wire;
-use crate::kube::{self, container};
+use crate::cloud::ProviderId;
+use crate::kube::{self, Node, container};
 use crate::settings::{self, Command, Settings, Source, Taken, WorkloadName};
+use crate::world::{Error, ReadFrom, World};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// What was found there.
 pub(super) struct Found {
@@ -81,10 +85,15 @@ pub(super) fn unknown(command: Command, ready: &wire::Ready) -> Vec<String> {
         _ if settings.yes.value => Vec::new(),
         left_out => not_known(command, left_out.as_ref(), in_pod),
     };
-    // Those of variables have a value only where somebody set one.
+    // The others have no default: their value says whether somebody set them.
     let set = [
         (&settings.cluster_name.source, "--cluster-name"),
         (&settings.cloud_provider.source, CLOUD_PROVIDER),
+        (&settings.network.source, "HCLOUD_NETWORK"),
+        (
+            &settings.address_family.source,
+            "HCLOUD_INSTANCES_ADDRESS_FAMILY",
+        ),
     ];
     for (source, flag) in set {
         if *source != Source::Default {
@@ -92,6 +101,29 @@ pub(super) fn unknown(command: Command, ready: &wire::Ready) -> Vec<String> {
         }
     }
     names
+}
+
+/// With the other profile's eyes no node is ours: every target would go, and a new node would get
+/// a provider ID that it keeps for good. The error: what to say, when only a default says so.
+pub(super) fn check_profile(world: &World, unknown: &[String]) -> Result<Option<String>, Error> {
+    if !unknown.iter().any(|name| name == CLOUD_PROVIDER) {
+        return Ok(None);
+    }
+    let nodes = world.nodes(Duration::MAX, ReadFrom::Latest)?.value;
+    let has_id = |node: &&Arc<Node>| !node.spec.provider_id.is_empty();
+    let is_foreign = |node: &Arc<Node>| {
+        let id = world.provider.parse_provider_id(&node.spec.provider_id);
+        id == ProviderId::Foreign
+    };
+    let mut with_id = nodes.iter().filter(has_id).peekable();
+    let is_other = with_id.peek().is_some() && with_id.all(is_foreign);
+    Ok(is_other.then(|| {
+        format!(
+            "no node has a provider ID of profile {}, and --cloud-provider is not set here: name the cluster's profile, \
+             or take the daemon's settings with --settings-from",
+            world.provider.name()
+        )
+    }))
 }
 
 fn not_known(command: Command, left_out: Option<&LeftOut>, in_pod: bool) -> Vec<String> {
@@ -111,7 +143,7 @@ fn not_known(command: Command, left_out: Option<&LeftOut>, in_pod: bool) -> Vec<
 }
 
 /// The flag that decides which nodes are ours at all.
-pub(super) const CLOUD_PROVIDER: &str = "--cloud-provider";
+const CLOUD_PROVIDER: &str = "--cloud-provider";
 
 fn is_set_here(variable: &str) -> bool {
     std::env::var_os(variable).is_some_and(|value| !value.is_empty())

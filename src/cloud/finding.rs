@@ -105,6 +105,8 @@ pub enum Reason {
     FieldIgnored,
     /// A load balancer of this cluster whose Service does not exist.
     OrphanedLoadBalancer,
+    /// Only the default of a setting asks for it, and the daemon may have been told otherwise.
+    HeldBack,
 }
 
 impl Reason {
@@ -148,6 +150,7 @@ impl Reason {
             Reason::AnnotationWithoutEffect => "AnnotationWithoutEffect",
             Reason::FieldIgnored => "FieldIgnored",
             Reason::OrphanedLoadBalancer => "OrphanedLoadBalancer",
+            Reason::HeldBack => "HeldBack",
         }
     }
 }

@@ -179,6 +179,8 @@ fn is_event(reason: Reason) -> bool {
         | Reason::TargetIgnored
         | Reason::FieldIgnored
         // There is no object to tell it of.
-        | Reason::OrphanedLoadBalancer => false,
+        | Reason::OrphanedLoadBalancer
+        // It is about the shell that asks.
+        | Reason::HeldBack => false,
     }
 }

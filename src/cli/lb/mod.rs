@@ -14,10 +14,9 @@ use super::logging::Reader;
 use super::output::Printer;
 use super::wire::{self, Read};
 use super::{Exit, help, or_dash, taken, usage};
-use crate::cloud::ProviderId;
 use crate::controllers::Selection;
 use crate::controllers::service::{ServiceController, ServicePlan, Want, want};
-use crate::kube::{Node, Service};
+use crate::kube::Service;
 use crate::settings::{Command, Settings, all_nearest, one_of};
 use crate::world::{self, ReadFrom, World};
 use std::collections::BTreeSet;
@@ -36,8 +35,8 @@ struct Asked {
     services: ServiceController,
     /// `namespace/name`.
     names: Vec<String>,
-    /// Somebody said here which nodes are ours, or the daemon's own settings are known.
-    is_profile_known: bool,
+    /// What the daemon may have been told, and nobody set here.
+    unknown: Vec<String>,
 }
 
 fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
@@ -55,15 +54,14 @@ fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
         .collect::<Result<Vec<String>, String>>()
         .map_err(|why| usage(&why))?;
     let unknown = taken::unknown(command, &ready);
-    let is_profile_known = !unknown.iter().any(|name| name == taken::CLOUD_PROVIDER);
-    let world = wire::world_of(ready.kube, &ready.settings, unknown);
+    let world = wire::world_of(ready.kube, &ready.settings, unknown.clone());
     let world = world.map_err(|why| Printer::failure(&why))?;
     Ok(Asked {
         world,
         services: ServiceController::new(wire::service_settings(&ready.settings)),
         settings: ready.settings,
         names,
-        is_profile_known,
+        unknown,
     })
 }
 
@@ -114,28 +112,13 @@ impl Asked {
         Ok(plans)
     }
 
-    /// With the other profile's eyes none of the nodes is ours, and every target would go: nothing
-    /// is planned on what only a default says.
+    /// Nothing is planned with the eyes of a profile that only a default names.
     fn check_profile(&self) -> Result<(), Exit> {
-        if self.is_profile_known {
-            return Ok(());
+        match taken::check_profile(&self.world, &self.unknown) {
+            Ok(None) => Ok(()),
+            Ok(Some(why)) => Err(Printer::failure(&why)),
+            Err(error) => Err(self.failed(&error)),
         }
-        let nodes = self.world.nodes(Duration::MAX, ReadFrom::Latest);
-        let nodes = nodes.map_err(|error| self.failed(&error))?.value;
-        let provider = &self.world.provider;
-        let is =
-            |node: &Arc<Node>, kind| provider.parse_provider_id(&node.spec.provider_id) == kind;
-        let has_id = |node: &&Arc<Node>| !node.spec.provider_id.is_empty();
-        let mut with_id = nodes.iter().filter(has_id).peekable();
-        let is_any = with_id.peek().is_some();
-        if !is_any || !with_id.all(|node| is(node, ProviderId::Foreign)) {
-            return Ok(());
-        }
-        Err(Printer::failure(&format!(
-            "no node has a provider ID of profile {}, and --cloud-provider is not set here: name the cluster's profile, \
-             or take the daemon's settings with --settings-from",
-            provider.name()
-        )))
     }
 
     /// Every Service that is of type LoadBalancer, and what it asks of us.

@@ -12,7 +12,7 @@ pub(super) use sync::sync;
 use super::logging::Reader;
 use super::output::Printer;
 use super::wire::{self, Read};
-use super::{Exit, help, or_dash, usage};
+use super::{Exit, help, or_dash, taken, usage};
 use crate::cloud::Finding;
 use crate::controllers::lifecycle::{LifecycleController, LifecyclePlan};
 use crate::controllers::node::{NodeController, NodePlan, Server};
@@ -32,6 +32,8 @@ struct Asked {
     nodes: NodeController,
     lifecycle: LifecycleController,
     names: Vec<String>,
+    /// What the daemon may have been told, and nobody set here.
+    unknown: Vec<String>,
 }
 
 /// What the controllers would do to one node.
@@ -46,7 +48,8 @@ fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
         Read::GoOn(ready) => ready,
         Read::End(exit) => return Err(exit),
     };
-    let world = wire::world_of(ready.kube, &ready.settings, Vec::new());
+    let unknown = taken::unknown(command, &ready);
+    let world = wire::world_of(ready.kube, &ready.settings, unknown.clone());
     let world = world.map_err(|why| Printer::failure(&why))?;
     Ok(Asked {
         world,
@@ -54,6 +57,7 @@ fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
         lifecycle: LifecycleController::new(wire::lifecycle_settings(&ready.settings)),
         settings: ready.settings,
         names: ready.words,
+        unknown,
     })
 }
 

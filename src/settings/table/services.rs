@@ -1,6 +1,6 @@
 //! The service controller.
 
-use super::{DAEMON, LOAD_BALANCERS, WITH_LOAD_BALANCERS};
+use super::{DAEMON, LOAD_BALANCERS, SYNCS, WITH_LOAD_BALANCERS};
 use crate::settings::setting::{Command, Group, Kind, Setting};
 
 pub(in crate::settings) static SERVICE_SYNC_INTERVAL: Setting = Setting {
@@ -77,8 +77,8 @@ pub(in crate::settings) static YES: Setting = Setting {
     flags: &["yes"],
     default: Some("false"),
     help: "Make also the changes that only defaults ask for, of settings that nobody set here: outside \
-           a pod they are held back. With --delete-orphans: do not ask.",
-    commands: &[Command::LbSync],
+           a pod they are held back. With lb sync --delete-orphans: do not ask.",
+    commands: SYNCS,
     group: Group::Controllers,
     ..Setting::BLANK
 };
