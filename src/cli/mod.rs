@@ -16,6 +16,7 @@ mod process;
 mod run;
 mod table;
 mod taken;
+mod told;
 mod wire;
 
 use crate::settings::{Command, nearest};

@@ -2,7 +2,8 @@
 
 use super::logging::Reader;
 use super::output::Printer;
-use super::wire::{self, Read};
+use super::told::{self, Read};
+use super::wire;
 use super::{Exit, changes, help, leader};
 use crate::cloud::Gate;
 use crate::controllers::lifecycle::LifecycleController;
@@ -15,7 +16,7 @@ use crate::world::World;
 use std::ffi::OsString;
 
 pub(super) fn run(words: Vec<OsString>) -> Exit {
-    let ready = match wire::read(Command::Run, words, Reader::Daemon, || {
+    let ready = match told::read(Command::Run, words, Reader::Daemon, || {
         help::command(Command::Run)
     }) {
         Read::GoOn(ready) => ready,

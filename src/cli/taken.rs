@@ -1,6 +1,7 @@
 //! `--settings-from`: reads what the daemon of the cluster is started with, and says what could not be read.
 
 use super::output::Printer;
+use super::told::Ready;
 use super::wire;
 use crate::cloud::ProviderId;
 use crate::kube::{self, Node, container};
@@ -77,7 +78,7 @@ pub(super) fn take(
 
 /// Settings whose default may not be the daemon's: nobody set them here, and nobody says what it
 /// was told. In a pod the environment is taken for the daemon's own.
-pub(super) fn unknown(command: Command, ready: &wire::Ready) -> Vec<String> {
+pub(super) fn unknown(command: Command, ready: &Ready) -> Vec<String> {
     let settings = &ready.settings;
     let is_named = !settings.kubeconfig.value.is_empty();
     let in_pod = !is_named && is_set_here("KUBERNETES_SERVICE_HOST");

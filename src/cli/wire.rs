@@ -1,9 +1,5 @@
 //! From settings to a world: the one place that knows which provider is plugged in.
 
-use super::Exit;
-use super::logging::{self, Reader};
-use super::output::Printer;
-use super::taken::{self, LeftOut};
 use crate::cloud;
 use crate::controllers::{lifecycle, node, service};
 use crate::daemon;
@@ -11,9 +7,8 @@ use crate::hetzner::load_balancers;
 use crate::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile};
 use crate::http::{self, Authorities, Proxies, Secret, Timing, Tls, Token, WRITE_TIMEOUT};
 use crate::kube::{self, config};
-use crate::settings::{self, Command, Notice, Parsed, Process, Settings, Source, Sourced};
+use crate::settings::{self, Settings, Source, Sourced};
 use crate::world::World;
-use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
@@ -32,89 +27,6 @@ const SHORTEST_LEASE_SCALE: f64 = 0.1;
 
 /// A token of the Cloud API has this many characters; another length is worth a warning.
 const TOKEN_CHARACTERS: usize = 64;
-
-/// What to do after the settings were read: go on, or end here.
-pub(super) enum Read {
-    GoOn(Box<Ready>),
-    End(Exit),
-}
-
-/// What a command was told.
-pub(super) struct Ready {
-    pub(super) settings: Settings,
-    /// The words that are no flags.
-    pub(super) words: Vec<String>,
-    /// A client that was needed to read the settings.
-    pub(super) kube: Option<kube::Client>,
-    /// With `--settings-from`: what of the daemon's settings could not be read.
-    pub(super) left_out: Option<LeftOut>,
-}
-
-/// Reads the settings of a command, answers `--help`, starts the log, tells what is wrong – all of it at once.
-pub(super) fn read(
-    command: Command,
-    words: Vec<OsString>,
-    reader: Reader,
-    help: impl Fn() -> String,
-) -> Read {
-    let parsed = settings::parse(command, words.clone(), &Process);
-    if parsed.help {
-        return Read::End(Printer::stdout(&help()));
-    }
-    if parsed.version {
-        return Read::End(Printer::stdout(&super::version()));
-    }
-    if let Some(exit) = tell_problems(&parsed) {
-        return Read::End(exit);
-    }
-    logging::start(&parsed.settings, reader);
-    for notice in &parsed.notices {
-        match notice {
-            Notice::Ignored { .. } => log::info!("{notice}"),
-            Notice::MisspeltVariable { .. } => log::warn!("{notice}"),
-        }
-    }
-    let Some(name) = &parsed.settings.settings_from.value else {
-        return Read::GoOn(Box::new(Ready {
-            settings: parsed.settings,
-            words: parsed.words,
-            kube: None,
-            left_out: None,
-        }));
-    };
-    let found = match taken::take(command, &parsed.settings, name) {
-        Ok(found) => found,
-        Err(lines) => {
-            for line in &lines {
-                Printer::failure(line);
-            }
-            return Read::End(Exit::Failed);
-        }
-    };
-    let parsed = settings::parse_above(command, words, &Process, Some(&found.taken));
-    if let Some(exit) = tell_problems(&parsed) {
-        return Read::End(exit);
-    }
-    Read::GoOn(Box::new(Ready {
-        settings: parsed.settings,
-        words: parsed.words,
-        kube: Some(found.kube),
-        left_out: Some(found.left_out),
-    }))
-}
-
-/// All that is wrong; then the command ends here.
-fn tell_problems(parsed: &Parsed) -> Option<Exit> {
-    for problem in &parsed.problems {
-        Printer::stderr(&format!("ccm: {problem}\n"));
-    }
-    let is_usage = parsed.problems.iter().any(|problem| problem.usage);
-    match is_usage {
-        true => Some(Exit::Usage),
-        false if parsed.problems.is_empty() => None,
-        false => Some(Exit::Failed),
-    }
-}
 
 /// The metadata service to ask whether this machine is attached to the Network: where controllers
 /// are to run, for a person may ask and try from anywhere.

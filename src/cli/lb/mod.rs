@@ -12,7 +12,8 @@ pub(super) use sync::sync;
 
 use super::logging::Reader;
 use super::output::Printer;
-use super::wire::{self, Read};
+use super::told::{self, Read};
+use super::wire;
 use super::{Exit, help, or_dash, taken, usage};
 use crate::controllers::Selection;
 use crate::controllers::service::{ServiceController, ServicePlan, Want, want};
@@ -44,7 +45,7 @@ fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
         Command::LbSync if std::io::stderr().is_terminal() => Reader::Waiting,
         _ => Reader::Person,
     };
-    let ready = match wire::read(command, words, reader, || help::command(command)) {
+    let ready = match told::read(command, words, reader, || help::command(command)) {
         Read::GoOn(ready) => ready,
         Read::End(exit) => return Err(exit),
     };

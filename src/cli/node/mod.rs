@@ -11,7 +11,8 @@ pub(super) use sync::sync;
 
 use super::logging::Reader;
 use super::output::Printer;
-use super::wire::{self, Read};
+use super::told::{self, Read};
+use super::wire;
 use super::{Exit, help, or_dash, taken, usage};
 use crate::cloud::Finding;
 use crate::controllers::lifecycle::{LifecycleController, LifecyclePlan};
@@ -44,7 +45,7 @@ pub(super) struct Plans {
 }
 
 fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
-    let ready = match wire::read(command, words, Reader::Person, || help::command(command)) {
+    let ready = match told::read(command, words, Reader::Person, || help::command(command)) {
         Read::GoOn(ready) => ready,
         Read::End(exit) => return Err(exit),
     };
