@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use ccm::settings::{
     AddressFamily, Command, Controller, DROP_IN_FLAGS, Environment, Kind, ListenAddress, LogFormat,
-    NetworkName, Output, Parsed, Profile, Source, Sourced, TABLE, Takes, markdown, parse,
+    NetworkName, Output, Parsed, Profile, Source, Sourced, TABLE, Taken, Takes, WorkloadName,
+    markdown, names_that_count, parse, parse_above,
 };
 
 /// An environment of a test, with its files.
@@ -573,5 +574,76 @@ fn the_readme_has_the_table_as_it_is() {
             readme == wanted,
             "the README's table of settings is old: CCM_UPDATE_README=1"
         );
+    }
+}
+
+#[test]
+fn what_a_daemon_is_started_with_comes_below_a_person_s_own() {
+    let from = WorkloadName {
+        namespace: "kube-system".into(),
+        kind: "deployment",
+        name: "ccm".into(),
+    };
+    let words = "run -v=4 --dry-run --cluster-name=theirs --secure-port 1 --kubeconfig=/theirs";
+    let variables = "HCLOUD_TOKEN=theirs HCLOUD_ENDPOINT=https://theirs.example HCLOUD_NETWORK=7 KUBECONFIG=/theirs \
+                     HCLOUD_LOAD_BALANCERS_TYPE=lb21 HCLOUD_LOAD_BALANCERS_LOCATION= HCLOUD_DEBUG=true \
+                     HCLOUD_SERVER_CACHE_TTL=3s HCLOUD_METRICS_ADDRESS=x CCM_TEST_TIME_SCALE=9";
+    let variables = variables
+        .split_whitespace()
+        .map(|one| one.split_once('=').unwrap());
+    let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let words = words.split_whitespace().map(str::to_owned).collect();
+    let taken = Taken::new(&from, words, variables.collect()).unwrap();
+    let read = |line: &str, text: &str| {
+        let words = line.split_whitespace().map(OsString::from).collect();
+        let environment = environment(&format!("HCLOUD_TOKEN=mine\n{text}"));
+        let parsed = parse_above(Command::LbSync, words, &environment, Some(&taken));
+        assert_eq!(lines(&parsed.problems), "");
+        parsed.settings
+    };
+    let of = |what: &str| format!("{what} of deployment kube-system/ccm");
+    let settings = read("", "");
+    let name = &settings.cluster_name;
+    assert_eq!(
+        (name.value.as_str(), name.source.to_string()),
+        ("theirs", of("--cluster-name"))
+    );
+    let kind = &settings.load_balancers.kind;
+    assert_eq!(kind.value.as_deref(), Some("lb21"));
+    assert_eq!(kind.source.to_string(), of("HCLOUD_LOAD_BALANCERS_TYPE"));
+    assert_eq!(settings.network.value, Some(NetworkName::Id(7)));
+    assert_eq!(settings.server_cache_max_age.value, Duration::from_secs(3));
+    // How both APIs are reached, what is printed, and whether anything is written, are their own.
+    assert_eq!(settings.token.value.unwrap().secret.expose(), "mine");
+    assert_eq!(settings.endpoint.source, Source::Default);
+    assert!(settings.kubeconfig.value.is_empty());
+    assert!(!settings.dry_run.value && !settings.debug.value);
+    assert_eq!(
+        (settings.verbosity.value, settings.test_time_scale.value),
+        (0, 1.0)
+    );
+    // Own flag, own variable, then theirs.
+    let own = read(
+        "--cluster-name=mine",
+        "HCLOUD_LOAD_BALANCERS_TYPE=lb31\nHCLOUD_NETWORK=9",
+    );
+    assert_eq!(own.cluster_name.source.to_string(), "--cluster-name");
+    assert_eq!(own.load_balancers.kind.value.as_deref(), Some("lb31"));
+    assert_eq!(own.network.value, Some(NetworkName::Id(9)));
+    let count = names_that_count(Command::LbSync);
+    for (name, counts) in [
+        ("HCLOUD_LOAD_BALANCERS_TYPE", true),
+        ("HCLOUD_NETWORK", true),
+        ("--cloud-provider", true),
+        ("HCLOUD_TOKEN", false),
+        ("HCLOUD_TOKEN_FILE", false),
+        ("HCLOUD_ENDPOINT", false),
+        ("HCLOUD_METRICS_ADDRESS", false),
+        ("--leader-elect", false),
+        ("--once", false),
+        ("--dry-run", false),
+        ("--kubeconfig", false),
+    ] {
+        assert_eq!(count.iter().any(|one| one == name), counts, "{name}");
     }
 }

@@ -39,7 +39,28 @@ fn cluster() -> Sandbox {
     assert_eq!(synced.code, 0, "{synced:?}");
     trouble_of_those_that_have_one(&sandbox);
     trouble_of_new_ones(&sandbox);
+    orphans(&sandbox);
     sandbox
+}
+
+/// Load balancers whose Service is gone, one of them protected.
+fn orphans(sandbox: &Sandbox) {
+    let cluster = sandbox
+        .cluster()
+        .get("services", Some("default"), "kubernetes");
+    for name in ["orphan", "kept"] {
+        let labels = json!({
+            "ccm-from-scratch/cluster-uid": cluster.as_ref().unwrap()["metadata"]["uid"],
+            "ccm-from-scratch/service": format!("shop.{name}"),
+            "hcloud-ccm/service-uid": format!("uid-of-{name}"),
+        });
+        let spec = json!({ "name": name, "load_balancer_type": "lb11", "location": "fsn1", "labels": labels });
+        let cloud = sandbox.cloud();
+        let id = cloud.create_load_balancer(sandbox.project(), spec);
+        cloud.edit_load_balancer(id, |one| {
+            one["protection"]["delete"] = json!(name == "kept")
+        });
+    }
 }
 
 fn trouble_of_those_that_have_one(sandbox: &Sandbox) {
@@ -171,7 +192,10 @@ fn seen(sandbox: &Sandbox, words: &[&str]) -> String {
 /// Tables and texts for people fit a terminal of 80 columns.
 fn fits(text: &str) {
     // What was done for a Service, or failed, is one line however long, so that it can be searched for; so are mistakes.
-    let is_free = |line: &&str| line.starts_with("service/") || line.starts_with("ccm: ");
+    let is_free = |line: &&str| {
+        let objects = ["service/", "load-balancer/", "ccm: "];
+        objects.iter().any(|object| line.starts_with(object))
+    };
     for line in text.lines().filter(|line| !is_free(line)) {
         let count = line.chars().count();
         assert!(count <= 80, "{count} characters: {line}");
@@ -234,6 +258,7 @@ fn lb_sync() {
         &[&exact[..], &["default/new"]].concat(),
         &[&exact[..], &["default/web"]].concat(),
         &[&exact[..], &["default/taken"]].concat(),
+        &[&exact[..], &["--delete-orphans"]].concat(),
     ] {
         text += &(seen(&sandbox, words) + "\n");
     }
@@ -248,7 +273,11 @@ fn lb_sync() {
     }
     let yaml = ["lb", "sync", "-n", "default", "edited", "dns", "-o", "yaml"];
     snapshot("lb-sync.yaml", &seen(&sandbox, &yaml));
-    text += &seen(&sandbox, &["lb", "sync"]);
+    text += &(seen(&sandbox, &["lb", "sync"]) + "\n");
+    text += &(seen(&sandbox, &["lb", "sync", "--yes"]) + "\n");
+    text += &seen(&sandbox, &["lb", "sync", "--delete-orphans", "--yes"]);
+    let gone = ["lb", "sync", "--delete-orphans", "--yes", "-o", "yaml"];
+    snapshot("lb-orphans.yaml", &seen(&sandbox, &gone));
     snapshot("lb-sync.txt", &text);
     fits(&text);
 }

@@ -49,7 +49,8 @@ Try it:
   ccm node sync --dry-run      the plan, and nothing else
 
 Settings come from flags, then environment variables, then defaults:
-ccm help run lists them. Data goes to stdout, everything else to stderr.
+ccm help run lists them. From a shell, --settings-from takes the daemon's.
+Data goes to stdout, everything else to stderr.
 
 Exit codes: 0 done, 1 something failed, 2 wrong usage,
             3 changes are pending (only with --detailed-exitcode)
@@ -83,6 +84,7 @@ Usage:
   ccm lb list [-n NAMESPACE] [-o wide|json|yaml]
   ccm lb inspect NAMESPACE/NAME [-o json|yaml]
   ccm lb sync [NAMESPACE/NAME…] [--dry-run [--detailed-exitcode]] [-o json|yaml]
+  ccm lb sync --delete-orphans [--dry-run | --yes] [-o json|yaml]
 
 list and inspect only read. sync does for the named Services (without a name:
 for all) what one tick of the daemon would do, also beside a running daemon.
@@ -210,6 +212,11 @@ would do. A node whose server does not exist any more is deleted, with all the
 precautions of the daemon. Safe beside a running daemon: each write names the
 version of the node that it was planned on.
 
+From a shell the daemon's settings are missing: a node that would lose an
+address of its server only because HCLOUD_NETWORK or the address family is not
+set there is held back. --settings-from takes the daemon's settings, --yes goes
+on without them.
+
 Usage:
   ccm node sync [NAME…]
   ccm node sync --dry-run [NAME…]                      the plan; writes nothing
@@ -242,7 +249,9 @@ Usage:
   DIFF           - nothing; create: the next sync makes it; delete: it and then
                  the finalizer go; finalizer: only that goes; the names of
                  fields that differ; !Reason: something stands in the way, and
-                 ccm lb inspect says what
+                 ccm lb inspect says what; orphan: the Service does not exist,
+                 and ccm lb sync --delete-orphans deletes it, unless it stays;
+                 in parentheses: held back by ccm lb sync, see ccm help lb sync
 
 @flags
 Examples:
@@ -289,6 +298,15 @@ Usage:
   ccm lb sync --dry-run --detailed-exitcode [NAMESPACE/NAME…]
                                exit 3 when there is one, 1 when something
                                stands in its way
+  ccm lb sync --delete-orphans [--dry-run | --yes] [-n NAMESPACE]
+                               show load balancers of this cluster whose
+                               Service does not exist, ask, and delete them;
+                               nothing else. Never one that is protected, or
+                               has targets that are no nodes of this cluster
+
+From a shell the daemon's settings are missing: what would be changed only by
+the default of a setting that nobody set here is held back, named, and exit
+code 1. --settings-from takes the daemon's settings, --yes makes these changes.
 
 At a terminal each change is shown on stderr as it is made.
 

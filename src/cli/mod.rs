@@ -17,6 +17,8 @@ mod output;
 mod process;
 mod run;
 mod table;
+mod taken;
+mod told;
 mod wire;
 
 use crate::settings::{Command, nearest};

@@ -2,7 +2,8 @@
 
 use super::logging::Reader;
 use super::output::Printer;
-use super::wire::{self, Read};
+use super::told::{self, Read};
+use super::wire;
 use super::{Exit, changes, help, leader};
 use crate::cloud::Gate;
 use crate::controllers::lifecycle::LifecycleController;
@@ -16,13 +17,13 @@ use crate::world::World;
 use std::ffi::OsString;
 
 pub(super) fn run(words: Vec<OsString>) -> Exit {
-    let parsed = match wire::read(Command::Run, words, Reader::Daemon, || {
+    let ready = match told::read(Command::Run, words, Reader::Daemon, || {
         help::command(Command::Run)
     }) {
-        Read::GoOn(parsed) => parsed,
+        Read::GoOn(ready) => ready,
         Read::End(exit) => return exit,
     };
-    let settings = parsed.settings;
+    let settings = ready.settings;
     let world = match wire::world(&settings, wire::metadata(&settings)) {
         Ok(world) => world,
         Err(why) => return Printer::failure(&why),

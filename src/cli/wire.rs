@@ -1,8 +1,5 @@
 //! From settings to a world: the one place that knows which provider is plugged in.
 
-use super::Exit;
-use super::logging::{self, Reader};
-use super::output::Printer;
 use crate::cloud;
 use crate::controllers::{lifecycle, node, service};
 use crate::daemon;
@@ -10,9 +7,8 @@ use crate::hetzner::load_balancers;
 use crate::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile};
 use crate::http::{self, Authorities, Proxies, Secret, Timing, Tls, Token, WRITE_TIMEOUT};
 use crate::kube::{self, config};
-use crate::settings::{self, Command, Notice, Parsed, Process, Settings, Source, Sourced};
+use crate::settings::{self, Settings, Source, Sourced};
 use crate::world::World;
-use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
@@ -32,43 +28,6 @@ const SHORTEST_LEASE_SCALE: f64 = 0.1;
 /// A token of the Cloud API has this many characters; another length is worth a warning.
 const TOKEN_CHARACTERS: usize = 64;
 
-/// What to do after the settings were read: go on, or end here.
-pub(super) enum Read {
-    GoOn(Box<Parsed>),
-    End(Exit),
-}
-
-/// Reads the settings of a command, answers `--help`, starts the log, tells what is wrong – all of it at once.
-pub(super) fn read(
-    command: Command,
-    words: Vec<OsString>,
-    reader: Reader,
-    help: impl Fn() -> String,
-) -> Read {
-    let parsed = settings::parse(command, words, &Process);
-    if parsed.help {
-        return Read::End(Printer::stdout(&help()));
-    }
-    if parsed.version {
-        return Read::End(Printer::stdout(&super::version()));
-    }
-    if !parsed.problems.is_empty() {
-        for problem in &parsed.problems {
-            Printer::stderr(&format!("ccm: {problem}\n"));
-        }
-        let usage = parsed.problems.iter().any(|problem| problem.usage);
-        return Read::End(if usage { Exit::Usage } else { Exit::Failed });
-    }
-    logging::start(&parsed.settings, reader);
-    for notice in &parsed.notices {
-        match notice {
-            Notice::Ignored { .. } => log::info!("{notice}"),
-            Notice::MisspeltVariable { .. } => log::warn!("{notice}"),
-        }
-    }
-    Read::GoOn(Box::new(parsed))
-}
-
 /// The metadata service to ask whether this machine is attached to the Network: where controllers
 /// are to run, for a person may ask and try from anywhere.
 pub(super) fn metadata(settings: &Settings) -> Option<String> {
@@ -85,6 +44,29 @@ pub(super) fn metadata(settings: &Settings) -> Option<String> {
 
 /// Both APIs as the settings name them. No call is made.
 pub(super) fn world(settings: &Settings, metadata: Option<String>) -> Result<World, String> {
+    world_on(kube_client(settings)?, settings, metadata, Vec::new())
+}
+
+/// The same for a person, who may have a client already: nobody asks whether this machine is
+/// attached to the Network.
+pub(super) fn world_of(
+    kube: Option<kube::Client>,
+    settings: &Settings,
+    unknown: Vec<String>,
+) -> Result<World, String> {
+    let kube = match kube {
+        Some(kube) => kube,
+        None => kube_client(settings)?,
+    };
+    world_on(kube, settings, None, unknown)
+}
+
+fn world_on(
+    kube: kube::Client,
+    settings: &Settings,
+    metadata: Option<String>,
+    unknown: Vec<String>,
+) -> Result<World, String> {
     let authorities = authorities()?;
     if authorities.unusable > 0 {
         log::warn!(
@@ -92,11 +74,20 @@ pub(super) fn world(settings: &Settings, metadata: Option<String>) -> Result<Wor
             authorities.unusable
         );
     }
-    let access = access(settings, &authorities)?;
-    let kube = kube::Client::new(access, proxies()?, timing(settings, kube::READ_TIMEOUT));
-    let provider = Hetzner::new(hetzner_settings(settings, authorities, metadata)?);
+    let mut hetzner = hetzner_settings(settings, authorities, metadata)?;
+    if let Some(defaults) = &mut hetzner.load_balancers {
+        defaults.unknown = unknown;
+    }
+    let provider = Hetzner::new(hetzner);
     let time_scale = settings.test_time_scale.value;
     Ok(World::new(kube, Box::new(provider), time_scale))
+}
+
+/// Of the cluster that the settings name. No call is made.
+pub(super) fn kube_client(settings: &Settings) -> Result<kube::Client, String> {
+    let access = access(settings, &authorities()?)?;
+    let timing = timing(settings, kube::READ_TIMEOUT);
+    Ok(kube::Client::new(access, proxies()?, timing))
 }
 
 /// For the Lease alone: its time-outs leave room for a second try before the renew deadline.
@@ -142,6 +133,7 @@ pub(super) fn service_settings(settings: &Settings) -> service::Settings {
         resync_period: scaled(settings, settings.load_balancer_resync_period.value),
         concurrency: settings.concurrent_service_syncs.value,
         cluster_name: settings.cluster_name.value.clone(),
+        delete_orphans: settings.delete_orphaned_load_balancers.value,
         time_scale: settings.test_time_scale.value,
     }
 }
@@ -286,6 +278,7 @@ fn load_balancers(set: &settings::LoadBalancers) -> Option<load_balancers::Defau
         health_check_timeout_s: if_set(&set.health_check_timeout_s),
         health_check_retries: if_set(&set.health_check_retries),
         health_check_node_port: if_set(&set.health_check_node_port),
+        unknown: Vec::new(),
     };
     set.enabled.value.then(defaults)
 }
@@ -330,6 +323,10 @@ fn sourced<T, U>(
         Source::Flag(flag) => cloud::Source::Flag(flag.clone()),
         Source::Environment(name) => cloud::Source::Environment((*name).to_owned()),
         Source::File { variable, .. } => cloud::Source::Environment((*variable).to_owned()),
+        Source::Taken { what, .. } if what.starts_with('-') => {
+            cloud::Source::Flag(setting.source.to_string())
+        }
+        Source::Taken { .. } => cloud::Source::Environment(setting.source.to_string()),
         Source::Default => cloud::Source::Default(variable.to_owned()),
     };
     cloud::Sourced::new(convert(&setting.value), source)

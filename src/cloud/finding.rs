@@ -109,6 +109,10 @@ pub enum Reason {
     CertificateFailed,
     /// An address that was chosen to be kept goes with the load balancer.
     AddressNotKept,
+    /// A load balancer of this cluster whose Service does not exist.
+    OrphanedLoadBalancer,
+    /// Only the default of a setting asks for it, and the daemon may have been told otherwise.
+    HeldBack,
 }
 
 impl Reason {
@@ -154,6 +158,8 @@ impl Reason {
             Reason::CertificatePending => "CertificatePending",
             Reason::CertificateFailed => "CertificateFailed",
             Reason::AddressNotKept => "AddressNotKept",
+            Reason::OrphanedLoadBalancer => "OrphanedLoadBalancer",
+            Reason::HeldBack => "HeldBack",
         }
     }
 }
@@ -163,7 +169,10 @@ impl Reason {
     pub fn is_lasting(self) -> bool {
         matches!(
             self,
-            Reason::UnknownProviderIDPrefix | Reason::UnknownProviderID | Reason::NotExternal
+            Reason::UnknownProviderIDPrefix
+                | Reason::UnknownProviderID
+                | Reason::NotExternal
+                | Reason::OrphanedLoadBalancer
         )
     }
 }

@@ -110,6 +110,11 @@ pub struct LoadBalancerPlan {
     pub obstacle: Option<Finding>,
     /// What the Service's status should say of what is there now; none: leave it as it is.
     pub status: Option<Vec<Ingress>>,
+    /// Fields that differ, and are left as they are because the default that asks for them may not
+    /// be the daemon's; their source is that default.
+    pub held_back: Vec<Field>,
+    /// Of `status`: what is there by such a default.
+    pub unsure: Vec<(Ingress, Source)>,
     /// It takes over a load balancer because nobody else lives in it, or leaves one because somebody
     /// does: `Cluster::service_uids` and `Cluster::servers` must have been read from the API itself
     /// after this pass began.
@@ -172,10 +177,15 @@ pub struct Field {
 #[derive(Debug)]
 pub struct Orphan {
     pub balancer: Balancer,
-    /// The Service it was made for, as its labels say.
+    /// The Service it was made for, as its labels say: `namespace.name`, which may be cut.
     pub service: String,
-    /// None: it is protected.
+    /// UID of that Service.
+    pub service_uid: String,
+    /// None: it stays, see `stays`. The load balancer is read again before it is made, and must
+    /// be as it was.
     pub removal: Option<Box<dyn Change>>,
+    /// Why it is not removed, on whatever request.
+    pub stays: Option<String>,
 }
 
 /// What came of a change.

@@ -85,6 +85,17 @@ pub trait Instances: Send + Sync {
     /// Networks and addresses by which a node that reports one of them is recognised as this server. Pure.
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet>;
 
+    /// Why the node must keep what it has: an address of the server would go, only by the default
+    /// of a setting that the daemon may have been told otherwise. Pure.
+    fn hold_back(
+        &self,
+        _instance: &Instance,
+        _has: &[NodeAddress],
+        _metadata: &Metadata,
+    ) -> Option<Finding> {
+        None
+    }
+
     /// Why an address that the kubelet was given is not one of the server's in `metadata`,
     /// where the provider knows more than that. Pure.
     fn explain_missing(&self, _instance: &Instance, _ip: IpAddr) -> Option<Finding> {

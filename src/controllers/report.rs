@@ -28,6 +28,8 @@ pub struct Report {
     pub unreached: usize,
     /// Objects that were as they should be. Those that failed are counted by `failures` alone.
     pub unchanged: usize,
+    /// Load balancers of this cluster whose Service does not exist; none: not looked for in this tick.
+    pub orphans: Option<usize>,
     /// Nothing could be done at all: an API did not answer.
     pub outage: Option<Outage>,
 }
@@ -217,6 +219,10 @@ fn is_event(reason: Reason) -> bool {
         | Reason::NotExternal
         | Reason::NoAddress
         | Reason::TargetIgnored
-        | Reason::FieldIgnored => false,
+        | Reason::FieldIgnored
+        // There is no object to tell it of.
+        | Reason::OrphanedLoadBalancer
+        // It is about the shell that asks.
+        | Reason::HeldBack => false,
     }
 }

@@ -1,6 +1,8 @@
 //! A server's addresses as a node's, by address family and private Network.
 
-use crate::cloud::{AddressKind, Finding, Instance, Node, NodeAddress, Reason, Source, Sourced};
+use crate::cloud::{
+    AddressKind, Finding, Instance, Metadata, Node, NodeAddress, Reason, Source, Sourced,
+};
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -102,6 +104,48 @@ pub(super) fn addresses(
         addresses,
         findings,
     })
+}
+
+/// Addresses of the server that the node has and would lose only because a setting is not set
+/// here: `unknown` are those that the daemon may have been told.
+pub(super) fn hold_back(
+    instance: &Instance,
+    has: &[NodeAddress],
+    metadata: &Metadata,
+    unknown: &[String],
+) -> Option<Finding> {
+    let is_wanted = |ip: &IpAddr| {
+        let mut wanted = metadata.addresses.iter();
+        wanted.any(|address| address.value.ip() == Some(*ip))
+    };
+    let setting = |ip: &IpAddr| {
+        let is_private = instance.private.iter().any(|private| private.ip == *ip);
+        let is_public = match ip {
+            IpAddr::V4(ip) => instance.public_ipv4 == Some(*ip),
+            IpAddr::V6(ip) => instance.public_ipv6.is_some_and(|net| net.contains(ip)),
+        };
+        match (is_private, is_public) {
+            (true, _) => Some("HCLOUD_NETWORK"),
+            (false, true) => Some("HCLOUD_INSTANCES_ADDRESS_FAMILY"),
+            (false, false) => None,
+        }
+    };
+    let gone = has.iter().filter_map(NodeAddress::ip);
+    let mut gone = gone.filter(|ip| !is_wanted(ip));
+    let (ip, setting) = gone.find_map(|ip| {
+        let setting = setting(&ip)?;
+        unknown
+            .iter()
+            .any(|one| one == setting)
+            .then_some((ip, setting))
+    })?;
+    Some(Finding::warning(
+        Reason::HeldBack,
+        format!(
+            "held back: the node has the server's address {ip}, and would lose it only because {setting} is not set \
+             here: set it, take the daemon's settings with --settings-from, or add --yes"
+        ),
+    ))
 }
 
 /// Why an address is not among those above, when a setting is the reason.

@@ -1,6 +1,6 @@
 //! Hetzner Cloud as the controllers see it.
 
-use super::addresses::{AddressFamily, Addresses, addresses, explain_missing};
+use super::addresses::{AddressFamily, Addresses, addresses, explain_missing, hold_back};
 use super::api::Api;
 use super::certificates;
 use super::load_balancers::{self, Rules, State};
@@ -10,8 +10,8 @@ use super::profile::Profile;
 use super::servers;
 use crate::cloud::{
     ActionId, Applied, Change, Cluster, Error, ErrorKind, Finding, Gate, Instance, InstanceId,
-    Instances, Landscape, LoadBalancerPlan, LoadBalancers, Metadata, Node, OfferedNode, Orphan,
-    Provider, ProviderId, Reason, Service, Source, Sourced, Urgency,
+    Instances, Landscape, LoadBalancerPlan, LoadBalancers, Metadata, Node, NodeAddress,
+    OfferedNode, Orphan, Provider, ProviderId, Reason, Service, Source, Sourced, Urgency,
 };
 use crate::http::{self, Proxies, Timing, Tls, Token};
 use ipnet::{IpNet, Ipv4Net};
@@ -180,7 +180,7 @@ impl LoadBalancers for Hetzner {
         cluster: &Cluster,
     ) -> LoadBalancerPlan {
         match state(landscape) {
-            Some(state) => self.rules().plan(state, service, nodes, cluster),
+            Some(state) => self.rules().plan_with_care(state, service, nodes, cluster),
             None => not_ours(),
         }
     }
@@ -276,6 +276,15 @@ impl Instances for Hetzner {
         let ipv4 = instance.public_ipv4.map(|ip| IpNet::V4(Ipv4Net::from(ip)));
         let ipv6 = instance.public_ipv6.map(IpNet::V6);
         private.chain(ipv4).chain(ipv6).collect()
+    }
+
+    fn hold_back(
+        &self,
+        instance: &Instance,
+        has: &[NodeAddress],
+        metadata: &Metadata,
+    ) -> Option<Finding> {
+        hold_back(instance, has, metadata, &self.load_balancers.unknown)
     }
 
     fn explain_missing(&self, instance: &Instance, ip: IpAddr) -> Option<Finding> {

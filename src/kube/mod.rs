@@ -13,6 +13,7 @@ mod services;
 mod table;
 mod types;
 mod watch;
+mod workloads;
 
 pub use client::{Client, READ_TIMEOUT, ReadFrom};
 pub use error::Error;
@@ -25,3 +26,4 @@ pub use types::{
     Condition, ListMeta, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta, ObjectReference,
     Taint,
 };
+pub use workloads::{Container, container};

@@ -13,6 +13,7 @@
 //! | `environment` | variables and the files they name |
 //! | `reader` | one setting: flag before environment before default, and who said so |
 //! | `in_force` | the same as a person reads it, without secrets |
+//! | `taken` | what the daemon of a cluster is started with, for a person's commands |
 //! | `resolve` | all of them → [`Settings`] |
 //! | `load_balancers` | what load balancers are when their Service does not say |
 //! | `leader_election` | durations that must fit together |
@@ -38,6 +39,7 @@ mod reader;
 mod resolve;
 mod setting;
 mod table;
+mod taken;
 mod text;
 mod token;
 mod url;
@@ -61,6 +63,7 @@ pub use reader::{Source, Sourced};
 pub use resolve::Settings;
 pub use setting::{Command, Group, Kind, Setting, Variable};
 pub use table::TABLE;
+pub use taken::{Taken, WorkloadName, names_that_count};
 pub use text::NetworkName;
 pub use token::{Secret, Token};
 pub use url::Url;
@@ -92,8 +95,18 @@ pub fn first_word(command: Command, words: &[OsString]) -> Option<usize> {
 /// Reads everything that one command was told. `words` are those after the command's own
 /// (`ccm node list -o json` → `-o json`).
 pub fn parse(command: Command, words: Vec<OsString>, environment: &dyn Environment) -> Parsed {
+    parse_above(command, words, environment, None)
+}
+
+/// The same above what the daemon of a cluster is started with.
+pub fn parse_above(
+    command: Command,
+    words: Vec<OsString>,
+    environment: &dyn Environment,
+    taken: Option<&Taken>,
+) -> Parsed {
     let line = line::read(command, words);
-    let resolved = resolve::resolve(command, &line, environment);
+    let resolved = resolve::resolve(command, &line, environment, taken);
     let mut notices = line.notices;
     notices.extend(environment::notices(command, environment));
     let mut problems = line.problems;

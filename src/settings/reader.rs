@@ -8,6 +8,7 @@ use super::in_force::InForce;
 use super::line::Line;
 use super::problem::Problem;
 use super::setting::{Command, Kind, Setting, Variable};
+use super::taken::{Taken, comes_along};
 use super::token::looks_like_a_token;
 use super::url::without_credentials;
 
@@ -28,6 +29,13 @@ pub enum Source {
         variable: &'static str,
         path: PathBuf,
     },
+    /// What the daemon of a cluster is started with.
+    Taken {
+        /// The flag as it was written, or the variable.
+        what: String,
+        /// E.g. `deployment kube-system/ccm-from-scratch`.
+        from: String,
+    },
     Default,
 }
 
@@ -37,6 +45,7 @@ impl fmt::Display for Source {
             Source::Flag(flag) => write!(out, "{flag}"),
             Source::Environment(variable) => write!(out, "{variable}"),
             Source::File { variable, path } => write!(out, "{variable} ({})", path.display()),
+            Source::Taken { what, from } => write!(out, "{what} of {from}"),
             Source::Default => write!(out, "default"),
         }
     }
@@ -49,6 +58,7 @@ pub(super) struct Reader<'a> {
     environment: &'a dyn Environment,
     /// In the order in which they were read.
     pub(super) in_force: Vec<InForce>,
+    taken: Option<&'a Taken>,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -63,12 +73,14 @@ impl<'a> Reader<'a> {
         command: Command,
         line: &'a Line,
         environment: &'a dyn Environment,
+        taken: Option<&'a Taken>,
     ) -> Reader<'a> {
         Reader {
             command,
             line,
             environment,
             in_force: vec![],
+            taken,
             problems: vec![],
         }
     }
@@ -122,34 +134,17 @@ impl<'a> Reader<'a> {
         if !setting.is_for(self.command) {
             return vec![];
         }
-        let given: Vec<_> = self
-            .line
-            .flags
-            .iter()
-            .filter(|given| std::ptr::eq(given.setting, setting))
-            .collect();
-        match (given.as_slice(), setting.kind) {
-            ([], _) => setting
-                .variables
-                .iter()
-                .find_map(|v| self.variable(setting, *v))
-                .into_iter()
-                .collect(),
-            // A list flag adds to what it said before.
-            ([first, ..], Kind::List(_)) => {
-                let texts: Vec<&str> = given.iter().map(|given| given.text.as_str()).collect();
-                vec![Candidate {
-                    text: texts.join(","),
-                    source: Source::Flag(first.flag.clone()),
-                }]
-            }
-            _ => given
-                .iter()
-                .map(|given| Candidate {
-                    text: given.text.clone(),
-                    source: Source::Flag(given.flag.clone()),
-                })
-                .collect(),
+        let own = given(self.line, setting, &Source::Flag);
+        if !own.is_empty() {
+            return own;
+        }
+        let mut variables = setting.variables.iter();
+        if let Some(own) = variables.find_map(|v| self.variable(setting, *v)) {
+            return vec![own];
+        }
+        match self.taken.filter(|_| comes_along(setting)) {
+            Some(taken) => of_daemon(taken, setting),
+            None => vec![],
         }
     }
 
@@ -203,6 +198,54 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// What a command line says of a setting; `source` is given each flag.
+fn given(line: &Line, setting: &Setting, source: &dyn Fn(String) -> Source) -> Vec<Candidate> {
+    let given: Vec<_> = line
+        .flags
+        .iter()
+        .filter(|given| std::ptr::eq(given.setting, setting))
+        .collect();
+    match (given.as_slice(), setting.kind) {
+        // A list flag adds to what it said before.
+        ([first, ..], Kind::List(_)) => {
+            let texts: Vec<&str> = given.iter().map(|given| given.text.as_str()).collect();
+            vec![Candidate {
+                text: texts.join(","),
+                source: source(first.flag.clone()),
+            }]
+        }
+        _ => given
+            .iter()
+            .map(|given| Candidate {
+                text: given.text.clone(),
+                source: source(given.flag.clone()),
+            })
+            .collect(),
+    }
+}
+
+/// What the daemon of a cluster is started with. Files that its variables name are its own.
+fn of_daemon(taken: &Taken, setting: &Setting) -> Vec<Candidate> {
+    let source = |what: String| Source::Taken {
+        what,
+        from: taken.from.clone(),
+    };
+    let flags = given(&taken.line, setting, &source);
+    if !flags.is_empty() {
+        return flags;
+    }
+    let values = setting.variables.iter().filter_map(|variable| {
+        let (Variable::Value(name) | Variable::Older(name)) = *variable else {
+            return None;
+        };
+        Some(Candidate {
+            text: taken.variable(name)?.to_owned(),
+            source: source(name.to_owned()),
+        })
+    });
+    values.take(1).collect()
+}
+
 impl Source {
     pub(super) fn file(&self) -> Option<&Path> {
         match self {
@@ -216,6 +259,7 @@ fn problem(setting: &Setting, candidate: &Candidate, message: String) -> Problem
     let problem = match &candidate.source {
         Source::Flag(flag) => Problem::usage(flag, message),
         Source::Environment(variable) => Problem::environment(variable, message),
+        Source::Taken { .. } => Problem::environment(&candidate.source.to_string(), message),
         Source::File { variable, path } => {
             return Problem::environment(variable, message).with_value(path.display().to_string());
         }

@@ -16,6 +16,7 @@ use super::problem::Problem;
 use super::reader::{Candidate, Reader, Source, Sourced};
 use super::setting::Command;
 use super::table;
+use super::taken::{Taken, WorkloadName};
 use super::text::{self, NetworkName};
 use super::token::Token;
 use super::url::Url;
@@ -56,6 +57,12 @@ pub struct Settings {
     /// At least 1.
     pub concurrent_service_syncs: Sourced<usize>,
     pub cluster_name: Sourced<String>,
+    pub delete_orphaned_load_balancers: Sourced<bool>,
+    /// Of `lb sync`.
+    pub delete_orphans: Sourced<bool>,
+    pub yes: Sourced<bool>,
+    /// Of the client commands.
+    pub settings_from: Sourced<Option<WorkloadName>>,
     /// Of the client commands about load balancers.
     pub namespace: Sourced<Option<String>>,
     pub leader_elect: Sourced<bool>,
@@ -86,8 +93,13 @@ pub(super) struct Resolved {
     pub(super) problems: Vec<Problem>,
 }
 
-pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environment) -> Resolved {
-    let mut read = Reader::new(command, line, environment);
+pub(super) fn resolve(
+    command: Command,
+    line: &Line,
+    environment: &dyn Environment,
+    taken: Option<&Taken>,
+) -> Resolved {
+    let mut read = Reader::new(command, line, environment, taken);
     let settings = Settings {
         token: token(&mut read),
         endpoint: read.setting(&table::ENDPOINT, Url::parse),
@@ -113,6 +125,11 @@ pub(super) fn resolve(command: Command, line: &Line, environment: &dyn Environme
         load_balancer_resync_period: read.setting(&table::LOAD_BALANCER_RESYNC_PERIOD, interval),
         concurrent_service_syncs: read.setting(&table::CONCURRENT_SERVICE_SYNCS, text::count),
         cluster_name: read.setting(&table::CLUSTER_NAME, text::cluster_name),
+        delete_orphaned_load_balancers: read
+            .setting(&table::DELETE_ORPHANED_LOAD_BALANCERS, text::boolean),
+        delete_orphans: read.setting(&table::DELETE_ORPHANS, text::boolean),
+        yes: read.setting(&table::YES, text::boolean),
+        settings_from: read.setting(&table::SETTINGS_FROM, WorkloadName::parse),
         namespace: read.setting(&table::NAMESPACE, text::name),
         leader_elect: read.setting(&table::LEADER_ELECT, text::boolean),
         lease_duration: read.setting(&table::LEASE_DURATION, interval),

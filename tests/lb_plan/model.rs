@@ -179,6 +179,7 @@ fn changed(balancer: &mut LoadBalancer, write: &Write) {
     match write {
         Write::Create(_)
         | Write::Delete
+        | Write::DeleteUnchanged { .. }
         | Write::CreateCertificate(_)
         | Write::EditCertificate { .. } => unreachable!(),
         Write::Edit { name, labels } => {

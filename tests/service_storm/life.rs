@@ -105,6 +105,7 @@ impl Ccm {
                 resync_period,
                 concurrency: 3,
                 cluster_name: "kubernetes".into(),
+                delete_orphans: false,
                 time_scale: SCALE,
             }),
         }

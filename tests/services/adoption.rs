@@ -5,7 +5,7 @@ use crate::world::{CLUSTER_UID, NO_RESYNC, SERVICE_UID, World, targets, text};
 use serde_json::{Value, json};
 
 /// Another cluster whose nodes and Services use the first one's project.
-fn neighbour(world: &World) -> World {
+pub fn neighbour(world: &World) -> World {
     let mut other = World::new(0);
     let of_project = |name: &str| name == "HCLOUD_TOKEN" || name == "HCLOUD_ENDPOINT";
     let project = world.env.iter().filter(|(name, _)| of_project(name));

@@ -11,6 +11,7 @@ mod churn;
 mod common;
 mod kept;
 mod life;
+mod orphans;
 mod quiet;
 mod readers;
 mod trouble;

@@ -26,7 +26,7 @@ fn an_old_list_of_services_does_no_harm() {
         service["spec"]["type"] = json!("ClusterIP")
     });
     world.annotate("changed", "algorithm-type", None);
-    let sync = common::ccm(&world.env, &["lb", "sync"]);
+    let sync = common::ccm(&world.env, &["lb", "sync", "--yes"]);
     assert_eq!(sync.code, 0, "{sync:?}");
     wait_until("both", || world.of_uid(&uid).is_none());
     world.ticks(1);

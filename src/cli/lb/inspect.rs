@@ -27,6 +27,8 @@ pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Exit {
         Err(exit) => return exit,
     };
     leader::tell(&asked.settings, &asked.world);
+    // Who only looks is told, and goes on.
+    let _ = asked.check_profile();
     let text = match asked.settings.output.value {
         Output::Json => output::json(&json::plans("LoadBalancerInspection", &plans)),
         Output::Yaml => output::yaml(&json::plans("LoadBalancerInspection", &plans)),
@@ -74,6 +76,11 @@ fn inspection(plan: &ServicePlan) -> String {
     }
     for line in lines {
         let line = output::wrapped(&output::one_line(&line), COLUMNS - 6).join("\n      ");
+        text.push_str(&format!("  {line}\n"));
+    }
+    for line in plan.held_back_lines() {
+        let line = format!("hold back {}", output::one_line(&line));
+        let line = output::wrapped(&line, COLUMNS - 6).join("\n      ");
         text.push_str(&format!("  {line}\n"));
     }
     text

@@ -9,11 +9,15 @@ use serde_json::Value;
 
 /// One Service, its load balancer, and what lies between them.
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Item<'a> {
-    object: Object<'a>,
+    /// None: a load balancer that no Service wants.
+    object: Option<Object<'a>>,
     cloud: Option<&'a Balancer>,
     differences: Vec<&'a Field>,
     changes: Vec<Value>,
+    /// What differs and is left: only a default asks for it, and the daemon may not have it.
+    held_back: &'a [Field],
     findings: Vec<&'a Finding>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
@@ -53,7 +57,7 @@ fn item<'a>(plan: &'a ServicePlan, changes: Vec<Value>, failures: &'a [Failure])
     let metadata = &plan.service.metadata;
     let name = plan.name();
     Item {
-        object: Object {
+        object: (!plan.is_orphan()).then(|| Object {
             kind: "Service",
             namespace: &metadata.namespace,
             name: &metadata.name,
@@ -65,7 +69,7 @@ fn item<'a>(plan: &'a ServicePlan, changes: Vec<Value>, failures: &'a [Failure])
             },
             finalizer: plan.service.has_our_finalizer(),
             ingress: &plan.service.status.load_balancer.ingress,
-        },
+        }),
         cloud: plan.cloud.found.as_ref(),
         differences: plan
             .cloud
@@ -74,6 +78,7 @@ fn item<'a>(plan: &'a ServicePlan, changes: Vec<Value>, failures: &'a [Failure])
             .filter(|field| field.differs())
             .collect(),
         changes,
+        held_back: &plan.cloud.held_back,
         findings: plan.all_findings().collect(),
         error: failures
             .iter()

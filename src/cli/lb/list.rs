@@ -4,11 +4,13 @@ use super::{Asked, ask, json, or_dash, targets_cell, usage};
 use crate::cli::output::{self, Printer};
 use crate::cli::table::{self, COLUMNS, Yielding};
 use crate::cli::{Exit, leader};
+use crate::cloud::Field;
 use crate::controllers::Selection;
 use crate::controllers::service::{ServicePlan, Want};
 use crate::settings::{Command, Output};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::time::Instant;
 
 pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
     let asked = match ask(Command::LbList, words) {
@@ -24,11 +26,18 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
         Ok(selection) => selection,
         Err(exit) => return exit,
     };
-    let plans = match asked.evaluate(&selection) {
+    let begun = Instant::now();
+    let mut plans = match asked.evaluate(&selection) {
         Ok(plans) => plans,
         Err(exit) => return exit,
     };
+    match asked.orphans(&plans, begun) {
+        Ok(orphans) => plans.extend(orphans),
+        Err(exit) => return exit,
+    }
     leader::tell(&asked.settings, &asked.world);
+    // Who only looks is told, and goes on.
+    let _ = asked.check_profile();
     let kept = match (&selection, asked.settings.output.value) {
         (Selection::All, Output::Table | Output::Wide) => asked.kept(),
         _ => String::new(),
@@ -115,8 +124,13 @@ fn row(plan: &ServicePlan, addresses: usize) -> Vec<String> {
             .collect::<Vec<_>>()
             .join(",")
     });
+    let service = match plan.service.metadata.namespace.is_empty() {
+        // Its labels do not say.
+        true => "-".to_owned(),
+        false => plan.service.full_name(),
+    };
     vec![
-        plan.service.full_name(),
+        service,
         found.map_or("-".into(), |balancer| balancer.name.clone()),
         or_dash(&of_it.unwrap_or_default()),
         targets_cell(plan),
@@ -126,6 +140,11 @@ fn row(plan: &ServicePlan, addresses: usize) -> Vec<String> {
 
 /// What differs, in the fewest words.
 fn diff(plan: &ServicePlan) -> String {
+    match plan.is_orphan() {
+        true if plan.has_writes() => return "orphan".into(),
+        true => return "orphan, stays".into(),
+        false => {}
+    }
     if let Some(obstacle) = &plan.cloud.obstacle {
         return format!("!{}", obstacle.reason.name());
     }
@@ -145,14 +164,21 @@ fn diff(plan: &ServicePlan) -> String {
     or_dash(&words.join(","))
 }
 
-/// Fields that differ; those of one port or target under one word.
+/// Fields that differ; those of one port or target under one word. In parentheses what is held
+/// back.
 fn fields(plan: &ServicePlan) -> Vec<String> {
-    let differing = plan.cloud.fields.iter().filter(|field| field.differs());
-    let words: BTreeSet<String> = differing
-        .map(|field| match field.field.split_whitespace().next() {
-            Some(word @ ("port" | "target")) => word.to_owned(),
-            _ => field.field.clone(),
-        })
-        .collect();
-    words.into_iter().collect()
+    let held = &plan.cloud.held_back;
+    let is_made = |field: &&Field| field.differs() && !held.contains(field);
+    let made: BTreeSet<String> = plan.cloud.fields.iter().filter(is_made).map(word).collect();
+    let held: BTreeSet<String> = held.iter().map(word).collect();
+    let held: Vec<String> = held.difference(&made).cloned().collect();
+    let held = (!held.is_empty()).then(|| format!("({})", held.join(",")));
+    made.into_iter().chain(held).collect()
+}
+
+fn word(field: &Field) -> String {
+    match field.field.split_whitespace().next() {
+        Some(word @ ("port" | "target")) => word.to_owned(),
+        _ => field.field.clone(),
+    }
 }

@@ -3,6 +3,7 @@
 mod inspect;
 mod json;
 mod list;
+mod orphans;
 mod sync;
 
 pub(super) use inspect::inspect;
@@ -11,8 +12,9 @@ pub(super) use sync::sync;
 
 use super::logging::Reader;
 use super::output::Printer;
-use super::wire::{self, Read};
-use super::{Exit, help, or_dash, usage};
+use super::told::{self, Read};
+use super::wire;
+use super::{Exit, help, or_dash, taken, usage};
 use crate::controllers::Selection;
 use crate::controllers::service::{ServiceController, ServicePlan, Want, want};
 use crate::kube::Service;
@@ -34,6 +36,8 @@ struct Asked {
     services: ServiceController,
     /// `namespace/name`.
     names: Vec<String>,
+    /// What the daemon may have been told, and nobody set here.
+    unknown: Vec<String>,
 }
 
 fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
@@ -41,21 +45,24 @@ fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
         Command::LbSync if std::io::stderr().is_terminal() => Reader::Waiting,
         _ => Reader::Person,
     };
-    let parsed = match wire::read(command, words, reader, || help::command(command)) {
-        Read::GoOn(parsed) => parsed,
+    let ready = match told::read(command, words, reader, || help::command(command)) {
+        Read::GoOn(ready) => ready,
         Read::End(exit) => return Err(exit),
     };
-    let namespace = parsed.settings.namespace.value.as_deref();
-    let names = parsed.words.iter().map(|word| full_name(word, namespace));
+    let namespace = ready.settings.namespace.value.as_deref();
+    let names = ready.words.iter().map(|word| full_name(word, namespace));
     let names = names
         .collect::<Result<Vec<String>, String>>()
         .map_err(|why| usage(&why))?;
-    let world = wire::world(&parsed.settings, None).map_err(|why| Printer::failure(&why))?;
+    let unknown = taken::unknown(command, &ready);
+    let world = wire::world_of(ready.kube, &ready.settings, unknown.clone());
+    let world = world.map_err(|why| Printer::failure(&why))?;
     Ok(Asked {
         world,
-        services: ServiceController::new(wire::service_settings(&parsed.settings)),
-        settings: parsed.settings,
+        services: ServiceController::new(wire::service_settings(&ready.settings)),
+        settings: ready.settings,
         names,
+        unknown,
     })
 }
 
@@ -104,6 +111,15 @@ impl Asked {
             .evaluate(&self.world, selection)
             .map_err(|error| self.failed(&error))?;
         Ok(plans)
+    }
+
+    /// Nothing is planned with the eyes of a profile that only a default names.
+    fn check_profile(&self) -> Result<(), Exit> {
+        match taken::check_profile(&self.world, &self.unknown) {
+            Ok(None) => Ok(()),
+            Ok(Some(why)) => Err(Printer::failure(&why)),
+            Err(error) => Err(self.failed(&error)),
+        }
     }
 
     /// Every Service that is of type LoadBalancer, and what it asks of us.

@@ -18,6 +18,13 @@ pub(in crate::cli) fn sync(words: Vec<OsString>) -> Exit {
     if asked.settings.detailed_exitcode.value && !asked.settings.dry_run.value {
         return usage("--detailed-exitcode goes with --dry-run");
     }
+    if let Err(exit) = asked.check_profile() {
+        return exit;
+    }
+    if asked.settings.delete_orphans.value {
+        leader::tell(&asked.settings, &asked.world);
+        return asked.delete_orphans();
+    }
     let selection = match asked.selection() {
         Ok(selection) => selection,
         Err(exit) => return exit,
@@ -41,8 +48,10 @@ impl Asked {
             Output::Table | Output::Wide => dry_run_lines(&plans),
         };
         let pending = plans.iter().any(ServicePlan::has_writes);
+        let is_short = |plan: &ServicePlan| plan.cloud.obstacle.is_some() || holds_back(plan);
+        tell_held_back(&plans);
         match Printer::stdout(&text) {
-            Exit::Done if plans.iter().any(|plan| plan.cloud.obstacle.is_some()) => Exit::Failed,
+            Exit::Done if plans.iter().any(is_short) => Exit::Failed,
             Exit::Done if pending && self.settings.detailed_exitcode.value => Exit::Pending,
             exit => exit,
         }
@@ -60,23 +69,62 @@ impl Asked {
         let text = match self.settings.output.value {
             Output::Json => output::json(&json::synced("LoadBalancerSync", &plans, &report)),
             Output::Yaml => output::yaml(&json::synced("LoadBalancerSync", &plans, &report)),
-            Output::Table | Output::Wide => changes::done(&report, warnings(&plans)),
+            Output::Table | Output::Wide => {
+                let more = warnings(&plans).chain(held_back(&plans));
+                with_count(changes::done(&report, more), &plans)
+            }
         };
+        tell_held_back(&plans);
         match Printer::stdout(&text) {
-            Exit::Done if !report.failures.is_empty() => Exit::Failed,
+            Exit::Done if !report.failures.is_empty() || plans.iter().any(holds_back) => {
+                Exit::Failed
+            }
             exit => exit,
         }
     }
 }
 
-fn dry_run_lines(plans: &[ServicePlan]) -> String {
+pub(super) fn dry_run_lines(plans: &[ServicePlan]) -> String {
     let proposals: Vec<Proposal> = plans.iter().map(ServicePlan::proposal).collect();
-    changes::proposed(&proposals, warnings(plans))
+    let more = warnings(plans).chain(held_back(plans));
+    with_count(changes::proposed(&proposals, more), plans)
+}
+
+fn holds_back(plan: &ServicePlan) -> bool {
+    !plan.cloud.held_back.is_empty()
+}
+
+/// What a default asks for here, and the daemon may not want.
+fn held_back(plans: &[ServicePlan]) -> impl Iterator<Item = String> {
+    plans.iter().flat_map(|plan| {
+        let lines = plan.held_back_lines().into_iter();
+        lines.map(|line| format!("{}  held back: {}\n", plan.name(), output::one_line(&line)))
+    })
+}
+
+/// The summary, which ends the text, says of how many Services.
+fn with_count(text: String, plans: &[ServicePlan]) -> String {
+    match plans.iter().filter(|plan| holds_back(plan)).count() {
+        0 => text,
+        count => format!("{}, {count} held back\n", text.trim_end()),
+    }
+}
+
+/// What to do about it.
+fn tell_held_back(plans: &[ServicePlan]) {
+    if plans.iter().any(holds_back) {
+        Printer::stderr(
+            "ccm: what is held back is asked for only by defaults of settings that the daemon may have: take its \
+             settings with --settings-from, set them here, or add --yes\n",
+        );
+    }
 }
 
 /// Findings that stand in nobody's way, and should be known all the same.
-fn warnings(plans: &[ServicePlan]) -> impl Iterator<Item = String> {
-    plans.iter().flat_map(|plan| {
+pub(super) fn warnings<'a>(
+    plans: impl IntoIterator<Item = &'a ServicePlan>,
+) -> impl Iterator<Item = String> {
+    plans.into_iter().flat_map(|plan| {
         let others = plan.findings.iter().chain(&plan.cloud.findings);
         let warnings = others.filter(|finding| finding.severity == Severity::Warning);
         warnings.map(|finding| format!("{}  warning: {}\n", plan.name(), finding.message))

@@ -11,8 +11,9 @@ pub(super) use sync::sync;
 
 use super::logging::Reader;
 use super::output::Printer;
-use super::wire::{self, Read};
-use super::{Exit, help, or_dash, usage};
+use super::told::{self, Read};
+use super::wire;
+use super::{Exit, help, or_dash, taken, usage};
 use crate::cloud::Finding;
 use crate::controllers::lifecycle::{LifecycleController, LifecyclePlan};
 use crate::controllers::node::{NodeController, NodePlan, Server};
@@ -32,6 +33,8 @@ struct Asked {
     nodes: NodeController,
     lifecycle: LifecycleController,
     names: Vec<String>,
+    /// What the daemon may have been told, and nobody set here.
+    unknown: Vec<String>,
 }
 
 /// What the controllers would do to one node.
@@ -42,17 +45,20 @@ pub(super) struct Plans {
 }
 
 fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
-    let parsed = match wire::read(command, words, Reader::Person, || help::command(command)) {
-        Read::GoOn(parsed) => parsed,
+    let ready = match told::read(command, words, Reader::Person, || help::command(command)) {
+        Read::GoOn(ready) => ready,
         Read::End(exit) => return Err(exit),
     };
-    let world = wire::world(&parsed.settings, None).map_err(|why| Printer::failure(&why))?;
+    let unknown = taken::unknown(command, &ready);
+    let world = wire::world_of(ready.kube, &ready.settings, unknown.clone());
+    let world = world.map_err(|why| Printer::failure(&why))?;
     Ok(Asked {
         world,
-        nodes: NodeController::new(wire::node_settings(&parsed.settings)),
-        lifecycle: LifecycleController::new(wire::lifecycle_settings(&parsed.settings)),
-        settings: parsed.settings,
-        names: parsed.words,
+        nodes: NodeController::new(wire::node_settings(&ready.settings)),
+        lifecycle: LifecycleController::new(wire::lifecycle_settings(&ready.settings)),
+        settings: ready.settings,
+        names: ready.words,
+        unknown,
     })
 }
 

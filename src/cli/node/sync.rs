@@ -3,7 +3,7 @@
 use super::{Asked, Plans, ask, json, together, usage};
 use crate::cli::changes::{self, Open};
 use crate::cli::output::{self, Printer};
-use crate::cli::{Exit, leader};
+use crate::cli::{Exit, leader, taken};
 use crate::cloud::Severity;
 use crate::controllers::{Proposal, Report, Selection};
 use crate::settings::{Command, Output};
@@ -23,6 +23,11 @@ pub(in crate::cli) fn sync(words: Vec<OsString>) -> Exit {
     };
     if asked.settings.detailed_exitcode.value && !asked.settings.dry_run.value {
         return usage("--detailed-exitcode goes with --dry-run");
+    }
+    match taken::check_profile(&asked.world, &asked.unknown) {
+        Ok(None) => {}
+        Ok(Some(why)) => return Printer::failure(&why),
+        Err(error) => return asked.failed(&error),
     }
     if let Err(exit) = asked.check_names() {
         return exit;

@@ -275,6 +275,10 @@ impl NodePlan {
             Err(finding) => return self.blocked(*finding),
         };
         self.findings.extend(metadata.findings.iter().cloned());
+        let has = reported(&self.node);
+        if let Some(finding) = instances.hold_back(instance, &has, &metadata) {
+            return self.blocked(finding);
+        }
         match addresses::desired(&self.node, instance, instances, &metadata) {
             Ok(wanted) => self.set_addresses(wanted),
             Err(finding) => return self.blocked(finding),

@@ -7,6 +7,7 @@
 mod due;
 mod observe;
 mod offered;
+mod orphans;
 mod pass;
 mod plan;
 mod rounds;
@@ -48,6 +49,8 @@ pub struct Settings {
     pub concurrency: usize,
     /// `--cluster-name`: for people.
     pub cluster_name: String,
+    /// `--delete-orphaned-load-balancers`: at the resync.
+    pub delete_orphans: bool,
     /// Multiplies waits; 1 outside of tests.
     pub time_scale: f64,
 }
@@ -135,8 +138,9 @@ impl ServiceController {
             Ok(look) => look,
             Err(error) => return (Report::outage(error, String::new()), Vec::new()),
         };
-        let proposals = match self.propose_for(world, provider, selection, &look, for_people) {
-            Ok((_, proposals)) => proposals,
+        let proposed = self.propose_for(world, provider, selection, &look, for_people);
+        let (is_read, proposals) = match proposed {
+            Ok((observed, proposals)) => (observed.is_some(), proposals),
             Err(error) => return (Report::outage(error, waiting(&look)), Vec::new()),
         };
         self.remember(&look);
@@ -148,6 +152,8 @@ impl ServiceController {
         let planned = to_do.iter().map(ServicePlan::writes).sum();
         let uids = to_do.iter().map(|plan| plan.object.uid.clone());
         let mut missed: HashSet<String> = uids.collect();
+        // What was read is what there is: no call for load balancers that nobody wants alone.
+        let is_settled = is_read && to_do.is_empty();
         let mut pass = Pass::new(world, gate, provider, &self.settings, for_people);
         pass.report.planned = planned;
         let outcome = match to_do.is_empty() {
@@ -177,7 +183,35 @@ impl ServiceController {
         }
         // Else what was found by the last comparison of all would wait for the next one.
         missed.iter().for_each(|uid| self.due.missed(uid));
+        let is_whole = look.is_resync && report.outage.is_none() && report.unreached == 0;
+        if is_whole && (is_settled || self.settings.delete_orphans) {
+            orphans::look_after(world, gate, provider, &self.settings, begun, &mut report);
+        }
         (report, done.into_iter().map(|done| done.plan).collect())
+    }
+
+    /// Load balancers of this cluster whose Service does not exist, as they are since `begun`.
+    pub fn orphans(&self, world: &World, begun: Instant) -> Result<Vec<ServicePlan>, Error> {
+        let Some(provider) = world.provider.load_balancers() else {
+            return Ok(Vec::new());
+        };
+        let name = &self.settings.cluster_name;
+        let found = orphans::find(world, provider, name, begun, Duration::ZERO)?;
+        Ok(found.into_iter().map(orphans::plan).collect())
+    }
+
+    /// Deletes those of these numbers that still are orphans, each with what was made.
+    pub fn delete_orphans(
+        &self,
+        world: &World,
+        gate: &dyn Gate,
+        ids: &HashSet<u64>,
+    ) -> (Report, Vec<ServicePlan>) {
+        let Some(provider) = world.provider.load_balancers() else {
+            return (Report::default(), Vec::new());
+        };
+        let chosen = orphans::Chosen::These(ids);
+        orphans::delete(world, gate, provider, &self.settings, chosen)
     }
 
     /// Services and nodes: read from Kubernetes alone.
@@ -360,7 +394,13 @@ impl Controller for ServiceController {
     }
 
     fn propose(&self, world: &World, selection: &Selection) -> Result<Vec<Proposal>, Error> {
-        let (_, plans) = self.evaluate(world, selection)?;
+        let begun = Instant::now();
+        let (_, mut plans) = self.evaluate(world, selection)?;
+        if self.settings.delete_orphans {
+            let mut orphans = self.orphans(world, begun)?;
+            orphans.retain(ServicePlan::has_writes);
+            plans.extend(orphans);
+        }
         Ok(plans.iter().map(ServicePlan::proposal).collect())
     }
 }

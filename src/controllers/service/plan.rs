@@ -1,8 +1,8 @@
 //! What should be done for Services: a pure function of what both APIs say.
 
 use crate::cloud::{
-    Change, Cluster, Finding, Ingress, Landscape, LoadBalancerPlan, LoadBalancers, OfferedNode,
-    Reason,
+    Change, Cluster, Field, Finding, Ingress, Landscape, LoadBalancerPlan, LoadBalancers,
+    OfferedNode, Reason, Source,
 };
 use crate::controllers::Proposal;
 use crate::kube::{ObjectReference, Service};
@@ -92,9 +92,9 @@ fn plan_service(view: &View, provider: &dyn LoadBalancers, service: &Arc<Service
         Want::Ensure => {
             plan.cloud = provider.plan(view.landscape, &for_cloud, view.nodes, view.cluster);
             plan.add_finalizer = !service.has_our_finalizer() && plan.cloud.obstacle.is_none();
-            let wanted = plan.cloud.status.as_ref();
-            let differs = |wanted: &&Vec<Ingress>| **wanted != service.status.load_balancer.ingress;
-            plan.status = wanted.filter(differs).cloned();
+            let has = &service.status.load_balancer.ingress;
+            let wanted = hold_back_unsure(&mut plan.cloud, has);
+            plan.status = wanted.filter(|wanted| wanted != has);
             if view.nodes.is_empty() {
                 plan.findings.push(Finding::warning(
                     Reason::UnAvailableLoadBalancer,
@@ -126,6 +126,36 @@ pub(super) fn share_out(plans: &mut [ServicePlan]) {
     }
 }
 
+/// What the status is to say, without the addresses that it does not have and that may only be
+/// wanted here. They are held back; a status that is empty yet gets all.
+fn hold_back_unsure(cloud: &mut LoadBalancerPlan, has: &[Ingress]) -> Option<Vec<Ingress>> {
+    let all = cloud.status.clone()?;
+    let is_unsure = |entry: &Ingress| cloud.unsure.iter().find(|(unsure, _)| unsure == entry);
+    let is_there = |entry: &Ingress| has.iter().any(|one| one.ip == entry.ip);
+    let is_held = |entry: &Ingress| is_unsure(entry).filter(|_| !is_there(entry));
+    let mut settings: Vec<String> = Vec::new();
+    for (_, source) in all.iter().filter_map(is_held) {
+        let Source::Default(setting) = source else {
+            continue;
+        };
+        if !settings.contains(setting) {
+            settings.push(setting.clone());
+        }
+    }
+    if settings.is_empty() || has.is_empty() {
+        return Some(all);
+    }
+    let mut wanted = all.clone();
+    wanted.retain(|entry| is_held(entry).is_none());
+    cloud.held_back.push(Field {
+        field: "status".to_owned(),
+        have: Some(addresses(has)),
+        want: Some(addresses(&all)),
+        source: Source::Default(settings.join(", ")),
+    });
+    Some(wanted)
+}
+
 /// The finalizer's name is shared with other controllers: a Service with a class is theirs.
 pub fn want(service: &Service) -> Want {
     let is_going = service.metadata.deletion_timestamp.is_some();
@@ -141,9 +171,9 @@ pub fn want(service: &Service) -> Want {
 }
 
 impl ServicePlan {
-    /// E.g. `service/default/web`.
+    /// E.g. `service/default/web`; `load-balancer/front` for one that no Service wants.
     pub fn name(&self) -> String {
-        format!("service/{}", self.service.full_name())
+        self.object.for_people()
     }
 
     /// Is there anything to write, to either API?
@@ -191,6 +221,20 @@ impl ServicePlan {
             .collect()
     }
 
+    /// What is not done, for people, because the daemon may want otherwise.
+    pub fn held_back_lines(&self) -> Vec<String> {
+        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".into());
+        let line = |field: &Field| {
+            let setting = match &field.source {
+                Source::Default(setting) => setting.clone(),
+                other => other.to_string(),
+            };
+            let (have, want) = (text(&field.have), text(&field.want));
+            format!("{}: {have} → {want} (not set here: {setting})", field.field)
+        };
+        self.cloud.held_back.iter().map(line).collect()
+    }
+
     pub fn proposal(&self) -> Proposal {
         Proposal {
             object: self.name(),
@@ -230,15 +274,17 @@ pub(super) fn status_set(status: &[Ingress]) -> Value {
 
 /// `status: 192.0.2.7, 2001:db8::1`.
 pub(super) fn status_line(status: &[Ingress]) -> String {
+    match status {
+        [] => "status: emptied".into(),
+        status => format!("status: {}", addresses(status)),
+    }
+}
+
+fn addresses(status: &[Ingress]) -> String {
     let address = |ingress: &Ingress| {
         let address = ingress.hostname.as_ref().or(ingress.ip.as_ref());
         address.cloned().unwrap_or_default()
     };
-    match status {
-        [] => "status: emptied".into(),
-        status => {
-            let list: Vec<String> = status.iter().map(address).collect();
-            format!("status: {}", list.join(", "))
-        }
-    }
+    let list: Vec<String> = status.iter().map(address).collect();
+    list.join(", ")
 }

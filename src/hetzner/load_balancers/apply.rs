@@ -5,11 +5,12 @@ use super::balancer::LoadBalancer;
 use super::change::{Change, Create, Write};
 use super::observe::State;
 use super::public_net;
-use crate::cloud::{Applied, Error, ErrorKind, Gate, Landscape};
+use crate::cloud::{Applied, Error, ErrorKind, Gate, Landscape, Urgency};
 use crate::hetzner::api::{Api, Failed};
 use crate::hetzner::error::Code;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Of the answer to a write; no content at all, where there was nothing to say. Whatever else
@@ -50,12 +51,22 @@ impl TryFrom<Parts> for Answer {
     }
 }
 
+#[derive(Deserialize)]
+struct One {
+    load_balancer: LoadBalancer,
+}
+
 /// Makes the change. Never repeated: an answer that got lost does not mean that nothing happened.
 pub(in crate::hetzner) fn apply(
     api: &Api,
     gate: &dyn Gate,
     change: &Change,
 ) -> Result<Applied, Error> {
+    if let (Write::DeleteUnchanged { labels }, Some(id)) = (&change.write, change.balancer)
+        && !is_unchanged(api, change, id, labels)?
+    {
+        return Ok(Applied::Done);
+    }
     match send(api, gate, change) {
         Ok(answer) => applied(&change.write, answer),
         Err(failed) => match (&change.write, failed.code()) {
@@ -79,10 +90,40 @@ pub(in crate::hetzner) fn apply(
             | (Write::RemoveTarget { .. }, Some("load_balancer_target_not_found")) => {
                 Ok(Applied::LookAgain(None))
             }
-            (Write::Delete, _) if failed.error.kind == ErrorKind::NotFound => Ok(Applied::Done),
+            (Write::Delete | Write::DeleteUnchanged { .. }, _)
+                if failed.error.kind == ErrorKind::NotFound =>
+            {
+                Ok(Applied::Done)
+            }
             _ => Err(failed.error),
         },
     }
+}
+
+/// Is it as it was when it was planned on? False: it is gone. Somebody may have moved into it, or
+/// protected it, since all of them were listed: then an error.
+fn is_unchanged(
+    api: &Api,
+    change: &Change,
+    id: u64,
+    labels: &BTreeMap<String, String>,
+) -> Result<bool, Error> {
+    let answer: Result<One, Error> = api.get(&format!("/load_balancers/{id}"), Urgency::Needed);
+    let now = match answer {
+        Ok(answer) => answer.load_balancer,
+        Err(error) if error.kind == ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let why = match (now.protection.delete, now.labels == *labels && now.id == id) {
+        (true, _) => "it is protected by now",
+        (_, false) => "its labels changed meanwhile",
+        (false, true) => return Ok(true),
+    };
+    let line = &change.line;
+    Err(Error::new(
+        ErrorKind::Other,
+        format!("{line}: not done, {why}; look again"),
+    ))
 }
 
 fn send(api: &Api, gate: &dyn Gate, change: &Change) -> Result<Option<Answer>, Failed> {

@@ -62,6 +62,10 @@ pub enum Write {
     },
     Delete,
     CreateCertificate(Box<NewCertificate>),
+    /// Only while it carries exactly these labels and is not protected: it is read again before.
+    DeleteUnchanged {
+        labels: BTreeMap<String, String>,
+    },
     /// The whole map of a certificate's labels, those of others included.
     EditCertificate {
         certificate: u64,
@@ -115,7 +119,9 @@ impl Change {
         match self.write {
             Write::Create(_) => (Method::Post, path, self.write.body()),
             Write::Edit { .. } => (Method::Put, path, self.write.body()),
-            Write::Delete => (Method::Delete, path, self.write.body()),
+            Write::Delete | Write::DeleteUnchanged { .. } => {
+                (Method::Delete, path, self.write.body())
+            }
             Write::CreateCertificate(_) => {
                 (Method::Post, "/certificates".to_owned(), self.write.body())
             }
@@ -149,7 +155,7 @@ impl Write {
             Write::AddService(_) => "add_service",
             Write::AddTarget(_) => "add_target",
             Write::RemoveTarget { .. } => "remove_target",
-            Write::Delete => "delete",
+            Write::Delete | Write::DeleteUnchanged { .. } => "delete",
             Write::CreateCertificate(_) => "create_certificate",
             Write::EditCertificate { .. } => "edit_certificate",
         }
@@ -189,7 +195,10 @@ impl Write {
                 "labels": new.labels,
             }),
             Write::EditCertificate { labels, .. } => json!({ "labels": labels }),
-            Write::EnablePublicInterface | Write::DisablePublicInterface | Write::Delete => {
+            Write::EnablePublicInterface
+            | Write::DisablePublicInterface
+            | Write::Delete
+            | Write::DeleteUnchanged { .. } => {
                 json!({})
             }
         }
@@ -266,7 +275,7 @@ impl cloud::Change for Change {
     fn kind(&self) -> ChangeKind {
         match self.write {
             Write::AddTarget(_) | Write::RemoveTarget { .. } => ChangeKind::Targets,
-            Write::Delete => ChangeKind::Removal,
+            Write::Delete | Write::DeleteUnchanged { .. } => ChangeKind::Removal,
             _ => ChangeKind::Settings,
         }
     }

@@ -86,6 +86,47 @@ pub(super) fn add(wanted: &mut Port, reading: &mut Reading, given: &Given, port:
         tell_without_effect(reading, port);
     }
     wanted.listener.health_check = check;
+    leave_what_is_not_known(wanted, reading, given, port, is_set);
+}
+
+/// How and where targets are asked may rest on what only the daemon was told.
+fn leave_what_is_not_known(
+    wanted: &mut Port,
+    reading: &mut Reading,
+    given: &Given,
+    port: &ServicePort,
+    is_set: bool,
+) {
+    let rules = given.rules;
+    let has = |annotation| reading.has(annotation, Some(port));
+    let is_said = has(&a::HEALTH_CHECK_PROTOCOL);
+    let is_placed = is_said || has(&a::HEALTH_CHECK_PORT) || has(&a::HEALTH_CHECK_HTTP_PATH);
+    let [interval, timeout, retries] = [
+        &a::HEALTH_CHECK_INTERVAL,
+        &a::HEALTH_CHECK_TIMEOUT,
+        &a::HEALTH_CHECK_RETRIES,
+    ]
+    .map(|one| rules.holds_back_default_of(one));
+    let may_follow_port = !(is_said || is_set)
+        && (interval || timeout || retries)
+        && wanted.listener.protocol != ListenerProtocol::Tcp
+        && wanted.listener.health_check.protocol == ListenerProtocol::Tcp;
+    let fields: &[PortField] = match (
+        !is_placed && rules.holds_back_node_port(given.service),
+        may_follow_port,
+    ) {
+        (true, _) => &[
+            PortField::CheckPort,
+            PortField::CheckProtocol,
+            PortField::CheckPath,
+            PortField::CheckTls,
+        ],
+        (false, true) => &[PortField::CheckProtocol, PortField::CheckTls],
+        (false, false) => &[],
+    };
+    for field in fields {
+        wanted.sources.remove(field);
+    }
 }
 
 /// Where `externalTrafficPolicy: Local` has the nodes asked, unless annotations say otherwise.

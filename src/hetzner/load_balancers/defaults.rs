@@ -37,6 +37,9 @@ pub struct Defaults {
     /// `…_HEALTH_CHECK_NODE_PORT`: profile `hcloud` checks `externalTrafficPolicy: Local` at the
     /// health check node port only when this is true.
     pub health_check_node_port: Option<Sourced<bool>>,
+    /// Variables, and flags with their dashes, that nobody set here and the daemon may have been
+    /// told: see `hold_back`. Always empty in the daemon.
+    pub unknown: Vec<String>,
 }
 
 /// The source of a value that nobody set: the setting that would, where there is one.

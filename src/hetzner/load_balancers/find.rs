@@ -156,7 +156,7 @@ fn is_free(balancer: &LoadBalancer, cluster: &Cluster) -> Result<bool, Refused> 
 }
 
 /// No servers, or all of them nodes of this cluster. An address may be anybody's.
-fn has_only_our_targets(balancer: &LoadBalancer, cluster: &Cluster) -> bool {
+pub(super) fn has_only_our_targets(balancer: &LoadBalancer, cluster: &Cluster) -> bool {
     use super::balancer::Target;
     balancer.targets.iter().all(|target| match target {
         Target::Server { server, .. } => cluster

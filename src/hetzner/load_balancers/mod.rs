@@ -13,6 +13,7 @@
 //! | `plan`, `difference`, `targets`, `create` | what to do, in which order |
 //! | `managed` | managed certificates: found, taken over, made |
 //! | `public_net` | which Primary IPs a new one gets, and what is said of those of the others |
+//! | `hold_back` | from a shell: what only a default asks for that the daemon may not have |
 //! | `status` | what the Service's status says, and a load balancer for people |
 //! | `change` | one write, as data |
 //! | `observe`, `apply`, `actions` | the calls |
@@ -30,6 +31,7 @@ mod defaults;
 mod desired;
 mod difference;
 mod find;
+mod hold_back;
 mod listener;
 mod managed;
 mod names;
@@ -83,6 +85,7 @@ impl Rules<'_> {
 
     /// The source of the default of a field that nobody set; none: it stays as it is found.
     fn enforced(&self, annotation: &Annotation) -> Option<Source> {
-        (!self.leaves_as_found()).then(|| defaults::nobody_set(annotation))
+        let stays = self.leaves_as_found() || self.holds_back_default_of(annotation);
+        (!stays).then(|| defaults::nobody_set(annotation))
     }
 }

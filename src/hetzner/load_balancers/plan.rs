@@ -5,7 +5,7 @@ use super::change::{Change, Write};
 use super::create::{New, USUAL_TYPE};
 use super::desired::{Desired, desired};
 use super::difference::Difference;
-use super::find::{Found, by_label, find};
+use super::find::{Found, by_label, find, has_only_our_targets};
 use super::listener::ListenerProtocol;
 use super::names::{CLUSTER_UID, SERVICE, SERVICE_UID};
 use super::observe::{State, covers};
@@ -147,18 +147,40 @@ impl Rules<'_> {
             let is_own = |uid: String| !uid.is_empty() && uid == cluster.uid;
             let ours = uid(balancer, CLUSTER_UID).is_some_and(is_own);
             let service = uid(balancer, SERVICE_UID);
-            ours && service.is_some_and(|uid| !cluster.service_uids.contains(&uid))
+            let is_gone = |uid: String| !uid.is_empty() && !cluster.service_uids.contains(&uid);
+            ours && service.is_some_and(is_gone)
         };
-        let orphan = |balancer: &LoadBalancer| Orphan {
-            balancer: status::for_people(balancer, &[]),
-            service: uid(balancer, SERVICE).unwrap_or_else(|| "unknown".to_owned()),
-            removal: (!balancer.protection.delete)
-                .then(|| removal(balancer, "its Service does not exist"))
-                .map(|change| Box::new(change) as Box<dyn cloud::Change>),
+        let orphan = |balancer: &LoadBalancer| {
+            let stays = why_it_stays(balancer, cluster);
+            let removal = stays.is_none().then(|| {
+                Box::new(Change {
+                    write: Write::DeleteUnchanged {
+                        labels: balancer.labels.clone(),
+                    },
+                    ..removal(balancer, "its Service does not exist")
+                }) as Box<dyn cloud::Change>
+            });
+            Orphan {
+                balancer: status::for_people(balancer, &[]),
+                service: uid(balancer, SERVICE).unwrap_or_else(|| "unknown".to_owned()),
+                service_uid: uid(balancer, SERVICE_UID).unwrap_or_default(),
+                removal,
+                stays,
+            }
         };
         let balancers = state.balancers.iter();
         balancers.filter(is_orphan).map(orphan).collect()
     }
+}
+
+/// What keeps an orphan from being removed. A cluster that was made from another one's backup has
+/// that one's UID: what sends traffic to servers that are no nodes here may well be wanted there.
+fn why_it_stays(balancer: &LoadBalancer, cluster: &Cluster) -> Option<String> {
+    if balancer.protection.delete {
+        return Some("it is protected from being deleted".to_owned());
+    }
+    (!has_only_our_targets(balancer, cluster))
+        .then(|| "it has targets that are no nodes of this cluster".to_owned())
 }
 
 /// Nothing is done, and why.

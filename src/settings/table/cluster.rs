@@ -1,5 +1,6 @@
 //! How the Kubernetes API is reached.
 
+use super::CLIENTS;
 use crate::settings::setting::{Group, Kind, Setting, Variable};
 
 pub(in crate::settings) static KUBECONFIG: Setting = Setting {
@@ -29,6 +30,18 @@ pub(in crate::settings) static MASTER: Setting = Setting {
     help: "URL of the Kubernetes API server, instead of the kubeconfig's or, in a pod, the \
            cluster's own. It is sent the credentials that go with those, in a pod the service \
            account's token: name only an address of the same cluster.",
+    group: Group::Cluster,
+    ..Setting::BLANK
+};
+
+pub(in crate::settings) static SETTINGS_FROM: Setting = Setting {
+    name: "settings-from",
+    flags: &["settings-from"],
+    kind: Kind::Text("NAMESPACE/deployment/NAME"),
+    help: "Work with the settings of the daemon that runs there (or NAMESPACE/daemonset/NAME): its \
+           arguments and variables, below your own. Values in Secrets and ConfigMaps are not read, \
+           and are told; tokens, addresses of APIs and what is printed stay your own.",
+    commands: CLIENTS,
     group: Group::Cluster,
     ..Setting::BLANK
 };

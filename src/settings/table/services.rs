@@ -1,6 +1,6 @@
 //! The service controller.
 
-use super::{DAEMON, LOAD_BALANCERS, WITH_LOAD_BALANCERS};
+use super::{DAEMON, LOAD_BALANCERS, SYNCS, WITH_LOAD_BALANCERS};
 use crate::settings::setting::{Command, Group, Kind, Setting};
 
 pub(in crate::settings) static SERVICE_SYNC_INTERVAL: Setting = Setting {
@@ -46,6 +46,39 @@ pub(in crate::settings) static CLUSTER_NAME: Setting = Setting {
            one project may have the same; they are told apart by the UID of their Service \
            default/kubernetes.",
     commands: WITH_LOAD_BALANCERS,
+    group: Group::Controllers,
+    ..Setting::BLANK
+};
+
+pub(in crate::settings) static DELETE_ORPHANED_LOAD_BALANCERS: Setting = Setting {
+    name: "delete-orphaned-load-balancers",
+    flags: &["delete-orphaned-load-balancers"],
+    default: Some("false"),
+    help: "Delete load balancers of this cluster whose Service does not exist, when all are compared; \
+           never one that is protected. Without it they are only told: ccm lb list shows them.",
+    commands: DAEMON,
+    group: Group::Controllers,
+    ..Setting::BLANK
+};
+
+pub(in crate::settings) static DELETE_ORPHANS: Setting = Setting {
+    name: "delete-orphans",
+    flags: &["delete-orphans"],
+    default: Some("false"),
+    help: "Delete load balancers of this cluster whose Service does not exist, and nothing else: \
+           they are shown, and you are asked.",
+    commands: &[Command::LbSync],
+    group: Group::Controllers,
+    ..Setting::BLANK
+};
+
+pub(in crate::settings) static YES: Setting = Setting {
+    name: "yes",
+    flags: &["yes"],
+    default: Some("false"),
+    help: "Make also the changes that only defaults ask for, of settings that nobody set here: outside \
+           a pod they are held back. With lb sync --delete-orphans: do not ask.",
+    commands: SYNCS,
     group: Group::Controllers,
     ..Setting::BLANK
 };

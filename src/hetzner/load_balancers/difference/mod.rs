@@ -11,7 +11,7 @@ use super::Rules;
 use super::balancer::{BalancerType, LoadBalancer};
 use super::change::{Change, Write};
 use super::desired::Desired;
-use super::names::{SERVICE_UID, WHOSE};
+use super::names::{CLUSTER, SERVICE_UID, WHOSE};
 use super::reading::Reading;
 use crate::cloud::{Field, Finding, LoadBalancerPlan, OfferedNode, Reason, Source, Sourced};
 use std::collections::BTreeMap;
@@ -104,6 +104,7 @@ impl<'a, 'b> Difference<'a, 'b> {
             let has = balancer.labels.get(*label);
             // Their absence is no difference to upstream, so that a take-over writes nothing.
             let counts = *label == SERVICE_UID || !self.rules.leaves_as_found();
+            let counts = counts && !self.keeps(label);
             let want = Sourced::new(value.clone(), Source::Rule(WHOSE));
             self.field(
                 &format!("label {label}"),
@@ -121,6 +122,7 @@ impl<'a, 'b> Difference<'a, 'b> {
         let mut labels = balancer.labels.clone();
         labels.extend(
             ours.iter()
+                .filter(|(label, _)| !self.keeps(label))
                 .map(|(label, value)| ((*label).to_owned(), value.clone())),
         );
         let name = renamed.map(|name| name.value.clone());
@@ -134,6 +136,12 @@ impl<'a, 'b> Difference<'a, 'b> {
             .join(", ");
         let labels = (labels != balancer.labels).then_some(labels);
         self.change(Write::Edit { name, labels }, line, sources);
+    }
+
+    /// It says how the daemon calls the cluster, which we were not told.
+    fn keeps(&self, label: &str) -> bool {
+        let is_there = || self.balancer.labels.contains_key(label);
+        label == CLUSTER && self.rules.holds_back_cluster_name() && is_there()
     }
 
     /// A larger type comes early, a smaller one last; the field is told once, with the first.

@@ -10,6 +10,25 @@ use crate::hetzner::load_balancers::status::node_name;
 use crate::hetzner::load_balancers::targets::{Room, Step};
 use std::collections::BTreeMap;
 
+/// Is a server reached by its private IP?
+#[derive(Clone, Copy)]
+enum ByPrivate {
+    All(bool),
+    /// Those that are targets already; the others so.
+    AsTheyAre(bool),
+}
+
+impl ByPrivate {
+    fn value(self) -> bool {
+        let (ByPrivate::All(value) | ByPrivate::AsTheyAre(value)) = self;
+        value
+    }
+
+    fn keeps(self) -> bool {
+        matches!(self, ByPrivate::AsTheyAre(_))
+    }
+}
+
 impl Difference<'_, '_> {
     pub(super) fn targets(
         &mut self,
@@ -35,13 +54,20 @@ impl Difference<'_, '_> {
         if !left.is_empty() {
             self.reading.finding(max_targets_reached(limit, &left));
         }
-        self.target_fields(desired, &fit);
-        let stays = |server: &u64| there.get(server) == Some(&private.value);
+        let by_private = self.by_private(desired, &there);
+        self.target_fields(desired, &fit, by_private);
+        let stays = |server: &u64| {
+            let private = there.get(server);
+            private.is_some_and(|private| by_private.keeps() || *private == by_private.value())
+        };
         let is_one_of_all = !fit.iter().any(stays);
-        for step in room.steps(&fit, private.value) {
+        for step in room.steps(&fit, by_private.value()) {
             let (Step::Add(server) | Step::Remove(server)) = step;
             let name = node_name(server, self.nodes);
             let turns = there.contains_key(&server) && fit.contains(&server);
+            if turns && by_private.keeps() {
+                continue;
+            }
             let source = match (turns, step) {
                 (true, _) => private.source.clone(),
                 (false, Step::Add(_)) => desired.targets.source.clone(),
@@ -51,9 +77,9 @@ impl Difference<'_, '_> {
                 Step::Add(_) => (
                     Write::AddTarget(ServerTarget {
                         server,
-                        use_private_ip: private.value,
+                        use_private_ip: by_private.value(),
                     }),
-                    if private.value {
+                    if by_private.value() {
                         "added, by private IP"
                     } else {
                         "added"
@@ -71,7 +97,22 @@ impl Difference<'_, '_> {
         }
     }
 
-    fn target_fields(&mut self, desired: &Desired, fit: &[u64]) {
+    /// By which address servers are reached. Where we can't know it, each as it is, and new ones
+    /// as those that are there.
+    fn by_private(&self, desired: &Desired, there: &BTreeMap<u64, bool>) -> ByPrivate {
+        let wanted = &desired.use_private_ip;
+        let is_default = matches!(wanted.source, Source::Default(_));
+        match is_default
+            && self
+                .rules
+                .holds_back_default_of(&annotations::USE_PRIVATE_IP)
+        {
+            true => ByPrivate::AsTheyAre(there.values().any(|private| *private)),
+            false => ByPrivate::All(wanted.value),
+        }
+    }
+
+    fn target_fields(&mut self, desired: &Desired, fit: &[u64], by_private: ByPrivate) {
         let by = |private: bool| {
             if private {
                 "by private IP"
@@ -88,7 +129,11 @@ impl Difference<'_, '_> {
                 Some(_) => private.source.clone(),
                 None => desired.targets.source.clone(),
             };
-            let want = Sourced::new(by(private.value), source);
+            let want = match (by_private, there.get(server)) {
+                (ByPrivate::AsTheyAre(_), Some(private)) => by(*private),
+                (by_private, _) => by(by_private.value()),
+            };
+            let want = Sourced::new(want, source);
             let name = node_name(*server, self.nodes);
             self.field(&format!("target {name}"), have, Some(&want));
         }

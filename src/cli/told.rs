@@ -1,0 +1,92 @@
+//! What a command was told: flags, variables, and on request the daemon's own; then the log begins.
+
+use super::Exit;
+use super::logging::{self, Reader};
+use super::output::Printer;
+use super::taken::{self, LeftOut};
+use crate::kube;
+use crate::settings::{self, Command, Notice, Parsed, Process, Settings};
+use std::ffi::OsString;
+
+/// What to do after the settings were read: go on, or end here.
+pub(super) enum Read {
+    GoOn(Box<Ready>),
+    End(Exit),
+}
+
+/// What a command was told.
+pub(super) struct Ready {
+    pub(super) settings: Settings,
+    /// The words that are no flags.
+    pub(super) words: Vec<String>,
+    /// A client that was needed to read the settings.
+    pub(super) kube: Option<kube::Client>,
+    /// With `--settings-from`: what of the daemon's settings could not be read.
+    pub(super) left_out: Option<LeftOut>,
+}
+
+/// Reads the settings of a command, answers `--help`, starts the log, tells what is wrong – all of it at once.
+pub(super) fn read(
+    command: Command,
+    words: Vec<OsString>,
+    reader: Reader,
+    help: impl Fn() -> String,
+) -> Read {
+    let parsed = settings::parse(command, words.clone(), &Process);
+    if parsed.help {
+        return Read::End(Printer::stdout(&help()));
+    }
+    if parsed.version {
+        return Read::End(Printer::stdout(&super::version()));
+    }
+    if let Some(exit) = tell_problems(&parsed) {
+        return Read::End(exit);
+    }
+    logging::start(&parsed.settings, reader);
+    for notice in &parsed.notices {
+        match notice {
+            Notice::Ignored { .. } => log::info!("{notice}"),
+            Notice::MisspeltVariable { .. } => log::warn!("{notice}"),
+        }
+    }
+    let Some(name) = &parsed.settings.settings_from.value else {
+        return Read::GoOn(Box::new(Ready {
+            settings: parsed.settings,
+            words: parsed.words,
+            kube: None,
+            left_out: None,
+        }));
+    };
+    let found = match taken::take(command, &parsed.settings, name) {
+        Ok(found) => found,
+        Err(lines) => {
+            for line in &lines {
+                Printer::failure(line);
+            }
+            return Read::End(Exit::Failed);
+        }
+    };
+    let parsed = settings::parse_above(command, words, &Process, Some(&found.taken));
+    if let Some(exit) = tell_problems(&parsed) {
+        return Read::End(exit);
+    }
+    Read::GoOn(Box::new(Ready {
+        settings: parsed.settings,
+        words: parsed.words,
+        kube: Some(found.kube),
+        left_out: Some(found.left_out),
+    }))
+}
+
+/// All that is wrong; then the command ends here.
+fn tell_problems(parsed: &Parsed) -> Option<Exit> {
+    for problem in &parsed.problems {
+        Printer::stderr(&format!("ccm: {problem}\n"));
+    }
+    let is_usage = parsed.problems.iter().any(|problem| problem.usage);
+    match is_usage {
+        true => Some(Exit::Usage),
+        false if parsed.problems.is_empty() => None,
+        false => Some(Exit::Failed),
+    }
+}

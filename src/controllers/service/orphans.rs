@@ -1,0 +1,292 @@
+//! Load balancers of this cluster whose Service does not exist: found, counted, told; deleted on
+//! request alone.
+//!
+//! Nothing here may rest on an old or partial view. Services are read after the load balancers,
+//! all of them and never from a cache, so that one that came meanwhile is seen; just before the
+//! first deletion again; then each one's own Service by its name; and last the load balancer
+//! itself, by the provider.
+
+use super::observe;
+use super::plan::{ServicePlan, Want, want};
+use super::rounds::{Rounds, Work};
+use super::{NAME, Settings};
+use crate::cloud::{
+    Cluster, ErrorKind, Finding, Gate, LoadBalancerPlan, LoadBalancers, Orphan, Reason, Urgency,
+};
+use crate::controllers::report::{Failure, Report, publish};
+use crate::kube::{ObjectReference, Service};
+use crate::world::{Error, ReadFrom, World};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const KIND: &str = "load-balancer";
+
+/// Those that are to be deleted.
+#[derive(Clone, Copy)]
+pub(super) enum Chosen<'a> {
+    All,
+    /// By number: what a person was shown and said yes to.
+    These(&'a HashSet<u64>),
+}
+
+/// What both APIs say, not older than `begun` where it says that there are any. Whatever was read
+/// before then must be no older than `age`.
+pub(super) fn find(
+    world: &World,
+    provider: &dyn LoadBalancers,
+    name: &str,
+    begun: Instant,
+    age: Duration,
+) -> Result<Vec<Orphan>, Error> {
+    let nodes = world.nodes_seen().map(|view| view.value);
+    let nodes = nodes.as_ref().map_or(&[][..], |nodes| nodes.as_slice());
+    let mut age = age.max(begun.elapsed());
+    loop {
+        let landscape = world.load_balancers(&[], age, Urgency::Needed)?;
+        let all = world.any_services(age)?;
+        let cluster = observe::cluster(world, name, &all.value, nodes)?;
+        let orphans = provider.orphans(&landscape.value, &cluster);
+        let is_certain = landscape.asked >= begun && all.asked >= landscape.answered;
+        if orphans.is_empty() || is_certain {
+            return Ok(orphans);
+        }
+        let landscape = world.load_balancers(&[], begun.elapsed(), Urgency::Needed)?;
+        world.any_services(landscape.answered.elapsed())?;
+        age = begun.elapsed();
+    }
+}
+
+/// Deletes them; what there was, each with what was made.
+pub(super) fn delete(
+    world: &World,
+    gate: &dyn Gate,
+    provider: &dyn LoadBalancers,
+    settings: &Settings,
+    chosen: Chosen,
+) -> (Report, Vec<ServicePlan>) {
+    let mut deletion = Deletion {
+        world,
+        gate,
+        provider,
+        settings,
+        report: Report::default(),
+        done: Vec::new(),
+    };
+    if let Err(error) = deletion.run(chosen) {
+        deletion.report.outage = Report::outage(error, String::new()).outage;
+    }
+    (deletion.report, deletion.done)
+}
+
+/// In the daemon, after all Services were compared: counted and told, and deleted where that is
+/// asked for.
+pub(super) fn look_after(
+    world: &World,
+    gate: &dyn Gate,
+    provider: &dyn LoadBalancers,
+    settings: &Settings,
+    begun: Instant,
+    report: &mut Report,
+) {
+    let left = if settings.delete_orphans {
+        let (deleted, mut plans) = delete(world, gate, provider, settings, Chosen::All);
+        report.changes.extend(deleted.changes);
+        report.failures.extend(deleted.failures);
+        report.changed += deleted.changed;
+        report.unreached += deleted.unreached;
+        if deleted.outage.is_some() {
+            report.outage = deleted.outage;
+            return;
+        }
+        plans.retain(|plan| plan.made.is_empty());
+        plans
+    } else {
+        let age = settings.resync_period / 2;
+        match find(world, provider, &settings.cluster_name, begun, age) {
+            Ok(orphans) => orphans.into_iter().map(plan).collect(),
+            // Nothing waits for it.
+            Err(error) => return log::debug!("load balancers that nobody wants: {error}"),
+        }
+    };
+    report.orphans = Some(left.len());
+    for mut plan in left {
+        if plan.has_writes() {
+            for finding in &mut plan.cloud.findings {
+                finding.message += "; ccm lb sync --delete-orphans deletes it";
+            }
+        }
+        publish(world, gate, NAME, &plan.object, plan.all_findings());
+    }
+}
+
+/// As the plan of a Service that is not there, so that it is shown and worked off in the same way.
+pub(super) fn plan(orphan: Orphan) -> ServicePlan {
+    let service = orphan.service.replacen('.', "/", 1);
+    let addresses = orphan.balancer.addresses.iter();
+    let addresses: Vec<String> = addresses.map(ToString::to_string).collect();
+    let stays = match &orphan.stays {
+        None => String::new(),
+        Some(why) => format!("; {why}, so only you can delete it"),
+    };
+    let told = format!(
+        "load balancer {} ({}), {}, was made for Service {service}, which does not exist, and costs money{stays}",
+        orphan.balancer.name,
+        orphan.balancer.id,
+        addresses.join(", ")
+    );
+    let (namespace, name) = service.split_once('/').unwrap_or(("", &service));
+    let mut of = Service::default();
+    of.metadata.namespace = namespace.to_owned();
+    of.metadata.name = name.to_owned();
+    of.metadata.uid = orphan.service_uid;
+    ServicePlan {
+        object: ObjectReference {
+            kind: KIND,
+            name: orphan.balancer.name.clone(),
+            namespace: String::new(),
+            uid: orphan.balancer.id.to_string(),
+        },
+        service: Arc::new(of),
+        want: Want::Nothing,
+        cloud: LoadBalancerPlan {
+            found: Some(orphan.balancer),
+            changes: orphan.removal.into_iter().collect(),
+            findings: vec![Finding::warning(Reason::OrphanedLoadBalancer, told)],
+            ..LoadBalancerPlan::default()
+        },
+        add_finalizer: false,
+        status: None,
+        findings: Vec::new(),
+        made: Vec::new(),
+    }
+}
+
+impl ServicePlan {
+    /// It is a load balancer that no Service wants: `service` is what its labels say.
+    pub fn is_orphan(&self) -> bool {
+        self.object.kind == KIND
+    }
+}
+
+struct Deletion<'a> {
+    world: &'a World,
+    gate: &'a dyn Gate,
+    provider: &'a dyn LoadBalancers,
+    settings: &'a Settings,
+    report: Report,
+    done: Vec<ServicePlan>,
+}
+
+impl Deletion<'_> {
+    fn run(&mut self, chosen: Chosen) -> Result<(), Error> {
+        let begun = Instant::now();
+        let name = &self.settings.cluster_name;
+        let found = find(self.world, self.provider, name, begun, Duration::ZERO)?;
+        let is_chosen = |orphan: &Orphan| match chosen {
+            Chosen::All => true,
+            Chosen::These(ids) => ids.contains(&orphan.balancer.id),
+        };
+        if !found.iter().any(is_chosen) {
+            return Ok(());
+        }
+        let (cluster, orphans) = self.make_certain(begun)?;
+        let chosen = orphans.into_iter().filter(is_chosen);
+        let (to_go, to_stay): (Vec<Orphan>, Vec<Orphan>) =
+            chosen.partition(|orphan| orphan.removal.is_some());
+        self.report.unchanged += to_stay.len();
+        self.done.extend(to_stay.into_iter().map(plan));
+        let mut to_go = to_go.into_iter();
+        while to_go.len() > 0 {
+            if !self.gate.may_wait() {
+                self.report.unreached += to_go.len();
+                break;
+            }
+            let some = to_go.by_ref().take(self.settings.concurrency.max(1));
+            if !self.delete_some(some.collect(), &cluster)? {
+                self.report.unreached += to_go.len();
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything again, from the APIs themselves. One that a Service is about to take over by its
+    /// name is somebody's: that is how people keep an address.
+    fn make_certain(&self, begun: Instant) -> Result<(Cluster, Vec<Orphan>), Error> {
+        let world = self.world;
+        let nodes = world.nodes(begun.elapsed(), ReadFrom::Latest)?;
+        let services = world.load_balancer_services(Duration::ZERO, ReadFrom::Latest)?;
+        let wanting = services.value.iter();
+        let wanting = wanting.filter(|service| want(service) == Want::Ensure);
+        let wanting: Vec<_> = wanting.map(|service| service.for_cloud()).collect();
+        let of: Vec<_> = wanting.iter().collect();
+        let landscape = world.load_balancers(&of, begun.elapsed(), Urgency::Needed)?;
+        let all = world.any_services(Duration::ZERO)?;
+        let name = &self.settings.cluster_name;
+        let cluster = observe::cluster(world, name, &all.value, &nodes.value)?;
+        let (landscape, provider) = (&landscape.value, self.provider);
+        let taken = wanting.iter().filter_map(|service| {
+            let plan = provider.plan(landscape, service, &[], &cluster);
+            plan.found.map(|balancer| balancer.id)
+        });
+        let taken: HashSet<u64> = taken.collect();
+        let mut orphans = provider.orphans(landscape, &cluster);
+        orphans.retain(|orphan| !taken.contains(&orphan.balancer.id));
+        Ok((cluster, orphans))
+    }
+
+    /// False: nothing more may be written.
+    fn delete_some(&mut self, orphans: Vec<Orphan>, cluster: &Cluster) -> Result<bool, Error> {
+        let mut works = Vec::new();
+        for orphan in orphans {
+            if self.came_up(&orphan, cluster)? {
+                let name = &orphan.balancer.name;
+                log::info!("{KIND}/{name}: a Service of the same name came up: left alone");
+                self.report.unreached += 1;
+                continue;
+            }
+            works.push(Work::new(plan(orphan)));
+        }
+        let rounds = Rounds {
+            provider: self.provider,
+            gate: self.gate,
+            concurrency: self.settings.concurrency,
+            time_scale: self.settings.time_scale,
+        };
+        rounds.run(&mut works);
+        let mut goes_on = true;
+        for work in works {
+            let mut plan = work.plan;
+            plan.made = work.made;
+            let name = plan.name();
+            let lines = work.lines.into_iter().map(|line| (name.clone(), line));
+            self.report.changes.extend(lines);
+            match work.error {
+                None => self.report.changed += 1,
+                Some(error) => {
+                    goes_on &= error.kind != ErrorKind::Refused;
+                    self.report.failures.push(Failure {
+                        object: name,
+                        why: error.to_string(),
+                        finding: None,
+                    });
+                }
+            }
+            self.done.push(plan);
+        }
+        Ok(goes_on)
+    }
+
+    /// Is its own Service there after all, or a new one of that name that nobody planned for yet?
+    fn came_up(&self, orphan: &Orphan, cluster: &Cluster) -> Result<bool, Error> {
+        let Some((namespace, name)) = orphan.service.split_once('.') else {
+            return Ok(false);
+        };
+        let service = self.world.service(namespace, name)?;
+        Ok(service.is_some_and(|service| {
+            let uid = &service.metadata.uid;
+            *uid == orphan.service_uid || !cluster.service_uids.contains(uid)
+        }))
+    }
+}

@@ -1,0 +1,135 @@
+//! From a person's shell: what only a default asks for, of a setting that the daemon may have been told otherwise, is
+//! left as it is found, and said.
+
+use super::balancer::LoadBalancer;
+use super::names::CLUSTER;
+use super::observe::State;
+use super::reading::Reading;
+use super::{Defaults, Rules, annotations as a};
+use crate::cloud::{
+    Cluster, Field, Ingress, LoadBalancerPlan, OfferedNode, Service, Source, TrafficPolicy,
+};
+use std::net::IpAddr;
+
+/// The flag whose default names the cluster on a label.
+const CLUSTER_NAME: &str = "--cluster-name";
+
+/// It has no annotation.
+const NODE_PORT: &str = "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT";
+
+impl Rules<'_> {
+    /// Nobody set it here, and the daemon may have been told: its default changes nothing.
+    pub(super) fn holds_back(&self, setting: &str) -> bool {
+        self.defaults.unknown.iter().any(|one| one == setting)
+    }
+
+    /// The same of what an annotation or its variable would set.
+    pub(super) fn holds_back_default_of(&self, annotation: &a::Annotation) -> bool {
+        annotation
+            .variable
+            .is_some_and(|variable| self.holds_back(variable))
+    }
+
+    pub(super) fn holds_back_cluster_name(&self) -> bool {
+        self.holds_back(CLUSTER_NAME)
+    }
+
+    /// Is a load balancer asked at the Service's health check node port? The daemon may know.
+    pub(super) fn holds_back_node_port(&self, service: &Service) -> bool {
+        self.defaults.health_check_node_port.is_none()
+            && service.traffic_policy == TrafficPolicy::Local
+            && service.health_check_node_port.is_some()
+            && self.holds_back(NODE_PORT)
+    }
+
+    /// [`Rules::plan`], and what it would do besides if what nobody set here were set by nobody.
+    pub fn plan_with_care(
+        &self,
+        state: &State,
+        service: &Service,
+        nodes: &[OfferedNode],
+        cluster: &Cluster,
+    ) -> LoadBalancerPlan {
+        let mut plan = self.plan(state, service, nodes, cluster);
+        if self.defaults.unknown.is_empty() || plan.obstacle.is_some() {
+            return plan;
+        }
+        let defaults = Defaults {
+            unknown: Vec::new(),
+            ..self.defaults.clone()
+        };
+        let all = Rules {
+            defaults: &defaults,
+            ..*self
+        };
+        let whole = all.plan(state, service, nodes, cluster);
+        let Some(found) = plan.found.as_ref().map(|balancer| balancer.id) else {
+            // A new one is made of the defaults, and the daemon sets right what it was told.
+            return whole;
+        };
+        let mut fields = whole.fields;
+        let made: Vec<&Field> = plan.fields.iter().filter(|one| one.differs()).collect();
+        for field in &mut fields {
+            let is_made = made.iter().any(|one| one.field == field.field);
+            if field.differs() && !is_made {
+                field.source = Source::Default(setting_of(field, service));
+                plan.held_back.push(field.clone());
+            }
+        }
+        plan.fields = fields;
+        let balancer = state.balancers.iter().find(|one| one.id == found);
+        if let (Some(balancer), Some(status)) = (balancer, &plan.status) {
+            plan.unsure = self.unsure(balancer, service, status);
+        }
+        plan
+    }
+
+    /// Addresses that are in the status only because nobody said otherwise here.
+    fn unsure(
+        &self,
+        balancer: &LoadBalancer,
+        service: &Service,
+        status: &[Ingress],
+    ) -> Vec<(Ingress, Source)> {
+        let reading = Reading::new(service);
+        let defaults = self.defaults;
+        let is_open = |annotation, is_set: bool| {
+            !is_set && !reading.has(annotation, None) && self.holds_back_default_of(annotation)
+        };
+        let ipv6 = is_open(&a::IPV6_DISABLED, defaults.disable_ipv6.is_some());
+        let private = &a::DISABLE_PRIVATE_INGRESS;
+        let private = is_open(private, defaults.disable_private_ingress.is_some());
+        let private_ips: Vec<String> = balancer
+            .private_net
+            .iter()
+            .filter_map(|net| Some(net.ip?.to_string()))
+            .collect();
+        let annotation = |entry: &Ingress| {
+            let ip = entry.ip.as_ref()?;
+            let is_ipv6 = matches!(ip.parse(), Ok(IpAddr::V6(_)));
+            match private_ips.contains(ip) {
+                true => private.then_some(&a::DISABLE_PRIVATE_INGRESS),
+                false => (ipv6 && is_ipv6).then_some(&a::IPV6_DISABLED),
+            }
+        };
+        let unsure = status.iter().filter_map(|entry| {
+            let variable = annotation(entry)?.variable?;
+            Some((entry.clone(), Source::Default(variable.to_owned())))
+        });
+        unsure.collect()
+    }
+}
+
+/// Whose default it is.
+fn setting_of(field: &Field, service: &Service) -> String {
+    let health_check = match service.traffic_policy {
+        TrafficPolicy::Local => NODE_PORT,
+        // It decides whether a check speaks the port's own protocol.
+        TrafficPolicy::Cluster => a::HEALTH_CHECK_INTERVAL.variable.unwrap_or_default(),
+    };
+    match &field.source {
+        Source::Default(setting) => setting.clone(),
+        _ if field.field.ends_with(CLUSTER) => CLUSTER_NAME.to_owned(),
+        _ => health_check.to_owned(),
+    }
+}

@@ -1,0 +1,224 @@
+//! What the container of a Deployment or DaemonSet is started with: a person's commands may work with the daemon's
+//! settings.
+
+use super::client::{Client, percent_encoded};
+use super::error::Error;
+use serde_json::Value;
+
+/// As far as the object itself says it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Container {
+    /// What comes after the program.
+    pub words: Vec<String>,
+    /// Names and values.
+    pub variables: Vec<(String, String)>,
+    /// Variables and flags whose value stands somewhere else, and where, e.g. `a Secret`.
+    pub elsewhere: Vec<(String, &'static str)>,
+    /// It takes whole ConfigMaps or Secrets for variables, whatever their names are.
+    pub imports: bool,
+}
+
+/// How a cloud-controller-manager's container is called.
+const NAMES: [&str; 2] = ["ccm", "hcloud-cloud-controller-manager"];
+
+/// Where a value may come from, and what that is called.
+const PLACES: [(&str, &str); 4] = [
+    ("secretKeyRef", "a Secret"),
+    ("configMapKeyRef", "a ConfigMap"),
+    ("fieldRef", "the pod"),
+    ("resourceFieldRef", "the pod"),
+];
+
+impl Client {
+    /// An object of `apps/v1`, whole; none when the API server itself says that it is not there.
+    pub fn workload(
+        &self,
+        plural: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Value>, Error> {
+        let (namespace, name) = (percent_encoded(namespace), percent_encoded(name));
+        self.get_if_there(&format!(
+            "/apis/apps/v1/namespaces/{namespace}/{plural}/{name}"
+        ))
+    }
+}
+
+/// The one that runs a cloud-controller-manager; the error says why none is taken.
+pub fn container(workload: &Value) -> Result<Container, String> {
+    let all = items(&workload["spec"]["template"]["spec"]["containers"]);
+    let name = |one: &Value| text(&one["name"]).to_owned();
+    let is_named = |one: &&Value| NAMES.iter().any(|start| name(one).starts_with(start));
+    let named: Vec<&Value> = all.iter().filter(is_named).collect();
+    let container = match (named.as_slice(), all) {
+        ([one], _) => one,
+        ([], [one]) => one,
+        (_, []) => return Err("it has no container".to_owned()),
+        (_, several) => {
+            let names: Vec<String> = several.iter().map(name).collect();
+            return Err(format!(
+                "which of its containers is meant is not clear: {}; exactly one should be called ccm… or {}",
+                names.join(", "),
+                NAMES[1]
+            ));
+        }
+    };
+    let mut read = Container {
+        imports: !items(&container["envFrom"]).is_empty(),
+        ..Container::default()
+    };
+    for variable in items(&container["env"]) {
+        read.variable(variable);
+    }
+    let program = items(&container["command"]).iter().skip(1);
+    for word in program.chain(items(&container["args"])) {
+        read.word(text(word));
+    }
+    Ok(read)
+}
+
+impl Container {
+    fn variable(&mut self, variable: &Value) {
+        let name = text(&variable["name"]).to_owned();
+        // The last of a name counts.
+        self.variables.retain(|(other, _)| *other != name);
+        self.elsewhere.retain(|(other, _)| *other != name);
+        let from = &variable["valueFrom"];
+        if from.is_null() {
+            match self.expanded(text(&variable["value"])) {
+                Ok(value) => self.variables.push((name, value)),
+                Err(place) => self.elsewhere.push((name, place)),
+            }
+            return;
+        }
+        let place = PLACES.iter().find(|(field, _)| !from[*field].is_null());
+        let place = place.map_or("another place", |(_, place)| *place);
+        self.elsewhere.push((name, place));
+    }
+
+    fn word(&mut self, word: &str) {
+        match self.expanded(word) {
+            Ok(word) => self.words.push(word),
+            Err(place) => {
+                let flag = word.split('=').next().unwrap_or(word);
+                self.elsewhere.push((flag.to_owned(), place));
+            }
+        }
+    }
+
+    /// `$(NAME)` with its value, as the kubelet does it; the error says where that stands. Of no
+    /// variable it stays as it is, and so does `$(NAME)` behind a second `$`.
+    fn expanded(&self, text: &str) -> Result<String, &'static str> {
+        let mut out = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('$') {
+            out.push_str(before);
+            rest = after;
+            if let Some(after) = rest.strip_prefix('$') {
+                out.push('$');
+                rest = after;
+                continue;
+            }
+            let name = rest.strip_prefix('(').and_then(|name| name.split_once(')'));
+            let Some((name, after)) = name else {
+                out.push('$');
+                continue;
+            };
+            let is_it = |one: &&(String, String)| one.0 == name;
+            match self.variables.iter().find(is_it) {
+                Some((_, value)) => out.push_str(value),
+                None => match self.elsewhere.iter().find(|(other, _)| other == name) {
+                    Some((_, place)) => return Err(place),
+                    None if self.imports => return Err("another object"),
+                    None => out.push_str(&format!("$({name})")),
+                },
+            }
+            rest = after;
+        }
+        out.push_str(rest);
+        Ok(out)
+    }
+}
+
+fn items(list: &Value) -> &[Value] {
+    list.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn of(containers: Value) -> Result<Container, String> {
+        container(&json!({ "spec": { "template": { "spec": { "containers": containers } } } }))
+    }
+
+    #[test]
+    fn the_container_that_is_meant() {
+        let one = |name: &str| json!({ "name": name, "args": [name] });
+        for (names, meant) in [
+            (&["web"][..], Ok("web")),
+            (&["proxy", "ccm"], Ok("ccm")),
+            (&["ccm-daemon", "proxy"], Ok("ccm-daemon")),
+            (
+                &["hcloud-cloud-controller-manager", "proxy"],
+                Ok("hcloud-cloud-controller-manager"),
+            ),
+            (&["ccm", "ccm-2"], Err("ccm, ccm-2")),
+            (&["a", "b"], Err("a, b")),
+            (&[], Err("no container")),
+        ] {
+            let read = of(names.iter().map(|name| one(name)).collect());
+            match meant {
+                Ok(meant) => assert_eq!(read.unwrap().words, [meant], "{names:?}"),
+                Err(part) => assert!(read.unwrap_err().contains(part), "{names:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_it_is_started_with() {
+        let from = |place: &str| json!({ place: { "name": "x", "key": "y" } });
+        let read = of(json!([{
+            "name": "ccm",
+            "command": ["/ccm", "run"],
+            "args": ["--a=$(PLAIN)", "--b=$(SECRET)", "$$(PLAIN)", "$(NOBODY)", "5$", "$(", "--c"],
+            "env": [
+                { "name": "PLAIN", "value": "first" },
+                { "name": "PLAIN", "value": "v" },
+                { "name": "TWO", "value": "$(PLAIN)$(PLAIN)" },
+                { "name": "SECRET", "valueFrom": from("secretKeyRef") },
+                { "name": "MAP", "valueFrom": from("configMapKeyRef") },
+                { "name": "OF_SECRET", "value": "x$(SECRET)" },
+                { "name": "EMPTY" },
+            ],
+        }]))
+        .unwrap();
+        let words = ["run", "--a=v", "$(PLAIN)", "$(NOBODY)", "5$", "$(", "--c"];
+        assert_eq!(read.words, words);
+        let variables = [("PLAIN", "v"), ("TWO", "vv"), ("EMPTY", "")];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(read.variables, variables);
+        let elsewhere = [
+            ("SECRET", "a Secret"),
+            ("MAP", "a ConfigMap"),
+            ("OF_SECRET", "a Secret"),
+            ("--b", "a Secret"),
+        ];
+        assert_eq!(
+            read.elsewhere,
+            elsewhere.map(|(name, place)| (name.to_owned(), place))
+        );
+        assert!(!read.imports);
+        let imports = of(json!([{
+            "name": "ccm", "envFrom": [{ "configMapRef": { "name": "x" } }], "args": ["--a=$(NOBODY)"],
+        }]));
+        let imports = imports.unwrap();
+        assert!(imports.imports && imports.words.is_empty(), "{imports:?}");
+    }
+}
