@@ -103,6 +103,18 @@ pub enum Reason {
     AnnotationWithoutEffect,
     /// A field of the Service that the cloud's load balancers can't honour.
     FieldIgnored,
+    /// The route to a node's pods can't be made.
+    FailedToCreateRoute,
+    /// A node's pods are in none of the cluster's CIDRs.
+    ClusterCIDRMisconfigured,
+    /// A private network takes hardly any more routes.
+    RouteLimitNear,
+    /// A route leads to a server that no node runs on, and may be somebody's.
+    StaleRoute,
+    /// The private network knows no IPv6.
+    IPv6RouteIgnored,
+    /// The private network holds no server of any node.
+    NoNodeInNetwork,
 }
 
 impl Reason {
@@ -145,6 +157,12 @@ impl Reason {
             Reason::UnknownAnnotation => "UnknownAnnotation",
             Reason::AnnotationWithoutEffect => "AnnotationWithoutEffect",
             Reason::FieldIgnored => "FieldIgnored",
+            Reason::FailedToCreateRoute => "FailedToCreateRoute",
+            Reason::ClusterCIDRMisconfigured => "ClusterCIDRMisconfigured",
+            Reason::RouteLimitNear => "RouteLimitNear",
+            Reason::StaleRoute => "StaleRoute",
+            Reason::IPv6RouteIgnored => "IPv6RouteIgnored",
+            Reason::NoNodeInNetwork => "NoNodeInNetwork",
         }
     }
 }
@@ -154,7 +172,11 @@ impl Reason {
     pub fn is_lasting(self) -> bool {
         matches!(
             self,
-            Reason::UnknownProviderIDPrefix | Reason::UnknownProviderID | Reason::NotExternal
+            Reason::UnknownProviderIDPrefix
+                | Reason::UnknownProviderID
+                | Reason::NotExternal
+                | Reason::IPv6RouteIgnored
+                | Reason::RouteLimitNear
         )
     }
 }

@@ -168,13 +168,19 @@ fn is_event(reason: Reason) -> bool {
         | Reason::LoadBalancerSourceRangesIgnored
         | Reason::MaxTargetsReached
         | Reason::UnknownAnnotation
-        | Reason::AnnotationWithoutEffect => true,
+        | Reason::AnnotationWithoutEffect
+        | Reason::FailedToCreateRoute
+        | Reason::ClusterCIDRMisconfigured => true,
         Reason::UnknownProviderID
         | Reason::MatchedByAddress
         | Reason::ServerClaimedTwice
         | Reason::NotExternal
         | Reason::NoAddress
         | Reason::TargetIgnored
-        | Reason::FieldIgnored => false,
+        | Reason::FieldIgnored
+        | Reason::RouteLimitNear
+        | Reason::StaleRoute
+        | Reason::IPv6RouteIgnored
+        | Reason::NoNodeInNetwork => false,
     }
 }

@@ -3,6 +3,7 @@
 //! Knows: the Cloud API's paths, errors and limits, and what a Hetzner server means for a
 //! node. Must never import `controllers`, `world` or `kube`.
 
+mod actions;
 mod addresses;
 mod api;
 mod budget;
@@ -13,6 +14,7 @@ mod networks;
 mod pages;
 mod profile;
 mod provider;
+mod routes;
 mod servers;
 
 pub use addresses::{AddressFamily, EXTERNAL_IPV6};

@@ -22,5 +22,5 @@ pub use services::{AnyService, LOAD_BALANCER_FINALIZER, Service, ServicePort, Se
 pub use table::{Age, Detail, NodeRow, NodeTable, RowMeta};
 pub use types::{
     Condition, ListMeta, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta, ObjectReference,
-    Taint,
+    PodCidrs, Taint,
 };

@@ -1,8 +1,8 @@
 //! One change, one write; and what its answer means.
 
-use super::actions::Action;
 use super::change::{Change, Create, Write};
 use crate::cloud::{Applied, Error, ErrorKind, Gate};
+use crate::hetzner::actions::Action;
 use crate::hetzner::api::{Api, Failed};
 use crate::hetzner::error::Code;
 use serde::Deserialize;
