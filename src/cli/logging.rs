@@ -10,23 +10,27 @@ use serde_json::json;
 use std::io::Write;
 
 /// What is told of changes while they are made.
-const PROGRESS: &str = "ccm::controllers::service";
+const PROGRESS: [&str; 2] = ["ccm::controllers::service", "ccm::controllers::route"];
 
 /// Who reads the log: a cluster's log store, or the person whose command is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
     Daemon,
     Person,
-    /// A person at a terminal while load balancers are changed, which takes its time: each change is told as it is made.
+    /// A person at a terminal while load balancers or routes are changed, which takes its time: each change is told as it is made.
     Waiting,
 }
 
 pub(super) fn start(settings: &Settings, reader: Reader) {
     let format = settings.log_format.value;
-    let started = Builder::new()
+    let mut builder = Builder::new();
+    builder
         .filter_level(LevelFilter::Warn)
-        .filter_module("ccm", level(settings, reader))
-        .filter_module(PROGRESS, progress_level(settings, reader))
+        .filter_module("ccm", level(settings, reader));
+    for module in PROGRESS {
+        builder.filter_module(module, progress_level(settings, reader));
+    }
+    let started = builder
         .filter_module(FINDINGS, findings_level(settings, reader))
         .format(move |out, record| match (format, reader) {
             (LogFormat::Json, _) => writeln!(out, "{}", json_line(record)),

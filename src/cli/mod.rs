@@ -13,6 +13,7 @@ mod misplaced;
 mod node;
 mod output;
 mod process;
+mod route;
 mod run;
 mod table;
 mod wire;
@@ -35,7 +36,7 @@ pub enum Exit {
 }
 
 /// As typed first.
-const TOP: &[&str] = &["run", "node", "lb", "help", "version"];
+const TOP: &[&str] = &["run", "node", "lb", "route", "help", "version"];
 
 /// Runs what the words say.
 pub fn main(words: Vec<OsString>) -> ExitCode {
@@ -58,6 +59,7 @@ fn dispatch(words: Vec<OsString>) -> Exit {
         "run" => run::run(rest),
         "node" => node(rest),
         "lb" => lb(rest),
+        "route" => route(rest),
         // The daemon's flags alone are the daemon: what a Deployment of another CCM's passes.
         flag if flag.starts_with('-') => match misplaced::command(&words, TOP) {
             Some(meant) => {
@@ -125,6 +127,27 @@ fn lb(words: Vec<OsString>) -> Exit {
     }
 }
 
+fn route(words: Vec<OsString>) -> Exit {
+    let Some(first) = words
+        .first()
+        .map(|word| word.to_string_lossy().into_owned())
+    else {
+        Printer::stderr(&help::route());
+        return Exit::Usage;
+    };
+    let rest = words[1..].to_vec();
+    match first.as_str() {
+        "list" => route::list(rest),
+        "sync" => route::sync(rest),
+        "-h" | "--help" | "help" => show(help::route()),
+        other => unknown(
+            "command",
+            &format!("route {other}"),
+            &["route list", "route sync"],
+        ),
+    }
+}
+
 fn help_on(words: &[OsString]) -> Exit {
     let words: Vec<String> = words
         .iter()
@@ -143,6 +166,9 @@ fn help_on(words: &[OsString]) -> Exit {
         ["lb", "list"] => show(help::command(Command::LbList)),
         ["lb", "inspect"] => show(help::command(Command::LbInspect)),
         ["lb", "sync"] => show(help::command(Command::LbSync)),
+        ["route"] => show(help::route()),
+        ["route", "list"] => show(help::command(Command::RouteList)),
+        ["route", "sync"] => show(help::command(Command::RouteSync)),
         other => unknown("command", &other.join(" "), help::COMMANDS),
     }
 }

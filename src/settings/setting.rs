@@ -67,6 +67,8 @@ pub enum Command {
     LbList,
     LbInspect,
     LbSync,
+    RouteList,
+    RouteSync,
 }
 
 /// A heading in `--help`; in the order shown.
@@ -138,6 +140,8 @@ impl Command {
         Command::LbList,
         Command::LbInspect,
         Command::LbSync,
+        Command::RouteList,
+        Command::RouteSync,
     ];
 
     pub fn name(self) -> &'static str {
@@ -149,6 +153,8 @@ impl Command {
             Command::LbList => "lb list",
             Command::LbInspect => "lb inspect",
             Command::LbSync => "lb sync",
+            Command::RouteList => "route list",
+            Command::RouteSync => "route sync",
         }
     }
 
