@@ -91,10 +91,12 @@ fn server(network: u64, ipv4: bool, ipv6: bool) -> Instance {
             PrivateAddress {
                 network: network + 1,
                 ip: "10.9.9.9".parse().unwrap(),
+                aliases: Vec::new(),
             },
             PrivateAddress {
                 network,
                 ip: "10.0.0.2".parse().unwrap(),
+                aliases: Vec::new(),
             },
         ],
     }

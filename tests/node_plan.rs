@@ -395,6 +395,7 @@ fn the_order_of_addresses_alone_is_no_difference() {
     instance.private = vec![PrivateAddress {
         network: 7,
         ip: "10.0.0.2".parse().unwrap(),
+        aliases: Vec::new(),
     }];
     let cloud = Memory {
         instances: vec![instance],
@@ -420,7 +421,11 @@ fn random_world(random: &mut Random) -> (Vec<Node>, Memory) {
             }
             if random.percent(50) {
                 let ip = format!("10.0.0.{}", number + 2).parse().unwrap();
-                instance.private = vec![PrivateAddress { network: 7, ip }];
+                instance.private = vec![PrivateAddress {
+                    network: 7,
+                    ip,
+                    aliases: Vec::new(),
+                }];
             }
             instances.push(instance);
         }

@@ -13,6 +13,9 @@ pub(super) const COMMANDS: &[&str] = &[
     "lb list",
     "lb inspect",
     "lb sync",
+    "route",
+    "route list",
+    "route sync",
     "config",
     "completions",
     "version",
@@ -36,6 +39,9 @@ Usage:
                                one Service: both sides, health, and why
   ccm lb sync [NAMESPACE/NAME…]
                                do now what the daemon would do
+  ccm route list               every route of the private Network, and what
+                               sync would do about it
+  ccm route sync               do now what the daemon would do
   ccm config [flags]           the settings that the daemon would run with, and
                                where each comes from
   ccm completions bash|zsh|fish
@@ -96,6 +102,23 @@ variables of each.
     .to_owned()
 }
 
+pub(super) fn route() -> String {
+    "\
+ccm route – routes of the private Network to the pods of each node.
+
+Usage:
+  ccm route list [-o wide|json|yaml]
+  ccm route sync [--dry-run [--detailed-exitcode]] [-o json|yaml]
+
+Both take HCLOUD_NETWORK and --cluster-cidr. list only reads. sync does what one
+tick of the daemon would do, also beside a running daemon. Routes outside
+--cluster-cidr are never touched.
+
+ccm help route list and ccm help route sync show the flags and variables of each.
+"
+    .to_owned()
+}
+
 pub(super) fn version() -> String {
     "\
 ccm version – the version of this program.
@@ -118,6 +141,8 @@ pub(super) fn command(command: Command) -> String {
         Command::LbList => LB_LIST,
         Command::LbInspect => LB_INSPECT,
         Command::LbSync => LB_SYNC,
+        Command::RouteList => ROUTE_LIST,
+        Command::RouteSync => ROUTE_SYNC,
         Command::Config => CONFIG,
     };
     let (head, tail) = head.split_once(FLAGS).unwrap_or((head, ""));
@@ -360,4 +385,46 @@ Examples:
 
 Exit codes:
   0  printed; 2  wrong usage
+";
+
+const ROUTE_LIST: &str = "\
+ccm route list – every route of the private Network, and those that are missing.
+Only reads.
+
+Usage:
+  ccm route list --cluster-cidr=CIDR,… [-o wide|json|yaml]
+
+  DESTINATION  addresses of pods
+  GATEWAY      where packets for them are sent to: a server's IP in the Network
+  NODE         whose pods they are, or on whose server the route ends
+  STATE        ok
+               missing        a node's pods have no route
+               wrong gateway  it leads to another server than its node's
+               blackhole      its gateway is no server's
+               unwanted       it leads to a node that does not have these pods
+               stale          it leads to a server that no node runs on: left as
+                              it is, unless its node was seen to go
+               left alone     the pods there are a node's that has no provider
+                              ID of ours, or no pods yet
+               not ours       outside --cluster-cidr: never touched
+               behind the arrow: what sync would do, or ! when something stands
+               in its way
+";
+
+const ROUTE_SYNC: &str = "\
+ccm route sync – do for all routes what one tick of the daemon would do: delete
+those that lead nowhere, replace those that lead astray, add those that are
+missing, and say on each node whether its pods can be reached. Routes outside
+--cluster-cidr are never touched, and nothing is deleted unless a node's server
+is in the Network. Safe beside a running daemon.
+
+Usage:
+  ccm route sync --cluster-cidr=CIDR,…
+  ccm route sync --dry-run     the plan, in the order in which it would be done;
+                               writes nothing
+  ccm route sync --dry-run --detailed-exitcode
+                               exit 3 when there is one, 1 when something
+                               stands in its way
+
+At a terminal each change is shown on stderr as it is made.
 ";

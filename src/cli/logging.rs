@@ -15,13 +15,14 @@ use std::io::Write;
 pub(super) enum Reader {
     Daemon,
     Person,
-    /// A person at a terminal while load balancers are changed, which takes its time: each change is told as it is made.
+    /// A person at a terminal while load balancers or routes are changed, which takes its time: each change is told as it is made.
     Waiting,
 }
 
 pub(super) fn start(settings: &Settings, reader: Reader) {
     let format = settings.log_format.value;
-    let started = Builder::new()
+    let mut builder = Builder::new();
+    builder
         .filter_level(LevelFilter::Warn)
         .filter_module("ccm", level(settings, reader))
         .filter_module(CHANGES_MADE, progress_level(settings, reader))

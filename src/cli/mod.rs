@@ -15,6 +15,7 @@ mod misplaced;
 mod node;
 mod output;
 mod process;
+mod route;
 mod run;
 mod table;
 mod taken;
@@ -43,6 +44,7 @@ const TOP: &[&str] = &[
     "run",
     "node",
     "lb",
+    "route",
     "config",
     "completions",
     "help",
@@ -70,6 +72,7 @@ fn dispatch(words: Vec<OsString>) -> Exit {
         "run" => run::run(rest),
         "node" => node(rest),
         "lb" => lb(rest),
+        "route" => route(rest),
         "config" => config::config(rest),
         "completions" => completions::completions(&rest),
         // The daemon's flags alone are the daemon: what a Deployment of another CCM's passes.
@@ -139,6 +142,27 @@ fn lb(words: Vec<OsString>) -> Exit {
     }
 }
 
+fn route(words: Vec<OsString>) -> Exit {
+    let Some(first) = words
+        .first()
+        .map(|word| word.to_string_lossy().into_owned())
+    else {
+        Printer::stderr(&help::route());
+        return Exit::Usage;
+    };
+    let rest = words[1..].to_vec();
+    match first.as_str() {
+        "list" => route::list(rest),
+        "sync" => route::sync(rest),
+        "-h" | "--help" | "help" => show(help::route()),
+        other => unknown(
+            "command",
+            &format!("route {other}"),
+            &["route list", "route sync"],
+        ),
+    }
+}
+
 fn help_on(words: &[OsString]) -> Exit {
     let words: Vec<String> = words
         .iter()
@@ -157,6 +181,9 @@ fn help_on(words: &[OsString]) -> Exit {
         ["lb", "list"] => show(help::command(Command::LbList)),
         ["lb", "inspect"] => show(help::command(Command::LbInspect)),
         ["lb", "sync"] => show(help::command(Command::LbSync)),
+        ["route"] => show(help::route()),
+        ["route", "list"] => show(help::command(Command::RouteList)),
+        ["route", "sync"] => show(help::command(Command::RouteSync)),
         ["config"] => show(help::command(Command::Config)),
         ["completions"] => show(help::completions()),
         other => unknown("command", &other.join(" "), help::COMMANDS),

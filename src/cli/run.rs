@@ -8,6 +8,7 @@ use super::{Exit, changes, help, leader};
 use crate::cloud::Gate;
 use crate::controllers::lifecycle::LifecycleController;
 use crate::controllers::node::NodeController;
+use crate::controllers::route::RouteController;
 use crate::controllers::service::ServiceController;
 use crate::controllers::{Controller, Selection};
 use crate::daemon::{self, Ended, Stop};
@@ -30,9 +31,7 @@ pub(super) fn run(words: Vec<OsString>) -> Exit {
     };
     let controllers = controllers(&settings);
     if controllers.is_empty() {
-        return Printer::failure(
-            "--controllers: none of those that run in this version is left; nothing to do",
-        );
+        return Printer::failure("--controllers: none is left that could run; nothing to do");
     }
     tell_start(&settings, &world, &controllers);
     // The process's own for as long as it lives.
@@ -69,7 +68,7 @@ pub(super) fn run(words: Vec<OsString>) -> Exit {
     exit
 }
 
-/// Those that `--controllers` leaves; the route controller is not built yet.
+/// Those that `--controllers` leaves, and that have what they need.
 fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {
     let mut controllers: Vec<Box<dyn Controller>> = Vec::new();
     let enabled = &settings.controllers.value;
@@ -83,6 +82,13 @@ fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {
     if enabled.contains(settings::Controller::Service) {
         let settings = wire::service_settings(settings);
         controllers.push(Box::new(ServiceController::new(settings)));
+    }
+    if enabled.contains(settings::Controller::Route) {
+        match wire::route_settings(settings) {
+            Ok(settings) => controllers.push(Box::new(RouteController::new(settings))),
+            Err(off) if off.is_wanted => log::warn!("no routes: {}", off.why),
+            Err(off) => log::debug!("no routes: {}", off.why),
+        }
     }
     controllers
 }

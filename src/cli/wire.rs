@@ -1,7 +1,7 @@
 //! From settings to a world: the one place that knows which provider is plugged in.
 
 use crate::cloud;
-use crate::controllers::{lifecycle, node, service};
+use crate::controllers::{lifecycle, node, route, service};
 use crate::daemon;
 use crate::hetzner::load_balancers;
 use crate::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile};
@@ -136,6 +136,70 @@ pub(super) fn service_settings(settings: &Settings) -> service::Settings {
         delete_orphans: settings.delete_orphaned_load_balancers.value,
         time_scale: settings.test_time_scale.value,
     }
+}
+
+/// What the route controller is told; else why it is off, and whether somebody should know.
+pub(super) fn route_settings(settings: &Settings) -> Result<route::Settings, RoutesOff> {
+    let cidrs = &settings.cluster_cidrs.value;
+    let (enabled, configured) = (
+        &settings.network_routes_enabled,
+        &settings.configure_cloud_routes,
+    );
+    for switch in [enabled, configured] {
+        if !switch.value {
+            return Err(RoutesOff {
+                why: format!("{} is false", switch.source),
+                is_wanted: false,
+            });
+        }
+    }
+    let is_asked_for = enabled.source != Source::Default;
+    let off = |why: &str, is_wanted| {
+        Err(RoutesOff {
+            why: why.to_owned(),
+            is_wanted,
+        })
+    };
+    if settings.network.value.is_none() {
+        return off(
+            "HCLOUD_NETWORK does not name a private Network",
+            is_asked_for || !cidrs.is_empty(),
+        );
+    }
+    let ipv4 = cidrs.iter().filter(|cidr| cidr.addr().is_ipv4()).count();
+    if cidrs.is_empty() {
+        return off(
+            "--cluster-cidr does not say where pods have their addresses",
+            true,
+        );
+    }
+    if ipv4 == 0 {
+        return off(
+            "--cluster-cidr has no range of IPv4, and a Network knows no other",
+            true,
+        );
+    }
+    // As upstream: a dual-stack cluster of its users may rest on there being none.
+    if profile(settings) == Profile::Hcloud && ipv4 < cidrs.len() && !is_asked_for {
+        return off(
+            "--cluster-cidr is dual-stack; with --cloud-provider=hcloud set \
+             HCLOUD_NETWORK_ROUTES_ENABLED=true to have the routes of IPv4",
+            true,
+        );
+    }
+    Ok(route::Settings {
+        cluster_cidrs: cidrs.clone(),
+        reconciliation_period: scaled(settings, settings.route_reconciliation_period.value),
+        server_cache_max_age: scaled(settings, settings.server_cache_max_age.value),
+        time_scale: settings.test_time_scale.value,
+    })
+}
+
+/// Why there are no routes.
+pub(super) struct RoutesOff {
+    pub(super) why: String,
+    /// Somebody may wait for them.
+    pub(super) is_wanted: bool,
 }
 
 pub(super) fn health_settings(settings: &Settings) -> daemon::HealthSettings {

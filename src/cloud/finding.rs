@@ -113,6 +113,18 @@ pub enum Reason {
     OrphanedLoadBalancer,
     /// Only the default of a setting asks for it, and the daemon may have been told otherwise.
     HeldBack,
+    /// The route to a node's pods can't be made.
+    FailedToCreateRoute,
+    /// A node's pods are in none of the cluster's CIDRs.
+    ClusterCIDRMisconfigured,
+    /// A private network takes hardly any more routes.
+    RouteLimitNear,
+    /// A route leads to a server that no node runs on, and may be somebody's.
+    StaleRoute,
+    /// The private network knows no IPv6.
+    IPv6RouteIgnored,
+    /// The private network holds no server of any node.
+    NoNodeInNetwork,
 }
 
 impl Reason {
@@ -160,6 +172,12 @@ impl Reason {
             Reason::AddressNotKept => "AddressNotKept",
             Reason::OrphanedLoadBalancer => "OrphanedLoadBalancer",
             Reason::HeldBack => "HeldBack",
+            Reason::FailedToCreateRoute => "FailedToCreateRoute",
+            Reason::ClusterCIDRMisconfigured => "ClusterCIDRMisconfigured",
+            Reason::RouteLimitNear => "RouteLimitNear",
+            Reason::StaleRoute => "StaleRoute",
+            Reason::IPv6RouteIgnored => "IPv6RouteIgnored",
+            Reason::NoNodeInNetwork => "NoNodeInNetwork",
         }
     }
 }
@@ -173,6 +191,8 @@ impl Reason {
                 | Reason::UnknownProviderID
                 | Reason::NotExternal
                 | Reason::OrphanedLoadBalancer
+                | Reason::IPv6RouteIgnored
+                | Reason::RouteLimitNear
         )
     }
 }

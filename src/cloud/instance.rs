@@ -48,6 +48,8 @@ pub struct PrivateAddress {
     /// Number of the network.
     pub network: u64,
     pub ip: IpAddr,
+    /// More addresses of it in the same network.
+    pub aliases: Vec<IpAddr>,
 }
 
 /// What a node on a server should carry, each value with what asks for it.

@@ -11,6 +11,7 @@ mod instance;
 mod load_balancer;
 mod node;
 pub mod pulse;
+mod route;
 mod service;
 mod source;
 mod word;
@@ -24,6 +25,7 @@ pub use load_balancer::{
     LoadBalancers, Orphan, Target,
 };
 pub use node::{AddressKind, Node, NodeAddress};
+pub use route::{Network, Route, RouteChange, Routes};
 pub use service::{Cluster, Ingress, OfferedNode, Protocol, Service, ServicePort, TrafficPolicy};
 pub use source::{Source, Sourced};
 pub use word::Word;
@@ -66,6 +68,11 @@ pub trait Provider: Send + Sync {
 
     /// The load balancers that Services get.
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        None
+    }
+
+    /// The routes of the private network that nodes are in.
+    fn routes(&self) -> Option<&dyn Routes> {
         None
     }
 }

@@ -9,6 +9,7 @@ pub mod lifecycle;
 mod matching;
 pub mod node;
 mod report;
+pub mod route;
 pub mod service;
 
 pub use matching::{MatchedBy, Outcome};

@@ -212,7 +212,9 @@ fn is_event(reason: Reason) -> bool {
         | Reason::AnnotationWithoutEffect
         | Reason::CertificatePending
         | Reason::CertificateFailed
-        | Reason::AddressNotKept => true,
+        | Reason::AddressNotKept
+        | Reason::FailedToCreateRoute
+        | Reason::ClusterCIDRMisconfigured => true,
         Reason::UnknownProviderID
         | Reason::MatchedByAddress
         | Reason::ServerClaimedTwice
@@ -220,6 +222,10 @@ fn is_event(reason: Reason) -> bool {
         | Reason::NoAddress
         | Reason::TargetIgnored
         | Reason::FieldIgnored
+        | Reason::RouteLimitNear
+        | Reason::StaleRoute
+        | Reason::IPv6RouteIgnored
+        | Reason::NoNodeInNetwork
         // There is no object to tell it of.
         | Reason::OrphanedLoadBalancer
         // It is about the shell that asks.

@@ -3,6 +3,7 @@
 //! Knows: the Cloud API's paths, errors and limits, and what a Hetzner server means for a
 //! node. Must never import `controllers`, `world` or `kube`.
 
+mod actions;
 mod addresses;
 mod api;
 mod budget;
@@ -15,6 +16,7 @@ mod pages;
 mod primary_ips;
 mod profile;
 mod provider;
+mod routes;
 mod servers;
 mod watch;
 

@@ -1,5 +1,6 @@
 //! Hetzner Cloud as the controllers see it.
 
+use super::actions;
 use super::addresses::{AddressFamily, Addresses, addresses, explain_missing, hold_back};
 use super::api::Api;
 use super::certificates;
@@ -7,11 +8,13 @@ use super::load_balancers::{self, Rules, State};
 use super::metadata;
 use super::networks::{self, Network, NetworkSelector};
 use super::profile::Profile;
+use super::routes;
 use super::servers;
 use crate::cloud::{
     ActionId, Applied, Change, Cluster, Error, ErrorKind, Finding, Gate, Instance, InstanceId,
-    Instances, Landscape, LoadBalancerPlan, LoadBalancers, Metadata, Node, NodeAddress,
-    OfferedNode, Orphan, Provider, ProviderId, Reason, Service, Source, Sourced, Urgency,
+    Instances, Landscape, LoadBalancerPlan, LoadBalancers, Metadata, Network as PrivateNetwork,
+    Node, NodeAddress, OfferedNode, Orphan, Provider, ProviderId, Reason, Route, RouteChange,
+    Routes, Service, Source, Sourced, Urgency,
 };
 use crate::http::{self, Proxies, Timing, Tls, Token};
 use ipnet::{IpNet, Ipv4Net};
@@ -108,6 +111,13 @@ impl Hetzner {
     fn network_id(&self) -> Option<u64> {
         self.found.get().map(|network| network.id)
     }
+
+    /// The Network, found if it was not yet.
+    fn routed_network(&self) -> Result<u64, Error> {
+        self.prepare()?;
+        let unset = || Error::new(ErrorKind::Misconfigured, "HCLOUD_NETWORK: not set");
+        self.network_id().ok_or_else(unset)
+    }
 }
 
 impl Provider for Hetzner {
@@ -156,6 +166,29 @@ impl Provider for Hetzner {
 
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
         self.has_load_balancers.then_some(self)
+    }
+
+    fn routes(&self) -> Option<&dyn Routes> {
+        self.network.is_some().then_some(self)
+    }
+}
+
+impl Routes for Hetzner {
+    fn observe(&self, urgency: Urgency) -> Result<PrivateNetwork, Error> {
+        routes::observe(&self.api, self.routed_network()?, urgency)
+    }
+
+    fn change(
+        &self,
+        gate: &dyn Gate,
+        change: RouteChange,
+        route: &Route,
+    ) -> Result<Applied, Error> {
+        routes::change(&self.api, gate, self.routed_network()?, change, route)
+    }
+
+    fn ended(&self, actions: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error> {
+        actions::ended(&self.api, actions)
     }
 }
 
@@ -218,7 +251,7 @@ impl LoadBalancers for Hetzner {
     }
 
     fn ended(&self, actions: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error> {
-        load_balancers::ended(&self.api, actions)
+        actions::ended(&self.api, actions)
     }
 }
 

@@ -27,7 +27,7 @@ struct Server {
     server_type: ServerType,
     location: Location,
     public_net: PublicNet,
-    #[serde(default)]
+    /// An answer without it is none: routes to a server that seems to have no address would go.
     private_net: Vec<PrivateNet>,
 }
 
@@ -62,6 +62,8 @@ struct PublicIpv6 {
 struct PrivateNet {
     network: u64,
     ip: IpAddr,
+    #[serde(default)]
+    alias_ips: Vec<IpAddr>,
 }
 
 impl Page for ServersPage {
@@ -117,6 +119,7 @@ impl From<Server> for Instance {
                 .map(|private| PrivateAddress {
                     network: private.network,
                     ip: private.ip,
+                    aliases: private.alias_ips,
                 })
                 .collect(),
         }

@@ -8,7 +8,7 @@ use crate::cloud::Gate;
 use crate::http::{self, Method, Proxies};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +27,7 @@ const NODES: &str = "/api/v1/nodes";
 pub(super) const JSON: &str = "application/json";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const MERGE_PATCH: &str = "application/merge-patch+json";
+const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
 /// Where a list is read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +149,18 @@ impl Client {
             MERGE_PATCH,
             patch,
         )
+    }
+
+    /// Sets one condition, by its type, and leaves the kubelet's as they are: a merge patch would
+    /// replace the list. The patch must carry `metadata.resourceVersion`.
+    pub fn patch_node_condition(
+        &self,
+        gate: &dyn Gate,
+        name: &str,
+        patch: &Value,
+    ) -> Result<Node, Error> {
+        let path = format!("{}/status", node_path(name));
+        self.write(gate, Method::Patch, &path, STRATEGIC_MERGE_PATCH, patch)
     }
 
     /// Deletes this node, at this version, and no other that came to carry its name.

@@ -24,6 +24,6 @@ pub use services::{AnyService, LOAD_BALANCER_FINALIZER, Service, ServicePort, Se
 pub use table::{Age, Detail, NodeRow, NodeTable, RowMeta};
 pub use types::{
     Condition, ListMeta, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta, ObjectReference,
-    Taint,
+    PodCidrs, Taint,
 };
 pub use workloads::{Container, container};

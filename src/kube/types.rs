@@ -2,6 +2,7 @@
 
 use super::labels::Labels;
 use crate::cloud::Word;
+use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -46,7 +47,14 @@ pub struct NodeSpec {
     pub provider_id: String,
     #[serde(default, deserialize_with = "fitting")]
     pub taints: Vec<Taint>,
+    #[serde(default, rename = "podCIDRs", deserialize_with = "joined")]
+    pub pod_cidrs: PodCidrs,
 }
+
+/// Where the pods of a node have their addresses: at most one range of IPv4 and one of IPv6. Kept
+/// as it was written, for thousands of nodes have one each.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PodCidrs(Box<str>);
 
 /// A taint, whole: a merge patch replaces the list of them, so nothing of the others may get lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -162,6 +170,13 @@ impl Node {
             .any(|condition| condition.kind == "Ready" && condition.status == "True")
     }
 
+    /// The status of one of its conditions; none when it has none of that type.
+    pub fn condition(&self, kind: &str) -> Option<&str> {
+        let mut conditions = self.status.conditions.iter();
+        let found = conditions.find(|condition| condition.kind == kind);
+        found.map(|condition| condition.status.as_str())
+    }
+
     /// Since when it is not ready, by what Kubernetes itself wrote down: its creation where no
     /// `Ready` condition came yet. None when it is ready, and when nobody knows.
     pub fn not_ready_since(&self) -> Option<Timestamp> {
@@ -173,6 +188,21 @@ impl Node {
             Some(ready) => ready.last_transition_time,
             None => self.metadata.creation_timestamp,
         }
+    }
+}
+
+impl PodCidrs {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Each as a range, or as the text that is none.
+    pub fn iter(&self) -> impl Iterator<Item = Result<IpNet, &str>> {
+        let texts = self.0.split(',').filter(|text| !text.is_empty());
+        texts.map(|text| match text.parse::<IpNet>() {
+            Ok(net) => Ok(net.trunc()),
+            Err(_) => Err(text),
+        })
     }
 }
 
@@ -194,6 +224,11 @@ fn fitting<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Vec<T
     let mut list: Vec<T> = null_as_default(d)?;
     list.shrink_to_fit();
     Ok(list)
+}
+
+fn joined<'de, D: Deserializer<'de>>(d: D) -> Result<PodCidrs, D::Error> {
+    let list: Vec<String> = null_as_default(d)?;
+    Ok(PodCidrs(list.join(",").into()))
 }
 
 /// What every object of an API server has.

@@ -120,7 +120,6 @@ pub const FLAGS: &[DropInFlag] = &[
 
 /// Variables it reads, or that later versions of ours read, and that have no effect here yet.
 pub(super) const IGNORED_VARIABLES: &[&str] = &[
-    "HCLOUD_NETWORK_ROUTES_ENABLED",
     "HCLOUD_SERVER_CACHE_MODE",
     "ROBOT_CACHE_TIMEOUT",
     "ROBOT_FORWARD_INTERNAL_IPS",

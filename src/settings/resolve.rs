@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
+
 use super::choice::{AddressFamily, LogFormat, Output, Profile, choice};
 use super::controllers::Controllers;
 use super::duration::{duration, interval};
@@ -28,6 +30,7 @@ pub struct Settings {
     pub token: Sourced<Option<Token>>,
     pub endpoint: Sourced<Url>,
     pub network: Sourced<Option<NetworkName>>,
+    pub network_routes_enabled: Sourced<bool>,
     pub network_disable_attached_check: Sourced<bool>,
     pub metadata_endpoint: Sourced<Option<Url>>,
     pub address_family: Sourced<AddressFamily>,
@@ -57,6 +60,11 @@ pub struct Settings {
     /// At least 1.
     pub concurrent_service_syncs: Sourced<usize>,
     pub cluster_name: Sourced<String>,
+    /// Empty: nobody said it.
+    pub cluster_cidrs: Sourced<Vec<IpNet>>,
+    pub configure_cloud_routes: Sourced<bool>,
+    /// Longer than zero, before the time scale.
+    pub route_reconciliation_period: Sourced<Duration>,
     pub delete_orphaned_load_balancers: Sourced<bool>,
     /// Of `lb sync`.
     pub delete_orphans: Sourced<bool>,
@@ -104,6 +112,7 @@ pub(super) fn resolve(
         token: token(&mut read),
         endpoint: read.setting(&table::ENDPOINT, Url::parse),
         network: read.setting(&table::NETWORK, text::network),
+        network_routes_enabled: read.setting(&table::NETWORK_ROUTES_ENABLED, text::boolean),
         network_disable_attached_check: read
             .setting(&table::NETWORK_DISABLE_ATTACHED_CHECK, text::boolean),
         metadata_endpoint: read.setting(&table::METADATA_ENDPOINT, text::url),
@@ -125,6 +134,9 @@ pub(super) fn resolve(
         load_balancer_resync_period: read.setting(&table::LOAD_BALANCER_RESYNC_PERIOD, interval),
         concurrent_service_syncs: read.setting(&table::CONCURRENT_SERVICE_SYNCS, text::count),
         cluster_name: read.setting(&table::CLUSTER_NAME, text::cluster_name),
+        cluster_cidrs: read.setting(&table::CLUSTER_CIDR, text::cidrs),
+        configure_cloud_routes: read.setting(&table::CONFIGURE_CLOUD_ROUTES, text::boolean),
+        route_reconciliation_period: read.setting(&table::ROUTE_RECONCILIATION_PERIOD, interval),
         delete_orphaned_load_balancers: read
             .setting(&table::DELETE_ORPHANED_LOAD_BALANCERS, text::boolean),
         delete_orphans: read.setting(&table::DELETE_ORPHANS, text::boolean),

@@ -67,6 +67,8 @@ pub enum Command {
     LbList,
     LbInspect,
     LbSync,
+    RouteList,
+    RouteSync,
     /// What the daemon would make of all its settings.
     Config,
 }
@@ -152,6 +154,8 @@ impl Command {
         Command::LbList,
         Command::LbInspect,
         Command::LbSync,
+        Command::RouteList,
+        Command::RouteSync,
         Command::Config,
     ];
 
@@ -164,6 +168,8 @@ impl Command {
             Command::LbList => "lb list",
             Command::LbInspect => "lb inspect",
             Command::LbSync => "lb sync",
+            Command::RouteList => "route list",
+            Command::RouteSync => "route sync",
             Command::Config => "config",
         }
     }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use ipnet::IpNet;
+
 use super::url::Url;
 pub(super) use crate::text::boolean;
 
@@ -37,6 +39,21 @@ pub(super) fn cluster_name(text: &str) -> Result<String, String> {
                 .to_owned(),
         ),
     }
+}
+
+/// Where pods have their addresses: ranges of IPv4 and IPv6, given together.
+pub(super) fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
+    let words = text
+        .split(',')
+        .map(str::trim)
+        .filter(|word| !word.is_empty());
+    let read = |word: &str| match word.parse::<IpNet>() {
+        Ok(net) => Ok(net.trunc()),
+        Err(_) => {
+            Err("use IP ranges, e.g. 10.244.0.0/16 or 10.244.0.0/16,fd00:10:244::/56".to_owned())
+        }
+    };
+    words.map(read).collect()
 }
 
 /// A factor on every wait.

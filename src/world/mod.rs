@@ -11,7 +11,7 @@ mod outage;
 pub use cache::View;
 pub use nodes::Poll;
 
-use crate::cloud::{self, ErrorKind, Instance, InstanceId, Landscape, Provider, Urgency};
+use crate::cloud::{self, ErrorKind, Instance, InstanceId, Landscape, Network, Provider, Urgency};
 use crate::kube::{self, Recorder};
 pub use crate::kube::{Detail, ReadFrom};
 use cache::Cache;
@@ -31,6 +31,7 @@ pub struct World {
     services: Cache<Vec<Arc<kube::Service>>>,
     any_services: Cache<Vec<Arc<kube::AnyService>>>,
     load_balancers: Cache<Landscape>,
+    network: Cache<Network>,
     outage: Outage,
 }
 
@@ -53,6 +54,7 @@ impl World {
             services: Cache::default(),
             any_services: Cache::default(),
             load_balancers: Cache::default(),
+            network: Cache::default(),
             outage: Outage::new(time_scale),
         }
     }
@@ -156,6 +158,20 @@ impl World {
                 .and_then(|()| provider.observe(services, urgency))
         };
         self.load_balancers
+            .get(max_age, || self.outage.guard(observe))
+            .map_err(Error::Cloud)
+    }
+
+    /// The private network with its routes, no older than that: complete, or an error.
+    pub fn network(&self, max_age: Duration, urgency: Urgency) -> Result<View<Network>, Error> {
+        let observe = || match self.provider.routes() {
+            Some(routes) => routes.observe(urgency),
+            None => Err(cloud::Error::new(
+                ErrorKind::Other,
+                "this cloud has no private network",
+            )),
+        };
+        self.network
             .get(max_age, || self.outage.guard(observe))
             .map_err(Error::Cloud)
     }

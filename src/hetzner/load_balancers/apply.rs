@@ -1,11 +1,11 @@
 //! One change, one write; and what its answer means.
 
-use super::actions::Action;
 use super::balancer::LoadBalancer;
 use super::change::{Change, Create, Write};
 use super::observe::State;
 use super::public_net;
 use crate::cloud::{Applied, Error, ErrorKind, Gate, Landscape, Urgency};
+use crate::hetzner::actions::Action;
 use crate::hetzner::api::{Api, Failed};
 use crate::hetzner::error::Code;
 use serde::Deserialize;

@@ -16,11 +16,10 @@
 //! | `hold_back` | from a shell: what only a default asks for that the daemon may not have |
 //! | `status` | what the Service's status says, and a load balancer for people |
 //! | `change` | one write, as data |
-//! | `observe`, `apply`, `actions` | the calls |
+//! | `observe`, `apply` | the calls |
 //!
 //! Everything but the last line is pure.
 
-mod actions;
 pub mod annotations;
 mod apply;
 mod balancer;
@@ -58,7 +57,6 @@ pub use names::{CLUSTER, CLUSTER_UID, SERVICE, SERVICE_UID};
 pub use observe::State;
 pub use selector::Selector;
 
-pub(super) use actions::ended;
 pub(super) use apply::apply;
 pub(super) use managed::left;
 pub(super) use observe::{Types, covers, observe};

@@ -21,8 +21,7 @@ pub(in crate::settings) static CONTROLLERS: Setting = Setting {
     kind: Kind::List("NAME"),
     default: Some("*"),
     help: "Which controllers run: NAME runs it, -NAME does not, * runs all that are not named. \
-           cloud-node, cloud-node-lifecycle, service and route, or their canonical names; \
-           route is not built yet.",
+           cloud-node, cloud-node-lifecycle, service and route, or their canonical names.",
     commands: DAEMON,
     group: Group::Controllers,
     ..Setting::BLANK
@@ -43,7 +42,12 @@ pub(in crate::settings) static DRY_RUN: Setting = Setting {
     flags: &["dry-run"],
     default: Some("false"),
     help: "Show what would be changed and write nothing, to neither API.",
-    commands: &[Command::Run, Command::NodeSync, Command::LbSync],
+    commands: &[
+        Command::Run,
+        Command::NodeSync,
+        Command::LbSync,
+        Command::RouteSync,
+    ],
     group: Group::Controllers,
     ..Setting::BLANK
 };

@@ -8,6 +8,7 @@
 //! | `controllers` | which controllers run, and in what manner |
 //! | `nodes` | the node and the node lifecycle controller |
 //! | `services` | the service controller |
+//! | `routes` | the route controller |
 //! | `leader_election` | the Lease |
 //! | `output` | what is printed, logged and answered to probes |
 
@@ -18,6 +19,7 @@ mod leader_election;
 mod load_balancers;
 mod nodes;
 mod output;
+mod routes;
 mod services;
 
 use super::setting::{Command, Setting};
@@ -29,6 +31,7 @@ pub(super) use leader_election::*;
 pub(super) use load_balancers::*;
 pub(super) use nodes::*;
 pub(super) use output::*;
+pub(super) use routes::*;
 pub(super) use services::*;
 
 /// Every setting, in the order in which people read about them.
@@ -36,6 +39,7 @@ pub static TABLE: &[&Setting] = &[
     &TOKEN,
     &ENDPOINT,
     &NETWORK,
+    &NETWORK_ROUTES_ENABLED,
     &NETWORK_DISABLE_ATTACHED_CHECK,
     &METADATA_ENDPOINT,
     &ADDRESS_FAMILY,
@@ -71,6 +75,9 @@ pub static TABLE: &[&Setting] = &[
     &LOAD_BALANCER_RESYNC_PERIOD,
     &CONCURRENT_SERVICE_SYNCS,
     &CLUSTER_NAME,
+    &CLUSTER_CIDR,
+    &CONFIGURE_CLOUD_ROUTES,
+    &ROUTE_RECONCILIATION_PERIOD,
     &DELETE_ORPHANED_LOAD_BALANCERS,
     &DELETE_ORPHANS,
     &YES,
@@ -103,10 +110,12 @@ const CLIENTS: &[Command] = &[
     Command::LbList,
     Command::LbInspect,
     Command::LbSync,
+    Command::RouteList,
+    Command::RouteSync,
     Command::Config,
 ];
 
-const SYNCS: &[Command] = &[Command::NodeSync, Command::LbSync];
+const SYNCS: &[Command] = &[Command::NodeSync, Command::LbSync, Command::RouteSync];
 
 /// Those that plan load balancers.
 const WITH_LOAD_BALANCERS: &[Command] = &[
@@ -115,6 +124,9 @@ const WITH_LOAD_BALANCERS: &[Command] = &[
     Command::LbInspect,
     Command::LbSync,
 ];
+
+/// Those that plan routes.
+const WITH_ROUTES: &[Command] = &[Command::Run, Command::RouteList, Command::RouteSync];
 
 const LOAD_BALANCERS: &[Command] = &[Command::LbList, Command::LbInspect, Command::LbSync];
 

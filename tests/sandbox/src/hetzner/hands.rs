@@ -1,4 +1,4 @@
-//! A test's hands on load balancers, certificates, Primary IPs and what is around them. Like all methods of [`Cloud`]
+//! A test's hands on load balancers, certificates, Primary IPs, routes and what is around them. Like all methods of [`Cloud`]
 //! they take effect at once and panic when asked for what cannot be.
 
 use std::net::IpAddr;
@@ -8,10 +8,50 @@ use serde_json::Value;
 
 use super::error::ApiError;
 use super::load_balancers::{self, Health, Machine};
+use super::networks::Route;
 use super::primary_ips::PrimaryIp;
 use super::{Cloud, certificates, primary_ips};
 
 impl Cloud {
+    /// The routes of a network, each as destination and gateway, by destination.
+    pub fn routes(&self, network: u64) -> Vec<(String, String)> {
+        let world = self.lock();
+        let routes = world
+            .networks
+            .get(&network)
+            .map(|one| one.routes.as_slice());
+        let mut routes = routes.unwrap_or_default().to_vec();
+        routes.sort_by_key(|route| route.destination);
+        let shown = routes.iter();
+        shown
+            .map(|route| (route.destination.to_string(), route.gateway.to_string()))
+            .collect()
+    }
+
+    /// Somebody adds a route in the console; one that is there already is replaced.
+    pub fn set_route(&self, network: u64, destination: &str, gateway: &str) {
+        let route = Route {
+            destination: destination
+                .parse()
+                .unwrap_or_else(|_| panic!("{destination:?} is no IPv4 range")),
+            gateway: gateway
+                .parse()
+                .unwrap_or_else(|_| panic!("{gateway:?} is no IPv4 address")),
+        };
+        self.delete_route(network, destination);
+        if let Some(network) = self.lock().networks.get_mut(&network) {
+            network.routes.push(route);
+        }
+    }
+
+    /// Somebody deletes the route to a destination. Nothing happens when there is none.
+    pub fn delete_route(&self, network: u64, destination: &str) {
+        if let Some(network) = self.lock().networks.get_mut(&network) {
+            let routes = &mut network.routes;
+            routes.retain(|route| route.destination.to_string() != destination);
+        }
+    }
+
     /// A load balancer, complete, as `POST /load_balancers` with this body would make it. Returns its ID.
     pub fn create_load_balancer(&self, project: u64, body: Value) -> u64 {
         made(

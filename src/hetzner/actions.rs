@@ -1,8 +1,8 @@
 //! What goes on in the cloud after a write: whether it has ended, and how.
 
+use super::api::Api;
+use super::error::is_busy;
 use crate::cloud::{ActionId, Error, ErrorKind, Urgency};
-use crate::hetzner::api::Api;
-use crate::hetzner::error::is_busy;
 use serde::Deserialize;
 use std::collections::HashMap;
 
@@ -76,7 +76,7 @@ impl Action {
 }
 
 /// Asks once for all of these; those that have ended, each with how.
-pub(in crate::hetzner) fn ended(
+pub(super) fn ended(
     api: &Api,
     actions: &[ActionId],
 ) -> Result<HashMap<ActionId, Result<(), Error>>, Error> {

@@ -1,0 +1,87 @@
+//! `ccm route list | sync`: what the route controller sees and would do, for people.
+
+mod json;
+mod list;
+mod sync;
+
+pub(super) use list::list;
+pub(super) use sync::sync;
+
+use super::logging::Reader;
+use super::output::Printer;
+use super::wire::{self, Read};
+use super::{Exit, help, usage};
+use crate::cloud::Severity;
+use crate::controllers::route::{Plan, RouteController};
+use crate::settings::{Command, Settings};
+use crate::world::{self, World};
+use std::ffi::OsString;
+use std::io::IsTerminal;
+
+/// Everything a command needs.
+struct Asked {
+    settings: Settings,
+    world: World,
+    routes: RouteController,
+}
+
+fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
+    let reader = match command {
+        Command::RouteSync if std::io::stderr().is_terminal() => Reader::Waiting,
+        _ => Reader::Person,
+    };
+    let parsed = match wire::read(command, words, reader, || help::command(command)) {
+        Read::GoOn(parsed) => parsed,
+        Read::End(exit) => return Err(exit),
+    };
+    if !parsed.words.is_empty() {
+        let name = command.name();
+        return Err(usage(&format!(
+            "{name} takes no name: it is about all routes"
+        )));
+    }
+    let routes = wire::route_settings(&parsed.settings)
+        .map_err(|off| Printer::failure(&format!("there are no routes: {}", off.why)))?;
+    let world = wire::world(&parsed.settings, None).map_err(|why| Printer::failure(&why))?;
+    Ok(Asked {
+        world,
+        routes: RouteController::new(routes),
+        settings: parsed.settings,
+    })
+}
+
+impl Asked {
+    fn evaluate(&self) -> Result<Plan, Exit> {
+        let evaluated = self.routes.evaluate(&self.world);
+        evaluated
+            .map_err(|error| self.failed(&error))
+            .map(|(_, plan)| plan)
+    }
+
+    /// Who runs a command may have several kubeconfigs, and be surprised which one it was.
+    fn failed(&self, error: &world::Error) -> Exit {
+        match error {
+            world::Error::Kube(_) => {
+                Printer::failure(&format!("{error} ({})", self.world.kube.origin()))
+            }
+            world::Error::Cloud(_) => Printer::failure(&error.to_string()),
+        }
+    }
+}
+
+/// Findings that stand in nobody's way, and should be known all the same.
+fn warnings(plan: &Plan) -> impl Iterator<Item = String> {
+    let of_nodes = plan.nodes.iter().flat_map(|node| {
+        let findings = node.findings.iter();
+        findings.map(|finding| (node.name(), finding))
+    });
+    let network = plan.network.as_ref();
+    let name = network.map_or_else(String::new, |network| network.for_people());
+    let of_network = plan
+        .findings
+        .iter()
+        .map(move |finding| (name.clone(), finding));
+    let all = of_nodes.chain(of_network);
+    let warnings = all.filter(|(_, finding)| finding.severity == Severity::Warning);
+    warnings.map(|(object, finding)| format!("{object}  warning: {}\n", finding.message))
+}

@@ -1,0 +1,66 @@
+//! Do now what one tick of the daemon would do, or say it.
+
+use super::{Asked, ask, json, usage, warnings};
+use crate::cli::changes::{self, Open};
+use crate::cli::output::{self, Printer};
+use crate::cli::{Exit, leader};
+use crate::settings::{Command, Output};
+use std::ffi::OsString;
+
+pub(in crate::cli) fn sync(words: Vec<OsString>) -> Exit {
+    let mut asked = match ask(Command::RouteSync, words) {
+        Ok(asked) => asked,
+        Err(exit) => return exit,
+    };
+    if asked.settings.detailed_exitcode.value && !asked.settings.dry_run.value {
+        return usage("--detailed-exitcode goes with --dry-run");
+    }
+    leader::tell(&asked.settings, &asked.world);
+    match asked.settings.dry_run.value {
+        true => asked.dry_run(),
+        false => asked.sync(),
+    }
+}
+
+impl Asked {
+    fn dry_run(&self) -> Exit {
+        let plan = match self.evaluate() {
+            Ok(plan) => plan,
+            Err(exit) => return exit,
+        };
+        let text = match self.settings.output.value {
+            Output::Json => output::json(&json::plan("RouteSync", &plan)),
+            Output::Yaml => output::yaml(&json::plan("RouteSync", &plan)),
+            Output::Table | Output::Wide => changes::proposed(&plan.proposals(), warnings(&plan)),
+        };
+        let is_blocked = plan.nodes.iter().any(|node| node.obstacle.is_some());
+        match Printer::stdout(&text) {
+            Exit::Done if is_blocked => Exit::Failed,
+            Exit::Done if plan.has_writes() && self.settings.detailed_exitcode.value => {
+                Exit::Pending
+            }
+            exit => exit,
+        }
+    }
+
+    fn sync(&mut self) -> Exit {
+        let synced = self.routes.sync(&self.world, &Open);
+        let report = &synced.report;
+        if let Some(outage) = &report.outage {
+            // What was done before is not lost in silence.
+            for (object, line) in &report.changes {
+                Printer::stderr(&format!("{object}  {line}\n"));
+            }
+            return self.failed(&outage.error);
+        }
+        let text = match self.settings.output.value {
+            Output::Json => output::json(&json::synced("RouteSync", &synced)),
+            Output::Yaml => output::yaml(&json::synced("RouteSync", &synced)),
+            Output::Table | Output::Wide => changes::done(report, warnings(&synced.plan)),
+        };
+        match Printer::stdout(&text) {
+            Exit::Done if !report.failures.is_empty() => Exit::Failed,
+            exit => exit,
+        }
+    }
+}

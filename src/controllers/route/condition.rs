@@ -1,0 +1,135 @@
+//! The condition that says whether a node's pods can be reached: by a patch of it alone, so that the
+//! kubelet's conditions stay as they are.
+
+use super::plan::{NETWORK_UNAVAILABLE, NodePlan};
+use super::show::{condition_json, condition_line, status};
+use crate::cloud::Gate;
+use crate::controllers::report::Failure;
+use crate::kube::Node;
+use crate::world::{Error, World};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Patches of one node that kept changing under us.
+const TRIES_AT_MOST: u32 = 4;
+
+/// The conditions of one pass.
+pub(super) struct Conditions<'a> {
+    world: &'a World,
+    gate: &'a dyn Gate,
+    /// Nodes that are done, by UID.
+    done: HashSet<String>,
+    /// Object, line and the same for programs, of each that was set.
+    pub(super) made: Vec<(String, String, Value)>,
+    pub(super) failures: Vec<Failure>,
+    /// No other write may follow; the API server does not answer, or none may start any more.
+    pub(super) stopped: Option<Option<Error>>,
+}
+
+impl<'a> Conditions<'a> {
+    pub(super) fn new(world: &'a World, gate: &'a dyn Gate) -> Conditions<'a> {
+        Conditions {
+            world,
+            gate,
+            done: HashSet::new(),
+            made: Vec::new(),
+            failures: Vec::new(),
+            stopped: None,
+        }
+    }
+
+    /// Says it, unless the node says so already. Once in a pass.
+    pub(super) fn set(&mut self, plan: &NodePlan, unavailable: bool) {
+        if self.stopped.is_some() || !self.done.insert(plan.object.uid.clone()) {
+            return;
+        }
+        let object = plan.name();
+        match self.patch(plan, unavailable) {
+            Ok(false) => {}
+            Ok(true) => {
+                let line = condition_line(unavailable);
+                log::info!("{object}: {line}");
+                self.made.push((object, line, condition_json(unavailable)));
+            }
+            Err(Error::Kube(error)) if error.is_refused() => self.stopped = Some(None),
+            Err(error) => {
+                let why = error.to_string();
+                let finding = None;
+                self.failures.push(Failure {
+                    object,
+                    why,
+                    finding,
+                });
+                let for_all = match &error {
+                    Error::Kube(error) => error.is_unavailable() || error.needs_a_person(),
+                    Error::Cloud(_) => false,
+                };
+                if for_all {
+                    self.stopped = Some(Some(error));
+                }
+            }
+        }
+    }
+
+    /// Was there anything to write?
+    fn patch(&self, plan: &NodePlan, unavailable: bool) -> Result<bool, Error> {
+        let mut node = Arc::clone(&plan.node);
+        for tries in 1.. {
+            if node.condition(NETWORK_UNAVAILABLE) == Some(status(unavailable)) {
+                return Ok(false);
+            }
+            let body = body(&node, unavailable);
+            let begun = Instant::now();
+            let patched = self
+                .world
+                .kube
+                .patch_node_condition(self.gate, node.name(), &body);
+            match patched {
+                Ok(node) => {
+                    self.world.node_written(node, begun);
+                    break;
+                }
+                Err(error) if error.is_not_found() => return Ok(false),
+                Err(error) if error.is_conflict() && tries < TRIES_AT_MOST => {}
+                Err(error) => return Err(Error::Kube(error)),
+            }
+            match self.world.node(node.name())? {
+                Some(now) if is_as_planned(&now, &plan.node) => node = Arc::new(now),
+                // What was planned does not hold for it any more.
+                Some(_) | None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Of what the plan rests on, nothing changed.
+fn is_as_planned(now: &Node, then: &Node) -> bool {
+    now.metadata.uid == then.metadata.uid
+        && now.spec.provider_id == then.spec.provider_id
+        && now.spec.pod_cidrs == then.spec.pod_cidrs
+}
+
+/// In the words of k8s.io/cloud-provider's route controller, which others look for.
+fn body(node: &Node, unavailable: bool) -> Value {
+    let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
+    let (reason, message) = match unavailable {
+        false => ("RouteCreated", "RouteController created a route"),
+        true => ("NoRouteCreated", "RouteController failed to create a route"),
+    };
+    let now = now.to_string();
+    json!({
+        "metadata": { "resourceVersion": node.metadata.resource_version },
+        "status": { "conditions": [{
+            "type": NETWORK_UNAVAILABLE,
+            "status": status(unavailable),
+            "reason": reason,
+            "message": message,
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": now,
+        }] },
+    })
+}

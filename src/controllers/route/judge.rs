@@ -1,0 +1,304 @@
+//! Decides what becomes of each destination. What is deleted takes packets away from somebody, so
+//! a doubt keeps a route.
+
+use super::plan::{NodePlan, Row, State, Step, View};
+use super::wishes::{Gateway, Wish, Wishes, is_within, overlap};
+use crate::cloud::{Finding, InstanceId, Reason, Route};
+use ipnet::{IpNet, Ipv4Net};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+/// Routes that a network has left when it is worth a word.
+const ROOM_FOR_FEW: usize = 10;
+
+/// Decides for one destination after the other.
+pub(super) struct Judge<'a> {
+    view: &'a View<'a>,
+    wishes: &'a Wishes<'a>,
+    /// Wanted routes, and the place of the node among the wishes.
+    accepted: BTreeMap<Ipv4Net, (Route, usize)>,
+    /// Why a node does not get a route, by its place.
+    obstacles: BTreeMap<usize, String>,
+    /// One of our servers is the gateway of a wanted route: the nodes, the servers and the network
+    /// belong together. Else nothing may be taken away from anybody, for it may be another
+    /// cluster's.
+    is_anchored: bool,
+}
+
+impl<'a> Judge<'a> {
+    /// Knows which routes are wanted.
+    pub(super) fn new(view: &'a View<'a>, wishes: &'a Wishes<'a>) -> Judge<'a> {
+        let mut judge = Judge {
+            view,
+            wishes,
+            accepted: BTreeMap::new(),
+            obstacles: BTreeMap::new(),
+            is_anchored: false,
+        };
+        judge.accept();
+        judge
+    }
+
+    /// Of nodes that want the same, one gets it: whose route is there, then who stays, then by name.
+    fn accept(&mut self) {
+        let mut asked = Vec::new();
+        for (place, wish) in self.wishes.of_nodes.iter().enumerate() {
+            for destination in &wish.cidrs {
+                let gateway = match wish.gateway {
+                    Gateway::At(gateway) => gateway,
+                    Gateway::NotAttached => {
+                        let why = format!(
+                            "server {} is not attached to network {}; until it is, nobody reaches its pods",
+                            wish.server, self.view.network.name
+                        );
+                        self.obstacles.insert(place, why);
+                        continue;
+                    }
+                    Gateway::NoServer => {
+                        let why = format!("this project has no server {}", wish.server);
+                        self.obstacles.insert(place, why);
+                        continue;
+                    }
+                };
+                let route = Route {
+                    destination: *destination,
+                    gateway,
+                };
+                let is_there = self.view.network.routes.contains(&route);
+                let is_going = wish.node.metadata.deletion_timestamp.is_some();
+                asked.push((!is_there, is_going, place, route));
+            }
+        }
+        self.is_anchored = !asked.is_empty();
+        asked.sort();
+        for (is_missing, _, place, route) in asked {
+            match self.refusal(&route, is_missing) {
+                None => drop(self.accepted.insert(route.destination, (route, place))),
+                Some(why) => drop(self.obstacles.insert(place, why)),
+            }
+        }
+    }
+
+    /// Why this route can't be.
+    fn refusal(&self, route: &Route, is_missing: bool) -> Option<String> {
+        let destination = route.destination;
+        let hits = |net: &Ipv4Net| overlap(*net, destination);
+        let mut accepted = self.accepted.iter();
+        if let Some((net, (_, place))) = accepted.find(|(net, _)| hits(net)) {
+            let other = self.wishes.of_nodes[*place].node.name();
+            return Some(format!(
+                "its pods' {destination} is taken: node {other} has {net}"
+            ));
+        }
+        if !is_missing {
+            return None;
+        }
+        let network = self.view.network;
+        if let Some(name) = self.wishes.stranger_at(destination) {
+            return Some(format!(
+                "its pods' {destination} are node {name}'s as well, which has no provider ID of ours"
+            ));
+        }
+        if let Some(subnet) = network.subnets.iter().find(|net| hits(net)) {
+            return Some(format!(
+                "its pods' {destination} overlaps subnet {subnet} of network {}; --cluster-cidr must lie \
+                 outside of the subnets",
+                network.name
+            ));
+        }
+        let others = network.routes.iter().filter(|other| {
+            let theirs = !is_within(other.destination, self.view.cluster_cidrs)
+                || self.wishes.stranger_at(other.destination).is_some();
+            // The API has the default route beside everything else.
+            theirs && other.destination.prefix_len() > 0
+        });
+        let mut others = others.filter(|other| hits(&other.destination));
+        others.next().map(|other| {
+            format!(
+                "its pods' {destination} overlaps the route {other}, which is not ours to touch"
+            )
+        })
+    }
+
+    /// A route that is there.
+    pub(super) fn row(&self, route: &Route) -> Row {
+        let server = self.wishes.servers.get(&route.gateway);
+        let claim = server.and_then(|server| self.wishes.of_server(server.id));
+        let wanted = self.accepted.get(&route.destination);
+        let (state, step) = self.judge(route, server.map(|server| server.id), claim);
+        let wanted_by = wanted.map(|(_, place)| &self.wishes.of_nodes[*place]);
+        let node = wanted_by.or(claim).map(|wish| wish.node.name());
+        let is_ours = state != State::NotOurs;
+        Row {
+            destination: route.destination,
+            have: Some(*route),
+            want: wanted.map(|(route, _)| *route).filter(|_| is_ours),
+            node: node.filter(|_| is_ours).map(str::to_owned),
+            server: server.map(|server| server.name.clone()),
+            state,
+            step,
+        }
+    }
+
+    fn judge(
+        &self,
+        route: &Route,
+        server: Option<InstanceId>,
+        claim: Option<&Wish>,
+    ) -> (State, Step) {
+        if !is_within(route.destination, self.view.cluster_cidrs) {
+            return (State::NotOurs, Step::Nothing);
+        }
+        let wanted = self.accepted.get(&route.destination);
+        if wanted.is_some_and(|(wanted, _)| wanted == route) {
+            return (State::Ok, Step::Nothing);
+        }
+        if self.wishes.stranger_at(route.destination).is_some() {
+            return (State::LeftAlone, Step::Nothing);
+        }
+        if wanted.is_some() {
+            return (State::WrongGateway, Step::Replace);
+        }
+        let delete = match self.is_anchored {
+            true => Step::Delete,
+            false => Step::Nothing,
+        };
+        let Some(server) = server else {
+            return (State::Blackhole, delete);
+        };
+        let mut accepted = self.accepted.keys();
+        let is_wanted_elsewhere = accepted.any(|net| overlap(*net, route.destination));
+        match claim {
+            Some(wish) if wish.is_settled => (State::Unwanted, delete),
+            _ if is_wanted_elsewhere => (State::Unwanted, delete),
+            Some(_) => (State::LeftAlone, Step::Nothing),
+            None if self.view.left.contains(&server) => (State::Unwanted, delete),
+            None => (State::Stale, Step::Nothing),
+        }
+    }
+
+    /// Rows for what is wanted and not there, as far as the network has room.
+    pub(super) fn add_missing(&mut self, rows: &mut Vec<Row>) {
+        let network = self.view.network;
+        let deleted = rows.iter().filter(|row| row.step == Step::Delete).count();
+        let mut there = network.routes.len() + network.other_routes - deleted;
+        let known: HashSet<Ipv4Net> = rows.iter().map(|row| row.destination).collect();
+        for (place, wish) in self.wishes.of_nodes.iter().enumerate() {
+            for destination in wish.cidrs.iter().filter(|cidr| !known.contains(cidr)) {
+                let accepted = self.accepted.get(destination);
+                let want = accepted
+                    .filter(|(_, of)| *of == place)
+                    .map(|(route, _)| *route);
+                let step = match want {
+                    None => Step::Cannot,
+                    Some(_) if there >= network.routes_at_most => {
+                        let why = format!(
+                            "network {} has all of the {} routes that it takes",
+                            network.name, network.routes_at_most
+                        );
+                        self.obstacles.insert(place, why);
+                        Step::Cannot
+                    }
+                    Some(_) => {
+                        there += 1;
+                        Step::Add
+                    }
+                };
+                let server = want.and_then(|route| self.wishes.servers.get(&route.gateway));
+                rows.push(Row {
+                    destination: *destination,
+                    have: None,
+                    want,
+                    node: Some(wish.node.name().to_owned()),
+                    server: server.map(|server| server.name.clone()),
+                    state: State::Missing,
+                    step,
+                });
+            }
+        }
+    }
+
+    pub(super) fn nodes(&self) -> Vec<NodePlan> {
+        let wishes = self.wishes.of_nodes.iter().enumerate();
+        let asks = wishes.filter(|(_, wish)| !(wish.cidrs.is_empty() && wish.misfits.is_empty()));
+        asks.map(|(place, wish)| self.node(place, wish)).collect()
+    }
+
+    fn node(&self, place: usize, wish: &Wish) -> NodePlan {
+        let obstacle = self.obstacles.get(&place);
+        let mine = self.accepted.values().filter(|(_, of)| *of == place);
+        let unavailable = match (obstacle, wish.gateway) {
+            _ if wish.cidrs.is_empty() => None,
+            (None, _) => Some(false),
+            // Somebody else decides whether the node goes.
+            (Some(_), Gateway::NoServer) => None,
+            (Some(_), _) => self.is_anchored.then_some(true),
+        };
+        let misfit = |cidr: &String| {
+            let all: Vec<String> = self
+                .view
+                .cluster_cidrs
+                .iter()
+                .map(IpNet::to_string)
+                .collect();
+            let all = all.join(",");
+            let why =
+                format!("its pods' {cidr} is not within --cluster-cidr={all}, and gets no route");
+            Finding::warning(Reason::ClusterCIDRMisconfigured, why)
+        };
+        let refused = |why: &String| {
+            Finding::warning(Reason::FailedToCreateRoute, format!("no route: {why}"))
+        };
+        NodePlan {
+            object: wish.node.object(),
+            node: Arc::clone(wish.node),
+            routes: mine.map(|(route, _)| *route).collect(),
+            unavailable,
+            obstacle: obstacle.map(refused),
+            findings: wish.misfits.iter().map(misfit).collect(),
+        }
+    }
+
+    pub(super) fn findings(&self, rows: &[Row]) -> Vec<Finding> {
+        let network = self.view.network;
+        let mut findings = Vec::new();
+        let there = rows.iter().filter(|row| match row.step {
+            Step::Nothing | Step::Replace | Step::Add => true,
+            Step::Delete | Step::Cannot => false,
+        });
+        let there = there.count() + network.other_routes;
+        if there + ROOM_FOR_FEW >= network.routes_at_most {
+            let why = format!(
+                "{} or more of the {} routes that it takes are in use: each node needs one",
+                network.routes_at_most.saturating_sub(ROOM_FOR_FEW),
+                network.routes_at_most
+            );
+            findings.push(Finding::warning(Reason::RouteLimitNear, why));
+        }
+        for row in rows.iter().filter(|row| row.state == State::Stale) {
+            if let Some(route) = &row.have {
+                let server = row.server.as_deref().unwrap_or_default();
+                let why = format!(
+                    "the route {route} leads to server {server}, which is no node's, and is left as it is; delete it by \
+                     hand when nobody needs it"
+                );
+                findings.push(Finding::warning(Reason::StaleRoute, why));
+            }
+        }
+        let asks = self
+            .wishes
+            .of_nodes
+            .iter()
+            .any(|wish| !wish.cidrs.is_empty());
+        if asks && !self.is_anchored {
+            let why = "it holds the server of no node: is it, or the kubeconfig, another cluster's? No route is \
+                       deleted, and no node is marked";
+            findings.push(Finding::warning(Reason::NoNodeInNetwork, why));
+        }
+        if self.wishes.has_ipv6 {
+            let why = "IPv6 addresses of pods get no routes: the private network knows IPv4 alone";
+            findings.push(Finding::info(Reason::IPv6RouteIgnored, why));
+        }
+        findings
+    }
+}

@@ -1,0 +1,386 @@
+//! The route controller: what is sent to a node's pods goes to that node, by a route of the private network.
+//!
+//! | file | its one job |
+//! |---|---|
+//! | `wishes` | which node asks for which routes |
+//! | `plan`, `judge` | what there is, what should be done: pure |
+//! | `show` | a plan in words |
+//! | `observe` | what both APIs say |
+//! | `pass` | looks again, plans again, makes it |
+//! | `apply`, `condition` | one change of the network; one node's condition |
+//!
+//! The network may have routes of others, and the kubeconfig may be another cluster's: see `judge`
+//! for what keeps a route.
+
+mod apply;
+mod condition;
+mod judge;
+mod observe;
+mod pass;
+mod plan;
+mod show;
+mod wishes;
+
+pub use observe::Observed;
+pub use plan::{Change, NETWORK_UNAVAILABLE, NodePlan, Plan, Row, State, Step, View, plan};
+pub use show::condition_json;
+
+use super::backoff::Backoff;
+use super::report::{Report, publish};
+use super::{Controller, Proposal, Selection};
+use crate::cloud::{Finding, Gate, InstanceId, ProviderId, Reason, RouteChange, Routes, Urgency};
+use crate::kube::Node;
+use crate::world::{Error, Poll, ReadFrom, World};
+use ipnet::IpNet;
+use observe::Ages;
+use pass::{Pass, Passed};
+use serde_json::Value;
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub const NAME: &str = "node-route-controller";
+
+/// As upstream's events are signed.
+const EVENT_COMPONENT: &str = "route_controller";
+
+/// How often nodes are looked at, by a table that the other controllers look at as well.
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How often routes are compared although no node changed.
+const COMPARE_PERIOD: Duration = Duration::from_secs(300);
+
+/// How late a node that took another's name may be seen.
+const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
+
+/// However young `HCLOUD_SERVER_CACHE_MAX_AGE` wants a list to be, the look that read it may use it.
+const YOUNGEST: Duration = Duration::from_secs(1);
+
+/// Nodes whose pods have no addresses yet are read again, so many at a time.
+const UNASSIGNED_AT_MOST: usize = 10;
+
+/// What the failures of a pass are remembered by.
+const THE_NETWORK: &str = "network";
+
+type Nodes = Vec<Arc<Node>>;
+
+/// What the route controller is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `--cluster-cidr`: it is responsible for routes within these.
+    pub cluster_cidrs: Vec<IpNet>,
+    /// `--route-reconciliation-period`: the shortest time between two passes.
+    pub reconciliation_period: Duration,
+    /// `HCLOUD_SERVER_CACHE_MAX_AGE`: how old a list of servers a write may rest on.
+    pub server_cache_max_age: Duration,
+    /// Multiplies waits; 1 outside of tests.
+    pub time_scale: f64,
+}
+
+pub struct RouteController {
+    settings: Settings,
+    /// Servers that a node named in an earlier look: a route to one of them may go with the node.
+    known: HashSet<InstanceId>,
+    /// The nodes that were planned for last.
+    tried: Option<u64>,
+    compared: Option<Instant>,
+    passed: Option<Instant>,
+    /// Before that, what was read of the network is older than what was written to it.
+    last_write: Option<Instant>,
+    /// A node did not get its route; it may be the server's fault, which no node shows.
+    is_blocked: bool,
+    backoff: Backoff,
+    /// Nodes whose pods have no addresses yet.
+    unassigned: Backoff,
+}
+
+/// What a pass came to, for those who print it.
+#[derive(Debug, Default)]
+pub struct Synced {
+    pub report: Report,
+    /// As it was made last.
+    pub plan: Plan,
+    /// Every write that was made, for programs, by object.
+    pub made: Vec<(String, Value)>,
+}
+
+impl Settings {
+    fn young(&self) -> Duration {
+        let youngest = YOUNGEST.mul_f64(self.time_scale);
+        self.server_cache_max_age.max(youngest)
+    }
+
+    fn scaled(&self, time: Duration) -> Duration {
+        time.mul_f64(self.time_scale)
+    }
+}
+
+impl RouteController {
+    pub fn new(settings: Settings) -> RouteController {
+        RouteController {
+            known: HashSet::new(),
+            tried: None,
+            compared: None,
+            passed: None,
+            last_write: None,
+            is_blocked: false,
+            backoff: Backoff::new(settings.time_scale),
+            unassigned: Backoff::new(settings.time_scale),
+            settings,
+        }
+    }
+
+    /// What both APIs say now, and what would be done.
+    pub fn evaluate(&self, world: &World) -> Result<(Observed, Plan), Error> {
+        let nodes = world.nodes(LOOK_INTERVAL / 2, ReadFrom::Latest)?.value;
+        let ages = Ages {
+            instances: self.settings.young(),
+            network: Duration::ZERO,
+            urgency: Urgency::Needed,
+        };
+        let observed = observe::observe(world, nodes, ages)?;
+        let plan = self.plan(world, &observed);
+        Ok((observed, plan))
+    }
+
+    /// One pass, whatever is due.
+    pub fn sync(&mut self, world: &World, gate: &dyn Gate) -> Synced {
+        let passed = match world.provider.routes() {
+            Some(routes) => self.pass(world, gate, routes),
+            None => Passed::default(),
+        };
+        Synced {
+            report: passed.report,
+            plan: passed.plan,
+            made: passed.made,
+        }
+    }
+
+    /// What is due. None: nothing is.
+    fn look(&mut self, world: &World, now: Instant) -> Result<Option<Due>, Error> {
+        let nodes = world
+            .poll_nodes(Poll {
+                look_max_age: self.interval() / 2,
+                // The node controller reads them whole more often, where it runs.
+                whole_max_age: self.settings.scaled(COMPARE_PERIOD) * 2,
+                metadata_max_age: Some(self.settings.scaled(METADATA_MAX_AGE)),
+            })?
+            .value;
+        let nodes = self.with_addresses(world, nodes, now)?;
+        self.known.extend(wishes::claimed(&nodes, &*world.provider));
+        let ours = |node: &&Arc<Node>| is_ours(node, world);
+        if !nodes
+            .iter()
+            .filter(ours)
+            .any(|node| !node.spec.pod_cidrs.is_empty())
+        {
+            // No route is wanted, so none may be deleted either.
+            return Ok(None);
+        }
+        let print = fingerprint(&nodes);
+        let since = |moment: Option<Instant>| moment.map_or(Duration::MAX, |at| now - at);
+        let is_changed = self.tried != Some(print) || self.backoff.is_retry_due(THE_NETWORK, now);
+        let is_compared = since(self.compared) >= self.settings.scaled(COMPARE_PERIOD);
+        let is_early = since(self.passed) < self.settings.reconciliation_period;
+        let is_due = (is_changed || is_compared) && !is_early;
+        Ok(is_due.then_some(Due {
+            nodes,
+            print,
+            is_changed,
+            is_compared,
+        }))
+    }
+
+    /// A node gets the addresses of its pods after it registers, and no table shows it: those
+    /// that have none yet are read again, ever less often.
+    fn with_addresses(
+        &mut self,
+        world: &World,
+        nodes: Arc<Nodes>,
+        now: Instant,
+    ) -> Result<Arc<Nodes>, Error> {
+        let lacks = |node: &&Arc<Node>| is_ours(node, world) && node.spec.pod_cidrs.is_empty();
+        let lacking: Vec<&Arc<Node>> = nodes.iter().filter(lacks).collect();
+        let uids: HashSet<&str> = lacking.iter().map(|n| n.metadata.uid.as_str()).collect();
+        self.unassigned.keep(|uid| uids.contains(uid));
+        let waits = |node: &&&Arc<Node>| !self.unassigned.is_waiting(&node.metadata.uid, now);
+        let due = lacking.iter().filter(waits).take(UNASSIGNED_AT_MOST);
+        let due: Vec<(String, String)> = due
+            .map(|node| (node.name().to_owned(), node.metadata.uid.clone()))
+            .collect();
+        if due.is_empty() {
+            return Ok(nodes);
+        }
+        let names: Vec<String> = due.iter().map(|(name, _)| name.clone()).collect();
+        let nodes = world.nodes_again(&names, self.interval() / 2)?.value;
+        due.iter()
+            .for_each(|(_, uid)| self.unassigned.failed(uid, now));
+        Ok(nodes)
+    }
+
+    /// Plans on what was read last, as far as that may do.
+    fn propose_for(&self, world: &World, due: &Due) -> Result<Plan, Error> {
+        let period = self.settings.scaled(COMPARE_PERIOD);
+        let since_write = self.last_write.map_or(Duration::MAX, |at| at.elapsed());
+        let ages = Ages {
+            // The node controller refreshes the list as often: one read is enough for both.
+            instances: match self.is_blocked {
+                true => period / 2,
+                false => period * 3 / 2,
+            },
+            network: match due.is_compared {
+                true => (period / 2).min(since_write),
+                false => since_write,
+            },
+            urgency: match due.is_changed {
+                true => Urgency::Needed,
+                false => Urgency::CanWait,
+            },
+        };
+        let observed = observe::observe(world, Arc::clone(&due.nodes), ages)?;
+        Ok(self.plan(world, &observed))
+    }
+
+    fn plan(&self, world: &World, observed: &Observed) -> Plan {
+        let left = pass::left(&self.known, observed, world);
+        observed.plan(world, &self.settings.cluster_cidrs, &left)
+    }
+
+    fn pass(&mut self, world: &World, gate: &dyn Gate, routes: &dyn Routes) -> Passed {
+        let pass = Pass {
+            world,
+            gate,
+            routes,
+            settings: &self.settings,
+            known: &mut self.known,
+        };
+        let passed = pass.run();
+        if passed.wrote {
+            self.last_write = Some(Instant::now());
+        }
+        tell(world, gate, &passed.plan);
+        for (change, error) in &passed.refused {
+            let mut nodes = passed.plan.nodes.iter();
+            let node = nodes.find(|node| Some(&node.object.name) == change.node.as_ref());
+            if let (RouteChange::Add, Some(node)) = (change.change, node) {
+                let why = format!("{}: {error}", change.line());
+                let finding = Finding::warning(Reason::FailedToCreateRoute, why);
+                publish(world, gate, component(world), &node.object, [finding]);
+            }
+        }
+        passed
+    }
+
+    /// What was planned on was planned for, and compared.
+    fn settled(&mut self, due: &Due, plan: &Plan, now: Instant) {
+        self.tried = Some(due.print);
+        self.compared = Some(now);
+        self.is_blocked = plan.nodes.iter().any(|node| node.obstacle.is_some());
+    }
+}
+
+/// What a pass is about.
+struct Due {
+    nodes: Arc<Nodes>,
+    print: u64,
+    /// A node changed, or the last try failed; else it is time to compare.
+    is_changed: bool,
+    is_compared: bool,
+}
+
+fn is_ours(node: &Node, world: &World) -> bool {
+    let id = world.provider.parse_provider_id(&node.spec.provider_id);
+    matches!(id, ProviderId::Ours(_))
+}
+
+/// Everything of nodes that a plan depends on, but for the condition, which is our own.
+fn fingerprint(nodes: &[Arc<Node>]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for node in nodes {
+        node.metadata.uid.hash(&mut hasher);
+        node.name().hash(&mut hasher);
+        node.spec.provider_id.hash(&mut hasher);
+        node.spec.pod_cidrs.hash(&mut hasher);
+        node.metadata.deletion_timestamp.is_some().hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+fn tell(world: &World, gate: &dyn Gate, plan: &Plan) {
+    let component = component(world);
+    for node in &plan.nodes {
+        publish(world, gate, component, &node.object, node.all_findings());
+    }
+    if let Some(network) = &plan.network {
+        publish(world, gate, component, network, &plan.findings);
+    }
+}
+
+/// Who stands in for another controller signs as that one does.
+fn component(world: &World) -> &'static str {
+    match world.provider.event_component() {
+        Some(_) => EVENT_COMPONENT,
+        None => NAME,
+    }
+}
+
+impl Controller for RouteController {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn interval(&self) -> Duration {
+        let look = self.settings.scaled(LOOK_INTERVAL);
+        look.min(self.settings.reconciliation_period)
+    }
+
+    fn tick(&mut self, world: &World, gate: &dyn Gate, selection: &Selection) -> Report {
+        let Some(routes) = world.provider.routes() else {
+            return Report::default();
+        };
+        if selection.is_explicit() {
+            return self.sync(world, gate).report;
+        }
+        let now = Instant::now();
+        let due = match self.look(world, now) {
+            Ok(Some(due)) => due,
+            Ok(None) => return Report::default(),
+            Err(error) => return Report::outage(error, String::new()),
+        };
+        self.passed = Some(now);
+        let plan = match self.propose_for(world, &due) {
+            Ok(plan) => plan,
+            Err(error) => return Report::outage(error, String::new()),
+        };
+        let is_doubtful = due.is_changed && plan.nodes.iter().any(|n| n.obstacle.is_some());
+        if !plan.has_writes() && !is_doubtful {
+            tell(world, gate, &plan);
+            self.settled(&due, &plan, now);
+            self.backoff.succeeded(THE_NETWORK);
+            let mut report = Report::default();
+            pass::count(&mut report, &plan);
+            return report;
+        }
+        let passed = self.pass(world, gate, routes);
+        let is_done = passed.report.outage.is_none() && passed.report.unreached == 0;
+        // What only a person can mend is looked at again when it is time to compare.
+        let has_failed = passed
+            .report
+            .failures
+            .iter()
+            .any(|one| one.finding.is_none());
+        match is_done && !has_failed {
+            true => self.backoff.succeeded(THE_NETWORK),
+            false => self.backoff.failed(THE_NETWORK, Instant::now()),
+        }
+        if is_done {
+            self.settled(&due, &passed.plan, now);
+        }
+        passed.report
+    }
+
+    fn propose(&self, world: &World, _: &Selection) -> Result<Vec<Proposal>, Error> {
+        Ok(self.evaluate(world)?.1.proposals())
+    }
+}

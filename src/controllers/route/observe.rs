@@ -1,0 +1,62 @@
+//! What both APIs say about routes: read only.
+
+use super::plan::{Plan, View, plan};
+use crate::cloud::{Instance, InstanceId, Network, Urgency};
+use crate::kube::Node;
+use crate::world::{self, Error, World};
+use ipnet::IpNet;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Everything a plan rests on.
+pub struct Observed {
+    pub nodes: Arc<Vec<Arc<Node>>>,
+    pub instances: world::View<Vec<Instance>>,
+    pub network: world::View<Network>,
+    /// When all of it was there.
+    pub(super) complete: Instant,
+}
+
+/// How old what is read may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ages {
+    pub(super) instances: Duration,
+    pub(super) network: Duration,
+    pub(super) urgency: Urgency,
+}
+
+/// The nodes are given.
+pub(super) fn observe(
+    world: &World,
+    nodes: Arc<Vec<Arc<Node>>>,
+    ages: Ages,
+) -> Result<Observed, Error> {
+    let network = world.network(ages.network, ages.urgency)?;
+    // After the network: the gateway of a route that is there is in the list, if it is a server's.
+    let instances = world.instances(ages.instances, ages.urgency)?;
+    Ok(Observed {
+        nodes,
+        instances,
+        network,
+        complete: Instant::now(),
+    })
+}
+
+impl Observed {
+    pub(super) fn plan(
+        &self,
+        world: &World,
+        cluster_cidrs: &[IpNet],
+        left: &HashSet<InstanceId>,
+    ) -> Plan {
+        let view = View {
+            nodes: &self.nodes,
+            instances: &self.instances.value,
+            network: &self.network.value,
+            cluster_cidrs,
+            left,
+        };
+        plan(&view, &*world.provider)
+    }
+}

@@ -1,0 +1,203 @@
+//! Works off what a proposal wants: both APIs are read again, the plan is made anew, and only
+//! that one is applied; the same once more when the look became too old, or when something was
+//! refused that somebody else may have done meanwhile.
+
+use super::Settings;
+use super::apply::{Making, Stopped};
+use super::condition::Conditions;
+use super::observe::{Ages, Observed, observe};
+use super::plan::{Change, NodePlan, Plan};
+use super::wishes::claimed;
+use crate::cloud::{Gate, InstanceId, Route, RouteChange, Routes, Urgency};
+use crate::controllers::report::{Failure, Outage, Report};
+use crate::world::{Error, ReadFrom, World};
+use serde_json::Value;
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+/// A hundred deletions, a few on each look: what is left then is left to the next pass.
+const LOOKS_AT_MOST: u32 = 40;
+
+pub(super) struct Pass<'a> {
+    pub(super) world: &'a World,
+    pub(super) gate: &'a dyn Gate,
+    pub(super) routes: &'a dyn Routes,
+    pub(super) settings: &'a Settings,
+    /// Servers that a node named in an earlier look.
+    pub(super) known: &'a mut HashSet<InstanceId>,
+}
+
+/// What came of it.
+#[derive(Default)]
+pub(super) struct Passed {
+    pub(super) report: Report,
+    /// As it was made last.
+    pub(super) plan: Plan,
+    /// Changes that were refused, each with why.
+    pub(super) refused: Vec<(Change, crate::cloud::Error)>,
+    pub(super) made: Vec<(String, Value)>,
+    pub(super) wrote: bool,
+}
+
+impl Pass<'_> {
+    pub(super) fn run(mut self) -> Passed {
+        let begun = Instant::now();
+        let young = self.settings.young();
+        let mut making = Making::new(self.routes, self.gate, young, self.settings.time_scale);
+        let mut conditions = Conditions::new(self.world, self.gate);
+        let mut plan = Plan::default();
+        let mut outage = None;
+        let mut is_over = false;
+        for look in 1..=LOOKS_AT_MOST {
+            let observed = match self.look(begun, young) {
+                Ok(observed) => observed,
+                Err(error) => {
+                    outage = Some(error);
+                    break;
+                }
+            };
+            plan = self.plan(&observed);
+            // What somebody else did meanwhile is done.
+            making
+                .refused
+                .retain(|(change, _)| plan.changes.contains(change));
+            let before = making.refused.len();
+            let there: HashSet<Route> = observed.network.value.routes.iter().copied().collect();
+            say_what_is_known(&mut conditions, &plan, &there);
+            if is_over {
+                break;
+            }
+            is_over = making.run(&plan, observed.complete, |added| {
+                let plans = plan.nodes.iter();
+                for node in plans.filter(|node| is_served(node, &there, added)) {
+                    conditions.set(node, false);
+                }
+            });
+            let may_be_done_by_others = making.refused.len() > before && look < LOOKS_AT_MOST;
+            if making.stopped.is_some() || (is_over && !may_be_done_by_others) {
+                break;
+            }
+        }
+        if making.stopped.is_none() {
+            for node in &plan.nodes {
+                let lacks = |(change, _): &&(Change, _)| {
+                    change.change == RouteChange::Add && node.routes.contains(&change.route)
+                };
+                if making.refused.iter().any(|refused| lacks(&refused)) {
+                    conditions.set(node, true);
+                }
+            }
+        }
+        passed(making, conditions, plan, outage)
+    }
+
+    /// Both APIs, as they are now.
+    fn look(&mut self, begun: Instant, young: Duration) -> Result<Observed, Error> {
+        let now = Instant::now();
+        // Routes are deleted by this list: one from a cache may lack a node that is there.
+        let nodes = self.world.nodes(now.elapsed(), ReadFrom::Latest)?.value;
+        self.known.extend(claimed(&nodes, &*self.world.provider));
+        let ages = Ages {
+            network: now.elapsed(),
+            instances: begun.elapsed().min(young),
+            urgency: Urgency::Needed,
+        };
+        observe(self.world, nodes, ages)
+    }
+
+    fn plan(&self, observed: &Observed) -> Plan {
+        let left = left(self.known, observed, self.world);
+        observed.plan(self.world, &self.settings.cluster_cidrs, &left)
+    }
+}
+
+/// Servers that a node named earlier, and none does now.
+pub(super) fn left(
+    known: &HashSet<InstanceId>,
+    observed: &Observed,
+    world: &World,
+) -> HashSet<InstanceId> {
+    let now = claimed(&observed.nodes, &*world.provider);
+    known.difference(&now).copied().collect()
+}
+
+/// Conditions that no change of this plan can make wrong.
+fn say_what_is_known(conditions: &mut Conditions, plan: &Plan, there: &HashSet<Route>) {
+    for node in &plan.nodes {
+        match node.unavailable {
+            Some(true) => conditions.set(node, true),
+            Some(false) if is_served(node, there, &HashSet::new()) => conditions.set(node, false),
+            Some(false) | None => {}
+        }
+    }
+}
+
+/// All of its routes are there.
+fn is_served(node: &NodePlan, there: &HashSet<Route>, added: &HashSet<Route>) -> bool {
+    let is_there = |route: &Route| there.contains(route) || added.contains(route);
+    node.unavailable == Some(false) && node.routes.iter().all(is_there)
+}
+
+fn passed(making: Making, conditions: Conditions, plan: Plan, outage: Option<Error>) -> Passed {
+    let mut passed = Passed {
+        wrote: making.wrote,
+        ..Passed::default()
+    };
+    for (object, line, json) in making.made.into_iter().chain(conditions.made) {
+        passed.report.changes.push((object.clone(), line));
+        passed.made.push((object, json));
+    }
+    let failure = |(change, error): &(Change, crate::cloud::Error)| Failure {
+        object: change.object(),
+        why: format!("{}: {error}", change.line()),
+        finding: None,
+    };
+    let failures = &mut passed.report.failures;
+    failures.extend(making.refused.iter().map(failure));
+    failures.extend(conditions.failures);
+    let obstacles = plan.nodes.iter().filter_map(|node| {
+        let finding = node.obstacle.as_ref()?;
+        Some(Failure {
+            object: node.name(),
+            why: finding.message.clone(),
+            finding: Some(finding.reason),
+        })
+    });
+    failures.extend(obstacles);
+    let is_cut_off = making.stopped.is_some() || outage.is_some();
+    let stopped = match (making.stopped, conditions.stopped) {
+        (Some(Stopped::Outage(error)), _) => Some(Error::Cloud(error)),
+        (_, Some(Some(error))) => Some(error),
+        (_, _) => None,
+    };
+    passed.report.outage = outage.or(stopped).map(|error| Outage {
+        error,
+        waiting: String::new(),
+    });
+    count(&mut passed.report, &plan);
+    if is_cut_off {
+        let changes = passed.report.changes.iter();
+        let done: HashSet<&String> = changes.map(|(object, _)| object).collect();
+        let objects: HashSet<String> = plan.changes.iter().map(Change::object).collect();
+        let left = objects.iter().filter(|object| !done.contains(object));
+        passed.report.unreached = left.count();
+    }
+    passed.plan = plan;
+    passed.refused = making.refused;
+    passed
+}
+
+/// A node or a destination is counted once, whatever was done about it.
+pub(super) fn count(report: &mut Report, plan: &Plan) {
+    let failures = report.failures.iter();
+    let failed: HashSet<String> = failures.map(|failure| failure.object.clone()).collect();
+    let changes = report.changes.iter();
+    let changed: HashSet<&String> = changes.map(|(object, _)| object).collect();
+    report.changed = changed
+        .iter()
+        .filter(|object| !failed.contains(**object))
+        .count();
+    let objects = plan.nodes.iter().map(NodePlan::name);
+    let rest = objects.filter(|object| !failed.contains(object) && !changed.contains(object));
+    report.unchanged = rest.count();
+}

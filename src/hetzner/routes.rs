@@ -1,0 +1,100 @@
+//! Routes of the private Network: read with it, changed one at a time.
+
+use super::actions::Action;
+use super::api::Api;
+use crate::cloud::{Applied, Error, ErrorKind, Gate, Network, Route, RouteChange, Urgency};
+use crate::http::Method;
+use ipnet::Ipv4Net;
+use serde::Deserialize;
+use serde_json::json;
+
+/// A Network takes no more.
+const ROUTES_AT_MOST: usize = 100;
+
+#[derive(Deserialize)]
+struct Answer {
+    network: Whole,
+}
+
+/// A Network, as far as routes need it. An answer that lacks one of these is none.
+#[derive(Deserialize)]
+struct Whole {
+    id: u64,
+    name: String,
+    subnets: Vec<Subnet>,
+    routes: Vec<Written>,
+}
+
+#[derive(Deserialize)]
+struct Subnet {
+    ip_range: Ipv4Net,
+}
+
+/// A route as the API writes it.
+#[derive(Deserialize)]
+struct Written {
+    destination: String,
+    gateway: String,
+}
+
+#[derive(Deserialize)]
+struct Begun {
+    action: Action,
+}
+
+/// The Network as it is now.
+pub(super) fn observe(api: &Api, id: u64, urgency: Urgency) -> Result<Network, Error> {
+    let path = format!("/networks/{id}");
+    let Answer { network } = api.get(&path, urgency)?;
+    if network.id != id {
+        let why = format!("GET {path}: answered Network {}", network.id);
+        return Err(Error::new(ErrorKind::Unavailable, why));
+    }
+    let routes: Vec<Route> = network.routes.iter().filter_map(Written::read).collect();
+    Ok(Network {
+        id,
+        name: network.name,
+        subnets: network.subnets.iter().map(|one| one.ip_range).collect(),
+        other_routes: network.routes.len() - routes.len(),
+        routes,
+        routes_at_most: ROUTES_AT_MOST,
+    })
+}
+
+/// Adds or deletes a route. The API knows both by destination and gateway together, so that no
+/// other one can go.
+pub(super) fn change(
+    api: &Api,
+    gate: &dyn Gate,
+    id: u64,
+    change: RouteChange,
+    route: &Route,
+) -> Result<Applied, Error> {
+    let command = match change {
+        RouteChange::Add => "add_route",
+        RouteChange::Delete => "delete_route",
+    };
+    let path = format!("/networks/{id}/actions/{command}");
+    let body = json!({
+        "destination": route.destination.to_string(),
+        "gateway": route.gateway.to_string(),
+    });
+    let Begun { action } = api
+        .write(gate, Method::Post, &path, &body)
+        .map_err(|failed| failed.error)?;
+    match action.end() {
+        None => Ok(Applied::Running(action.id())),
+        Some(Ok(())) => Ok(Applied::Done),
+        Some(Err(error)) => Err(error),
+    }
+}
+
+impl Written {
+    /// None: of another form than IPv4.
+    fn read(&self) -> Option<Route> {
+        Some(Route {
+            destination: self.destination.parse().ok()?,
+            gateway: self.gateway.parse().ok()?,
+        })
+    }
+}

@@ -1,0 +1,237 @@
+//! What is not known beyond doubt deletes no route.
+
+use crate::common::{self, Daemon, wait_until, with};
+use crate::world::{CIDR, NOBODY, World, is_read};
+use sandbox::exchange::{Request, Response};
+use sandbox::faults::{Effect, Rule};
+use sandbox::hetzner::ServerSpec;
+use sandbox::{Half, Sandbox};
+use serde_json::{Value, json};
+
+/// Everything that could be taken for a reason to delete is there, and one list or another can't be had whole.
+#[test]
+fn a_list_that_is_not_whole_deletes_nothing() {
+    let second_page = |request: &Request| request.query.contains(&("page".into(), "2".into()));
+    let cases: Vec<(&str, Rule)> = vec![
+        ("no second page of servers", {
+            let error = Effect::hetzner_error(500, "server_error", "try again");
+            Rule::new(error)
+                .half(Half::Hetzner)
+                .path("/v1/servers")
+                .when(second_page)
+        }),
+        (
+            "servers cut off",
+            Rule::new(Effect::cut_off())
+                .half(Half::Hetzner)
+                .path("/v1/servers"),
+        ),
+        (
+            "servers of a proxy",
+            Rule::new(Effect::html())
+                .half(Half::Hetzner)
+                .path("/v1/servers"),
+        ),
+        (
+            "other JSON",
+            Rule::new(Effect::other_json())
+                .half(Half::Hetzner)
+                .path("/v1/servers"),
+        ),
+        (
+            "a page too few",
+            Rule::new(Effect::Instead(half_a_page()))
+                .half(Half::Hetzner)
+                .path("/v1/servers"),
+        ),
+        ("no nodes", {
+            let error = Effect::kubernetes_status(500, "InternalError", "try again");
+            Rule::new(error)
+                .half(Half::Kubernetes)
+                .path("/api/v1/nodes")
+        }),
+        (
+            "nodes cut off",
+            Rule::new(Effect::cut_off())
+                .half(Half::Kubernetes)
+                .path("/api/v1/nodes"),
+        ),
+        (
+            "nodes of a proxy",
+            Rule::new(Effect::html())
+                .half(Half::Kubernetes)
+                .path("/api/v1/nodes"),
+        ),
+        (
+            "the Network cut off",
+            Rule::new(Effect::cut_off())
+                .half(Half::Hetzner)
+                .path("/v1/networks/*"),
+        ),
+        (
+            "another Network",
+            Rule::new(Effect::Instead(network(4711)))
+                .half(Half::Hetzner)
+                .path("/v1/networks/*"),
+        ),
+    ];
+    common::side_by_side(cases, |(what, rule)| {
+        let world = World::settled(2);
+        for n in 0..60 {
+            let spec = ServerSpec {
+                name: format!("other-{n}"),
+                ..ServerSpec::default()
+            };
+            world
+                .sandbox
+                .cloud()
+                .create_server(world.sandbox.project(), spec);
+        }
+        let cloud = world.sandbox.cloud();
+        cloud.set_route(world.network(), "10.244.9.0/24", NOBODY);
+        let before = world.routes();
+        world.sandbox.faults().add(rule);
+        let ran = world.sync(&[]);
+        assert_eq!(ran.code, 1, "{what}: {ran:?}");
+        let daemon = world.daemon(&["--controllers=route"]);
+        common::wait_at_most(common::LIMIT, what, || {
+            world.sandbox.calls().count(|call| call.fault.is_some()) >= 3
+        });
+        assert_eq!(world.routes(), before, "{what}\n{}", daemon.log());
+        assert_eq!(world.changes(0).len(), 2, "{what}: those of the beginning");
+        // And when the list is there again, it goes.
+        world.sandbox.faults().clear();
+        world.comes_right(&[]);
+    });
+}
+
+/// One page that says there are more servers than it shows.
+fn half_a_page() -> Response {
+    let body = json!({ "servers": [], "meta": { "pagination": {
+        "page": 1, "per_page": 50, "previous_page": null, "next_page": null, "last_page": 1, "total_entries": 62,
+    } } });
+    Response::json(200, &body)
+}
+
+fn network(id: u64) -> Response {
+    Response::json(
+        200,
+        &json!({ "network": { "id": id, "name": "x", "subnets": [], "routes": [] } }),
+    )
+}
+
+/// The API server's cache is a moment – or an hour – behind.
+#[test]
+fn an_old_list_of_nodes_deletes_nothing() {
+    let world = World::settled(2);
+    let cluster = world.sandbox.cluster();
+    cluster.freeze_cache(true);
+    world.join("worker-3", "10.244.3.0/24");
+    let ip = world.ip("worker-3");
+    world
+        .sandbox
+        .cloud()
+        .set_route(world.network(), "10.244.3.0/24", &ip);
+    // By the cache nobody runs there; and this one is a reason to look closer.
+    world
+        .sandbox
+        .cloud()
+        .set_route(world.network(), "10.244.9.0/24", NOBODY);
+    let mark = world.mark();
+    let daemon = world.daemon(&["--controllers=route"]);
+    world.comes_right(&[]);
+    let gone = format!("delete_route 10.244.9.0/24 {NOBODY}");
+    assert_eq!(world.changes(mark), [gone], "{}", daemon.log());
+}
+
+/// The kubeconfig of a shell names another cluster than the token and the Network.
+#[test]
+fn another_cluster_s_nodes_delete_nothing_and_are_not_marked() {
+    let world = World::settled(3);
+    world
+        .sandbox
+        .cloud()
+        .set_route(world.network(), "10.244.9.0/24", NOBODY);
+    let before = world.routes();
+    let other = Sandbox::builder().nodes(0).heartbeats(false).start();
+    let kubeconfig = common::env(&other)
+        .into_iter()
+        .find(|(name, _)| name == "KUBECONFIG");
+    let env = with(world.env.clone(), &[("KUBECONFIG", &kubeconfig.unwrap().1)]);
+    let outside = ServerSpec {
+        name: "outside".into(),
+        ..ServerSpec::default()
+    };
+    let outside = world
+        .sandbox
+        .cloud()
+        .create_server(world.sandbox.project(), outside);
+    for (name, id) in [
+        // Of another project, and of this one but in no Network.
+        ("elsewhere", "ccm-from-scratch://99999999".to_owned()),
+        ("outside", format!("ccm-from-scratch://{outside}")),
+        ("foreign", "aws:///i-1".to_owned()),
+        ("odd", "ccm-from-scratch://odd".to_owned()),
+    ] {
+        other.register_node(sandbox::kubelet::NodeSpec {
+            name: name.into(),
+            provider_id: Some(id),
+            pod_cidrs: vec!["10.244.1.0/24".into()],
+            ..Default::default()
+        });
+    }
+    let ran = common::ccm(&env, &["route", "sync", CIDR]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(
+        ran.stdout.contains("it holds the server of no node"),
+        "{ran:?}"
+    );
+    let daemon = Daemon::start(&env, &[CIDR, "--node-sync-interval=5s"]);
+    let reads = || world.sandbox.calls().count(is_read);
+    let enough = reads() + 3;
+    wait_until("looks at the Network", || reads() >= enough);
+    assert_eq!(world.routes(), before, "{}", daemon.log());
+    for node in other.cluster().list("nodes", None) {
+        let conditions = node["status"]["conditions"].as_array().unwrap();
+        let is_it = |one: &Value| one["type"] == "NetworkUnavailable";
+        assert!(!conditions.iter().any(is_it), "{node}");
+    }
+}
+
+/// Who starts anew has not seen a node go: the server may be somebody's router.
+#[test]
+fn a_route_to_a_server_that_no_node_runs_on_is_told_and_left() {
+    let world = World::settled(2);
+    world.sandbox.cluster().delete("nodes", None, "worker-2");
+    let stale = format!("10.244.2.0/24 {}", world.ip("worker-2"));
+    let daemon = world.daemon(&[]);
+    daemon.logs("StaleRoute");
+    world.comparisons(1);
+    world.comes_right(&[&stale]);
+    let list = common::ccm(&world.env, &["route", "list", CIDR]);
+    assert!(list.stdout.contains("stale"), "{list:?}");
+    // Until another node has these pods.
+    world.join("worker-3", "10.244.2.0/24");
+    world.comes_right(&[]);
+}
+
+/// Its provider ID may come any moment: neither a route nor a condition is touched before.
+#[test]
+fn a_node_without_a_provider_id_is_left_alone() {
+    let world = World::settled(1);
+    world.register("stray", None, "10.244.7.0/24");
+    world
+        .sandbox
+        .cluster()
+        .edit("nodes", None, "stray", |node| {
+            node["spec"]["providerID"] = json!("aws:///i-1");
+        });
+    world
+        .sandbox
+        .cloud()
+        .set_route(world.network(), "10.244.7.0/24", NOBODY);
+    let _daemon = world.daemon(&["--controllers=route"]);
+    world.comparisons(2);
+    assert_eq!(world.condition("stray"), None);
+    world.comes_right(&[&format!("10.244.7.0/24 {NOBODY}")]);
+}

@@ -1,0 +1,271 @@
+//! A cluster whose pods reach each other by routes of a Network, as its admin and the cloud's console see it.
+
+use crate::common::{self, Daemon, Env, Ran, node, wait_until};
+use sandbox::calls::Call;
+use sandbox::hetzner::ServerSpec;
+use sandbox::kubelet::NodeSpec;
+use sandbox::{Half, Sandbox};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+pub const CIDR: &str = "--cluster-cidr=10.244.0.0/16";
+pub const HCLOUD: &str = "--cloud-provider=hcloud";
+/// Flags of both profiles.
+pub const PROFILES: [&str; 2] = ["--cloud-provider=ccm-from-scratch", HCLOUD];
+
+/// In the Network's range, and no server's.
+pub const NOBODY: &str = "10.0.0.250";
+
+pub struct World {
+    pub sandbox: Sandbox,
+    pub env: Env,
+}
+
+impl World {
+    pub fn new(nodes: usize) -> World {
+        World::of(sandbox::Sandbox::builder().nodes(nodes))
+    }
+
+    pub fn of(builder: sandbox::Builder) -> World {
+        let sandbox = builder
+            .network("10.0.0.0/16")
+            .scale(0.02)
+            .heartbeats(false)
+            .start();
+        let env = common::env(&sandbox);
+        World { sandbox, env }
+    }
+
+    /// The same with routes that are right.
+    pub fn settled(nodes: usize) -> World {
+        let world = World::new(nodes);
+        // Routes are looked at after the nodes were initialised.
+        let ran = world.once(&[CIDR]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert_eq!(world.routes(), world.wanted());
+        world
+    }
+
+    pub fn network(&self) -> u64 {
+        self.sandbox.network().unwrap()
+    }
+
+    pub fn daemon(&self, flags: &[&str]) -> Daemon {
+        Daemon::start(&self.env, &[&[CIDR], flags].concat())
+    }
+
+    pub fn once(&self, flags: &[&str]) -> Ran {
+        common::ccm(&self.env, &[&["run", "--once"], flags].concat())
+    }
+
+    pub fn sync(&self, flags: &[&str]) -> Ran {
+        common::ccm(&self.env, &[&["route", "sync", CIDR], flags].concat())
+    }
+
+    /// `destination gateway` of each.
+    pub fn routes(&self) -> BTreeSet<String> {
+        let routes = self.sandbox.cloud().routes(self.network()).into_iter();
+        routes.map(|(to, via)| format!("{to} {via}")).collect()
+    }
+
+    /// Those of all nodes whose server is in the Network, worked out from what both APIs hold.
+    pub fn wanted(&self) -> BTreeSet<String> {
+        let servers = self.sandbox.cloud().servers(self.sandbox.project());
+        let nodes = self.sandbox.cluster().list("nodes", None);
+        let mut wanted = BTreeSet::new();
+        for node in &nodes {
+            let Some(id) = server_of(node) else { continue };
+            let server = servers.iter().find(|server| server["id"] == id);
+            let ip = server.and_then(|server| server.pointer("/private_net/0/ip"));
+            let Some(ip) = ip.and_then(Value::as_str) else {
+                continue;
+            };
+            let pods = node["spec"]["podCIDRs"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            let pods = pods.iter().filter_map(Value::as_str);
+            let ours = pods.filter(|cidr| cidr.starts_with("10.244."));
+            wanted.extend(ours.map(|cidr| format!("{cidr} {ip}")));
+        }
+        wanted
+    }
+
+    /// Waits until the routes are those of the nodes, and these.
+    pub fn comes_right(&self, others: &[&str]) {
+        let right = || {
+            let others = others.iter().map(|&other| other.to_owned());
+            self.wanted()
+                .into_iter()
+                .chain(others)
+                .collect::<BTreeSet<String>>()
+        };
+        let begun = std::time::Instant::now();
+        while self.routes() != right() {
+            let (routes, right) = (self.routes(), right());
+            assert!(
+                begun.elapsed() < common::LIMIT,
+                "{routes:#?}\nand not {right:#?}"
+            );
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+
+    /// Its status; none: there is no such condition.
+    pub fn condition(&self, name: &str) -> Option<Value> {
+        let node = node(&self.sandbox, name);
+        let conditions = node["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        conditions
+            .into_iter()
+            .find(|one| one["type"] == "NetworkUnavailable")
+    }
+
+    pub fn status(&self, name: &str) -> Option<String> {
+        let condition = self.condition(name)?;
+        Some(condition["status"].as_str().unwrap().to_owned())
+    }
+
+    pub fn all_are_reached(&self) -> bool {
+        let nodes = self.sandbox.cluster().list("nodes", None);
+        let mut names = nodes
+            .iter()
+            .filter_map(|node| node["metadata"]["name"].as_str());
+        names.all(|name| self.status(name).as_deref() == Some("False"))
+    }
+
+    /// A node with its server in the Network, initialised already.
+    pub fn join(&self, name: &str, pods: &str) -> u64 {
+        let spec = ServerSpec {
+            name: name.to_owned(),
+            networks: vec![(self.network(), None)],
+            ..ServerSpec::default()
+        };
+        let id = self
+            .sandbox
+            .cloud()
+            .create_server(self.sandbox.project(), spec);
+        self.register(name, Some(id), pods);
+        id
+    }
+
+    pub fn register(&self, name: &str, server: Option<u64>, pods: &str) {
+        self.sandbox.register_node(NodeSpec {
+            name: name.to_owned(),
+            server,
+            provider_id: server.map(|id| format!("ccm-from-scratch://{id}")),
+            pod_cidrs: pods.split(',').map(str::to_owned).collect(),
+            ..NodeSpec::default()
+        });
+    }
+
+    /// Its only address in the Network.
+    pub fn ip(&self, name: &str) -> String {
+        let servers = self.sandbox.cloud().servers(self.sandbox.project());
+        let server = servers
+            .iter()
+            .find(|server| server["name"] == name)
+            .unwrap();
+        server["private_net"][0]["ip"].as_str().unwrap().to_owned()
+    }
+
+    pub fn server(&self, name: &str) -> u64 {
+        server_of(&node(&self.sandbox, name)).unwrap()
+    }
+
+    pub fn mark(&self) -> u64 {
+        self.sandbox.calls().mark()
+    }
+
+    /// Calls of ccm to the cloud since a mark.
+    pub fn cloud_calls(&self, mark: u64) -> Vec<Call> {
+        let mut calls = self.sandbox.calls().calls_since(mark);
+        calls.retain(|call| call.half == Half::Hetzner && call.caller == "project");
+        calls
+    }
+
+    /// Changes of the Network that ccm sent since a mark: `add_route 10.244.1.0/24 10.0.0.2`.
+    pub fn changes(&self, mark: u64) -> Vec<String> {
+        let calls = self.cloud_calls(mark).into_iter().filter(Call::is_write);
+        calls.map(|call| change(&call)).collect()
+    }
+
+    /// Patches of conditions since a mark, by the node's name.
+    pub fn patches(&self, mark: u64) -> Vec<String> {
+        let calls = self.sandbox.calls().calls_since(mark);
+        let patches = calls.iter().filter(|call| {
+            let body = call.json();
+            call.is_write() && body.is_some_and(|body| !body["status"]["conditions"].is_null())
+        });
+        patches.map(|call| call.path.clone()).collect()
+    }
+
+    /// Waits until ccm has looked at the nodes so often more.
+    pub fn looks(&self, times: usize) {
+        let looks = || {
+            let is_look = |call: &Call| call.duration.is_some() && call.path == "/api/v1/nodes";
+            self.sandbox.calls().count(is_look)
+        };
+        let enough = looks() + times + 1;
+        wait_until("looks at nodes", || looks() >= enough);
+    }
+
+    /// Waits until ccm has read the Network so often more.
+    pub fn comparisons(&self, times: usize) {
+        let reads = || self.sandbox.calls().count(is_read);
+        let enough = reads() + times;
+        wait_until("looks at the Network", || reads() >= enough);
+    }
+
+    /// Messages of the events of one reason.
+    pub fn told(&self, name: &str, reason: &str) -> Vec<String> {
+        let mut events = self.sandbox.cluster().list("events", None);
+        events.retain(|event| event["involvedObject"]["name"] == name && event["reason"] == reason);
+        let message = |event: &Value| event["message"].as_str().unwrap().to_owned();
+        events.iter().map(message).collect()
+    }
+
+    /// Waits until an event says this.
+    pub fn tells(&self, name: &str, reason: &str, part: &str) {
+        wait_until(
+            &format!("event {reason} about {name} with {part:?}"),
+            || {
+                self.told(name, reason)
+                    .iter()
+                    .any(|message| message.contains(part))
+            },
+        );
+    }
+
+    /// Nothing that ccm may not do was tried.
+    pub fn nothing_refused(&self) {
+        let calls = self.sandbox.calls().calls();
+        let refused = calls
+            .iter()
+            .filter(|call| call.status == Some(403) && call.half == Half::Kubernetes);
+        let refused: Vec<String> = refused.map(ToString::to_string).collect();
+        assert_eq!(refused, Vec::<String>::new());
+    }
+}
+
+/// The Network alone, not the list in which it was found.
+pub fn is_read(call: &Call) -> bool {
+    call.method == "GET" && call.path.starts_with("/v1/networks/") && call.duration.is_some()
+}
+
+/// `add_route 10.244.1.0/24 10.0.0.2`.
+pub fn change(call: &Call) -> String {
+    let command = call.path.rsplit('/').next().unwrap();
+    let body = call.json().unwrap_or_default();
+    let text = |field: &str| body[field].as_str().unwrap_or_default().to_owned();
+    format!("{command} {} {}", text("destination"), text("gateway"))
+}
+
+fn server_of(node: &Value) -> Option<u64> {
+    let id = node["spec"]["providerID"].as_str()?;
+    let (scheme, id) = id.split_once("://")?;
+    let is_ours = scheme == "ccm-from-scratch" || scheme == "hcloud";
+    id.parse().ok().filter(|_| is_ours)
+}
