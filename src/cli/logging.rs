@@ -21,8 +21,7 @@ pub(super) enum Reader {
 
 pub(super) fn start(settings: &Settings, reader: Reader) {
     let format = settings.log_format.value;
-    let mut builder = Builder::new();
-    builder
+    let started = Builder::new()
         .filter_level(LevelFilter::Warn)
         .filter_module("ccm", level(settings, reader))
         .filter_module(CHANGES_MADE, progress_level(settings, reader))

@@ -48,6 +48,16 @@ pub enum RouteChange {
     Delete,
 }
 
+impl RouteChange {
+    /// In the word of programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            RouteChange::Add => "AddRoute",
+            RouteChange::Delete => "DeleteRoute",
+        }
+    }
+}
+
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} via {}", self.destination, self.gateway)

@@ -130,7 +130,7 @@ pub static ROUTES: Metric = Metric::new(
     Kind::Gauge,
     "ccm_routes",
     &["state"],
-    "Routes of the private Network by state, where the route controller runs.",
+    "Routes of the private Network by state, as ccm route list names them; where the route controller runs.",
 );
 
 pub static LEADER: Metric = Metric::new(

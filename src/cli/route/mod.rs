@@ -9,8 +9,8 @@ pub(super) use sync::sync;
 
 use super::logging::Reader;
 use super::output::Printer;
-use super::wire::{self, Read};
-use super::{Exit, help, usage};
+use super::told::{self, Read};
+use super::{Exit, help, usage, wire};
 use crate::cloud::Severity;
 use crate::controllers::route::{Plan, RouteController};
 use crate::settings::{Command, Settings};
@@ -30,23 +30,24 @@ fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
         Command::RouteSync if std::io::stderr().is_terminal() => Reader::Waiting,
         _ => Reader::Person,
     };
-    let parsed = match wire::read(command, words, reader, || help::command(command)) {
-        Read::GoOn(parsed) => parsed,
+    let ready = match told::read(command, words, reader, || help::command(command)) {
+        Read::GoOn(ready) => ready,
         Read::End(exit) => return Err(exit),
     };
-    if !parsed.words.is_empty() {
+    if !ready.words.is_empty() {
         let name = command.name();
         return Err(usage(&format!(
             "{name} takes no name: it is about all routes"
         )));
     }
-    let routes = wire::route_settings(&parsed.settings)
+    let routes = wire::route_settings(&ready.settings)
         .map_err(|off| Printer::failure(&format!("there are no routes: {}", off.why)))?;
-    let world = wire::world(&parsed.settings, None).map_err(|why| Printer::failure(&why))?;
+    let world = wire::world_of(ready.kube, &ready.settings, Vec::new())
+        .map_err(|why| Printer::failure(&why))?;
     Ok(Asked {
         world,
         routes: RouteController::new(routes),
-        settings: parsed.settings,
+        settings: ready.settings,
     })
 }
 

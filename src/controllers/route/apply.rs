@@ -3,6 +3,7 @@
 
 use super::plan::{Change, Plan};
 use crate::cloud::{ActionId, Applied, Error, ErrorKind, Gate, Route, RouteChange, Routes, pulse};
+use crate::controllers::report::{count_change, tell_change};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -152,7 +153,10 @@ impl<'a> Making<'a> {
             }
             self.sent = None;
             self.wrote = true;
-            match self.routes.change(self.gate, change.change, &change.route) {
+            let changed = self.routes.change(self.gate, change.change, &change.route);
+            let kind = change.change.name();
+            count_change(super::NAME, kind, changed.as_ref().map(drop));
+            match changed {
                 Ok(Applied::Running(action)) => {
                     self.sent = Some(Instant::now());
                     return self.begun.push(Begun {
@@ -161,7 +165,9 @@ impl<'a> Making<'a> {
                         at: Instant::now(),
                     });
                 }
-                Ok(Applied::Done | Applied::LookAgain(_)) => return self.note(change),
+                Ok(Applied::Done | Applied::LookAgain(_) | Applied::Shown(..)) => {
+                    return self.note(change);
+                }
                 Err(error) if error.kind == ErrorKind::Busy && tries < TRIES_AT_MOST => {
                     log::debug!("{error}; sent again in a moment");
                     self.one_by_one = true;
@@ -184,7 +190,7 @@ impl<'a> Making<'a> {
 
     fn note(&mut self, change: &Change) {
         let (object, line) = (change.object(), change.line());
-        log::info!("{object}: {line}");
+        tell_change(super::NAME, &object, &line);
         if change.change == RouteChange::Add {
             self.added.insert(change.route);
         }

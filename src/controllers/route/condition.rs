@@ -4,7 +4,7 @@
 use super::plan::{NETWORK_UNAVAILABLE, NodePlan};
 use super::show::{condition_json, condition_line, status};
 use crate::cloud::Gate;
-use crate::controllers::report::Failure;
+use crate::controllers::report::{Failure, count_write, tell_change};
 use crate::kube::Node;
 use crate::world::{Error, World};
 use jiff::Timestamp;
@@ -51,7 +51,7 @@ impl<'a> Conditions<'a> {
             Ok(false) => {}
             Ok(true) => {
                 let line = condition_line(unavailable);
-                log::info!("{object}: {line}");
+                tell_change(super::NAME, &object, &line);
                 self.made.push((object, line, condition_json(unavailable)));
             }
             Err(Error::Kube(error)) if error.is_refused() => self.stopped = Some(None),
@@ -87,6 +87,7 @@ impl<'a> Conditions<'a> {
                 .world
                 .kube
                 .patch_node_condition(self.gate, node.name(), &body);
+            count_write(super::NAME, "condition", patched.as_ref().map(drop));
             match patched {
                 Ok(node) => {
                     self.world.node_written(node, begun);

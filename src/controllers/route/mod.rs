@@ -30,6 +30,7 @@ use super::report::{Report, publish};
 use super::{Controller, Proposal, Selection};
 use crate::cloud::{Finding, Gate, InstanceId, ProviderId, Reason, RouteChange, Routes, Urgency};
 use crate::kube::Node;
+use crate::metrics::ROUTES;
 use crate::world::{Error, Poll, ReadFrom, World};
 use ipnet::IpNet;
 use observe::Ages;
@@ -307,6 +308,19 @@ fn fingerprint(nodes: &[Arc<Node>]) -> u64 {
     hasher.finish()
 }
 
+/// `is_made`: what was planned is there by now.
+fn measure(plan: &Plan, is_made: bool) {
+    for state in State::ALL {
+        let counts = |row: &&Row| match (is_made, row.step) {
+            (true, Step::Add | Step::Replace) => state == State::Ok,
+            (true, Step::Delete) => false,
+            (false, _) | (true, Step::Nothing | Step::Cannot) => row.state == state,
+        };
+        let count = plan.rows.iter().filter(counts).count();
+        ROUTES.set(&[state.word()], count as f64);
+    }
+}
+
 fn tell(world: &World, gate: &dyn Gate, plan: &Plan) {
     let component = component(world);
     for node in &plan.nodes {
@@ -353,6 +367,7 @@ impl Controller for RouteController {
             Ok(plan) => plan,
             Err(error) => return Report::outage(error, String::new()),
         };
+        measure(&plan, false);
         let is_doubtful = due.is_changed && plan.nodes.iter().any(|n| n.obstacle.is_some());
         if !plan.has_writes() && !is_doubtful {
             tell(world, gate, &plan);
@@ -377,7 +392,11 @@ impl Controller for RouteController {
         if is_done {
             self.settled(&due, &passed.plan, now);
         }
-        passed.report
+        measure(&passed.plan, is_done && passed.refused.is_empty());
+        Report {
+            planned: plan.changes.len(),
+            ..passed.report
+        }
     }
 
     fn propose(&self, world: &World, _: &Selection) -> Result<Vec<Proposal>, Error> {

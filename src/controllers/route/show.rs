@@ -7,6 +7,17 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 impl State {
+    pub const ALL: [State; 8] = [
+        State::Ok,
+        State::Missing,
+        State::WrongGateway,
+        State::Blackhole,
+        State::Unwanted,
+        State::Stale,
+        State::LeftAlone,
+        State::NotOurs,
+    ];
+
     pub fn word(self) -> &'static str {
         match self {
             State::Ok => "ok",
@@ -40,12 +51,8 @@ impl Change {
     }
 
     pub fn json(&self) -> Value {
-        let change = match self.change {
-            RouteChange::Add => "AddRoute",
-            RouteChange::Delete => "DeleteRoute",
-        };
         json!({
-            "change": change,
+            "change": self.change.name(),
             "destination": self.route.destination,
             "gateway": self.route.gateway,
             "because": self.why,

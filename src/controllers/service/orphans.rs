@@ -15,6 +15,7 @@ use crate::cloud::{
 };
 use crate::controllers::report::{Failure, Report, publish};
 use crate::kube::{ObjectReference, Service};
+use crate::metrics::LOAD_BALANCERS;
 use crate::world::{Error, ReadFrom, World};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -110,6 +111,7 @@ pub(super) fn look_after(
         }
     };
     report.orphans = Some(left.len());
+    LOAD_BALANCERS.set(&["orphaned"], left.len() as f64);
     for mut plan in left {
         if plan.has_writes() {
             for finding in &mut plan.cloud.findings {
@@ -258,7 +260,7 @@ impl Deletion<'_> {
         let mut goes_on = true;
         for work in works {
             let mut plan = work.plan;
-            plan.made = work.made;
+            plan.made = work.made.iter().map(|change| change.json()).collect();
             let name = plan.name();
             let lines = work.lines.into_iter().map(|line| (name.clone(), line));
             self.report.changes.extend(lines);
