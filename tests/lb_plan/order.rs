@@ -259,12 +259,9 @@ fn the_last_targets_wait_for_one_that_works_and_others_do_not() {
     world.settle();
     world.set(&[("use-private-ip", "true")]);
     let plan = world.plan();
-    let removals = plan
+    let mut removals = plan
         .changes
         .iter()
         .filter(|change| change.line().contains("removed"));
-    assert!(
-        removals.map(|one| one.needs_another_first()).all(|it| it),
-        "{plan:?}"
-    );
+    assert!(removals.all(|one| one.needs_another_first()), "{plan:?}");
 }

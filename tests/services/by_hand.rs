@@ -73,11 +73,14 @@ const HTTPS_CASES: &[(&str, Wanted, Hand)] = &[
     ])),
 ];
 
+/// The value of a field, or what an action is asked for.
+type Says = fn(&Ids) -> Value;
+
 /// What somebody does: a field of the port or of its health check, or actions of the API.
 #[derive(Clone, Copy)]
 enum Hand {
-    Field(&'static str, &'static str, fn(&Ids) -> Value),
-    Actions(&'static [(&'static str, fn(&Ids) -> Value)]),
+    Field(&'static str, &'static str, Says),
+    Actions(&'static [(&'static str, Says)]),
 }
 
 /// What a case may name.

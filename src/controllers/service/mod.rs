@@ -12,6 +12,7 @@ mod pass;
 mod plan;
 mod rounds;
 mod tell;
+mod write;
 
 pub use observe::Observed;
 pub use offered::offered;

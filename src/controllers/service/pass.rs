@@ -7,13 +7,14 @@ use super::observe::{self, Freshness, Observed};
 use super::plan::{self, ServicePlan, View, Want, status_line};
 use super::rounds::{Rounds, Work};
 use super::tell::{self, Told};
+use super::write;
 use crate::cloud::{
     Change, ChangeKind, ErrorKind, Gate, Landscape, LoadBalancers, Reason, Urgency,
 };
-use crate::controllers::report::{Failure, Report, count_write, tell_change};
-use crate::kube::{self, LOAD_BALANCER_FINALIZER, Node, Service};
+use crate::controllers::report::{Failure, Report, tell_change};
+use crate::kube::{self, Node, Service};
 use crate::world::{Error, ReadFrom, World};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
@@ -181,9 +182,7 @@ impl<'a> Pass<'a> {
     /// What comes before the first change in the cloud: our finalizer, and a word about it.
     fn begin(&mut self, mut plan: ServicePlan) -> Begun {
         if plan.add_finalizer {
-            let mut finalizers = plan.service.metadata.finalizers.clone();
-            finalizers.push(LOAD_BALANCER_FINALIZER.to_owned());
-            match self.patch(&plan, json!({ "finalizers": finalizers }), None) {
+            match write::finalizer(self.world, self.gate, &plan.service) {
                 Ok(service) => {
                     self.note(&plan, plan::finalizer_added);
                     let line = "finalizer: added".to_owned();
@@ -265,10 +264,12 @@ impl<'a> Pass<'a> {
     /// The cloud is as it should be: now Kubernetes. The Service when it has to be looked at again.
     fn finish(&mut self, plan: ServicePlan) -> Option<Arc<Service>> {
         let outcome = match (plan.want, &plan.status) {
-            (Want::Remove, _) => self.patch_away(&plan).map(|()| None),
-            (_, Some(status)) => self
-                .patch(&plan, Value::Null, Some(json!({ "ingress": status })))
-                .map(Some),
+            (Want::Remove, _) => {
+                write::nothing_left(self.world, self.gate, &plan.service).map(|()| None)
+            }
+            (_, Some(status)) => {
+                write::status(self.world, self.gate, &plan.service, status).map(Some)
+            }
             (_, None) => Ok(Some(Arc::clone(&plan.service))),
         };
         match outcome {
@@ -283,7 +284,7 @@ impl<'a> Pass<'a> {
         let Some(status) = &plan.status else {
             return plan;
         };
-        match self.patch(&plan, Value::Null, Some(json!({ "ingress": status }))) {
+        match write::status(self.world, self.gate, &plan.service, status) {
             Ok(service) => {
                 let line = status_line(status);
                 tell_change(super::NAME, &plan.name(), &line);
@@ -295,47 +296,6 @@ impl<'a> Pass<'a> {
             Err(error) => log::debug!("{}: status not written: {error}", plan.name()),
         }
         plan
-    }
-
-    /// Status emptied and our finalizer removed, in one patch: with it the Service may go.
-    fn patch_away(&self, plan: &ServicePlan) -> Result<(), kube::Error> {
-        let finalizers = plan.service.metadata.finalizers.iter();
-        let others: Vec<&String> = finalizers
-            .filter(|finalizer| *finalizer != LOAD_BALANCER_FINALIZER)
-            .collect();
-        let metadata = json!({ "finalizers": others });
-        match self.patch(plan, metadata, Some(json!({ "ingress": null }))) {
-            Err(error) if error.is_not_found() => Ok(()),
-            outcome => outcome.map(drop),
-        }
-    }
-
-    /// One merge patch through the status, with the version it was planned on.
-    fn patch(
-        &self,
-        plan: &ServicePlan,
-        metadata: Value,
-        load_balancer: Option<Value>,
-    ) -> Result<Arc<Service>, kube::Error> {
-        let meta = &plan.service.metadata;
-        let kind = match (&metadata, &load_balancer) {
-            (Value::Null, _) => "set_status",
-            (_, None) => "add_finalizer",
-            (_, Some(_)) => "remove_finalizer",
-        };
-        let mut metadata = match metadata {
-            Value::Object(fields) => fields,
-            _ => serde_json::Map::new(),
-        };
-        metadata.insert("resourceVersion".into(), json!(meta.resource_version));
-        let mut body = json!({ "metadata": metadata });
-        if let Some(load_balancer) = load_balancer {
-            body["status"] = json!({ "loadBalancer": load_balancer });
-        }
-        let kube = &self.world.kube;
-        let written = kube.patch_service_status(self.gate, &meta.namespace, &meta.name, &body);
-        count_write(super::NAME, kind, written.as_ref().map(drop));
-        written.map(Arc::new)
     }
 
     fn note(&mut self, plan: &ServicePlan, made: impl FnOnce() -> Value) {
