@@ -104,6 +104,7 @@ fn child() {
     let stop: &'static Stop = Box::leak(Box::default());
     let health = Health::start(
         HealthSettings {
+            has_metrics: true,
             address: None,
             silence_limit: LIMIT,
             bind_retry: LIMIT,

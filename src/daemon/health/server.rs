@@ -237,3 +237,34 @@ impl Connection {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// More than any buffer between the two takes at once.
+    #[test]
+    fn a_long_answer_arrives_whole_at_a_slow_reader() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut connection = Connection::new(listener.accept().unwrap().0).unwrap();
+        let answer: Vec<u8> = (0..32 << 20).map(|n: u32| n as u8).collect();
+        connection.unsent = Some(answer.clone());
+        while connection.send() == Step::Progress {}
+        let left = connection.unsent.as_ref().map_or(0, Vec::len);
+        assert!(left > 0 && left < answer.len(), "{left} bytes are left");
+        let reading = std::thread::spawn(move || {
+            let mut received = Vec::new();
+            reader.read_to_end(&mut received).map(|_| received)
+        });
+        while connection
+            .unsent
+            .as_ref()
+            .is_some_and(|unsent| !unsent.is_empty())
+        {
+            assert!(connection.send() != Step::Over);
+        }
+        assert!(reading.join().unwrap().unwrap() == answer);
+    }
+}
