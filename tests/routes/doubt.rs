@@ -122,26 +122,35 @@ fn network(id: u64) -> Response {
 
 /// The API server's cache is a moment – or an hour – behind.
 #[test]
-fn an_old_list_of_nodes_deletes_nothing() {
+fn an_old_list_of_nodes_changes_nothing() {
     let world = World::settled(2);
     let cluster = world.sandbox.cluster();
+    let servers = ["worker-1", "worker-2"].map(|name| world.server(name));
     cluster.freeze_cache(true);
-    world.join("worker-3", "10.244.3.0/24");
-    let ip = world.ip("worker-3");
-    world
-        .sandbox
-        .cloud()
-        .set_route(world.network(), "10.244.3.0/24", &ip);
-    // By the cache nobody runs there; and this one is a reason to look closer.
+    // Made anew, each with the other's pods: by the cache both routes lead astray.
+    for (name, server, pods) in [
+        ("worker-1", servers[0], "10.244.2.0/24"),
+        ("worker-2", servers[1], "10.244.1.0/24"),
+    ] {
+        cluster.delete("nodes", None, name);
+        world.register(name, Some(server), pods);
+        world
+            .sandbox
+            .cloud()
+            .set_route(world.network(), pods, &world.ip(name));
+    }
+    // And this one is a reason to look closer.
     world
         .sandbox
         .cloud()
         .set_route(world.network(), "10.244.9.0/24", NOBODY);
     let mark = world.mark();
     let daemon = world.daemon(&["--controllers=route"]);
-    world.comes_right(&[]);
+    wait_until("the blackhole to go", || world.routes().len() == 2);
+    world.looks(10);
     let gone = format!("delete_route 10.244.9.0/24 {NOBODY}");
     assert_eq!(world.changes(mark), [gone], "{}", daemon.log());
+    assert_eq!(world.routes(), world.wanted());
 }
 
 /// The kubeconfig of a shell names another cluster than the token and the Network.

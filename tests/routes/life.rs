@@ -2,6 +2,7 @@
 
 use crate::common::{self, node, wait_until};
 use crate::world::{CIDR, NOBODY, PROFILES, World};
+use sandbox::faults::{Effect, Rule};
 use serde_json::json;
 
 /// None of ours to touch, whatever they are good for.
@@ -203,6 +204,7 @@ fn addresses_of_pods_that_come_late_are_seen() {
     let daemon = world.daemon(&["--controllers=route"]);
     world.looks(3);
     assert_eq!(world.routes().len(), 1);
+    let mark = world.mark();
     world
         .sandbox
         .cluster()
@@ -211,8 +213,41 @@ fn addresses_of_pods_that_come_late_are_seen() {
             node["spec"]["podCIDRs"] = json!(["10.244.2.0/24"]);
         });
     wait_until("its route", || world.routes().len() == 2);
+    let calls = world.sandbox.calls().calls_since(mark);
+    let lists = calls.iter().filter(|call| {
+        let is_table = call
+            .header("accept")
+            .is_some_and(|accept| accept.contains("as=Table"));
+        let is_list = call.path == "/api/v1/nodes" && !is_table;
+        is_list && call.query("resourceVersion") == Some("0")
+    });
+    assert_eq!(lists.count(), 0, "it was not the slow look at all nodes");
     wait_until("its condition", || world.all_are_reached());
     drop(daemon);
+}
+
+/// The kubelet writes to the same status all the time.
+#[test]
+fn a_node_that_changes_under_the_patch_is_read_again() {
+    let world = World::settled(1);
+    let cluster = std::sync::Arc::clone(world.sandbox.cluster());
+    world.join("worker-2", "10.244.2.0/24");
+    let change = move |_: &sandbox::exchange::Request| {
+        cluster.edit("nodes", None, "worker-2", |node| {
+            node["metadata"]["labels"]["mine"] = json!("kept");
+        });
+    };
+    let rule = Rule::new(Effect::before(change)).path("/api/v1/nodes/worker-2/status");
+    let rule = world.sandbox.faults().add(rule.writes().times(2));
+    let ran = world.sync(&[]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(world.all_are_reached());
+    assert_eq!(world.sandbox.faults().hits(rule), 2);
+    let node = node(&world.sandbox, "worker-2");
+    assert_eq!(node["metadata"]["labels"]["mine"], "kept");
+    let calls = world.sandbox.calls().calls();
+    let conflicts = calls.iter().filter(|call| call.status == Some(409));
+    assert_eq!(conflicts.count(), 2);
 }
 
 #[test]
