@@ -5,6 +5,7 @@ mod common;
 
 use ccm::settings::{DROP_IN_FLAGS, TABLE};
 use common::{Daemon, addresses, all_initialised, env, events, node, wait_until};
+use std::os::unix::process::CommandExt;
 
 /// The arguments and variables of its chart, its networks variant included, under its role.
 #[test]
@@ -99,4 +100,28 @@ fn in_the_place_of_hcloud_cloud_controller_manager() {
         assert_eq!(notices, expected, "{name}:\n{log}");
     }
     assert!(!log.contains("WARN") && !log.contains("hunter2"), "{log}");
+}
+
+/// Its `command:` names its own binary, for which the image has a link.
+#[test]
+fn called_by_the_name_of_its_binary_it_is_that_one() {
+    for (words, prefix) in [
+        (&["--allow-untagged-cloud", "--once"][..], "hcloud://"),
+        (&["run", "--once"], "hcloud://"),
+        (&["--once", "--cloud-provider=hcloud"], "hcloud://"),
+        // What is said wins.
+        (
+            &["--once", "--cloud-provider=ccm-from-scratch"],
+            "ccm-from-scratch://",
+        ),
+    ] {
+        let sandbox = common::quiet(1);
+        let mut command = common::command(&env(&sandbox), words);
+        let ran = command.arg0("/bin/hcloud-cloud-controller-manager");
+        let ran = ran.output().unwrap();
+        let log = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{words:?}: {log}");
+        let id = node(&sandbox, "worker-1")["spec"]["providerID"].clone();
+        assert!(id.as_str().unwrap().starts_with(prefix), "{words:?}: {id}");
+    }
 }
