@@ -1,10 +1,16 @@
 .DEFAULT_GOAL := help
-# Of this machine's kind, or another: make build ARCH=aarch64 (CC must then compile for it).
+# Of this machine's kind, or another: make build ARCH=aarch64, or x86_64.
 ARCH := $(shell uname -m)
 TARGET := $(ARCH)-unknown-linux-musl
 BINARY := target/$(TARGET)/release/ccm
+# The TLS library has C in it: for another kind of machine Debian's cross compiler, or the one that CC names.
+ifneq ($(ARCH),$(shell uname -m))
+ifeq ($(origin CC),default)
+CC := $(ARCH)-linux-gnu-gcc
+endif
+endif
 
-.PHONY: help demo test build bench
+.PHONY: help demo test build image helm bench
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -17,14 +23,28 @@ test: ## format, clippy, all tests; ends with what was skipped and why
 	@tests/run.sh
 
 # Size: relative relocations in one bit each, equal functions once, and no tables for unwinding.
-LINK := -C linker=rust-lld -C link-arg=-zpack-relative-relocs -C link-arg=--icf=all -C link-arg=--no-eh-frame-hdr -C link-arg=-T -C link-arg=$(CURDIR)/src/static.ld
+LINK := -C linker=rust-lld -C link-arg=-zpack-relative-relocs -C link-arg=--icf=all -C link-arg=--no-eh-frame-hdr -C link-arg=-T -C link-arg=src/static.ld
+# Two builds of one commit are equal, wherever they are made: no path of this machine is in the binary.
+CARGO_HOME ?= $(HOME)/.cargo
+PATHS := --remap-path-prefix=$(CURDIR)=/ccm --remap-path-prefix=$(CARGO_HOME)=/cargo
+C_PATHS := -ffile-prefix-map=$(CURDIR)=/ccm -ffile-prefix-map=$(CARGO_HOME)=/cargo
 
 # Without an explicit --target the flags would also reach proc-macros, which can't be static.
 build: ## the static binary
+	@command -v $(CC) >/dev/null || { echo "there is no $(CC) here: apt-get install gcc-$(subst _,-,$(ARCH))-linux-gnu, or name another with CC=…"; exit 1; }
 	@rustup target list --installed 2>/dev/null | grep -qx $(TARGET) || rustup target add $(TARGET)
-	CC_$(subst -,_,$(TARGET))="$(CC)" CFLAGS_$(subst -,_,$(TARGET))=-U_FORTIFY_SOURCE RUSTFLAGS="-C target-feature=+crt-static $(LINK)" \
+	CC_$(subst -,_,$(TARGET))="$(CC)" CFLAGS_$(subst -,_,$(TARGET))="-U_FORTIFY_SOURCE $(C_PATHS)" \
+	    RUSTFLAGS="-C target-feature=+crt-static $(PATHS) $(LINK)" \
 	    cargo build --release --locked --package ccm-from-scratch --target $(TARGET)
 	@ls -l $(BINARY)
+
+image: build ## the image, FROM scratch, as an OCI archive in target/image; ARCH=aarch64 for the other kind
+	@manifests/image.sh $(BINARY) $(ARCH)
+
+# A version that reads charts as those of today do; its module is fetched and built once.
+HELM := helm.sh/helm/v3/cmd/helm@v3.18.6
+helm: ## helm in target/tools, where there is none: tests then render the chart
+	@test -x target/tools/helm || command -v helm || GOBIN=$(CURDIR)/target/tools go install $(HELM)
 
 bench: build ## measure the static binary against its limits: calls, bytes, time, memory, size
 	CCM_BENCH_BINARY=$(CURDIR)/$(BINARY) cargo test --locked --test bench -- --ignored --nocapture

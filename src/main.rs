@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ccm::cli::main(std::env::args_os().skip(1).collect())
+    ccm::cli::main(std::env::args_os().collect())
 }

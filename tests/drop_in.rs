@@ -7,6 +7,7 @@ use ccm::settings::{DROP_IN_FLAGS, TABLE};
 use common::services::{LoadBalancerService, balancer_of, create, has_address, service};
 use common::{Daemon, addresses, all_initialised, env, events, node, wait_until};
 use sandbox::Sandbox;
+use std::os::unix::process::CommandExt;
 
 /// The arguments of its chart.
 const WORDS: [&str; 8] = [
@@ -168,4 +169,28 @@ fn nothing_refused(sandbox: &Sandbox) {
     let refused = calls.iter().filter(|call| call.status == Some(403));
     let refused: Vec<String> = refused.map(ToString::to_string).collect();
     assert_eq!(refused, Vec::<String>::new());
+}
+
+/// Its `command:` names its own binary, for which the image has a link.
+#[test]
+fn called_by_the_name_of_its_binary_it_is_that_one() {
+    for (words, prefix) in [
+        (&["--allow-untagged-cloud", "--once"][..], "hcloud://"),
+        (&["run", "--once"], "hcloud://"),
+        (&["--once", "--cloud-provider=hcloud"], "hcloud://"),
+        // What is said wins.
+        (
+            &["--once", "--cloud-provider=ccm-from-scratch"],
+            "ccm-from-scratch://",
+        ),
+    ] {
+        let sandbox = common::quiet(1);
+        let mut command = common::command(&env(&sandbox), words);
+        let ran = command.arg0("/bin/hcloud-cloud-controller-manager");
+        let ran = ran.output().unwrap();
+        let log = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{words:?}: {log}");
+        let id = node(&sandbox, "worker-1")["spec"]["providerID"].clone();
+        assert!(id.as_str().unwrap().starts_with(prefix), "{words:?}: {id}");
+    }
 }

@@ -89,7 +89,7 @@ fn child() {
         return;
     };
     // The command itself makes the process what every run of it is.
-    ccm::cli::main(vec!["version".into()]);
+    ccm::cli::main(vec!["ccm".into(), "version".into()]);
     let options = config::Options {
         kubeconfig: vec![kubeconfig.into()],
         ..config::Options::default()

@@ -24,7 +24,7 @@ const ACCOUNT: &str = "system:serviceaccount:kube-system:ccm-from-scratch";
 type Verb = (String, String, String);
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/base")
 }
 
 fn documents(text: &str) -> Vec<Value> {
@@ -317,7 +317,7 @@ fn the_deployment_says_what_ccm_understands() {
 #[test]
 fn kubectl_builds_the_base_as_it_is() {
     let built = Command::new("kubectl")
-        .args(["kustomize".as_ref(), folder().as_os_str()])
+        .args(["kustomize".as_ref(), folder().join("..").as_os_str()])
         .output();
     let Ok(built) = built else {
         let why = "there is no kubectl on this machine";

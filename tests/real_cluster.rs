@@ -154,7 +154,7 @@ impl Drop for Deployed {
 }
 
 fn manifests() -> Vec<Value> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/base");
     let files = ["account.yaml", "role.yaml", "lease.yaml"];
     let read = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap();
     let documents = |text: String| -> Vec<Value> {

@@ -3,6 +3,7 @@
 //!
 //! Knows: every other room's front door. Must never decide what is written to an API.
 
+mod called;
 mod changes;
 mod completions;
 mod config;
@@ -51,10 +52,10 @@ const TOP: &[&str] = &[
     "version",
 ];
 
-/// Runs what the words say.
+/// Runs what the words say; the first is the name that the program was called by.
 pub fn main(words: Vec<OsString>) -> ExitCode {
     process::prepare();
-    ExitCode::from(dispatch(words) as u8)
+    ExitCode::from(dispatch(called::words(words)) as u8)
 }
 
 fn dispatch(words: Vec<OsString>) -> Exit {

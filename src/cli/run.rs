@@ -16,6 +16,7 @@ use crate::metrics;
 use crate::settings::{self, Command, Settings};
 use crate::world::World;
 use std::ffi::OsString;
+use std::time::Instant;
 
 pub(super) fn run(words: Vec<OsString>) -> Exit {
     let ready = match told::read(Command::Run, words, Reader::Daemon, || {
@@ -109,12 +110,37 @@ fn tell_start(settings: &Settings, world: &World, controllers: &[Box<dyn Control
     );
 }
 
-/// One pass over everything: what a CronJob does.
+/// One pass over everything: what a CronJob does. Its last line says what came of it, however it ended.
 fn once(
     world: &'static World,
     gate: &'static dyn Gate,
     controllers: Vec<Box<dyn Controller>>,
     stop: &Stop,
+) -> Exit {
+    let begun = Instant::now();
+    let mut count = changes::Count::default();
+    let exit = pass(world, gate, controllers, stop, &mut count);
+    let end = match exit {
+        Exit::Done => "done",
+        _ if stop.is_set() => "ended early",
+        _ => "failed",
+    };
+    log::info!(
+        "pass {end} after {:.1} s: {}; calls made: {} to the cloud, {} to the cluster",
+        begun.elapsed().as_secs_f64(),
+        count.text(),
+        world.provider.calls(),
+        world.kube.calls()
+    );
+    exit
+}
+
+fn pass(
+    world: &'static World,
+    gate: &'static dyn Gate,
+    controllers: Vec<Box<dyn Controller>>,
+    stop: &Stop,
+    count: &mut changes::Count,
 ) -> Exit {
     let mut exit = Exit::Done;
     for mut controller in controllers {
@@ -133,6 +159,7 @@ fn once(
             exit = Exit::Failed;
             continue;
         };
+        count.add(&report);
         if let Some(outage) = &report.outage {
             // The next controller would ask the same API the same thing.
             log::error!("{name}: {outage}");
@@ -147,8 +174,6 @@ fn once(
     if !stop.is_set() && reach_cloud(world, stop) == Exit::Failed {
         exit = Exit::Failed;
     }
-    let (cloud, cluster) = (world.provider.calls(), world.kube.calls());
-    log::info!("calls made: {cloud} to the cloud, {cluster} to the cluster");
     exit
 }
 
