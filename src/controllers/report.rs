@@ -150,8 +150,7 @@ pub fn publish(
             | Reason::EnsuredLoadBalancer
             | Reason::UpdatedLoadBalancer
             | Reason::DeletingLoadBalancer
-            | Reason::DeletedLoadBalancer
-            | Reason::CertificatePending => EventType::Normal,
+            | Reason::DeletedLoadBalancer => EventType::Normal,
             _ => EventType::Warning,
         };
         let event = Event {

@@ -2,7 +2,7 @@
 
 use crate::model::fresh;
 use crate::support::{PROFILES, UID, World, changes, lines, port, words};
-use ccm::cloud::{Change as _, Reason, Severity};
+use ccm::cloud::{Change as _, Protocol, Reason};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
     CLUSTER, CLUSTER_UID, Certificate, CertificateError, CertificateStatus, SERVICE, SERVICE_UID,
@@ -82,7 +82,6 @@ fn one_is_ordered_before_its_port_and_the_port_comes_when_it_is_issued() {
         let told = plan.findings.iter();
         let mut told = told.filter(|one| one.reason == Reason::CertificatePending);
         let told = told.next().expect("told");
-        assert_eq!(told.severity, Severity::Info);
         assert!(
             told.message.contains("port 443 waits for certificate ccm-"),
             "{}",
@@ -216,6 +215,7 @@ fn one_that_is_there() {
         (Some("front"), ("front", &[OWN], false, true), Shown),
         (Some("front"), ("other", &[OWN], true, true), Shown),
         (Some("front"), ("other", &[OWN], false, true), Ordered),
+        (Some("front"), ("other", &[GONE, HERE, WEB], true, true), Ordered),
         (Some("front"), ("front", &[], true, true), TakenOver),
         (Some("front"), ("front", &[("team", "a")], true, false), TakenOver),
         (Some("front"), ("front", &[GONE, HERE], true, true), TakenOver),
@@ -343,6 +343,45 @@ fn each_port_may_have_its_own() {
     world.set(&[("certificate-type.more", "uploaded")]);
     world.set(&[("http-certificates.more", "two")]);
     assert_eq!(words(&world.settle()), ["update_service"]);
+}
+
+/// The one of another port is not this one's, even for the same domains.
+#[test]
+fn a_port_does_not_take_what_another_port_asks_for_by_name() {
+    for domains in ["example.com,*.example.com", "admin.example.com"] {
+        let mut world = world(Profile::CcmFromScratch);
+        world.service.ports.push(port("admin", 8443));
+        world.set(&[
+            ("protocol.admin", "https"),
+            ("http-managed-certificate-name.admin", "admin"),
+            ("http-managed-certificate-domains.admin", domains),
+        ]);
+        add(&mut world, there(90, "admin", &[(SERVICE_UID, UID)]));
+        let ordered = words(&world.settle());
+        assert_eq!(ordered, ["create_certificate", "create"], "{domains}");
+        assert_eq!(world.certificate(DEFAULT).labels[SERVICE_UID], UID);
+    }
+}
+
+#[test]
+fn an_uploaded_one_of_the_name_is_somebody_elses() {
+    let mut world = world(Profile::CcmFromScratch);
+    let mut one = there(90, "front", &[]);
+    one.status = None;
+    add(&mut world, one);
+    world.set(&[("http-managed-certificate-name", "front")]);
+    let message = world.obstacle();
+    assert!(message.contains("front (90)"), "{message}");
+    assert!(message.contains("it was uploaded"), "{message}");
+}
+
+/// What a load balancer does not serve needs none.
+#[test]
+fn a_udp_port_needs_no_certificate() {
+    let mut world = world(Profile::CcmFromScratch);
+    world.service.ports[1].protocol = Protocol::Udp;
+    world.unset("http-managed-certificate-domains");
+    assert_eq!(words(&world.settle()), ["create"]);
 }
 
 #[test]

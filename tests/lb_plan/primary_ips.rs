@@ -201,10 +201,16 @@ fn a_load_balancer_that_is_there_keeps_its_address() {
         ("2001:db8:61::1", none),
         ("2001:db8:61::/64", none),
         ("61", none),
+        ("2001:db8:61:0:1::", none),
         ("2001:db8:62::1", warns),
     ] {
         world.set(&[("public-net-ipv6", asked)]);
-        assert_eq!(world.findings(), expected, "{asked}");
+        for is_read in [true, false] {
+            let all = world.state.primary_ips.take();
+            world.state.primary_ips = all.clone().filter(|_| is_read);
+            assert_eq!(world.findings(), expected, "{asked}, read: {is_read}");
+            world.state.primary_ips = all;
+        }
     }
 }
 
@@ -219,4 +225,15 @@ fn one_that_goes_with_the_load_balancer_is_told() {
         assert!(message.contains("--auto-delete=false kept"), "{message}");
         world.settle();
     }
+}
+
+/// Without the list nobody knows what is free.
+#[test]
+fn nothing_is_made_before_they_were_read() {
+    let mut world = world(Profile::CcmFromScratch);
+    world.set(&[("public-net-ipv4", "kept")]);
+    world.state.primary_ips = None;
+    assert!(world.obstacle().contains("look again"));
+    world.unset("public-net-ipv4");
+    assert_eq!(words(&world.settle()), ["create"]);
 }

@@ -3,8 +3,10 @@
 use crate::common::{self, wait_until};
 use crate::world::{NO_RESYNC, PROFILES, World, len};
 use sandbox::Half;
+use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 
 const MANAGED: &[(&str, &str)] = &[
@@ -212,4 +214,30 @@ fn of_two_services_that_ask_for_a_free_certificate_one_gets_it() {
         &["front", &uids[0], "choose another name"],
     );
     assert_eq!(world.of_uid(&uids[1]), None);
+}
+
+/// Another one was faster, as when an old and a new pod overlap.
+#[test]
+fn an_order_that_somebody_else_made_meanwhile_is_no_failure() {
+    let world = World::new(1);
+    let (cloud, project) = (Arc::clone(world.sandbox.cloud()), world.sandbox.project());
+    let made = move |request: &Request| {
+        let body = serde_json::from_slice(&request.body).unwrap();
+        cloud.create_certificate(project, body);
+    };
+    let faster = Rule::new(Effect::before(made))
+        .half(Half::Hetzner)
+        .method("POST")
+        .path("/v1/certificates")
+        .times(1);
+    world.sandbox.faults().add(faster);
+    world.settle(&[]);
+    let uid = world.create("web", MANAGED, &[80, 443]);
+    world.settle(&[]);
+    assert_eq!(certificates(&world).len(), 1);
+    assert!(!shows(&world.of_uid(&uid).unwrap()).is_null());
+    assert_eq!(
+        world.told("web", "SyncLoadBalancerFailed"),
+        Vec::<String>::new()
+    );
 }

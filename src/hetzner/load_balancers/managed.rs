@@ -393,7 +393,7 @@ fn issued(reading: &mut Reading, wanted: &Wanted, certificate: &Certificate) -> 
             Reason::CertificateFailed,
             format!("port {ports} waits for certificate {shown_as}, which can't be issued: {why}; {mend} {name}"),
         ),
-        false => Finding::info(
+        false => Finding::warning(
             Reason::CertificatePending,
             format!("port {ports} waits for certificate {shown_as}, which is being issued; the others work meanwhile"),
         ),

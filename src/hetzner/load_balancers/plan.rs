@@ -46,8 +46,7 @@ impl Rules<'_> {
             Err(why) => {
                 reading.problem(why.why);
                 return LoadBalancerPlan {
-                    rests_on_whole_cluster: why.rests_on_whole_cluster
-                        || managed.rests_on_whole_cluster,
+                    rests_on_whole_cluster: why.rests_on_whole_cluster,
                     ..refused(reading)
                 };
             }
