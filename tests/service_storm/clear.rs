@@ -127,3 +127,32 @@ fn what_an_outage_kept_from_being_mended_is_mended_after_it() {
     tick(&mut ccm);
     end::is_right(&sandbox).unwrap();
 }
+
+/// They are counted with what a comparison of all reads anyway, and stay while nobody asks for more.
+#[test]
+fn load_balancers_that_nobody_wants_are_counted_for_no_call() {
+    let (sandbox, place) = world();
+    add(&sandbox, "lives", Wish::named("lives"));
+    let mut ccm = Ccm::new(&place, true);
+    comes_to_something(&mut ccm);
+    let counted = |ccm: &mut Ccm| {
+        let mut last = None;
+        wait_until("a comparison of all", || {
+            let mark = sandbox.calls().mark();
+            let orphans = tick(ccm).orphans;
+            let calls = sandbox.calls().calls_since(mark);
+            let calls = calls.iter().filter(|call| call.half == Half::Hetzner);
+            last = orphans.map(|count| (count, calls.count()));
+            last.is_some()
+        });
+        last.unwrap()
+    };
+    assert_eq!(counted(&mut ccm), (0, 1));
+    let uid = crate::story::cluster_uid(&sandbox);
+    let labels = json!({ SERVICE_UID: "gone", "ccm-from-scratch/cluster-uid": uid });
+    let orphan = json!({ "name": "orphan", "load_balancer_type": "lb11", "location": "fsn1", "labels": labels });
+    let project = sandbox.project();
+    sandbox.cloud().create_load_balancer(project, orphan);
+    assert_eq!(counted(&mut ccm), (1, 1));
+    assert_eq!(balancers(&sandbox).len(), 2);
+}

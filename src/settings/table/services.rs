@@ -77,7 +77,7 @@ pub(in crate::settings) static YES: Setting = Setting {
     flags: &["yes"],
     default: Some("false"),
     help: "Make also the changes that only defaults ask for, of settings that nobody set here: outside \
-           a pod they are held back. With lb sync --delete-orphans: do not ask.",
+           a pod they are held back. And delete orphans without asking.",
     commands: SYNCS,
     group: Group::Controllers,
     ..Setting::BLANK
