@@ -1,6 +1,6 @@
 #!/bin/sh
-# What `make demo` shows: three new nodes, ccm, three nodes that work, a Service that gets its load
-# balancer, and a node that goes with its server. Ends by itself.
+# What `make demo` shows: three new nodes, ccm, three nodes that work and their routes, a Service that gets its
+# load balancer, a route that is mended, and a node that goes with its server and route. Ends by itself.
 set -eu
 cd "$(dirname "$0")/.."
 PATH=$PWD/target/debug:$PATH
@@ -32,7 +32,7 @@ await() {
 }
 
 say "A Hetzner Cloud project and a Kubernetes cluster, simulated on this machine:"
-env -u HCLOUD_TOKEN -u KUBECONFIG sandbox --nodes 3 --network=10.0.0.0/16 --scale 0.1 --env-file "$folder/env" >/dev/null &
+env -u HCLOUD_TOKEN -u KUBECONFIG sandbox --nodes 3 --network=10.0.0.0/8 --scale 0.1 --env-file "$folder/env" >/dev/null &
 sandbox_id=$!
 await "the sandbox" test -f "$folder/env"
 . "$folder/env"
@@ -46,11 +46,14 @@ say "Why, and what ccm would do, for one of them:"
 show ccm node inspect worker-1
 
 say "The daemon at work:"
-echo '$ ccm run'
-ccm run 2>"$folder/log" &
+routed=--cluster-cidr=10.244.0.0/16
+echo "\$ ccm run $routed"
+ccm run $routed 2>"$folder/log" &
 ccm_id=$!
 initialised() { ! ccm node list 2>/dev/null | grep -q initialise; }
 await "initialised nodes" initialised
+routes() { ccm route sync $routed --dry-run --detailed-exitcode; }
+await "their routes" routes
 cat "$folder/log"
 
 say "After: addresses, labels, identity – and nothing left to do."
@@ -60,6 +63,9 @@ if command -v kubectl >/dev/null; then
     await "the events" sh -c 'kubectl get events | grep -q worker-3'
     show kubectl get events
 fi
+
+say "Pods reach pods: the private Network routes each node's pod CIDR to that node."
+show ccm route list $routed
 
 if command -v kubectl >/dev/null; then
     say "A Service of type LoadBalancer:"
@@ -74,8 +80,8 @@ if command -v kubectl >/dev/null; then
     kill -INT "$ccm_id"; wait "$ccm_id" || true; ccm_id=
     show kubectl annotate service web load-balancer.hetzner.cloud/algorithm-type=least_connections
     show ccm lb sync default/web --dry-run
-    echo '$ ccm run'
-    ccm run 2>>"$folder/log" &
+    echo "\$ ccm run $routed"
+    ccm run $routed 2>>"$folder/log" &
     ccm_id=$!
     right() { ccm lb sync default/web --dry-run --detailed-exitcode; }
     await "the change" right
@@ -90,6 +96,20 @@ if command -v kubectl >/dev/null; then
 fi
 
 if command -v curl >/dev/null; then
+    say "Somebody deletes a route by hand. What ccm sees, and would do; then it does it:"
+    gateway=$(ccm route list $routed 2>/dev/null | awk '$1 == "10.244.2.0/24" { print $2 }')
+    network=$(curl --silent --show-error --header "Authorization: Bearer $HCLOUD_TOKEN" "$HCLOUD_ENDPOINT/networks" |
+        sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+    echo "\$ curl -X POST \$HCLOUD_ENDPOINT/networks/$network/actions/delete_route -d '{…}'"
+    curl --silent --show-error --output /dev/null --request POST \
+        --header "Authorization: Bearer $HCLOUD_TOKEN" --header "Content-Type: application/json" \
+        --data "{\"destination\":\"10.244.2.0/24\",\"gateway\":\"$gateway\"}" \
+        "$HCLOUD_ENDPOINT/networks/$network/actions/delete_route"
+    missing() { ccm route list $routed | grep -q missing; }
+    await "the route to go" missing
+    show ccm route list $routed
+    show ccm route sync $routed
+
     say "A server is deleted. Its kubelet falls silent, and the node goes:"
     id=$(ccm node list 2>/dev/null | awk '$1 == "worker-3" { print $3 }')
     echo "\$ curl -X DELETE \$HCLOUD_ENDPOINT/servers/$id"
@@ -97,8 +117,10 @@ if command -v curl >/dev/null; then
         --header "Authorization: Bearer $HCLOUD_TOKEN" "$HCLOUD_ENDPOINT/servers/$id"
     gone() { ! ccm node list 2>/dev/null | grep -q worker-3; }
     await "the node to go" gone
-    tail -n 1 "$folder/log"
+    await "its route to go" grep -q '10.244.3.0/24.*deleted' "$folder/log"
+    tail -n 3 "$folder/log"
     show ccm node list
+    show ccm route list $routed
 fi
 
 say "Ctrl-C ends the daemon cleanly:"

@@ -114,7 +114,11 @@ fn deployed(sandbox: &Sandbox) -> Env {
 
 #[test]
 fn the_role_allows_what_ccm_does_and_nothing_else() {
-    let sandbox = common::builder().nodes(2).heartbeats(false).start();
+    let sandbox = common::builder()
+        .nodes(2)
+        .network("10.0.0.0/16")
+        .heartbeats(false)
+        .start();
     let stray = NodeSpec {
         name: "stray".into(),
         ..NodeSpec::default()
@@ -130,7 +134,8 @@ fn the_role_allows_what_ccm_does_and_nothing_else() {
     };
     let first_write = Rule::new(Effect::before(change)).path("/api/v1/nodes/worker-1/status");
     sandbox.faults().add(first_write.times(1));
-    let daemon = Daemon::start(&env, &[]);
+    let routed = "--cluster-cidr=10.244.0.0/16";
+    let daemon = Daemon::start(&env, &[routed]);
     wait_until("both nodes", || {
         ["worker-1", "worker-2"]
             .iter()
@@ -138,6 +143,9 @@ fn the_role_allows_what_ccm_does_and_nothing_else() {
     });
     wait_until("the event about the third", || {
         !events(&sandbox, "stray").is_empty()
+    });
+    wait_until("their routes", || {
+        sandbox.cloud().routes(sandbox.network().unwrap()).len() == 2
     });
     // A Service comes, and goes.
     let cluster = sandbox.cluster();

@@ -114,7 +114,8 @@ Both take HCLOUD_NETWORK and --cluster-cidr. list only reads. sync does what one
 tick of the daemon would do, also beside a running daemon. Routes outside
 --cluster-cidr are never touched.
 
-ccm help route list and ccm help route sync show the flags and variables of each.
+ccm help route list and ccm help route sync show the flags and variables of
+each.
 "
     .to_owned()
 }

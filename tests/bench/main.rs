@@ -8,6 +8,7 @@
 //! | `nodes` | nodes that come: time, calls |
 //! | `rest` | an hour in which little happens: calls, bytes, processor time |
 //! | `load_balancers` | Services that get load balancers, and an hour with them |
+//! | `routes` | nodes that get routes, and an hour with them |
 //! | `memory` | what it takes of disk and memory |
 //! | `simulation` | the sandbox itself, so that nobody takes its time for ours |
 //! | `hour`, `figure` | the simulated hour; a row of the table |
@@ -24,6 +25,7 @@ mod load_balancers;
 mod memory;
 mod nodes;
 mod rest;
+mod routes;
 mod simulation;
 
 use figure::Figure;
@@ -33,11 +35,12 @@ const NODE_BYTES: usize = 12_000;
 
 type Theme = (&'static str, fn() -> Vec<Figure>);
 
-const THEMES: [Theme; 5] = [
+const THEMES: [Theme; 6] = [
     // First, for it measures the memory of this very process.
     ("simulation", simulation::all),
     ("nodes", nodes::all),
     ("load_balancers", load_balancers::all),
+    ("routes", routes::all),
     ("rest", rest::all),
     ("memory", memory::all),
 ];
@@ -54,6 +57,15 @@ fn a_hundred_nodes_that_register_together_cost_few_calls() {
 #[test]
 fn twenty_load_balancers_cost_few_calls() {
     for figure in load_balancers::a_life(0.1) {
+        if figure.is_count() {
+            assert!(figure.is_ok(), "{figure}");
+        }
+    }
+}
+
+#[test]
+fn a_hundred_routes_cost_a_write_each_and_few_calls() {
+    for figure in routes::a_life(0.05) {
         if figure.is_count() {
             assert!(figure.is_ok(), "{figure}");
         }

@@ -2,12 +2,26 @@
 //! to set or with something in its way.
 
 use crate::cli::json::Document;
+use crate::cloud::Route;
 use crate::controllers::Failure;
 use crate::controllers::route::{NodePlan, Plan, Row, Synced, condition_json};
+use serde::Serialize;
 use serde_json::{Value, json};
 
+/// A destination, a node, or the Network.
+#[derive(Serialize)]
+pub(super) struct Item {
+    object: Value,
+    cloud: Value,
+    differences: Vec<Value>,
+    changes: Vec<Value>,
+    findings: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
 /// What is there and what would be done.
-pub(super) fn plan(kind: &'static str, plan: &Plan) -> Document<Value> {
+pub(super) fn plan(kind: &'static str, plan: &Plan) -> Document<Item> {
     let routes = plan.rows.iter().map(|row| {
         let changes = plan.changes.iter();
         let own = changes.filter(|change| change.route.destination == row.destination);
@@ -22,7 +36,7 @@ pub(super) fn plan(kind: &'static str, plan: &Plan) -> Document<Value> {
 }
 
 /// What was done.
-pub(super) fn synced(kind: &'static str, synced: &Synced) -> Document<Value> {
+pub(super) fn synced(kind: &'static str, synced: &Synced) -> Document<Item> {
     let Synced { report, plan, made } = synced;
     let destination = |value: &Value| value["destination"].as_str().map(str::to_owned);
     let routes = plan.rows.iter().map(|row| {
@@ -40,8 +54,8 @@ pub(super) fn synced(kind: &'static str, synced: &Synced) -> Document<Value> {
     Document::new(kind, routes.chain(nodes).chain(network).collect()).with_summary(report)
 }
 
-fn route(row: &Row, changes: Vec<Value>) -> Value {
-    let gateway = |route: &Option<crate::cloud::Route>| route.map(|route| route.gateway);
+fn route(row: &Row, changes: Vec<Value>) -> Item {
+    let gateway = |route: &Option<Route>| route.map(|route| route.gateway);
     let cloud = row.have.map(|have| {
         json!({ "destination": have.destination, "gateway": have.gateway, "server": row.server })
     });
@@ -52,50 +66,48 @@ fn route(row: &Row, changes: Vec<Value>) -> Value {
         "want": gateway(&row.want),
         "source": "server private_net.ip",
     });
-    let differences: Vec<Value> = differs.then_some(difference).into_iter().collect();
-    json!({
-        "object": {
+    Item {
+        object: json!({
             "kind": "Route",
             "destination": row.destination,
             "node": row.node,
             "state": row.state.word(),
-        },
-        "cloud": cloud,
-        "differences": differences,
-        "changes": changes,
-        "findings": [],
-    })
+        }),
+        cloud: cloud.unwrap_or_default(),
+        differences: differs.then_some(difference).into_iter().collect(),
+        changes,
+        findings: json!([]),
+        error: None,
+    }
 }
 
 /// None: there is nothing to say.
-fn node(plan: &NodePlan, changes: Vec<Value>, failures: &[Failure]) -> Option<Value> {
+fn node(plan: &NodePlan, changes: Vec<Value>, failures: &[Failure]) -> Option<Item> {
     let findings: Vec<_> = plan.all_findings().collect();
     let name = plan.name();
     let failure = failures.iter().find(|failure| failure.object == name);
     if changes.is_empty() && findings.is_empty() && failure.is_none() {
         return None;
     }
-    let mut item = json!({
-        "object": { "kind": "Node", "name": plan.object.name, "uid": plan.object.uid },
-        "cloud": null,
-        "differences": [],
-        "changes": changes,
-        "findings": findings,
-    });
-    if let Some(failure) = failure {
-        item["error"] = json!(failure.why);
-    }
-    Some(item)
+    Some(Item {
+        object: json!({ "kind": "Node", "name": plan.object.name, "uid": plan.object.uid }),
+        cloud: Value::Null,
+        differences: Vec::new(),
+        changes,
+        findings: json!(findings),
+        error: failure.map(|failure| failure.why.clone()),
+    })
 }
 
-fn network(plan: &Plan) -> Option<Value> {
+fn network(plan: &Plan) -> Option<Item> {
     let network = plan.network.as_ref()?;
-    let item = json!({
-        "object": { "kind": network.kind, "name": network.name },
-        "cloud": { "id": network.uid },
-        "differences": [],
-        "changes": [],
-        "findings": plan.findings,
-    });
+    let item = Item {
+        object: json!({ "kind": network.kind, "name": network.name }),
+        cloud: json!({ "id": network.uid }),
+        differences: Vec::new(),
+        changes: Vec::new(),
+        findings: json!(plan.findings),
+        error: None,
+    };
     (!plan.findings.is_empty()).then_some(item)
 }
