@@ -13,18 +13,41 @@ impl Gate for Open {
     }
 }
 
+/// What came of several reports together.
+#[derive(Default)]
+pub(super) struct Count {
+    changed: usize,
+    unchanged: usize,
+    failed: usize,
+    unreached: usize,
+}
+
+impl Count {
+    pub(super) fn add(&mut self, report: &Report) {
+        self.changed += report.changed;
+        self.unchanged += report.unchanged;
+        self.failed += report.failed();
+        self.unreached += report.unreached;
+    }
+
+    /// `2 changed, 98 unchanged, 0 failed`.
+    pub(super) fn text(&self) -> String {
+        let unreached = match self.unreached {
+            0 => String::new(),
+            count => format!(", {count} not reached"),
+        };
+        format!(
+            "{} changed, {} unchanged, {} failed{unreached}",
+            self.changed, self.unchanged, self.failed
+        )
+    }
+}
+
 /// `2 changed, 98 unchanged, 0 failed`.
 pub(super) fn summary(report: &Report) -> String {
-    let unreached = match report.unreached {
-        0 => String::new(),
-        count => format!(", {count} not reached"),
-    };
-    format!(
-        "{} changed, {} unchanged, {} failed{unreached}",
-        report.changed,
-        report.unchanged,
-        report.failed()
-    )
+    let mut count = Count::default();
+    count.add(report);
+    count.text()
 }
 
 /// The plan, a line each, what should be known, what can't be helped, and how much of each there is: what needs

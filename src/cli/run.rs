@@ -9,10 +9,12 @@ use crate::controllers::lifecycle::LifecycleController;
 use crate::controllers::node::NodeController;
 use crate::controllers::service::ServiceController;
 use crate::controllers::{Controller, Selection};
+use crate::daemon::lease::Lease;
 use crate::daemon::{self, Ended, Stop};
 use crate::settings::{self, Command, Settings};
 use crate::world::World;
 use std::ffi::OsString;
+use std::time::Instant;
 
 pub(super) fn run(words: Vec<OsString>) -> Exit {
     let parsed = match wire::read(Command::Run, words, Reader::Daemon, || {
@@ -48,9 +50,7 @@ pub(super) fn run(words: Vec<OsString>) -> Exit {
         Err(why) => return Printer::failure(&why),
     };
     if settings.once.value {
-        return leader::lead(&settings, lease, stop, |gate| {
-            once(world, gate, controllers, stop)
-        });
+        return once(&settings, lease, world, controllers, stop);
     }
     let health = daemon::Health::start(wire::health_settings(&settings), world, stop, lease);
     let exit = leader::lead(&settings, lease, stop, |gate| {
@@ -99,12 +99,46 @@ fn tell_start(settings: &Settings, world: &World, controllers: &[Box<dyn Control
     );
 }
 
-/// One pass over everything: what a CronJob does.
+/// One pass over everything: what a CronJob does. Once begun, its last line says what came of it.
 fn once(
+    settings: &Settings,
+    lease: Option<&'static Lease>,
+    world: &'static World,
+    controllers: Vec<Box<dyn Controller>>,
+    stop: &'static Stop,
+) -> Exit {
+    let begun = Instant::now();
+    let mut done = None;
+    let exit = leader::lead(settings, lease, stop, |gate| {
+        let mut count = changes::Count::default();
+        let exit = pass(world, gate, controllers, stop, &mut count);
+        // Not later: giving the Lease away stops everything.
+        done = Some((count, stop.is_set()));
+        exit
+    });
+    if let Some((count, is_stopped)) = done {
+        let end = match exit {
+            Exit::Done => "done",
+            _ if is_stopped => "ended early",
+            _ => "failed",
+        };
+        log::info!(
+            "pass {end} after {:.1} s: {}; calls made: {} to the cloud, {} to the cluster",
+            begun.elapsed().as_secs_f64(),
+            count.text(),
+            world.provider.calls(),
+            world.kube.calls()
+        );
+    }
+    exit
+}
+
+fn pass(
     world: &'static World,
     gate: &'static dyn Gate,
     controllers: Vec<Box<dyn Controller>>,
     stop: &Stop,
+    count: &mut changes::Count,
 ) -> Exit {
     let mut exit = Exit::Done;
     for mut controller in controllers {
@@ -123,6 +157,7 @@ fn once(
             exit = Exit::Failed;
             continue;
         };
+        count.add(&report);
         if let Some(outage) = &report.outage {
             // The next controller would ask the same API the same thing.
             log::error!("{name}: {outage}");
@@ -137,8 +172,6 @@ fn once(
     if !stop.is_set() && reach_cloud(world, stop) == Exit::Failed {
         exit = Exit::Failed;
     }
-    let (cloud, cluster) = (world.provider.calls(), world.kube.calls());
-    log::info!("calls made: {cloud} to the cloud, {cluster} to the cluster");
     exit
 }
 
