@@ -11,6 +11,7 @@ use crate::controllers::node::NodeController;
 use crate::controllers::route::RouteController;
 use crate::controllers::service::ServiceController;
 use crate::controllers::{Controller, Selection};
+use crate::daemon::lease::Lease;
 use crate::daemon::{self, Ended, Stop};
 use crate::metrics;
 use crate::settings::{self, Command, Settings};
@@ -50,9 +51,7 @@ pub(super) fn run(words: Vec<OsString>) -> Exit {
         Err(why) => return Printer::failure(&why),
     };
     if settings.once.value {
-        return leader::lead(&settings, lease, stop, |gate| {
-            once(world, gate, controllers, stop)
-        });
+        return once(&settings, lease, world, controllers, stop);
     }
     metrics::begin();
     metrics::BUILD.set(&[env!("CARGO_PKG_VERSION"), world.provider.name()], 1.0);
@@ -110,28 +109,37 @@ fn tell_start(settings: &Settings, world: &World, controllers: &[Box<dyn Control
     );
 }
 
-/// One pass over everything: what a CronJob does. Its last line says what came of it, however it ended.
+/// One pass over everything: what a CronJob does. Once begun, its last line says what came of it.
 fn once(
+    settings: &Settings,
+    lease: Option<&'static Lease>,
     world: &'static World,
-    gate: &'static dyn Gate,
     controllers: Vec<Box<dyn Controller>>,
-    stop: &Stop,
+    stop: &'static Stop,
 ) -> Exit {
     let begun = Instant::now();
-    let mut count = changes::Count::default();
-    let exit = pass(world, gate, controllers, stop, &mut count);
-    let end = match exit {
-        Exit::Done => "done",
-        _ if stop.is_set() => "ended early",
-        _ => "failed",
-    };
-    log::info!(
-        "pass {end} after {:.1} s: {}; calls made: {} to the cloud, {} to the cluster",
-        begun.elapsed().as_secs_f64(),
-        count.text(),
-        world.provider.calls(),
-        world.kube.calls()
-    );
+    let mut done = None;
+    let exit = leader::lead(settings, lease, stop, |gate| {
+        let mut count = changes::Count::default();
+        let exit = pass(world, gate, controllers, stop, &mut count);
+        // Not later: giving the Lease away stops everything.
+        done = Some((count, stop.is_set()));
+        exit
+    });
+    if let Some((count, is_stopped)) = done {
+        let end = match exit {
+            Exit::Done => "done",
+            _ if is_stopped => "ended early",
+            _ => "failed",
+        };
+        log::info!(
+            "pass {end} after {:.1} s: {}; calls made: {} to the cloud, {} to the cluster",
+            begun.elapsed().as_secs_f64(),
+            count.text(),
+            world.provider.calls(),
+            world.kube.calls()
+        );
+    }
     exit
 }
 

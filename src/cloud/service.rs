@@ -70,6 +70,8 @@ pub struct Cluster {
     pub service_uids: HashSet<String>,
     /// Servers of all its nodes, offered or not.
     pub servers: HashSet<super::InstanceId>,
+    /// Nodes with a provider ID that is not ours, and that ID.
+    pub strangers: Vec<(String, String)>,
 }
 
 /// One entry of `status.loadBalancer.ingress`.

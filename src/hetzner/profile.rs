@@ -20,6 +20,13 @@ impl Profile {
         }
     }
 
+    pub(super) fn other(self) -> Profile {
+        match self {
+            Profile::CcmFromScratch => Profile::Hcloud,
+            Profile::Hcloud => Profile::CcmFromScratch,
+        }
+    }
+
     pub(super) fn provider_id(self, id: InstanceId) -> String {
         format!("{}://{id}", self.name())
     }

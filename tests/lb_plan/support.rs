@@ -55,6 +55,7 @@ impl World {
                 name: "kubernetes".into(),
                 service_uids: [UID.to_owned()].into(),
                 servers: (1..=3).map(InstanceId).collect(),
+                ..Cluster::default()
             },
         }
     }

@@ -2,7 +2,7 @@
 
 use super::offered::offered;
 use super::plan::View;
-use crate::cloud::{self, Cluster, Landscape, OfferedNode, ProviderId, Urgency};
+use crate::cloud::{self, Cluster, Landscape, OfferedNode, Provider, ProviderId, Urgency};
 use crate::kube::{AnyService, Node, Service};
 use crate::world::{Error, World};
 use std::sync::Arc;
@@ -108,7 +108,18 @@ pub(super) fn cluster(
             .map(|service| service.metadata.uid.clone())
             .collect(),
         servers: nodes.iter().filter_map(server).collect(),
+        strangers: strangers(nodes, &*world.provider),
     })
+}
+
+fn strangers(nodes: &[Arc<Node>], provider: &dyn Provider) -> Vec<(String, String)> {
+    let is_foreign =
+        |id: &str| !id.is_empty() && provider.parse_provider_id(id) == ProviderId::Foreign;
+    nodes
+        .iter()
+        .filter(|node| is_foreign(&node.spec.provider_id))
+        .map(|node| (node.name().to_owned(), node.spec.provider_id.to_string()))
+        .collect()
 }
 
 /// Each of these Services as it is now; those that are gone are left out.

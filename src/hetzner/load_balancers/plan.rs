@@ -13,7 +13,8 @@ use super::ports::Given;
 use super::reading::Reading;
 use super::{Rules, annotations, names, public_net, status};
 use crate::cloud::{
-    self, Cluster, Finding, LoadBalancerPlan, OfferedNode, Orphan, Reason, Service, Source,
+    self, Cluster, Finding, LoadBalancerPlan, OfferedNode, Orphan, ProviderId, Reason, Service,
+    Source,
 };
 use std::collections::BTreeSet;
 
@@ -63,6 +64,9 @@ impl Rules<'_> {
             } => (None, *rests_on_whole_cluster),
         };
         let rests_on_whole_cluster = rests_on_whole_cluster || managed.rests_on_whole_cluster;
+        if let Some(why) = there.and_then(|balancer| self.serves_the_other(balancer, cluster)) {
+            reading.problem(why);
+        }
         let kind = kind(&mut reading, state, &desired, there);
         check_services(&mut reading, &desired, kind, there);
         let mut plan = LoadBalancerPlan {
@@ -112,6 +116,27 @@ impl Rules<'_> {
         }
         plan.findings = reading.findings;
         plan
+    }
+
+    /// Nodes that the other profile has initialised are none of ours, so they would go from this load balancer, and its
+    /// traffic with them: whoever starts the wrong profile must not lose it.
+    fn serves_the_other(&self, balancer: &LoadBalancer, cluster: &Cluster) -> Option<String> {
+        let other = self.profile.other();
+        let is_target = |id: &str| match other.parse_provider_id(id) {
+            ProviderId::Ours(server) => balancer
+                .server_targets()
+                .any(|(target, _)| target == server.0),
+            ProviderId::Foreign | ProviderId::Unknown(_) => false,
+        };
+        let (node, id) = cluster.strangers.iter().find(|(_, id)| is_target(id))?;
+        Some(format!(
+            "load balancer {:?} sends traffic to node {node}, whose provider ID {id:?} is of profile {}: this runs as \
+             {}, which would take the node out, so nothing is changed; run it with --cloud-provider={}",
+            balancer.name,
+            other.name(),
+            self.profile.name(),
+            other.name()
+        ))
     }
 
     /// What removes it: found by its label, never by its name.
