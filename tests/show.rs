@@ -223,6 +223,7 @@ fn help() {
         &["node", "list", "--help"],
         &["node", "inspect", "-h"],
         &["help", "node", "sync"],
+        &["help", "doctor"],
         &["help", "version"],
         &["version"],
         &["--version"],

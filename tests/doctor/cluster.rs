@@ -118,6 +118,18 @@ fn rights() {
             "run doctor as that one",
         ),
         (
+            "nobody may ask",
+            |world| {
+                let refused = Effect::kubernetes_status(403, "Forbidden", "not for you");
+                let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+                world.sandbox.faults().add(Rule::new(refused).path(path));
+            },
+            "rights",
+            "fail",
+            &["not for you"],
+            "system:basic-user",
+        ),
+        (
             "hcloud-cloud-controller-manager's role",
             |world| {
                 world.user("hccm", sandbox::world::official_rules(), Vec::new());
@@ -166,10 +178,10 @@ fn the_lease() {
                     .sandbox
                     .cluster()
                     .delete("deployments", KUBE_SYSTEM, "ccm-from-scratch");
-                world.leads("hcloud-cloud-controller-manager-7c9f6_1f", 0);
+                world.leads("hcloud-cloud-controller-manager-7c9f6_1f", -600);
             },
             "other-ccm",
-            "fail",
+            "warn",
             &["hcloud-cloud-controller-manager-7c9f6_1f holds the Lease"],
             "scale",
         ),

@@ -39,7 +39,7 @@ fn nodes() {
             },
             "provider-ids",
             "warn",
-            &["of 2 nodes, 1", "worker-2 (aws:///a/i-0)"],
+            &["left alone", "worker-2 (aws:///a/i-0)"],
             "join anew",
         ),
         (

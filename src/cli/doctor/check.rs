@@ -150,6 +150,12 @@ fn settings(view: &View) -> Outcome {
     }
 }
 
+/// `1 node`, `2 nodes`.
+pub(super) fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
 /// `a, b, c and 2 more`.
 pub(super) fn some(names: &[String]) -> String {
     const SHOWN: usize = 3;

@@ -1,6 +1,6 @@
 //! The token, the project's API, and the private Network.
 
-use super::check::Outcome;
+use super::check::{Outcome, counted};
 use super::view::View;
 use crate::cli::wire::TOKEN_CHARACTERS;
 use crate::cloud::{Attached, Permission};
@@ -35,8 +35,9 @@ pub(super) fn token(view: &View) -> Outcome {
 pub(super) fn api(view: &View) -> Outcome {
     match &view.servers {
         Ok(count) => Outcome::ok(format!(
-            "{} accepts the token; its project has {count} servers",
-            view.endpoint
+            "{} accepts the token; its project has {}",
+            view.endpoint,
+            counted(*count, "server")
         )),
         Err(gap) => Outcome::of_gap(
             gap,
@@ -51,7 +52,9 @@ pub(super) fn permission(view: &View) -> Outcome {
         return Outcome::skipped("not looked at: see api");
     }
     match &view.checkup.permission {
-        Permission::ReadWrite => Outcome::ok("the token may write"),
+        Permission::ReadWrite => Outcome::ok(
+            "the token may write: it was told that the load balancer is not there, and not refused",
+        ),
         Permission::ReadOnly => Outcome::fail(
             "the token may only read: no load balancer can be made or changed",
             "make a token with Read & Write in the Hetzner Console (Security → API tokens)",
@@ -66,6 +69,7 @@ pub(super) fn rate_limit(view: &View) -> Outcome {
     let remedy = "see who else uses the project's API up (all its tokens share this: autoscaler, \
                   CSI driver, Terraform), or wait: it is refilled evenly, 3600 an hour";
     match view.checkup.rate_limit {
+        None if view.servers.is_err() => Outcome::skipped("not looked at: see api"),
         None => Outcome::skipped("the API did not say how many calls are left"),
         Some((limit, 0)) => Outcome::fail(
             format!("none of {limit} calls an hour are left: whatever is asked is refused"),
@@ -83,7 +87,10 @@ pub(super) fn rate_limit(view: &View) -> Outcome {
 
 pub(super) fn clock(view: &View) -> Outcome {
     let Some(ahead_s) = view.checkup.clock_ahead_s else {
-        return Outcome::skipped("the API did not say what time it is");
+        return Outcome::skipped(match view.servers {
+            Ok(_) => "the API did not say what time it is",
+            Err(_) => "not looked at: see api",
+        });
     };
     let skew_s = ahead_s.unsigned_abs();
     let is = if ahead_s > 0 { "behind" } else { "ahead of" };

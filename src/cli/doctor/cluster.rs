@@ -1,6 +1,7 @@
 //! The API server, what we may do there, who leads, and who else is at work.
 
 use super::check::{Outcome, some};
+use super::verbs::Need;
 use super::view::View;
 use crate::kube::Workload;
 
@@ -53,9 +54,13 @@ pub(super) fn version(view: &View) -> Outcome {
 pub(super) fn rights(view: &View) -> Outcome {
     let missing = match &view.missing {
         Ok(missing) => missing,
-        Err(gap) => return Outcome::of_gap(gap, ""),
+        Err(gap) => {
+            let remedy = "bind system:basic-user to system:authenticated, as it is by default: \
+                          whoever is known may ask what they may do";
+            return Outcome::of_gap(gap, remedy);
+        }
     };
-    let name = |need: &super::verbs::Need| format!("{} {}", need.verb, need.resource);
+    let name = |need: &Need| format!("{} {}", need.verb, need.resource);
     let names: Vec<String> = missing.iter().map(name).collect();
     let found = format!("this user may not: {}", names.join(", "));
     match missing.iter().all(|need| need.is_comfort) {
@@ -106,21 +111,23 @@ pub(super) fn other_ccm(view: &View) -> Outcome {
         let spec = lease.spec.as_ref()?;
         (spec.holder.starts_with("hcloud-") && spec.holder.contains(OTHER)).then_some(&spec.holder)
     });
-    let workloads = match &view.workloads {
-        Ok(workloads) => workloads,
-        Err(gap) => {
-            return match holder {
-                Some(holder) => Outcome::fail(held(holder), remedy),
-                None => Outcome::of_gap(gap, ""),
-            };
-        }
+    // Only an image is certain: ours may run in a Deployment of that name.
+    let held = |holder| {
+        Outcome::warn(
+            format!("{holder} holds the Lease: by its name it is hcloud-cloud-controller-manager"),
+            remedy,
+        )
+    };
+    let workloads = match (&view.workloads, holder) {
+        (Ok(workloads), _) => workloads,
+        (Err(_), Some(holder)) => return held(holder),
+        (Err(gap), None) => return Outcome::of_gap(gap, ""),
     };
     let others: Vec<String> = workloads
         .iter()
         .filter(|workload| is_other(workload))
         .map(|workload| format!("{} ({})", workload.name, workload.images.join(", ")))
         .collect();
-    // The pod of a Deployment that runs our image may well be called like that.
     let is_ours = workloads.iter().any(runs_us);
     match (others.is_empty(), holder) {
         (false, _) => Outcome::fail(
@@ -131,13 +138,9 @@ pub(super) fn other_ccm(view: &View) -> Outcome {
             ),
             remedy,
         ),
-        (true, Some(holder)) if !is_ours => Outcome::fail(held(holder), remedy),
+        (true, Some(holder)) if !is_ours => held(holder),
         (true, _) => Outcome::ok(format!("none in {}", view.namespace)),
     }
-}
-
-fn held(holder: &str) -> String {
-    format!("{holder} holds the Lease: by its name it is hcloud-cloud-controller-manager")
 }
 
 fn is_other(workload: &Workload) -> bool {

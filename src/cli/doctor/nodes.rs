@@ -1,6 +1,6 @@
 //! Nodes and their servers.
 
-use super::check::{Outcome, some};
+use super::check::{Outcome, counted, some};
 use super::view::View;
 use crate::cloud::{Finding, Reason};
 use crate::controllers::node::{NodePlan, Server, is_uninitialised};
@@ -30,13 +30,15 @@ pub(super) fn project(view: &View) -> Outcome {
         (0, _) => Outcome::skipped("no node is ours: there is nothing to compare the project with"),
         (own, 0) => Outcome::fail(
             format!(
-                "none of {own} nodes has its server in the token's project: it is another \
-                 project's token, or another cluster"
+                "of {} none has its server in the token's project: it is another \
+                 project's token, or another cluster",
+                counted(own, "node")
             ),
             "use a token of the project that the servers are in, or the right --context",
         ),
         (own, matched) => Outcome::ok(format!(
-            "{matched} of {own} nodes have their server in the token's project"
+            "{matched} of {} with its server in the token's project",
+            counted(own, "node")
         )),
     }
 }
@@ -51,9 +53,7 @@ pub(super) fn provider_ids(view: &View) -> Outcome {
         .map(|plan| format!("{} ({})", plan.object.name, plan.node.spec.provider_id))
         .collect();
     let found = format!(
-        "of {} nodes, {} are another provider's and left alone (ours begin with {}://): {}",
-        nodes.len(),
-        ids.len(),
+        "another provider's, and left alone (ours begin with {}://): {}",
         view.prefix,
         some(&ids)
     );
@@ -139,7 +139,10 @@ pub(super) fn servers(view: &View) -> Outcome {
     }
     let new = names(nodes.iter().filter(|plan| is_uninitialised(&plan.node)));
     match new.as_slice() {
-        [] => Outcome::ok(format!("{} nodes, each with its server", nodes.len())),
+        [] => Outcome::ok(format!(
+            "{}, each with its server",
+            counted(own(nodes).0, "node")
+        )),
         new => Outcome::warn(
             format!("{} waits to be initialised", some(new)),
             "the daemon does that within seconds: see lease whether one runs; ccm node sync does \

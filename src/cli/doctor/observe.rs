@@ -1,6 +1,6 @@
 //! Every call, each of which may fail by itself. What rests on one that failed is not tried.
 
-use super::verbs::NEEDS;
+use super::verbs::{NEEDS, Need};
 use super::view::{Gap, Lease, Seen, Token, View};
 use crate::cli::wire;
 use crate::cloud::{Checkup, ErrorKind, Gate, Instance, Provider, Refused, Urgency};
@@ -101,12 +101,14 @@ fn look_at_cluster(view: &mut View, settings: &Settings, key: &LeaseKey) -> Opti
             return None;
         }
     }
-    view.missing = missing(&kube, key, settings.leader_elect.value);
-    if let Err(Gap::Failed(why)) = &view.missing {
-        // Anybody may ask for the version: now it is known that they do not know us.
-        view.cluster = Err(Gap::Failed(format!("{why} ({})", kube.origin())));
-        view.missing = Err(Gap::Needs("cluster"));
-        return None;
+    match missing(&kube, key, settings.leader_elect.value) {
+        Ok(missing) => view.missing = Ok(missing),
+        // Anybody may ask for the version: only now it is known that they do not know us.
+        Err(error) if error.is_unauthorized() || error.is_unavailable() => {
+            view.cluster = Err(Gap::Failed(format!("{error} ({})", kube.origin())));
+            return None;
+        }
+        Err(error) => view.missing = Err(Gap::Failed(error.to_string())),
     }
     view.cluster = Ok(at);
     view.lease = match settings.leader_elect.value {
@@ -115,15 +117,15 @@ fn look_at_cluster(view: &mut View, settings: &Settings, key: &LeaseKey) -> Opti
             "--leader-elect=false: no Lease is used".into(),
         )),
     };
-    view.workloads = kube
-        .workloads(&key.namespace)
-        .map_err(|error| match error.is_forbidden() {
-            true => Gap::NotHere(format!(
-                "this user may not list Deployments and DaemonSets in {}; an administrator may",
-                key.namespace
-            )),
-            false => Gap::Failed(error.to_string()),
-        });
+    view.workloads = kube.workloads(&key.namespace).map_err(|error| {
+        let namespace = &key.namespace;
+        Gap::NotHere(match error.is_forbidden() {
+            true => format!(
+                "this user may not list Deployments and DaemonSets in {namespace}; an administrator may"
+            ),
+            false => error.to_string(),
+        })
+    });
     Some(kube)
 }
 
@@ -131,14 +133,12 @@ fn missing(
     kube: &kube::Client,
     key: &LeaseKey,
     leader_elect: bool,
-) -> Seen<Vec<super::verbs::Need>> {
+) -> Result<Vec<Need>, kube::Error> {
     let mut missing = Vec::new();
     let needs = NEEDS.iter();
     for need in needs.filter(|need| leader_elect || !need.is_of_lease()) {
-        match kube.may(&Harmless, &need.question(key)) {
-            Ok(true) => {}
-            Ok(false) => missing.push(*need),
-            Err(error) => return Err(Gap::Failed(error.to_string())),
+        if !kube.may(&Harmless, &need.question(key))? {
+            missing.push(*need);
         }
     }
     Ok(missing)

@@ -1,6 +1,6 @@
 //! Services and their load balancers.
 
-use super::check::{Outcome, some};
+use super::check::{Outcome, counted, some};
 use super::view::View;
 use crate::controllers::service::{ServicePlan, Want};
 
@@ -31,7 +31,10 @@ pub(super) fn services(view: &View) -> Outcome {
     match waiting.as_slice() {
         [] => Outcome::ok(match plans.len() {
             0 => "there is no Service of type LoadBalancer".to_owned(),
-            count => format!("{count} Services, each with its load balancer's address"),
+            count => format!(
+                "{}, each with its load balancer's address",
+                counted(count, "Service")
+            ),
         }),
         waiting => Outcome::warn(
             format!("without an address: {}", some(waiting)),
