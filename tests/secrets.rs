@@ -28,6 +28,7 @@ const COMMANDS: &[&[&str]] = &[
     &["node", "sync"],
     &["config", "-o", "wide"],
     &["config", "-o", "json"],
+    &["doctor", "-o", "wide"],
 ];
 
 /// A sandbox whose kubeconfig has every kind of secret.

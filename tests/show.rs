@@ -216,7 +216,7 @@ fn sync_touches_only_the_nodes_that_were_named() {
 #[test]
 fn help() {
     let nobody = with(Vec::new(), &[]);
-    let words: [&[&str]; 13] = [
+    let words: [&[&str]; 14] = [
         &["help"],
         &["help", "run"],
         &["help", "node"],
@@ -226,6 +226,7 @@ fn help() {
         &["help", "config"],
         &["completions", "-h"],
         &["help", "completions"],
+        &["help", "doctor"],
         &["help", "version"],
         &["version"],
         &["--version"],

@@ -18,6 +18,7 @@ pub(super) const COMMANDS: &[&str] = &[
     "route sync",
     "config",
     "completions",
+    "doctor",
     "version",
 ];
 
@@ -46,6 +47,7 @@ Usage:
                                where each comes from
   ccm completions bash|zsh|fish
                                a script that completes commands and flags
+  ccm doctor                   what is wrong, and how to mend it
   ccm help [COMMAND]           this text, or a command's flags and variables
   ccm version
 
@@ -145,6 +147,7 @@ pub(super) fn command(command: Command) -> String {
         Command::RouteList => ROUTE_LIST,
         Command::RouteSync => ROUTE_SYNC,
         Command::Config => CONFIG,
+        Command::Doctor => DOCTOR,
     };
     let (head, tail) = head.split_once(FLAGS).unwrap_or((head, ""));
     format!("{head}{}\n{tail}", settings::help(command))
@@ -428,4 +431,27 @@ Usage:
                                stands in its way
 
 At a terminal each change is shown on stderr as it is made.
+";
+
+const DOCTOR: &str = "\
+ccm doctor – look at everything that the daemon needs: settings, token, the
+project's API, private Network, cluster, role, Lease, other cloud-controller-
+managers, nodes, Services, load balancers. Only reads.
+
+Usage:
+  ccm doctor
+  ccm doctor -o wide           also what was looked at where all is well
+  ccm doctor -o json|yaml
+
+Each check is ok, warn, FAIL, or skipped with the reason; what needs somebody
+comes first, with how to mend it. Exit 1 when one fails, 0 otherwise.
+
+Run it with the daemon's settings. Outside of the cluster the rights are those
+of the kubeconfig's user; inside, as a Job with the daemon's account, they are
+the daemon's own, which may not look at Deployments: other-ccm and probes are
+skipped there.
+
+Nothing is changed. Two questions have the form of a write: what we may do in
+the cluster (selfsubjectaccessreviews), and whether the token may write (a
+change of nothing, of a load balancer that can't exist).
 ";

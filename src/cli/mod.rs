@@ -7,6 +7,7 @@ mod called;
 mod changes;
 mod completions;
 mod config;
+mod doctor;
 mod help;
 mod json;
 mod lb;
@@ -46,6 +47,7 @@ const TOP: &[&str] = &[
     "node",
     "lb",
     "route",
+    "doctor",
     "config",
     "completions",
     "help",
@@ -76,6 +78,7 @@ fn dispatch(words: Vec<OsString>) -> Exit {
         "route" => route(rest),
         "config" => config::config(rest),
         "completions" => completions::completions(&rest),
+        "doctor" => doctor::doctor(rest),
         // The daemon's flags alone are the daemon: what a Deployment of another CCM's passes.
         flag if flag.starts_with('-') => match misplaced::command(&words, TOP) {
             Some(meant) => {
@@ -187,6 +190,7 @@ fn help_on(words: &[OsString]) -> Exit {
         ["route", "sync"] => show(help::command(Command::RouteSync)),
         ["config"] => show(help::command(Command::Config)),
         ["completions"] => show(help::completions()),
+        ["doctor"] => show(help::command(Command::Doctor)),
         other => unknown("command", &other.join(" "), help::COMMANDS),
     }
 }

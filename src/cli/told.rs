@@ -25,6 +25,27 @@ pub(super) struct Ready {
     pub(super) left_out: Option<LeftOut>,
 }
 
+/// For a command that shows wrong settings itself: wrong usage alone ends it.
+pub(super) fn read_anyhow(
+    command: Command,
+    words: Vec<OsString>,
+    reader: Reader,
+    help: impl Fn() -> String,
+) -> Result<Parsed, Exit> {
+    let parsed = settings::parse(command, words, &Process);
+    if parsed.help {
+        return Err(Printer::stdout(&help()));
+    }
+    if parsed.version {
+        return Err(Printer::stdout(&super::version()));
+    }
+    if parsed.problems.iter().any(|problem| problem.usage) {
+        return Err(tell_problems(&parsed).unwrap_or(Exit::Usage));
+    }
+    start_log(&parsed, reader);
+    Ok(parsed)
+}
+
 /// Reads the settings of a command, answers `--help`, starts the log, tells what is wrong – all of it at once.
 pub(super) fn read(
     command: Command,
@@ -42,13 +63,7 @@ pub(super) fn read(
     if let Some(exit) = tell_problems(&parsed) {
         return Read::End(exit);
     }
-    logging::start(&parsed.settings, reader);
-    for notice in &parsed.notices {
-        match notice {
-            Notice::Ignored { .. } => log::info!("{notice}"),
-            Notice::MisspeltVariable { .. } => log::warn!("{notice}"),
-        }
-    }
+    start_log(&parsed, reader);
     let Some(name) = &parsed.settings.settings_from.value else {
         return Read::GoOn(Box::new(Ready {
             settings: parsed.settings,
@@ -76,6 +91,16 @@ pub(super) fn read(
         kube: Some(found.kube),
         left_out: Some(found.left_out),
     }))
+}
+
+fn start_log(parsed: &Parsed, reader: Reader) {
+    logging::start(&parsed.settings, reader);
+    for notice in &parsed.notices {
+        match notice {
+            Notice::Ignored { .. } => log::info!("{notice}"),
+            Notice::MisspeltVariable { .. } => log::warn!("{notice}"),
+        }
+    }
 }
 
 /// All that is wrong; then the command ends here.

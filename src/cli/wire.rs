@@ -26,7 +26,7 @@ const SHORTEST_EXEC_TIME_LIMIT: Duration = Duration::from_secs(5);
 const SHORTEST_LEASE_SCALE: f64 = 0.1;
 
 /// A token of the Cloud API has this many characters; another length is worth a warning.
-const TOKEN_CHARACTERS: usize = 64;
+pub(super) const TOKEN_CHARACTERS: usize = 64;
 
 /// The metadata service to ask whether this machine is attached to the Network: where controllers
 /// are to run, for a person may ask and try from anywhere.
@@ -67,6 +67,25 @@ fn world_on(
     metadata: Option<String>,
     unknown: Vec<String>,
 ) -> Result<World, String> {
+    let provider = provider_with(settings, metadata, unknown)?;
+    tell_token_length(settings);
+    Ok(together(settings, kube, provider))
+}
+
+pub(super) fn together(settings: &Settings, kube: kube::Client, provider: Hetzner) -> World {
+    World::new(kube, Box::new(provider), settings.test_time_scale.value)
+}
+
+/// The cloud alone. No call is made.
+pub(super) fn provider(settings: &Settings, metadata: Option<String>) -> Result<Hetzner, String> {
+    provider_with(settings, metadata, Vec::new())
+}
+
+fn provider_with(
+    settings: &Settings,
+    metadata: Option<String>,
+    unknown: Vec<String>,
+) -> Result<Hetzner, String> {
     let authorities = authorities()?;
     if authorities.unusable > 0 {
         log::warn!(
@@ -78,9 +97,7 @@ fn world_on(
     if let Some(defaults) = &mut hetzner.load_balancers {
         defaults.unknown = unknown;
     }
-    let provider = Hetzner::new(hetzner);
-    let time_scale = settings.test_time_scale.value;
-    Ok(World::new(kube, Box::new(provider), time_scale))
+    Ok(Hetzner::new(hetzner))
 }
 
 /// Of the cluster that the settings name. No call is made.
@@ -365,17 +382,21 @@ fn token(settings: &Settings) -> Result<Token, String> {
         return Err("HCLOUD_TOKEN: not set".into());
     };
     let secret = Secret::new(token.secret.expose());
-    if secret.len() != TOKEN_CHARACTERS {
-        log::warn!(
-            "the token from {} has {} characters; tokens of the Cloud API have {TOKEN_CHARACTERS}",
-            settings.token.source,
-            secret.len()
-        );
-    }
     Ok(match &token.file {
         Some(path) => Token::file(path.clone(), Some(secret)),
         None => Token::fixed(secret),
     })
+}
+
+fn tell_token_length(settings: &Settings) {
+    let token = settings.token.value.as_ref();
+    let length = token.map_or(TOKEN_CHARACTERS, |token| token.secret.expose().len());
+    if length != TOKEN_CHARACTERS {
+        log::warn!(
+            "the token from {} has {length} characters; tokens of the Cloud API have {TOKEN_CHARACTERS}",
+            settings.token.source,
+        );
+    }
 }
 
 fn sourced<T, U>(

@@ -4,6 +4,7 @@
 use crate::cloud::{Error, ErrorKind, Urgency};
 use crate::http::Head;
 use crate::metrics::{HCLOUD_LIMIT, HCLOUD_REMAINING};
+use jiff::Timestamp;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,8 @@ pub(super) struct Budget {
 struct State {
     /// Limit and what remained, and when that was said.
     seen: Option<(u64, u64, Instant)>,
+    /// By how much the API's clock was ahead of ours.
+    clock_ahead_s: Option<i64>,
     paused_until: Option<Instant>,
     pause: Duration,
 }
@@ -81,6 +84,13 @@ impl Budget {
         Ok(())
     }
 
+    /// Limit and what remained when an answer last said so, and by how much the API's clock was ahead of ours.
+    pub(super) fn seen(&self) -> (Option<(u64, u64)>, Option<i64>) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let rate_limit = state.seen.map(|(limit, remaining, _)| (limit, remaining));
+        (rate_limit, state.clock_ahead_s)
+    }
+
     /// Takes note of what an answer says.
     pub(super) fn note(&self, head: &Head, now: Instant) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,6 +98,9 @@ impl Budget {
             state.seen = Some((limit, remaining, now));
             HCLOUD_LIMIT.set(&[], limit as f64);
             HCLOUD_REMAINING.set(&[], remaining as f64);
+        }
+        if let Some(date) = head.date {
+            state.clock_ahead_s = Some(date.as_second() - Timestamp::now().as_second());
         }
         if head.status == 429 {
             let asked = head.retry_after.unwrap_or_default().min(LONGEST_ASKED);

@@ -8,6 +8,7 @@ mod addresses;
 mod api;
 mod budget;
 mod certificates;
+mod checkup;
 mod error;
 pub mod load_balancers;
 mod metadata;
@@ -21,6 +22,7 @@ mod servers;
 mod watch;
 
 pub use addresses::{AddressFamily, EXTERNAL_IPV6};
+pub use checkup::HARMLESS_WRITE;
 pub use metadata::METADATA_ENDPOINT;
 pub use networks::NetworkSelector;
 pub use profile::Profile;

@@ -114,6 +114,11 @@ impl Client {
         self.get_if_there(&node_path(name))
     }
 
+    /// Something that is always there.
+    pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        Ok(self.http.get(path)?.value)
+    }
+
     /// One object as it is now; none when the API server itself says that it is not there.
     pub(super) fn get_if_there<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Error> {
         match self.http.get(path) {

@@ -3,6 +3,7 @@
 //! Knows: paths, preconditions, `Status` errors, events. Must never import a cloud's
 //! code, or decide what should be written.
 
+mod checkup;
 mod client;
 pub mod config;
 mod error;
@@ -15,6 +16,7 @@ mod types;
 mod watch;
 mod workloads;
 
+pub use checkup::{ACCESS_REVIEW, Verb, Version, Workload};
 pub use client::{Client, READ_TIMEOUT, ReadFrom};
 pub use error::Error;
 pub use events::{Event, EventType, Recorder, Repeat};

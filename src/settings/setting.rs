@@ -71,6 +71,8 @@ pub enum Command {
     RouteSync,
     /// What the daemon would make of all its settings.
     Config,
+    /// Looks at everything and writes nothing.
+    Doctor,
 }
 
 /// A heading in `--help`; in the order shown.
@@ -157,6 +159,7 @@ impl Command {
         Command::RouteList,
         Command::RouteSync,
         Command::Config,
+        Command::Doctor,
     ];
 
     pub fn name(self) -> &'static str {
@@ -171,6 +174,7 @@ impl Command {
             Command::RouteList => "route list",
             Command::RouteSync => "route sync",
             Command::Config => "config",
+            Command::Doctor => "doctor",
         }
     }
 

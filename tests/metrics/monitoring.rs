@@ -148,7 +148,7 @@ fn parts(text: &str, open: char, close: char) -> Vec<(&str, &str)> {
 #[test]
 fn the_pod_monitor_finds_the_pod() {
     let monitor: Value = serde_yaml::from_str(&monitoring("podmonitor.yaml")).unwrap();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/deployment.yaml");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/base/deployment.yaml");
     let deployment: Value = serde_yaml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let template = &deployment["spec"]["template"];
     let wanted = &monitor["spec"]["selector"]["matchLabels"];

@@ -11,12 +11,14 @@ mod orphans;
 mod pass;
 mod plan;
 mod rounds;
+mod survey;
 mod tell;
 mod write;
 
 pub use observe::Observed;
 pub use offered::offered;
 pub use plan::{ServicePlan, View, Want, plan, want};
+pub use survey::orphans;
 
 use super::report::Report;
 use super::{Controller, Proposal, Selection};

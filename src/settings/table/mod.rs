@@ -102,6 +102,9 @@ pub static TABLE: &[&Setting] = &[
 
 const DAEMON: &[Command] = &[Command::Run];
 
+/// What the daemon does at its start, and `doctor` looks at.
+const DAEMON_AND_DOCTOR: &[Command] = &[Command::Run, Command::Doctor];
+
 /// All but the daemon.
 const CLIENTS: &[Command] = &[
     Command::NodeList,
@@ -113,6 +116,7 @@ const CLIENTS: &[Command] = &[
     Command::RouteList,
     Command::RouteSync,
     Command::Config,
+    Command::Doctor,
 ];
 
 const SYNCS: &[Command] = &[Command::NodeSync, Command::LbSync, Command::RouteSync];
@@ -123,6 +127,7 @@ const WITH_LOAD_BALANCERS: &[Command] = &[
     Command::LbList,
     Command::LbInspect,
     Command::LbSync,
+    Command::Doctor,
 ];
 
 /// Those that plan routes.
