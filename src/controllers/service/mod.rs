@@ -199,7 +199,14 @@ impl ServiceController {
             return Ok(Vec::new());
         };
         let name = &self.settings.cluster_name;
-        let found = orphans::find(world, provider, name, begun, Duration::ZERO)?;
+        let found = orphans::find(
+            world,
+            provider,
+            name,
+            begun,
+            Duration::ZERO,
+            Urgency::Needed,
+        )?;
         Ok(found.into_iter().map(orphans::plan).collect())
     }
 

@@ -39,12 +39,13 @@ pub(super) fn find(
     name: &str,
     begun: Instant,
     age: Duration,
+    urgency: Urgency,
 ) -> Result<Vec<Orphan>, Error> {
     let nodes = world.nodes_seen().map(|view| view.value);
     let nodes = nodes.as_ref().map_or(&[][..], |nodes| nodes.as_slice());
     let mut age = age.max(begun.elapsed());
     loop {
-        let landscape = world.load_balancers(&[], age, Urgency::Needed)?;
+        let landscape = world.load_balancers(&[], age, urgency)?;
         let all = world.any_services(age)?;
         let cluster = observe::cluster(world, name, &all.value, nodes)?;
         let orphans = provider.orphans(&landscape.value, &cluster);
@@ -52,7 +53,7 @@ pub(super) fn find(
         if orphans.is_empty() || is_certain {
             return Ok(orphans);
         }
-        let landscape = world.load_balancers(&[], begun.elapsed(), Urgency::Needed)?;
+        let landscape = world.load_balancers(&[], begun.elapsed(), urgency)?;
         world.any_services(landscape.answered.elapsed())?;
         age = begun.elapsed();
     }
@@ -90,8 +91,15 @@ pub(super) fn look_after(
     begun: Instant,
     report: &mut Report,
 ) {
-    let left = if settings.delete_orphans {
-        let (deleted, mut plans) = delete(world, gate, provider, settings, Chosen::All);
+    let (name, age) = (&settings.cluster_name, settings.resync_period / 2);
+    let mut left: Vec<ServicePlan> = match find(world, provider, name, begun, age, Urgency::CanWait)
+    {
+        Ok(orphans) => orphans.into_iter().map(plan).collect(),
+        // Nothing waits for it.
+        Err(error) => return log::debug!("load balancers that nobody wants: {error}"),
+    };
+    if settings.delete_orphans && left.iter().any(ServicePlan::has_writes) {
+        let (deleted, plans) = delete(world, gate, provider, settings, Chosen::All);
         report.changes.extend(deleted.changes);
         report.failures.extend(deleted.failures);
         report.changed += deleted.changed;
@@ -100,16 +108,9 @@ pub(super) fn look_after(
             report.outage = deleted.outage;
             return;
         }
-        plans.retain(|plan| plan.made.is_empty());
-        plans
-    } else {
-        let age = settings.resync_period / 2;
-        match find(world, provider, &settings.cluster_name, begun, age) {
-            Ok(orphans) => orphans.into_iter().map(plan).collect(),
-            // Nothing waits for it.
-            Err(error) => return log::debug!("load balancers that nobody wants: {error}"),
-        }
-    };
+        left = plans;
+        left.retain(|plan| plan.made.is_empty());
+    }
     report.orphans = Some(left.len());
     LOAD_BALANCERS.set(&["orphaned"], left.len() as f64);
     for mut plan in left {
@@ -184,7 +185,14 @@ impl Deletion<'_> {
     fn run(&mut self, chosen: Chosen) -> Result<(), Error> {
         let begun = Instant::now();
         let name = &self.settings.cluster_name;
-        let found = find(self.world, self.provider, name, begun, Duration::ZERO)?;
+        let found = find(
+            self.world,
+            self.provider,
+            name,
+            begun,
+            Duration::ZERO,
+            Urgency::Needed,
+        )?;
         let is_chosen = |orphan: &Orphan| match chosen {
             Chosen::All => true,
             Chosen::These(ids) => ids.contains(&orphan.balancer.id),
