@@ -5,6 +5,7 @@
 //! | `wishes` | which node asks for which routes |
 //! | `plan`, `judge` | what there is, what should be done: pure |
 //! | `show` | a plan in words |
+//! | `due` | which nodes there are, and whether a pass is due |
 //! | `observe` | what both APIs say |
 //! | `pass` | looks again, plans again, makes it |
 //! | `apply`, `condition` | one change of the network; one node's condition |
@@ -14,6 +15,7 @@
 
 mod apply;
 mod condition;
+mod due;
 mod judge;
 mod observe;
 mod pass;
@@ -28,16 +30,17 @@ pub use show::condition_json;
 use super::backoff::Backoff;
 use super::report::{Report, publish};
 use super::{Controller, Proposal, Selection};
-use crate::cloud::{Finding, Gate, InstanceId, ProviderId, Reason, RouteChange, Routes, Urgency};
+use crate::cloud::{Finding, Gate, InstanceId, Reason, RouteChange, Routes, Urgency};
 use crate::kube::Node;
 use crate::metrics::ROUTES;
 use crate::world::{Error, Poll, ReadFrom, World};
+use crate::world::{Error, ReadFrom, World};
+use due::Due;
 use ipnet::IpNet;
 use observe::Ages;
 use pass::{Pass, Passed};
 use serde_json::Value;
 use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -52,14 +55,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 /// How often routes are compared although no node changed.
 const COMPARE_PERIOD: Duration = Duration::from_secs(300);
 
-/// How late a node that took another's name may be seen.
-const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
-
 /// However young `HCLOUD_SERVER_CACHE_MAX_AGE` wants a list to be, the look that read it may use it.
 const YOUNGEST: Duration = Duration::from_secs(1);
-
-/// Nodes whose pods have no addresses yet are read again, so many at a time.
-const UNASSIGNED_AT_MOST: usize = 10;
 
 /// What the failures of a pass are remembered by.
 const THE_NETWORK: &str = "network";
@@ -148,7 +145,7 @@ impl RouteController {
     /// One pass, whatever is due.
     pub fn sync(&mut self, world: &World, gate: &dyn Gate) -> Synced {
         let passed = match world.provider.routes() {
-            Some(routes) => self.pass(world, gate, routes),
+            Some(routes) => self.pass(world, gate, routes, true),
             None => Passed::default(),
         };
         Synced {
@@ -156,68 +153,6 @@ impl RouteController {
             plan: passed.plan,
             made: passed.made,
         }
-    }
-
-    /// What is due. None: nothing is.
-    fn look(&mut self, world: &World, now: Instant) -> Result<Option<Due>, Error> {
-        let nodes = world
-            .poll_nodes(Poll {
-                look_max_age: self.interval() / 2,
-                // The node controller reads them whole more often, where it runs.
-                whole_max_age: self.settings.scaled(COMPARE_PERIOD) * 2,
-                metadata_max_age: Some(self.settings.scaled(METADATA_MAX_AGE)),
-            })?
-            .value;
-        let nodes = self.with_addresses(world, nodes, now)?;
-        self.known.extend(wishes::claimed(&nodes, &*world.provider));
-        let ours = |node: &&Arc<Node>| is_ours(node, world);
-        if !nodes
-            .iter()
-            .filter(ours)
-            .any(|node| !node.spec.pod_cidrs.is_empty())
-        {
-            // No route is wanted, so none may be deleted either.
-            return Ok(None);
-        }
-        let print = fingerprint(&nodes);
-        let since = |moment: Option<Instant>| moment.map_or(Duration::MAX, |at| now - at);
-        let is_changed = self.tried != Some(print) || self.backoff.is_retry_due(THE_NETWORK, now);
-        let is_compared = since(self.compared) >= self.settings.scaled(COMPARE_PERIOD);
-        let is_early = since(self.passed) < self.settings.reconciliation_period;
-        let is_due = (is_changed || is_compared) && !is_early;
-        Ok(is_due.then_some(Due {
-            nodes,
-            print,
-            is_changed,
-            is_compared,
-        }))
-    }
-
-    /// A node gets the addresses of its pods after it registers, and no table shows it: those
-    /// that have none yet are read again, ever less often.
-    fn with_addresses(
-        &mut self,
-        world: &World,
-        nodes: Arc<Nodes>,
-        now: Instant,
-    ) -> Result<Arc<Nodes>, Error> {
-        let lacks = |node: &&Arc<Node>| is_ours(node, world) && node.spec.pod_cidrs.is_empty();
-        let lacking: Vec<&Arc<Node>> = nodes.iter().filter(lacks).collect();
-        let uids: HashSet<&str> = lacking.iter().map(|n| n.metadata.uid.as_str()).collect();
-        self.unassigned.keep(|uid| uids.contains(uid));
-        let waits = |node: &&&Arc<Node>| !self.unassigned.is_waiting(&node.metadata.uid, now);
-        let due = lacking.iter().filter(waits).take(UNASSIGNED_AT_MOST);
-        let due: Vec<(String, String)> = due
-            .map(|node| (node.name().to_owned(), node.metadata.uid.clone()))
-            .collect();
-        if due.is_empty() {
-            return Ok(nodes);
-        }
-        let names: Vec<String> = due.iter().map(|(name, _)| name.clone()).collect();
-        let nodes = world.nodes_again(&names, self.interval() / 2)?.value;
-        due.iter()
-            .for_each(|(_, uid)| self.unassigned.failed(uid, now));
-        Ok(nodes)
     }
 
     /// Plans on what was read last, as far as that may do.
@@ -248,13 +183,20 @@ impl RouteController {
         observed.plan(world, &self.settings.cluster_cidrs, &left)
     }
 
-    fn pass(&mut self, world: &World, gate: &dyn Gate, routes: &dyn Routes) -> Passed {
+    fn pass(
+        &mut self,
+        world: &World,
+        gate: &dyn Gate,
+        routes: &dyn Routes,
+        needs_new_list: bool,
+    ) -> Passed {
         let pass = Pass {
             world,
             gate,
             routes,
             settings: &self.settings,
             known: &mut self.known,
+            needs_new_list,
         };
         let passed = pass.run();
         if passed.wrote {
@@ -281,47 +223,7 @@ impl RouteController {
     }
 }
 
-/// What a pass is about.
-struct Due {
-    nodes: Arc<Nodes>,
-    print: u64,
-    /// A node changed, or the last try failed; else it is time to compare.
-    is_changed: bool,
-    is_compared: bool,
-}
-
-fn is_ours(node: &Node, world: &World) -> bool {
-    let id = world.provider.parse_provider_id(&node.spec.provider_id);
-    matches!(id, ProviderId::Ours(_))
-}
-
-/// Everything of nodes that a plan depends on, but for the condition, which is our own.
-fn fingerprint(nodes: &[Arc<Node>]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    for node in nodes {
-        node.metadata.uid.hash(&mut hasher);
-        node.name().hash(&mut hasher);
-        node.spec.provider_id.hash(&mut hasher);
-        node.spec.pod_cidrs.hash(&mut hasher);
-        node.metadata.deletion_timestamp.is_some().hash(&mut hasher);
-    }
-    hasher.finish()
-}
-
-/// `is_made`: what was planned is there by now.
-fn measure(plan: &Plan, is_made: bool) {
-    for state in State::ALL {
-        let counts = |row: &&Row| match (is_made, row.step) {
-            (true, Step::Add | Step::Replace) => state == State::Ok,
-            (true, Step::Delete) => false,
-            (false, _) | (true, Step::Nothing | Step::Cannot) => row.state == state,
-        };
-        let count = plan.rows.iter().filter(counts).count();
-        ROUTES.set(&[state.word()], count as f64);
-    }
-}
-
-fn tell(world: &World, gate: &dyn Gate, plan: &Plan) {
+?fn tell(world: &World, gate: &dyn Gate, plan: &Plan) {
     let component = component(world);
     for node in &plan.nodes {
         publish(world, gate, component, &node.object, node.all_findings());
@@ -367,9 +269,7 @@ impl Controller for RouteController {
             Ok(plan) => plan,
             Err(error) => return Report::outage(error, String::new()),
         };
-        measure(&plan, false);
-        let is_doubtful = due.is_changed && plan.nodes.iter().any(|n| n.obstacle.is_some());
-        if !plan.has_writes() && !is_doubtful {
+?        if !plan.has_writes() && !is_doubtful {
             tell(world, gate, &plan);
             self.settled(&due, &plan, now);
             self.backoff.succeeded(THE_NETWORK);
@@ -377,7 +277,9 @@ impl Controller for RouteController {
             pass::count(&mut report, &plan);
             return report;
         }
-        let passed = self.pass(world, gate, routes);
+        let deletes = |change: &Change| change.change == RouteChange::Delete;
+        let needs_new_list = is_blocked || plan.changes.iter().any(deletes);
+        let passed = self.pass(world, gate, routes, needs_new_list);
         let is_done = passed.report.outage.is_none() && passed.report.unreached == 0;
         // What only a person can mend is looked at again when it is time to compare.
         let has_failed = passed

@@ -8,7 +8,7 @@ use super::condition::Conditions;
 use super::observe::{Ages, Observed, observe};
 use super::plan::{Change, NodePlan, Plan};
 use super::wishes::claimed;
-use crate::cloud::{Gate, InstanceId, Route, RouteChange, Routes, Urgency};
+use crate::cloud::{Gate, InstanceId, Reason, Route, RouteChange, Routes, Urgency};
 use crate::controllers::report::{Failure, Outage, Report};
 use crate::world::{Error, ReadFrom, World};
 use serde_json::Value;
@@ -25,6 +25,8 @@ pub(super) struct Pass<'a> {
     pub(super) settings: &'a Settings,
     /// Servers that a node named in an earlier look.
     pub(super) known: &'a mut HashSet<InstanceId>,
+    /// The list of servers must be of this pass: something is to go, or a server is missing.
+    pub(super) needs_new_list: bool,
 }
 
 /// What came of it.
@@ -99,7 +101,10 @@ impl Pass<'_> {
         self.known.extend(claimed(&nodes, &*self.world.provider));
         let ages = Ages {
             network: now.elapsed(),
-            instances: begun.elapsed().min(young),
+            instances: match self.needs_new_list {
+                true => begun.elapsed().min(young),
+                false => young,
+            },
             urgency: Urgency::Needed,
         };
         observe(self.world, nodes, ages)
@@ -150,7 +155,8 @@ fn passed(making: Making, conditions: Conditions, plan: Plan, outage: Option<Err
     let failure = |(change, error): &(Change, crate::cloud::Error)| Failure {
         object: change.object(),
         why: format!("{}: {error}", change.line()),
-        finding: None,
+        // Told of the node.
+        finding: (change.change == RouteChange::Add).then_some(Reason::FailedToCreateRoute),
     };
     let failures = &mut passed.report.failures;
     failures.extend(making.refused.iter().map(failure));

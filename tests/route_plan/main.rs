@@ -1,0 +1,13 @@
+//! The route controller's plan: every state of a route with every state of a node and its server, and what holds
+//! for any network.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[path = "../common/memory.rs"]
+mod memory;
+#[path = "../common/random.rs"]
+mod random;
+
+mod property;
+mod rules;
+mod table;
+mod world;
