@@ -50,8 +50,13 @@ case $builder in
     *)
         archive=$folder/ccm-from-scratch-$version-$arch.tar
         rm -f "$archive"
+        # A node's runtime looks for a name without a registry under this one.
+        case $image in
+            */*) full=$image ;;
+            *) full=docker.io/library/$image ;;
+        esac
         $builder build "$@" --format oci --layers=false --timestamp "$epoch" --identity-label=false "$root"
-        $builder push --quiet --digestfile "$folder/$arch.digest" "$image" "oci-archive:$archive:$image"
+        $builder push --quiet --digestfile "$folder/$arch.digest" "$image" "oci-archive:$archive:$full"
         echo "$archive: $image, linux/$arch, $(cat "$folder/$arch.digest")"
         ;;
 esac

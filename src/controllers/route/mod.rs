@@ -33,7 +33,6 @@ use super::{Controller, Proposal, Selection};
 use crate::cloud::{Finding, Gate, InstanceId, Reason, RouteChange, Routes, Urgency};
 use crate::kube::Node;
 use crate::metrics::ROUTES;
-use crate::world::{Error, Poll, ReadFrom, World};
 use crate::world::{Error, ReadFrom, World};
 use due::Due;
 use ipnet::IpNet;
@@ -223,7 +222,20 @@ impl RouteController {
     }
 }
 
-?fn tell(world: &World, gate: &dyn Gate, plan: &Plan) {
+/// `is_made`: what was planned is there by now.
+fn measure(plan: &Plan, is_made: bool) {
+    for state in State::ALL {
+        let counts = |row: &&Row| match (is_made, row.step) {
+            (true, Step::Add | Step::Replace) => state == State::Ok,
+            (true, Step::Delete) => false,
+            (false, _) | (true, Step::Nothing | Step::Cannot) => row.state == state,
+        };
+        let count = plan.rows.iter().filter(counts).count();
+        ROUTES.set(&[state.word()], count as f64);
+    }
+}
+
+fn tell(world: &World, gate: &dyn Gate, plan: &Plan) {
     let component = component(world);
     for node in &plan.nodes {
         publish(world, gate, component, &node.object, node.all_findings());
@@ -269,7 +281,10 @@ impl Controller for RouteController {
             Ok(plan) => plan,
             Err(error) => return Report::outage(error, String::new()),
         };
-?        if !plan.has_writes() && !is_doubtful {
+        measure(&plan, false);
+        let is_blocked = plan.nodes.iter().any(|node| node.obstacle.is_some());
+        let is_doubtful = due.is_changed && is_blocked;
+        if !plan.has_writes() && !is_doubtful {
             tell(world, gate, &plan);
             self.settled(&due, &plan, now);
             self.backoff.succeeded(THE_NETWORK);
