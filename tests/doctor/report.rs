@@ -1,7 +1,7 @@
 //! The report as a whole: on a healthy world, on one where everything is broken, and in each form.
 
 use crate::common::{Ran, openapi, snapshot};
-use crate::world::{CHECKS, World, checks};
+use crate::world::{CHECKS, World, checks, unchanged};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use std::time::{Duration, Instant};
@@ -63,7 +63,7 @@ fn a_healthy_world_is_all_ok_and_nothing_is_written() {
     for (name, check) in checks(&ran) {
         assert_eq!(check.status, "ok", "{name}: {check:?}");
     }
-    assert!(world.everything() == before);
+    unchanged(&before, &world.everything());
     let calls = world.sandbox.calls().calls_since(mark);
     let writes = calls
         .iter()
