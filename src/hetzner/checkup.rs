@@ -7,13 +7,14 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 
 /// As the gate is asked: a change that names nothing to change, of a load balancer that can't
-/// exist. IDs are below 2^53, and are given out from one upwards.
+/// exist. The number is the highest that the API's document allows, and numbers are given out
+/// from below.
 pub const HARMLESS_WRITE: &str = "PUT /load_balancers/9007199254740991";
 
-/// A token that may only read is, by the API's documentation, one that may only GET: any other
+/// A token with the permission Read may, by Hetzner's documentation of tokens, only GET: any other
 /// method is refused for that alone. That this comes before the look at the path is not written
-/// down, so only the refusal is certain; who is told that the load balancer does not exist was
-/// let through to it.
+/// down, so only the refusal is beyond doubt; who is told that the load balancer does not exist
+/// was let through to it.
 pub(super) fn permission(api: &Api, gate: &dyn Gate) -> Permission {
     let path = HARMLESS_WRITE.trim_start_matches("PUT ");
     let answer = api.write::<IgnoredAny>(gate, Method::Put, path, &json!({}));

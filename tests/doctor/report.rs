@@ -1,7 +1,7 @@
 //! The report as a whole: on a healthy world, on one where everything is broken, and in each form.
 
-use crate::common::{Ran, snapshot};
-use crate::world::{CHECKS, World, checks};
+use crate::common::{Ran, openapi, snapshot};
+use crate::world::{CHECKS, World, checks, unchanged};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use std::time::{Duration, Instant};
@@ -63,7 +63,7 @@ fn a_healthy_world_is_all_ok_and_nothing_is_written() {
     for (name, check) in checks(&ran) {
         assert_eq!(check.status, "ok", "{name}: {check:?}");
     }
-    assert!(world.everything() == before);
+    unchanged(&before, &world.everything());
     let calls = world.sandbox.calls().calls_since(mark);
     let writes = calls
         .iter()
@@ -94,6 +94,21 @@ fn a_healthy_world_is_all_ok_and_nothing_is_written() {
         yaml.contains("apiVersion: ccm/v1\nkind: Doctor\nitems:\n- check: settings\n"),
         "{yaml}"
     );
+}
+
+#[test]
+fn every_request_fits_the_api_s_own_document() {
+    let Some(spec) = openapi() else { return };
+    let world = World::healthy();
+    let mark = world.sandbox.calls().mark();
+    assert_eq!(world.doctor(&[]).code, 0);
+    let mut calls = world.sandbox.calls().calls_since(mark);
+    calls.retain(|call| call.half == Half::Hetzner && call.path.starts_with("/v1/"));
+    assert!(calls.iter().any(|call| call.path == PROBE), "{calls:?}");
+    for call in calls {
+        spec.check_request(&call.method, &call.path, &call.query, &call.body)
+            .unwrap_or_else(|e| panic!("{call}: {e:?}"));
+    }
 }
 
 /// The account of the manifests may not look at Deployments, and needs not.

@@ -132,7 +132,7 @@ pub(super) fn other_ccm(view: &View) -> Outcome {
     match (others.is_empty(), holder) {
         (false, _) => Outcome::fail(
             format!(
-                "{} in {} does the same work: nodes that it initialised first are not ours",
+                "{} in {} does the same work as ccm",
                 some(&others),
                 view.namespace
             ),

@@ -72,8 +72,8 @@ pub(super) fn provider_ids(view: &View) -> Outcome {
         ),
         _ => Outcome::warn(
             found,
-            "let them join anew (kubectl delete node, restart the kubelet) if they run on this \
-             project's servers; else it is as it should be",
+            "if they run on this project's servers, drain them, delete the nodes and let them join \
+             anew; else it is as it should be",
         ),
     }
 }
@@ -92,7 +92,7 @@ pub(super) fn kubelets(view: &View) -> Outcome {
                  --cloud-provider=external, and it never becomes a target",
                 some(wrong)
             ),
-            "give the kubelet --cloud-provider=external, delete the node and let it join anew",
+            "give the kubelet --cloud-provider=external; drain the node, delete it and let it join anew",
         ),
     }
 }
@@ -137,10 +137,13 @@ pub(super) fn servers(view: &View) -> Outcome {
              surely gone and it is not ready",
         );
     }
-    let new = names(nodes.iter().filter(|plan| is_uninitialised(&plan.node)));
+    let is_new = |plan: &&NodePlan| {
+        matches!(plan.server, Server::Matched(..)) && is_uninitialised(&plan.node)
+    };
+    let new = names(nodes.iter().filter(is_new));
     match new.as_slice() {
         [] => Outcome::ok(format!(
-            "{}, each with its server",
+            "{}, none without its server",
             counted(own(nodes).0, "node")
         )),
         new => Outcome::warn(

@@ -32,7 +32,7 @@ pub(super) fn services(view: &View) -> Outcome {
         [] => Outcome::ok(match plans.len() {
             0 => "there is no Service of type LoadBalancer".to_owned(),
             count => format!(
-                "{}, each with its load balancer's address",
+                "{}, none without its load balancer's address",
                 counted(count, "Service")
             ),
         }),
