@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Daemon, Env, ccm, env, node, wait_until, with};
+use common::{Daemon, Env, ccm, node, wait_until, with};
 use sandbox::faults::{Effect, Rule};
 use sandbox::kubernetes::PolicyRule;
 use sandbox::{Half, Sandbox};
@@ -42,6 +42,12 @@ fn complaints(sandbox: &Sandbox, stderr: &str) -> String {
     });
     let lines: Vec<&str> = lines.filter(|line| !line.starts_with("INFO ")).collect();
     lines.join("\n")
+}
+
+/// Without routes: that nobody says where pods have their addresses is told with each start, and has its own tests.
+fn env(sandbox: &Sandbox) -> Env {
+    let no_routes = [("HCLOUD_NETWORK_ROUTES_ENABLED", "false")];
+    with(common::env(sandbox), &no_routes)
 }
 
 /// A command, what is set otherwise, its exit code, and its complaints.
@@ -95,7 +101,7 @@ fn settings() {
         (LIST, &[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv5"), ("HCLOUD_DEBUG", "maybe")], 1, "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\": use ipv4, ipv6 or dualstack\nHCLOUD_DEBUG: \"maybe\": use true or false"),
         (LIST, &[("HCLOUD_NETWROK", "x"), ("HCLOUD_NETWORK", "")], 0, "warn: HCLOUD_NETWROK: not a variable that ccm reads; did you mean HCLOUD_NETWORK?"),
         (ONCE, &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "ERROR cloud-node-controller: 3 nodes wait: GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?"),
-        (&["run", "--once", "--controllers=-cloud-node"], &[], 1, "--controllers: none of those that run in this version is left; nothing to do"),
+        (&["run", "--once", "--controllers=-cloud-node"], &[], 1, "--controllers: none is left that could run; nothing to do"),
         (&["run", "--node-sync-interval=5", "--onec", "extra"], &[("HCLOUD_DEBUG", "2"), ("HCLOUD_TOKEN", "")], 2, "--onec: unknown flag; did you mean --once?\nHCLOUD_TOKEN: not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API (Hetzner Console → Security → API tokens)\n--node-sync-interval: \"5\": a duration needs a unit, e.g. 5s or 1m30s\nHCLOUD_DEBUG: \"2\": use true or false"),
     ]);
 }
@@ -106,7 +112,7 @@ fn usage() {
     #[rustfmt::skip]
     check(&sandbox, &env(&sandbox), &[
         (&["nodes"], &[], 2, "unknown command \"nodes\"; did you mean node?\nSee ccm help."),
-        (&["frobnicate"], &[], 2, "unknown command \"frobnicate\"; there is run, node, lb, config, completions, help, version\nSee ccm help."),
+        (&["frobnicate"], &[], 2, "unknown command \"frobnicate\"; there is run, node, lb, route, doctor, config, completions, help, version\nSee ccm help."),
         (&["--context", "foo", "node", "list"], &[], 2, "flags go after the command: ccm node list --context foo"),
         (&["version", "extra"], &[], 2, "version takes no words and no flags"),
         (&["node", "lst"], &[], 2, "unknown command \"node lst\"; did you mean node list?\nSee ccm help."),
@@ -124,7 +130,7 @@ fn usage() {
         (&["node", "sync", "worker-1", "wroker-2", "zzz"], &[], 1, "there is no node \"wroker-2\"; did you mean worker-2?\nthere is no node \"zzz\"; ccm node list shows all 3"),
         (&["node", "sync", "--detailed-exitcode"], &[], 2, "--detailed-exitcode goes with --dry-run"),
         (&["node", "list", "\u{1b}[2J"], &[], 2, "node list takes no name; ccm node inspect \\u001b[2J shows one node"),
-        (&["\u{1b}[2J"], &[], 2, "unknown command \"\\u{1b}[2J\"; there is run, node, lb, config, completions, help, version\nSee ccm help."),
+        (&["\u{1b}[2J"], &[], 2, "unknown command \"\\u{1b}[2J\"; there is run, node, lb, route, doctor, config, completions, help, version\nSee ccm help."),
     ]);
     for name in ["worker-1", "worker-2", "worker-3"] {
         assert!(!common::is_initialised(&node(&sandbox, name)), "{name}");

@@ -65,7 +65,7 @@ fn twenty_load_balancers_cost_few_calls() {
 
 #[test]
 fn a_hundred_routes_cost_a_write_each_and_few_calls() {
-    for figure in routes::a_life(0.05) {
+    for figure in routes::a_life(0.1) {
         if figure.is_count() {
             assert!(figure.is_ok(), "{figure}");
         }

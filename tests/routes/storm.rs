@@ -11,6 +11,7 @@ use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::sync::Mutex;
 
 const STORIES: u64 = 120;
 const NODES: u64 = 6;
@@ -25,7 +26,8 @@ const THEIRS: [&str; 3] = [
 
 #[test]
 fn whatever_happens_the_routes_end_as_those_of_the_nodes() {
-    for_each_seed("routes", 1..=STORIES, |seed| {
+    let tally: Mutex<Tally> = Mutex::default();
+    let told = for_each_seed("routes", 1..=STORIES, |seed| {
         let mut random = Random::new(seed);
         let world = World::of(sandbox::Sandbox::builder().nodes(0));
         let place = Place::new(&world.sandbox);
@@ -40,6 +42,7 @@ fn whatever_happens_the_routes_end_as_those_of_the_nodes() {
                 world.join(&format!("n-{n}"), &pods(&mut random, n));
             }
         }
+        let mut deaths = 0;
         for _ in 0..1 + random.below(4) {
             happens(&world, &mut random);
             weather(&world, &mut random);
@@ -56,6 +59,7 @@ fn whatever_happens_the_routes_end_as_those_of_the_nodes() {
                     happens(&world, &mut random);
                 }
             }
+            deaths += usize::from(gate.is_closed());
             world.sandbox.faults().clear();
             world.sandbox.cluster().freeze_cache(false);
             theirs_are_there(&world)?;
@@ -65,8 +69,49 @@ fn whatever_happens_the_routes_end_as_those_of_the_nodes() {
         if rounds > ROUNDS_AT_MOST / 2 {
             return Err(format!("{rounds} rounds to settle"));
         }
+        tally.lock().unwrap().add(&world, deaths);
         at_rest(&world, &place)
     });
+    let tally = tally.into_inner().unwrap();
+    println!("{tally:?}");
+    if told == STORIES as usize {
+        tally.was_a_storm();
+    }
+}
+
+/// What the stories were made of, over all of them.
+#[derive(Debug, Default)]
+struct Tally {
+    calls: usize,
+    faults: usize,
+    deaths: usize,
+    added: usize,
+    deleted: usize,
+    busy: usize,
+}
+
+impl Tally {
+    fn add(&mut self, world: &World, deaths: usize) {
+        self.deaths += deaths;
+        for call in world.sandbox.calls().calls() {
+            self.calls += 1;
+            self.faults += usize::from(call.fault.is_some());
+            let is = |end: &str| usize::from(call.status == Some(201) && call.path.ends_with(end));
+            self.added += is("/add_route");
+            self.deleted += is("/delete_route");
+            self.busy += usize::from(call.status == Some(409) && call.path.ends_with("_route"));
+        }
+    }
+
+    /// A storm that became a breeze, because somebody changed how stories are made, shows nothing.
+    fn was_a_storm(&self) {
+        let stories = STORIES as usize;
+        assert!(self.faults > self.calls / 40, "{self:?}");
+        assert!(self.deaths > stories / 4, "{self:?}");
+        assert!(self.added > stories * 4, "{self:?}");
+        assert!(self.deleted > stories, "{self:?}");
+        assert!(self.busy > stories, "{self:?}");
+    }
 }
 
 struct Ccm {
