@@ -14,10 +14,9 @@ pub(super) fn words(mut all: Vec<OsString>) -> Vec<OsString> {
         return all;
     }
     let program = all.remove(0);
-    if Path::new(&program).file_name() == Some(DROP_IN.as_ref()) {
-        if let Some(at) = first_flag(&all) {
-            all.insert(at, "--cloud-provider=hcloud".into());
-        }
+    let is_drop_in = Path::new(&program).file_name() == Some(DROP_IN.as_ref());
+    if let Some(at) = first_flag(&all).filter(|_| is_drop_in) {
+        all.insert(at, "--cloud-provider=hcloud".into());
     }
     all
 }
