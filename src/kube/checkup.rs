@@ -1,23 +1,21 @@
 //! What the API server says about itself, about us, and about the workloads beside us: for `doctor`.
 
-use super::client::{Client, JSON, ReadFrom, Selected, percent_encoded};
+use super::client::{Client, JSON, percent_encoded};
 use super::error::Error;
 use crate::cloud::Gate;
 use crate::http::Method;
-use serde::Deserialize;
 use serde_json::{Value, json};
-use std::sync::Arc;
 
 /// As the gate is asked: a question in the form of a write, which changes nothing.
 pub const ACCESS_REVIEW: &str = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
-/// `/version`.
-#[derive(Clone, Debug, Deserialize)]
+/// `/version`. What is missing is empty.
+#[derive(Clone, Debug)]
 pub struct Version {
     pub major: String,
     /// May end in `+`.
     pub minor: String,
-    #[serde(rename = "gitVersion")]
+    /// E.g. `v1.36.2`.
     pub name: String,
 }
 
@@ -48,7 +46,12 @@ pub struct Workload {
 
 impl Client {
     pub fn version(&self) -> Result<Version, Error> {
-        self.get("/version")
+        let version = self.document("/version", "gitVersion")?;
+        Ok(Version {
+            major: text(&version["major"]),
+            minor: text(&version["minor"]),
+            name: text(&version["gitVersion"]),
+        })
     }
 
     /// May the user that we log in as do this?
@@ -73,19 +76,13 @@ impl Client {
     /// Deployments and DaemonSets of a namespace, those scaled to nothing left out.
     pub fn workloads(&self, namespace: &str) -> Result<Vec<Workload>, Error> {
         let mut workloads = Vec::new();
-        for (resource, kind) in [
-            ("deployments", "DeploymentList"),
-            ("daemonsets", "DaemonSetList"),
-        ] {
-            let namespace = percent_encoded(namespace);
-            let selected = Selected {
-                path: &format!("/apis/apps/v1/namespaces/{namespace}/{resource}"),
-                query: "",
-                kind,
-                accept: JSON,
-            };
-            let items: Vec<Arc<Value>> = self.list(&selected, ReadFrom::Latest)?;
-            let running = items.iter().filter(|item| item["spec"]["replicas"] != 0);
+        let namespace = percent_encoded(namespace);
+        for resource in ["deployments", "daemonsets"] {
+            // Without a limit everything comes in one answer; of these there are few.
+            let path = format!("/apis/apps/v1/namespaces/{namespace}/{resource}");
+            let list = self.document(&path, "items")?;
+            let items = list["items"].as_array().into_iter().flatten();
+            let running = items.filter(|item| item["spec"]["replicas"] != 0);
             workloads.extend(running.map(|item| workload(resource, item)));
         }
         Ok(workloads)
@@ -93,7 +90,6 @@ impl Client {
 }
 
 fn workload(resource: &str, item: &Value) -> Workload {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let kind = resource.trim_end_matches('s');
     let mut workload = Workload {
         name: format!("{kind}/{}", text(&item["metadata"]["name"])),
@@ -111,6 +107,10 @@ fn workload(resource: &str, item: &Value) -> Workload {
         }
     }
     workload
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// A probe may name one of the container's ports.

@@ -52,6 +52,20 @@ fn reaching_it() {
             "KUBECONFIG",
         ),
         (
+            "another program there",
+            |world| {
+                let effect = Effect::Instead(Response::json(200, &json!({ "status": "ok" })));
+                world
+                    .sandbox
+                    .faults()
+                    .add(Rule::new(effect).path("/version"));
+            },
+            "cluster",
+            "fail",
+            &["/version: the answer has no gitVersion"],
+            "kubectl version",
+        ),
+        (
             "too old",
             |world| {
                 let version = json!({ "major": "1", "minor": "29+", "gitVersion": "v1.29.4" });

@@ -4,8 +4,8 @@ use super::view::{Gap, View};
 use super::{cloud, cluster, nodes, services};
 use serde::Serialize;
 
-/// In the order in which they are shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+/// What a check came to, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Status {
     /// The daemon can't do its work, or not all of it.
@@ -86,9 +86,9 @@ const CHECKS: &[Row] = &[
         services::orphans),
 ];
 
-/// All of them, what needs somebody first.
+/// All of them, in the order of the table.
 pub(super) fn all(view: &View) -> Vec<Check> {
-    let mut checks: Vec<Check> = CHECKS
+    CHECKS
         .iter()
         .map(|(name, looked_at, check)| {
             let outcome = check(view);
@@ -100,9 +100,14 @@ pub(super) fn all(view: &View) -> Vec<Check> {
                 remedy: outcome.remedy,
             }
         })
-        .collect();
-    checks.sort_by_key(|check| check.status);
-    checks
+        .collect()
+}
+
+/// What needs somebody first.
+pub(super) fn in_order(checks: &[Check]) -> Vec<&Check> {
+    let order = [Status::Fail, Status::Warn, Status::Skipped, Status::Ok];
+    let of = |status| checks.iter().filter(move |check| check.status == status);
+    order.into_iter().flat_map(of).collect()
 }
 
 impl Outcome {

@@ -1,6 +1,6 @@
 //! The report: for people in 80 columns, what needs somebody first; for programs as it is.
 
-use super::check::{Check, Status};
+use super::check::{Check, Status, in_order};
 use crate::cli::json::Document;
 use crate::cli::output::{one_line, wrapped};
 use crate::cli::table::COLUMNS;
@@ -9,13 +9,13 @@ use crate::cli::table::COLUMNS;
 const INDENT: usize = 22;
 
 pub(super) fn document(checks: &[Check]) -> Document<&Check> {
-    Document::new("Doctor", checks.iter().collect())
+    Document::new("Doctor", in_order(checks))
 }
 
 /// `is_wide`: what was looked at also where all is well.
 pub(super) fn table(checks: &[Check], is_wide: bool) -> String {
     let mut text = String::new();
-    for check in checks {
+    for check in in_order(checks) {
         let head = format!("{:<8}{}", word(check.status), check.name);
         paragraph(&mut text, &head, &check.message);
         if is_wide || matches!(check.status, Status::Fail | Status::Warn) {
