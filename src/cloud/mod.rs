@@ -4,6 +4,7 @@
 //! Annotations, addresses, labels and profiles belong to the provider behind the contract;
 //! taints, provided node IPs and guards belong to the controllers in front of it.
 
+mod checkup;
 mod error;
 mod finding;
 mod gate;
@@ -15,6 +16,7 @@ mod service;
 mod source;
 mod word;
 
+pub use checkup::{Attached, Checkup, Permission};
 pub use error::{CORRELATION, Error, ErrorKind, without_correlations};
 pub use finding::{Finding, Origin, Reason, Severity};
 pub use gate::{Gate, Refused};
@@ -59,6 +61,12 @@ pub trait Provider: Send + Sync {
     /// A call to the cloud's API has succeeded since the start. A cloud without one is always reached.
     fn is_reached(&self) -> bool {
         true
+    }
+
+    /// How the cloud is reached and what it says about that. `gate` must let the writes pass
+    /// that are harmless by their nature; a cloud that needs none asks for none.
+    fn checkup(&self, _gate: &dyn Gate) -> Checkup {
+        Checkup::default()
     }
 
     /// The servers that nodes run on.

@@ -50,6 +50,11 @@ impl Api {
         self.http.calls()
     }
 
+    /// See [`Budget::seen`].
+    pub(super) fn seen(&self) -> (Option<(u64, u64)>, Option<i64>) {
+        self.budget.seen()
+    }
+
     pub(super) fn is_reached(&self) -> bool {
         self.http.is_reached()
     }

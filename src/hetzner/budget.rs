@@ -3,6 +3,7 @@
 
 use crate::cloud::{Error, ErrorKind, Urgency};
 use crate::http::Head;
+use jiff::Timestamp;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,8 @@ pub(super) struct Budget {
 struct State {
     /// Limit and what remained, and when that was said.
     seen: Option<(u64, u64, Instant)>,
+    /// By how much the API's clock was ahead of ours.
+    clock_ahead_s: Option<i64>,
     paused_until: Option<Instant>,
     pause: Duration,
 }
@@ -80,11 +83,21 @@ impl Budget {
         Ok(())
     }
 
+    /// Limit and what remained when an answer last said so, and by how much the API's clock was ahead of ours.
+    pub(super) fn seen(&self) -> (Option<(u64, u64)>, Option<i64>) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let rate_limit = state.seen.map(|(limit, remaining, _)| (limit, remaining));
+        (rate_limit, state.clock_ahead_s)
+    }
+
     /// Takes note of what an answer says.
     pub(super) fn note(&self, head: &Head, now: Instant) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((limit, remaining, _)) = head.rate_limit {
             state.seen = Some((limit, remaining, now));
+        }
+        if let Some(date) = head.date {
+            state.clock_ahead_s = Some(date.as_second() - Timestamp::now().as_second());
         }
         if head.status == 429 {
             let asked = head.retry_after.unwrap_or_default().min(LONGEST_ASKED);

@@ -2,7 +2,7 @@
 //! cloud server, on no other machine, and never behind a proxy.
 
 use super::networks::Network;
-use crate::cloud::{Error, ErrorKind};
+use crate::cloud::{Attached, Error, ErrorKind};
 use crate::http;
 use serde::Deserialize;
 use std::time::Duration;
@@ -24,9 +24,10 @@ struct Attachment {
 /// Is this machine in the Network? Where nobody can tell, that is said in the log, and it may be:
 /// all our work is done through the two APIs, and the check finds a slip in a setting, no more.
 pub(super) fn check_attached(endpoint: &str, network: &Network) -> Result<(), Error> {
-    let attached = match attachments(endpoint) {
-        Ok(attached) => attached,
-        Err(why) => {
+    let there = match attached(endpoint, network) {
+        Attached::Yes => return Ok(()),
+        Attached::No(there) => there,
+        Attached::Unknown(why) => {
             log::warn!(
                 "not checked whether this machine is attached to the Network {} ({}): the metadata service at \
                  {endpoint} can't be asked ({why}). That is so outside of Hetzner Cloud, and where a network policy \
@@ -37,17 +38,6 @@ pub(super) fn check_attached(endpoint: &str, network: &Network) -> Result<(), Er
             return Ok(());
         }
     };
-    if attached.iter().any(|there| there.network_id == network.id) {
-        return Ok(());
-    }
-    let there: Vec<String> = attached
-        .iter()
-        .map(|there| format!("{} ({})", there.network_name, there.network_id))
-        .collect();
-    let there = match there.is_empty() {
-        true => "none".to_owned(),
-        false => there.join(", "),
-    };
     Err(Error::new(
         ErrorKind::Misconfigured,
         format!(
@@ -56,6 +46,25 @@ pub(super) fn check_attached(endpoint: &str, network: &Network) -> Result<(), Er
             network.name, network.id
         ),
     ))
+}
+
+/// What the metadata service says about it.
+pub(super) fn attached(endpoint: &str, network: &Network) -> Attached {
+    let attached = match attachments(endpoint) {
+        Ok(attached) => attached,
+        Err(why) => return Attached::Unknown(why),
+    };
+    if attached.iter().any(|there| there.network_id == network.id) {
+        return Attached::Yes;
+    }
+    let there: Vec<String> = attached
+        .iter()
+        .map(|there| format!("{} ({})", there.network_name, there.network_id))
+        .collect();
+    Attached::No(match there.is_empty() {
+        true => "none".to_owned(),
+        false => there.join(", "),
+    })
 }
 
 fn attachments(endpoint: &str) -> Result<Vec<Attachment>, String> {

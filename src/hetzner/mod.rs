@@ -6,6 +6,7 @@
 mod addresses;
 mod api;
 mod budget;
+mod checkup;
 mod error;
 pub mod load_balancers;
 mod metadata;
@@ -16,6 +17,7 @@ mod provider;
 mod servers;
 
 pub use addresses::{AddressFamily, EXTERNAL_IPV6};
+pub use checkup::HARMLESS_WRITE;
 pub use metadata::METADATA_ENDPOINT;
 pub use networks::NetworkSelector;
 pub use profile::Profile;

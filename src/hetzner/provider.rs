@@ -2,15 +2,16 @@
 
 use super::addresses::{AddressFamily, Addresses, addresses, explain_missing};
 use super::api::Api;
+use super::checkup;
 use super::load_balancers::{self, Rules, State};
 use super::metadata;
 use super::networks::{self, Network, NetworkSelector};
 use super::profile::Profile;
 use super::servers;
 use crate::cloud::{
-    ActionId, Applied, Change, Cluster, Error, ErrorKind, Finding, Gate, Instance, InstanceId,
-    Instances, Landscape, LoadBalancerPlan, LoadBalancers, Metadata, Node, OfferedNode, Orphan,
-    Provider, ProviderId, Reason, Service, Source, Sourced, Urgency,
+    ActionId, Applied, Attached, Change, Checkup, Cluster, Error, ErrorKind, Finding, Gate,
+    Instance, InstanceId, Instances, Landscape, LoadBalancerPlan, LoadBalancers, Metadata, Node,
+    OfferedNode, Orphan, Provider, ProviderId, Reason, Service, Source, Sourced, Urgency,
 };
 use crate::http::{self, Proxies, Timing, Tls, Token};
 use ipnet::{IpNet, Ipv4Net};
@@ -103,6 +104,18 @@ impl Hetzner {
         }
     }
 
+    /// Looked for, whatever this machine is attached to; none: the settings name none.
+    fn look_for_network(&self) -> Option<Result<&Network, Error>> {
+        let selector = self.network.as_ref()?;
+        if self.found.get().is_none() {
+            match networks::find(&self.api, selector) {
+                Ok(network) => drop(self.found.set(network)),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        self.found.get().map(Ok)
+    }
+
     fn network_id(&self) -> Option<u64> {
         self.found.get().map(|network| network.id)
     }
@@ -138,6 +151,24 @@ impl Provider for Hetzner {
             let _ = self.found.set(network);
         }
         Ok(())
+    }
+
+    fn checkup(&self, gate: &dyn Gate) -> Checkup {
+        let network = self.look_for_network();
+        let attached = match (&network, &self.metadata) {
+            (Some(Ok(network)), Some(endpoint)) => metadata::attached(endpoint, network),
+            _ => Attached::default(),
+        };
+        let permission = checkup::permission(&self.api, gate);
+        let (rate_limit, clock_ahead_s) = self.api.seen();
+        Checkup {
+            permission,
+            rate_limit,
+            clock_ahead_s,
+            network: network
+                .map(|found| found.map(|network| format!("{} ({})", network.name, network.id))),
+            attached,
+        }
     }
 
     fn calls(&self) -> u64 {

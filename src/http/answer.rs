@@ -2,6 +2,7 @@
 
 use super::error::{Error, Kind, describe_io};
 use super::{Redactor, Settings};
+use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufReader, Read};
 use std::time::Duration;
@@ -30,6 +31,8 @@ pub struct Head {
     pub retry_after: Option<Duration>,
     /// `RateLimit-Limit`, `-Remaining`, `-Reset` (UNIX seconds), when all are there.
     pub rate_limit: Option<(u64, u64, u64)>,
+    /// `Date`: the server's clock, in whole seconds.
+    pub date: Option<Timestamp>,
 }
 
 /// An answer that was parsed whole.
@@ -122,7 +125,22 @@ fn head_of(status: u16, headers: &HeaderMap) -> Head {
             (Some(limit), Some(remaining), Some(reset)) => Some((limit, remaining, reset)),
             _ => None,
         },
+        date: text("date").and_then(date),
     }
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`: the only form that servers may send.
+fn date(text: &str) -> Option<Timestamp> {
+    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    let words: Vec<&str> = text.split(' ').collect();
+    let [_, day, month, year, time, "GMT"] = words[..] else {
+        return None;
+    };
+    let place = MONTHS
+        .find(month)
+        .filter(|at| month.len() == 3 && at % 3 == 0)?;
+    let month = place / 3 + 1;
+    format!("{year}-{month:02}-{day}T{time}Z").parse().ok()
 }
 
 fn parse<T: DeserializeOwned>(
@@ -171,5 +189,31 @@ impl<R: Read> Read for Tee<R> {
             self.kept.extend_from_slice(&buffer[..count]);
         }
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_is_read_in_its_one_form() {
+        for (text, expected) in [
+            (
+                "Sun, 06 Nov 1994 08:49:37 GMT",
+                Some("1994-11-06T08:49:37Z"),
+            ),
+            (
+                "Thu, 31 Dec 2026 23:59:59 GMT",
+                Some("2026-12-31T23:59:59Z"),
+            ),
+            ("Sun, 06 Nov 1994 08:49:37 CET", None),
+            ("Sun, 06 ovD 1994 08:49:37 GMT", None),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", None),
+            ("", None),
+        ] {
+            let read = date(text).map(|time| time.to_string());
+            assert_eq!(read.as_deref(), expected, "{text}");
+        }
     }
 }

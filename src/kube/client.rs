@@ -8,7 +8,7 @@ use crate::cloud::Gate;
 use crate::http::{self, Method, Proxies};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,6 +110,15 @@ impl Client {
     /// One node as it is now; none when the API server itself says that it is not there.
     pub fn node(&self, name: &str) -> Result<Option<Node>, Error> {
         self.get_if_there(&node_path(name))
+    }
+
+    /// Something that is always there, whole, with a field that it must have.
+    pub(super) fn document(&self, path: &str, field: &str) -> Result<Value, Error> {
+        let document: Value = self.http.get(path)?.value;
+        match document[field].is_null() {
+            true => Err(self.malformed(path, format!("the answer has no {field}"))),
+            false => Ok(document),
+        }
     }
 
     /// One object as it is now; none when the API server itself says that it is not there.
@@ -242,7 +251,7 @@ impl Client {
             let page: ListPage<T> = self.http.get_as(page_path, selected.accept)?.value;
             if page.kind != selected.kind {
                 let why = format!("answered a {} instead of a {}", page.kind, selected.kind);
-                return Err(self.not_a_list(page_path, why));
+                return Err(self.malformed(page_path, why));
             }
             items.extend(page.items.into_iter().map(|item| item.0));
             Ok(page.metadata.continue_token)
@@ -289,13 +298,13 @@ impl Client {
             }
             place = format!("&continue={}", percent_encoded(&token));
         }
-        Err(self.not_a_list(
+        Err(self.malformed(
             path,
             format!("the list does not end after {PAGES_AT_MOST} pages"),
         ))
     }
 
-    fn not_a_list(&self, path: &str, why: String) -> Error {
+    fn malformed(&self, path: &str, why: String) -> Error {
         let call = format!("GET {}{path}", self.http.base());
         Error::Http(Box::new(http::Error {
             call,

@@ -3,6 +3,7 @@
 //! Knows: paths, preconditions, `Status` errors, events. Must never import a cloud's
 //! code, or decide what should be written.
 
+mod checkup;
 mod client;
 pub mod config;
 mod error;
@@ -13,6 +14,7 @@ mod services;
 mod table;
 mod types;
 
+pub use checkup::{ACCESS_REVIEW, Verb, Version, Workload};
 pub use client::{Client, READ_TIMEOUT, ReadFrom};
 pub use error::Error;
 pub use events::{Event, EventType, Recorder, Repeat};
