@@ -106,7 +106,7 @@ fn usage() {
     #[rustfmt::skip]
     check(&sandbox, &env(&sandbox), &[
         (&["nodes"], &[], 2, "unknown command \"nodes\"; did you mean node?\nSee ccm help."),
-        (&["frobnicate"], &[], 2, "unknown command \"frobnicate\"; there is run, node, lb, help, version\nSee ccm help."),
+        (&["frobnicate"], &[], 2, "unknown command \"frobnicate\"; there is run, node, lb, doctor, help, version\nSee ccm help."),
         (&["--context", "foo", "node", "list"], &[], 2, "flags go after the command: ccm node list --context foo"),
         (&["version", "extra"], &[], 2, "version takes no words and no flags"),
         (&["node", "lst"], &[], 2, "unknown command \"node lst\"; did you mean node list?\nSee ccm help."),
@@ -124,7 +124,7 @@ fn usage() {
         (&["node", "sync", "worker-1", "wroker-2", "zzz"], &[], 1, "there is no node \"wroker-2\"; did you mean worker-2?\nthere is no node \"zzz\"; ccm node list shows all 3"),
         (&["node", "sync", "--detailed-exitcode"], &[], 2, "--detailed-exitcode goes with --dry-run"),
         (&["node", "list", "\u{1b}[2J"], &[], 2, "node list takes no name; ccm node inspect \\u001b[2J shows one node"),
-        (&["\u{1b}[2J"], &[], 2, "unknown command \"\\u{1b}[2J\"; there is run, node, lb, help, version\nSee ccm help."),
+        (&["\u{1b}[2J"], &[], 2, "unknown command \"\\u{1b}[2J\"; there is run, node, lb, doctor, help, version\nSee ccm help."),
     ]);
     for name in ["worker-1", "worker-2", "worker-3"] {
         assert!(!common::is_initialised(&node(&sandbox, name)), "{name}");

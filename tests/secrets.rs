@@ -26,6 +26,7 @@ const COMMANDS: &[&[&str]] = &[
     &["run", "--dry-run"],
     &["run", "--once", "--log-format=json"],
     &["node", "sync"],
+    &["doctor", "-o", "wide"],
 ];
 
 /// A sandbox whose kubeconfig has every kind of secret.

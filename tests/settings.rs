@@ -304,7 +304,7 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "-kubeconfig /a --once", "-kubeconfig: long flags have two dashes: --kubeconfig"),
         (Run, "-leader-elect=false", "-leader-elect: long flags have two dashes: --leader-elect"),
         (Run, "-x", "-x: unknown flag; see --help"),
-        (Run, "-o json", "-o: only for list, inspect or sync"),
+        (Run, "-o json", "-o: only for list, inspect, sync or doctor"),
         (Run, "-v", "-v: needs a value: N"),
         (Run, "-v=-1", "-v: \"-1\": use a whole number from 0"),
         (Run, "--v=high", "--v: \"high\": use a whole number from 0"),
@@ -327,7 +327,7 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "--leader-elect-resource-name=Ccm", "--leader-elect-resource-name: \"Ccm\": use lower case letters, digits, - and ., a letter or digit first and last"),
         (Run, "--leader-elect-resource-namespace=a/b", "--leader-elect-resource-namespace: \"a/b\": use at most 63 lower case letters, digits and -, a letter or digit first and last"),
         // Client commands know their own flags only.
-        (List, "--leader-elect", "--leader-elect: only for run"),
+        (List, "--leader-elect", "--leader-elect: only for run or doctor"),
         (List, "--once", "--once: only for run"),
         (List, "--version", "--version: unknown flag; see ccm version"),
         (List, "--outptu json", "--outptu: unknown flag; did you mean --output?"),

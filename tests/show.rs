@@ -216,13 +216,14 @@ fn sync_touches_only_the_nodes_that_were_named() {
 #[test]
 fn help() {
     let nobody = with(Vec::new(), &[]);
-    let words: [&[&str]; 10] = [
+    let words: [&[&str]; 11] = [
         &["help"],
         &["help", "run"],
         &["help", "node"],
         &["node", "list", "--help"],
         &["node", "inspect", "-h"],
         &["help", "node", "sync"],
+        &["help", "doctor"],
         &["help", "version"],
         &["version"],
         &["--version"],

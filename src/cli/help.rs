@@ -13,6 +13,7 @@ pub(super) const COMMANDS: &[&str] = &[
     "lb list",
     "lb inspect",
     "lb sync",
+    "doctor",
     "version",
 ];
 
@@ -34,6 +35,7 @@ Usage:
                                one Service: both sides, health, and why
   ccm lb sync [NAMESPACE/NAME…]
                                do now what the daemon would do
+  ccm doctor                   what is wrong, and how to mend it
   ccm help [COMMAND]           this text, or a command's flags and variables
   ccm version
 
@@ -107,6 +109,7 @@ pub(super) fn command(command: Command) -> String {
         Command::LbList => LB_LIST,
         Command::LbInspect => LB_INSPECT,
         Command::LbSync => LB_SYNC,
+        Command::Doctor => DOCTOR,
     };
     format!("{head}\n{}", settings::help(command))
 }
@@ -207,4 +210,27 @@ Usage:
                                stands in its way
 
 At a terminal each change is shown on stderr as it is made.
+";
+
+const DOCTOR: &str = "\
+ccm doctor – look at everything that the daemon needs: settings, token, the
+project's API, private Network, cluster, role, Lease, other cloud-controller-
+managers, nodes, Services, load balancers. Only reads.
+
+Usage:
+  ccm doctor
+  ccm doctor -o wide           also what was looked at where all is well
+  ccm doctor -o json|yaml
+
+Each check is ok, warn, FAIL, or skipped with the reason; what needs somebody
+comes first, with how to mend it. Exit 1 when one fails, 0 otherwise.
+
+Run it with the daemon's settings. Outside of the cluster the rights are those
+of the kubeconfig's user; inside, as a Job with the daemon's account, they are
+the daemon's own, which may not look at Deployments: other-ccm and probes are
+skipped there.
+
+Nothing is changed. Two questions have the form of a write: what we may do in
+the cluster (selfsubjectaccessreviews), and whether the token may write (a
+change of nothing, of a load balancer that can't exist).
 ";

@@ -4,6 +4,7 @@
 //! Knows: every other room's front door. Must never decide what is written to an API.
 
 mod changes;
+mod doctor;
 mod help;
 mod json;
 mod lb;
@@ -35,7 +36,7 @@ pub enum Exit {
 }
 
 /// As typed first.
-const TOP: &[&str] = &["run", "node", "lb", "help", "version"];
+const TOP: &[&str] = &["run", "node", "lb", "doctor", "help", "version"];
 
 /// Runs what the words say.
 pub fn main(words: Vec<OsString>) -> ExitCode {
@@ -58,6 +59,7 @@ fn dispatch(words: Vec<OsString>) -> Exit {
         "run" => run::run(rest),
         "node" => node(rest),
         "lb" => lb(rest),
+        "doctor" => doctor::doctor(rest),
         // The daemon's flags alone are the daemon: what a Deployment of another CCM's passes.
         flag if flag.starts_with('-') => match misplaced::command(&words, TOP) {
             Some(meant) => {
@@ -143,6 +145,7 @@ fn help_on(words: &[OsString]) -> Exit {
         ["lb", "list"] => show(help::command(Command::LbList)),
         ["lb", "inspect"] => show(help::command(Command::LbInspect)),
         ["lb", "sync"] => show(help::command(Command::LbSync)),
+        ["doctor"] => show(help::command(Command::Doctor)),
         other => unknown("command", &other.join(" "), help::COMMANDS),
     }
 }

@@ -10,7 +10,7 @@ use crate::hetzner::load_balancers;
 use crate::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile};
 use crate::http::{self, Authorities, Proxies, Secret, Timing, Tls, Token, WRITE_TIMEOUT};
 use crate::kube::{self, config};
-use crate::settings::{self, Command, Notice, Parsed, Process, Settings, Source, Sourced};
+use crate::settings::{self, Command, Notice, Parsed, Problem, Process, Settings, Source, Sourced};
 use crate::world::World;
 use std::ffi::OsString;
 use std::path::Path;
@@ -30,7 +30,7 @@ const SHORTEST_EXEC_TIME_LIMIT: Duration = Duration::from_secs(5);
 const SHORTEST_LEASE_SCALE: f64 = 0.1;
 
 /// A token of the Cloud API has this many characters; another length is worth a warning.
-const TOKEN_CHARACTERS: usize = 64;
+pub(super) const TOKEN_CHARACTERS: usize = 64;
 
 /// What to do after the settings were read: go on, or end here.
 pub(super) enum Read {
@@ -45,6 +45,17 @@ pub(super) fn read(
     reader: Reader,
     help: impl Fn() -> String,
 ) -> Read {
+    read_despite(command, words, reader, &help, |_| false)
+}
+
+/// The same, going on when every problem is one that `is_shown_later`.
+pub(super) fn read_despite(
+    command: Command,
+    words: Vec<OsString>,
+    reader: Reader,
+    help: &dyn Fn() -> String,
+    is_shown_later: fn(&Problem) -> bool,
+) -> Read {
     let parsed = settings::parse(command, words, &Process);
     if parsed.help {
         return Read::End(Printer::stdout(&help()));
@@ -52,7 +63,7 @@ pub(super) fn read(
     if parsed.version {
         return Read::End(Printer::stdout(&super::version()));
     }
-    if !parsed.problems.is_empty() {
+    if !parsed.problems.iter().all(is_shown_later) {
         for problem in &parsed.problems {
             Printer::stderr(&format!("ccm: {problem}\n"));
         }
@@ -85,6 +96,25 @@ pub(super) fn metadata(settings: &Settings) -> Option<String> {
 
 /// Both APIs as the settings name them. No call is made.
 pub(super) fn world(settings: &Settings, metadata: Option<String>) -> Result<World, String> {
+    let kube = cluster(settings)?;
+    let provider = provider(settings, metadata)?;
+    tell_token_length(settings);
+    Ok(together(settings, kube, provider))
+}
+
+pub(super) fn together(settings: &Settings, kube: kube::Client, provider: Hetzner) -> World {
+    World::new(kube, Box::new(provider), settings.test_time_scale.value)
+}
+
+/// The cluster alone. No call is made.
+pub(super) fn cluster(settings: &Settings) -> Result<kube::Client, String> {
+    let access = access(settings, &authorities()?)?;
+    let timing = timing(settings, kube::READ_TIMEOUT);
+    Ok(kube::Client::new(access, proxies()?, timing))
+}
+
+/// The cloud alone. No call is made.
+pub(super) fn provider(settings: &Settings, metadata: Option<String>) -> Result<Hetzner, String> {
     let authorities = authorities()?;
     if authorities.unusable > 0 {
         log::warn!(
@@ -92,11 +122,8 @@ pub(super) fn world(settings: &Settings, metadata: Option<String>) -> Result<Wor
             authorities.unusable
         );
     }
-    let access = access(settings, &authorities)?;
-    let kube = kube::Client::new(access, proxies()?, timing(settings, kube::READ_TIMEOUT));
-    let provider = Hetzner::new(hetzner_settings(settings, authorities, metadata)?);
-    let time_scale = settings.test_time_scale.value;
-    Ok(World::new(kube, Box::new(provider), time_scale))
+    let settings = hetzner_settings(settings, authorities, metadata)?;
+    Ok(Hetzner::new(settings))
 }
 
 /// For the Lease alone: its time-outs leave room for a second try before the renew deadline.
@@ -307,17 +334,21 @@ fn token(settings: &Settings) -> Result<Token, String> {
         return Err("HCLOUD_TOKEN: not set".into());
     };
     let secret = Secret::new(token.secret.expose());
-    if secret.len() != TOKEN_CHARACTERS {
-        log::warn!(
-            "the token from {} has {} characters; tokens of the Cloud API have {TOKEN_CHARACTERS}",
-            settings.token.source,
-            secret.len()
-        );
-    }
     Ok(match &token.file {
         Some(path) => Token::file(path.clone(), Some(secret)),
         None => Token::fixed(secret),
     })
+}
+
+fn tell_token_length(settings: &Settings) {
+    let token = settings.token.value.as_ref();
+    let length = token.map_or(TOKEN_CHARACTERS, |token| token.secret.expose().len());
+    if length != TOKEN_CHARACTERS {
+        log::warn!(
+            "the token from {} has {length} characters; tokens of the Cloud API have {TOKEN_CHARACTERS}",
+            settings.token.source,
+        );
+    }
 }
 
 fn sourced<T, U>(

@@ -67,6 +67,8 @@ pub enum Command {
     LbList,
     LbInspect,
     LbSync,
+    /// Looks at everything and writes nothing.
+    Doctor,
 }
 
 /// A heading in `--help`; in the order shown.
@@ -138,6 +140,7 @@ impl Command {
         Command::LbList,
         Command::LbInspect,
         Command::LbSync,
+        Command::Doctor,
     ];
 
     pub fn name(self) -> &'static str {
@@ -149,6 +152,7 @@ impl Command {
             Command::LbList => "lb list",
             Command::LbInspect => "lb inspect",
             Command::LbSync => "lb sync",
+            Command::Doctor => "doctor",
         }
     }
 

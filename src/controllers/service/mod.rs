@@ -10,11 +10,13 @@ mod offered;
 mod pass;
 mod plan;
 mod rounds;
+mod survey;
 mod tell;
 
 pub use observe::Observed;
 pub use offered::offered;
 pub use plan::{ServicePlan, View, Want, plan, want};
+pub use survey::orphans;
 
 use super::report::Report;
 use super::{Controller, Proposal, Selection};

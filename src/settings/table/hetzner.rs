@@ -1,6 +1,6 @@
 //! How the project is reached, and what nodes take over from its servers.
 
-use super::DAEMON;
+use super::DAEMON_AND_DOCTOR;
 use crate::settings::setting::{Group, Kind, Setting, Variable};
 
 pub(in crate::settings) static TOKEN: Setting = Setting {
@@ -42,7 +42,7 @@ pub(in crate::settings) static NETWORK_DISABLE_ATTACHED_CHECK: Setting = Setting
     variables: &[Variable::Value("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK")],
     default: Some("false"),
     help: "Do not ask the metadata service at start whether this machine is attached to the Network.",
-    commands: DAEMON,
+    commands: DAEMON_AND_DOCTOR,
     group: Group::Hetzner,
     ..Setting::BLANK
 };
@@ -52,7 +52,7 @@ pub(in crate::settings) static METADATA_ENDPOINT: Setting = Setting {
     variables: &[Variable::Value("HCLOUD_METADATA_ENDPOINT")],
     kind: Kind::Url,
     help: "For tests: base URL of the metadata service.",
-    commands: DAEMON,
+    commands: DAEMON_AND_DOCTOR,
     group: Group::Hetzner,
     hidden: true,
     ..Setting::BLANK

@@ -1,6 +1,6 @@
 //! The Lease, and how long it lasts.
 
-use super::DAEMON;
+use super::{DAEMON, DAEMON_AND_DOCTOR};
 use crate::settings::setting::{Group, Kind, Setting};
 
 pub(in crate::settings) static LEADER_ELECT: Setting = Setting {
@@ -10,7 +10,7 @@ pub(in crate::settings) static LEADER_ELECT: Setting = Setting {
     help: "Of several daemons, only the one that holds the Lease works; the others wait. It is the \
            Lease of hcloud-cloud-controller-manager: the two hand over to each other. false: no \
            Lease is read or written.",
-    commands: DAEMON,
+    commands: DAEMON_AND_DOCTOR,
     group: Group::LeaderElection,
     ..Setting::BLANK
 };
@@ -56,7 +56,7 @@ pub(in crate::settings) static LEASE_NAME: Setting = Setting {
     kind: Kind::Text("NAME"),
     default: Some("cloud-controller-manager"),
     help: "Name of the Lease.",
-    commands: DAEMON,
+    commands: DAEMON_AND_DOCTOR,
     group: Group::LeaderElection,
     ..Setting::BLANK
 };
@@ -67,7 +67,7 @@ pub(in crate::settings) static LEASE_NAMESPACE: Setting = Setting {
     kind: Kind::Text("NAME"),
     default: Some("kube-system"),
     help: "Namespace of the Lease.",
-    commands: DAEMON,
+    commands: DAEMON_AND_DOCTOR,
     group: Group::LeaderElection,
     ..Setting::BLANK
 };

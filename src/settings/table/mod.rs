@@ -90,6 +90,9 @@ pub static TABLE: &[&Setting] = &[
 
 const DAEMON: &[Command] = &[Command::Run];
 
+/// What the daemon does at its start, and `doctor` looks at.
+const DAEMON_AND_DOCTOR: &[Command] = &[Command::Run, Command::Doctor];
+
 /// All but the daemon.
 const CLIENTS: &[Command] = &[
     Command::NodeList,
@@ -98,6 +101,7 @@ const CLIENTS: &[Command] = &[
     Command::LbList,
     Command::LbInspect,
     Command::LbSync,
+    Command::Doctor,
 ];
 
 const SYNCS: &[Command] = &[Command::NodeSync, Command::LbSync];
@@ -108,6 +112,7 @@ const WITH_LOAD_BALANCERS: &[Command] = &[
     Command::LbList,
     Command::LbInspect,
     Command::LbSync,
+    Command::Doctor,
 ];
 
 const LOAD_BALANCERS: &[Command] = &[Command::LbList, Command::LbInspect, Command::LbSync];

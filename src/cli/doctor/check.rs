@@ -1,0 +1,172 @@
+//! What a check is and may come to, and the table of them.
+
+use super::view::{Gap, View};
+use super::{cloud, cluster, nodes, services};
+use serde::Serialize;
+
+/// What a check came to, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Status {
+    /// The daemon can't do its work, or not all of it.
+    Fail,
+    /// Somebody should know.
+    Warn,
+    /// It could not be looked at, and that alone is no fault.
+    Skipped,
+    Ok,
+}
+
+/// What a check came to.
+pub(super) struct Outcome {
+    pub(super) status: Status,
+    /// What was found, and what it means.
+    pub(super) message: String,
+    /// How to mend it; empty where there is nothing to mend.
+    pub(super) remedy: &'static str,
+}
+
+/// One check, for the report.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Check {
+    #[serde(rename = "check")]
+    pub(super) name: &'static str,
+    pub(super) status: Status,
+    pub(super) message: String,
+    pub(super) looked_at: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) remedy: &'static str,
+}
+
+/// Name, what it looks at, and the check.
+type Row = (&'static str, &'static str, fn(&View) -> Outcome);
+
+#[rustfmt::skip] // A row is two lines.
+const CHECKS: &[Row] = &[
+    ("settings", "the environment: each variable that ccm reads",
+        settings),
+    ("token", "HCLOUD_TOKEN, HCLOUD_TOKEN_FILE",
+        cloud::token),
+    ("api", "GET /servers of the Cloud API, every page",
+        cloud::api),
+    ("permission", "an empty change of a load balancer that can't exist: who may write is told so",
+        cloud::permission),
+    ("project", "provider IDs, names and addresses of nodes beside the servers of the token's project",
+        nodes::project),
+    ("rate-limit", "RateLimit headers of the Cloud API",
+        cloud::rate_limit),
+    ("clock", "the Date header of the Cloud API beside this machine's clock",
+        cloud::clock),
+    ("network", "HCLOUD_NETWORK; GET /networks",
+        cloud::network),
+    ("attached", "private-networks of the metadata service",
+        cloud::attached),
+    ("cluster", "kubeconfig or service account; GET /version; who the API server takes us for",
+        cluster::reached),
+    ("version", "GET /version of the API server",
+        cluster::version),
+    ("rights", "a selfsubjectaccessreview for each verb that the daemon uses",
+        cluster::rights),
+    ("lease", "the Lease of leader election",
+        cluster::lease),
+    ("other-ccm", "images of Deployments and DaemonSets beside the Lease; who holds it",
+        cluster::other_ccm),
+    ("probes", "ports of the probes of ccm's own Deployment or DaemonSet",
+        cluster::probes),
+    ("provider-ids", "spec.providerID of each node",
+        nodes::provider_ids),
+    ("kubelets", "provider ID and uninitialized taint of each node",
+        nodes::kubelets),
+    ("nodes", "each node and its server",
+        nodes::servers),
+    ("services", "each Service of type LoadBalancer, its load balancer, and what the next sync would do",
+        services::services),
+    ("orphans", "load balancers with this cluster's label, and the Services that there are",
+        services::orphans),
+];
+
+/// All of them, in the order of the table.
+pub(super) fn all(view: &View) -> Vec<Check> {
+    CHECKS
+        .iter()
+        .map(|(name, looked_at, check)| {
+            let outcome = check(view);
+            Check {
+                name,
+                status: outcome.status,
+                message: outcome.message,
+                looked_at,
+                remedy: outcome.remedy,
+            }
+        })
+        .collect()
+}
+
+/// What needs somebody first.
+pub(super) fn in_order(checks: &[Check]) -> Vec<&Check> {
+    let order = [Status::Fail, Status::Warn, Status::Skipped, Status::Ok];
+    let of = |status| checks.iter().filter(move |check| check.status == status);
+    order.into_iter().flat_map(of).collect()
+}
+
+impl Outcome {
+    pub(super) fn ok(message: impl Into<String>) -> Outcome {
+        Outcome::new(Status::Ok, message.into(), "")
+    }
+
+    pub(super) fn warn(message: impl Into<String>, remedy: &'static str) -> Outcome {
+        Outcome::new(Status::Warn, message.into(), remedy)
+    }
+
+    pub(super) fn fail(message: impl Into<String>, remedy: &'static str) -> Outcome {
+        Outcome::new(Status::Fail, message.into(), remedy)
+    }
+
+    pub(super) fn skipped(message: impl Into<String>) -> Outcome {
+        Outcome::new(Status::Skipped, message.into(), "")
+    }
+
+    /// What could not be seen.
+    pub(super) fn of_gap(gap: &Gap, remedy: &'static str) -> Outcome {
+        match gap {
+            Gap::Needs(check) => Outcome::skipped(format!("not looked at: see {check}")),
+            Gap::NotHere(why) => Outcome::skipped(why.as_str()),
+            Gap::Failed(why) => Outcome::fail(why.as_str(), remedy),
+        }
+    }
+
+    fn new(status: Status, message: String, remedy: &'static str) -> Outcome {
+        Outcome {
+            status,
+            message,
+            remedy,
+        }
+    }
+}
+
+fn settings(view: &View) -> Outcome {
+    match view.problems.as_slice() {
+        [] => Outcome::ok("every setting has a value that it may have"),
+        problems => Outcome::fail(
+            problems.join("; "),
+            "correct them; until then the checks below rest on their defaults",
+        ),
+    }
+}
+
+/// `1 node`, `2 nodes`.
+pub(super) fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
+/// `a, b, c and 2 more`.
+pub(super) fn some(names: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>();
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}

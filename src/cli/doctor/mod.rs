@@ -1,0 +1,58 @@
+//! `ccm doctor`: looks at everything that the daemon needs, and says what is wrong and how to mend it.
+//!
+//! In the three steps of everything here, without the last: [`observe`] makes every call, each of
+//! which may fail by itself; the checks are pure functions of what it saw, one row of a table
+//! each; `show` prints. A new check is a row and a function.
+//!
+//! | file | its one job |
+//! |---|---|
+//! | `view` | what there is to look at |
+//! | `observe` | the calls, and the gate that lets the two harmless writes pass |
+//! | `verbs` | what a role must allow |
+//! | `check` | what a check is and may come to; the table of them |
+//! | `cloud`, `cluster`, `nodes`, `services` | the checks, by what they are about |
+//! | `show` | the report, for people and for programs |
+
+mod check;
+mod cloud;
+mod cluster;
+mod nodes;
+mod observe;
+mod services;
+mod show;
+mod verbs;
+mod view;
+
+use super::logging::Reader;
+use super::output::Printer;
+use super::wire::{self, Read};
+use super::{Exit, help, usage};
+use crate::settings::{Command, Output};
+use check::Status;
+use std::ffi::OsString;
+
+pub(super) fn doctor(words: Vec<OsString>) -> Exit {
+    let help = || help::command(Command::Doctor);
+    // Wrong settings are what it is asked about; wrong usage is not.
+    let read = wire::read_despite(Command::Doctor, words, Reader::Person, &help, |problem| {
+        !problem.usage
+    });
+    let parsed = match read {
+        Read::GoOn(parsed) => parsed,
+        Read::End(exit) => return exit,
+    };
+    if let Some(word) = parsed.words.first() {
+        return usage(&format!("doctor takes no words, and {word:?} is one"));
+    }
+    let checks = check::all(&observe::observe(&parsed));
+    let text = match parsed.settings.output.value {
+        Output::Table => show::table(&checks, false),
+        Output::Wide => show::table(&checks, true),
+        Output::Json => super::output::json(&show::document(&checks)),
+        Output::Yaml => super::output::yaml(&show::document(&checks)),
+    };
+    match Printer::stdout(&text) {
+        Exit::Done if checks.iter().any(|check| check.status == Status::Fail) => Exit::Failed,
+        exit => exit,
+    }
+}

@@ -1,0 +1,159 @@
+//! Nodes and their servers.
+
+use super::check::{Outcome, counted, some};
+use super::view::View;
+use crate::cloud::{Finding, Reason};
+use crate::controllers::node::{NodePlan, Server, is_uninitialised};
+
+/// Nodes that we have to do with, and how many of them have their server in this project.
+fn own(nodes: &[NodePlan]) -> (usize, usize) {
+    let is_own = |plan: &&NodePlan| !matches!(plan.server, Server::Foreign | Server::Unknown);
+    let is_matched = |plan: &&NodePlan| matches!(plan.server, Server::Matched(..));
+    let own = nodes.iter().filter(is_own).count();
+    (own, nodes.iter().filter(is_matched).count())
+}
+
+fn names<'a>(plans: impl Iterator<Item = &'a NodePlan>) -> Vec<String> {
+    plans.map(|plan| plan.object.name.clone()).collect()
+}
+
+fn has(plan: &NodePlan, reason: Reason) -> bool {
+    plan.all_findings().any(|finding| finding.reason == reason)
+}
+
+pub(super) fn project(view: &View) -> Outcome {
+    let nodes = match &view.nodes {
+        Ok(nodes) => nodes,
+        Err(gap) => return Outcome::of_gap(&gap.or_needs("nodes"), ""),
+    };
+    match own(nodes) {
+        (0, _) => Outcome::skipped("no node is ours: there is nothing to compare the project with"),
+        (own, 0) => Outcome::fail(
+            format!(
+                "of {} none has its server in the token's project: it is another \
+                 project's token, or another cluster",
+                counted(own, "node")
+            ),
+            "use a token of the project that the servers are in, or the right --context",
+        ),
+        (own, matched) => Outcome::ok(format!(
+            "{matched} of {} with its server in the token's project",
+            counted(own, "node")
+        )),
+    }
+}
+
+pub(super) fn provider_ids(view: &View) -> Outcome {
+    let nodes = match &view.nodes {
+        Ok(nodes) => nodes,
+        Err(gap) => return Outcome::of_gap(&gap.or_needs("nodes"), ""),
+    };
+    let foreign = nodes.iter().filter(|plan| plan.server == Server::Foreign);
+    let ids: Vec<String> = foreign
+        .map(|plan| format!("{} ({})", plan.object.name, plan.node.spec.provider_id))
+        .collect();
+    let found = format!(
+        "another provider's, and left alone (ours begin with {}://): {}",
+        view.prefix,
+        some(&ids)
+    );
+    let is_hcloud = |plan: &NodePlan| plan.node.spec.provider_id.starts_with("hcloud://");
+    match ids.len() {
+        0 => Outcome::ok("none is another provider's"),
+        _ if view.prefix != "hcloud" && nodes.iter().any(is_hcloud) => Outcome::fail(
+            found,
+            "hcloud:// is hcloud-cloud-controller-manager's: run ccm with --cloud-provider=hcloud; \
+             a provider ID can't be changed",
+        ),
+        all if all == nodes.len() => Outcome::fail(
+            found,
+            "look at --cloud-provider; a provider ID can't be changed, so those nodes have to \
+             join anew",
+        ),
+        _ => Outcome::warn(
+            found,
+            "if they run on this project's servers, drain them, delete the nodes and let them join \
+             anew; else it is as it should be",
+        ),
+    }
+}
+
+pub(super) fn kubelets(view: &View) -> Outcome {
+    let nodes = match &view.nodes {
+        Ok(nodes) => nodes,
+        Err(gap) => return Outcome::of_gap(&gap.or_needs("nodes"), ""),
+    };
+    let wrong = names(nodes.iter().filter(|plan| has(plan, Reason::NotExternal)));
+    match wrong.as_slice() {
+        [] => Outcome::ok("each runs with --cloud-provider=external"),
+        wrong => Outcome::fail(
+            format!(
+                "neither provider ID nor uninitialized taint, so its kubelet runs without \
+                 --cloud-provider=external and it never becomes a target: {}",
+                some(wrong)
+            ),
+            "give the kubelet --cloud-provider=external; drain the node, delete it and let it join anew",
+        ),
+    }
+}
+
+pub(super) fn servers(view: &View) -> Outcome {
+    let nodes = match &view.nodes {
+        Ok(nodes) => nodes,
+        Err(gap) => return Outcome::of_gap(gap, "look at the API server's own health"),
+    };
+    if matches!(own(nodes), (1.., 0)) {
+        return Outcome::skipped("not looked at: see project");
+    }
+    let stuck: Vec<String> = nodes
+        .iter()
+        .filter_map(|plan| plan.obstacle.as_ref().map(|why| told(plan, why)))
+        .collect();
+    if !stuck.is_empty() {
+        return Outcome::fail(
+            some(&stuck),
+            "ccm node inspect NAME shows what was tried; a server must have the name of its node, \
+             or an address that the node reports",
+        );
+    }
+    let odd = |plan: &&NodePlan| {
+        let is_of_server = |finding: &&Finding| {
+            matches!(
+                finding.reason,
+                Reason::ServerNotFound | Reason::ServerClaimedTwice
+            )
+        };
+        matches!(plan.server, Server::Gone(_) | Server::Unknown)
+            || plan.findings.iter().any(|finding| is_of_server(&finding))
+    };
+    let odd = names(nodes.iter().filter(odd));
+    if !odd.is_empty() {
+        return Outcome::warn(
+            format!(
+                "no server in this project any more, or none that is known: {}",
+                some(&odd)
+            ),
+            "ccm node inspect NAME says what it is; the daemon deletes a node when its server is \
+             surely gone and it is not ready",
+        );
+    }
+    let is_new = |plan: &&NodePlan| {
+        matches!(plan.server, Server::Matched(..)) && is_uninitialised(&plan.node)
+    };
+    let new = names(nodes.iter().filter(is_new));
+    match new.as_slice() {
+        [] => Outcome::ok(format!(
+            "{}, none without its server",
+            counted(own(nodes).0, "node")
+        )),
+        new => Outcome::warn(
+            format!("to be initialised: {}", some(new)),
+            "the daemon does that within seconds: see lease whether one runs; ccm node sync does \
+             it now",
+        ),
+    }
+}
+
+fn told(plan: &NodePlan, why: &Finding) -> String {
+    format!("{}: {}", plan.object.name, why.message)
+}

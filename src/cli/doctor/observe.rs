@@ -1,0 +1,245 @@
+//! Every call, each of which may fail by itself. What rests on one that failed is not tried.
+
+use super::verbs::{NEEDS, Need};
+use super::view::{Gap, Lease, Seen, Token, View};
+use crate::cli::wire;
+use crate::cloud::{Checkup, ErrorKind, Gate, Instance, Provider, Refused, Urgency};
+use crate::controllers::Selection;
+use crate::controllers::node::{self, NodePlan};
+use crate::controllers::service::{self, ServiceController, ServicePlan};
+use crate::hetzner::{self, Hetzner};
+use crate::kube::{self, LeaseKey, Node};
+use crate::settings::{Parsed, Settings};
+use crate::world::{ReadFrom, World};
+use jiff::Timestamp;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Whatever is read once is read once.
+const ONE_LOOK: Duration = Duration::from_secs(3600);
+
+/// Lets pass what is a write in its form only.
+struct Harmless;
+
+impl Gate for Harmless {
+    fn pass(&self, what: &str) -> Result<(), Refused> {
+        match [kube::ACCESS_REVIEW, hetzner::HARMLESS_WRITE].contains(&what) {
+            true => Ok(()),
+            false => Err(Refused("doctor writes nothing".into())),
+        }
+    }
+}
+
+pub(super) fn observe(parsed: &Parsed) -> View {
+    let settings = &parsed.settings;
+    let key = LeaseKey {
+        namespace: settings.lease_namespace.value.to_string(),
+        name: settings.lease_name.value.to_string(),
+    };
+    let mut view = View {
+        problems: Vec::new(),
+        token: Err(Gap::Failed("it is not set".into())),
+        is_in_pod: std::env::var_os("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()),
+        endpoint: settings.endpoint.value.as_str().to_owned(),
+        servers: Err(Gap::Needs("token")),
+        checkup: Checkup::default(),
+        attached_check: !settings.network_disable_attached_check.value,
+        cluster: Err(Gap::Needs("cluster")),
+        version: Err(Gap::Needs("cluster")),
+        missing: Err(Gap::Needs("cluster")),
+        lease: Err(Gap::Needs("cluster")),
+        workloads: Err(Gap::Needs("cluster")),
+        namespace: key.namespace.clone(),
+        prefix: wire::profile(settings).name(),
+        nodes: Err(Gap::Needs("cluster")),
+        services: Err(Gap::Needs("nodes")),
+        orphans: Err(Gap::Needs("services")),
+    };
+    look_at_settings(&mut view, parsed);
+    let kube = look_at_cluster(&mut view, settings, &key);
+    let cloud = look_at_cloud(&mut view, settings);
+    match (kube, cloud) {
+        (Some(kube), Some((provider, instances))) => {
+            let world = wire::together(settings, kube, provider);
+            look_at_both(&mut view, settings, &world, &instances);
+        }
+        (Some(_), None) => view.nodes = Err(Gap::Needs("api")),
+        (None, _) => {}
+    }
+    view
+}
+
+fn look_at_settings(view: &mut View, parsed: &Parsed) {
+    for problem in &parsed.problems {
+        match problem.setting.starts_with("HCLOUD_TOKEN") {
+            true => view.token = Err(Gap::Failed(problem.to_string())),
+            false => view.problems.push(problem.to_string()),
+        }
+    }
+    if let Some(token) = &parsed.settings.token.value {
+        view.token = Ok(Token {
+            source: parsed.settings.token.source.to_string(),
+            characters: token.secret.expose().chars().count(),
+        });
+    }
+}
+
+/// The client, when there is somebody at its other end.
+fn look_at_cluster(view: &mut View, settings: &Settings, key: &LeaseKey) -> Option<kube::Client> {
+    let kube = match wire::cluster(settings) {
+        Ok(kube) => kube,
+        Err(why) => {
+            view.cluster = Err(Gap::Failed(why));
+            return None;
+        }
+    };
+    let at = format!("{} ({})", kube.server(), kube.origin());
+    match kube.version() {
+        Ok(version) => view.version = Ok(version),
+        Err(error) => {
+            view.cluster = Err(Gap::Failed(format!("{error} ({})", kube.origin())));
+            return None;
+        }
+    }
+    match missing(&kube, key, settings.leader_elect.value) {
+        Ok(missing) => view.missing = Ok(missing),
+        // Anybody may ask for the version: only now it is known that they do not know us.
+        Err(error) if error.is_unauthorized() || error.is_unavailable() => {
+            view.cluster = Err(Gap::Failed(format!("{error} ({})", kube.origin())));
+            return None;
+        }
+        Err(error) => view.missing = Err(Gap::Failed(error.to_string())),
+    }
+    view.cluster = Ok(at);
+    view.lease = match settings.leader_elect.value {
+        true => lease(&kube, key),
+        false => Err(Gap::NotHere(
+            "--leader-elect=false: no Lease is used".into(),
+        )),
+    };
+    view.workloads = kube.workloads(&key.namespace).map_err(|error| {
+        let namespace = &key.namespace;
+        Gap::NotHere(match error.is_forbidden() {
+            true => format!(
+                "this user may not list Deployments and DaemonSets in {namespace}; an administrator may"
+            ),
+            false => error.to_string(),
+        })
+    });
+    Some(kube)
+}
+
+fn missing(
+    kube: &kube::Client,
+    key: &LeaseKey,
+    leader_elect: bool,
+) -> Result<Vec<Need>, kube::Error> {
+    let mut missing = Vec::new();
+    let needs = NEEDS.iter();
+    for need in needs.filter(|need| leader_elect || !need.is_of_lease()) {
+        if !kube.may(&Harmless, &need.question(key))? {
+            missing.push(*need);
+        }
+    }
+    Ok(missing)
+}
+
+fn lease(kube: &kube::Client, key: &LeaseKey) -> Seen<Lease> {
+    let lease = match kube.lease(key) {
+        Ok(lease) => lease,
+        Err(error) if error.is_forbidden() => return Err(Gap::Needs("rights")),
+        Err(error) => return Err(Gap::Failed(error.to_string())),
+    };
+    let spec = lease.map(|lease| lease.spec());
+    let renewed = spec.as_ref().and_then(|spec| spec.renew_time.parse().ok());
+    let age_s = |renewed: Timestamp| Timestamp::now().as_second() - renewed.as_second();
+    Ok(Lease {
+        key: key.to_string(),
+        age_s: renewed.map(age_s),
+        spec,
+    })
+}
+
+/// The provider and all servers, when they could be read.
+fn look_at_cloud(view: &mut View, settings: &Settings) -> Option<(Hetzner, Vec<Instance>)> {
+    if view.token.is_err() {
+        return None;
+    }
+    let provider = match wire::provider(settings, wire::metadata(settings)) {
+        Ok(provider) => provider,
+        Err(why) => {
+            view.servers = Err(Gap::Failed(why));
+            return None;
+        }
+    };
+    let servers = provider
+        .instances()
+        .map_or_else(|| Ok(Vec::new()), |all| all.list(Urgency::Needed));
+    // Whoever does not answer is not asked again; after a refusal nothing is sent, but what it
+    // said of the rate limit is known.
+    if !matches!(&servers, Err(error) if error.kind == ErrorKind::Unavailable) {
+        view.checkup = provider.checkup(&Harmless);
+    }
+    match servers {
+        Ok(servers) => {
+            view.servers = Ok(servers.len());
+            Some((provider, servers))
+        }
+        Err(error) => {
+            view.servers = Err(Gap::Failed(error.message));
+            None
+        }
+    }
+}
+
+fn look_at_both(view: &mut View, settings: &Settings, world: &World, instances: &[Instance]) {
+    let nodes = match world.nodes(ONE_LOOK, ReadFrom::Latest) {
+        Ok(nodes) => nodes.value,
+        Err(error) => {
+            let is_forbidden = matches!(&error, crate::world::Error::Kube(e) if e.is_forbidden());
+            view.nodes = Err(match is_forbidden {
+                true => Gap::Needs("rights"),
+                false => Gap::Failed(error.to_string()),
+            });
+            return;
+        }
+    };
+    view.nodes = Ok(node_plans(world, &nodes, instances));
+    if matches!(view.checkup.network, Some(Err(_))) {
+        view.services = Err(Gap::Needs("network"));
+        return;
+    }
+    if world.provider.load_balancers().is_none() {
+        let why = "HCLOUD_LOAD_BALANCERS_ENABLED=false: no Service gets a load balancer";
+        view.services = Err(Gap::NotHere(why.into()));
+        view.orphans = Err(Gap::NotHere(why.into()));
+        return;
+    }
+    view.services = service_plans(settings, world);
+    if view.services.is_ok() {
+        let orphans = service::orphans(world, &nodes);
+        view.orphans = orphans.map_err(|error| Gap::Failed(error.to_string()));
+    }
+}
+
+fn node_plans(world: &World, nodes: &[Arc<Node>], instances: &[Instance]) -> Vec<NodePlan> {
+    let view = node::View {
+        nodes,
+        instances,
+        overdue: Timestamp::MIN,
+    };
+    node::plan(&view, &*world.provider, |_| true)
+}
+
+fn service_plans(settings: &Settings, world: &World) -> Seen<Vec<ServicePlan>> {
+    let services = ServiceController::new(service::Settings {
+        sync_interval: ONE_LOOK,
+        resync_period: ONE_LOOK,
+        ..wire::service_settings(settings)
+    });
+    match services.evaluate(world, &Selection::All) {
+        Ok((_, plans)) => Ok(plans),
+        Err(crate::world::Error::Kube(error)) if error.is_forbidden() => Err(Gap::Needs("rights")),
+        Err(error) => Err(Gap::Failed(error.to_string())),
+    }
+}
