@@ -35,7 +35,7 @@ impl Request {
     }
 }
 
-/// An answer before the server has written it. `Content-Length` and `Date` are the server's to add.
+/// An answer before the server has written it. `Content-Length` is the server's to add, and `Date` where there is none.
 #[derive(Clone, Debug, Default)]
 pub struct Response {
     pub status: u16,

@@ -15,6 +15,8 @@ pub struct Circumstances {
     pub deprecated: HashMap<String, (String, String)>,
     /// DNS zones of a project; no entry: every domain counts as managed.
     pub zones: HashMap<u64, Vec<String>>,
+    /// By how much the API's clock is ahead of this machine's; behind it when negative.
+    pub clock_ahead_s: i64,
     /// Deleting a load balancer answers 204 without a body, as before 2026-10-05.
     pub silent_deletes: bool,
 }

@@ -40,6 +40,13 @@ impl Clock {
     }
 }
 
+/// `Date` of an answer from an API whose clock is by so much ahead of ours.
+pub fn date_ahead(seconds: i64) -> String {
+    let now = Timestamp::now();
+    let shown = Timestamp::from_second(now.as_second().saturating_add(seconds)).unwrap_or(now);
+    shown.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
+}
+
 /// A time stamp as the API writes it: RFC 3339 in UTC, whole seconds.
 pub fn show(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second())

@@ -138,6 +138,11 @@ impl Cloud {
         self.lock().circumstances.silent_deletes = silent;
     }
 
+    /// From now on `Date` is by so much ahead of this machine's clock, or behind it.
+    pub fn set_clock_ahead(&self, seconds: i64) {
+        self.lock().circumstances.clock_ahead_s = seconds;
+    }
+
     /// How long actions with this command take that start from now on, at scale 1; None for the usual time.
     pub fn set_action_duration(&self, command: &str, takes: Option<Duration>) {
         self.lock().actions.set_duration(command, takes);

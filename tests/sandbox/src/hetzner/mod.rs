@@ -278,13 +278,17 @@ impl Handler for Cloud {
         let clock = world.clock;
         let correlation = world.new_correlation_id();
         let budget = world.budgets.get(&project).cloned();
+        let ahead_s = world.circumstances.clock_ahead_s;
         // The answer is written out while others are served.
         drop(world);
         let response = match answer {
             Ok(reply) => reply.response(),
             Err(error) => error.response(),
         };
-        let response = response.with_header("X-Correlation-Id", correlation);
+        let mut response = response.with_header("X-Correlation-Id", correlation);
+        if ahead_s != 0 {
+            response = response.with_header("Date", clock::date_ahead(ahead_s));
+        }
         match budget {
             Some(budget) => budget.annotate(response, clock),
             None => response,

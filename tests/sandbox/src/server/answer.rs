@@ -102,12 +102,11 @@ fn head(response: &Response, framing: Framing, next: Next) -> Vec<u8> {
     for (name, value) in &response.headers {
         line(name, value);
     }
-    line(
-        "Date",
-        &Timestamp::now()
-            .strftime("%a, %d %b %Y %H:%M:%S GMT")
-            .to_string(),
-    );
+    // Whoever answers may have a clock of its own.
+    if !response.headers.iter().any(|(name, _)| name == "Date") {
+        let now = Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT");
+        line("Date", &now.to_string());
+    }
     match framing {
         Framing::Chunked => line("Transfer-Encoding", "chunked"),
         Framing::Length if has_no_body(response.status) => {}
