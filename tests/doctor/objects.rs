@@ -1,0 +1,194 @@
+//! Broken nodes, Services and load balancers.
+
+use crate::common::UNINITIALIZED;
+use crate::common::services::{LoadBalancerService, balancer_of, create};
+use crate::world::{World, checks, each};
+use sandbox::exchange::Request;
+use sandbox::faults::{Effect, Rule};
+use sandbox::hetzner::ServerSpec;
+use sandbox::kubelet::NodeSpec;
+use serde_json::json;
+
+fn stray(world: &World, name: &str) {
+    let node = NodeSpec {
+        name: name.into(),
+        ..NodeSpec::default()
+    };
+    world.sandbox.register_node(node);
+}
+
+#[test]
+fn nodes() {
+    each(&[
+        (
+            "hcloud-cloud-controller-manager's nodes",
+            |world| {
+                world.edit_node("worker-2", |node| {
+                    node["spec"]["providerID"] = json!("hcloud://42")
+                });
+            },
+            "provider-ids",
+            "fail",
+            &["worker-2 (hcloud://42)", "ccm-from-scratch://"],
+            "--cloud-provider=hcloud",
+        ),
+        (
+            "another cloud's node",
+            |world| {
+                world.edit_node("worker-2", |node| {
+                    node["spec"]["providerID"] = json!("aws:///a/i-0")
+                });
+            },
+            "provider-ids",
+            "warn",
+            &["left alone", "worker-2 (aws:///a/i-0)"],
+            "join anew",
+        ),
+        (
+            "a kubelet without --cloud-provider=external",
+            |world| {
+                stray(world, "plain");
+                world.edit_node("plain", |node| node["spec"]["taints"] = json!([]));
+            },
+            "kubelets",
+            "fail",
+            &["neither provider ID nor uninitialized taint", ": plain"],
+            "--cloud-provider=external",
+        ),
+        (
+            "a node without a server",
+            |world| stray(world, "stray"),
+            "nodes",
+            "fail",
+            &["stray: no server is named \"stray\""],
+            "ccm node inspect",
+        ),
+        (
+            "a node whose server was deleted",
+            |world| {
+                let servers = world.sandbox.cloud().servers(world.sandbox.project());
+                let gone = servers
+                    .iter()
+                    .find(|server| server["name"] == "worker-2")
+                    .unwrap();
+                world
+                    .sandbox
+                    .cloud()
+                    .delete_server(gone["id"].as_u64().unwrap());
+            },
+            "nodes",
+            "warn",
+            &["no server in this project any more", "worker-2"],
+            "surely gone",
+        ),
+        (
+            "an ID that is no number",
+            |world| {
+                world.edit_node("worker-2", |node| {
+                    node["spec"]["providerID"] = json!("ccm-from-scratch://x");
+                });
+            },
+            "nodes",
+            "warn",
+            &["worker-2"],
+            "ccm node inspect",
+        ),
+        (
+            "a node that waits",
+            |world| {
+                world.sandbox.join(ServerSpec {
+                    name: "new".into(),
+                    ..ServerSpec::default()
+                });
+                world.edit_node("new", |node| {
+                    let taints = node["spec"]["taints"].to_string();
+                    assert!(taints.contains(UNINITIALIZED), "{taints}");
+                });
+            },
+            "nodes",
+            "warn",
+            &["to be initialised: new"],
+            "ccm node sync",
+        ),
+    ]);
+}
+
+#[test]
+fn services() {
+    each(&[
+        (
+            "an annotation that means nothing",
+            |world| {
+                let service = LoadBalancerService::new("odd", &[80]);
+                let wrong = [("location", "fsn1"), ("algorithm-type", "fastest")];
+                create(&world.sandbox, service.with(&wrong));
+            },
+            "services",
+            "fail",
+            &["default/odd: ", "algorithm-type"],
+            "ccm lb inspect",
+        ),
+        (
+            "one that waits",
+            |world| {
+                let service = LoadBalancerService::new("new", &[80]);
+                create(&world.sandbox, service.with(&[("location", "fsn1")]));
+            },
+            "services",
+            "warn",
+            &["default/new (its load balancer is not made yet)"],
+            "ccm lb sync",
+        ),
+        (
+            "an orphan",
+            |world| {
+                let cluster = world.sandbox.cluster();
+                cluster.edit("services", Some("default"), "web", |service| {
+                    service["metadata"]["finalizers"] = json!([]);
+                });
+                assert!(cluster.delete("services", Some("default"), "web"));
+            },
+            "orphans",
+            "warn",
+            &["kubernetes-default-web (", "of Service default/web)"],
+            "ccm lb sync --delete-orphans",
+        ),
+        (
+            "turned off",
+            |world| world.set("HCLOUD_LOAD_BALANCERS_ENABLED", "false"),
+            "services",
+            "skipped",
+            &["no Service gets a load balancer"],
+            "",
+        ),
+    ]);
+}
+
+/// Services are read before load balancers, and the daemon may make one of each in between.
+#[test]
+fn what_was_made_meanwhile_is_no_orphan() {
+    let world = World::healthy();
+    let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
+    let cluster = world.sandbox.cluster().clone();
+    let id = balancer_of(&world.sandbox, "web");
+    let make = move |_: &Request| {
+        let late = json!({
+            "metadata": { "name": "late" },
+            "spec": { "ports": [{ "port": 80 }], "selector": { "app": "late" } },
+        });
+        let late = cluster.create("services", Some("default"), late);
+        let mut labels = cloud.load_balancer(id)["labels"].clone();
+        labels["hcloud-ccm/service-uid"] = late["metadata"]["uid"].clone();
+        let balancer = json!({
+            "name": "late", "load_balancer_type": "lb11", "location": "fsn1", "labels": labels,
+        });
+        cloud.create_load_balancer(project, balancer);
+    };
+    let rule = Rule::new(Effect::before(make)).path("/v1/load_balancers");
+    let rule = world.sandbox.faults().add(rule.times(1));
+    let ran = world.doctor(&["-o", "json"]);
+    assert_eq!(world.sandbox.faults().hits(rule), 1);
+    let checks = checks(&ran);
+    let (_, check) = checks.iter().find(|(name, _)| name == "orphans").unwrap();
+    assert_eq!(check.status, "ok", "{check:?}");
+}

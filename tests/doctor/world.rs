@@ -1,0 +1,258 @@
+//! A world in which all is well, and how it is broken.
+
+use crate::common::services::{LoadBalancerService, create};
+use crate::common::{Env, Ran, ccm, command, env, with};
+use sandbox::Sandbox;
+use sandbox::kubernetes::PolicyRule;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::path::Path;
+
+pub const KUBE_SYSTEM: Option<&str> = Some("kube-system");
+pub const LEASE: &str = "cloud-controller-manager";
+
+/// The daemon's account, and somebody who may list Deployments as well.
+const ACCOUNT: &str = "system:serviceaccount:kube-system:ccm-from-scratch";
+const PERSON: &str = "person";
+
+/// Two nodes, a Network, a Service, a daemon that leads, and its Deployment.
+pub struct World {
+    pub sandbox: Sandbox,
+    pub env: Env,
+}
+
+/// One check of a report.
+#[derive(Debug)]
+pub struct Check {
+    pub status: String,
+    pub message: String,
+    pub remedy: String,
+}
+
+pub fn manifests(file: &str) -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("manifests")
+        .join(file);
+    serde_yaml::Deserializer::from_str(&std::fs::read_to_string(path).unwrap())
+        .map(|document| Value::deserialize(document).unwrap())
+        .collect()
+}
+
+pub fn rules(file: &str) -> Vec<PolicyRule> {
+    serde_json::from_value(manifests(file)[0]["rules"].clone()).unwrap()
+}
+
+impl World {
+    pub fn healthy() -> World {
+        let sandbox = Sandbox::builder()
+            .nodes(2)
+            .network("10.0.0.0/16")
+            .scale(0.01)
+            .heartbeats(false)
+            .start();
+        let first = ("location", "fsn1");
+        create(
+            &sandbox,
+            LoadBalancerService::new("web", &[80]).with(&[first]),
+        );
+        let mut world = World {
+            env: env(&sandbox),
+            sandbox,
+        };
+        for words in [["node", "sync"], ["lb", "sync"]] {
+            let synced = ccm(&world.env, &words);
+            assert_eq!(synced.code, 0, "{synced:?}");
+        }
+        // By a clock that is ahead, so that it is young however long a test takes.
+        world.leads("worker-1_4711", -600);
+        let deployment = manifests("deployment.yaml").remove(0);
+        world
+            .sandbox
+            .cluster()
+            .create("deployments", KUBE_SYSTEM, deployment);
+        let workloads = PolicyRule {
+            api_groups: vec!["apps".into()],
+            resources: vec!["deployments".into(), "daemonsets".into()],
+            verbs: vec!["list".into()],
+            ..PolicyRule::default()
+        };
+        world.user(
+            PERSON,
+            [rules("role.yaml"), vec![workloads]].concat(),
+            rules("lease.yaml"),
+        );
+        world
+    }
+
+    /// The daemon's own account.
+    pub fn deployed() -> World {
+        let mut world = World::healthy();
+        world.user(ACCOUNT, rules("role.yaml"), rules("lease.yaml"));
+        world
+    }
+
+    /// From now on it is asked as this user, with these roles.
+    pub fn user(&mut self, name: &str, role: Vec<PolicyRule>, in_namespace: Vec<PolicyRule>) {
+        self.sandbox.add_user(name, &[], role).unwrap();
+        let cluster = self.sandbox.cluster();
+        cluster.grant_in_namespace(name, "kube-system", in_namespace);
+        let account = self.sandbox.env_of(name);
+        let found = account.into_iter().find(|(name, _)| name == "KUBECONFIG");
+        self.set("KUBECONFIG", &found.unwrap().1);
+    }
+
+    /// The same person, with another cluster-wide role.
+    pub fn role(&mut self, role: Vec<PolicyRule>) {
+        self.user("somebody", role, rules("lease.yaml"));
+    }
+
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.env = with(self.env.clone(), &[(name, value)]);
+    }
+
+    /// A Lease that was renewed so long ago; in the place of the one that is there.
+    pub fn leads(&self, holder: &str, ago_s: i64) {
+        let now = jiff::Timestamp::now().as_second();
+        let renewed = jiff::Timestamp::from_second(now - ago_s).unwrap();
+        let renewed = renewed.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+        let cluster = self.sandbox.cluster();
+        cluster.delete("leases", KUBE_SYSTEM, LEASE);
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": { "name": LEASE },
+            "spec": {
+                "holderIdentity": holder,
+                "leaseDurationSeconds": 3600,
+                "acquireTime": renewed,
+                "renewTime": renewed,
+                "leaseTransitions": 0,
+            },
+        });
+        cluster.create("leases", KUBE_SYSTEM, lease);
+    }
+
+    /// A Deployment beside ours with one container, like this one.
+    pub fn deployment(&self, name: &str, container: Value) {
+        let labels = json!({ "app": name });
+        let mut container = container;
+        container["name"] = json!("main");
+        let deployment = json!({
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": { "name": name },
+            "spec": {
+                "replicas": 1,
+                "selector": { "matchLabels": labels },
+                "template": {
+                    "metadata": { "labels": labels },
+                    "spec": { "containers": [container] },
+                },
+            },
+        });
+        self.sandbox
+            .cluster()
+            .create("deployments", KUBE_SYSTEM, deployment);
+    }
+
+    pub fn edit_node(&self, name: &str, edit: impl FnMut(&mut Value)) {
+        assert!(self.sandbox.cluster().edit("nodes", None, name, edit));
+    }
+
+    /// In the folder of its kubeconfig, so that no path is shown.
+    pub fn doctor(&self, words: &[&str]) -> Ran {
+        let output = command(&self.env, &[&["doctor"], words].concat())
+            .current_dir(self.sandbox.folder())
+            .output()
+            .unwrap();
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Everything that a write could change. Health is left out: it comes by itself.
+    pub fn everything(&self) -> Vec<Value> {
+        let (cloud, project) = (self.sandbox.cloud(), self.sandbox.project());
+        let mut all = cloud.load_balancers(project);
+        for balancer in &mut all {
+            for target in balancer["targets"].as_array_mut().into_iter().flatten() {
+                target["health_status"] = Value::Null;
+            }
+        }
+        all.extend(cloud.servers(project));
+        all.extend(cloud.networks(project));
+        for resource in ["nodes", "services", "leases", "events", "deployments"] {
+            all.extend(self.sandbox.cluster().list(resource, None));
+        }
+        all
+    }
+}
+
+pub fn checks(ran: &Ran) -> Vec<(String, Check)> {
+    let report = ran.json();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let items = report["items"].as_array().unwrap().iter();
+    let check = |item: &Value| {
+        assert!(!text(&item["lookedAt"]).is_empty(), "{item}");
+        let check = Check {
+            status: text(&item["status"]),
+            message: text(&item["message"]),
+            remedy: text(&item["remedy"]),
+        };
+        (text(&item["check"]), check)
+    };
+    items.map(check).collect()
+}
+
+/// What is broken, how, the check that must say so, how bad that is, and what it must say: parts
+/// of the cause, then one of the remedy.
+pub type Broken = (
+    &'static str,
+    fn(&mut World),
+    &'static str,
+    &'static str,
+    &'static [&'static str],
+    &'static str,
+);
+
+/// Breaks one world after the other. No other check may fail, and nothing may have changed.
+pub fn each(broken: &[Broken]) {
+    for (what, break_it, name, status, causes, remedy) in broken {
+        let mut world = World::healthy();
+        break_it(&mut world);
+        let before = world.everything();
+        let ran = world.doctor(&["-o", "json"]);
+        let told = format!("{what}: {ran:?}");
+        unchanged(&before, &world.everything());
+        let checks = checks(&ran);
+        assert_eq!(checks.len(), CHECKS, "{told}");
+        let (_, check) = checks.iter().find(|(other, _)| other == name).expect(name);
+        assert_eq!(&check.status, status, "{told}");
+        for cause in *causes {
+            assert!(check.message.contains(cause), "{cause}: {told}");
+        }
+        assert!(check.remedy.contains(remedy), "{remedy}: {told}");
+        let failed = checks.iter().filter(|(_, check)| check.status == "fail");
+        let failed: Vec<&str> = failed.map(|(name, _)| name.as_str()).collect();
+        let expected: &[&str] = if *status == "fail" { &[name] } else { &[] };
+        assert_eq!(failed, expected, "{told}");
+        assert_eq!(ran.code, i32::from(*status == "fail"), "{told}");
+        for (other, check) in &checks {
+            let is_bad = ["fail", "warn"].contains(&check.status.as_str());
+            assert_eq!(is_bad, !check.remedy.is_empty(), "{other}: {told}");
+            assert!(!check.message.is_empty(), "{other}: {told}");
+        }
+    }
+}
+
+pub fn unchanged(before: &[Value], after: &[Value]) {
+    assert_eq!(before.len(), after.len());
+    for (before, after) in before.iter().zip(after) {
+        assert_eq!(before, after);
+    }
+}
+
+/// However broken a world is, the report is whole.
+pub const CHECKS: usize = 20;
