@@ -5,6 +5,9 @@ use ccm::cloud::{Field, Reason};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{Location, PrimaryIp, Write};
 
+/// Of IPv4 and IPv6.
+type Ids = (Option<u64>, Option<u64>);
+
 type Annotations = &'static [(&'static str, &'static str)];
 
 /// 41 `kept` and 61 `kept6` in fsn1, 42 `far` in nbg1.
@@ -37,7 +40,7 @@ fn edit(world: &mut World, name: &str, edit: impl FnOnce(&mut PrimaryIp)) {
 }
 
 /// Both families as the POST names them.
-fn asked(world: &World) -> (Option<u64>, Option<u64>) {
+fn asked(world: &World) -> Ids {
     let planned = changes(&world.plan());
     let Some(Write::Create(create)) = planned.first().map(|one| &one.write) else {
         panic!("{planned:?}");
@@ -48,7 +51,7 @@ fn asked(world: &World) -> (Option<u64>, Option<u64>) {
 #[rustfmt::skip] // A case is a line.
 #[test]
 fn one_is_named_by_id_name_or_address() {
-    let cases: &[(Annotations, &str, (Option<u64>, Option<u64>))] = &[
+    let cases: &[(Annotations, &str, Ids)] = &[
         (&[("public-net-ipv4", "41")], "", (Some(41), None)),
         (&[("public-net-ipv4", "kept")], "", (Some(41), None)),
         (&[("public-net-ipv4", "198.51.100.41")], "", (Some(41), None)),
