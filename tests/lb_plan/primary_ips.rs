@@ -5,6 +5,11 @@ use ccm::cloud::{Field, Reason};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{Location, PrimaryIp, Write};
 
+/// Of IPv4 and IPv6.
+type Ids = (Option<u64>, Option<u64>);
+
+type Annotations = &'static [(&'static str, &'static str)];
+
 /// 41 `kept` and 61 `kept6` in fsn1, 42 `far` in nbg1.
 fn world(profile: Profile) -> World {
     let mut world = World::new(profile);
@@ -35,7 +40,7 @@ fn edit(world: &mut World, name: &str, edit: impl FnOnce(&mut PrimaryIp)) {
 }
 
 /// Both families as the POST names them.
-fn asked(world: &World) -> (Option<u64>, Option<u64>) {
+fn asked(world: &World) -> Ids {
     let planned = changes(&world.plan());
     let Some(Write::Create(create)) = planned.first().map(|one| &one.write) else {
         panic!("{planned:?}");
@@ -46,7 +51,7 @@ fn asked(world: &World) -> (Option<u64>, Option<u64>) {
 #[rustfmt::skip] // A case is a line.
 #[test]
 fn one_is_named_by_id_name_or_address() {
-    let cases: &[(&[(&str, &str)], &str, (Option<u64>, Option<u64>))] = &[
+    let cases: &[(Annotations, &str, Ids)] = &[
         (&[("public-net-ipv4", "41")], "", (Some(41), None)),
         (&[("public-net-ipv4", "kept")], "", (Some(41), None)),
         (&[("public-net-ipv4", "198.51.100.41")], "", (Some(41), None)),
@@ -92,7 +97,7 @@ fn upstream_knows_ids_only() {
 #[test]
 fn what_can_not_be_had_is_an_error_that_says_what_to_do() {
     type Make = fn(&mut World);
-    let cases: &[(&[(&str, &str)], Make, &[&str])] = &[
+    let cases: &[(Annotations, Make, &[&str])] = &[
         (&[("public-net-ipv4", "nobody")], |_| {}, &["no Primary IP \"nobody\"", "kept (41, 198.51.100.41), far (42,"]),
         (&[("public-net-ipv6", "nobody")], |w| w.state.primary_ips = Some(vec![]), &["of those of type ipv6 free is none"]),
         (&[("public-net-ipv4", "kept")], |w| edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "server".into())),

@@ -147,7 +147,9 @@ impl Look {
                 twice.or_else(|| self.may_live_in_it(uid))
             }
             ("PUT", Some(id)) => {
-                let one = all.iter().find(|one| one["id"].to_string() == id)?;
+                let one = all
+                    .iter()
+                    .find(|one| one["id"].as_u64() == id.parse().ok())?;
                 let whose = &one["labels"][SERVICE_UID];
                 if whose != uid && self.service(whose).is_some() {
                     return Some(format!("taken from Service {whose}, which exists"));
