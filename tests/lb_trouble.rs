@@ -86,7 +86,7 @@ fn cluster() -> Sandbox {
         }
         let service = LoadBalancerService::new(name, &[80, 443]).with(&[FSN1, LB11]);
         create(&sandbox, service.with(annotations));
-        let synced = ccm(&env(&sandbox), &["lb", "sync", ONE_BY_ONE]);
+        let synced = ccm(&env(&sandbox), &["lb", "sync", "--yes", ONE_BY_ONE]);
         assert_eq!(synced.code, 0, "{synced:?}");
     }
     let set = |service: &str, annotation: &str, value: &str| {

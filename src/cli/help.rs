@@ -413,6 +413,15 @@ Usage:
                not ours       outside --cluster-cidr: never touched
                behind the arrow: what sync would do, or ! when something stands
                in its way
+
+@flags
+Examples:
+  ccm route list --cluster-cidr=10.244.0.0/16
+  ccm route list --settings-from kube-system/deployment/ccm-from-scratch
+
+Exit codes:
+  0  shown; 1  an API did not answer or refused, or a setting is wrong or
+     missing; 2  wrong usage
 ";
 
 const ROUTE_SYNC: &str = "\
@@ -431,6 +440,17 @@ Usage:
                                stands in its way
 
 At a terminal each change is shown on stderr as it is made.
+
+@flags
+Examples:
+  ccm route sync --cluster-cidr=10.244.0.0/16 --dry-run
+  ccm route sync --cluster-cidr=10.244.0.0/16,10.245.0.0/16
+
+Exit codes:
+  0  everything is in order, or with --dry-run: was planned
+  1  a route can't be brought in order, an API did not answer
+  2  wrong usage
+  3  --dry-run --detailed-exitcode: changes are pending
 ";
 
 const DOCTOR: &str = "\
@@ -444,7 +464,7 @@ Usage:
   ccm doctor -o json|yaml
 
 Each check is ok, warn, FAIL, or skipped with the reason; what needs somebody
-comes first, with how to mend it. Exit 1 when one fails, 0 otherwise.
+comes first, with how to mend it.
 
 Run it with the daemon's settings. Outside of the cluster the rights are those
 of the kubeconfig's user; inside, as a Job with the daemon's account, they are
@@ -454,4 +474,13 @@ skipped there.
 Nothing is changed. Two questions have the form of a write: what we may do in
 the cluster (selfsubjectaccessreviews), and whether the token may write (a
 change of nothing, of a load balancer that can't exist).
+
+@flags
+Examples:
+  ccm doctor
+  ccm doctor -o json | jq -r '.items[] | select(.status == \"fail\") | .remedy'
+  ccm doctor --kubeconfig=/root/admin.conf --cloud-provider=hcloud
+
+Exit codes:
+  0  nothing fails; 1  a check fails; 2  wrong usage
 ";

@@ -31,7 +31,7 @@ pub struct Check {
 
 pub fn manifests(file: &str) -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("manifests")
+        .join("manifests/base")
         .join(file);
     serde_yaml::Deserializer::from_str(&std::fs::read_to_string(path).unwrap())
         .map(|document| Value::deserialize(document).unwrap())

@@ -53,7 +53,7 @@ fn nothing_is_made_for_what_only_an_old_list_shows() {
     world.sandbox.cluster().freeze_cache(true);
     world.delete("gone");
     world.annotate("changed", "algorithm-type", None);
-    let sync = common::ccm(&world.env, &["lb", "sync"]);
+    let sync = common::ccm(&world.env, &["lb", "sync", "--yes"]);
     assert_eq!(sync.code, 0, "{sync:?}");
     assert_eq!(world.service("gone"), None);
     let mark = world.mark();

@@ -71,7 +71,8 @@ impl Rules<'_> {
         let made: Vec<&Field> = plan.fields.iter().filter(|one| one.differs()).collect();
         for field in &mut fields {
             let is_made = made.iter().any(|one| one.field == field.field);
-            if field.differs() && !is_made {
+            // What is not there yet is made of the defaults.
+            if field.differs() && field.have.is_some() && !is_made {
                 field.source = Source::Default(setting_of(field, service));
                 plan.held_back.push(field.clone());
             }
