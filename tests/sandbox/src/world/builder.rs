@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::access::{Folder, admin_rules, ccm_rules, new_token};
+use super::access::{Folder, admin_rules, ccm_rules, new_token, official_rules};
 use super::{Ports, Projects, Sandbox};
 use crate::Half;
 use crate::credentials::{Authority, ServerTls, Validity};
@@ -148,7 +148,11 @@ impl Builder {
             }
         }
         sandbox.add_user("admin", &["system:masters"], admin_rules())?;
-        let (everywhere, in_kube_system) = ccm_rules()?;
+        // On a real cluster a test could not take the second one away again.
+        let (everywhere, in_kube_system) = match self.real_cluster {
+            None => ccm_rules()?,
+            Some(_) => (official_rules(), Vec::new()),
+        };
         sandbox.add_user("ccm", &[], everywhere)?;
         if !in_kube_system.is_empty() {
             let cluster = sandbox.cluster();
