@@ -29,6 +29,7 @@ fn in_the_place_of_hcloud_cloud_controller_manager() {
         .network("10.0.0.0/8")
         .heartbeats(false)
         .start();
+    common::under_its_role(&sandbox);
     let variables = [
         ("HCLOUD_LOAD_BALANCERS_ENABLED", "false"),
         ("HCLOUD_METRICS_ENABLED", "true"),
@@ -107,6 +108,7 @@ fn and_a_service_gets_what_it_would_have_made() {
         .network("10.0.0.0/8")
         .heartbeats(false)
         .start();
+    common::under_its_role(&sandbox);
     let variables = [
         ("HCLOUD_LOAD_BALANCERS_ENABLED", "true"),
         ("HCLOUD_LOAD_BALANCERS_LOCATION", "nbg1"),
@@ -185,6 +187,7 @@ fn called_by_the_name_of_its_binary_it_is_that_one() {
         ),
     ] {
         let sandbox = common::quiet(1);
+        common::under_its_role(&sandbox);
         let mut command = common::command(&env(&sandbox), words);
         let ran = command.arg0("/bin/hcloud-cloud-controller-manager");
         let ran = ran.output().unwrap();

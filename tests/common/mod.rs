@@ -34,13 +34,19 @@ impl Ran {
     }
 }
 
-/// The environment of the account that the official role is bound to, with short waits.
+/// The environment of the account that the official role is bound to, or that of `manifests/base`, with short waits.
 pub fn env(sandbox: &Sandbox) -> Env {
     let mut env = sandbox.env_of("ccm");
     env.push(("CCM_TEST_TIME_SCALE".into(), SCALE.into()));
     // Many daemons run at once on one machine.
     env.push(("HCLOUD_METRICS_ADDRESS".into(), "127.0.0.1:0".into()));
     env
+}
+
+/// From now on the account is bound to the role of hcloud-cloud-controller-manager; before its [`env`] is asked for.
+pub fn under_its_role(sandbox: &Sandbox) {
+    let rules = sandbox::world::official_rules();
+    sandbox.add_user("ccm", &[], rules).unwrap();
 }
 
 /// The same with some variables set otherwise; an empty value counts as unset.

@@ -1,5 +1,6 @@
 //! Who may do what, and how a denial reads.
 
+use crate::common;
 use crate::person::{Person, service, simulated};
 use sandbox::Sandbox;
 
@@ -62,6 +63,7 @@ fn denials_read_like_the_real_ones() {
 #[test]
 fn what_one_may_do_is_told() {
     let sandbox = simulated(0);
+    common::under_its_role(&sandbox);
     for (user, question, may) in [
         ("admin", "* *", true),
         ("ccm", "delete nodes", true),

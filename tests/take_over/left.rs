@@ -21,6 +21,7 @@ impl Left {
     pub fn new() -> Left {
         let builder = Sandbox::builder().nodes(3).network("10.0.0.0/8");
         let sandbox = builder.scale(0.02).heartbeats(false).start();
+        common::under_its_role(&sandbox);
         let variables = [
             ("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1"),
             ("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP", "true"),

@@ -44,6 +44,13 @@ fn what_it_left_is_taken_over_without_a_write() {
             left.lease(lease);
         }
         let before = left.world();
+        // What README says to do first.
+        let ran = ccm(&left.env, &[ITS_WORDS, &["--dry-run"]].concat());
+        let mut lines = ran.stdout.lines();
+        let is_nothing = |line: &str| {
+            line.starts_with("0 would change, ") && line.ends_with(" 0 can't be helped")
+        };
+        assert!(ran.code == 0 && lines.all(is_nothing), "{case}: {ran:?}");
         let ran = ccm(&left.env, &[ITS_WORDS, &["--once"]].concat());
         assert_eq!(ran.code, 0, "{case}: {}", ran.stderr);
         assert!(

@@ -72,9 +72,10 @@ const DISCOVERY_PATHS: &[&str] = &[
 ];
 
 impl Directory {
-    /// Adds a user, or replaces the one of that name.
+    /// Adds a user, or replaces the one of that name and what was bound to it.
     pub fn add_user(&mut self, user: User) {
         self.users.retain(|known| known.name != user.name);
+        self.grants.retain(|grant| grant.user != user.name);
         self.users.push(user);
     }
 

@@ -50,6 +50,31 @@ pub fn official_rules() -> Vec<PolicyRule> {
     ]
 }
 
+/// Names the role of `ccm`: `manifests` is this project's own, anything else the official one.
+const ROLE: &str = "CCM_TEST_ROLE";
+
+/// What `ccm` may do everywhere, and in `kube-system`.
+pub(super) fn ccm_rules() -> io::Result<(Vec<PolicyRule>, Vec<PolicyRule>)> {
+    if std::env::var_os(ROLE).is_none_or(|role| role != "manifests") {
+        return Ok((official_rules(), Vec::new()));
+    }
+    Ok((manifest("role.yaml")?, manifest("lease.yaml")?))
+}
+
+/// The rules of the role that a file of `manifests/base` begins with.
+fn manifest(file: &str) -> io::Result<Vec<PolicyRule>> {
+    #[derive(serde::Deserialize)]
+    struct Role {
+        rules: Vec<PolicyRule>,
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/base");
+    let text = fs::read_to_string(folder.join(file))?;
+    let first = serde_yaml::Deserializer::from_str(&text).next();
+    let first = first.ok_or_else(|| io::Error::other(format!("{file} is empty")))?;
+    let role = <Role as serde::Deserialize>::deserialize(first).map_err(io::Error::other)?;
+    Ok(role.rules)
+}
+
 fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> PolicyRule {
     PolicyRule {
         api_groups: owned(groups),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::access::{Folder, admin_rules, new_token, official_rules};
+use super::access::{Folder, admin_rules, ccm_rules, new_token, official_rules};
 use super::{Ports, Projects, Sandbox};
 use crate::Half;
 use crate::credentials::{Authority, ServerTls, Validity};
@@ -148,7 +148,16 @@ impl Builder {
             }
         }
         sandbox.add_user("admin", &["system:masters"], admin_rules())?;
-        sandbox.add_user("ccm", &[], official_rules())?;
+        // On a real cluster a test could not take the second one away again.
+        let (everywhere, in_kube_system) = match self.real_cluster {
+            None => ccm_rules()?,
+            Some(_) => (official_rules(), Vec::new()),
+        };
+        sandbox.add_user("ccm", &[], everywhere)?;
+        if !in_kube_system.is_empty() {
+            let cluster = sandbox.cluster();
+            cluster.grant_in_namespace("ccm", "kube-system", in_kube_system);
+        }
         sandbox.write_kubeconfig()?;
         self.populate(&sandbox);
         if self.heartbeats {
