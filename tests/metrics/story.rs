@@ -1,7 +1,7 @@
 //! Causes and what moves: one daemon lives through all of them.
 
 use crate::common::services::{self, LoadBalancerService};
-use crate::common::{all_initialised, env, quiet, wait_until};
+use crate::common::{all_initialised, env, wait_until};
 use crate::{Scrape, Watched, family};
 use ccm::metrics::TABLE;
 use sandbox::faults::{Effect, Rule};
@@ -9,9 +9,6 @@ use sandbox::kubelet::NodeSpec;
 use sandbox::{Half, Sandbox};
 use std::collections::BTreeSet;
 use std::time::Duration;
-
-/// Set by others: the route controller, and whoever looks for orphans.
-const HOOKS: &[&str] = &["ccm_routes"];
 
 /// What a series does.
 pub enum Move {
@@ -71,6 +68,9 @@ pub const STORY: &[Chapter] = &[
         ("hcloud_api_in_flight_requests", Is(0.0)),
         ("ccm_hcloud_rate_limit", Is(3600.0)),
         ("ccm_hcloud_rate_limit_remaining", Rises),
+        ("ccm_routes{state=\"ok\"}", Is(2.0)),
+        ("ccm_changes_total{controller=\"node-route-controller\",kind=\"AddRoute\",result=\"ok\"}", Is(2.0)),
+        ("ccm_changes_total{controller=\"node-route-controller\",kind=\"condition\",result=\"ok\"}", Is(2.0)),
     ]),
     ("a Service gets its load balancer", |sandbox| {
         services::create(sandbox, LoadBalancerService::new("web", &[80]).with(&[("location", "fsn1")]));
@@ -98,6 +98,7 @@ pub const STORY: &[Chapter] = &[
         ("ccm_changes_total{controller=\"cloud-node-lifecycle-controller\",kind=\"delete_node\",result=\"ok\"}", Is(1.0)),
         ("ccm_kubernetes_requests_total{method=\"delete\",resource=\"nodes\",code=\"200\"}", Is(1.0)),
         ("ccm_findings_total{controller=\"cloud-node-lifecycle-controller\",reason=\"DeletingNode\"}", Is(1.0)),
+        ("ccm_routes{state=\"ok\"}", Is(1.0)),
     ]),
     ("a node joins that no server belongs to", |sandbox| node(sandbox, "stray", None), &[
         ("ccm_nodes{state=\"unmatched\"}", Is(1.0)),
@@ -107,6 +108,15 @@ pub const STORY: &[Chapter] = &[
     ("a node of another cloud joins", |sandbox| node(sandbox, "cuckoo", Some("aws:///i-7")), &[
         ("ccm_nodes{state=\"foreign\"}", Is(1.0)),
         ("ccm_findings_total{controller=\"cloud-node-controller\",reason=\"UnknownProviderIDPrefix\"}", Rises),
+    ]),
+    ("a Service goes without its load balancer", |sandbox| {
+        services::create(sandbox, LoadBalancerService::new("lost", &[80]).with(&[("location", "fsn1")]));
+        wait_until("an address", || services::has_address(&services::service(sandbox, "lost")));
+        services::edit(sandbox, "lost", |service| service["metadata"]["finalizers"] = serde_json::json!([]));
+        sandbox.cluster().delete("services", Some("default"), "lost");
+    }, &[
+        ("ccm_load_balancers{state=\"orphaned\"}", Is(1.0)),
+        ("ccm_findings_total{controller=\"service-lb-controller\",reason=\"OrphanedLoadBalancer\"}", Rises),
     ]),
     ("a load balancer is refused", |sandbox| {
         fails(sandbox, Half::Hetzner, "POST", "/v1/load_balancers", Effect::hetzner_error(403, "forbidden", "no"));
@@ -139,9 +149,11 @@ pub const STORY: &[Chapter] = &[
 
 #[test]
 fn every_metric_moves_when_its_cause_happens() {
-    let sandbox = quiet(2);
+    let builder = crate::common::builder().nodes(2).heartbeats(false);
+    let sandbox = builder.network("10.0.0.0/16").start();
     let resync = "--load-balancer-resync-period=20s";
-    let watched = Watched::start(&env(&sandbox), &[resync]);
+    let pods = "--cluster-cidr=10.244.0.0/16";
+    let watched = Watched::start(&env(&sandbox), &[resync, pods]);
     wait_until("initialised nodes", || all_initialised(&sandbox));
     for (story, cause, moves) in STORY {
         let before = watched.scrape();
@@ -164,7 +176,6 @@ fn every_metric_moves_when_its_cause_happens() {
     let told: BTreeSet<&str> = STORY
         .iter()
         .flat_map(|(_, _, moves)| moves.iter().map(|(series, _)| family(series)))
-        .chain(HOOKS.iter().copied())
         .collect();
     let all: BTreeSet<&str> = TABLE.iter().map(|metric| metric.name).collect();
     assert_eq!(told, all, "the story has to tell of every metric");
