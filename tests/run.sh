@@ -10,7 +10,8 @@ trap 'rm -f "$CCM_TEST_SKIPPED"' EXIT
 
 cargo fmt --all --check
 cargo clippy --workspace --all-targets --locked -- -D warnings
-cargo test --workspace --locked
+# They wait more than they compute.
+RUST_TEST_THREADS="${RUST_TEST_THREADS-$(($(nproc) * 2))}" cargo test --workspace --locked
 
 echo
 if [ -s "$CCM_TEST_SKIPPED" ]; then
