@@ -32,7 +32,7 @@ pub(super) fn read_anyhow(
     reader: Reader,
     help: impl Fn() -> String,
 ) -> Result<Parsed, Exit> {
-    let parsed = settings::parse(command, words, &Process);
+    let parsed = settings::parse(command, words.clone(), &Process);
     if parsed.help {
         return Err(Printer::stdout(&help()));
     }
@@ -43,7 +43,15 @@ pub(super) fn read_anyhow(
         return Err(tell_problems(&parsed).unwrap_or(Exit::Usage));
     }
     start_log(&parsed, reader);
-    Ok(parsed)
+    let Some(name) = &parsed.settings.settings_from.value else {
+        return Ok(parsed);
+    };
+    let found = taken::take(command, &parsed.settings, name).map_err(|lines| tell(&lines))?;
+    let parsed = settings::parse_above(command, words, &Process, Some(&found.taken));
+    match parsed.problems.iter().any(|problem| problem.usage) {
+        true => Err(tell_problems(&parsed).unwrap_or(Exit::Usage)),
+        false => Ok(parsed),
+    }
 }
 
 /// Reads the settings of a command, answers `--help`, starts the log, tells what is wrong – all of it at once.
@@ -74,12 +82,7 @@ pub(super) fn read(
     };
     let found = match taken::take(command, &parsed.settings, name) {
         Ok(found) => found,
-        Err(lines) => {
-            for line in &lines {
-                Printer::failure(line);
-            }
-            return Read::End(Exit::Failed);
-        }
+        Err(lines) => return Read::End(tell(&lines)),
     };
     let parsed = settings::parse_above(command, words, &Process, Some(&found.taken));
     if let Some(exit) = tell_problems(&parsed) {
@@ -91,6 +94,13 @@ pub(super) fn read(
         kube: Some(found.kube),
         left_out: Some(found.left_out),
     }))
+}
+
+fn tell(lines: &[String]) -> Exit {
+    for line in lines {
+        Printer::failure(line);
+    }
+    Exit::Failed
 }
 
 fn start_log(parsed: &Parsed, reader: Reader) {

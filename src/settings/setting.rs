@@ -105,15 +105,19 @@ impl Setting {
         self.kind != Kind::Boolean
     }
 
-    /// Does the command take it? `config` takes what the daemon takes.
+    /// Does the command take it? `config` and `doctor` take what the daemon takes.
     pub fn is_for(&self, command: Command) -> bool {
         let takes = |command| self.commands.contains(&command);
-        takes(command) || (command == Command::Config && takes(Command::Run))
+        takes(command) || (command.reads_daemon_arguments() && takes(Command::Run))
     }
 
     /// Is it worth showing in the command's help?
     pub fn is_told_by(&self, command: Command) -> bool {
-        !self.hidden && self.is_for(command) && (command != Command::Config || self.is_of_config())
+        let is_its_own = match command {
+            Command::Config => self.is_of_config(),
+            command => self.commands.contains(&command),
+        };
+        !self.hidden && is_its_own
     }
 
     /// Of `config` itself, and not of the daemon.
@@ -181,7 +185,7 @@ impl Command {
     /// The daemon's arguments may be those of hcloud-cloud-controller-manager: its flags are
     /// accepted, and words that are no flags are not.
     pub(super) fn reads_daemon_arguments(self) -> bool {
-        matches!(self, Command::Run | Command::Config)
+        matches!(self, Command::Run | Command::Config | Command::Doctor)
     }
 }
 

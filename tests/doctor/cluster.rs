@@ -246,7 +246,9 @@ fn others_beside_us_and_probes() {
             },
             "probes",
             "fail",
-            &["deployment/mine is probed on port 10258"],
+            &[
+                "probed on port 10258, where nothing is served, so that pods are killed again and again: deployment/mine",
+            ],
             "/readyz",
         ),
     ]);

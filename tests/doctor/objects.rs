@@ -52,7 +52,7 @@ fn nodes() {
             },
             "kubelets",
             "fail",
-            &["plain has neither provider ID nor uninitialized taint"],
+            &["without provider ID and without uninitialized taint: plain"],
             "--cloud-provider=external",
         ),
         (
@@ -78,7 +78,7 @@ fn nodes() {
             },
             "nodes",
             "warn",
-            &["worker-2 has no server"],
+            &["without a server in this project, or without one that is known: worker-2"],
             "surely gone",
         ),
         (
@@ -107,7 +107,7 @@ fn nodes() {
             },
             "nodes",
             "warn",
-            &["new waits to be initialised"],
+            &["waiting to be initialised: new"],
             "ccm node sync",
         ),
     ]);

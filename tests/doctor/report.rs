@@ -4,6 +4,7 @@ use crate::common::{Ran, openapi, snapshot};
 use crate::world::{CHECKS, World, checks, unchanged};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
+use serde_json::json;
 use std::time::{Duration, Instant};
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -196,7 +197,10 @@ fn silence_is_waited_for_once() {
 fn wrong_usage_is_exit_code_2() {
     let world = World::healthy();
     for (words, told) in [
-        (&["web"][..], "doctor takes no words, and \"web\" is one"),
+        (
+            &["web"][..],
+            "\"web\": unexpected word; it takes only flags",
+        ),
         (&["--nonsense"], "--nonsense"),
         (&["-o", "xml"], "xml"),
     ] {
@@ -207,4 +211,47 @@ fn wrong_usage_is_exit_code_2() {
             "{ran:?}"
         );
     }
+}
+
+/// As a Job it has the arguments of the daemon, those of hcloud-cloud-controller-manager among them.
+#[test]
+fn it_takes_the_daemon_s_arguments() {
+    let world = World::healthy();
+    let ran = world.doctor(&[
+        "--cloud-provider=ccm-from-scratch",
+        "--cluster-cidr=10.244.0.0/16",
+        "--route-reconciliation-period=30s",
+        "--webhook-secure-port=0",
+        "--allow-untagged-cloud",
+        "--allocate-node-cidrs=true",
+        "--metrics-address=:8233",
+        "-v=4",
+        "-o=json",
+    ]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(checks(&ran).len(), CHECKS);
+}
+
+#[test]
+fn and_its_settings_from_the_cluster() {
+    let world = World::healthy();
+    let args = json!(["run", "--cloud-provider=hcloud"]);
+    let container = json!({ "name": "ccm", "image": "ccm-from-scratch:0.1.0", "args": args });
+    world.deployment("elsewhere", container);
+    let from = "--settings-from=kube-system/deployment";
+    let ran = world.doctor(&["-o=json", &format!("{from}/elsewhere")]);
+    let checks = checks(&ran);
+    let (_, ids) = checks
+        .iter()
+        .find(|(name, _)| name == "provider-ids")
+        .unwrap();
+    assert_eq!(ids.status, "fail", "{ran:?}");
+    let ran = world.doctor(&[&format!("{from}/nowhere")]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(
+        ran.stderr
+            .contains("there is no deployment kube-system/nowhere")
+            && ran.stdout.is_empty(),
+        "{ran:?}"
+    );
 }

@@ -73,7 +73,7 @@ impl World {
         let workloads = PolicyRule {
             api_groups: vec!["apps".into()],
             resources: vec!["deployments".into(), "daemonsets".into()],
-            verbs: vec!["list".into()],
+            verbs: vec!["get".into(), "list".into()],
             ..PolicyRule::default()
         };
         world.user(

@@ -139,6 +139,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("env.A=b", "env"),
     ("args.cluster-cidr=a", "networking.clusterCIDR"),
     ("args.--v=4", "--v"),
+    ("args.metrics-address=", "metrics-address"),
     ("monitoring.podMonitor.spec.selector.a=b", "spec"),
 ];
 

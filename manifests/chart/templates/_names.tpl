@@ -19,3 +19,8 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- define "ccm.listen" -}}
 {{ index .Values.args "metrics-address" | default (dig "HCLOUD_METRICS_ADDRESS" "value" "" .Values.env) | default ":8233" }}
 {{- end }}
+
+{{- /* Values files of hcloud-cloud-controller-manager's chart name this one. */}}
+{{- define "hcloud-cloud-controller-manager.name" -}}
+{{ include "ccm.name" . }}
+{{- end }}

@@ -83,7 +83,8 @@ pub(super) fn lease(view: &View) -> Outcome {
         Err(gap) => return Outcome::of_gap(gap, "look at the API server's own health"),
     };
     let key = &lease.key;
-    let remedy = "start the daemon, or see why it does not run: kubectl -n kube-system get pods";
+    let remedy = "start the daemon, or see why it does not run (kubectl get pods in the namespace of its \
+                  Deployment); where a CronJob does the work, nobody leads between two passes";
     let Some(spec) = lease.spec.as_ref().filter(|spec| !spec.holder.is_empty()) else {
         return Outcome::warn(format!("{key}: nobody leads, so nothing is done"), remedy);
     };
@@ -170,8 +171,8 @@ pub(super) fn probes(view: &View) -> Outcome {
         (_, []) => Outcome::ok("none asks at port 10258"),
         _ => Outcome::fail(
             format!(
-                "{} is probed on port {SECURE_PORT}, where nothing is served: its pods are killed \
-                 again and again",
+                "probed on port {SECURE_PORT}, where nothing is served, so that pods are killed again \
+                 and again: {}",
                 some(&names)
             ),
             "let the probes ask /livez and /readyz on port 8233 (--metrics-address), over plain HTTP",

@@ -25,7 +25,7 @@ mod view;
 
 use super::logging::Reader;
 use super::output::Printer;
-use super::{Exit, help, told, usage};
+use super::{Exit, help, told};
 use crate::settings::{Command, Output};
 use check::Status;
 use std::ffi::OsString;
@@ -37,9 +37,6 @@ pub(super) fn doctor(words: Vec<OsString>) -> Exit {
         Ok(parsed) => parsed,
         Err(exit) => return exit,
     };
-    if let Some(word) = parsed.words.first() {
-        return usage(&format!("doctor takes no words, and {word:?} is one"));
-    }
     let checks = check::all(&observe::observe(&parsed));
     let text = match parsed.settings.output.value {
         Output::Table => show::table(&checks, false),

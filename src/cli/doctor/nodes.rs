@@ -88,8 +88,8 @@ pub(super) fn kubelets(view: &View) -> Outcome {
         [] => Outcome::ok("each runs with --cloud-provider=external"),
         wrong => Outcome::fail(
             format!(
-                "{} has neither provider ID nor uninitialized taint: its kubelet runs without \
-                 --cloud-provider=external, and it never becomes a target",
+                "without provider ID and without uninitialized taint: {}; a kubelet without \
+                 --cloud-provider=external makes such nodes, and they never become targets",
                 some(wrong)
             ),
             "give the kubelet --cloud-provider=external; drain the node, delete it and let it join anew",
@@ -130,7 +130,7 @@ pub(super) fn servers(view: &View) -> Outcome {
     if !odd.is_empty() {
         return Outcome::warn(
             format!(
-                "{} has no server in this project any more, or none that is known",
+                "without a server in this project, or without one that is known: {}",
                 some(&odd)
             ),
             "ccm node inspect NAME says what it is; the daemon deletes a node when its server is \
@@ -147,7 +147,7 @@ pub(super) fn servers(view: &View) -> Outcome {
             counted(own(nodes).0, "node")
         )),
         new => Outcome::warn(
-            format!("{} waits to be initialised", some(new)),
+            format!("waiting to be initialised: {}", some(new)),
             "the daemon does that within seconds: see lease whether one runs; ccm node sync does \
              it now",
         ),

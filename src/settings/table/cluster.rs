@@ -1,6 +1,6 @@
 //! How the Kubernetes API is reached.
 
-use super::CLIENTS;
+use super::TAKE_SETTINGS;
 use crate::settings::setting::{Group, Kind, Setting, Variable};
 
 pub(in crate::settings) static KUBECONFIG: Setting = Setting {
@@ -41,7 +41,7 @@ pub(in crate::settings) static SETTINGS_FROM: Setting = Setting {
     help: "Work with the settings of the daemon that runs there (or NAMESPACE/daemonset/NAME): its \
            arguments and variables, below your own. Values in Secrets and ConfigMaps are not read, \
            and are told; tokens, addresses of APIs and what is printed stay your own.",
-    commands: CLIENTS,
+    commands: TAKE_SETTINGS,
     group: Group::Cluster,
     ..Setting::BLANK
 };

@@ -119,6 +119,19 @@ const CLIENTS: &[Command] = &[
     Command::Doctor,
 ];
 
+/// Those that may take the daemon's settings from the cluster: `config` asks nobody.
+const TAKE_SETTINGS: &[Command] = &[
+    Command::NodeList,
+    Command::NodeInspect,
+    Command::NodeSync,
+    Command::LbList,
+    Command::LbInspect,
+    Command::LbSync,
+    Command::RouteList,
+    Command::RouteSync,
+    Command::Doctor,
+];
+
 const SYNCS: &[Command] = &[Command::NodeSync, Command::LbSync, Command::RouteSync];
 
 /// Those that plan load balancers.
