@@ -21,8 +21,11 @@ const ITS_WORDS: &[&str] = &[
     "--cluster-cidr=10.244.0.0/16",
 ];
 
-/// Its Lease, as it may be found: held by a Pod that is gone, given away, and never there.
-fn leases() -> [(&'static str, Option<Value>); 3] {
+/// What that chart passes for one replica.
+const NO_LEASE: &[&str] = &["--leader-elect=false"];
+
+/// Its Lease, as it may be found: held by a Pod that is gone, given away, and never there; and what is said of it.
+fn leases() -> [(&'static str, Option<Value>, &'static [&'static str]); 4] {
     let held = |holder: &str, duration: u32| {
         json!({
             "holderIdentity": holder, "leaseDurationSeconds": duration, "leaseTransitions": 3,
@@ -30,28 +33,30 @@ fn leases() -> [(&'static str, Option<Value>); 3] {
         })
     };
     [
-        ("held", Some(held("master-1_5f2c0e5e", 15))),
-        ("given away", Some(held("", 1))),
-        ("none", None),
+        ("held", Some(held("master-1_5f2c0e5e", 15)), &[]),
+        ("given away", Some(held("", 1)), &[]),
+        ("none", None, &[]),
+        ("not asked for", None, NO_LEASE),
     ]
 }
 
 #[test]
 fn what_it_left_is_taken_over_without_a_write() {
-    common::side_by_side(leases().into(), |(case, lease)| {
+    common::side_by_side(leases().into(), |(case, lease, more)| {
+        let its_words = [ITS_WORDS, more].concat();
         let left = Left::new();
         if let Some(lease) = lease {
             left.lease(lease);
         }
         let before = left.world();
         // What README says to do first.
-        let ran = ccm(&left.env, &[ITS_WORDS, &["--dry-run"]].concat());
+        let ran = ccm(&left.env, &[&its_words[..], &["--dry-run"]].concat());
         let mut lines = ran.stdout.lines();
         let is_nothing = |line: &str| {
             line.starts_with("0 would change, ") && line.ends_with(" 0 can't be helped")
         };
         assert!(ran.code == 0 && lines.all(is_nothing), "{case}: {ran:?}");
-        let ran = ccm(&left.env, &[ITS_WORDS, &["--once"]].concat());
+        let ran = ccm(&left.env, &[&its_words[..], &["--once"]].concat());
         assert_eq!(ran.code, 0, "{case}: {}", ran.stderr);
         assert!(
             ran.stderr.contains(" 0 changed, "),
@@ -64,7 +69,7 @@ fn what_it_left_is_taken_over_without_a_write() {
             "--load-balancer-resync-period=10s",
             "--node-status-update-frequency=10s",
         ];
-        let daemon = Daemon::start_with(&left.env, &[ITS_WORDS, &often].concat());
+        let daemon = Daemon::start_with(&left.env, &[&its_words[..], &often].concat());
         let enough = left.looks() + 3;
         wait_until("looks at everything", || left.looks() >= enough);
         let log = daemon.log();
