@@ -101,6 +101,8 @@ pub enum ChangeKind {
 pub struct LoadBalancerPlan {
     /// None: there is none yet, or none any more.
     pub found: Option<Balancer>,
+    /// What was found carries the Service's UID; else its name alone says that it is the Service's.
+    pub is_labelled: bool,
     /// One after the other, each only after what the one before started has ended.
     pub changes: Vec<Box<dyn Change>>,
     /// Every field, with what there is, what should be, and what asks for it.

@@ -10,6 +10,7 @@ mod offered;
 mod orphans;
 mod pass;
 mod plan;
+mod project;
 mod rounds;
 mod survey;
 mod tell;
@@ -101,6 +102,9 @@ impl ServiceController {
         };
         let look = self.look(world, selection, Instant::now())?;
         let (observed, mut plans) = self.propose_for(world, provider, selection, &look, true)?;
+        if let Some(observed) = &observed {
+            project::doubt(world, &observed.cluster, &mut plans);
+        }
         plan::share_out(&mut plans);
         Ok((observed, plans))
     }

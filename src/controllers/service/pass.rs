@@ -5,6 +5,7 @@
 use super::Settings;
 use super::observe::{self, Freshness, Observed};
 use super::plan::{self, ServicePlan, View, Want, status_line};
+use super::project;
 use super::rounds::{Rounds, Work};
 use super::tell::{self, Told};
 use super::write;
@@ -113,14 +114,14 @@ impl<'a> Pass<'a> {
         // Targets are removed by this list: an old one must not take a node away.
         let nodes = self.world.nodes(begun.elapsed(), ReadFrom::Latest)?;
         let mut observed = self.observe(services, &nodes.value, listed_since)?;
-        let plans = plan::plan(&observed.view(self.for_people), self.provider);
-        if !plans.iter().any(|plan| plan.cloud.rests_on_whole_cluster) {
-            return Ok(Some((observed, plans)));
+        let mut plans = plan::plan(&observed.view(self.for_people), self.provider);
+        if plans.iter().any(|plan| plan.cloud.rests_on_whole_cluster) {
+            let all = self.world.any_services(begun.elapsed())?;
+            let name = &self.settings.cluster_name;
+            observed.cluster = observe::cluster(self.world, name, &all.value, &nodes.value)?;
+            plans = plan::plan(&observed.view(self.for_people), self.provider);
         }
-        let all = self.world.any_services(begun.elapsed())?;
-        let name = &self.settings.cluster_name;
-        observed.cluster = observe::cluster(self.world, name, &all.value, &nodes.value)?;
-        let plans = plan::plan(&observed.view(self.for_people), self.provider);
+        project::doubt(self.world, &observed.cluster, &mut plans);
         Ok(Some((observed, plans)))
     }
 

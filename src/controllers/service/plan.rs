@@ -247,8 +247,9 @@ impl ServicePlan {
         }
     }
 
-    fn refuse(&mut self, obstacle: Finding) {
+    pub(super) fn refuse(&mut self, obstacle: Finding) {
         self.cloud.changes.clear();
+        self.cloud.held_back.clear();
         self.cloud.obstacle = Some(obstacle);
         self.add_finalizer = false;
         self.status = None;
@@ -280,7 +281,7 @@ pub(super) fn status_line(status: &[Ingress]) -> String {
     }
 }
 
-fn addresses(status: &[Ingress]) -> String {
+pub(super) fn addresses(status: &[Ingress]) -> String {
     let address = |ingress: &Ingress| {
         let address = ingress.hostname.as_ref().or(ingress.ip.as_ref());
         address.cloned().unwrap_or_default()
