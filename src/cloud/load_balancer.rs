@@ -115,6 +115,8 @@ pub struct LoadBalancerPlan {
     /// Fields that differ, and are left as they are because the default that asks for them may not
     /// be the daemon's; their source is that default.
     pub held_back: Vec<Field>,
+    /// Where one would be created: what such defaults decide of it for good, in one field.
+    pub unsure_new: Option<Field>,
     /// Of `status`: what is there by such a default.
     pub unsure: Vec<(Ingress, Source)>,
     /// It takes over a load balancer because nobody else lives in it, or leaves one because somebody

@@ -91,8 +91,14 @@ fn plan_service(view: &View, provider: &dyn LoadBalancers, service: &Arc<Service
         }
         Want::Ensure => {
             plan.cloud = provider.plan(view.landscape, &for_cloud, view.nodes, view.cluster);
-            plan.add_finalizer = !service.has_our_finalizer() && plan.cloud.obstacle.is_none();
             let has = &service.status.load_balancer.ingress;
+            // It had one, made as the daemon was told; in its place comes none made of our defaults.
+            if let (false, Some(new)) = (has.is_empty(), plan.cloud.unsure_new.take()) {
+                plan.cloud.changes.clear();
+                plan.cloud.held_back.push(new);
+            } else {
+                plan.add_finalizer = !service.has_our_finalizer() && plan.cloud.obstacle.is_none();
+            }
             let wanted = hold_back_unsure(&mut plan.cloud, has);
             plan.status = wanted.filter(|wanted| wanted != has);
             if view.nodes.is_empty() {
