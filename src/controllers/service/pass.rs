@@ -294,6 +294,7 @@ impl<'a> Pass<'a> {
                 plan.service = service;
                 plan.status = None;
             }
+            Err(error) if error.is_not_found() => self.tell_left(&plan),
             Err(error) => log::debug!("{}: status not written: {error}", plan.name()),
         }
         plan
@@ -347,11 +348,26 @@ impl<'a> Pass<'a> {
     fn failed_on_kubernetes(&mut self, plan: ServicePlan, error: &kube::Error) -> Begun {
         if error.is_not_found() {
             // Somebody took the Service away: nothing is left to be done.
+            self.tell_left(&plan);
             return Begun::Over;
         }
         self.closed |= error.is_refused();
         self.failed(plan, error.to_string());
         Begun::Over
+    }
+
+    /// It went by force, and what was made for it stands: the log is the only place left to say so at once.
+    fn tell_left(&self, plan: &ServicePlan) {
+        let is_made = self.touched.contains_key(&plan.object.uid) && plan.want == Want::Ensure;
+        if let Some(balancer) = plan.cloud.found.as_ref().filter(|_| is_made) {
+            log::warn!(
+                "{}: it went while its load balancer {} ({}) was worked on, which stays and costs money; ccm lb sync \
+                 --delete-orphans deletes it",
+                plan.name(),
+                balancer.name,
+                balancer.id
+            );
+        }
     }
 
     fn failed(&mut self, plan: ServicePlan, why: String) {
