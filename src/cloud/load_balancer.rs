@@ -203,6 +203,8 @@ pub enum Applied {
     /// The same; but the answer shows the load balancer whole, as it will be when the action has ended.
     /// Where a plan for its Service on that leaves nothing to change, nobody has to look.
     Shown(Option<ActionId>, Landscape),
+    /// Not made, and nothing failed: what it rests on is not so any more. Look again.
+    Overtaken,
 }
 
 /// Number of something that goes on in the cloud.

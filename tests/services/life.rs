@@ -158,6 +158,30 @@ fn of_another_type_it_loses_load_balancer_address_and_finalizer() {
     world.up("web");
 }
 
+/// Between the look and the DELETE: what is protected stays, and the Service goes, as if it had been so before.
+#[test]
+fn protected_at_the_last_moment_it_stays_and_the_service_goes() {
+    let world = World::new(1);
+    let uid = world.create("web", &[], &[80]);
+    world.settle(&[]);
+    let id = world.of_uid(&uid).unwrap()["id"].as_u64().unwrap();
+    let cloud = world.sandbox.cloud().clone();
+    let protect = Effect::before(move |_| {
+        cloud.edit_load_balancer(id, |one| one["protection"]["delete"] = json!(true));
+    });
+    let delete = Rule::new(protect).method("DELETE").nth(1);
+    world.sandbox.faults().add(delete);
+    world.delete("web");
+    let ran = world.once(&[]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(world.service("web"), None, "{ran:?}");
+    assert!(world.of_uid(&uid).is_some());
+    world.tells("web", "LoadBalancerProtected", &["protected"]);
+    assert_eq!(world.told("web", "DeleteLoadBalancerFailed"), [""; 0]);
+    assert_eq!(world.told("web", "DeletedLoadBalancer"), [""; 0]);
+    assert!(!ran.stdout.contains("deleted"), "{ran:?}");
+}
+
 /// Its load balancer is there by then, and nobody's: whoever looks at the log finds it.
 #[test]
 fn a_service_that_goes_by_force_while_its_load_balancer_is_made_leaves_a_word() {

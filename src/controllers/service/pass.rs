@@ -214,6 +214,7 @@ impl<'a> Pass<'a> {
     /// After the changes in the cloud. The Service when it has to be looked at again.
     fn end(&mut self, observed: &Observed, work: Work) -> Option<Arc<Service>> {
         let name = work.plan.name();
+        let is_overtaken = work.look_again && work.made.is_empty();
         for made in work.made {
             self.note(&work.plan, || made.json());
         }
@@ -235,6 +236,10 @@ impl<'a> Pass<'a> {
             return self.finish(work.plan);
         }
         let service = work.plan.service;
+        if is_overtaken {
+            // Nothing was done, so no end of it is told.
+            self.touched.remove(&service.metadata.uid);
+        }
         match work
             .shown
             .and_then(|shown| self.left(observed, shown, &service))
