@@ -42,8 +42,9 @@ pub const EVENT_COMPONENT: &str = "service-controller";
 /// How late a label that changes which nodes are targets may be seen.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
-/// How often load balancers are listed for orphans alone, where there are neither Services of ours nor orphans.
-const QUIET_LOOK_PERIOD: Duration = Duration::from_secs(3600);
+/// How often load balancers are listed for orphans alone, where there are neither Services of ours nor orphans:
+/// what could become one is seen before.
+const QUIET_LOOK_PERIOD: Duration = Duration::from_secs(24 * 3600);
 
 /// What the service controller is told.
 #[derive(Clone, Debug)]
