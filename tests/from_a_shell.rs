@@ -388,6 +388,39 @@ fn mistakes_are_named() {
     assert_eq!(world.shape(), before);
 }
 
+/// Where it stands, and who could reach it, nobody sets right afterwards.
+#[test]
+fn a_lost_load_balancer_is_made_again_as_the_daemon_would_or_not_at_all() {
+    let world = world("--cloud-provider=ccm-from-scratch");
+    let id = balancer_of(&world.sandbox, "web");
+    world.sandbox.cloud().delete_load_balancer(id);
+    let before = world.shape();
+    for flags in [&["--dry-run", "default/web"][..], &["default/web"]] {
+        let ran = world.sync(flags);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        let line = "service/default/web  held back: load balancer: - → kubernetes-default-web (not set here: \
+                    HCLOUD_NETWORK, HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK, \
+                    HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP and 3 more)\n";
+        assert!(ran.stdout.contains(line), "{ran:?}");
+        assert!(ran.stdout.ends_with(", 1 held back\n"), "{ran:?}");
+        assert_eq!(world.shape(), before);
+    }
+    let list = ccm(&world.shell, &["lb", "list"]);
+    assert!(list.stdout.contains("(create)"), "{list:?}");
+    // A Service that never had one: nobody loses anything.
+    create(&world.sandbox, LoadBalancerService::new("new", &[80]));
+    let ran = world.sync(&["default/new"]);
+    assert!(ran.stdout.contains("created"), "{ran:?}");
+    let world = world.with_network();
+    let ran = world.sync(&[FROM, "default/web"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let web = world
+        .sandbox
+        .cloud()
+        .load_balancer(balancer_of(&world.sandbox, "web"));
+    assert_eq!(web["name"], "prod-default-web");
+}
+
 /// With the other profile's eyes no node is ours, and every target would go.
 #[test]
 fn the_other_profile_s_cluster_is_seen_as_such() {

@@ -101,6 +101,8 @@ pub enum ChangeKind {
 pub struct LoadBalancerPlan {
     /// None: there is none yet, or none any more.
     pub found: Option<Balancer>,
+    /// What was found carries the Service's UID; else its name alone says that it is the Service's.
+    pub is_labelled: bool,
     /// One after the other, each only after what the one before started has ended.
     pub changes: Vec<Box<dyn Change>>,
     /// Every field, with what there is, what should be, and what asks for it.
@@ -113,6 +115,8 @@ pub struct LoadBalancerPlan {
     /// Fields that differ, and are left as they are because the default that asks for them may not
     /// be the daemon's; their source is that default.
     pub held_back: Vec<Field>,
+    /// Where one would be created: what such defaults decide of it for good, in one field.
+    pub unsure_new: Option<Field>,
     /// Of `status`: what is there by such a default.
     pub unsure: Vec<(Ingress, Source)>,
     /// It takes over a load balancer because nobody else lives in it, or leaves one because somebody
@@ -199,6 +203,8 @@ pub enum Applied {
     /// The same; but the answer shows the load balancer whole, as it will be when the action has ended.
     /// Where a plan for its Service on that leaves nothing to change, nobody has to look.
     Shown(Option<ActionId>, Landscape),
+    /// Not made, and nothing failed: what it rests on is not so any more. Look again.
+    Overtaken,
 }
 
 /// Number of something that goes on in the cloud.

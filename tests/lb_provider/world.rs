@@ -134,6 +134,7 @@ impl World {
                     }
                     return true;
                 }
+                Ok(Applied::Overtaken) => return true,
                 Err(error) if change.may_fail_alone() => {
                     made.push(format!("{} ! {error}", change.line()));
                 }

@@ -2,7 +2,9 @@
 
 use crate::common::wait_until;
 use crate::world::{FINALIZER, NO_RESYNC, PROFILES, World, len, service, targets, text};
+use sandbox::faults::{Effect, Rule};
 use serde_json::json;
+use std::sync::Arc;
 
 const STATUS: &str = "PATCH /api/v1/namespaces/default/services/web/status";
 
@@ -154,6 +156,59 @@ fn of_another_type_it_loses_load_balancer_address_and_finalizer() {
         service["spec"]["type"] = json!("LoadBalancer")
     });
     world.up("web");
+}
+
+/// Between the look and the DELETE: what is protected stays, and the Service goes, as if it had been so before.
+#[test]
+fn protected_at_the_last_moment_it_stays_and_the_service_goes() {
+    let world = World::new(1);
+    let uid = world.create("web", &[], &[80]);
+    world.settle(&[]);
+    let id = world.of_uid(&uid).unwrap()["id"].as_u64().unwrap();
+    let cloud = world.sandbox.cloud().clone();
+    let protect = Effect::before(move |_| {
+        cloud.edit_load_balancer(id, |one| one["protection"]["delete"] = json!(true));
+    });
+    let delete = Rule::new(protect).method("DELETE").nth(1);
+    world.sandbox.faults().add(delete);
+    world.delete("web");
+    let ran = world.once(&[]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(world.service("web"), None, "{ran:?}");
+    assert!(world.of_uid(&uid).is_some());
+    world.tells("web", "LoadBalancerProtected", &["protected"]);
+    assert_eq!(world.told("web", "DeleteLoadBalancerFailed"), [""; 0]);
+    assert_eq!(world.told("web", "DeletedLoadBalancer"), [""; 0]);
+    assert!(!ran.stdout.contains("deleted"), "{ran:?}");
+}
+
+/// Its load balancer is there by then, and nobody's: whoever looks at the log finds it.
+#[test]
+fn a_service_that_goes_by_force_while_its_load_balancer_is_made_leaves_a_word() {
+    let world = Arc::new(World::new(1));
+    world.settle(&[]);
+    world.create("web", &[], &[80]);
+    let into = Arc::downgrade(&world);
+    let force = Effect::after(move |_| {
+        let world = into.upgrade().unwrap();
+        world.edit("web", |service| {
+            service["metadata"]["finalizers"] = json!([])
+        });
+        world.delete("web");
+    });
+    let create = Rule::new(force).method("POST").path("/v1/load_balancers");
+    world.sandbox.faults().add(create);
+    let ran = world.once(&[]);
+    assert_eq!(world.service("web"), None, "{ran:?}");
+    let id = world.balancers()[0]["id"].as_u64().unwrap();
+    let told = ran.stderr.lines().find(|line| line.contains("WARN"));
+    let told = told.unwrap_or_else(|| panic!("{ran:?}"));
+    let name = format!("kubernetes-default-web ({id})");
+    assert!(
+        told.contains("service/default/web") && told.contains(&name),
+        "{told}"
+    );
+    world.sandbox.faults().clear();
 }
 
 #[test]

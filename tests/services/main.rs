@@ -16,3 +16,4 @@ mod quiet;
 mod readers;
 mod trouble;
 mod world;
+mod wrong_project;

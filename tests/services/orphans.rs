@@ -308,6 +308,65 @@ fn what_changes_at_the_last_moment_is_seen() {
     });
 }
 
+fn metrics(daemon: &Daemon) -> String {
+    use std::io::{Read, Write};
+    daemon.logs("listening on ");
+    let log = daemon.log();
+    let (_, rest) = log.split_once("listening on ").unwrap();
+    let address = rest.split_whitespace().next().unwrap();
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(common::LIMIT)).unwrap();
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Nobody else is there to tell of it: the last Service has gone, or none that is left can be helped.
+#[test]
+fn one_is_told_and_counted_where_no_service_is_in_order() {
+    for bad in [false, true] {
+        let world = World::new(1);
+        let id = orphan(&world, "old");
+        if bad {
+            world.create("bad", &[("type", "lb99")], &[80]);
+        }
+        let daemon = world.daemon(&[OFTEN]);
+        let counts = |count: usize| {
+            let line = format!("ccm_load_balancers{{state=\"orphaned\"}} {count}\n");
+            wait_until(&line, || metrics(&daemon).contains(&line));
+        };
+        daemon.logs("OrphanedLoadBalancer");
+        counts(1);
+        world.sandbox.cloud().delete_load_balancer(id);
+        counts(0);
+        if bad {
+            continue;
+        }
+        // The last Service of a daemon that runs.
+        world.create("last", &[], &[80]);
+        world.up("last");
+        world.edit("last", |service| {
+            service["metadata"]["finalizers"] = json!([])
+        });
+        world.delete("last");
+        counts(1);
+        drop(daemon);
+        let log = daemon_deletes(&world);
+        assert_eq!(named(&world), Vec::<String>::new(), "{log}");
+        // And then nobody asks any more.
+        let _daemon = world.daemon(&[OFTEN]);
+        world.ticks(8);
+        let mark = world.mark();
+        world.ticks(20);
+        let calls = world.cloud_calls(mark);
+        let lists = calls
+            .iter()
+            .filter(|call| call.path == "/v1/load_balancers");
+        assert_eq!(lists.count(), 0, "{calls:#?}");
+    }
+}
+
 #[test]
 fn killed_at_the_write_or_two_at_once_it_ends_the_same() {
     for after in [false, true] {

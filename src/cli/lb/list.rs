@@ -152,7 +152,8 @@ fn diff(plan: &ServicePlan) -> String {
         // It is gone, or somebody protected it.
         (Want::Remove, _) if plan.cloud.changes.is_empty() => return "finalizer".into(),
         (Want::Remove, _) => return "delete".into(),
-        (Want::Ensure, None) => return "create".into(),
+        (Want::Ensure, None) if plan.cloud.held_back.is_empty() => return "create".into(),
+        (Want::Ensure, None) => return "(create)".into(),
         _ => fields(plan),
     };
     if plan.add_finalizer {

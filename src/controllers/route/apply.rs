@@ -165,7 +165,9 @@ impl<'a> Making<'a> {
                         at: Instant::now(),
                     });
                 }
-                Ok(Applied::Done | Applied::LookAgain(_) | Applied::Shown(..)) => {
+                Ok(
+                    Applied::Done | Applied::LookAgain(_) | Applied::Shown(..) | Applied::Overtaken,
+                ) => {
                     return self.note(change);
                 }
                 Err(error) if error.kind == ErrorKind::Busy && tries < TRIES_AT_MOST => {

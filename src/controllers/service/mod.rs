@@ -10,6 +10,7 @@ mod offered;
 mod orphans;
 mod pass;
 mod plan;
+mod project;
 mod rounds;
 mod survey;
 mod tell;
@@ -41,6 +42,10 @@ pub const EVENT_COMPONENT: &str = "service-controller";
 /// How late a label that changes which nodes are targets may be seen.
 const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 
+/// How often load balancers are listed for orphans alone, where there are neither Services of ours nor orphans:
+/// what could become one is seen before.
+const QUIET_LOOK_PERIOD: Duration = Duration::from_secs(24 * 3600);
+
 /// What the service controller is told.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -68,6 +73,8 @@ pub struct ServiceController {
     suspects: BTreeSet<(String, String)>,
     /// Before that, what was read of load balancers is older than what was written to them.
     last_write: Option<Instant>,
+    /// When orphans were looked for last, where there were neither any nor Services of ours.
+    all_quiet: Option<Instant>,
 }
 
 /// What is looked at in one pass.
@@ -87,6 +94,7 @@ impl ServiceController {
             listed: BTreeSet::new(),
             suspects: BTreeSet::new(),
             last_write: None,
+            all_quiet: None,
         }
     }
 
@@ -101,6 +109,9 @@ impl ServiceController {
         };
         let look = self.look(world, selection, Instant::now())?;
         let (observed, mut plans) = self.propose_for(world, provider, selection, &look, true)?;
+        if let Some(observed) = &observed {
+            project::doubt(world, &observed.cluster, &mut plans);
+        }
         plan::share_out(&mut plans);
         Ok((observed, plans))
     }
@@ -142,8 +153,8 @@ impl ServiceController {
             Err(error) => return (Report::outage(error, String::new()), Vec::new()),
         };
         let proposed = self.propose_for(world, provider, selection, &look, for_people);
-        let (is_read, proposals) = match proposed {
-            Ok((observed, proposals)) => (observed.is_some(), proposals),
+        let proposals = match proposed {
+            Ok((_, proposals)) => proposals,
             Err(error) => return (Report::outage(error, waiting(&look)), Vec::new()),
         };
         self.remember(&look);
@@ -155,8 +166,7 @@ impl ServiceController {
         let planned = to_do.iter().map(ServicePlan::writes).sum();
         let uids = to_do.iter().map(|plan| plan.object.uid.clone());
         let mut missed: HashSet<String> = uids.collect();
-        // What was read is what there is: no call for load balancers that nobody wants alone.
-        let is_settled = is_read && to_do.is_empty();
+        let mut has_written = false;
         let mut pass = Pass::new(world, gate, provider, &self.settings, for_people);
         pass.report.planned = planned;
         let outcome = match to_do.is_empty() {
@@ -164,7 +174,8 @@ impl ServiceController {
             false => {
                 let services = to_do.into_iter().map(|plan| plan.service);
                 let outcome = pass.run(services.collect(), begun);
-                if pass.has_begun_changes() {
+                has_written = pass.has_begun_changes();
+                if has_written {
                     self.last_write = Some(Instant::now());
                 }
                 outcome
@@ -187,8 +198,16 @@ impl ServiceController {
         // Else what was found by the last comparison of all would wait for the next one.
         missed.iter().for_each(|uid| self.due.missed(uid));
         let is_whole = look.is_resync && report.outage.is_none() && report.unreached == 0;
-        if is_whole && (is_settled || self.settings.delete_orphans) {
+        // What was read of load balancers is mostly what there is still: then no call for orphans alone.
+        let is_read = !has_written || self.settings.delete_orphans;
+        let is_quiet = look.services.iter().all(|one| want(one) == Want::Nothing);
+        if !is_quiet {
+            self.all_quiet = None;
+        }
+        if is_whole && is_read && !self.was_quiet() {
             orphans::look_after(world, gate, provider, &self.settings, begun, &mut report);
+            let is_quiet = is_quiet && report.orphans == Some(0);
+            self.all_quiet = is_quiet.then_some(begun);
         }
         (report, done.into_iter().map(|done| done.plan).collect())
     }
@@ -318,6 +337,12 @@ impl ServiceController {
         )?;
         let plans = plan(&observed.view(for_people), provider);
         Ok((Some(observed), plans))
+    }
+
+    /// A while ago there was nothing at all in the cloud that is ours.
+    fn was_quiet(&self) -> bool {
+        let period = QUIET_LOOK_PERIOD.mul_f64(self.settings.time_scale);
+        self.all_quiet.is_some_and(|at| at.elapsed() < period)
     }
 
     fn remember(&mut self, look: &Look) {

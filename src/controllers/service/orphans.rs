@@ -41,20 +41,25 @@ pub(super) fn find(
     age: Duration,
     urgency: Urgency,
 ) -> Result<Vec<Orphan>, Error> {
-    let nodes = world.nodes_seen().map(|view| view.value);
-    let nodes = nodes.as_ref().map_or(&[][..], |nodes| nodes.as_slice());
+    let mut seen = world.nodes_seen();
     let mut age = age.max(begun.elapsed());
     loop {
         let landscape = world.load_balancers(&[], age, urgency)?;
         let all = world.any_services(age)?;
+        let nodes = seen.as_ref().map_or(&[][..], |seen| seen.value.as_slice());
         let cluster = observe::cluster(world, name, &all.value, nodes)?;
         let orphans = provider.orphans(&landscape.value, &cluster);
-        let is_certain = landscape.asked >= begun && all.asked >= landscape.answered;
+        let is_certain =
+            landscape.asked >= begun && all.asked >= landscape.answered && seen.is_some();
         if orphans.is_empty() || is_certain {
             return Ok(orphans);
         }
         let landscape = world.load_balancers(&[], begun.elapsed(), urgency)?;
         world.any_services(landscape.answered.elapsed())?;
+        // Without Services nobody may have read nodes yet, and only their servers' targets are ours.
+        if seen.is_none() {
+            seen = Some(world.nodes(Duration::MAX, ReadFrom::Cache)?);
+        }
         age = begun.elapsed();
     }
 }

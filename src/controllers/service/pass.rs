@@ -5,6 +5,7 @@
 use super::Settings;
 use super::observe::{self, Freshness, Observed};
 use super::plan::{self, ServicePlan, View, Want, status_line};
+use super::project;
 use super::rounds::{Rounds, Work};
 use super::tell::{self, Told};
 use super::write;
@@ -113,14 +114,14 @@ impl<'a> Pass<'a> {
         // Targets are removed by this list: an old one must not take a node away.
         let nodes = self.world.nodes(begun.elapsed(), ReadFrom::Latest)?;
         let mut observed = self.observe(services, &nodes.value, listed_since)?;
-        let plans = plan::plan(&observed.view(self.for_people), self.provider);
-        if !plans.iter().any(|plan| plan.cloud.rests_on_whole_cluster) {
-            return Ok(Some((observed, plans)));
+        let mut plans = plan::plan(&observed.view(self.for_people), self.provider);
+        if plans.iter().any(|plan| plan.cloud.rests_on_whole_cluster) {
+            let all = self.world.any_services(begun.elapsed())?;
+            let name = &self.settings.cluster_name;
+            observed.cluster = observe::cluster(self.world, name, &all.value, &nodes.value)?;
+            plans = plan::plan(&observed.view(self.for_people), self.provider);
         }
-        let all = self.world.any_services(begun.elapsed())?;
-        let name = &self.settings.cluster_name;
-        observed.cluster = observe::cluster(self.world, name, &all.value, &nodes.value)?;
-        let plans = plan::plan(&observed.view(self.for_people), self.provider);
+        project::doubt(self.world, &observed.cluster, &mut plans);
         Ok(Some((observed, plans)))
     }
 
@@ -213,6 +214,7 @@ impl<'a> Pass<'a> {
     /// After the changes in the cloud. The Service when it has to be looked at again.
     fn end(&mut self, observed: &Observed, work: Work) -> Option<Arc<Service>> {
         let name = work.plan.name();
+        let is_overtaken = work.look_again && work.made.is_empty();
         for made in work.made {
             self.note(&work.plan, || made.json());
         }
@@ -234,6 +236,10 @@ impl<'a> Pass<'a> {
             return self.finish(work.plan);
         }
         let service = work.plan.service;
+        if is_overtaken {
+            // Nothing was done, so no end of it is told.
+            self.touched.remove(&service.metadata.uid);
+        }
         match work
             .shown
             .and_then(|shown| self.left(observed, shown, &service))
@@ -293,6 +299,7 @@ impl<'a> Pass<'a> {
                 plan.service = service;
                 plan.status = None;
             }
+            Err(error) if error.is_not_found() => self.tell_left(&plan),
             Err(error) => log::debug!("{}: status not written: {error}", plan.name()),
         }
         plan
@@ -346,11 +353,26 @@ impl<'a> Pass<'a> {
     fn failed_on_kubernetes(&mut self, plan: ServicePlan, error: &kube::Error) -> Begun {
         if error.is_not_found() {
             // Somebody took the Service away: nothing is left to be done.
+            self.tell_left(&plan);
             return Begun::Over;
         }
         self.closed |= error.is_refused();
         self.failed(plan, error.to_string());
         Begun::Over
+    }
+
+    /// It went by force, and what was made for it stands: the log is the only place left to say so at once.
+    fn tell_left(&self, plan: &ServicePlan) {
+        let is_made = self.touched.contains_key(&plan.object.uid) && plan.want == Want::Ensure;
+        if let Some(balancer) = plan.cloud.found.as_ref().filter(|_| is_made) {
+            log::warn!(
+                "{}: it went while its load balancer {} ({}) was worked on, which stays and costs money; ccm lb sync \
+                 --delete-orphans deletes it",
+                plan.name(),
+                balancer.name,
+                balancer.id
+            );
+        }
     }
 
     fn failed(&mut self, plan: ServicePlan, why: String) {

@@ -91,8 +91,14 @@ fn plan_service(view: &View, provider: &dyn LoadBalancers, service: &Arc<Service
         }
         Want::Ensure => {
             plan.cloud = provider.plan(view.landscape, &for_cloud, view.nodes, view.cluster);
-            plan.add_finalizer = !service.has_our_finalizer() && plan.cloud.obstacle.is_none();
             let has = &service.status.load_balancer.ingress;
+            // It had one, made as the daemon was told; in its place comes none made of our defaults.
+            if let (false, Some(new)) = (has.is_empty(), plan.cloud.unsure_new.take()) {
+                plan.cloud.changes.clear();
+                plan.cloud.held_back.push(new);
+            } else {
+                plan.add_finalizer = !service.has_our_finalizer() && plan.cloud.obstacle.is_none();
+            }
             let wanted = hold_back_unsure(&mut plan.cloud, has);
             plan.status = wanted.filter(|wanted| wanted != has);
             if view.nodes.is_empty() {
@@ -127,11 +133,14 @@ pub(super) fn share_out(plans: &mut [ServicePlan]) {
 }
 
 /// What the status is to say, without the addresses that it does not have and that may only be
-/// wanted here. They are held back; a status that is empty yet gets all.
+/// wanted here. They are held back; a status that is empty yet, or of none of these addresses, gets all.
 fn hold_back_unsure(cloud: &mut LoadBalancerPlan, has: &[Ingress]) -> Option<Vec<Ingress>> {
     let all = cloud.status.clone()?;
     let is_unsure = |entry: &Ingress| cloud.unsure.iter().find(|(unsure, _)| unsure == entry);
-    let is_there = |entry: &Ingress| has.iter().any(|one| one.ip == entry.ip);
+    let is_ipv6 = |entry: &Ingress| entry.ip.as_ref().is_some_and(|ip| ip.contains(':'));
+    let is_kept = |entry: &Ingress| has.iter().any(|one| one.ip == entry.ip);
+    // Of IPv6 there is one: another one takes its place.
+    let is_there = |entry: &Ingress| is_kept(entry) || (is_ipv6(entry) && has.iter().any(is_ipv6));
     let is_held = |entry: &Ingress| is_unsure(entry).filter(|_| !is_there(entry));
     let mut settings: Vec<String> = Vec::new();
     for (_, source) in all.iter().filter_map(is_held) {
@@ -142,7 +151,7 @@ fn hold_back_unsure(cloud: &mut LoadBalancerPlan, has: &[Ingress]) -> Option<Vec
             settings.push(setting.clone());
         }
     }
-    if settings.is_empty() || has.is_empty() {
+    if settings.is_empty() || !all.iter().any(is_kept) {
         return Some(all);
     }
     let mut wanted = all.clone();
@@ -247,8 +256,9 @@ impl ServicePlan {
         }
     }
 
-    fn refuse(&mut self, obstacle: Finding) {
+    pub(super) fn refuse(&mut self, obstacle: Finding) {
         self.cloud.changes.clear();
+        self.cloud.held_back.clear();
         self.cloud.obstacle = Some(obstacle);
         self.add_finalizer = false;
         self.status = None;
@@ -280,11 +290,62 @@ pub(super) fn status_line(status: &[Ingress]) -> String {
     }
 }
 
-fn addresses(status: &[Ingress]) -> String {
+pub(super) fn addresses(status: &[Ingress]) -> String {
     let address = |ingress: &Ingress| {
         let address = ingress.hostname.as_ref().or(ingress.ip.as_ref());
         address.cloned().unwrap_or_default()
     };
     let list: Vec<String> = status.iter().map(address).collect();
     list.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_held_back_where_the_status_had_none_of_its_kind() {
+        const V4: &str = "192.0.2.1";
+        const V6: &str = "2001:db8::1";
+        let ingress = |ip: &&str| Ingress {
+            ip: Some((*ip).to_owned()),
+            hostname: None,
+            ip_mode: None,
+        };
+        // What the status has, what it is to get, what of that is unsure → what is held back.
+        for (has, all, unsure, held) in [
+            (&[V4][..], &[V4, V6][..], &[V6][..], &[V6][..]),
+            (&[V4], &[V4, V6, "10.0.0.2"], &["10.0.0.2"], &["10.0.0.2"]),
+            (&[V4, V6], &[V4, V6], &[V6], &[]),
+            (&[V4, V6], &[V4, "2001:db8::2"], &["2001:db8::2"], &[]),
+            // Another load balancer: what the status had of the old one is gone anyway.
+            (
+                &[V4, V6],
+                &["192.0.2.2", "2001:db8::2"],
+                &["2001:db8::2"],
+                &[],
+            ),
+            (
+                &[V4, "10.0.0.2"],
+                &["192.0.2.2", "10.0.0.3"],
+                &["10.0.0.3"],
+                &[],
+            ),
+            (&[], &[V4, V6], &[V6], &[]),
+        ] {
+            let list = |ips: &[&str]| ips.iter().map(ingress).collect::<Vec<_>>();
+            let source = Source::Default("SETTING".to_owned());
+            let unsure = list(unsure).into_iter();
+            let mut cloud = LoadBalancerPlan {
+                status: Some(list(all)),
+                unsure: unsure.map(|entry| (entry, source.clone())).collect(),
+                ..LoadBalancerPlan::default()
+            };
+            let mut want = list(all);
+            want.retain(|entry| !list(held).contains(entry));
+            let wanted = hold_back_unsure(&mut cloud, &list(has));
+            assert_eq!(wanted, Some(want), "{has:?} → {all:?}");
+            assert_eq!(cloud.held_back.len(), held.len(), "{has:?} → {all:?}");
+        }
+    }
 }

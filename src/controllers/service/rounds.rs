@@ -202,11 +202,15 @@ impl Rounds<'_> {
         }
         let adds_target = change.may_fail_alone() && change.kind() == ChangeKind::Targets;
         let applied = self.provider.apply(self.gate, &*change);
+        if let Ok(Applied::Overtaken) = applied {
+            work.look_again = true;
+            return work.queue.clear();
+        }
         let made = change.json();
         let kind = made["change"].as_str().unwrap_or_default();
         count_change(super::NAME, kind, applied.as_ref().map(drop));
         let (action, look_again) = match applied {
-            Ok(Applied::Done) => (None, false),
+            Ok(Applied::Done | Applied::Overtaken) => (None, false),
             Ok(Applied::Running(action)) => (Some(action), false),
             Ok(Applied::LookAgain(action)) => (action, true),
             Ok(Applied::Shown(action, shown)) => {

@@ -85,6 +85,11 @@ pub(in crate::hetzner) fn apply(
             (Write::Create(_), Some(code)) if code.starts_with("primary_ip_") => {
                 Err(public_net::refused(failed.error))
             }
+            // Since it was read: then it stays, as the next look says.
+            (Write::Delete, Some("protected")) => {
+                log::info!("{}; looking again", failed.error);
+                Ok(Applied::Overtaken)
+            }
             // Somebody was faster.
             (Write::AddTarget(_), Some("target_already_defined"))
             | (Write::RemoveTarget { .. }, Some("load_balancer_target_not_found")) => {

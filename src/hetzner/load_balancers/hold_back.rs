@@ -14,6 +14,11 @@ use std::net::IpAddr;
 /// The flag whose default names the cluster on a label.
 const CLUSTER_NAME: &str = "--cluster-name";
 
+const NETWORK: &str = "HCLOUD_NETWORK";
+
+/// Of the settings that decide how a new one is made, so many are named.
+const NAMED_AT_MOST: usize = 3;
+
 /// It has no annotation.
 const NODE_PORT: &str = "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT";
 
@@ -62,9 +67,11 @@ impl Rules<'_> {
             defaults: &defaults,
             ..*self
         };
-        let whole = all.plan(state, service, nodes, cluster);
+        let mut whole = all.plan(state, service, nodes, cluster);
         let Some(found) = plan.found.as_ref().map(|balancer| balancer.id) else {
-            // A new one is made of the defaults, and the daemon sets right what it was told.
+            // A new one is made of the defaults, and the daemon sets right what it was told; but not
+            // where it stands, and not who could reach it until then.
+            whole.unsure_new = self.unsure_new(service, &whole.fields);
             return whole;
         };
         let mut fields = whole.fields;
@@ -83,6 +90,51 @@ impl Rules<'_> {
             plan.unsure = self.unsure(balancer, service, status);
         }
         plan
+    }
+
+    /// What a new one is made of that the daemon may have been told otherwise.
+    fn unsure_new(&self, service: &Service, fields: &[Field]) -> Option<Field> {
+        let reading = Reading::new(service);
+        let defaults = self.defaults;
+        let is_placed = defaults.location.is_some()
+            || defaults.network_zone.is_some()
+            || reading.has(&a::NETWORK_ZONE, None);
+        let annotated = [
+            (
+                &a::DISABLE_PUBLIC_NETWORK,
+                defaults.disable_public_network.is_some(),
+            ),
+            (&a::USE_PRIVATE_IP, defaults.use_private_ip.is_some()),
+            (&a::LOCATION, is_placed),
+            (&a::TYPE, defaults.kind.is_some()),
+        ];
+        let annotated = annotated.into_iter().filter_map(|(annotation, is_set)| {
+            let is_said = is_set || reading.has(annotation, None);
+            annotation.variable.filter(|_| !is_said)
+        });
+        let name = (!reading.has(&a::NAME, None)).then_some(CLUSTER_NAME);
+        let all = [NETWORK].into_iter().chain(annotated).chain(name);
+        let all: Vec<&str> = all.filter(|setting| self.holds_back(setting)).collect();
+        let mut named = all
+            .iter()
+            .take(NAMED_AT_MOST)
+            .copied()
+            .collect::<Vec<_>>()
+            .join(", ");
+        match all.len() {
+            0 => return None,
+            count if count > NAMED_AT_MOST => {
+                named += &format!(" and {} more", count - NAMED_AT_MOST)
+            }
+            _ => {}
+        }
+        let name = fields.iter().find(|field| field.field == "name");
+        Some(Field {
+            field: "load balancer".to_owned(),
+            have: None,
+            want: name.and_then(|name| name.want.clone()),
+            source: Source::Default(named),
+        })
     }
 
     /// Addresses that are in the status only because nobody said otherwise here.

@@ -71,6 +71,7 @@ impl Rules<'_> {
         check_services(&mut reading, &desired, kind, there);
         let mut plan = LoadBalancerPlan {
             found: there.map(|balancer| status::for_people(balancer, nodes)),
+            is_labelled: matches!(found, Found::Labelled(_)),
             rests_on_whole_cluster,
             is_unfinished: managed.is_unfinished(),
             takes: managed.takes,
@@ -152,6 +153,7 @@ impl Rules<'_> {
             Ok(None) => {}
             Ok(Some(balancer)) => {
                 plan.found = Some(status::for_people(balancer, nodes));
+                plan.is_labelled = true;
                 if balancer.protection.delete {
                     plan.findings.push(protected(balancer));
                 } else {
