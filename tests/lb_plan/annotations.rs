@@ -239,7 +239,7 @@ fn a_bad_value_names_annotation_value_and_what_is_allowed_and_leaves_everything_
             assert!(message.contains(part), "{}: {message}", case.name);
         }
         let names_it = message.contains(&format!("annotation {PREFIX}{}", case.name));
-        assert!(names_it || case.name == "http-certificates", "{message}");
+        assert!(names_it, "{message}");
         // It heals when the value is mended.
         world.set(&[(case.name, case.first.0)]);
         assert_eq!(words(&world.settle()), [""; 0], "{}", case.name);
@@ -323,8 +323,7 @@ fn an_annotation_of_a_udp_port_changes_no_tcp_port() {
                 world.set(annotations);
                 let plan = world.plan();
                 let without = plan.findings.iter();
-                let without =
-                    without.filter(|one| one.reason == Reason::AnnotationWithoutEffect);
+                let without = without.filter(|one| one.reason == Reason::AnnotationWithoutEffect);
                 let without: Vec<&str> = without.map(|one| one.message.as_str()).collect();
                 assert_eq!(without.len(), usize::from(told.is_some()), "{without:?}");
                 if let Some(told) = told {

@@ -199,15 +199,26 @@ fn is_about_a_part(create: &Create, failed: &Failed) -> bool {
         // A server or certificate that has gone since.
         "not_found",
     ];
+    const FIELDS: [&str; 10] = [
+        "services",
+        "targets",
+        "certificates",
+        "http",
+        "health_check",
+        "listen_port",
+        "destination_port",
+        "proxyprotocol",
+        "server",
+        "use_private_ip",
+    ];
     let has_parts = !create.services.is_empty() || !create.targets.is_empty();
     let Some(Code { code, fields }) = &failed.code else {
         return false;
     };
+    // `services[0].http.certificates`, `http.certificates`, or a limit: `load_balancer_targets`.
     let of_a_part = |field: &String| {
-        let part = field.strip_prefix("load_balancer_").unwrap_or(field);
-        ["services", "targets", "certificates"]
-            .iter()
-            .any(|name| part.starts_with(name))
+        let mut names = field.split(['.', '[', ']']);
+        names.any(|name| FIELDS.contains(&name.strip_prefix("load_balancer_").unwrap_or(name)))
     };
     let invalid_part = matches!(code.as_str(), "invalid_input" | "resource_limit_exceeded")
         && fields.iter().any(of_a_part);

@@ -72,7 +72,7 @@ impl Rules<'_> {
         let mut plan = LoadBalancerPlan {
             found: there.map(|balancer| status::for_people(balancer, nodes)),
             rests_on_whole_cluster,
-            is_unfinished: managed.is_unfinished(),
+            is_unfinished: desired.ports.iter().any(|port| port.waits),
             takes: managed.takes,
             ..LoadBalancerPlan::default()
         };
