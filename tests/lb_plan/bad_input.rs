@@ -13,6 +13,7 @@ const CASES: &[Case] = &[
     (|w| w.set(&[("type", "lb99")]), &["type", "\"lb99\"", "lb11, lb21 or lb31"]),
     (|w| w.set(&[("protocol", "https"), ("http-certificates", "nobody")]), &["\"nobody\"", "one (7), two (8)"]),
     (|w| w.set(&[("protocol", "https"), ("certificate-type", "managed")]), &["for which domains", "http-managed-certificate-domains"]),
+    (|w| w.set(&[("protocol.http", "https"), ("http-certificates.http", "nobody")]), &["annotation load-balancer.hetzner.cloud/http-certificates.http", "\"nobody\""]),
     (|w| w.set(&[("use-private-ip", "true")]), &["use-private-ip", "set HCLOUD_NETWORK"]),
     (|w| w.set(&[("private-ipv4", "10.0.0.5")]), &["private-ipv4", "set HCLOUD_NETWORK"]),
     (|w| w.set(&[("disable-public-network", "true")]), &["disable-public-network", "use-private-ip"]),
@@ -33,6 +34,50 @@ const CASES: &[Case] = &[
     (eleven_certificates, &["11 certificates", "lb11", "takes 10", "http-certificates"]),
     (|w| w.service.ports[0].node_port = None, &["port 80", "allocateLoadBalancerNodePorts"]),
 ];
+
+/// The API server refuses these in a status: the load balancer would cost money, and nobody would be told its address.
+#[test]
+fn a_host_name_that_no_status_takes_is_refused_before_anything_is_made() {
+    let long = ["a".repeat(63).as_str(); 4].join(".");
+    let bad = [
+        "Foo_Bar.example",
+        "Foo.example",
+        "foo_bar.example",
+        "a..b",
+        ".a",
+        "a.",
+        "-a.example",
+        "a-.example",
+        "*.a.example",
+        "192.0.2.1",
+        "192.000.002.001",
+        "2001:db8::1",
+        "a b",
+        "a/b",
+        long.as_str(),
+    ];
+    for text in bad {
+        let mut world = World::new(Profile::CcmFromScratch);
+        world.set(&[("hostname", text)]);
+        let message = world.obstacle();
+        let says =
+            format!("annotation load-balancer.hetzner.cloud/hostname: {text:?}: use a host name");
+        assert!(message.starts_with(&says), "{message}");
+    }
+    for text in [
+        "a",
+        "a.example",
+        "1.2.3.4.5",
+        "192.0.2.256",
+        "192.0.2",
+        "a-1.example",
+        &long[1..254],
+    ] {
+        let mut world = World::new(Profile::CcmFromScratch);
+        world.set(&[("hostname", text)]);
+        assert_eq!(world.plan().obstacle, None, "{text}");
+    }
+}
 
 fn eleven_certificates(world: &mut World) {
     let ids = 101..=111;

@@ -267,6 +267,102 @@ fn one_field_of_a_port_that_is_refused_does_not_keep_the_rest() {
     }
 }
 
+/// The place may be refused by name, or as something that is not found; the places are read once, and only then.
+#[test]
+fn a_place_that_there_is_not_is_told_with_its_annotation_and_the_places() {
+    let not_found = || {
+        Some(Effect::hetzner_error(
+            404,
+            "not_found",
+            "location not found",
+        ))
+    };
+    let nowhere = ("location", "nowhere");
+    let sold_out = || {
+        Some(Effect::hetzner_error(
+            412,
+            "resource_unavailable",
+            "sold out",
+        ))
+    };
+    type Case<'a> = ((&'a str, &'a str), Option<Effect>, &'a [&'a str], usize);
+    let cases: [Case; 6] = [
+        (
+            nowhere,
+            None,
+            &[
+                "annotation load-balancer.hetzner.cloud/location: there is no location \"nowhere\"; use ash, fsn1",
+            ],
+            1,
+        ),
+        (
+            nowhere,
+            not_found(),
+            &["/location: there is no location \"nowhere\"; use ash, fsn1"],
+            1,
+        ),
+        (
+            ("network-zone", "mars"),
+            None,
+            &["/network-zone: there is no network zone \"mars\"; use ap-southeast, eu-central"],
+            1,
+        ),
+        (
+            ("location", "fsn1"),
+            not_found(),
+            &["location not found (not_found"],
+            1,
+        ),
+        (
+            ("location", "fsn1"),
+            sold_out(),
+            &[
+                "type \"lb11\" can't be had there",
+                "/type",
+                "/location",
+                "(resource_unavailable",
+            ],
+            0,
+        ),
+        (
+            ("location", "fsn1"),
+            Some(Effect::hetzner_error(422, "protected", "no")),
+            &["(protected"],
+            0,
+        ),
+    ];
+    for (annotation, effect, says, reads) in cases {
+        let mut world = World::without_network();
+        world.set(&[annotation]);
+        if let Some(effect) = effect {
+            world.sandbox.faults().add(on_create(effect).times(2));
+        }
+        let plan = world.plan();
+        let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+        let said = outcome.unwrap_err().to_string();
+        for part in says {
+            assert!(said.contains(part), "{said}");
+        }
+        assert!(said.contains("POST http"), "{said}");
+        let read = |call: &Call| call.path == "/v1/locations";
+        assert_eq!(world.sandbox.calls().count(read), reads, "{said}");
+        assert!(world.balancers().is_empty());
+        world.check_document();
+    }
+    // Where the places can't be read, the annotation is named all the same.
+    let mut world = World::without_network();
+    world.set(&[nowhere]);
+    let broken = Rule::new(Effect::gateway_timeout()).half(Half::Hetzner);
+    world.sandbox.faults().add(broken.path("/v1/locations"));
+    let plan = world.plan();
+    let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+    let said = outcome.unwrap_err().to_string();
+    assert!(
+        said.contains("/location: location \"nowhere\" is refused: POST"),
+        "{said}"
+    );
+}
+
 /// One that is named while it is issued costs no refused call.
 #[test]
 fn a_named_certificate_that_is_not_issued_yet_keeps_its_port_alone_waiting() {

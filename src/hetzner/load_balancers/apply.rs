@@ -3,7 +3,7 @@
 use super::balancer::LoadBalancer;
 use super::change::{Change, Create, Write};
 use super::observe::State;
-use super::public_net;
+use super::refused;
 use crate::cloud::{Applied, Error, ErrorKind, Gate, Landscape, Urgency};
 use crate::hetzner::actions::Action;
 use crate::hetzner::api::{Api, Failed};
@@ -82,9 +82,7 @@ pub(in crate::hetzner) fn apply(
                 log::warn!("{}; made without ports and targets first", failed.error);
                 apply(api, gate, &bare(change, create))
             }
-            (Write::Create(_), Some(code)) if code.starts_with("primary_ip_") => {
-                Err(public_net::refused(failed.error))
-            }
+            (Write::Create(create), _) => Err(refused::create(api, create, failed)),
             // Somebody was faster.
             (Write::AddTarget(_), Some("target_already_defined"))
             | (Write::RemoveTarget { .. }, Some("load_balancer_target_not_found")) => {

@@ -16,7 +16,7 @@
 //! | `hold_back` | from a shell: what only a default asks for that the daemon may not have |
 //! | `status` | what the Service's status says, and a load balancer for people |
 //! | `change` | one write, as data |
-//! | `observe`, `apply` | the calls |
+//! | `observe`, `apply`, `refused` | the calls |
 //!
 //! Everything but the last line is pure.
 
@@ -39,6 +39,7 @@ mod plan;
 mod ports;
 mod public_net;
 mod reading;
+mod refused;
 mod selector;
 mod status;
 mod targets;
