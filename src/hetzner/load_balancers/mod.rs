@@ -7,6 +7,7 @@
 //! | `reading` | one Service's annotations, and all that is wrong with them |
 //! | `defaults` | what the environment says for all Services |
 //! | `desired`, `ports`, `check` | what a Service wants: the whole, each port, each health check |
+//! | `without_effect` | annotations that ask for what no port has |
 //! | `names` | names and labels |
 //! | `balancer`, `listener` | what the API says, and how fields compare |
 //! | `find` | which load balancer is a Service's |
@@ -44,6 +45,7 @@ mod selector;
 mod status;
 mod targets;
 mod values;
+mod without_effect;
 
 pub use super::certificates::{Certificate, CertificateError, CertificateStatus};
 pub use super::primary_ips::PrimaryIp;

@@ -8,6 +8,7 @@ use super::listener::{Http, Listener, ListenerProtocol, PortField};
 use super::managed::{self, Managed};
 use super::reading::Reading;
 use super::values::{self as v, CertificateType};
+use super::without_effect;
 use crate::cloud::{
     Cluster, Field, Finding, Protocol, Reason, Service, ServicePort, Source, Sourced,
 };
@@ -122,6 +123,7 @@ pub(super) fn ports(reading: &mut Reading, given: &Given, managed: &Managed) -> 
         }
     }
     check_redirects(reading, &ports);
+    without_effect::tell(reading, &ports);
     ports
 }
 

@@ -22,6 +22,14 @@ struct Set<'a> {
     value: &'a str,
 }
 
+/// One annotation as it stands on the Service.
+pub(super) struct Held<'a> {
+    pub(super) key: &'a str,
+    pub(super) value: &'a str,
+    /// Listen ports that it holds for; for the others one of their own wins.
+    pub(super) ports: Vec<u16>,
+}
+
 impl<'a> Reading<'a> {
     pub(super) fn new(service: &'a Service) -> Reading<'a> {
         let mut reading = Reading {
@@ -61,6 +69,27 @@ impl<'a> Reading<'a> {
     /// Does it stand there at all, empty or not?
     pub(super) fn has(&self, annotation: &'static Annotation, port: Option<&ServicePort>) -> bool {
         self.text(annotation, port).is_some()
+    }
+
+    /// Where an annotation stands: for all ports, for single ones, or both.
+    pub(super) fn held(&self, annotation: &'static Annotation) -> Vec<Held<'a>> {
+        let ports = self.service.ports.iter();
+        let tcp = ports.filter(|port| port.protocol == Protocol::Tcp);
+        let tcp: Vec<&ServicePort> = tcp.collect();
+        let all = self.set.iter();
+        all.filter(|set| set.annotation.name == annotation.name)
+            .map(|set| {
+                let holds = |port: &&&ServicePort| {
+                    let winner = self.text(annotation, Some(port));
+                    winner.is_some_and(|(key, _)| key == set.key)
+                };
+                Held {
+                    key: set.key,
+                    value: set.value,
+                    ports: tcp.iter().filter(holds).map(|port| port.port).collect(),
+                }
+            })
+            .collect()
     }
 
     /// Said once, however many ports it is about.
