@@ -80,7 +80,7 @@ fn trouble_of_those_that_have_one(sandbox: &Sandbox) {
     };
     for (server, health) in [
         (0, unhealthy("layer4_timeout", None)),
-        (1, unhealthy("layer7_status_err", Some(503))),
+        (1, unhealthy("unexpected_http_status", Some(503))),
     ] {
         let id = servers[server]["id"].as_u64().unwrap();
         cloud.set_health(of("sick"), Machine::Server(id), None, Some(health));

@@ -2,6 +2,7 @@
 
 use super::problem::Problem;
 use super::resolve::Settings;
+use crate::text::{is_label, is_subdomain};
 use std::fmt;
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ impl fmt::Display for ObjectName {
 
 /// A DNS subdomain, RFC 1123.
 pub(super) fn name(text: &str) -> Result<ObjectName, String> {
-    if text.len() <= 253 && text.split('.').all(is_label) {
+    if is_subdomain(text) {
         return Ok(ObjectName(text.to_owned()));
     }
     Err("use lower case letters, digits, - and ., a letter or digit first and last".to_owned())
@@ -40,7 +41,7 @@ pub(super) fn name(text: &str) -> Result<ObjectName, String> {
 
 /// A DNS label, RFC 1123.
 pub(super) fn namespace(text: &str) -> Result<ObjectName, String> {
-    if text.len() <= 63 && is_label(text) {
+    if is_label(text) {
         return Ok(ObjectName(text.to_owned()));
     }
     Err("use at most 63 lower case letters, digits and -, a letter or digit first and last".into())
@@ -85,16 +86,6 @@ pub(super) fn problems(settings: &Settings) -> Vec<Problem> {
         wrong("--leader-elect-lease-duration", lease.value, message);
     }
     problems
-}
-
-fn is_label(text: &str) -> bool {
-    let is_alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let bytes = text.as_bytes();
-    bytes
-        .iter()
-        .all(|byte| is_alphanumeric(byte) || *byte == b'-')
-        && bytes.first().is_some_and(is_alphanumeric)
-        && bytes.last().is_some_and(is_alphanumeric)
 }
 
 fn in_seconds(duration: Duration) -> String {

@@ -32,6 +32,27 @@ pub fn ip_range(text: &str) -> Result<Ipv4Net, String> {
     }
 }
 
+/// A DNS subdomain as Kubernetes takes it, RFC 1123.
+pub fn is_subdomain(text: &str) -> bool {
+    // Its parts may be longer than a label: only the whole is measured.
+    text.len() <= 253 && text.split('.').all(has_label_form)
+}
+
+/// A DNS label as Kubernetes takes it, RFC 1123.
+pub fn is_label(text: &str) -> bool {
+    text.len() <= 63 && has_label_form(text)
+}
+
+fn has_label_form(text: &str) -> bool {
+    let is_alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = text.as_bytes();
+    bytes
+        .iter()
+        .all(|byte| is_alphanumeric(byte) || *byte == b'-')
+        && bytes.first().is_some_and(is_alphanumeric)
+        && bytes.last().is_some_and(is_alphanumeric)
+}
+
 /// `a, b or c`.
 pub fn one_of<T: AsRef<str>>(words: &[T]) -> String {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();

@@ -1,6 +1,7 @@
 //! Every annotation: set at creation, changed, removed again, and with a bad value; in both profiles.
 
 use crate::support::{PROFILES, World, port, words};
+use ccm::cloud::{Protocol, Reason, ServicePort};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::{BEGIN, END, PREFIX, State, TABLE, markdown};
 use ccm::hetzner::load_balancers::{Listener, PortField};
@@ -114,7 +115,7 @@ const CASES: &[Case] = &[
     Case { name: "ipv6-disabled", of: statuses, first: ("true", "203.0.113.1 VIP"), second: ("false", VIP), removed: (VIP, VIP),
         bad: BOOLEAN, writes: &[], ..BASE },
     Case { name: "hostname", of: statuses, first: ("a.example", "a.example"), second: ("b.example", "b.example"), removed: (VIP, VIP),
-        bad: ("a b", "use a host name"), writes: &[], ..BASE },
+        bad: ("Foo_Bar.example", "use a host name of lower case letters"), writes: &[], ..BASE },
     Case { name: "ipv4-rdns", of: |w| w.balancer().public_net.ipv4.dns_ptr.clone().unwrap(), first: ("a.example", "a.example"),
         second: ("b.example", "b.example"), removed: ("b.example", "b.example"), writes: &["change_dns_ptr"], ..BASE },
     Case { name: "ipv6-rdns", of: |w| w.balancer().public_net.ipv6.dns_ptr.clone().unwrap(), first: ("a.example", "a.example"),
@@ -238,7 +239,7 @@ fn a_bad_value_names_annotation_value_and_what_is_allowed_and_leaves_everything_
             assert!(message.contains(part), "{}: {message}", case.name);
         }
         let names_it = message.contains(&format!("annotation {PREFIX}{}", case.name));
-        assert!(names_it || case.name == "http-certificates", "{message}");
+        assert!(names_it, "{message}");
         // It heals when the value is mended.
         world.set(&[(case.name, case.first.0)]);
         assert_eq!(words(&world.settle()), [""; 0], "{}", case.name);
@@ -278,6 +279,65 @@ fn one_port_may_have_its_own() {
             // The check's port is the node port unless it is said.
             assert_eq!(value_of(&world, case, 0), case.first.1, "{key}");
             assert_eq!(value_of(&world, case, 1), case.second.1, "{key}");
+        }
+    }
+}
+
+/// Annotations of a Service with 53/TCP (`dns-tcp`) and 53/UDP (`dns-udp`), what its one listener
+/// becomes, and the annotation that is told to have no effect.
+type Shared = (
+    &'static [(&'static str, &'static str)],
+    &'static str,
+    Option<&'static str>,
+);
+
+#[rustfmt::skip] // A case is a line.
+const SHARED: &[Shared] = &[
+    (&[("protocol.dns-udp", "http")], "tcp false", Some("protocol.dns-udp")),
+    (&[("protocol.dns-tcp", "http")], "http false", None),
+    (&[("protocol.53", "http")], "http false", None),
+    (&[("uses-proxyprotocol.dns-tcp", "true"), ("uses-proxyprotocol.dns-udp", "false")], "tcp true",
+        Some("uses-proxyprotocol.dns-udp")),
+    (&[("uses-proxyprotocol.dns-udp", "true"), ("uses-proxyprotocol", "false")], "tcp false",
+        Some("uses-proxyprotocol.dns-udp")),
+    (&[("protocol.quic", "http")], "tcp false", Some("protocol.quic")),
+    (&[("protocol.443", "http")], "tcp false", Some("protocol.443")),
+];
+
+/// Two ports may have one number, and only the TCP one is the load balancer's.
+#[test]
+fn an_annotation_of_a_udp_port_changes_no_tcp_port() {
+    let udp = |name, number| ServicePort {
+        protocol: Protocol::Udp,
+        ..port(name, number)
+    };
+    for (annotations, expected, told) in SHARED {
+        for udp_first in [false, true] {
+            for profile in PROFILES {
+                let mut world = World::new(profile);
+                let mut ports = vec![port("dns-tcp", 53), udp("dns-udp", 53), udp("quic", 443)];
+                if udp_first {
+                    ports.reverse();
+                }
+                world.service.ports = ports;
+                world.set(annotations);
+                let plan = world.plan();
+                let without = plan.findings.iter();
+                let without = without.filter(|one| one.reason == Reason::AnnotationWithoutEffect);
+                let without: Vec<&str> = without.map(|one| one.message.as_str()).collect();
+                assert_eq!(without.len(), usize::from(told.is_some()), "{without:?}");
+                if let Some(told) = told {
+                    let key = format!("{PREFIX}{told} has no effect");
+                    assert!(without[0].contains(&key), "{without:?}");
+                    assert!(without[0].contains("is UDP"), "{without:?}");
+                }
+                world.settle();
+                let protocol = field(&world, PortField::Protocol);
+                let proxy = field(&world, PortField::ProxyProtocol);
+                let is = format!("{protocol} {proxy}");
+                assert_eq!(is, *expected, "{annotations:?}, UDP first: {udp_first}");
+                assert_eq!(world.balancer().services.len(), 1);
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::support::{PROFILES, World, port};
 use ccm::cloud::{Protocol, Reason, ServicePort};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::Certificate;
+use ccm::hetzner::load_balancers::annotations::PREFIX;
 
 /// What is wrong, and what the error must say.
 type Case = (fn(&mut World), &'static [&'static str]);
@@ -13,6 +14,7 @@ const CASES: &[Case] = &[
     (|w| w.set(&[("type", "lb99")]), &["type", "\"lb99\"", "lb11, lb21 or lb31"]),
     (|w| w.set(&[("protocol", "https"), ("http-certificates", "nobody")]), &["\"nobody\"", "one (7), two (8)"]),
     (|w| w.set(&[("protocol", "https"), ("certificate-type", "managed")]), &["for which domains", "http-managed-certificate-domains"]),
+    (|w| w.set(&[("protocol.http", "https"), ("http-certificates.http", "nobody")]), &["annotation load-balancer.hetzner.cloud/http-certificates.http", "\"nobody\""]),
     (|w| w.set(&[("use-private-ip", "true")]), &["use-private-ip", "set HCLOUD_NETWORK"]),
     (|w| w.set(&[("private-ipv4", "10.0.0.5")]), &["private-ipv4", "set HCLOUD_NETWORK"]),
     (|w| w.set(&[("disable-public-network", "true")]), &["disable-public-network", "use-private-ip"]),
@@ -33,6 +35,50 @@ const CASES: &[Case] = &[
     (eleven_certificates, &["11 certificates", "lb11", "takes 10", "http-certificates"]),
     (|w| w.service.ports[0].node_port = None, &["port 80", "allocateLoadBalancerNodePorts"]),
 ];
+
+/// The API server refuses these in a status: the load balancer would cost money, and nobody would be told its address.
+#[test]
+fn a_host_name_that_no_status_takes_is_refused_before_anything_is_made() {
+    let long = ["a".repeat(63).as_str(); 4].join(".");
+    let bad = [
+        "Foo_Bar.example",
+        "Foo.example",
+        "foo_bar.example",
+        "a..b",
+        ".a",
+        "a.",
+        "-a.example",
+        "a-.example",
+        "*.a.example",
+        "192.0.2.1",
+        "192.000.002.001",
+        "2001:db8::1",
+        "a b",
+        "a/b",
+        long.as_str(),
+    ];
+    for text in bad {
+        let mut world = World::new(Profile::CcmFromScratch);
+        world.set(&[("hostname", text)]);
+        let message = world.obstacle();
+        let says =
+            format!("annotation load-balancer.hetzner.cloud/hostname: {text:?}: use a host name");
+        assert!(message.starts_with(&says), "{message}");
+    }
+    for text in [
+        "a",
+        "a.example",
+        "1.2.3.4.5",
+        "192.0.2.256",
+        "192.0.2",
+        "a-1.example",
+        &long[1..254],
+    ] {
+        let mut world = World::new(Profile::CcmFromScratch);
+        world.set(&[("hostname", text)]);
+        assert_eq!(world.plan().obstacle, None, "{text}");
+    }
+}
 
 fn eleven_certificates(world: &mut World) {
     let ids = 101..=111;
@@ -118,6 +164,63 @@ fn what_can_not_be_honoured_is_told_and_the_rest_goes_on() {
     }
     world.settle();
     assert_eq!(world.balancer().services.len(), 1);
+}
+
+/// Annotations of a Service with ports 80 (`http`) and 443 (`https`), and those that are told to have no effect, with
+/// the ports that they name.
+type Idle = (
+    &'static [(&'static str, &'static str)],
+    &'static [(&'static str, &'static str)],
+);
+
+#[rustfmt::skip] // A case is a line or two.
+const IDLE: &[Idle] = &[
+    (&[("certificate-type", "managed")], &[("certificate-type", "ports 80 and 443, whose protocols are not https: ")]),
+    (&[("http-certificates", "one")], &[("http-certificates", "ports 80 and 443")]),
+    (&[("http-sticky-sessions", "true")], &[("http-sticky-sessions", "ports 80 and 443, whose protocols are not http or https: ")]),
+    (&[("http-redirect-http", "true")], &[("http-redirect-http", "ports 80 and 443")]),
+    (&[("http-cookie-name", "A")], &[("http-cookie-name", "ports 80 and 443")]),
+    (&[("http-cookie-lifetime", "5m")], &[("http-cookie-lifetime", "ports 80 and 443")]),
+    (&[("http-timeout-idle", "60s")], &[("http-timeout-idle", "ports 80 and 443")]),
+    (&[("http-managed-certificate-name", "a")], &[("http-managed-certificate-name", "ports 80 and 443")]),
+    (&[("http-managed-certificate-domains", "a.example")], &[("http-managed-certificate-domains", "ports 80 and 443")]),
+    (&[("http-managed-certificate-acme-staging", "true")], &[("http-managed-certificate-acme-staging", "ports 80 and 443")]),
+    // For one port, and with one for all beside it.
+    (&[("http-sticky-sessions.http", "true")], &[("http-sticky-sessions.http", "port 80, whose protocol is not http or https: ")]),
+    (&[("http-cookie-name", "A"), ("http-cookie-name.443", "B"), ("protocol.443", "http")], &[("http-cookie-name", "port 80,")]),
+    (&[("http-cookie-name", "A"), ("http-cookie-name.443", "B"), ("protocol.80", "http")], &[("http-cookie-name.443", "port 443,")]),
+    // Plain http has no certificates.
+    (&[("protocol", "http"), ("http-certificates", "one"), ("http-cookie-name", "A")], &[("http-certificates", "ports 80 and 443")]),
+    // One https port is enough.
+    (&[("protocol.https", "https"), ("http-certificates", "one"), ("http-cookie-name", "A"), ("http-timeout-idle", "60s")], &[]),
+    // Nothing is asked for.
+    (&[("http-sticky-sessions", "false"), ("http-redirect-http", "false"), ("http-certificates", "")], &[]),
+];
+
+#[test]
+fn what_only_http_has_is_told_where_no_port_has_it() {
+    for (annotations, expected) in IDLE {
+        for profile in PROFILES {
+            let mut world = World::new(profile);
+            world.service.ports = vec![port("http", 80), port("https", 443)];
+            world.settle();
+            world.set(annotations);
+            let plan = world.plan();
+            assert_eq!(plan.obstacle, None, "{annotations:?}");
+            let told = plan.findings.iter();
+            let told = told.filter(|one| one.reason == Reason::AnnotationWithoutEffect);
+            let told: Vec<&str> = told.map(|one| one.message.as_str()).collect();
+            assert_eq!(told.len(), expected.len(), "{annotations:?}: {told:?}");
+            for (told, (name, about)) in told.iter().zip(*expected) {
+                let says = format!("annotation {PREFIX}{name} has no effect on {about}");
+                assert!(told.starts_with(&says), "{told}");
+                assert!(
+                    told.contains(&format!("set {PREFIX}protocol to http")),
+                    "{told}"
+                );
+            }
+        }
+    }
 }
 
 #[test]

@@ -126,6 +126,88 @@ fn a_failed_issuance_is_told_with_its_reason_and_the_rest_goes_on() {
     }
 }
 
+/// What the annotation names: 90 is issued, `pending` (91) and `failed` (92) are not, and none of them is the Service's
+/// own. What a new port shows; what one shows that has 7 already; what is told of the port; and the same after the end
+/// of issuance.
+type Named = (
+    &'static str,
+    Option<&'static [u64]>,
+    &'static [u64],
+    Option<Reason>,
+    &'static [u64],
+);
+
+#[rustfmt::skip] // A case is a line.
+const NAMED: &[Named] = &[
+    ("90", Some(&[90]), &[90], None, &[90]),
+    ("pending", None, &[7], Some(Reason::CertificatePending), &[91]),
+    ("91", None, &[7], Some(Reason::CertificatePending), &[91]),
+    ("failed", None, &[7], Some(Reason::CertificateFailed), &[92]),
+    ("90,pending", Some(&[90]), &[7, 90], Some(Reason::CertificatePending), &[90, 91]),
+    ("pending,7", Some(&[7]), &[7], Some(Reason::CertificatePending), &[91, 7]),
+];
+
+/// The API refuses the port, and in a POST all of the load balancer.
+#[test]
+fn one_that_is_named_before_it_is_issued_is_waited_for() {
+    for (names, new, beside, told, after) in NAMED {
+        let both = [(false, *new), (true, Some(*beside))];
+        for (profile, (is_there, shown)) in PROFILES
+            .iter()
+            .flat_map(|profile| both.map(|one| (profile, one)))
+        {
+            let mut world = World::new(*profile);
+            world.service.ports = vec![port("http", 80), port("https", 443)];
+            world.set(&[("protocol.443", "https"), ("http-certificates", "7")]);
+            if is_there {
+                world.settle();
+            }
+            for (id, name, issuance) in [
+                (90, "ours", "completed"),
+                (91, "pending", "pending"),
+                (92, "failed", "failed"),
+            ] {
+                let status = Some(status(issuance));
+                add(
+                    &mut world,
+                    Certificate {
+                        status,
+                        ..there(id, name, &[])
+                    },
+                );
+            }
+            world.set(&[("http-certificates", names)]);
+            world.settle();
+            assert_eq!(shows(&world).as_deref(), shown, "{names} {is_there}");
+            assert!(
+                world
+                    .balancer()
+                    .services
+                    .iter()
+                    .any(|one| one.listen_port == 80)
+            );
+            let plan = world.plan();
+            let findings = plan.findings.iter().map(|one| one.reason);
+            let about = [Reason::CertificatePending, Reason::CertificateFailed];
+            let findings: Vec<Reason> = findings.filter(|one| about.contains(one)).collect();
+            assert_eq!(
+                findings,
+                told.iter().copied().collect::<Vec<_>>(),
+                "{names}"
+            );
+            assert_eq!(plan.is_unfinished, told.is_some(), "{names}");
+            assert!(
+                plan.status.is_some_and(|status| !status.is_empty()),
+                "{names}"
+            );
+            world.issue();
+            world.settle();
+            assert_eq!(shows(&world).as_deref(), Some(*after), "{names} {is_there}");
+            assert!(!world.plan().is_unfinished);
+        }
+    }
+}
+
 #[test]
 fn a_renewal_that_failed_is_told_and_the_port_stays() {
     let mut world = world(Profile::CcmFromScratch);

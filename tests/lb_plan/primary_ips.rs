@@ -98,8 +98,15 @@ fn upstream_knows_ids_only() {
 fn what_can_not_be_had_is_an_error_that_says_what_to_do() {
     type Make = fn(&mut World);
     let cases: &[(Annotations, Make, &[&str])] = &[
-        (&[("public-net-ipv4", "nobody")], |_| {}, &["no Primary IP \"nobody\"", "kept (41, 198.51.100.41), far (42,"]),
-        (&[("public-net-ipv6", "nobody")], |w| w.state.primary_ips = Some(vec![]), &["of those of type ipv6 free is none"]),
+        (&[("public-net-ipv4", "nobody")], |_| {}, &["no Primary IP \"nobody\"", "of those of type ipv4 in fsn1 free is kept (41, 198.51.100.41);"]),
+        (&[("public-net-ipv4", "nobody"), ("location", "nbg1")], |_| {}, &["in nbg1 free is far (42, 198.51.100.42);"]),
+        (&[("public-net-ipv4", "nobody"), ("location", ""), ("network-zone", "eu-central")], |_| {},
+            &["in eu-central free is kept (41, 198.51.100.41), far (42, 198.51.100.42);"]),
+        (&[("public-net-ipv4", "nobody"), ("location", "")], |_| {}, &["of those of type ipv4 free is kept (41, 198.51.100.41), far (42, 198.51.100.42);"]),
+        (&[("public-net-ipv4", "far"), ("public-net-ipv6", "nobody"), ("location", "")], |_| {}, &["of those of type ipv6 in nbg1 free is none;"]),
+        (&[("public-net-ipv4", "nobody")], |w| edit(w, "kept", |one| one.blocked = true), &["of those of type ipv4 in fsn1 free is none;"]),
+        (&[("public-net-ipv4", "nobody")], |w| edit(w, "kept", |one| one.assignee_id = Some(9)), &["free is none;"]),
+        (&[("public-net-ipv6", "nobody")], |w| w.state.primary_ips = Some(vec![]), &["of those of type ipv6 in fsn1 free is none;"]),
         (&[("public-net-ipv4", "kept")], |w| edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "server".into())),
             &["kept (41, 198.51.100.41)", "is assigned to server 9", "free it there, or choose another"]),
         (&[("public-net-ipv4", "kept")], |w| {
@@ -129,7 +136,7 @@ fn what_can_not_be_had_is_an_error_that_says_what_to_do() {
             world.set(&[(name, id.map_or(*value, |(_, id)| id))]);
         }
         make(&mut world);
-        let message = world.obstacle();
+        let message = world.obstacle() + ";";
         for part in *expected {
             let part = if profile == Profile::Hcloud { part.replace("nobody", "99") } else { (*part).to_owned() };
             assert!(message.contains(&part), "{annotations:?}: {message}");

@@ -12,6 +12,7 @@ use ccm::cloud::{
 use ccm::hetzner::load_balancers::{Defaults, SERVICE_UID, annotations::PREFIX};
 use sandbox::Half;
 use sandbox::calls::Call;
+use sandbox::exchange::Response;
 use sandbox::faults::{Effect, Rule};
 use serde_json::json;
 use std::time::Duration;
@@ -229,6 +230,162 @@ fn one_target_that_is_refused_does_not_keep_the_rest() {
         .filter(|write| *write == "POST load_balancers")
         .count();
     assert_eq!(creates, 2);
+    world.check_document();
+}
+
+/// The address comes although a port is refused, wherever in it the API finds what is wrong; what is not about a port or
+/// a target refuses the whole.
+#[test]
+fn one_field_of_a_port_that_is_refused_does_not_keep_the_rest() {
+    let cases = [
+        ("http.certificates", 2),
+        ("services[0].http.certificates", 2),
+        ("services.0.health_check.http.path", 2),
+        ("health_check.timeout", 2),
+        ("targets", 2),
+        ("targets[1].server.id", 2),
+        ("load_balancer_certificates", 2),
+        ("load_balancer_targets", 2),
+        ("location", 1),
+        ("load_balancer_type", 1),
+        ("public_net.ipv4", 1),
+        ("httpd", 1),
+    ];
+    for (field, posts) in cases {
+        let world = World::without_network();
+        let fields = json!([{"name": field, "messages": ["is wrong"]}]);
+        let body = json!({"error": {"code": "invalid_input", "message": "invalid input", "details": {"fields": fields}}});
+        world
+            .sandbox
+            .faults()
+            .add(on_create(Effect::Instead(Response::json(422, &body))));
+        let plan = world.plan();
+        let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+        assert_eq!(outcome.is_ok(), posts == 2, "{field}: {outcome:?}");
+        assert_eq!(world.writes().len(), posts, "{field}");
+        assert_eq!(world.balancers().len(), posts - 1, "{field}");
+    }
+}
+
+/// The place may be refused by name, or as something that is not found; the places are read once, and only then.
+#[test]
+fn a_place_that_there_is_not_is_told_with_its_annotation_and_the_places() {
+    let not_found = || {
+        Some(Effect::hetzner_error(
+            404,
+            "not_found",
+            "location not found",
+        ))
+    };
+    let nowhere = ("location", "nowhere");
+    let sold_out = || {
+        Some(Effect::hetzner_error(
+            412,
+            "resource_unavailable",
+            "sold out",
+        ))
+    };
+    type Case<'a> = ((&'a str, &'a str), Option<Effect>, &'a [&'a str], usize);
+    let cases: [Case; 6] = [
+        (
+            nowhere,
+            None,
+            &[
+                "annotation load-balancer.hetzner.cloud/location: there is no location \"nowhere\"; use ash, fsn1",
+            ],
+            1,
+        ),
+        (
+            nowhere,
+            not_found(),
+            &["/location: there is no location \"nowhere\"; use ash, fsn1"],
+            1,
+        ),
+        (
+            ("network-zone", "mars"),
+            None,
+            &["/network-zone: there is no network zone \"mars\"; use ap-southeast, eu-central"],
+            1,
+        ),
+        (
+            ("location", "fsn1"),
+            not_found(),
+            &["location not found (not_found"],
+            1,
+        ),
+        (
+            ("location", "fsn1"),
+            sold_out(),
+            &[
+                "type \"lb11\" can't be had there",
+                "/type",
+                "/location",
+                "(resource_unavailable",
+            ],
+            0,
+        ),
+        (
+            ("location", "fsn1"),
+            Some(Effect::hetzner_error(422, "protected", "no")),
+            &["(protected"],
+            0,
+        ),
+    ];
+    for (annotation, effect, says, reads) in cases {
+        let mut world = World::without_network();
+        world.set(&[annotation]);
+        if let Some(effect) = effect {
+            world.sandbox.faults().add(on_create(effect).times(2));
+        }
+        let plan = world.plan();
+        let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+        let said = outcome.unwrap_err().to_string();
+        for part in says {
+            assert!(said.contains(part), "{said}");
+        }
+        assert!(said.contains("POST http"), "{said}");
+        let read = |call: &Call| call.path == "/v1/locations";
+        assert_eq!(world.sandbox.calls().count(read), reads, "{said}");
+        assert!(world.balancers().is_empty());
+        world.check_document();
+    }
+    // Where the places can't be read, the annotation is named all the same.
+    let mut world = World::without_network();
+    world.set(&[nowhere]);
+    let broken = Rule::new(Effect::gateway_timeout()).half(Half::Hetzner);
+    world.sandbox.faults().add(broken.path("/v1/locations"));
+    let plan = world.plan();
+    let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+    let said = outcome.unwrap_err().to_string();
+    assert!(
+        said.contains("/location: location \"nowhere\" is refused: POST"),
+        "{said}"
+    );
+}
+
+/// One that is named while it is issued costs no refused call.
+#[test]
+fn a_named_certificate_that_is_not_issued_yet_keeps_its_port_alone_waiting() {
+    let mut world = World::new();
+    let pem = json!({"name": "one", "type": "managed", "domain_names": ["a.example"]});
+    world.service.ports = vec![port(80), port(443)];
+    world.set(&[("protocol.443", "https"), ("http-certificates", "one")]);
+    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    let id = cloud.create_certificate(project, pem);
+    let issue = |takes| {
+        cloud.set_action_duration("issue_certificate", Some(takes));
+        cloud.retry_certificate(id);
+    };
+    issue(Duration::from_secs(1_000_000));
+    world.settle();
+    assert_eq!(world.writes(), ["POST load_balancers"]);
+    assert_eq!(world.balancer()["services"].as_array().unwrap().len(), 1);
+    assert!(world.plan().is_unfinished);
+    issue(Duration::ZERO);
+    assert_eq!(
+        world.settle(),
+        ["port 443: added, https to node port 30443"]
+    );
     world.check_document();
 }
 

@@ -274,6 +274,11 @@ table! {
 }
 
 impl Annotation {
+    /// Is it turned on and off?
+    pub(super) fn is_switch(&self) -> bool {
+        self.form == BOOLEAN
+    }
+
     /// As it stands on a Service.
     pub fn key(&self) -> String {
         format!("{PREFIX}{}", self.name)

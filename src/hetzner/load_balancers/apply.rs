@@ -3,7 +3,7 @@
 use super::balancer::LoadBalancer;
 use super::change::{Change, Create, Write};
 use super::observe::State;
-use super::public_net;
+use super::refused;
 use crate::cloud::{Applied, Error, ErrorKind, Gate, Landscape, Urgency};
 use crate::hetzner::actions::Action;
 use crate::hetzner::api::{Api, Failed};
@@ -82,9 +82,7 @@ pub(in crate::hetzner) fn apply(
                 log::warn!("{}; made without ports and targets first", failed.error);
                 apply(api, gate, &bare(change, create))
             }
-            (Write::Create(_), Some(code)) if code.starts_with("primary_ip_") => {
-                Err(public_net::refused(failed.error))
-            }
+            (Write::Create(create), _) => Err(refused::create(api, create, failed)),
             // Since it was read: then it stays, as the next look says.
             (Write::Delete, Some("protected")) => {
                 log::info!("{}; looking again", failed.error);
@@ -204,15 +202,26 @@ fn is_about_a_part(create: &Create, failed: &Failed) -> bool {
         // A server or certificate that has gone since.
         "not_found",
     ];
+    const FIELDS: [&str; 10] = [
+        "services",
+        "targets",
+        "certificates",
+        "http",
+        "health_check",
+        "listen_port",
+        "destination_port",
+        "proxyprotocol",
+        "server",
+        "use_private_ip",
+    ];
     let has_parts = !create.services.is_empty() || !create.targets.is_empty();
     let Some(Code { code, fields }) = &failed.code else {
         return false;
     };
+    // `services[0].http.certificates`, `http.certificates`, or a limit: `load_balancer_targets`.
     let of_a_part = |field: &String| {
-        let part = field.strip_prefix("load_balancer_").unwrap_or(field);
-        ["services", "targets", "certificates"]
-            .iter()
-            .any(|name| part.starts_with(name))
+        let mut names = field.split(['.', '[', ']']);
+        names.any(|name| FIELDS.contains(&name.strip_prefix("load_balancer_").unwrap_or(name)))
     };
     let invalid_part = matches!(code.as_str(), "invalid_input" | "resource_limit_exceeded")
         && fields.iter().any(of_a_part);

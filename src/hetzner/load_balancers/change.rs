@@ -81,6 +81,8 @@ pub struct Create {
     /// One of these two.
     pub location: Option<String>,
     pub network_zone: Option<String>,
+    /// Who says where.
+    pub place: Source,
     pub algorithm: Option<Algorithm>,
     pub labels: BTreeMap<String, String>,
     pub network: Option<u64>,

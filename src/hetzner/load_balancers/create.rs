@@ -66,7 +66,9 @@ impl New<'_> {
         let public = desired.public.as_ref().map(|public| public.value);
         let public = public.filter(|on| *on || network.is_some());
         let services = desired.ports.iter().filter(|port| !port.is_put_off(None));
+        let at = place.location.as_ref().or(place.zone.as_ref());
         let create = Create {
+            place: at.map_or(Source::Rule("nobody"), |at| at.source.clone()),
             name: self.name.value.clone(),
             kind: self.kind.name.clone(),
             location: place.location.as_ref().map(|place| place.value.clone()),

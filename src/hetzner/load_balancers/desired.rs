@@ -90,7 +90,7 @@ pub(super) fn desired(reading: &mut Reading, given: &Given, nodes: &[OfferedNode
         &a::DISABLE_PRIVATE_INGRESS,
         &defaults.disable_private_ingress,
     );
-    let hostname = reading.read(&a::HOSTNAME, None, v::domain);
+    let hostname = reading.read(&a::HOSTNAME, None, v::hostname);
     let kind = reading.read(&a::TYPE, None, v::any);
     let managed = managed(reading, given);
     let desired = Desired {

@@ -235,6 +235,13 @@ impl PortField {
 }
 
 impl Listener {
+    /// IDs of those it shows.
+    pub(super) fn certificates(&self) -> &[u64] {
+        let http = self.http.as_ref();
+        http.and_then(|http| http.certificates.as_deref())
+            .unwrap_or_default()
+    }
+
     /// As the API takes it, when it is added (`is_new`) or updated. Only what its protocol has.
     pub fn body(&self, is_new: bool) -> Value {
         let mut body = json!({

@@ -54,11 +54,6 @@ impl Managed {
         let found = uses.find(|one| one.ports.contains(&port))?;
         Some(Sourced::new(found.id, found.source.clone()))
     }
-
-    /// A port waits.
-    pub(super) fn is_unfinished(&self) -> bool {
-        self.uses.iter().any(|one| one.id.is_none())
-    }
 }
 
 /// Looks at all ports. What is wrong is in `reading` afterwards.
@@ -73,7 +68,7 @@ pub(super) fn managed(reading: &mut Reading, given: &Given) -> Managed {
             .map(|(_, other)| other.name.as_str())
             .collect();
         let id = match choose(reading, given, one, &others, &mut managed) {
-            Some(certificate) => issued(reading, one, certificate),
+            Some(certificate) => issued(reading, &shown(&one.ports), certificate),
             None => None,
         };
         managed.uses.push(Use {
@@ -363,9 +358,8 @@ fn owned(given: &Given) -> BTreeMap<String, String> {
 }
 
 /// Its ID, once a load balancer can show it. Until then, and when it can't be renewed: told.
-fn issued(reading: &mut Reading, wanted: &Wanted, certificate: &Certificate) -> Option<u64> {
+pub(super) fn issued(reading: &mut Reading, ports: &str, certificate: &Certificate) -> Option<u64> {
     let shown_as = certificate.shown();
-    let ports = shown(&wanted.ports);
     let usual = CertificateStatus::default();
     let status = certificate.status.as_ref().unwrap_or(&usual);
     let why = status.error.as_ref().map_or_else(

@@ -7,6 +7,7 @@
 //! | `reading` | one Service's annotations, and all that is wrong with them |
 //! | `defaults` | what the environment says for all Services |
 //! | `desired`, `ports`, `check` | what a Service wants: the whole, each port, each health check |
+//! | `without_effect` | annotations that ask for what no port has |
 //! | `names` | names and labels |
 //! | `balancer`, `listener` | what the API says, and how fields compare |
 //! | `find` | which load balancer is a Service's |
@@ -16,7 +17,7 @@
 //! | `hold_back` | from a shell: what only a default asks for that the daemon may not have |
 //! | `status` | what the Service's status says, and a load balancer for people |
 //! | `change` | one write, as data |
-//! | `observe`, `apply` | the calls |
+//! | `observe`, `apply`, `refused` | the calls |
 //!
 //! Everything but the last line is pure.
 
@@ -39,10 +40,12 @@ mod plan;
 mod ports;
 mod public_net;
 mod reading;
+mod refused;
 mod selector;
 mod status;
 mod targets;
 mod values;
+mod without_effect;
 
 pub use super::certificates::{Certificate, CertificateError, CertificateStatus};
 pub use super::primary_ips::PrimaryIp;

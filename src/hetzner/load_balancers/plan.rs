@@ -73,7 +73,7 @@ impl Rules<'_> {
             found: there.map(|balancer| status::for_people(balancer, nodes)),
             is_labelled: matches!(found, Found::Labelled(_)),
             rests_on_whole_cluster,
-            is_unfinished: managed.is_unfinished(),
+            is_unfinished: desired.ports.iter().any(|port| port.waits),
             takes: managed.takes,
             ..LoadBalancerPlan::default()
         };

@@ -5,9 +5,10 @@ use super::annotations as a;
 use super::check;
 use super::defaults::nobody_set;
 use super::listener::{Http, Listener, ListenerProtocol, PortField};
-use super::managed::Managed;
+use super::managed::{self, Managed};
 use super::reading::Reading;
 use super::values::{self as v, CertificateType};
+use super::without_effect;
 use crate::cloud::{
     Cluster, Field, Finding, Protocol, Reason, Service, ServicePort, Source, Sourced,
 };
@@ -28,7 +29,7 @@ pub(super) struct Port {
     pub(super) listener: Listener,
     /// Of every field that is wanted; the others stay as they are found.
     pub(super) sources: BTreeMap<PortField, Source>,
-    /// Its certificate is still to be issued.
+    /// A certificate of it is still to be issued.
     pub(super) waits: bool,
 }
 
@@ -50,13 +51,18 @@ impl Port {
                     field.copy(found, &mut merged);
                 }
             }
+            if self.waits && found.protocol == ListenerProtocol::Https {
+                keep_certificates(found, &mut merged);
+            }
         }
         merged
     }
 
     /// Can't it be as it should before its certificate is there? One that shows another one meanwhile can.
     pub(super) fn is_put_off(&self, found: Option<&Listener>) -> bool {
-        self.waits && found.is_none_or(|found| found.protocol != ListenerProtocol::Https)
+        self.waits
+            && self.listener.certificates().is_empty()
+            && found.is_none_or(|found| found.protocol != ListenerProtocol::Https)
     }
 
     /// Of one that is put off, for people.
@@ -90,6 +96,16 @@ impl Port {
     }
 }
 
+/// What it shows stays beside what is to be added, until all of that is issued.
+fn keep_certificates(found: &Listener, merged: &mut Listener) {
+    let mut ids = found.certificates().to_vec();
+    let wanted = merged.certificates().iter();
+    ids.extend(wanted.filter(|id| !found.certificates().contains(id)));
+    if let Some(http) = &mut merged.http {
+        http.certificates = Some(ids);
+    }
+}
+
 /// All TCP ports; the others are told.
 pub(super) fn ports(reading: &mut Reading, given: &Given, managed: &Managed) -> Vec<Port> {
     let mut ports = Vec::new();
@@ -107,6 +123,7 @@ pub(super) fn ports(reading: &mut Reading, given: &Given, managed: &Managed) -> 
         }
     }
     check_redirects(reading, &ports);
+    without_effect::tell(reading, &ports);
     ports
 }
 
@@ -241,12 +258,13 @@ fn http(
 /// IDs of the certificates that the annotations name. One that is not there is a problem, and so
 /// is an `https` port without any, unless it may have one already.
 fn certificates(
-    wanted: &Port,
+    wanted: &mut Port,
     reading: &mut Reading,
     given: &Given,
     port: Option<&ServicePort>,
 ) -> Option<Sourced<Vec<u64>>> {
     let is_https = wanted.listener.protocol == ListenerProtocol::Https;
+    let number = wanted.listener.listen_port;
     let kind = certificate_type(reading, given, port);
     if kind.is_some_and(|kind| kind.value == CertificateType::Managed) {
         return None;
@@ -254,18 +272,26 @@ fn certificates(
     let named = reading.read(&a::HTTP_CERTIFICATES, port, v::list);
     match named {
         Some(named) if is_https => {
-            let ids = named
-                .value
-                .iter()
-                .filter_map(|name| certificate(reading, given.certificates, name));
-            Some(Sourced::new(ids.collect(), named.source))
+            let mut ids = Vec::new();
+            for name in &named.value {
+                let Some(one) = certificate(reading, given.certificates, name, &named.source)
+                else {
+                    continue;
+                };
+                // The API takes none that is still to be issued, and refuses the whole port.
+                match managed::issued(reading, &number.to_string(), one) {
+                    Some(id) => ids.push(id),
+                    None => wanted.waits = true,
+                }
+            }
+            Some(Sourced::new(ids, named.source))
         }
         Some(_) => None,
         None => {
             if is_https && given.rules.enforced(&a::HTTP_CERTIFICATES).is_some() {
                 reading.problem(format!(
                     "port {}: protocol https needs a certificate: name one in annotation {}",
-                    wanted.listener.listen_port,
+                    number,
                     a::HTTP_CERTIFICATES.key()
                 ));
             }
@@ -300,7 +326,12 @@ pub(super) fn certificate_type(
     Some(Sourced::new(kind, text.source))
 }
 
-fn certificate(reading: &mut Reading, there: &[Certificate], name: &str) -> Option<u64> {
+fn certificate<'a>(
+    reading: &mut Reading,
+    there: &'a [Certificate],
+    name: &str,
+    source: &Source,
+) -> Option<&'a Certificate> {
     let by_id = there.iter().find(|one| one.id.to_string() == name);
     let found = by_id.or_else(|| there.iter().find(|one| one.name == name));
     if found.is_none() {
@@ -313,8 +344,8 @@ fn certificate(reading: &mut Reading, there: &[Certificate], name: &str) -> Opti
             names => names.join(", "),
         };
         reading.problem(format!(
-            "there is no certificate {name:?}; the project has {has}"
+            "{source}: there is no certificate {name:?}; the project has {has}"
         ));
     }
-    found.map(|certificate| certificate.id)
+    found
 }

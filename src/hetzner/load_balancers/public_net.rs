@@ -4,7 +4,7 @@
 //! the way before it is made, and is only told afterwards.
 
 use super::annotations::{self as a, Annotation, PREFIX};
-use super::balancer::LoadBalancer;
+use super::balancer::{LoadBalancer, Location};
 use super::desired::Desired;
 use super::observe::State;
 use super::ports::Given;
@@ -75,7 +75,7 @@ pub(super) fn asked(reading: &mut Reading, given: &Given) -> Asked {
 pub(super) fn chosen(reading: &mut Reading, desired: &Desired, state: &State) -> Chosen {
     let mut chosen = Chosen::default();
     for family in &desired.primary_ips.families {
-        let Some((asked, one)) = family.find(reading, desired, state) else {
+        let Some((asked, one)) = family.find(reading, desired, state, &chosen) else {
             continue;
         };
         family.check(reading, desired, state, &asked, one);
@@ -148,6 +148,7 @@ impl Family {
         reading: &mut Reading,
         desired: &Desired,
         state: &'a State,
+        chosen: &Chosen,
     ) -> Option<(Sourced<String>, &'a PrimaryIp)> {
         let Some(asked) = &self.asked else {
             let one = desired.primary_ips.by_field(state)?;
@@ -158,18 +159,26 @@ impl Family {
         let all = state.primary_ips.as_deref().unwrap_or_default();
         let found = PrimaryIp::named(all, &asked.value);
         if found.is_none() {
-            let there: Vec<String> = all
-                .iter()
-                .filter(|one| one.kind == self.kind && one.assignee_id.is_none())
-                .map(PrimaryIp::shown)
-                .collect();
+            let can_be_had = |one: &&PrimaryIp| {
+                let is_free = one.assignee_id.is_none() && !one.blocked;
+                let (wanted, is) = places(desired, &one.location, chosen);
+                one.kind == self.kind && is_free && wanted.is_none_or(|wanted| wanted.value == *is)
+            };
+            let there = all.iter().filter(can_be_had).map(PrimaryIp::shown);
+            let there: Vec<String> = there.collect();
             let has = match there.as_slice() {
                 [] => "none".to_owned(),
                 some => some.join(", "),
             };
+            let nowhere = Location::default();
+            let (wanted, _) = places(desired, &nowhere, chosen);
+            let place = wanted.map(|wanted| format!(" in {}", wanted.value));
             reading.problem(format!(
-                "{}: there is no Primary IP {:?}; of those of type {} free is {has}",
-                asked.source, asked.value, self.kind
+                "{}: there is no Primary IP {:?}; of those of type {}{} free is {has}",
+                asked.source,
+                asked.value,
+                self.kind,
+                place.unwrap_or_default()
             ));
         }
         found.map(|one| (asked.clone(), one))
@@ -252,6 +261,19 @@ impl Family {
     }
 }
 
+/// Where the load balancer is to be made, and the name of the same kind of place where something is.
+fn places<'a>(
+    desired: &'a Desired,
+    at: &'a Location,
+    chosen: &'a Chosen,
+) -> (Option<&'a Sourced<String>>, &'a String) {
+    match (&desired.place.location, &desired.place.zone) {
+        (Some(location), _) => (Some(location), &at.name),
+        (None, Some(zone)) => (Some(zone), &at.network_zone),
+        (None, None) => (chosen.location.as_ref(), &at.name),
+    }
+}
+
 /// It decides where the load balancer is made, unless somebody says otherwise.
 fn place(
     reading: &mut Reading,
@@ -261,11 +283,7 @@ fn place(
     chosen: &mut Chosen,
 ) {
     let at = &one.location;
-    let (wanted, is) = match (&desired.place.location, &desired.place.zone) {
-        (Some(location), _) => (Some(location), &at.name),
-        (None, Some(zone)) => (Some(zone), &at.network_zone),
-        (None, None) => (chosen.location.as_ref(), &at.name),
-    };
+    let (wanted, is) = places(desired, at, chosen);
     match wanted.filter(|wanted| wanted.value != **is) {
         Some(wanted) => reading.problem(format!(
             "{}: Primary IP {} is in {is}, and the load balancer is to be made in {} ({}): choose one that is there, or \

@@ -1,7 +1,7 @@
 //! The annotations of one Service, each read into its type; everything that is wrong, at once.
 
 use super::annotations::{Annotation, PREFIX, State, TABLE};
-use crate::cloud::{Finding, Reason, Service, ServicePort, Source, Sourced};
+use crate::cloud::{Finding, Protocol, Reason, Service, ServicePort, Source, Sourced};
 use crate::text::{nearest::nearest, one_of};
 
 /// What a Service's annotations say.
@@ -16,10 +16,18 @@ pub(super) struct Reading<'a> {
 /// One annotation that is there and known.
 struct Set<'a> {
     annotation: &'static Annotation,
-    /// The listen port it is about alone.
+    /// The listen port it is about alone; always a TCP one.
     port: Option<u16>,
     key: &'a str,
     value: &'a str,
+}
+
+/// One annotation as it stands on the Service.
+pub(super) struct Held<'a> {
+    pub(super) key: &'a str,
+    pub(super) value: &'a str,
+    /// Listen ports that it holds for; for the others one of their own wins.
+    pub(super) ports: Vec<u16>,
 }
 
 impl<'a> Reading<'a> {
@@ -63,6 +71,27 @@ impl<'a> Reading<'a> {
         self.text(annotation, port).is_some()
     }
 
+    /// Where an annotation stands: for all ports, for single ones, or both.
+    pub(super) fn held(&self, annotation: &'static Annotation) -> Vec<Held<'a>> {
+        let ports = self.service.ports.iter();
+        let tcp = ports.filter(|port| port.protocol == Protocol::Tcp);
+        let tcp: Vec<&ServicePort> = tcp.collect();
+        let all = self.set.iter();
+        all.filter(|set| set.annotation.name == annotation.name)
+            .map(|set| {
+                let holds = |port: &&&ServicePort| {
+                    let winner = self.text(annotation, Some(port));
+                    winner.is_some_and(|(key, _)| key == set.key)
+                };
+                Held {
+                    key: set.key,
+                    value: set.value,
+                    ports: tcp.iter().filter(holds).map(|port| port.port).collect(),
+                }
+            })
+            .collect()
+    }
+
     /// Said once, however many ports it is about.
     pub(super) fn problem(&mut self, problem: String) {
         if !self.problems.contains(&problem) {
@@ -88,7 +117,9 @@ impl<'a> Reading<'a> {
             let is_it = |set: &&Set| set.annotation.name == annotation.name && set.port == port;
             self.set.iter().find(is_it).map(|set| (set.key, set.value))
         };
-        port.and_then(|port| of(Some(port.port)))
+        // A UDP port may have the same number.
+        let own = port.filter(|port| port.protocol == Protocol::Tcp);
+        own.and_then(|port| of(Some(port.port)))
             .or_else(|| of(None))
     }
 
@@ -131,7 +162,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The port that a suffix names.
+    /// The TCP port that a suffix names.
     fn port(&mut self, annotation: &Annotation, key: &str, suffix: &str) -> Option<u16> {
         if !annotation.per_port {
             self.problem(format!(
@@ -145,20 +176,41 @@ impl<'a> Reading<'a> {
         let by_name = ports
             .iter()
             .find(|port| port.name.eq_ignore_ascii_case(suffix));
-        let by_number = || ports.iter().find(|port| port.port.to_string() == suffix);
+        let numbered = |port: &&ServicePort| port.port.to_string() == suffix;
+        let mut tcp = ports.iter().filter(|port| port.protocol == Protocol::Tcp);
+        // Of two with one number the TCP one is the load balancer's.
+        let by_number = || {
+            let found = tcp.find(numbered);
+            found.or_else(|| ports.iter().find(numbered))
+        };
         if let Some(port) = by_name.or_else(by_number) {
-            return Some(port.port);
+            if port.protocol == Protocol::Tcp {
+                return Some(port.port);
+            }
+            self.finding(Finding::warning(
+                Reason::AnnotationWithoutEffect,
+                format!(
+                    "annotation {key} has no effect: port {} is {}, and Hetzner's load balancers take TCP only",
+                    shown(port),
+                    port.protocol.name()
+                ),
+            ));
+            return None;
         }
-        let there = ports.iter().map(|port| match port.name.as_str() {
-            "" => port.port.to_string(),
-            name => format!("{name} ({})", port.port),
-        });
-        let there: Vec<String> = there.collect();
+        let there: Vec<String> = ports.iter().map(shown).collect();
         self.problem(format!(
             "annotation {key}: the Service has no port {suffix:?}; use {}",
             one_of(&there)
         ));
         None
+    }
+}
+
+/// `name (number)`, or the number alone.
+fn shown(port: &ServicePort) -> String {
+    match port.name.as_str() {
+        "" => port.port.to_string(),
+        name => format!("{name} ({})", port.port),
     }
 }
 

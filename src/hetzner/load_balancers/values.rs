@@ -117,6 +117,21 @@ pub(super) fn domain(text: &str) -> Result<String, String> {
     }
 }
 
+/// What Kubernetes takes for a name in a status. A word that looks like an IPv4 address is one to it, zeros in front
+/// or not.
+pub(super) fn hostname(text: &str) -> Result<String, String> {
+    let mut parts = text.split('.');
+    let is_ip = parts.clone().count() == 4 && parts.all(|part| part.parse::<u8>().is_ok());
+    match text::is_subdomain(text) && !is_ip {
+        true => Ok(text.to_owned()),
+        false => Err(
+            "use a host name of lower case letters, digits, - and ., a letter or digit first and last in each part, \
+             and no IP address"
+                .to_owned(),
+        ),
+    }
+}
+
 fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     match words
         .iter()

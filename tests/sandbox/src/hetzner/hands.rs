@@ -87,6 +87,7 @@ impl Cloud {
 
     /// What the health checks of a load balancer say about a target from now on, for one listen port or for all.
     /// With None for `health` the target follows its server's state again. Nothing happens when it is gone.
+    /// Panics where the API has no such word.
     pub fn set_health(
         &self,
         load_balancer: u64,
@@ -94,6 +95,8 @@ impl Cloud {
         listen_port: Option<u16>,
         health: Option<Health>,
     ) {
+        let is_real = health.as_ref().is_none_or(Health::is_a_word_of_the_api);
+        assert!(is_real, "the API does not say {health:?}");
         if let Some(one) = self.lock().load_balancers.get_mut(&load_balancer) {
             match health {
                 Some(health) => drop(one.health.insert((target, listen_port), health)),

@@ -21,6 +21,16 @@ pub enum Machine {
     Ip(IpAddr),
 }
 
+/// Why a check failed, in the API's words.
+const DETAILS: [&str; 6] = [
+    "unspecified",
+    "layer4_no_connection",
+    "layer4_timeout",
+    "layer7_timeout",
+    "unexpected_http_status",
+    "unexpected_http_content",
+];
+
 /// One entry of `health_status`, as the API says it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Health {
@@ -40,6 +50,12 @@ impl Health {
     /// `detail` is one of those of the API, e.g. `layer4_no_connection`.
     pub fn unhealthy(detail: &str) -> Health {
         Health::new("unhealthy", Some(detail))
+    }
+
+    /// Would the API say this?
+    pub fn is_a_word_of_the_api(&self) -> bool {
+        let detail = self.detail.as_deref();
+        detail.is_none_or(|detail| DETAILS.contains(&detail))
     }
 
     fn new(status: &str, detail: Option<&str>) -> Health {
