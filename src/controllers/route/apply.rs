@@ -1,6 +1,7 @@
 //! One change after the other: the network is locked while one is made, so each is sent when the
 //! one before has had its time, and a question is asked for several of them together.
 
+use super::Settings;
 use super::plan::{Change, Plan};
 use crate::cloud::{ActionId, Applied, Error, ErrorKind, Gate, Route, RouteChange, Routes, pulse};
 use crate::controllers::report::{count_change, tell_change};
@@ -29,6 +30,9 @@ const LONGEST_ACTION: Duration = Duration::from_secs(120);
 /// harm nobody, and go with the next pass. What deletes rests on a younger look.
 const ADDS_ON_ONE_LOOK: Duration = Duration::from_secs(60);
 
+/// However old the lists may be that others write by.
+const DELETES_ON_ONE_LOOK: Duration = Duration::from_secs(10);
+
 /// A wait is cut into these: whoever ends this process does not wait for an action.
 const SLICE: Duration = Duration::from_millis(100);
 
@@ -36,7 +40,7 @@ pub(super) struct Making<'a> {
     routes: &'a dyn Routes,
     gate: &'a dyn Gate,
     /// How old a look may be that deletions rest on.
-    young: Duration,
+    delete_within: Duration,
     /// Multiplies the pauses; 1 outside of tests.
     time_scale: f64,
     begun: Vec<Begun>,
@@ -74,14 +78,13 @@ impl<'a> Making<'a> {
     pub(super) fn new(
         routes: &'a dyn Routes,
         gate: &'a dyn Gate,
-        young: Duration,
-        time_scale: f64,
+        settings: &Settings,
     ) -> Making<'a> {
         Making {
             routes,
             gate,
-            young,
-            time_scale,
+            delete_within: settings.young().min(settings.scaled(DELETES_ON_ONE_LOOK)),
+            time_scale: settings.time_scale,
             begun: Vec::new(),
             one_by_one: false,
             sent: None,
@@ -135,7 +138,7 @@ impl<'a> Making<'a> {
     fn is_too_old(&self, change: &Change, looked: Instant) -> bool {
         let limit = match change.change {
             RouteChange::Add => self.scaled(ADDS_ON_ONE_LOOK),
-            RouteChange::Delete => self.young,
+            RouteChange::Delete => self.delete_within,
         };
         looked.elapsed() > limit
     }

@@ -144,7 +144,7 @@ impl RouteController {
     /// One pass, whatever is due.
     pub fn sync(&mut self, world: &World, gate: &dyn Gate) -> Synced {
         let passed = match world.provider.routes() {
-            Some(routes) => self.pass(world, gate, routes, true),
+            Some(routes) => self.pass(world, gate, routes),
             None => Passed::default(),
         };
         Synced {
@@ -182,20 +182,13 @@ impl RouteController {
         observed.plan(world, &self.settings.cluster_cidrs, &left)
     }
 
-    fn pass(
-        &mut self,
-        world: &World,
-        gate: &dyn Gate,
-        routes: &dyn Routes,
-        needs_new_list: bool,
-    ) -> Passed {
+    fn pass(&mut self, world: &World, gate: &dyn Gate, routes: &dyn Routes) -> Passed {
         let pass = Pass {
             world,
             gate,
             routes,
             settings: &self.settings,
             known: &mut self.known,
-            needs_new_list,
         };
         let passed = pass.run();
         if passed.wrote {
@@ -292,9 +285,7 @@ impl Controller for RouteController {
             pass::count(&mut report, &plan);
             return report;
         }
-        let deletes = |change: &Change| change.change == RouteChange::Delete;
-        let needs_new_list = is_blocked || plan.changes.iter().any(deletes);
-        let passed = self.pass(world, gate, routes, needs_new_list);
+        let passed = self.pass(world, gate, routes);
         let is_done = passed.report.outage.is_none() && passed.report.unreached == 0;
         // What only a person can mend is looked at again when it is time to compare.
         let has_failed = passed

@@ -13,7 +13,7 @@ use crate::controllers::report::{Failure, Outage, Report};
 use crate::world::{Error, ReadFrom, World};
 use serde_json::Value;
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A hundred deletions, a few on each look: what is left then is left to the next pass.
 const LOOKS_AT_MOST: u32 = 40;
@@ -25,8 +25,6 @@ pub(super) struct Pass<'a> {
     pub(super) settings: &'a Settings,
     /// Servers that a node named in an earlier look.
     pub(super) known: &'a mut HashSet<InstanceId>,
-    /// The list of servers must be of this pass: something is to go, or a server is missing.
-    pub(super) needs_new_list: bool,
 }
 
 /// What came of it.
@@ -43,22 +41,22 @@ pub(super) struct Passed {
 
 impl Pass<'_> {
     pub(super) fn run(mut self) -> Passed {
-        let begun = Instant::now();
-        let young = self.settings.young();
-        let mut making = Making::new(self.routes, self.gate, young, self.settings.time_scale);
+        let mut making = Making::new(self.routes, self.gate, self.settings);
         let mut conditions = Conditions::new(self.world, self.gate);
         let mut plan = Plan::default();
         let mut outage = None;
         let mut is_over = false;
         for look in 1..=LOOKS_AT_MOST {
-            let observed = match self.look(begun, young) {
-                Ok(observed) => observed,
+            let observed = match self.look() {
+                Ok((observed, new)) => {
+                    plan = new;
+                    observed
+                }
                 Err(error) => {
                     outage = Some(error);
                     break;
                 }
             };
-            plan = self.plan(&observed);
             // What somebody else did meanwhile is done.
             making
                 .refused
@@ -93,26 +91,27 @@ impl Pass<'_> {
         passed(making, conditions, plan, outage)
     }
 
-    /// Both APIs, as they are now.
-    fn look(&mut self, begun: Instant, young: Duration) -> Result<Observed, Error> {
+    /// Both APIs, as they are now, and what is to be done.
+    fn look(&mut self) -> Result<(Observed, Plan), Error> {
         let now = Instant::now();
         // Routes are deleted by this list: one from a cache may lack a node that is there.
         let nodes = self.world.nodes(now.elapsed(), ReadFrom::Latest)?.value;
         self.known.extend(claimed(&nodes, &*self.world.provider));
         let ages = Ages {
             network: now.elapsed(),
-            instances: match self.needs_new_list {
-                true => begun.elapsed().min(young),
-                false => young,
-            },
+            instances: self.settings.young(),
             urgency: Urgency::Needed,
         };
-        observe(self.world, nodes, ages)
-    }
-
-    fn plan(&self, observed: &Observed) -> Plan {
-        let left = left(self.known, observed, self.world);
-        observed.plan(self.world, &self.settings.cluster_cidrs, &left)
+        let observed = observe(self.world, nodes, ages)?;
+        let left = left(self.known, &observed, self.world);
+        let cidrs = &self.settings.cluster_cidrs;
+        let plan = observed.plan(self.world, cidrs, &left);
+        if !plan.needs_all_servers() {
+            return Ok((observed, plan));
+        }
+        let observed = observed.with_all_servers(self.world)?;
+        let plan = observed.plan(self.world, cidrs, &left);
+        Ok((observed, plan))
     }
 }
 
