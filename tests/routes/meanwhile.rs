@@ -1,7 +1,8 @@
 //! The world goes on between a look and what is done about it.
 
-use crate::library::{Mortal, Place, SCALE};
-use crate::world::{NOBODY, World};
+use crate::common;
+use crate::library::{Mortal, Place, SCALE, scaled};
+use crate::world::{CIDR, NOBODY, World};
 use ccm::cloud::Urgency;
 use ccm::controllers::route::{RouteController, Settings};
 use ccm::controllers::{Controller, Selection};
@@ -10,9 +11,11 @@ use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 const READ: &str = "/v1/networks/*";
+const ADD: &str = "/v1/networks/*/actions/add_route";
 const DELETE: &str = "/v1/networks/*/actions/delete_route";
 const HOUR_S: u64 = 3600;
 
@@ -87,4 +90,130 @@ fn a_later_look_of_a_pass_deletes_by_a_list_of_its_own() {
     assert_eq!(world.sandbox.faults().hits(rule), 1, "no second look");
     assert_eq!(world.routes().len(), 3, "{:#?}", world.routes());
     assert!(world.wanted().is_subset(&world.routes()));
+}
+
+/// The one that was killed had deleted it already; or a person did.
+#[test]
+fn a_route_that_is_gone_before_it_is_replaced_is_added() {
+    let world = World::settled(2);
+    let cloud = Arc::clone(world.sandbox.cloud());
+    let network = world.network();
+    cloud.set_route(network, "10.244.1.0/24", NOBODY);
+    let hand = move |_: &Request| cloud.delete_route(network, "10.244.1.0/24");
+    world
+        .sandbox
+        .faults()
+        .add(hetzner(Effect::before(hand), DELETE).times(1));
+    let busy = Effect::hetzner_error(409, "conflict", "another change is being made");
+    world.sandbox.faults().add(hetzner(busy, DELETE).times(1));
+    let ran = world.sync(&[]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(world.routes(), world.wanted());
+    assert!(
+        ran.stdout.contains("1 changed, 1 unchanged, 0 failed"),
+        "{ran:?}"
+    );
+}
+
+/// The look after a refusal shows more to do.
+#[test]
+fn what_went_missing_during_the_pass_is_added_by_it() {
+    let world = World::settled(2);
+    let cloud = Arc::clone(world.sandbox.cloud());
+    let network = world.network();
+    cloud.delete_route(network, "10.244.1.0/24");
+    let hand = move |_: &Request| cloud.delete_route(network, "10.244.2.0/24");
+    world
+        .sandbox
+        .faults()
+        .add(hetzner(Effect::before(hand), ADD).times(1));
+    let no = Effect::hetzner_error(422, "invalid_input", "invalid gateway");
+    world.sandbox.faults().add(hetzner(no, ADD).times(1));
+    let ran = world.sync(&[]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stdout.contains("invalid gateway"), "{ran:?}");
+    let second = format!("10.244.2.0/24 {}", world.ip("worker-2"));
+    assert_eq!(world.routes().into_iter().collect::<Vec<_>>(), [second]);
+    assert_eq!(world.status("worker-1").as_deref(), Some("True"));
+    assert_eq!(world.status("worker-2").as_deref(), Some("False"));
+}
+
+/// Refused because it is there by now, and nobody could look.
+#[test]
+fn a_node_is_marked_only_when_a_look_after_the_refusal_lacks_its_route() {
+    let world = World::settled(2);
+    world
+        .sandbox
+        .cloud()
+        .delete_route(world.network(), "10.244.1.0/24");
+    let is_refused = Arc::new(AtomicBool::new(false));
+    let refused = Arc::clone(&is_refused);
+    let hand = move |_: &Request| refused.store(true, Ordering::SeqCst);
+    world
+        .sandbox
+        .faults()
+        .add(hetzner(Effect::before(hand), ADD));
+    let taken = Effect::hetzner_error(422, "invalid_input", "the destination overlaps");
+    let Effect::Instead(taken) = taken else {
+        unreachable!()
+    };
+    world
+        .sandbox
+        .faults()
+        .add(hetzner(Effect::AfterAll(taken), ADD));
+    let away = Effect::hetzner_error(503, "maintenance", "try again");
+    let after = hetzner(away, READ).method("GET");
+    let after = after.when(move |_| is_refused.load(Ordering::SeqCst));
+    world.sandbox.faults().add(after);
+    let mark = world.mark();
+    let ran = world.sync(&[]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    world.comes_right(&[]);
+    assert_eq!(world.patches(mark), Vec::<String>::new());
+    assert_eq!(
+        world.told("worker-1", "FailedToCreateRoute"),
+        Vec::<String>::new()
+    );
+}
+
+/// Nobody reaches the pods meanwhile: this does not wait for the next pass.
+#[test]
+fn a_replacement_that_was_cut_in_two_is_ended_at_once() {
+    for path in [ADD, DELETE] {
+        let world = World::settled(2);
+        world
+            .sandbox
+            .cloud()
+            .set_route(world.network(), "10.244.1.0/24", NOBODY);
+        let away = Effect::hetzner_error(503, "maintenance", "try again");
+        world.sandbox.faults().add(hetzner(away, path).times(1));
+        let ran = common::ccm(&world.env, &["route", "sync", CIDR]);
+        assert_eq!(ran.code, 0, "{path}: {ran:?}");
+        assert_eq!(world.routes(), world.wanted());
+    }
+}
+
+/// And when it can't be ended at once it is tried again as any failure is, and not as late as a pass comes.
+#[test]
+fn a_replacement_that_stays_cut_in_two_does_not_wait_for_its_period() {
+    let world = World::settled(2);
+    let place = Place::new(&world.sandbox);
+    let apis = place.world(&place.token, None);
+    let mut routes = controller(scaled(10), Duration::from_secs(HOUR_S));
+    world
+        .sandbox
+        .cloud()
+        .set_route(world.network(), "10.244.1.0/24", NOBODY);
+    let away = Effect::hetzner_error(503, "maintenance", "try again");
+    let rule = world.sandbox.faults().add(hetzner(away, ADD));
+    let report = routes.tick(&apis, &Mortal::after(None), &Selection::Due);
+    assert!(report.outage.is_some());
+    let tries = world.sandbox.faults().hits(rule);
+    assert!((2..=6).contains(&tries), "{tries} tries in one pass");
+    world.sandbox.faults().clear();
+    let begun = Instant::now();
+    while world.routes() != world.wanted() {
+        assert!(begun.elapsed() < common::LIMIT, "{:#?}", world.routes());
+        routes.tick(&apis, &Mortal::after(None), &Selection::Due);
+    }
 }
