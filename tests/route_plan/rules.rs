@@ -294,3 +294,38 @@ fn a_cluster_without_a_right_route_takes_none_from_a_server_that_is_there() {
         }
     }
 }
+
+#[test]
+fn a_cluster_s_range_that_the_network_does_not_carry_is_told_of_the_network() {
+    // Range of the network, of the cluster, what is told.
+    let cases = [
+        ("10.0.0.0/8", "10.244.0.0/16", ""),
+        ("10.0.0.0/8", "10.244.0.0/16,fd00::/56", ""),
+        (
+            "10.0.0.0/16",
+            "10.244.0.0/16",
+            "--cluster-cidr=10.244.0.0/16 is not within its range",
+        ),
+        (
+            "10.0.0.0/8",
+            "10.0.0.0/16",
+            "--cluster-cidr=10.0.0.0/16 has addresses of its subnet 10.0.0.0/24",
+        ),
+        (
+            "10.0.0.0/8",
+            "10.0.0.128/25",
+            "has addresses of its subnet 10.0.0.0/24",
+        ),
+    ];
+    for (range, cidrs, told) in cases {
+        let mut world = World::new(cidrs, &[]);
+        world.network.range = Some(range.parse().unwrap());
+        let plan = world.plan();
+        let is_it =
+            |finding: &&ccm::cloud::Finding| finding.reason == Reason::ClusterCIDRMisconfigured;
+        let found = plan.findings.iter().find(is_it);
+        let message = found.map_or("", |finding| &finding.message);
+        assert_eq!(message.is_empty(), told.is_empty(), "{cidrs}: {message}");
+        assert!(message.contains(told), "{cidrs}: {message}");
+    }
+}

@@ -116,7 +116,7 @@ fn half_a_page() -> Response {
 fn network(id: u64) -> Response {
     Response::json(
         200,
-        &json!({ "network": { "id": id, "name": "x", "subnets": [], "routes": [] } }),
+        &json!({ "network": { "id": id, "name": "x", "ip_range": "10.0.0.0/8", "subnets": [], "routes": [] } }),
     )
 }
 

@@ -303,6 +303,29 @@ impl<'a> Judge<'a> {
         }
     }
 
+    /// `--cluster-cidr` where the network does not carry pods.
+    fn misplaced(&self) -> Vec<Finding> {
+        let network = self.view.network;
+        let mut findings = Vec::new();
+        for cidr in self.view.cluster_cidrs {
+            let IpNet::V4(cidr) = cidr else { continue };
+            let why = match network.subnets.iter().find(|net| overlap(**net, *cidr)) {
+                Some(subnet) => {
+                    format!("has addresses of its subnet {subnet}: no route can lead there")
+                }
+                None if network.range.is_some_and(|range| !range.contains(cidr)) => {
+                    "is not within its range: servers send into it what is, and may send these pods' packets \
+                     elsewhere, whatever its routes say"
+                        .to_owned()
+                }
+                None => continue,
+            };
+            let why = format!("--cluster-cidr={cidr} {why}");
+            findings.push(Finding::warning(Reason::ClusterCIDRMisconfigured, why));
+        }
+        findings
+    }
+
     pub(super) fn findings(&self, rows: &[Row]) -> Vec<Finding> {
         let network = self.view.network;
         let mut findings = Vec::new();
@@ -329,6 +352,7 @@ impl<'a> Judge<'a> {
                 findings.push(Finding::warning(Reason::StaleRoute, why));
             }
         }
+        findings.extend(self.misplaced());
         let asks = self
             .wishes
             .of_nodes
