@@ -317,9 +317,9 @@ impl<'a> Making<'a> {
             }
             let longest = self.scaled(LONGEST_ACTION);
             if let Some(late) = self.begun.iter().find(|begun| begun.at.elapsed() > longest) {
-                let line = late.change.line();
+                let route = late.change.route;
                 let why = format!(
-                    "{line}: it still goes on after {} s",
+                    "route {route}: its change still goes on after {} s",
                     LONGEST_ACTION.as_secs()
                 );
                 let error = Error::new(ErrorKind::Unavailable, why);

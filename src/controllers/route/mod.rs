@@ -203,7 +203,7 @@ impl RouteController {
             let mut nodes = passed.plan.nodes.iter();
             let node = nodes.find(|node| Some(&node.object.name) == change.node.as_ref());
             if let (RouteChange::Add, Some(node)) = (change.change, node) {
-                let why = format!("{}: {error}", change.line());
+                let why = format!("{}: {error}", change.tried());
                 let finding = Finding::warning(Reason::FailedToCreateRoute, why);
                 publish(world, gate, component(world), &node.object, [finding]);
             }

@@ -176,7 +176,7 @@ fn passed(
     }
     let failure = |(place, (change, error)): (usize, &(Change, crate::cloud::Error))| Failure {
         object: change.object(),
-        why: format!("{}: {error}", change.line()),
+        why: format!("{}: {error}", change.tried()),
         // Told of the node.
         finding: (change.change == RouteChange::Add && place < confirmed)
             .then_some(Reason::FailedToCreateRoute),
@@ -186,10 +186,7 @@ fn passed(
     if !is_cut_off {
         failures.extend(left.iter().map(|change| Failure {
             object: change.object(),
-            why: format!(
-                "{}: not done, for others change the network too",
-                change.line()
-            ),
+            why: format!("{}: others change the network too", change.tried()),
             finding: None,
         }));
     }
