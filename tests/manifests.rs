@@ -116,7 +116,7 @@ fn deployed(sandbox: &Sandbox) -> Env {
 fn the_role_allows_what_ccm_does_and_nothing_else() {
     let sandbox = common::builder()
         .nodes(2)
-        .network("10.0.0.0/16")
+        .network("10.0.0.0/8")
         .heartbeats(false)
         .start();
     let stray = NodeSpec {

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 #[test]
 fn the_daemon_initialises_new_nodes_and_ends_cleanly() {
-    let sandbox = common::builder().nodes(3).network("10.0.0.0/16").start();
+    let sandbox = common::builder().nodes(3).network("10.0.0.0/8").start();
     let daemon = Daemon::start(&env(&sandbox), &[]);
     wait_until("three initialised nodes", || all_initialised(&sandbox));
     let worker = node(&sandbox, "worker-1");
@@ -341,7 +341,7 @@ fn every_request_fits_the_api_s_own_document() {
     };
     let sandbox = common::builder()
         .nodes(60)
-        .network("10.0.0.0/16")
+        .network("10.0.0.0/8")
         .heartbeats(false)
         .start();
     assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);

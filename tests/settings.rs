@@ -327,6 +327,7 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "--metrics-address=8233", "--metrics-address: \"8233\": write :PORT or IP:PORT, e.g. :8233, 127.0.0.1:8233 or [::1]:8233"),
         (Run, "--token geheim", "--token: unknown flag; a secret on the command line could be read by every user of this machine, set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"),
         (Run, "--cluster-cidr", "--cluster-cidr: needs a value: CIDR,…"),
+        (Run, "--cluster-cidr=0.0.0.0/0", "--cluster-cidr: \"0.0.0.0/0\": use the range of the pods alone: this one holds every address"),
         (Run, "--cluster-cidr=10.244.0.0/33", "--cluster-cidr: \"10.244.0.0/33\": use IP ranges, e.g. 10.244.0.0/16 or 10.244.0.0/16,fd00:10:244::/56"),
         (Run, "--route-reconciliation-period=0", "--route-reconciliation-period: \"0\": must be longer than 0"),
         (Run, "--leader-elect-lease-duration=0s", "--leader-elect-lease-duration: \"0s\": must be longer than 0"),

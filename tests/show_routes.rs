@@ -15,7 +15,7 @@ const CIDR: &str = "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56";
 fn cluster() -> Sandbox {
     let sandbox = common::builder()
         .nodes(5)
-        .network("10.0.0.0/16")
+        .network("10.0.0.0/8")
         .scale(0.01)
         .heartbeats(false)
         .start();
@@ -144,7 +144,7 @@ fn route_sync() {
 fn a_dry_run_says_by_its_exit_code_whether_there_is_something_to_do() {
     let sandbox = common::builder()
         .nodes(2)
-        .network("10.0.0.0/16")
+        .network("10.0.0.0/8")
         .scale(0.01)
         .heartbeats(false)
         .start();

@@ -27,6 +27,8 @@ pub trait Routes: Send + Sync {
 pub struct Network {
     pub id: u64,
     pub name: String,
+    /// What its servers send into it, unless they were told otherwise.
+    pub range: Option<Ipv4Net>,
     /// Where its servers have their addresses: no route may lead into one of these.
     pub subnets: Vec<Ipv4Net>,
     pub routes: Vec<Route>,

@@ -21,6 +21,7 @@ struct Answer {
 struct Whole {
     id: u64,
     name: String,
+    ip_range: Ipv4Net,
     subnets: Vec<Subnet>,
     routes: Vec<Written>,
 }
@@ -54,6 +55,7 @@ pub(super) fn observe(api: &Api, id: u64, urgency: Urgency) -> Result<Network, E
     Ok(Network {
         id,
         name: network.name,
+        range: Some(network.ip_range),
         subnets: network.subnets.iter().map(|one| one.ip_range).collect(),
         other_routes: network.routes.len() - routes.len(),
         routes,

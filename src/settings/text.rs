@@ -48,6 +48,9 @@ pub(super) fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
         .map(str::trim)
         .filter(|word| !word.is_empty());
     let read = |word: &str| match word.parse::<IpNet>() {
+        Ok(net) if net.prefix_len() == 0 => {
+            Err("use the range of the pods alone: this one holds every address".to_owned())
+        }
         Ok(net) => Ok(net.trunc()),
         Err(_) => {
             Err("use IP ranges, e.g. 10.244.0.0/16 or 10.244.0.0/16,fd00:10:244::/56".to_owned())

@@ -57,7 +57,7 @@ pub fn a_life(scale: f64) -> Vec<Figure> {
 fn world(scale: f64) -> Sandbox {
     let sandbox = Sandbox::builder()
         .nodes(NODES)
-        .network("10.0.0.0/16")
+        .network("10.0.0.0/8")
         .node_bytes(NODE_BYTES)
         .heartbeats(false)
         .scale(scale)

@@ -150,7 +150,7 @@ pub const STORY: &[Chapter] = &[
 #[test]
 fn every_metric_moves_when_its_cause_happens() {
     let builder = crate::common::builder().nodes(2).heartbeats(false);
-    let sandbox = builder.network("10.0.0.0/16").start();
+    let sandbox = builder.network("10.0.0.0/8").start();
     let resync = "--load-balancer-resync-period=20s";
     let pods = "--cluster-cidr=10.244.0.0/16";
     let watched = Watched::start(&env(&sandbox), &[resync, pods]);

@@ -252,3 +252,80 @@ fn the_limit_of_routes_is_told_before_it_is_reached() {
         );
     }
 }
+
+/// Another cluster's kubeconfig, or a Network with what an older cluster left: while none of the routes is this
+/// cluster's, a server that is there and no node's may be the other cluster's node.
+#[test]
+#[rustfmt::skip] // A case is a line.
+fn a_cluster_without_a_right_route_takes_none_from_a_server_that_is_there() {
+    const TAKEN: &str = "10.244.1.0/24 10.0.0.50";
+    type Make = fn(&mut World);
+    let nothing: Make = |_| {};
+    // Routes, what else is so, what is done.
+    let cases: [(&[&str], Make, &[&str]); 6] = [
+        // Not even what is free: it would look like a settled cluster's next time.
+        (&[TAKEN], nothing, &[]),
+        (&["10.244.0.0/23 10.0.0.50", "10.244.77.0/24 10.0.0.99"], nothing, &[]),
+        (&["10.244.1.0/24 10.0.0.99"], nothing, &["- 10.244.1.0/24 via 10.0.0.99", "+ 10.244.1.0/24 via 10.0.0.11", "+ 10.244.2.0/24 via 10.0.0.12"]),
+        (&[TAKEN, "10.244.2.0/24 10.0.0.12"], nothing, &["- 10.244.1.0/24 via 10.0.0.50", "+ 10.244.1.0/24 via 10.0.0.11"]),
+        (&[TAKEN], |world| { world.left.insert(ccm::cloud::InstanceId(50)); }, &["- 10.244.1.0/24 via 10.0.0.50", "+ 10.244.1.0/24 via 10.0.0.11", "+ 10.244.2.0/24 via 10.0.0.12"]),
+        (&[TAKEN], |world| { world.node("c", "memory://50", "10.244.3.0/24"); }, &["- 10.244.1.0/24 via 10.0.0.50", "+ 10.244.1.0/24 via 10.0.0.11", "+ 10.244.2.0/24 via 10.0.0.12", "+ 10.244.3.0/24 via 10.0.0.50"]),
+    ];
+    for (routes, make, expected) in cases {
+        let mut world = World::new("10.244.0.0/16", routes);
+        world.server(50, &["10.0.0.50"]);
+        for (n, name) in [(1, "a"), (2, "b")] {
+            let (ip, id) = (format!("10.0.0.1{n}"), format!("memory://{n}"));
+            world.server(n, &[&ip]).node(name, &id, &format!("10.244.{n}.0/24"));
+        }
+        make(&mut world);
+        let plan = world.plan();
+        assert_eq!(changes(&plan), expected, "{routes:?}");
+        if !expected.is_empty() {
+            continue;
+        }
+        assert!(!plan.has_writes(), "a node is marked: {routes:?}");
+        assert!(reasons(&plan).contains("StaleRoute"), "{routes:?}");
+        for name in ["a", "b"] {
+            let why = &node(&plan, name).obstacle.as_ref().unwrap().message;
+            let leads = format!("the route {} via 10.0.0.50 leads to server server-50", routes[0].split(' ').next().unwrap());
+            assert!(why.contains(&leads), "{why}");
+            assert!(why.contains("is the kubeconfig another cluster's?"), "{why}");
+        }
+    }
+}
+
+#[test]
+fn a_cluster_s_range_that_the_network_does_not_carry_is_told_of_the_network() {
+    // Range of the network, of the cluster, what is told.
+    let cases = [
+        ("10.0.0.0/8", "10.244.0.0/16", ""),
+        ("10.0.0.0/8", "10.244.0.0/16,fd00::/56", ""),
+        (
+            "10.0.0.0/16",
+            "10.244.0.0/16",
+            "--cluster-cidr=10.244.0.0/16 is not within its range",
+        ),
+        (
+            "10.0.0.0/8",
+            "10.0.0.0/16",
+            "--cluster-cidr=10.0.0.0/16 has addresses of its subnet 10.0.0.0/24",
+        ),
+        (
+            "10.0.0.0/8",
+            "10.0.0.128/25",
+            "has addresses of its subnet 10.0.0.0/24",
+        ),
+    ];
+    for (range, cidrs, told) in cases {
+        let mut world = World::new(cidrs, &[]);
+        world.network.range = Some(range.parse().unwrap());
+        let plan = world.plan();
+        let is_it =
+            |finding: &&ccm::cloud::Finding| finding.reason == Reason::ClusterCIDRMisconfigured;
+        let found = plan.findings.iter().find(is_it);
+        let message = found.map_or("", |finding| &finding.message);
+        assert_eq!(message.is_empty(), told.is_empty(), "{cidrs}: {message}");
+        assert!(message.contains(told), "{cidrs}: {message}");
+    }
+}

@@ -30,6 +30,7 @@ impl World {
             network: Network {
                 id: NETWORK,
                 name: "net".into(),
+                range: None,
                 subnets: vec!["10.0.0.0/24".parse().unwrap()],
                 routes: routes.iter().map(|text| route(text)).collect(),
                 other_routes: 0,

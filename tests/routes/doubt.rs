@@ -116,7 +116,7 @@ fn half_a_page() -> Response {
 fn network(id: u64) -> Response {
     Response::json(
         200,
-        &json!({ "network": { "id": id, "name": "x", "subnets": [], "routes": [] } }),
+        &json!({ "network": { "id": id, "name": "x", "ip_range": "10.0.0.0/8", "subnets": [], "routes": [] } }),
     )
 }
 
@@ -200,6 +200,48 @@ fn another_cluster_s_nodes_delete_nothing_and_are_not_marked() {
     let enough = reads() + 3;
     wait_until("looks at the Network", || reads() >= enough);
     assert_eq!(world.routes(), before, "{}", daemon.log());
+    for node in other.cluster().list("nodes", None) {
+        let conditions = node["status"]["conditions"].as_array().unwrap();
+        let is_it = |one: &Value| one["type"] == "NetworkUnavailable";
+        assert!(!conditions.iter().any(is_it), "{node}");
+    }
+}
+
+/// Both clusters' servers are in one Network, and their pods have the same addresses.
+#[test]
+fn another_cluster_in_the_same_network_takes_no_routes_over() {
+    let world = World::settled(3);
+    let before = world.routes();
+    let other = Sandbox::builder().nodes(0).heartbeats(false).start();
+    let kubeconfig = common::env(&other)
+        .into_iter()
+        .find(|(name, _)| name == "KUBECONFIG");
+    let env = with(world.env.clone(), &[("KUBECONFIG", &kubeconfig.unwrap().1)]);
+    for n in 1..=4 {
+        let spec = ServerSpec {
+            name: format!("theirs-{n}"),
+            networks: vec![(world.network(), None)],
+            ..ServerSpec::default()
+        };
+        let cloud = world.sandbox.cloud();
+        let id = cloud.create_server(world.sandbox.project(), spec);
+        other.register_node(sandbox::kubelet::NodeSpec {
+            name: format!("theirs-{n}"),
+            provider_id: Some(format!("ccm-from-scratch://{id}")),
+            pod_cidrs: vec![format!("10.244.{n}.0/24")],
+            ..Default::default()
+        });
+    }
+    // Twice: nothing that the first did makes the second bolder.
+    for _ in 1..=2 {
+        let ran = common::ccm(&env, &["route", "sync", CIDR]);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(
+            ran.stdout.contains("is the kubeconfig another cluster's?"),
+            "{ran:?}"
+        );
+        assert_eq!(world.routes(), before);
+    }
     for node in other.cluster().list("nodes", None) {
         let conditions = node["status"]["conditions"].as_array().unwrap();
         let is_it = |one: &Value| one["type"] == "NetworkUnavailable";

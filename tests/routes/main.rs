@@ -13,6 +13,7 @@ mod seeds;
 mod doubt;
 mod life;
 mod many;
+mod meanwhile;
 mod storm;
 mod switches;
 mod trouble;

@@ -104,8 +104,9 @@ fn a_route_that_is_refused_is_told_of_its_node() {
     let ran = world.sync(&[]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(
-        ran.stdout
-            .contains("node/worker-3  failed: route 10.244.3.0/24"),
+        ran.stdout.contains(
+            "node/worker-3  failed: route 10.244.3.0/24 via 10.0.0.4: could not be added: POST "
+        ),
         "{ran:?}"
     );
     assert_eq!(

@@ -28,7 +28,7 @@ impl World {
 
     pub fn of(builder: sandbox::Builder) -> World {
         let sandbox = builder
-            .network("10.0.0.0/16")
+            .network("10.0.0.0/8")
             .scale(0.02)
             .heartbeats(false)
             .start();

@@ -1,9 +1,11 @@
 //! One change after the other: the network is locked while one is made, so each is sent when the
 //! one before has had its time, and a question is asked for several of them together.
 
+use super::Settings;
 use super::plan::{Change, Plan};
 use crate::cloud::{ActionId, Applied, Error, ErrorKind, Gate, Route, RouteChange, Routes, pulse};
 use crate::controllers::report::{count_change, tell_change};
+use ipnet::Ipv4Net;
 use serde_json::Value;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -22,12 +24,18 @@ const TRIES_AT_MOST: u32 = 10;
 /// So many questions in a row without an answer, and nothing more is concluded.
 const QUESTIONS_AT_MOST: u32 = 5;
 
+/// So often a replacement that was cut in two goes on in the same pass.
+const RESUMED_AT_MOST: u32 = 3;
+
 /// What goes on for longer is left to the next pass.
 const LONGEST_ACTION: Duration = Duration::from_secs(120);
 
 /// A node that wants a route may have gone since it was looked at: the route would lead nowhere,
 /// harm nobody, and go with the next pass. What deletes rests on a younger look.
 const ADDS_ON_ONE_LOOK: Duration = Duration::from_secs(60);
+
+/// However old the lists may be that others write by.
+const DELETES_ON_ONE_LOOK: Duration = Duration::from_secs(10);
 
 /// A wait is cut into these: whoever ends this process does not wait for an action.
 const SLICE: Duration = Duration::from_millis(100);
@@ -36,7 +44,7 @@ pub(super) struct Making<'a> {
     routes: &'a dyn Routes,
     gate: &'a dyn Gate,
     /// How old a look may be that deletions rest on.
-    young: Duration,
+    delete_within: Duration,
     /// Multiplies the pauses; 1 outside of tests.
     time_scale: f64,
     begun: Vec<Begun>,
@@ -47,8 +55,14 @@ pub(super) struct Making<'a> {
     pub(super) made: Vec<(String, String, Value)>,
     /// What was refused, and not tried again in this pass.
     pub(super) refused: Vec<(Change, Error)>,
+    /// Changes of the last plan that were made.
+    pub(super) done: Vec<Change>,
     /// Routes that were added.
     pub(super) added: HashSet<Route>,
+    /// Where a route was deleted, or may have been, whose replacement is not there yet.
+    torn: HashSet<Ipv4Net>,
+    /// How often this went on after the cloud had not answered.
+    resumed: u32,
     /// The network may be another one than was looked at.
     pub(super) wrote: bool,
     /// Nothing more can be done now.
@@ -74,20 +88,22 @@ impl<'a> Making<'a> {
     pub(super) fn new(
         routes: &'a dyn Routes,
         gate: &'a dyn Gate,
-        young: Duration,
-        time_scale: f64,
+        settings: &Settings,
     ) -> Making<'a> {
         Making {
             routes,
             gate,
-            young,
-            time_scale,
+            delete_within: settings.young().min(settings.scaled(DELETES_ON_ONE_LOOK)),
+            time_scale: settings.time_scale,
             begun: Vec::new(),
             one_by_one: false,
             sent: None,
             made: Vec::new(),
             refused: Vec::new(),
+            done: Vec::new(),
             added: HashSet::new(),
+            torn: HashSet::new(),
+            resumed: 0,
             wrote: false,
             stopped: None,
         }
@@ -103,22 +119,27 @@ impl<'a> Making<'a> {
     ) -> bool {
         let mut sent = 0;
         let mut told = 0;
-        let mut replaced: Option<&Change> = None;
-        for change in &plan.changes {
-            let pair = replaced.filter(|old| old.route.destination == change.route.destination);
-            let was_refused = |change: &Change| self.refused.iter().any(|(one, _)| one == change);
-            if was_refused(change) || pair.is_some_and(was_refused) {
+        for (place, change) in plan.changes.iter().enumerate() {
+            if self.was_refused(plan, change) {
                 continue;
             }
+            let before = place
+                .checked_sub(1)
+                .and_then(|before| plan.changes.get(before));
+            let is_pair = |other: Option<&Change>| {
+                other.is_some_and(|other| other.route.destination == change.route.destination)
+            };
             // What was deleted to be replaced is replaced, whatever the time.
-            if pair.is_none() && sent > 0 && self.is_too_old(change, looked) {
+            if !is_pair(before) && sent > 0 && self.is_too_old(change, looked) {
                 self.wait();
                 ended(&self.added);
                 return false;
             }
+            if is_pair(plan.changes.get(place + 1)) {
+                self.torn.insert(change.route.destination);
+            }
             self.send(change);
             sent += 1;
-            replaced = (change.change == RouteChange::Delete).then_some(change);
             if self.added.len() > told {
                 told = self.added.len();
                 ended(&self.added);
@@ -132,10 +153,63 @@ impl<'a> Making<'a> {
         true
     }
 
+    /// There is a new look, and a plan that rests on it. What somebody else did meanwhile is done.
+    pub(super) fn looked_again(&mut self, plan: &Plan) {
+        self.done.clear();
+        self.refused
+            .retain(|(change, _)| plan.changes.contains(change));
+        let is_missing = |net: &Ipv4Net| {
+            let mut changes = plan.changes.iter();
+            changes.any(|one| one.change == RouteChange::Add && one.route.destination == *net)
+        };
+        self.torn.retain(is_missing);
+    }
+
+    /// What was neither made nor refused.
+    pub(super) fn left<'p>(&self, plan: &'p Plan) -> impl Iterator<Item = &'p Change> {
+        let is_left =
+            |change: &&Change| !self.done.contains(change) && !self.was_refused(plan, change);
+        plan.changes.iter().filter(is_left)
+    }
+
+    /// It, or the deletion that makes place for it.
+    fn was_refused(&self, plan: &Plan, change: &Change) -> bool {
+        let was_refused = |change: &Change| self.refused.iter().any(|(one, _)| one == change);
+        let mut changes = plan.changes.iter();
+        was_refused(change)
+            || changes.any(|one| {
+                let makes_place = one.change == RouteChange::Delete
+                    && one.route.destination == change.route.destination;
+                makes_place && was_refused(one)
+            })
+    }
+
+    pub(super) fn is_torn(&self) -> bool {
+        !self.torn.is_empty()
+    }
+
+    /// After the cloud did not answer between the two halves of a replacement, nobody reaches
+    /// these pods: it is tried again in a moment, a few times.
+    pub(super) fn may_go_on(&mut self) -> bool {
+        let may_help = match &self.stopped {
+            Some(Stopped::Outage(error)) => error.kind == ErrorKind::Unavailable,
+            Some(Stopped::Closed) | None => false,
+        };
+        if !may_help || !self.is_torn() || self.resumed >= RESUMED_AT_MOST {
+            return false;
+        }
+        if let Some(Stopped::Outage(error)) = self.stopped.take() {
+            log::warn!("{error}; a route was deleted to be replaced: looking again in a moment");
+        }
+        self.resumed += 1;
+        self.sleep_until(Instant::now() + self.scaled(PAUSE) * self.resumed);
+        self.stopped.is_none()
+    }
+
     fn is_too_old(&self, change: &Change, looked: Instant) -> bool {
         let limit = match change.change {
             RouteChange::Add => self.scaled(ADDS_ON_ONE_LOOK),
-            RouteChange::Delete => self.young,
+            RouteChange::Delete => self.delete_within,
         };
         looked.elapsed() > limit
     }
@@ -183,9 +257,19 @@ impl<'a> Making<'a> {
 
     fn failed(&mut self, change: &Change, error: Error) {
         match error.kind {
+            // Somebody else, or the one who died before us: what follows it can be done.
+            ErrorKind::NotFound if change.change == RouteChange::Delete => {
+                log::debug!("{error}; it is gone, as it should be");
+                self.done.push(change.clone());
+            }
             ErrorKind::Refused => self.stopped = Some(Stopped::Closed),
             // About this change alone.
-            ErrorKind::Other | ErrorKind::NotFound => self.refused.push((change.clone(), error)),
+            ErrorKind::Other | ErrorKind::NotFound => {
+                if change.change == RouteChange::Delete {
+                    self.torn.remove(&change.route.destination);
+                }
+                self.refused.push((change.clone(), error));
+            }
             _ => self.stopped = Some(Stopped::Outage(error)),
         }
     }
@@ -195,7 +279,9 @@ impl<'a> Making<'a> {
         tell_change(super::NAME, &object, &line);
         if change.change == RouteChange::Add {
             self.added.insert(change.route);
+            self.torn.remove(&change.route.destination);
         }
+        self.done.push(change.clone());
         self.made.push((object, line, change.json()));
     }
 
@@ -233,12 +319,13 @@ impl<'a> Making<'a> {
             }
             let longest = self.scaled(LONGEST_ACTION);
             if let Some(late) = self.begun.iter().find(|begun| begun.at.elapsed() > longest) {
-                let line = late.change.line();
+                let route = late.change.route;
                 let why = format!(
-                    "{line}: it still goes on after {} s",
+                    "route {route}: its change still goes on after {} s",
                     LONGEST_ACTION.as_secs()
                 );
                 let error = Error::new(ErrorKind::Unavailable, why);
+                self.resumed = RESUMED_AT_MOST;
                 self.stopped = Some(Stopped::Outage(error));
             }
             pause = (pause * 3 / 2).min(self.scaled(LONGEST_PAUSE));

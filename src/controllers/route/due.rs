@@ -54,9 +54,11 @@ impl RouteController {
         }
         let print = fingerprint(&nodes);
         let since = |moment: Option<Instant>| moment.map_or(Duration::MAX, |at| now - at);
-        let is_changed = self.tried != Some(print) || self.backoff.is_retry_due(THE_NETWORK, now);
         let is_compared = since(self.compared) >= self.settings.scaled(COMPARE_PERIOD);
-        let is_early = since(self.passed) < self.settings.reconciliation_period;
+        let is_retried = self.backoff.is_retry_due(THE_NETWORK, now);
+        let is_changed = self.tried != Some(print) || is_retried;
+        let is_early = since(self.passed) < self.settings.reconciliation_period
+            && !(self.is_torn && is_retried);
         let is_due = (is_changed || is_compared) && !is_early;
         Ok(is_due.then_some(Due {
             nodes,

@@ -23,6 +23,8 @@ pub(super) struct Judge<'a> {
     /// belong together. Else nothing may be taken away from anybody, for it may be another
     /// cluster's.
     is_anchored: bool,
+    /// The routes may be another cluster's in the same network.
+    is_contested: bool,
 }
 
 impl<'a> Judge<'a> {
@@ -34,8 +36,10 @@ impl<'a> Judge<'a> {
             accepted: BTreeMap::new(),
             obstacles: BTreeMap::new(),
             is_anchored: false,
+            is_contested: false,
         };
         judge.accept();
+        judge.doubt();
         judge
     }
 
@@ -77,6 +81,46 @@ impl<'a> Judge<'a> {
                 Some(why) => drop(self.obstacles.insert(place, why)),
             }
         }
+    }
+
+    /// Where no route is as this cluster wants it, and one is in the way that leads to a server
+    /// which may be another cluster's node, nothing is done. Not even what is free is added: by
+    /// its own routes the wrong cluster would look like the right one.
+    fn doubt(&mut self) {
+        let network = self.view.network;
+        let is_there = |(route, _): &(Route, usize)| network.routes.contains(route);
+        if self.accepted.values().any(is_there) {
+            return;
+        }
+        let is_in_the_way = |route: &&Route| {
+            is_within(route.destination, self.view.cluster_cidrs)
+                && self
+                    .accepted
+                    .keys()
+                    .any(|net| overlap(*net, route.destination))
+        };
+        let mut in_the_way = network.routes.iter().filter(is_in_the_way);
+        let found = in_the_way.find_map(|route| {
+            let server = self.wishes.servers.get(&route.gateway)?;
+            let is_known =
+                self.wishes.of_server(server.id).is_some() || self.view.left.contains(&server.id);
+            (!is_known).then_some((route, server))
+        });
+        let Some((route, server)) = found else {
+            return;
+        };
+        let why = format!(
+            "the route {route} leads to server {}, which is no node's, and no route is there as this cluster wants \
+             it: is the kubeconfig another cluster's? If not, delete that route by hand; until then all routes are \
+             left as they are",
+            server.name
+        );
+        let accepted = std::mem::take(&mut self.accepted);
+        for (_, place) in accepted.into_values() {
+            self.obstacles.insert(place, why.clone());
+        }
+        self.is_contested = true;
+        self.is_anchored = false;
     }
 
     /// Why this route can't be.
@@ -259,6 +303,29 @@ impl<'a> Judge<'a> {
         }
     }
 
+    /// `--cluster-cidr` where the network does not carry pods.
+    fn misplaced(&self) -> Vec<Finding> {
+        let network = self.view.network;
+        let mut findings = Vec::new();
+        for cidr in self.view.cluster_cidrs {
+            let IpNet::V4(cidr) = cidr else { continue };
+            let why = match network.subnets.iter().find(|net| overlap(**net, *cidr)) {
+                Some(subnet) => {
+                    format!("has addresses of its subnet {subnet}: no route can lead there")
+                }
+                None if network.range.is_some_and(|range| !range.contains(cidr)) => {
+                    "is not within its range: servers send into it what is, and may send these pods' packets \
+                     elsewhere, whatever its routes say"
+                        .to_owned()
+                }
+                None => continue,
+            };
+            let why = format!("--cluster-cidr={cidr} {why}");
+            findings.push(Finding::warning(Reason::ClusterCIDRMisconfigured, why));
+        }
+        findings
+    }
+
     pub(super) fn findings(&self, rows: &[Row]) -> Vec<Finding> {
         let network = self.view.network;
         let mut findings = Vec::new();
@@ -285,12 +352,13 @@ impl<'a> Judge<'a> {
                 findings.push(Finding::warning(Reason::StaleRoute, why));
             }
         }
+        findings.extend(self.misplaced());
         let asks = self
             .wishes
             .of_nodes
             .iter()
             .any(|wish| !wish.cidrs.is_empty());
-        if asks && !self.is_anchored {
+        if asks && !self.is_anchored && !self.is_contested {
             let why = "it holds the server of no node: is it, or the kubeconfig, another cluster's? No route is \
                        deleted, and no node is marked";
             findings.push(Finding::warning(Reason::NoNodeInNetwork, why));

@@ -30,7 +30,7 @@ pub use show::condition_json;
 use super::backoff::Backoff;
 use super::report::{Report, publish};
 use super::{Controller, Proposal, Selection};
-use crate::cloud::{Finding, Gate, InstanceId, Reason, RouteChange, Routes, Urgency};
+use crate::cloud::{Finding, Gate, InstanceId, Reason, Route, RouteChange, Routes, Urgency};
 use crate::kube::Node;
 use crate::metrics::ROUTES;
 use crate::world::{Error, ReadFrom, World};
@@ -87,6 +87,8 @@ pub struct RouteController {
     last_write: Option<Instant>,
     /// A node did not get its route; it may be the server's fault, which no node shows.
     is_blocked: bool,
+    /// A route was deleted and its replacement could not be added: this waits for no period.
+    is_torn: bool,
     backoff: Backoff,
     /// Nodes whose pods have no addresses yet.
     unassigned: Backoff,
@@ -122,6 +124,7 @@ impl RouteController {
             passed: None,
             last_write: None,
             is_blocked: false,
+            is_torn: false,
             backoff: Backoff::new(settings.time_scale),
             unassigned: Backoff::new(settings.time_scale),
             settings,
@@ -144,7 +147,7 @@ impl RouteController {
     /// One pass, whatever is due.
     pub fn sync(&mut self, world: &World, gate: &dyn Gate) -> Synced {
         let passed = match world.provider.routes() {
-            Some(routes) => self.pass(world, gate, routes, true),
+            Some(routes) => self.pass(world, gate, routes),
             None => Passed::default(),
         };
         Synced {
@@ -182,22 +185,16 @@ impl RouteController {
         observed.plan(world, &self.settings.cluster_cidrs, &left)
     }
 
-    fn pass(
-        &mut self,
-        world: &World,
-        gate: &dyn Gate,
-        routes: &dyn Routes,
-        needs_new_list: bool,
-    ) -> Passed {
+    fn pass(&mut self, world: &World, gate: &dyn Gate, routes: &dyn Routes) -> Passed {
         let pass = Pass {
             world,
             gate,
             routes,
             settings: &self.settings,
             known: &mut self.known,
-            needs_new_list,
         };
         let passed = pass.run();
+        self.is_torn = passed.is_torn;
         if passed.wrote {
             self.last_write = Some(Instant::now());
         }
@@ -206,7 +203,7 @@ impl RouteController {
             let mut nodes = passed.plan.nodes.iter();
             let node = nodes.find(|node| Some(&node.object.name) == change.node.as_ref());
             if let (RouteChange::Add, Some(node)) = (change.change, node) {
-                let why = format!("{}: {error}", change.line());
+                let why = format!("{}: {error}", change.tried());
                 let finding = Finding::warning(Reason::FailedToCreateRoute, why);
                 publish(world, gate, component(world), &node.object, [finding]);
             }
@@ -222,16 +219,27 @@ impl RouteController {
     }
 }
 
-/// `is_made`: what was planned is there by now.
-fn measure(plan: &Plan, is_made: bool) {
+/// With the changes of the plan that were made.
+fn measure(plan: &Plan, done: &[Change]) {
     for state in State::ALL {
-        let counts = |row: &&Row| match (is_made, row.step) {
-            (true, Step::Add | Step::Replace) => state == State::Ok,
-            (true, Step::Delete) => false,
-            (false, _) | (true, Step::Nothing | Step::Cannot) => row.state == state,
-        };
-        let count = plan.rows.iter().filter(counts).count();
+        let is_it = |row: &&Row| state_after(row, done) == Some(state);
+        let count = plan.rows.iter().filter(is_it).count();
         ROUTES.set(&[state.word()], count as f64);
+    }
+}
+
+/// None: there is no route any more, and none is wanted.
+fn state_after(row: &Row, done: &[Change]) -> Option<State> {
+    let is_done = |change: RouteChange, route: Option<Route>| {
+        let mut done = done.iter();
+        done.any(|one| one.change == change && Some(one.route) == route)
+    };
+    let is_deleted = is_done(RouteChange::Delete, row.have);
+    match row.step {
+        Step::Add | Step::Replace if is_done(RouteChange::Add, row.want) => Some(State::Ok),
+        Step::Replace if is_deleted => Some(State::Missing),
+        Step::Delete if is_deleted => None,
+        _ => Some(row.state),
     }
 }
 
@@ -281,7 +289,7 @@ impl Controller for RouteController {
             Ok(plan) => plan,
             Err(error) => return Report::outage(error, String::new()),
         };
-        measure(&plan, false);
+        measure(&plan, &[]);
         let is_blocked = plan.nodes.iter().any(|node| node.obstacle.is_some());
         let is_doubtful = due.is_changed && is_blocked;
         if !plan.has_writes() && !is_doubtful {
@@ -289,12 +297,10 @@ impl Controller for RouteController {
             self.settled(&due, &plan, now);
             self.backoff.succeeded(THE_NETWORK);
             let mut report = Report::default();
-            pass::count(&mut report, &plan);
+            pass::count(&mut report, &plan, &HashSet::new());
             return report;
         }
-        let deletes = |change: &Change| change.change == RouteChange::Delete;
-        let needs_new_list = is_blocked || plan.changes.iter().any(deletes);
-        let passed = self.pass(world, gate, routes, needs_new_list);
+        let passed = self.pass(world, gate, routes);
         let is_done = passed.report.outage.is_none() && passed.report.unreached == 0;
         // What only a person can mend is looked at again when it is time to compare.
         let has_failed = passed
@@ -309,7 +315,9 @@ impl Controller for RouteController {
         if is_done {
             self.settled(&due, &passed.plan, now);
         }
-        measure(&passed.plan, is_done && passed.refused.is_empty());
+        if passed.plan.network.is_some() {
+            measure(&passed.plan, &passed.done);
+        }
         Report {
             planned: plan.changes.len(),
             ..passed.report
@@ -318,5 +326,64 @@ impl Controller for RouteController {
 
     fn propose(&self, world: &World, _: &Selection) -> Result<Vec<Proposal>, Error> {
         Ok(self.evaluate(world)?.1.proposals())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_made_is_not_counted_as_made() {
+        let route = |gateway: &str| Route {
+            destination: "10.244.1.0/24".parse().unwrap(),
+            gateway: gateway.parse().unwrap(),
+        };
+        let change = |change, route| Change {
+            change,
+            route,
+            node: None,
+            why: "",
+        };
+        let (old, new) = (route("10.0.0.9"), route("10.0.0.2"));
+        let deleted = change(RouteChange::Delete, old);
+        let both = [deleted.clone(), change(RouteChange::Add, new)];
+        // State and step of a row, with none, the first and both of the changes made.
+        let cases = [
+            (
+                State::WrongGateway,
+                Step::Replace,
+                [
+                    Some(State::WrongGateway),
+                    Some(State::Missing),
+                    Some(State::Ok),
+                ],
+            ),
+            (
+                State::Blackhole,
+                Step::Delete,
+                [Some(State::Blackhole), None, None],
+            ),
+            (
+                State::Missing,
+                Step::Add,
+                [Some(State::Missing), Some(State::Missing), Some(State::Ok)],
+            ),
+            (State::Stale, Step::Nothing, [Some(State::Stale); 3]),
+        ];
+        for (state, step, expected) in cases {
+            let row = Row {
+                destination: new.destination,
+                have: Some(old),
+                want: Some(new),
+                node: None,
+                server: None,
+                state,
+                step,
+            };
+            let after = [&both[..0], &both[..1], &both[..]].map(|done| state_after(&row, done));
+            assert_eq!(after, expected, "{state:?}");
+        }
     }
 }

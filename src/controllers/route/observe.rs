@@ -33,7 +33,6 @@ pub(super) fn observe(
     ages: Ages,
 ) -> Result<Observed, Error> {
     let network = world.network(ages.network, ages.urgency)?;
-    // After the network: the gateway of a route that is there is in the list, if it is a server's.
     let instances = world.instances(ages.instances, ages.urgency)?;
     Ok(Observed {
         nodes,
@@ -44,6 +43,17 @@ pub(super) fn observe(
 }
 
 impl Observed {
+    /// Lists the servers after the network was read, unless that was so: then the gateway of a
+    /// route that is there is in the list, if it is a server's.
+    pub(super) fn with_all_servers(self, world: &World) -> Result<Observed, Error> {
+        let since_read = self.network.time_in_use();
+        Ok(Observed {
+            instances: world.instances(since_read, Urgency::Needed)?,
+            complete: Instant::now(),
+            ..self
+        })
+    }
+
     pub(super) fn plan(
         &self,
         world: &World,

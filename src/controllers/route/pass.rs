@@ -13,10 +13,13 @@ use crate::controllers::report::{Failure, Outage, Report};
 use crate::world::{Error, ReadFrom, World};
 use serde_json::Value;
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A hundred deletions, a few on each look: what is left then is left to the next pass.
 const LOOKS_AT_MOST: u32 = 40;
+
+/// So often everything is tried that a look shows, while others change the network too.
+const ROUNDS_AT_MOST: u32 = 3;
 
 pub(super) struct Pass<'a> {
     pub(super) world: &'a World,
@@ -25,8 +28,6 @@ pub(super) struct Pass<'a> {
     pub(super) settings: &'a Settings,
     /// Servers that a node named in an earlier look.
     pub(super) known: &'a mut HashSet<InstanceId>,
-    /// The list of servers must be of this pass: something is to go, or a server is missing.
-    pub(super) needs_new_list: bool,
 }
 
 /// What came of it.
@@ -35,84 +36,95 @@ pub(super) struct Passed {
     pub(super) report: Report,
     /// As it was made last.
     pub(super) plan: Plan,
-    /// Changes that were refused, each with why.
+    /// Changes that were refused, and that a later look still lacked; each with why.
     pub(super) refused: Vec<(Change, crate::cloud::Error)>,
+    /// Changes of this plan that were made.
+    pub(super) done: Vec<Change>,
+    /// A route was deleted to be replaced, and its replacement is not there.
+    pub(super) is_torn: bool,
     pub(super) made: Vec<(String, Value)>,
     pub(super) wrote: bool,
 }
 
 impl Pass<'_> {
     pub(super) fn run(mut self) -> Passed {
-        let begun = Instant::now();
-        let young = self.settings.young();
-        let mut making = Making::new(self.routes, self.gate, young, self.settings.time_scale);
+        let mut making = Making::new(self.routes, self.gate, self.settings);
         let mut conditions = Conditions::new(self.world, self.gate);
         let mut plan = Plan::default();
         let mut outage = None;
-        let mut is_over = false;
-        for look in 1..=LOOKS_AT_MOST {
-            let observed = match self.look(begun, young) {
-                Ok(observed) => observed,
+        let mut rounds = 0;
+        // Of what was refused, so much was missing still at a later look.
+        let mut confirmed = 0;
+        for _ in 1..=LOOKS_AT_MOST {
+            let observed = match self.look() {
+                Ok((observed, new)) => {
+                    plan = new;
+                    observed
+                }
                 Err(error) => {
                     outage = Some(error);
                     break;
                 }
             };
-            plan = self.plan(&observed);
-            // What somebody else did meanwhile is done.
-            making
-                .refused
-                .retain(|(change, _)| plan.changes.contains(change));
-            let before = making.refused.len();
+            making.looked_again(&plan);
+            confirmed = making.refused.len();
             let there: HashSet<Route> = observed.network.value.routes.iter().copied().collect();
             say_what_is_known(&mut conditions, &plan, &there);
-            if is_over {
+            if rounds == ROUNDS_AT_MOST || making.left(&plan).next().is_none() {
                 break;
             }
-            is_over = making.run(&plan, observed.complete, |added| {
+            let is_over = making.run(&plan, observed.complete, |added| {
                 let plans = plan.nodes.iter();
                 for node in plans.filter(|node| is_served(node, &there, added)) {
                     conditions.set(node, false);
                 }
             });
-            let may_be_done_by_others = making.refused.len() > before && look < LOOKS_AT_MOST;
-            if making.stopped.is_some() || (is_over && !may_be_done_by_others) {
+            if making.stopped.is_some() {
+                match making.may_go_on() {
+                    true => continue,
+                    false => break,
+                }
+            }
+            // Somebody else may have done what was refused.
+            if is_over && making.refused.len() == confirmed {
                 break;
             }
+            rounds += u32::from(is_over);
         }
         if making.stopped.is_none() {
             for node in &plan.nodes {
-                let lacks = |(change, _): &&(Change, _)| {
+                let lacks = |(change, _): &(Change, _)| {
                     change.change == RouteChange::Add && node.routes.contains(&change.route)
                 };
-                if making.refused.iter().any(|refused| lacks(&refused)) {
+                if making.refused.iter().take(confirmed).any(lacks) {
                     conditions.set(node, true);
                 }
             }
         }
-        passed(making, conditions, plan, outage)
+        passed(making, confirmed, conditions, plan, outage)
     }
 
-    /// Both APIs, as they are now.
-    fn look(&mut self, begun: Instant, young: Duration) -> Result<Observed, Error> {
+    /// Both APIs, as they are now, and what is to be done.
+    fn look(&mut self) -> Result<(Observed, Plan), Error> {
         let now = Instant::now();
         // Routes are deleted by this list: one from a cache may lack a node that is there.
         let nodes = self.world.nodes(now.elapsed(), ReadFrom::Latest)?.value;
         self.known.extend(claimed(&nodes, &*self.world.provider));
         let ages = Ages {
             network: now.elapsed(),
-            instances: match self.needs_new_list {
-                true => begun.elapsed().min(young),
-                false => young,
-            },
+            instances: self.settings.young(),
             urgency: Urgency::Needed,
         };
-        observe(self.world, nodes, ages)
-    }
-
-    fn plan(&self, observed: &Observed) -> Plan {
-        let left = left(self.known, observed, self.world);
-        observed.plan(self.world, &self.settings.cluster_cidrs, &left)
+        let observed = observe(self.world, nodes, ages)?;
+        let left = left(self.known, &observed, self.world);
+        let cidrs = &self.settings.cluster_cidrs;
+        let plan = observed.plan(self.world, cidrs, &left);
+        if !plan.needs_all_servers() {
+            return Ok((observed, plan));
+        }
+        let observed = observed.with_all_servers(self.world)?;
+        let plan = observed.plan(self.world, cidrs, &left);
+        Ok((observed, plan))
     }
 }
 
@@ -143,23 +155,41 @@ fn is_served(node: &NodePlan, there: &HashSet<Route>, added: &HashSet<Route>) ->
     node.unavailable == Some(false) && node.routes.iter().all(is_there)
 }
 
-fn passed(making: Making, conditions: Conditions, plan: Plan, outage: Option<Error>) -> Passed {
+fn passed(
+    mut making: Making,
+    confirmed: usize,
+    conditions: Conditions,
+    plan: Plan,
+    outage: Option<Error>,
+) -> Passed {
+    let left: Vec<&Change> = making.left(&plan).collect();
+    let unreached: HashSet<String> = left.iter().map(|change| change.object()).collect();
+    let is_cut_off = making.stopped.is_some() || outage.is_some();
     let mut passed = Passed {
         wrote: making.wrote,
         ..Passed::default()
     };
+    passed.is_torn = is_cut_off && making.is_torn();
     for (object, line, json) in making.made.into_iter().chain(conditions.made) {
         passed.report.changes.push((object.clone(), line));
         passed.made.push((object, json));
     }
-    let failure = |(change, error): &(Change, crate::cloud::Error)| Failure {
+    let failure = |(place, (change, error)): (usize, &(Change, crate::cloud::Error))| Failure {
         object: change.object(),
-        why: format!("{}: {error}", change.line()),
+        why: format!("{}: {error}", change.tried()),
         // Told of the node.
-        finding: (change.change == RouteChange::Add).then_some(Reason::FailedToCreateRoute),
+        finding: (change.change == RouteChange::Add && place < confirmed)
+            .then_some(Reason::FailedToCreateRoute),
     };
     let failures = &mut passed.report.failures;
-    failures.extend(making.refused.iter().map(failure));
+    failures.extend(making.refused.iter().enumerate().map(failure));
+    if !is_cut_off {
+        failures.extend(left.iter().map(|change| Failure {
+            object: change.object(),
+            why: format!("{}: others change the network too", change.tried()),
+            finding: None,
+        }));
+    }
     failures.extend(conditions.failures);
     let obstacles = plan.nodes.iter().filter_map(|node| {
         let finding = node.obstacle.as_ref()?;
@@ -170,7 +200,6 @@ fn passed(making: Making, conditions: Conditions, plan: Plan, outage: Option<Err
         })
     });
     failures.extend(obstacles);
-    let is_cut_off = making.stopped.is_some() || outage.is_some();
     let stopped = match (making.stopped, conditions.stopped) {
         (Some(Stopped::Outage(error)), _) => Some(Error::Cloud(error)),
         (_, Some(Some(error))) => Some(error),
@@ -180,30 +209,28 @@ fn passed(making: Making, conditions: Conditions, plan: Plan, outage: Option<Err
         error,
         waiting: String::new(),
     });
-    count(&mut passed.report, &plan);
-    if is_cut_off {
-        let changes = passed.report.changes.iter();
-        let done: HashSet<&String> = changes.map(|(object, _)| object).collect();
-        let objects: HashSet<String> = plan.changes.iter().map(Change::object).collect();
-        let left = objects.iter().filter(|object| !done.contains(object));
-        passed.report.unreached = left.count();
-    }
-    passed.plan = plan;
+    count(&mut passed.report, &plan, &unreached);
+    passed.report.unreached = unreached.len();
+    passed.done = making.done;
+    making.refused.truncate(confirmed);
     passed.refused = making.refused;
+    passed.plan = plan;
     passed
 }
 
 /// A node or a destination is counted once, whatever was done about it.
-pub(super) fn count(report: &mut Report, plan: &Plan) {
+pub(super) fn count(report: &mut Report, plan: &Plan, unreached: &HashSet<String>) {
     let failures = report.failures.iter();
     let failed: HashSet<String> = failures.map(|failure| failure.object.clone()).collect();
     let changes = report.changes.iter();
     let changed: HashSet<&String> = changes.map(|(object, _)| object).collect();
     report.changed = changed
         .iter()
-        .filter(|object| !failed.contains(**object))
+        .filter(|object| !failed.contains(**object) && !unreached.contains(**object))
         .count();
     let objects = plan.nodes.iter().map(NodePlan::name);
-    let rest = objects.filter(|object| !failed.contains(object) && !changed.contains(object));
+    let rest = objects.filter(|object| {
+        !failed.contains(object) && !changed.contains(object) && !unreached.contains(object)
+    });
     report.unchanged = rest.count();
 }

@@ -109,6 +109,16 @@ pub struct NodePlan {
     pub findings: Vec<Finding>,
 }
 
+impl Plan {
+    /// It takes a route away, or says that a node's server is not there. A list of servers from
+    /// before the routes were read may lack one that was made since.
+    pub(super) fn needs_all_servers(&self) -> bool {
+        let is_delete = |change: &Change| change.change == RouteChange::Delete;
+        let is_blocked = |node: &NodePlan| node.obstacle.is_some();
+        self.changes.iter().any(is_delete) || self.nodes.iter().any(is_blocked)
+    }
+}
+
 pub fn plan(view: &View, provider: &dyn Provider) -> Plan {
     let wishes = Wishes::new(view, provider);
     let mut judge = Judge::new(view, &wishes);

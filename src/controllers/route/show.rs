@@ -50,6 +50,15 @@ impl Change {
         }
     }
 
+    /// `route 10.244.1.0/24 via 10.0.0.2: could not be added`.
+    pub(super) fn tried(&self) -> String {
+        let verb = match self.change {
+            RouteChange::Add => "added",
+            RouteChange::Delete => "deleted",
+        };
+        format!("route {}: could not be {verb}", self.route)
+    }
+
     pub fn json(&self) -> Value {
         json!({
             "change": self.change.name(),
