@@ -99,6 +99,21 @@ pub fn is_right(sandbox: &Sandbox) -> Result<(), String> {
     Ok(())
 }
 
+/// Of this cluster, and of no Service that is there; what was so from the start is not meant.
+pub fn orphans(sandbox: &Sandbox) -> BTreeSet<u64> {
+    let ours = cluster_uid(sandbox);
+    let services = sandbox.cluster().list("services", NAMESPACE);
+    let is_orphan = |one: &Value| {
+        let uid = &one["labels"][SERVICE_UID];
+        let mut services = services.iter();
+        one["labels"][CLUSTER_UID] == *ours
+            && !services.any(|service| service["metadata"]["uid"] == *uid)
+    };
+    let mut all = sandbox.cloud().load_balancers(sandbox.project());
+    all.retain(is_orphan);
+    all.iter().map(|one| one["id"].as_u64().unwrap()).collect()
+}
+
 /// Somebody else has the certificate or the address that it asks for.
 fn lacks(
     service: &Value,

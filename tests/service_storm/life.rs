@@ -54,6 +54,11 @@ impl Life {
         }
     }
 
+    /// What happens in it.
+    pub fn events(&self) -> impl Iterator<Item = &Event> {
+        self.rounds.iter().flatten()
+    }
+
     /// How many died, and did not just end.
     pub fn live(&self, sandbox: &Sandbox, place: &Place) -> usize {
         let gates = [(); 2].map(|()| Mortal::after(self.writes));

@@ -87,7 +87,7 @@ struct Tally {
 fn in_storm(story: &Story, sandbox: &Sandbox, tally: &Mutex<Tally>) -> Result<(), String> {
     let place = Place::new(sandbox);
     let watch = Watch::new(sandbox);
-    let others = end::others(sandbox);
+    let (others, orphans) = (end::others(sandbox), end::orphans(sandbox));
     let mut deaths = 0;
     storm(story, sandbox, &watch, |chapter| {
         let lives = chapter.lives.iter();
@@ -127,6 +127,11 @@ fn in_storm(story: &Story, sandbox: &Sandbox, tally: &Mutex<Tally>) -> Result<()
         ));
     }
     at_rest(sandbox, &place)?;
+    // One that was there from the start may be adopted.
+    let left = end::orphans(sandbox);
+    if !story.forces() && !left.is_subset(&orphans) {
+        return Err(format!("orphans before {orphans:?}, after {left:?}"));
+    }
     match end::others(sandbox) == others {
         true => Ok(()),
         false => Err(format!(

@@ -91,6 +91,16 @@ const MANAGED: [(&str, &str); 3] = [
 const NAMES: [&str; 5] = ["front", "shared", "shared", "theirs", "free"];
 
 impl Story {
+    /// Does a Service go by force in it, so that its load balancer may stay?
+    pub fn forces(&self) -> bool {
+        let chapters = self.chapters.iter();
+        let mut events = chapters.flat_map(|chapter| {
+            let between_looks = chapter.lives.iter().flat_map(Life::events);
+            chapter.events.iter().chain(between_looks)
+        });
+        events.any(|event| matches!(event, Event::Recreate(..)))
+    }
+
     pub fn of(seed: u64) -> Story {
         Story::with(seed, Random::new(!seed).percent(25))
     }
