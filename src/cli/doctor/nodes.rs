@@ -43,6 +43,12 @@ pub(super) fn project(view: &View) -> Outcome {
     }
 }
 
+/// As far as that can be told.
+pub(super) fn are_of_another_project(view: &View) -> bool {
+    let seen = view.nodes.as_ref().ok().map(|nodes| own(nodes));
+    seen.is_some_and(|(own, matched)| own > 0 && matched == 0)
+}
+
 pub(super) fn provider_ids(view: &View) -> Outcome {
     let nodes = match &view.nodes {
         Ok(nodes) => nodes,

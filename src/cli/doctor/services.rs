@@ -1,6 +1,7 @@
 //! Services and their load balancers.
 
 use super::check::{Outcome, counted, some};
+use super::nodes;
 use super::view::View;
 use crate::controllers::service::{ServicePlan, Want};
 
@@ -9,6 +10,9 @@ pub(super) fn services(view: &View) -> Outcome {
         Ok(plans) => plans,
         Err(gap) => return Outcome::of_gap(gap, "see what the error names"),
     };
+    if nodes::are_of_another_project(view) {
+        return Outcome::skipped("of another project there is nothing to say: see project");
+    }
     let stuck: Vec<String> = plans
         .iter()
         .filter_map(|plan| {
