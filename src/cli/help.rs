@@ -463,8 +463,8 @@ Usage:
   ccm doctor -o wide           also what was looked at where all is well
   ccm doctor -o json|yaml
 
-Each check is ok, warn, fail (shown as FAIL), or skipped with the reason; what needs somebody
-comes first, with how to mend it.
+Each check is ok, warn, fail (shown as FAIL), or skipped with the reason; what
+needs somebody comes first, with how to mend it.
 
 Run it with the daemon's settings. Outside of the cluster the rights are those
 of the kubeconfig's user; inside, as a Job with the daemon's account, they are
