@@ -156,6 +156,11 @@ fn steady_state_costs_no_hetzner_call_and_no_write() {
     wait_until("all events", || {
         (1..=3).all(|n| !events(&sandbox, &format!("worker-{n}")).is_empty())
     });
+    // What a daemon finds out once, at its start.
+    wait_until("a look for orphans", || {
+        let is_look = |call: &sandbox::calls::Call| call.path == "/v1/load_balancers";
+        sandbox.calls().count(is_look) > 0
+    });
     let mark = sandbox.calls().mark();
     let since = || sandbox.calls().calls_since(mark);
     wait_until("thirty looks", || {
