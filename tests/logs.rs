@@ -61,6 +61,10 @@ fn a_line_for_each_change_and_each_finding_and_none_for_a_tick() {
     wait_until("everything to be told", || is_settled(&sandbox, &daemon));
     ticks(&sandbox, 10);
     let log = daemon.log();
+    // It may look at Services before the nodes are initialised, and says so.
+    let lines = log.lines();
+    let lines = lines.filter(|line| !line.contains("(UnAvailableLoadBalancer)"));
+    let told = lines.collect::<Vec<_>>().join("\n");
     for (line, times) in [
         ("INFO  node/worker-1: addresses set: ", 1),
         ("INFO  node/worker-1: provider ID set: ", 1),
@@ -73,7 +77,7 @@ fn a_line_for_each_change_and_each_finding_and_none_for_a_tick() {
         ("WARN  service/default/api-example-com: ", 1),
         ("(SyncLoadBalancerFailed)", 1),
     ] {
-        assert_eq!(log.matches(line).count(), times, "{line} in\n{log}");
+        assert_eq!(told.matches(line).count(), times, "{line} in\n{log}");
     }
     ticks(&sandbox, 20);
     assert_eq!(daemon.log(), log, "nothing has happened since");
