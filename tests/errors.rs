@@ -315,12 +315,6 @@ fn a_daemon_waits_for_what_is_unreachable() {
             ],
         );
         let failed = || daemon.log().matches("DEBUG GET").count();
-        wait_until("ten failed calls", || failed() >= 10);
-        sandbox.resume(half).unwrap();
-        daemon.logs("both APIs answer again");
-        wait_until("initialised nodes", || common::all_initialised(&sandbox));
-        sandbox.stop(half);
-        let before = failed();
         let warnings = || {
             daemon
                 .log()
@@ -328,6 +322,13 @@ fn a_daemon_waits_for_what_is_unreachable() {
                 .filter(|line| line.contains(" WARN "))
                 .count()
         };
+        wait_until("ten failed calls", || failed() >= 10);
+        wait_until("the outage", || warnings() == 1);
+        sandbox.resume(half).unwrap();
+        daemon.logs("both APIs answer again");
+        wait_until("initialised nodes", || common::all_initialised(&sandbox));
+        sandbox.stop(half);
+        let before = failed();
         wait_until("the next outage", || warnings() == 2);
         wait_until("ten more failed calls", || failed() >= before + 10);
         sandbox.resume(half).unwrap();
