@@ -407,6 +407,30 @@ fn a_lost_answer_is_an_error_and_the_next_look_finds_what_was_made() {
 }
 
 #[test]
+fn what_was_attached_meanwhile_is_looked_at_again() {
+    let world = World::new();
+    world.settle();
+    let id = world.balancer()["id"].as_u64().unwrap();
+    let right = world.balancer();
+    let cloud = world.sandbox.cloud();
+    cloud.edit_load_balancer(id, |one| one["private_net"] = json!([]));
+    let plan = world.plan();
+    // Whoever made it is done only now.
+    cloud.edit_load_balancer(id, |one| *one = right);
+    assert!(
+        plan.changes[0].line().ends_with(": attached"),
+        "{:?}",
+        plan.changes
+    );
+    let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+    assert!(
+        matches!(outcome, Ok(Applied::LookAgain(None))),
+        "{outcome:?}"
+    );
+    assert!(world.settle().is_empty());
+}
+
+#[test]
 fn a_name_that_was_taken_meanwhile_is_looked_at_again() {
     let world = World::new();
     let plan = world.plan();

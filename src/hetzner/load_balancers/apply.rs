@@ -90,6 +90,7 @@ pub(in crate::hetzner) fn apply(
             }
             // Somebody was faster.
             (Write::AddTarget(_), Some("target_already_defined"))
+            | (Write::Attach { .. }, Some("load_balancer_already_attached"))
             | (Write::RemoveTarget { .. }, Some("load_balancer_target_not_found")) => {
                 Ok(Applied::LookAgain(None))
             }
