@@ -312,7 +312,7 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "-kubeconfig /a --once", "-kubeconfig: long flags have two dashes: --kubeconfig"),
         (Run, "-leader-elect=false", "-leader-elect: long flags have two dashes: --leader-elect"),
         (Run, "-x", "-x: unknown flag; see --help"),
-        (Run, "-o json", "-o: only for list, inspect, sync, config or doctor"),
+        (Run, "-o json", "-o: only for config, list, inspect, sync or doctor"),
         (Run, "-v", "-v: needs a value: N"),
         (Run, "-v=-1", "-v: \"-1\": use a whole number from 0"),
         (Run, "--v=high", "--v: \"high\": use a whole number from 0"),

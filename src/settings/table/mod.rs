@@ -107,6 +107,7 @@ const DAEMON_AND_DOCTOR: &[Command] = &[Command::Run, Command::Doctor];
 
 /// All but the daemon.
 const CLIENTS: &[Command] = &[
+    Command::Config,
     Command::NodeList,
     Command::NodeInspect,
     Command::NodeSync,
@@ -115,22 +116,11 @@ const CLIENTS: &[Command] = &[
     Command::LbSync,
     Command::RouteList,
     Command::RouteSync,
-    Command::Config,
     Command::Doctor,
 ];
 
 /// Those that may take the daemon's settings from the cluster: `config` asks nobody.
-const TAKE_SETTINGS: &[Command] = &[
-    Command::NodeList,
-    Command::NodeInspect,
-    Command::NodeSync,
-    Command::LbList,
-    Command::LbInspect,
-    Command::LbSync,
-    Command::RouteList,
-    Command::RouteSync,
-    Command::Doctor,
-];
+const TAKE_SETTINGS: &[Command] = CLIENTS.split_at(1).1;
 
 const SYNCS: &[Command] = &[Command::NodeSync, Command::LbSync, Command::RouteSync];
 
