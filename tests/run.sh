@@ -16,12 +16,15 @@ output=$(mktemp)
 again=""
 { cargo test --workspace --locked --no-fail-fast 2>&1 && : >"$output.passed"; } | tee "$output"
 if ! [ -e "$output.passed" ]; then
-    # On a machine that is busy otherwise a limit may be missed: what failed has a second run, alone, and is told below.
-    again=$(sed -n 's/^error: test failed, to rerun pass `\(.*\)`$/\1/p' "$output" | sort -u)
+    # On a machine that is busy otherwise a limit may be missed: what failed runs again, alone, and is told below.
+    again=$(awk '
+        /^test .* \.\.\. FAILED$/ { names = names " " $2 }
+        /^error: test failed, to rerun pass/ { split($0, part, "`"); print part[2] " -- --exact --test-threads=1" names; names = "" }
+    ' "$output")
     [ -n "$again" ] || exit 1
-    echo "$again" | while read -r target; do
+    echo "$again" | while read -r words; do
         # shellcheck disable=SC2086 # Words of a command line.
-        cargo test --locked $target
+        cargo test --locked $words </dev/null || cargo test --locked $words </dev/null
     done
 fi
 rm -f "$output" "$output.passed"

@@ -55,6 +55,8 @@ impl World {
             let nodes = self.sandbox.cluster().list("nodes", None);
             nodes.iter().all(is_initialised)
         });
+        // Its first pass looks for orphans too: over, before a test begins to count.
+        self.ticks(1);
         daemon
     }
 
