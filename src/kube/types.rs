@@ -91,6 +91,8 @@ pub struct Condition {
     #[serde(rename = "type")]
     pub kind: Word,
     pub status: Word,
+    #[serde(default)]
+    pub reason: Word,
     /// When `status` became what it is.
     #[serde(default, rename = "lastTransitionTime", deserialize_with = "timestamp")]
     pub last_transition_time: Option<Timestamp>,

@@ -136,7 +136,13 @@ fn whatever_the_network_holds() {
             "{}",
             case()
         );
-        let again = world.plan();
+        let mut again = world.plan();
+        if plan.is_doubtful && !plan.changes.is_empty() {
+            // What was added may prove the rest; a pass looks again.
+            assert_eq!(deleted, [], "{}", case());
+            assert_eq!(world.apply(&again), Ok(()), "{}", case());
+            again = world.plan();
+        }
         assert!(
             !again.has_writes(),
             "{}, then {:#?}",

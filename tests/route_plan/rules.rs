@@ -254,7 +254,7 @@ fn the_limit_of_routes_is_told_before_it_is_reached() {
 }
 
 /// Another cluster's kubeconfig, or a Network with what an older cluster left: while none of the routes is this
-/// cluster's, a server that is there and no node's may be the other cluster's node.
+/// cluster's, a server that is there and no node's may be the other cluster's node. What is free is added.
 #[test]
 #[rustfmt::skip] // A case is a line.
 fn a_cluster_without_a_right_route_takes_none_from_a_server_that_is_there() {
@@ -263,9 +263,8 @@ fn a_cluster_without_a_right_route_takes_none_from_a_server_that_is_there() {
     let nothing: Make = |_| {};
     // Routes, what else is so, what is done.
     let cases: [(&[&str], Make, &[&str]); 6] = [
-        // Not even what is free: it would look like a settled cluster's next time.
-        (&[TAKEN], nothing, &[]),
-        (&["10.244.0.0/23 10.0.0.50", "10.244.77.0/24 10.0.0.99"], nothing, &[]),
+        (&[TAKEN], nothing, &["+ 10.244.2.0/24 via 10.0.0.12"]),
+        (&["10.244.0.0/23 10.0.0.50", "10.244.77.0/24 10.0.0.99"], nothing, &["+ 10.244.2.0/24 via 10.0.0.12"]),
         (&["10.244.1.0/24 10.0.0.99"], nothing, &["- 10.244.1.0/24 via 10.0.0.99", "+ 10.244.1.0/24 via 10.0.0.11", "+ 10.244.2.0/24 via 10.0.0.12"]),
         (&[TAKEN, "10.244.2.0/24 10.0.0.12"], nothing, &["- 10.244.1.0/24 via 10.0.0.50", "+ 10.244.1.0/24 via 10.0.0.11"]),
         (&[TAKEN], |world| { world.left.insert(ccm::cloud::InstanceId(50)); }, &["- 10.244.1.0/24 via 10.0.0.50", "+ 10.244.1.0/24 via 10.0.0.11", "+ 10.244.2.0/24 via 10.0.0.12"]),
@@ -281,17 +280,87 @@ fn a_cluster_without_a_right_route_takes_none_from_a_server_that_is_there() {
         make(&mut world);
         let plan = world.plan();
         assert_eq!(changes(&plan), expected, "{routes:?}");
-        if !expected.is_empty() {
+        if expected.iter().any(|change| change.starts_with('-')) {
             continue;
         }
-        assert!(!plan.has_writes(), "a node is marked: {routes:?}");
+        assert!(plan.nodes.iter().all(|node| node.condition().is_none()), "a node is marked: {routes:?}");
         assert!(reasons(&plan).contains("StaleRoute"), "{routes:?}");
-        for name in ["a", "b"] {
+        let held_back = plan.nodes.iter().filter(|node| node.is_held_back);
+        assert_eq!(held_back.count(), 2 - expected.len(), "{routes:?}");
+        for name in ["a", "b"].iter().take(2 - expected.len()) {
             let why = &node(&plan, name).obstacle.as_ref().unwrap().message;
             let leads = format!("the route {} via 10.0.0.50 leads to server server-50", routes[0].split(' ').next().unwrap());
             assert!(why.contains(&leads), "{why}");
-            assert!(why.contains("is the kubeconfig another cluster's?"), "{why}");
+            let what = if expected.is_empty() { "is the kubeconfig another cluster's?" } else { "gives way as soon as" };
+            assert!(why.contains(what), "{why}");
         }
+    }
+}
+
+/// Routes to servers that no node runs on hold up no other node's route. They give way where nobody else's cluster
+/// can need them: one server alone is no cluster, and who had its routes here before is at home.
+#[test]
+#[rustfmt::skip] // A case is a line.
+fn what_an_older_cluster_left_holds_up_its_own_addresses_alone() {
+    const OURS: &[&str] = &["False", "RouteCreated"];
+    const CILIUM: &[&str] = &["False", "CiliumIsUp"];
+    // Nodes; left over, and servers; what nodes say; who has a route in the end, and who is marked.
+    type Case<'a> = (u64, u64, u64, &'a [&'a str], u64, u64);
+    let cases: [Case; 9] = [
+        (3, 1, 1, &[], 3, 0),
+        (3, 1, 1, OURS, 3, 0),
+        (3, 2, 1, &[], 3, 0),
+        (3, 2, 2, &[], 1, 0),
+        (3, 2, 2, CILIUM, 1, 0),
+        (3, 2, 2, OURS, 3, 0),
+        // Another cluster's three, however many this one has.
+        (20, 3, 3, &[], 17, 0),
+        (1, 1, 1, &[], 0, 0),
+        (1, 1, 1, OURS, 0, 1),
+    ];
+    for (nodes, left_over, servers, says, served, marked) in cases {
+        let case = format!("{nodes} nodes, {left_over} left over on {servers} servers, {says:?}");
+        let mut world = World::new("10.244.0.0/16", &[]);
+        for n in 1..=nodes {
+            let (ip, id) = (format!("10.0.1.{n}"), format!("memory://{n}"));
+            let conditions: Vec<Value> = says.first().map(|status| json!({
+                "type": NETWORK_UNAVAILABLE, "status": status, "reason": says[1],
+            })).into_iter().collect();
+            world.server(n, &[&ip]).raw_node(json!({
+                "metadata": { "name": format!("n{n:02}"), "uid": format!("uid-{n}"), "resourceVersion": "1" },
+                "spec": { "providerID": id, "podCIDRs": [format!("10.244.{n}.0/24")] },
+                "status": { "conditions": conditions },
+            }));
+        }
+        for n in 1..=servers {
+            world.server(50 + n, &[&format!("10.0.2.{n}")]);
+        }
+        for n in 1..=left_over {
+            let server = n.min(servers);
+            world.network.routes.push(route(&format!("10.244.{n}.0/24 10.0.2.{server}")));
+        }
+        for _ in 1..=3 {
+            let plan = world.plan();
+            world.apply(&plan).unwrap();
+        }
+        let plan = world.plan();
+        assert!(!plan.has_writes(), "{case}");
+        let rows = || plan.rows.iter();
+        let right = rows().filter(|row| row.state == State::Ok).count() as u64;
+        assert_eq!(right, served, "{case}");
+        let unavailable = |plan: &ccm::controllers::route::Plan| {
+            plan.nodes.iter().filter(|node| node.unavailable == Some(true)).count() as u64
+        };
+        assert_eq!(unavailable(&plan), marked, "{case}");
+        // Each that has none is named, beside the route that is in its way.
+        let missing = rows().filter(|row| row.state == State::Missing && row.node.is_some());
+        assert_eq!(missing.count() as u64, nodes - served, "{case}");
+        if served < nodes {
+            assert_eq!(rows().filter(|row| row.state == State::Stale).count() as u64, left_over, "{case}");
+        }
+        // After a long time they are marked, whatever they said.
+        world.lacking.extend((1..=nodes).map(|n| format!("uid-{n}")));
+        assert_eq!(unavailable(&world.plan()), nodes - served, "{case}");
     }
 }
 

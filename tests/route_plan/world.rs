@@ -19,6 +19,7 @@ pub struct World {
     pub network: Network,
     pub cluster_cidrs: Vec<IpNet>,
     pub left: HashSet<InstanceId>,
+    pub lacking: HashSet<String>,
 }
 
 impl World {
@@ -41,6 +42,7 @@ impl World {
                 .map(|cidr| cidr.parse().unwrap())
                 .collect(),
             left: HashSet::new(),
+            lacking: HashSet::new(),
         }
     }
 
@@ -85,6 +87,7 @@ impl World {
             network: &self.network,
             cluster_cidrs: &self.cluster_cidrs,
             left: &self.left,
+            lacking: &self.lacking,
         };
         plan(&view, &Memory::default())
     }
@@ -125,8 +128,10 @@ impl World {
                 .iter()
                 .position(|one| one.name() == node.object.name);
             let mut changed = self.nodes[place.unwrap()].as_ref().clone();
-            let status = if unavailable { "True" } else { "False" };
-            changed.status.conditions = vec![condition(status)];
+            changed.status.conditions = vec![match unavailable {
+                true => condition("True", "NoRouteCreated"),
+                false => condition("False", "RouteCreated"),
+            }];
             self.nodes[place.unwrap()] = Arc::new(changed);
         }
         Ok(())
@@ -141,17 +146,20 @@ pub fn route(text: &str) -> Route {
     }
 }
 
-pub fn condition(status: &str) -> ccm::kube::Condition {
-    serde_json::from_value(json!({ "type": NETWORK_UNAVAILABLE, "status": status })).unwrap()
+pub fn condition(status: &str, reason: &str) -> ccm::kube::Condition {
+    let it = json!({ "type": NETWORK_UNAVAILABLE, "status": status, "reason": reason });
+    serde_json::from_value(it).unwrap()
 }
 
 pub fn overlap(one: Ipv4Net, other: Ipv4Net) -> bool {
     one.contains(&other) || other.contains(&one)
 }
 
+/// What is there, rather than what is missing beside it.
 pub fn row<'a>(plan: &'a Plan, destination: &str) -> Option<&'a Row> {
     let destination = destination.parse().unwrap();
-    plan.rows.iter().find(|row| row.destination == destination)
+    let mut rows = plan.rows.iter().rev();
+    rows.find(|row| row.destination == destination)
 }
 
 pub fn node<'a>(plan: &'a Plan, name: &str) -> &'a NodePlan {

@@ -240,13 +240,87 @@ fn another_cluster_in_the_same_network_takes_no_routes_over() {
             ran.stdout.contains("is the kubeconfig another cluster's?"),
             "{ran:?}"
         );
-        assert_eq!(world.routes(), before);
+        // What is free takes nothing from anybody.
+        let free = format!("10.244.4.0/24 {}", world.ip("theirs-4"));
+        let with_free = before.iter().cloned().chain([free]);
+        assert_eq!(world.routes(), with_free.collect());
     }
     for node in other.cluster().list("nodes", None) {
         let conditions = node["status"]["conditions"].as_array().unwrap();
         let is_it = |one: &Value| one["type"] == "NetworkUnavailable";
         assert!(!conditions.iter().any(is_it), "{node}");
     }
+}
+
+/// A server of an older cluster is still there, and so is the route to it.
+#[test]
+fn one_route_that_was_left_gives_way_when_the_others_are_there() {
+    let world = World::settled(3);
+    let cloud = world.sandbox.cloud();
+    for n in 1..=3 {
+        cloud.delete_route(world.network(), &format!("10.244.{n}.0/24"));
+    }
+    bystander(&world, "old-1", "10.244.2.0/24");
+    let listed = common::ccm(&world.env, &["route", "list", CIDR]);
+    let lines: Vec<&str> = listed.stdout.lines().collect();
+    let has = |node: &str, state: &str| {
+        lines
+            .iter()
+            .any(|line| line.contains(node) && line.ends_with(state))
+    };
+    assert!(has("worker-1", "missing → add"), "{listed:?}");
+    assert!(has("worker-2", "missing !"), "{listed:?}");
+    assert!(has(" - ", "stale"), "{listed:?}");
+    assert!(listed.stderr.contains("gives way as soon as"), "{listed:?}");
+    let ran = world.sync(&[]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(world.routes(), world.wanted());
+    assert!(world.all_are_reached());
+}
+
+/// They may be another cluster's, so a person decides; who waits for long is not called reachable.
+#[test]
+fn several_routes_that_were_left_hold_up_and_mark_only_their_own_nodes() {
+    let world = World::new(3);
+    for n in 1..=2 {
+        bystander(&world, &format!("old-{n}"), &format!("10.244.{n}.0/24"));
+    }
+    let before = world.routes();
+    let daemon = world.daemon(&[]);
+    let status = |name: &str| world.status(name);
+    wait_until("both to be marked", || {
+        [1, 2]
+            .iter()
+            .all(|n| status(&format!("worker-{n}")).as_deref() == Some("True"))
+    });
+    let third = format!("10.244.3.0/24 {}", world.ip("worker-3"));
+    let with_third = before.iter().cloned().chain([third]);
+    assert_eq!(world.routes(), with_third.collect(), "{}", daemon.log());
+    assert_eq!(status("worker-3"), None);
+    world.tells(
+        "worker-1",
+        "FailedToCreateRoute",
+        "delete that route by hand",
+    );
+    // The person does so.
+    let cloud = world.sandbox.cloud();
+    for n in 1..=2 {
+        cloud.delete_route(world.network(), &format!("10.244.{n}.0/24"));
+    }
+    world.comes_right(&[]);
+    wait_until("all to be reached", || world.all_are_reached());
+}
+
+/// A server in the Network that no node runs on, and a route to it.
+fn bystander(world: &World, name: &str, destination: &str) {
+    let spec = ServerSpec {
+        name: name.into(),
+        networks: vec![(world.network(), None)],
+        ..ServerSpec::default()
+    };
+    let cloud = world.sandbox.cloud();
+    cloud.create_server(world.sandbox.project(), spec);
+    cloud.set_route(world.network(), destination, &world.ip(name));
 }
 
 /// Who starts anew has not seen a node go: the server may be somebody's router.

@@ -1,6 +1,7 @@
 //! The condition that says whether a node's pods can be reached: by a patch of it alone, so that the
 //! kubelet's conditions stay as they are.
 
+use super::doubt::ROUTE_CREATED;
 use super::plan::{NETWORK_UNAVAILABLE, NodePlan};
 use super::show::{condition_json, condition_line, status};
 use crate::cloud::Gate;
@@ -118,7 +119,7 @@ fn is_as_planned(now: &Node, then: &Node) -> bool {
 fn body(node: &Node, unavailable: bool) -> Value {
     let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
     let (reason, message) = match unavailable {
-        false => ("RouteCreated", "RouteController created a route"),
+        false => (ROUTE_CREATED, "RouteController created a route"),
         true => ("NoRouteCreated", "RouteController failed to create a route"),
     };
     let now = now.to_string();

@@ -1,7 +1,8 @@
 //! Decides what becomes of each destination. What is deleted takes packets away from somebody, so
 //! a doubt keeps a route.
 
-use super::plan::{NodePlan, Row, State, Step, View};
+use super::doubt::{Accepted, Doubt, had_its_route};
+use super::plan::{NETWORK_UNAVAILABLE, NodePlan, Row, State, Step, View};
 use super::wishes::{Gateway, Wish, Wishes, is_within, overlap};
 use crate::cloud::{Finding, InstanceId, Reason, Route};
 use ipnet::{IpNet, Ipv4Net};
@@ -15,16 +16,19 @@ const ROOM_FOR_FEW: usize = 10;
 pub(super) struct Judge<'a> {
     view: &'a View<'a>,
     wishes: &'a Wishes<'a>,
-    /// Wanted routes, and the place of the node among the wishes.
-    accepted: BTreeMap<Ipv4Net, (Route, usize)>,
+    accepted: Accepted,
     /// Why a node does not get a route, by its place.
     obstacles: BTreeMap<usize, String>,
     /// One of our servers is the gateway of a wanted route: the nodes, the servers and the network
     /// belong together. Else nothing may be taken away from anybody, for it may be another
     /// cluster's.
     is_anchored: bool,
-    /// The routes may be another cluster's in the same network.
-    is_contested: bool,
+    /// Routes in the way may be another cluster's in the same network.
+    is_doubtful: bool,
+    /// That ends when what is free is added.
+    is_ending: bool,
+    /// Nodes whose routes wait for that, by their place.
+    held_back: HashSet<usize>,
 }
 
 impl<'a> Judge<'a> {
@@ -33,10 +37,12 @@ impl<'a> Judge<'a> {
         let mut judge = Judge {
             view,
             wishes,
-            accepted: BTreeMap::new(),
+            accepted: Accepted::new(),
             obstacles: BTreeMap::new(),
             is_anchored: false,
-            is_contested: false,
+            is_doubtful: false,
+            is_ending: false,
+            held_back: HashSet::new(),
         };
         judge.accept();
         judge.doubt();
@@ -83,43 +89,20 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Where no route is as this cluster wants it, and one is in the way that leads to a server
-    /// which may be another cluster's node, nothing is done. Not even what is free is added: by
-    /// its own routes the wrong cluster would look like the right one.
+    /// Where something in the way may be another cluster's, nothing is taken away; what is free is
+    /// added.
     fn doubt(&mut self) {
-        let network = self.view.network;
-        let is_there = |(route, _): &(Route, usize)| network.routes.contains(route);
-        if self.accepted.values().any(is_there) {
-            return;
-        }
-        let is_in_the_way = |route: &&Route| {
-            is_within(route.destination, self.view.cluster_cidrs)
-                && self
-                    .accepted
-                    .keys()
-                    .any(|net| overlap(*net, route.destination))
-        };
-        let mut in_the_way = network.routes.iter().filter(is_in_the_way);
-        let found = in_the_way.find_map(|route| {
-            let server = self.wishes.servers.get(&route.gateway)?;
-            let is_known =
-                self.wishes.of_server(server.id).is_some() || self.view.left.contains(&server.id);
-            (!is_known).then_some((route, server))
-        });
-        let Some((route, server)) = found else {
+        let Some(doubt) = Doubt::find(self.view, self.wishes, &self.accepted) else {
             return;
         };
-        let why = format!(
-            "the route {route} leads to server {}, which is no node's, and no route is there as this cluster wants \
-             it: is the kubeconfig another cluster's? If not, delete that route by hand; until then all routes are \
-             left as they are",
-            server.name
-        );
-        let accepted = std::mem::take(&mut self.accepted);
-        for (_, place) in accepted.into_values() {
-            self.obstacles.insert(place, why.clone());
+        for (route, place) in doubt.held_back(self.view, &mut self.accepted) {
+            self.held_back.insert(place);
+            if let Some(why) = doubt.why(&route, &self.accepted) {
+                self.obstacles.insert(place, why);
+            }
         }
-        self.is_contested = true;
+        self.is_ending = doubt.ends_with(&self.accepted);
+        self.is_doubtful = true;
         self.is_anchored = false;
     }
 
@@ -226,7 +209,9 @@ impl<'a> Judge<'a> {
         let network = self.view.network;
         let deleted = rows.iter().filter(|row| row.step == Step::Delete).count();
         let mut there = network.routes.len() + network.other_routes - deleted;
-        let known: HashSet<Ipv4Net> = rows.iter().map(|row| row.destination).collect();
+        // A route to somebody else's server is not the node's, and hides not that it lacks its own.
+        let rows_of_nodes = rows.iter().filter(|row| row.state != State::Stale);
+        let known: HashSet<Ipv4Net> = rows_of_nodes.map(|row| row.destination).collect();
         for (place, wish) in self.wishes.of_nodes.iter().enumerate() {
             for destination in wish.cidrs.iter().filter(|cidr| !known.contains(cidr)) {
                 let accepted = self.accepted.get(destination);
@@ -273,9 +258,17 @@ impl<'a> Judge<'a> {
         let mine = self.accepted.values().filter(|(_, of)| *of == place);
         let unavailable = match (obstacle, wish.gateway) {
             _ if wish.cidrs.is_empty() => None,
+            // What is added now must not look like a settled cluster's next time.
+            (None, _) if self.is_doubtful => {
+                let says = wish.node.condition(NETWORK_UNAVAILABLE);
+                says.filter(|status| *status != "False").map(|_| false)
+            }
             (None, _) => Some(false),
             // Somebody else decides whether the node goes.
             (Some(_), Gateway::NoServer) => None,
+            (Some(_), _) if self.held_back.contains(&place) => {
+                self.is_unreached(wish).then_some(true)
+            }
             (Some(_), _) => self.is_anchored.then_some(true),
         };
         let misfit = |cidr: &String| {
@@ -298,9 +291,23 @@ impl<'a> Judge<'a> {
             node: Arc::clone(wish.node),
             routes: mine.map(|(route, _)| *route).collect(),
             unavailable,
+            is_held_back: self.held_back.contains(&place),
             obstacle: obstacle.map(refused),
             findings: wish.misfits.iter().map(misfit).collect(),
         }
+    }
+
+    /// A node whose route waits is marked where a route controller said of it what is not so any
+    /// more, or where that has gone on for long. A short look by somebody's kubeconfig marks nobody.
+    fn is_unreached(&self, wish: &Wish) -> bool {
+        let node = wish.node;
+        node.condition(NETWORK_UNAVAILABLE) == Some("True")
+            || self.view.lacking.contains(&node.metadata.uid)
+            || (had_its_route(node) && !self.is_ending)
+    }
+
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.is_doubtful
     }
 
     /// `--cluster-cidr` where the network does not carry pods.
@@ -358,7 +365,7 @@ impl<'a> Judge<'a> {
             .of_nodes
             .iter()
             .any(|wish| !wish.cidrs.is_empty());
-        if asks && !self.is_anchored && !self.is_contested {
+        if asks && !self.is_anchored && !self.is_doubtful {
             let why = "it holds the server of no node: is it, or the kubeconfig, another cluster's? No route is \
                        deleted, and no node is marked";
             findings.push(Finding::warning(Reason::NoNodeInNetwork, why));

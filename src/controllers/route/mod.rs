@@ -3,7 +3,7 @@
 //! | file | its one job |
 //! |---|---|
 //! | `wishes` | which node asks for which routes |
-//! | `plan`, `judge` | what there is, what should be done: pure |
+//! | `plan`, `judge`, `doubt` | what there is, what should be done: pure |
 //! | `show` | a plan in words |
 //! | `due` | which nodes there are, and whether a pass is due |
 //! | `observe` | what both APIs say |
@@ -11,10 +11,11 @@
 //! | `apply`, `condition` | one change of the network; one node's condition |
 //!
 //! The network may have routes of others, and the kubeconfig may be another cluster's: see `judge`
-//! for what keeps a route.
+//! and `doubt` for what keeps a route.
 
 mod apply;
 mod condition;
+mod doubt;
 mod due;
 mod judge;
 mod observe;
@@ -39,7 +40,7 @@ use ipnet::IpNet;
 use observe::Ages;
 use pass::{Pass, Passed};
 use serde_json::Value;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -85,6 +86,8 @@ pub struct RouteController {
     passed: Option<Instant>,
     /// Before that, what was read of the network is older than what was written to it.
     last_write: Option<Instant>,
+    /// Since when nodes wait for their routes, by UID.
+    waiting: HashMap<String, Instant>,
     /// A node did not get its route; it may be the server's fault, which no node shows.
     is_blocked: bool,
     /// A route was deleted and its replacement could not be added: this waits for no period.
@@ -123,6 +126,7 @@ impl RouteController {
             compared: None,
             passed: None,
             last_write: None,
+            waiting: HashMap::new(),
             is_blocked: false,
             is_torn: false,
             backoff: Backoff::new(settings.time_scale),
@@ -182,16 +186,19 @@ impl RouteController {
 
     fn plan(&self, world: &World, observed: &Observed) -> Plan {
         let left = pass::left(&self.known, observed, world);
-        observed.plan(world, &self.settings.cluster_cidrs, &left)
+        let lacking = self.lacking();
+        observed.plan(world, &self.settings.cluster_cidrs, &left, &lacking)
     }
 
     fn pass(&mut self, world: &World, gate: &dyn Gate, routes: &dyn Routes) -> Passed {
+        let lacking = self.lacking();
         let pass = Pass {
             world,
             gate,
             routes,
             settings: &self.settings,
             known: &mut self.known,
+            lacking: &lacking,
         };
         let passed = pass.run();
         self.is_torn = passed.is_torn;
@@ -216,6 +223,20 @@ impl RouteController {
         self.tried = Some(due.print);
         self.compared = Some(now);
         self.is_blocked = plan.nodes.iter().any(|node| node.obstacle.is_some());
+        let held_back = plan.nodes.iter().filter(|node| node.is_held_back);
+        let uids: HashSet<&String> = held_back.map(|node| &node.object.uid).collect();
+        self.waiting.retain(|uid, _| uids.contains(uid));
+        for uid in uids {
+            self.waiting.entry(uid.clone()).or_insert(now);
+        }
+    }
+
+    /// Nodes that waited at the last comparison as well.
+    fn lacking(&self) -> HashSet<String> {
+        let long = self.settings.scaled(COMPARE_PERIOD) / 2;
+        let waiting = self.waiting.iter();
+        let lacking = waiting.filter(|(_, since)| since.elapsed() >= long);
+        lacking.map(|(uid, _)| uid.clone()).collect()
     }
 }
 

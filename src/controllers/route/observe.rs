@@ -59,6 +59,7 @@ impl Observed {
         world: &World,
         cluster_cidrs: &[IpNet],
         left: &HashSet<InstanceId>,
+        lacking: &HashSet<String>,
     ) -> Plan {
         let view = View {
             nodes: &self.nodes,
@@ -66,6 +67,7 @@ impl Observed {
             network: &self.network.value,
             cluster_cidrs,
             left,
+            lacking,
         };
         plan(&view, &*world.provider)
     }

@@ -28,6 +28,8 @@ pub(super) struct Pass<'a> {
     pub(super) settings: &'a Settings,
     /// Servers that a node named in an earlier look.
     pub(super) known: &'a mut HashSet<InstanceId>,
+    /// Nodes, by UID, whose routes have waited for long.
+    pub(super) lacking: &'a HashSet<String>,
 }
 
 /// What came of it.
@@ -73,6 +75,7 @@ impl Pass<'_> {
             if rounds == ROUNDS_AT_MOST || making.left(&plan).next().is_none() {
                 break;
             }
+            let added = making.added.len();
             let is_over = making.run(&plan, observed.complete, |added| {
                 let plans = plan.nodes.iter();
                 for node in plans.filter(|node| is_served(node, &there, added)) {
@@ -85,18 +88,20 @@ impl Pass<'_> {
                     false => break,
                 }
             }
+            let is_clearer = plan.is_doubtful && making.added.len() > added;
             // Somebody else may have done what was refused.
-            if is_over && making.refused.len() == confirmed {
+            if is_over && making.refused.len() == confirmed && !is_clearer {
                 break;
             }
             rounds += u32::from(is_over);
         }
         if making.stopped.is_none() {
-            for node in &plan.nodes {
+            for node in plan.nodes.iter().filter(|node| node.unavailable.is_some()) {
                 let lacks = |(change, _): &(Change, _)| {
                     change.change == RouteChange::Add && node.routes.contains(&change.route)
                 };
-                if making.refused.iter().take(confirmed).any(lacks) {
+                let must_wait = node.is_held_back && outage.is_none();
+                if must_wait || making.refused.iter().take(confirmed).any(lacks) {
                     conditions.set(node, true);
                 }
             }
@@ -118,12 +123,12 @@ impl Pass<'_> {
         let observed = observe(self.world, nodes, ages)?;
         let left = left(self.known, &observed, self.world);
         let cidrs = &self.settings.cluster_cidrs;
-        let plan = observed.plan(self.world, cidrs, &left);
+        let plan = observed.plan(self.world, cidrs, &left, self.lacking);
         if !plan.needs_all_servers() {
             return Ok((observed, plan));
         }
         let observed = observed.with_all_servers(self.world)?;
-        let plan = observed.plan(self.world, cidrs, &left);
+        let plan = observed.plan(self.world, cidrs, &left, self.lacking);
         Ok((observed, plan))
     }
 }
@@ -138,13 +143,14 @@ pub(super) fn left(
     known.difference(&now).copied().collect()
 }
 
-/// Conditions that no change of this plan can make wrong.
+/// Conditions that no change of this plan can make wrong. Whoever has to wait may not have to when
+/// the plan is made.
 fn say_what_is_known(conditions: &mut Conditions, plan: &Plan, there: &HashSet<Route>) {
     for node in &plan.nodes {
         match node.unavailable {
-            Some(true) => conditions.set(node, true),
+            Some(true) if !node.is_held_back => conditions.set(node, true),
             Some(false) if is_served(node, there, &HashSet::new()) => conditions.set(node, false),
-            Some(false) | None => {}
+            Some(_) | None => {}
         }
     }
 }

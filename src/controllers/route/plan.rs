@@ -22,6 +22,8 @@ pub struct View<'a> {
     pub cluster_cidrs: &'a [IpNet],
     /// Servers whose node was there, and went, while we looked.
     pub left: &'a HashSet<InstanceId>,
+    /// Nodes, by UID, whose routes have waited for long.
+    pub lacking: &'a HashSet<String>,
 }
 
 /// What there is, and what is to be done.
@@ -35,6 +37,8 @@ pub struct Plan {
     pub nodes: Vec<NodePlan>,
     /// About the network.
     pub findings: Vec<Finding>,
+    /// Routes in the way may be another cluster's; when what is free is added, it may be clearer.
+    pub is_doubtful: bool,
     /// What `findings` are about.
     pub network: Option<ObjectReference>,
 }
@@ -104,6 +108,8 @@ pub struct NodePlan {
     pub routes: Vec<Route>,
     /// What its condition has to say when all is done; none: it is left as it is.
     pub unavailable: Option<bool>,
+    /// Something in its way may be another cluster's.
+    pub is_held_back: bool,
     /// Why one of its routes can't be.
     pub obstacle: Option<Finding>,
     pub findings: Vec<Finding>,
@@ -129,6 +135,7 @@ pub fn plan(view: &View, provider: &dyn Provider) -> Plan {
     Plan {
         nodes: judge.nodes(),
         findings: judge.findings(&rows),
+        is_doubtful: judge.is_doubtful(),
         network: Some(ObjectReference {
             kind: "Network",
             name: view.network.name.clone(),
