@@ -20,13 +20,32 @@ pub struct Status {
     pub code: u16,
     pub reason: String,
     pub message: String,
+    /// Reasons in its details.
+    pub causes: Vec<String>,
 }
+
+/// Cause of a refusal, as the API server writes it.
+const NAMESPACE_GOING: &str = "NamespaceTerminating";
 
 #[derive(Deserialize)]
 struct StatusBody {
     kind: String,
     #[serde(default)]
     message: String,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    details: Option<Details>,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    #[serde(default)]
+    causes: Option<Vec<Cause>>,
+}
+
+#[derive(Deserialize)]
+struct Cause {
     #[serde(default)]
     reason: String,
 }
@@ -74,6 +93,11 @@ impl Error {
         self.is(403, "Forbidden")
     }
 
+    /// Nothing new is taken into a namespace that is being deleted; no role would change that.
+    pub fn is_namespace_going(&self) -> bool {
+        matches!(self, Error::Status(status) if status.is_namespace_going())
+    }
+
     /// No answer, or not in time.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Error::Http(error) if matches!(
@@ -90,12 +114,20 @@ impl Error {
     /// Not for now but for good: the credentials, the role, or the TLS settings are wrong.
     pub fn needs_a_person(&self) -> bool {
         match self {
-            Error::Status(status) => status.code == 401 || status.code == 403,
+            Error::Status(status) => {
+                status.code == 401 || (status.code == 403 && !status.is_namespace_going())
+            }
             Error::Http(error) => matches!(
                 error.kind,
                 http::Kind::Untrusted(_) | http::Kind::Tls(_) | http::Kind::Token(_)
             ),
         }
+    }
+}
+
+impl Status {
+    fn is_namespace_going(&self) -> bool {
+        self.code == 403 && self.causes.iter().any(|cause| cause == NAMESPACE_GOING)
     }
 }
 
@@ -108,10 +140,17 @@ impl From<http::Error> for Error {
                 code,
                 reason: body.reason,
                 message: body.message,
+                causes: causes(body.details),
             })),
             _ => Error::Http(Box::new(error)),
         }
     }
+}
+
+fn causes(details: Option<Details>) -> Vec<String> {
+    let causes = details.and_then(|details| details.causes);
+    let causes = causes.unwrap_or_default();
+    causes.into_iter().map(|cause| cause.reason).collect()
 }
 
 impl fmt::Display for Error {
@@ -130,6 +169,7 @@ impl fmt::Display for Error {
                     401 => f.write_str(
                         "; the API server does not know this token or certificate: is it of another cluster, or too old?",
                     ),
+                    403 if status.is_namespace_going() => Ok(()),
                     403 => f.write_str("; give this user a role that allows it"),
                     _ => Ok(()),
                 }

@@ -129,6 +129,14 @@ impl Recorder {
         match write(client, gate, event) {
             Ok(()) => {}
             Err(error) if error.is_refused() => {}
+            // Whoever deletes a namespace deletes what is said there as well: the normal course.
+            Err(error) if error.is_namespace_going() || error.is_not_found() => {
+                log::debug!(
+                    "event {} of {:?} not written: {error}",
+                    event.reason,
+                    event.object.name
+                );
+            }
             Err(error) => {
                 let Event { object, reason, .. } = event;
                 log::warn!(

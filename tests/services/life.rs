@@ -133,6 +133,47 @@ fn deleted_is_the_load_balancer_first_found_by_its_label_and_then_the_service() 
     }
 }
 
+/// Its namespace takes no events any more, and then is gone: nobody has to do anything about that.
+#[test]
+fn a_service_that_goes_with_its_namespace_is_no_trouble() {
+    let world = World::new(1);
+    let daemon = world.daemon(&[NO_RESYNC]);
+    let cluster = world.sandbox.cluster();
+    cluster.create(
+        "namespaces",
+        None,
+        json!({ "metadata": { "name": "shop" } }),
+    );
+    cluster.create("services", Some("shop"), {
+        let mut web = service("web", &[], &[80]);
+        web["metadata"]["namespace"] = json!("shop");
+        web
+    });
+    let address = || {
+        let web = cluster.get("services", Some("shop"), "web")?;
+        web.pointer("/status/loadBalancer/ingress/0/ip").cloned()
+    };
+    wait_until("an address", || address().is_some());
+    let mark = world.mark();
+    cluster.delete("namespaces", None, "shop");
+    wait_until("its end", || {
+        cluster.get("namespaces", None, "shop").is_none()
+    });
+    // The word about the end is the last thing that is tried.
+    wait_until("an event that nobody takes", || {
+        let calls = world.sandbox.calls().calls_since(mark);
+        let refused = calls
+            .iter()
+            .filter(|call| call.path == "/api/v1/namespaces/shop/events" && call.status.is_some());
+        refused.count() >= 2
+    });
+    world.ticks(1);
+    assert_eq!(world.balancers(), Vec::<serde_json::Value>::new());
+    let log = daemon.log();
+    assert!(!log.contains("not written"), "{log}");
+    assert!(!log.contains("give this user a role"), "{log}");
+}
+
 #[test]
 fn of_another_type_it_loses_load_balancer_address_and_finalizer() {
     let world = World::new(1);
