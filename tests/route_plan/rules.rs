@@ -373,7 +373,7 @@ fn a_cluster_s_range_that_the_network_does_not_carry_is_told_of_the_network() {
         (
             "10.0.0.0/16",
             "10.244.0.0/16",
-            "--cluster-cidr=10.244.0.0/16 is not within its range",
+            "--cluster-cidr=10.244.0.0/16 is not within its range 10.0.0.0/16: servers send into the Network only what is for addresses in that range",
         ),
         (
             "10.0.0.0/8",

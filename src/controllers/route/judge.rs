@@ -320,12 +320,13 @@ impl<'a> Judge<'a> {
                 Some(subnet) => {
                     format!("has addresses of its subnet {subnet}: no route can lead there")
                 }
-                None if network.range.is_some_and(|range| !range.contains(cidr)) => {
-                    "is not within its range: servers send into it what is, and may send these pods' packets \
-                     elsewhere, whatever its routes say"
-                        .to_owned()
-                }
-                None => continue,
+                None => match network.range.filter(|range| !range.contains(cidr)) {
+                    Some(range) => format!(
+                        "is not within its range {range}: servers send into the Network only what is for addresses in \
+                         that range, so packets to these pods may leave by another way, whatever its routes say"
+                    ),
+                    None => continue,
+                },
             };
             let why = format!("--cluster-cidr={cidr} {why}");
             findings.push(Finding::warning(Reason::ClusterCIDRMisconfigured, why));
