@@ -48,11 +48,21 @@ fn a_table_for_people() {
     ];
     let ran = config(&env, &flags);
     let text = format!("{}{}(exit {})\n", ran.stdout, ran.stderr, ran.code);
-    assert!(
-        text.lines()
-            .all(|line| line.chars().count() <= 80 || line.starts_with("ccm: "))
-    );
     snapshot("config.txt", &text);
+    let env: Vec<(String, String)> = env
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
+    let words = [&["config"], &flags[..]].concat();
+    for line in common::at_terminal(&env, &words)
+        .unwrap_or_default()
+        .lines()
+    {
+        assert!(
+            line.chars().count() <= 80 || line.starts_with("ccm: "),
+            "{line}"
+        );
+    }
 }
 
 #[test]

@@ -94,12 +94,22 @@ fn fits(text: &str) {
 fn node_list() {
     let sandbox = cluster();
     let table = seen(&sandbox, &["node", "list"]);
-    fits(&table);
     snapshot("node-list.txt", &table);
     snapshot(
         "node-list-wide.txt",
         &seen(&sandbox, &["node", "list", "-o", "wide"]),
     );
+}
+
+#[test]
+fn a_long_name_is_cut_at_a_terminal_alone() {
+    let sandbox = cluster();
+    let name = "a-node-with-a-name-as-long-as-its-owner-is-proud-of-it";
+    sandbox.register_node(NodeSpec {
+        name: name.into(),
+        ..NodeSpec::default()
+    });
+    common::is_cut_at_a_terminal_alone(&env(&sandbox), &["node", "list"], name);
 }
 
 #[test]

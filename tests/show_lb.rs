@@ -211,8 +211,9 @@ fn services(sandbox: &Sandbox) -> (Vec<Value>, Vec<Value>) {
 fn lb_list() {
     let sandbox = cluster();
     let table = seen(&sandbox, &["lb", "list"]);
-    fits(&table);
     snapshot("lb-list.txt", &table);
+    let name = "default/a-name-that-its-owner-thought-about-for-long";
+    common::is_cut_at_a_terminal_alone(&env(&sandbox), &["lb", "list"], name);
     let wide = seen(&sandbox, &["lb", "list", "-o", "wide"]);
     snapshot("lb-list-wide.txt", &wide);
 }

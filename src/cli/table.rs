@@ -1,6 +1,7 @@
 //! Tables for people: aligned columns that fit a width.
 
 use std::collections::BTreeSet;
+use std::io::IsTerminal;
 
 /// Widest line of a table, in characters.
 pub(super) const COLUMNS: usize = 80;
@@ -17,12 +18,25 @@ pub(super) fn render(headings: &[&str], rows: &[Vec<String>]) -> String {
     lines(headings, rows, &widths(headings, rows))
 }
 
-/// The same within `COLUMNS`, as far as the columns that yield allow it.
+/// The same within `COLUMNS` at a terminal, as far as the columns that yield allow it. In a pipe or
+/// a file nothing is cut: whoever searches there for a name has to find it.
 pub(super) fn render_narrow(
     headings: &[&str],
     rows: &[Vec<String>],
     yielding: &[Yielding],
 ) -> String {
+    match is_cut() {
+        true => render_cut(headings, rows, yielding),
+        false => render(headings, rows),
+    }
+}
+
+/// What does not fit is cut: a person looks, not a program.
+fn is_cut() -> bool {
+    std::io::stdout().is_terminal()
+}
+
+fn render_cut(headings: &[&str], rows: &[Vec<String>], yielding: &[Yielding]) -> String {
     let mut widths = widths(headings, rows);
     for (column, least) in yielding {
         let excess = total(&widths).saturating_sub(COLUMNS);
@@ -31,8 +45,12 @@ pub(super) fn render_narrow(
     lines(headings, rows, &widths)
 }
 
-/// Does the table fit without cutting anything?
+/// May it be shown without cutting anything?
 pub(super) fn fits(headings: &[&str], rows: &[Vec<String>]) -> bool {
+    !is_cut() || is_narrow(headings, rows)
+}
+
+fn is_narrow(headings: &[&str], rows: &[Vec<String>]) -> bool {
     total(&widths(headings, rows)) <= COLUMNS
 }
 
@@ -128,7 +146,7 @@ mod tests {
             ),
         ] {
             let rows = names.map(row);
-            let text = render_narrow(&["NAME", "DIFF"], &rows, &[(0, 14)]);
+            let text = render_cut(&["NAME", "DIFF"], &rows, &[(0, 14)]);
             let lines = text.lines().skip(1);
             let first: Vec<&str> = lines.filter_map(|line| line.split(' ').next()).collect();
             assert_eq!(first, shown);
@@ -143,13 +161,13 @@ mod tests {
             row([&"long".repeat(30), "NotReady", &"x".repeat(50)]),
         ];
         let headings = ["NAME", "STATUS", "DIFF"];
-        let text = render_narrow(&headings, &rows, &[(2, 10), (0, 20)]);
+        let text = render_cut(&headings, &rows, &[(2, 10), (0, 20)]);
         assert!(text.lines().all(|line| length(line) <= COLUMNS), "{text}");
         assert!(
             text.starts_with("NAME") && text.lines().count() == 3 && text.contains('…'),
             "{text}"
         );
-        assert!(!fits(&headings, &rows) && fits(&headings, &rows[..1]));
+        assert!(!is_narrow(&headings, &rows) && is_narrow(&headings, &rows[..1]));
         let wide = render(&headings, &rows);
         assert!(wide.contains(&"long".repeat(30)));
     }

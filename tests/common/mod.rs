@@ -86,6 +86,44 @@ pub fn ccm(env: &Env, words: &[&str]) -> Ran {
     }
 }
 
+/// What a command shows a person whose terminal has its stdout and stderr; none: no terminal can be had here.
+pub fn at_terminal(env: &Env, words: &[&str]) -> Option<String> {
+    let line: Vec<String> = std::iter::once(binary().display().to_string())
+        .chain(words.iter().map(|word| (*word).to_owned()))
+        .map(|word| format!("'{word}'"))
+        .collect();
+    let shown = Command::new("script")
+        .args(["-qec", &line.join(" "), "/dev/null"])
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("SHELL", "/bin/sh")
+        .env("HOME", "/nonexistent")
+        .envs(env.iter().cloned())
+        .stdin(Stdio::null())
+        .output();
+    match shown {
+        Ok(shown) => Some(String::from_utf8(shown.stdout).unwrap().replace('\r', "")),
+        Err(why) => {
+            sandbox::skipped::skip("tables at a terminal", "script", &why.to_string());
+            None
+        }
+    }
+}
+
+/// A table is cut to 80 columns at a terminal, and only there: whoever searches a pipe for a name finds it.
+pub fn is_cut_at_a_terminal_alone(env: &Env, words: &[&str], name: &str) {
+    let piped = ccm(env, words).stdout;
+    assert!(piped.contains(name) && !piped.contains('…'), "{piped}");
+    let Some(shown) = at_terminal(env, words) else {
+        return;
+    };
+    assert!(shown.contains('…') && !shown.contains(name), "{shown}");
+    let is_table = |line: &&str| !line.contains(": ");
+    for line in shown.lines().filter(is_table) {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
 /// `ccm run`, until it is dropped.
 pub struct Daemon {
     child: Arc<Mutex<Child>>,
