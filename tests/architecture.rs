@@ -24,7 +24,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         "daemon",
         &["controllers", "world", "kube", "cloud", "metrics"],
     ),
-    ("controllers", &["world", "kube", "cloud", "metrics"]),
+    (
+        "controllers",
+        &["world", "kube", "cloud", "text", "metrics"],
+    ),
     ("world", &["kube", "cloud"]),
     ("hetzner", &["http", "cloud", "text", "metrics"]),
     ("kube", &["http", "cloud", "text", "metrics"]),

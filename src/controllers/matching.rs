@@ -2,6 +2,7 @@
 
 use crate::cloud::{Finding, Instance, InstanceId, Instances, Provider, ProviderId, Reason};
 use crate::kube::Node;
+use crate::text;
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -178,10 +179,7 @@ impl<'a> Index<'a> {
             [] => "the node reports no address to look for".to_owned(),
             some => format!(
                 "none that is free has an address the node reports ({})",
-                some.iter()
-                    .map(IpAddr::to_string)
-                    .collect::<Vec<_>>()
-                    .join(", ")
+                text::some_of(&some.iter().map(IpAddr::to_string).collect::<Vec<_>>())
             ),
         };
         let looked_through = match self.instances.len() {
@@ -217,7 +215,7 @@ fn ambiguous(node: &Node, candidates: &[(&Instance, IpAddr)]) -> Finding {
             "no server is named {:?}, and the node's addresses fit several: {}; rename the right one to the \
              node's name",
             node.name(),
-            list.join(", ")
+            text::some_of(&list)
         ),
     )
 }

@@ -4,6 +4,7 @@
 use super::networks::Network;
 use crate::cloud::{Attached, Error, ErrorKind};
 use crate::http;
+use crate::text;
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -63,7 +64,7 @@ pub(super) fn attached(endpoint: &str, network: &Network) -> Attached {
         .collect();
     Attached::No(match there.is_empty() {
         true => "none".to_owned(),
-        false => there.join(", "),
+        false => text::some_of(&there),
     })
 }
 

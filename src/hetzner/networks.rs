@@ -2,6 +2,7 @@
 
 use super::api::{Api, Meta, Page};
 use crate::cloud::{Error, ErrorKind, Urgency};
+use crate::text;
 use serde::Deserialize;
 use std::fmt;
 
@@ -52,10 +53,12 @@ pub(super) fn find(api: &Api, selector: &NetworkSelector) -> Result<Network, Err
         [] => "this project has none".to_owned(),
         some => format!(
             "this project has {}",
-            some.iter()
-                .map(|n| format!("{} ({})", n.name, n.id))
-                .collect::<Vec<_>>()
-                .join(", ")
+            text::some_of(
+                &some
+                    .iter()
+                    .map(|n| format!("{} ({})", n.name, n.id))
+                    .collect::<Vec<_>>()
+            )
         ),
     };
     let is_it = |network: &Network| match selector {

@@ -3,6 +3,7 @@
 
 use super::client::{Client, percent_encoded};
 use super::error::Error;
+use crate::text;
 use serde_json::Value;
 
 /// As far as the object itself says it.
@@ -58,7 +59,7 @@ pub fn container(workload: &Value) -> Result<Container, String> {
             let names: Vec<String> = several.iter().map(name).collect();
             return Err(format!(
                 "which of its containers is meant is not clear: {}; exactly one should be called ccm… or {}",
-                names.join(", "),
+                text::some_of(&names),
                 NAMES[1]
             ));
         }

@@ -1,4 +1,5 @@
-//! How people write values, wherever they write them: on a command line, in a variable, in an annotation.
+//! How people write values, wherever they write them: on a command line, in a variable, in an annotation; and how
+//! many of them they read in one message.
 //!
 //! Knows nothing of what a value is for, and imports nothing of ours.
 
@@ -63,6 +64,59 @@ pub fn one_of<T: AsRef<str>>(words: &[T]) -> String {
     }
 }
 
+/// Names that a message for people holds at most.
+const NAMED_AT_MOST: usize = 5;
+
+/// `a, b`; of many the first: `a, b, c, d, e and 52 more`.
+pub fn some_of<T: AsRef<str>>(names: &[T]) -> String {
+    first_of(names, NAMED_AT_MOST)
+}
+
+/// The same with so many names at most.
+pub fn first_of<T: AsRef<str>>(names: &[T], at_most: usize) -> String {
+    let shown: Vec<&str> = names.iter().take(at_most).map(AsRef::as_ref).collect();
+    let shown = shown.join(", ");
+    match names.len().saturating_sub(at_most) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// Messages of the same trouble are told once, with how many there are: those that differ in
+/// numbers alone, as of servers, or in what `stable` leaves out. Of many troubles the first.
+pub fn told_once(messages: &[String], stable: impl Fn(&str) -> String) -> String {
+    let mut kinds: Vec<(String, &String, usize)> = Vec::new();
+    for message in messages {
+        let shape = without_numbers(&stable(message));
+        match kinds.iter_mut().find(|(kind, _, _)| *kind == shape) {
+            Some((_, _, count)) => *count += 1,
+            None => kinds.push((shape, message, 1)),
+        }
+    }
+    let line = |(_, message, count): &(String, &String, usize)| match count {
+        1 => (*message).clone(),
+        count => format!("{message} (and {} more like this)", count - 1),
+    };
+    let lines: Vec<String> = kinds.iter().take(NAMED_AT_MOST).map(line).collect();
+    let lines = lines.join("; ");
+    match kinds.len().saturating_sub(NAMED_AT_MOST) {
+        0 => lines,
+        more => format!("{lines}; and {more} more"),
+    }
+}
+
+fn without_numbers(text: &str) -> String {
+    let mut shape = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_ascii_digit() {
+            true if shape.ends_with('0') => {}
+            true => shape.push('0'),
+            false => shape.push(c),
+        }
+    }
+    shape
+}
+
 /// FNV-1a, 64 bit: stable over versions and machines, which std's hashers do not promise.
 pub fn fnv1a<'a>(parts: impl IntoIterator<Item = &'a str>) -> u64 {
     parts
@@ -82,4 +136,42 @@ pub fn replaced_between(document: &str, begin: &str, end: &str, lines: &str) -> 
         return None;
     }
     Some(format!("{before}{begin}\n{lines}{end}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_names_a_few_are_told() {
+        let names: Vec<String> = (1..=57).map(|n| format!("n{n}")).collect();
+        for (count, told) in [
+            (0, ""),
+            (1, "n1"),
+            (5, "n1, n2, n3, n4, n5"),
+            (6, "n1, n2, n3, n4, n5 and 1 more"),
+            (57, "n1, n2, n3, n4, n5 and 52 more"),
+        ] {
+            assert_eq!(some_of(&names[..count]), told);
+        }
+    }
+
+    #[test]
+    fn messages_that_differ_in_numbers_alone_are_told_once() {
+        for (messages, told) in [
+            (&[][..], ""),
+            (&["no server 7"], "no server 7"),
+            (
+                &["no server 7", "locked", "no server 12", "no server 3"],
+                "no server 7 (and 2 more like this); locked",
+            ),
+            (
+                &["a", "b", "c", "d", "e", "f", "g"],
+                "a; b; c; d; e; and 2 more",
+            ),
+        ] {
+            let messages: Vec<String> = messages.iter().map(|one| (*one).to_owned()).collect();
+            assert_eq!(told_once(&messages, str::to_owned), told);
+        }
+    }
 }

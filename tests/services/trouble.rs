@@ -197,6 +197,26 @@ fn many_short_changes_are_no_action_that_runs_too_long() {
     );
 }
 
+/// Eight servers are refused for one cause: that is one trouble, and one line can be read.
+#[test]
+fn what_is_refused_of_several_targets_is_told_once() {
+    let world = World::new(8);
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    world.create("web", &[("node-selector", "role=edge")], &[80]);
+    world.up("web");
+    let refuses = Effect::hetzner_error(422, "missing_ipv4", "it has no address");
+    let refuses = Rule::new(refuses)
+        .half(Half::Hetzner)
+        .path("/v1/load_balancers/*/actions/add_target");
+    world.sandbox.faults().add(refuses);
+    world.annotate("web", "node-selector", None);
+    let all = "(and 7 more like this)";
+    world.tells("web", "UpdateLoadBalancerFailed", &[all]);
+    for message in world.told("web", "UpdateLoadBalancerFailed") {
+        assert_eq!(message.matches("it has no address").count(), 1, "{message}");
+    }
+}
+
 #[test]
 fn an_action_that_never_ends_holds_up_only_its_own() {
     let world = World::new(1);

@@ -7,6 +7,7 @@ use crate::cloud::{
     AddressKind, Finding, Instance, Instances, Metadata, NodeAddress, Reason, Source, Sourced,
 };
 use crate::kube::Node;
+use crate::text;
 use std::collections::HashSet;
 use std::net::IpAddr;
 
@@ -125,7 +126,7 @@ fn not_among(ip: IpAddr, instance: &Instance, addresses: &[Sourced<NodeAddress>]
             "{ip} is not an address of server {} ({}), which has {}",
             instance.name,
             instance.id,
-            list.join(", ")
+            text::some_of(&list)
         ),
     )
 }

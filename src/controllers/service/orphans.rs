@@ -16,6 +16,7 @@ use crate::cloud::{
 use crate::controllers::report::{Failure, Report, publish};
 use crate::kube::{ObjectReference, Service};
 use crate::metrics::LOAD_BALANCERS;
+use crate::text;
 use crate::world::{Error, ReadFrom, World};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -141,7 +142,7 @@ pub(super) fn plan(orphan: Orphan) -> ServicePlan {
         "load balancer {} ({}), {}, was made for Service {service}, which does not exist, and costs money{stays}",
         orphan.balancer.name,
         orphan.balancer.id,
-        addresses.join(", ")
+        text::some_of(&addresses)
     );
     let (namespace, name) = service.split_once('/').unwrap_or(("", &service));
     let mut of = Service::default();

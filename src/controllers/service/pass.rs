@@ -11,9 +11,11 @@ use super::tell::{self, Told};
 use super::write;
 use crate::cloud::{
     Change, ChangeKind, ErrorKind, Gate, Landscape, LoadBalancers, Reason, Urgency,
+    without_correlations,
 };
 use crate::controllers::report::{Failure, Report, tell_change};
 use crate::kube::{self, Node, Service};
+use crate::text;
 use crate::world::{Error, ReadFrom, World};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
@@ -229,7 +231,7 @@ impl<'a> Pass<'a> {
             let all: Vec<String> = work.refused.iter().map(ToString::to_string).collect();
             // The address is there, so the status is written all the same.
             let plan = self.write_status(work.plan);
-            self.failed(plan, all.join("; "));
+            self.failed(plan, text::told_once(&all, without_correlations));
             return None;
         }
         if !work.look_again {

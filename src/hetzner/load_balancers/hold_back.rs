@@ -9,6 +9,7 @@ use super::{Defaults, Rules, annotations as a};
 use crate::cloud::{
     Cluster, Field, Ingress, LoadBalancerPlan, OfferedNode, Service, Source, TrafficPolicy,
 };
+use crate::text;
 use std::net::IpAddr;
 
 /// The flag whose default names the cluster on a label.
@@ -115,19 +116,10 @@ impl Rules<'_> {
         let name = (!reading.has(&a::NAME, None)).then_some(CLUSTER_NAME);
         let all = [NETWORK].into_iter().chain(annotated).chain(name);
         let all: Vec<&str> = all.filter(|setting| self.holds_back(setting)).collect();
-        let mut named = all
-            .iter()
-            .take(NAMED_AT_MOST)
-            .copied()
-            .collect::<Vec<_>>()
-            .join(", ");
-        match all.len() {
-            0 => return None,
-            count if count > NAMED_AT_MOST => {
-                named += &format!(" and {} more", count - NAMED_AT_MOST)
-            }
-            _ => {}
+        if all.is_empty() {
+            return None;
         }
+        let named = text::first_of(&all, NAMED_AT_MOST);
         let name = fields.iter().find(|field| field.field == "name");
         Some(Field {
             field: "load balancer".to_owned(),

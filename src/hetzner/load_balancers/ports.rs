@@ -13,6 +13,7 @@ use crate::cloud::{
     Cluster, Field, Finding, Protocol, Reason, Service, ServicePort, Source, Sourced,
 };
 use crate::hetzner::certificates::Certificate;
+use crate::text;
 use std::collections::BTreeMap;
 
 /// What the API takes when nothing is said.
@@ -150,7 +151,7 @@ fn check_redirects(reading: &mut Reading, ports: &[Port]) {
         [_] => {}
         several => reading.problem(format!(
             "{key}: ports {} can't all answer on port 80: write {key}.PORT for one of them",
-            several.join(", ")
+            text::some_of(several)
         )),
     }
 }
@@ -341,7 +342,7 @@ fn certificate<'a>(
             .collect();
         let has = match names.as_slice() {
             [] => "none".to_owned(),
-            names => names.join(", "),
+            names => text::some_of(names),
         };
         reading.problem(format!(
             "{source}: there is no certificate {name:?}; the project has {has}"

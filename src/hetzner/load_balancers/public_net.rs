@@ -12,6 +12,7 @@ use super::reading::Reading;
 use super::{status, values as v};
 use crate::cloud::{Error, Field, Finding, Reason, Service, Source, Sourced};
 use crate::hetzner::primary_ips::{PrimaryIp, covers};
+use crate::text;
 use std::net::IpAddr;
 
 const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
@@ -168,7 +169,7 @@ impl Family {
             let there: Vec<String> = there.collect();
             let has = match there.as_slice() {
                 [] => "none".to_owned(),
-                some => some.join(", "),
+                some => text::some_of(some),
             };
             let nowhere = Location::default();
             let (wanted, _) = places(desired, &nowhere, chosen);

@@ -2,6 +2,7 @@
 
 use super::entry::{Entry, Kind, a, shown, text_of};
 use super::{ConfigError, read_file};
+use crate::text;
 use serde_yaml::{Mapping, Value};
 use std::path::{Path, PathBuf};
 
@@ -65,7 +66,7 @@ impl Merged {
         let names: Vec<String> = self.of(kind).map(|entry| shown(&entry.name)).collect();
         match names.as_slice() {
             [] => format!("the kubeconfig has no {}s", kind.name()),
-            names => format!("there is {}", names.join(", ")),
+            names => format!("there is {}", text::some_of(names)),
         }
     }
 

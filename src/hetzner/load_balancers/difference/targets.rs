@@ -8,6 +8,7 @@ use crate::hetzner::load_balancers::change::{ServerTarget, Write};
 use crate::hetzner::load_balancers::desired::Desired;
 use crate::hetzner::load_balancers::status::node_name;
 use crate::hetzner::load_balancers::targets::{Room, Step};
+use crate::text;
 use std::collections::BTreeMap;
 
 /// Is a server reached by its private IP?
@@ -167,7 +168,7 @@ pub(in crate::hetzner::load_balancers) fn max_targets_reached(
         Reason::MaxTargetsReached,
         format!(
             "the load balancer takes {limit} targets, and has no room for {}: choose a larger type in annotation {}",
-            left.join(", "),
+            text::some_of(left),
             annotations::TYPE.key()
         ),
     )
