@@ -228,6 +228,9 @@ pub fn builder() -> Builder {
     }
 }
 
+/// What a test has that freezes the API server's cache.
+pub const LAGS: &str = "a cache that lags";
+
 /// Skips what only the simulated API server can do.
 pub fn needs_simulation(sandbox: &Sandbox, what: &str) -> bool {
     let is_real = sandbox.cluster().is_real();

@@ -23,7 +23,7 @@ pub struct World {
 
 impl World {
     pub fn new(nodes: usize) -> World {
-        World::of(sandbox::Sandbox::builder().nodes(nodes))
+        World::of(common::builder().nodes(nodes))
     }
 
     pub fn of(builder: sandbox::Builder) -> World {
