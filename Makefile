@@ -10,7 +10,7 @@ CC := $(ARCH)-linux-gnu-gcc
 endif
 endif
 
-.PHONY: help demo test build image helm bench
+.PHONY: help demo test test-real build image helm bench
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -21,6 +21,9 @@ demo: ## build, then three simulated nodes, a load balancer, and ccm on them: be
 
 test: ## format, clippy, all tests; ends with what was skipped and why
 	@tests/run.sh
+
+test-real: ## the tests on a real Kubernetes API server, which Go builds in target/tools (some ten minutes, once)
+	@tests/real.sh
 
 # Size: relative relocations in one bit each, equal functions once, and no tables for unwinding.
 LINK := -C linker=rust-lld -C link-arg=-zpack-relative-relocs -C link-arg=--icf=all -C link-arg=--no-eh-frame-hdr -C link-arg=-T -C link-arg=src/static.ld
