@@ -10,7 +10,7 @@ CC := $(ARCH)-linux-gnu-gcc
 endif
 endif
 
-.PHONY: help demo test build image helm bench
+.PHONY: help demo test build image helm promtool bench
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -45,6 +45,11 @@ image: build ## the image, FROM scratch, as an OCI archive in target/image; ARCH
 HELM := helm.sh/helm/v3/cmd/helm@v3.18.6
 helm: ## helm in target/tools, where there is none: tests then render the chart
 	@test -x target/tools/helm || command -v helm || GOBIN=$(CURDIR)/target/tools go install $(HELM)
+
+# Without its service discoveries: they are most of the build, and the rules need none.
+PROMTOOL := github.com/prometheus/prometheus/cmd/promtool@v0.316.0
+promtool: ## promtool in target/tools, where there is none: tests then evaluate alerts and dashboard
+	@test -x target/tools/promtool || command -v promtool || GOBIN=$(CURDIR)/target/tools go install -tags remove_all_sd $(PROMTOOL)
 
 bench: build ## measure the static binary against its limits: calls, bytes, time, memory, size
 	CCM_BENCH_BINARY=$(CURDIR)/$(BINARY) cargo test --locked --test bench -- --ignored --nocapture
