@@ -2,8 +2,8 @@
 //!
 //! A daemon's waits last a fiftieth here, so a scrape every 0.6 s is one every half minute: they are taken at that
 //! pace and stand half a minute apart. No film lasts as long as an alert's ranges and its `for`: at its end the last
-//! minutes are shown over and over. Gauges repeat themselves; a counter goes on from where it was, and gains each time
-//! what it gained in those minutes. A scrape that a busy machine was too late for is missing, as it would be.
+//! two thirds are shown over and over. Gauges repeat themselves; a counter goes on from where it was, and gains each time
+//! what it gained in them. A scrape that a busy machine was too late for is missing, as it would be.
 
 use crate::common::{self, Env, SCALE, all_initialised, wait_until};
 use crate::{Scrape, Watched, family};
@@ -32,6 +32,8 @@ pub struct Film {
     /// So many frames are repeated.
     repeated: usize,
     begun: Instant,
+    /// Between two scrapes, here.
+    pub pace: Duration,
 }
 
 impl Film {
@@ -44,12 +46,14 @@ impl Film {
     pub fn with(sandbox: Sandbox, env: Env, flags: &[&str]) -> Film {
         let watched = Watched::start(&env, flags);
         let mut first = watched.scrape();
+        let ticked = "ccm_ticks_total{controller=\"cloud-node-controller\",result=\"ok\"}";
         wait_until("initialised nodes", || {
             let now = watched.scrape();
-            if planned(&now) >= planned(&first) {
+            let is_done = all_initialised(&sandbox) && now.get(ticked) > Some(&1.0);
+            if planned(&now) > planned(&first) || planned(&first) == 0.0 {
                 first = now;
             }
-            all_initialised(&sandbox)
+            is_done
         });
         Film {
             sandbox,
@@ -59,6 +63,7 @@ impl Film {
             cause: 0,
             repeated: 1,
             begun: Instant::now(),
+            pace: Duration::from_secs(STEP_S as u64).mul_f64(SCALE.parse().unwrap()),
         }
     }
 
@@ -67,14 +72,14 @@ impl Film {
         self.cause = self.frames.len() - 1;
     }
 
-    /// So many more scrapes. They are what is repeated.
+    /// So many more scrapes, of which the last two thirds are what is repeated.
     pub fn roll(&mut self, frames: usize) {
         self.roll_with(frames, |_| {});
     }
 
     /// The same, with something that is done before each.
     pub fn roll_with(&mut self, frames: usize, before_each: impl Fn(&Sandbox)) {
-        let step = Duration::from_secs(STEP_S as u64).mul_f64(SCALE.parse().unwrap());
+        let step = self.pace;
         self.begun = Instant::now();
         let from = self.frames.len();
         while self.frames.len() < from + frames {
@@ -90,7 +95,8 @@ impl Film {
             }
             self.frames.push(Some(frame));
         }
-        self.repeated = self.frames.len() - from;
+        self.repeated = (self.frames.len() - from).div_ceil(3) * 2;
+        self.repeated = self.repeated.min(self.frames.len() - from);
     }
 
     /// `input_series` of a test.
@@ -126,15 +132,17 @@ impl Film {
         }
         let from = len - self.repeated;
         let (round, place) = ((at - from) / self.repeated, (at - from) % self.repeated);
-        let value = *self.frames[from + place].as_ref()?.get(series)?;
-        if !is_counter(series) {
-            return Some(Some(value));
-        }
+        let frame = self.frames[from + place].as_ref()?;
         let mut repeated = self.frames[from..].iter().flatten();
+        let Some(last) = repeated.clone().next_back()?.get(series) else {
+            return Some(None);
+        };
+        if !is_counter(series) {
+            return Some(Some(*frame.get(series).unwrap_or(last)));
+        }
         let first = repeated.find_map(|frame| frame.get(series))?;
-        let last = repeated.rev().find_map(|frame| frame.get(series));
-        let gained = last.map_or(0.0, |last| last - first);
-        Some(Some(value + gained * round as f64))
+        let value = frame.get(series).unwrap_or(first);
+        Some(Some(value + (last - first) * round as f64))
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Mutex;
 const RATE_INTERVAL: &str = "2m";
 
 /// Panels that show what does not change.
-const STEADY: [&str; 1] = ["Version"];
+const STEADY: [&str; 1] = ["State: Version"];
 
 /// On the path, or where `make promtool` puts it; none where there is no promtool.
 fn promtool(words: &[&str]) -> Option<Output> {
@@ -46,16 +46,21 @@ fn alerts() -> Value {
     serde_yaml::from_str(&monitoring("alerts.yaml")).unwrap()
 }
 
-/// Title of the panel and expression.
+/// Row and title of the panel, and expression.
 fn panels() -> Vec<(String, String)> {
     let dashboard: Value = serde_json::from_str(&monitoring("dashboard.json")).unwrap();
     let mut found = Vec::new();
+    let mut row = "";
     for panel in dashboard["panels"].as_array().unwrap() {
+        let title = panel["title"].as_str().unwrap();
+        if panel["type"] == "row" {
+            row = title;
+        }
         for target in panel["targets"].as_array().into_iter().flatten() {
             let expression = target["expr"].as_str().unwrap();
             let expression = expression.replace("$__rate_interval", RATE_INTERVAL);
             assert!(!expression.contains('$'), "{expression}");
-            found.push((panel["title"].as_str().unwrap().to_owned(), expression));
+            found.push((format!("{row}: {title}"), expression));
         }
     }
     found
@@ -159,7 +164,8 @@ fn moves(film: &Film, expression: &str, labels: &[(&str, &str)]) -> Value {
             "({chosen} and on ({label}) label_replace(vector(1), {label:?}, {value:?}, \"\", \"\"))"
         );
     }
-    let since_s = SHOWN_MINUTES * 60 - film.cause * STEP_S;
+    // A range does not hold its own begin.
+    let since_s = SHOWN_MINUTES * 60 - film.cause * STEP_S + STEP_S;
     is_one(&format!(
         "max(changes({chosen}[{since_s}s:{STEP_S}s])) > bool 0"
     ))
