@@ -52,7 +52,7 @@ pub const WORLDS: &[World] = &[
         node(&film.sandbox, "stray", None);
         film.roll(18);
         film
-    }, fires: &["CcmCloudSlow", "CcmTicksSlow"], may: &["CcmTicksFail", "CcmNodeUnmatched"], moves: &[
+    }, fires: &["CcmCloudSlow", "CcmTicksSlow"], may: &["CcmTicksFail", "CcmTicksStopped", "CcmNodeUnmatched"], moves: &[
         ("Hetzner Cloud API: Under way", &[]),
         ("Hetzner Cloud API: Duration", &[("method", "get")]),
         ("Controllers: Tick duration", &[("controller", "service-lb-controller")]),
@@ -217,17 +217,23 @@ pub const WORLDS: &[World] = &[
         ("Controllers: Ticks", &[("controller", "cloud-node-controller"), ("result", "failed")]),
         ("Hetzner Cloud API: Errors", &[("code", "403")]),
     ] },
-    World { name: "somebody has to look", film: || {
-        let mut film = Film::of(quiet(1), &[RESYNC]);
+    World { name: "the token is another project's", film: || {
+        let mut film = Film::of(quiet(3), &[]);
         film.roll(BEFORE);
         film.cause();
-        let spec = sandbox::hetzner::ServerSpec { name: "taken".into(), ..Default::default() };
-        let id = film.sandbox.cloud().create_server(film.sandbox.project(), spec);
-        node(&film.sandbox, "old", Some(&format!("hcloud://{id}")));
-        node(&film.sandbox, "taken", None);
-        let told = "ccm_findings_total{controller=\"cloud-node-controller\",reason=\"ServerClaimedTwice\"}";
-        wait_until(told, || film.watched[0].1.scrape().get(told).is_some_and(|count| *count > 0.0));
+        for name in ["worker-1", "worker-2", "worker-3"] {
+            film.sandbox.cloud().set_power(server(&film.sandbox, name), false);
+        }
+        film.sandbox.kubelets().expire();
+        let env = with(film.env.clone(), &[("HCLOUD_TOKEN", &film.sandbox.projects().foreign_token)]);
+        film.watched.clear();
+        film.watched.push(("10.0.0.2:8233", Watched::start(&env, &[])));
+        wait_until("a finding", || {
+            film.watched[0].1.scrape().keys().any(|series| series.contains("PossibleNodeDeletion"))
+        });
         film.roll(SHORT);
         film
-    }, fires: &["CcmDoubtfulFinding"], may: &["CcmTicksFail", "CcmNodeUnmatched"], moves: &[("What it does: Findings", &[("reason", "ServerClaimedTwice")])] },
+    }, fires: &["CcmDoubtfulFinding"], may: &["CcmTicksFail"], moves: &[
+        ("What it does: Findings", &[("reason", "PossibleNodeDeletion")]),
+    ] },
 ];
