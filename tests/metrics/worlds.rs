@@ -26,6 +26,8 @@ pub struct World {
 const BEFORE: usize = 4;
 /// Ten minutes are repeated of it: two of the longest waits after a failure.
 const LONG: usize = 30;
+/// Where something is asked with every tick.
+const SOME: usize = 15;
 const SHORT: usize = 4;
 
 const RESYNC: &str = "--load-balancer-resync-period=20s";
@@ -107,7 +109,7 @@ pub const WORLDS: &[World] = &[
         film.cause();
         film.sandbox.cloud().remove_token(&film.sandbox.projects().token);
         film.sandbox.kubelets().expire();
-        film.roll(LONG);
+        film.roll(SOME);
         film
     }, fires: &["CcmCloudRefuses", "CcmTicksFail"], may: &[], moves: &[("Hetzner Cloud API: Errors", &[("code", "401")])] },
     World { name: "the cloud is away", film: || {
@@ -116,7 +118,7 @@ pub const WORLDS: &[World] = &[
         film.cause();
         film.sandbox.stop(Half::Hetzner);
         film.sandbox.kubelets().expire();
-        film.roll(LONG);
+        film.roll(SOME);
         film
     }, fires: &["CcmCloudErrors", "CcmTicksFail"], may: &[], moves: &[
         ("Hetzner Cloud API: Errors", &[("reason", "unreachable")]),
@@ -127,7 +129,7 @@ pub const WORLDS: &[World] = &[
         film.roll(BEFORE);
         film.cause();
         film.sandbox.kubelets().expire();
-        film.roll_with(LONG, |sandbox| sandbox.cloud().set_rate_limit(sandbox.project(), 7_200, 100));
+        film.roll_with(SOME, |sandbox| sandbox.cloud().set_rate_limit(sandbox.project(), 7_200, 100));
         film
     }, fires: &["CcmRateLimitShort"], may: &["CcmTicksFail"], moves: &[("State: Calls left", &[]), ("Hetzner Cloud API: Calls left", &[])] },
     World { name: "no call is left", film: || {
@@ -144,7 +146,7 @@ pub const WORLDS: &[World] = &[
         film.roll(BEFORE);
         film.cause();
         fails(&film.sandbox, Half::Kubernetes, "GET", "/api/v1/nodes", Effect::kubernetes_status(403, "Forbidden", "no"));
-        film.roll(LONG);
+        film.roll(SOME);
         film
     }, fires: &["CcmClusterRefuses", "CcmTicksFail"], may: &["CcmCloudRefuses"], moves: &[
         ("Kubernetes API and process: Errors", &[("resource", "nodes"), ("code", "403")]),
@@ -156,7 +158,7 @@ pub const WORLDS: &[World] = &[
         film.sandbox.stop(Half::Kubernetes);
         film.watched[0].1.daemon.ended();
         film.watched = vec![("10.0.0.2:8233", Watched::start(&film.env, &[]))];
-        film.roll(LONG);
+        film.roll(SOME);
         film
     }, fires: &["CcmClusterAway", "CcmNobodyLeads"], may: &["CcmTicksFail"], moves: &[("Kubernetes API and process: Errors", &[("reason", "unreachable")])] },
     World { name: "a thread is stuck", film: || {
@@ -176,9 +178,11 @@ pub const WORLDS: &[World] = &[
             film.sandbox.cloud().delete_server(server(&film.sandbox, &format!("worker-{number}")));
         }
         film.sandbox.kubelets().expire();
-        film.roll(LONG);
+        is(&film, "ccm_routes{state=\"ok\"}", 2.0);
+        film.roll(SOME);
         film
-    }, fires: &["CcmNodesDeleted"], may: &[], moves: &[
+    // What is still changed in the film's later part is changed again and again.
+    }, fires: &["CcmNodesDeleted"], may: &["CcmPlanStuck"], moves: &[
         ("What it does: Changes", &[("kind", "delete_node")]),
         ("State: Routes", &[("state", "ok")]),
         ("State: Nodes", &[("state", "ready")]),
