@@ -2,8 +2,8 @@
 //!
 //! A daemon's waits last a fiftieth here, so a scrape every 0.6 s is one every half minute: they are taken at that
 //! pace and stand half a minute apart. No film lasts as long as an alert's ranges and its `for`: at its end the last
-//! two thirds are shown over and over. Gauges repeat themselves; a counter goes on from where it was, and gains each time
-//! what it gained in them. A scrape that a busy machine was too late for is missing, as it would be.
+//! two thirds are shown over and over. Gauges repeat themselves; a counter goes on from where it was, and gains each
+//! time what it gained in them. A scrape that a busy machine was too late for is missing, as it would be.
 
 use crate::common::{self, Env, SCALE, all_initialised, wait_until};
 use crate::{Scrape, Watched, family};
@@ -31,7 +31,6 @@ pub struct Film {
     pub cause: usize,
     /// So many frames are repeated.
     repeated: usize,
-    begun: Instant,
     /// Between two scrapes, here.
     pub pace: Duration,
 }
@@ -62,7 +61,6 @@ impl Film {
             frames: vec![Some(seen_at("10.0.0.2:8233", first))],
             cause: 0,
             repeated: 1,
-            begun: Instant::now(),
             pace: Duration::from_secs(STEP_S as u64).mul_f64(SCALE.parse().unwrap()),
         }
     }
@@ -80,13 +78,13 @@ impl Film {
     /// The same, with something that is done before each.
     pub fn roll_with(&mut self, frames: usize, before_each: impl Fn(&Sandbox)) {
         let step = self.pace;
-        self.begun = Instant::now();
+        let begun = Instant::now();
         let from = self.frames.len();
         while self.frames.len() < from + frames {
             let next = step * (self.frames.len() - from + 1) as u32;
-            std::thread::sleep(next.saturating_sub(self.begun.elapsed()));
+            std::thread::sleep(next.saturating_sub(begun.elapsed()));
             before_each(&self.sandbox);
-            let late = (self.begun.elapsed() - next).as_millis() / step.as_millis();
+            let late = (begun.elapsed() - next).as_millis() / step.as_millis();
             let missed = usize::try_from(late).unwrap();
             self.frames.extend(vec![None; missed]);
             let mut frame = Scrape::new();
