@@ -13,8 +13,8 @@ use std::sync::Mutex;
 /// What Grafana puts in for a scrape every half minute: four of them.
 const RATE_INTERVAL: &str = "2m";
 
-/// Panels that show what does not change.
-const STEADY: [&str; 1] = ["State: Version"];
+/// Panels that show what does not change, or what lasts for one tick and is met by few scrapes.
+const STEADY: [&str; 2] = ["State: Version", "What it does: Planned changes"];
 
 /// On the path, or where `make promtool` puts it; none where there is no promtool.
 fn promtool(words: &[&str]) -> Option<Output> {

@@ -129,6 +129,10 @@ pub const WORLDS: &[World] = &[
         film.roll(BEFORE);
         film.cause();
         film.sandbox.kubelets().expire();
+        wait_until("a call that is told so", || {
+            film.sandbox.cloud().set_rate_limit(film.sandbox.project(), 7_200, 100);
+            film.watched[0].1.scrape().get("ccm_hcloud_rate_limit_remaining") < Some(&720.0)
+        });
         film.roll_with(SOME, |sandbox| sandbox.cloud().set_rate_limit(sandbox.project(), 7_200, 100));
         film
     }, fires: &["CcmRateLimitShort"], may: &["CcmTicksFail"], moves: &[("State: Calls left", &[]), ("Hetzner Cloud API: Calls left", &[])] },
@@ -217,7 +221,6 @@ pub const WORLDS: &[World] = &[
         ("State: Load balancers", &[("state", "leaving")]),
         ("What it does: Changes that did not work", &[("kind", "create"), ("result", "failed")]),
         ("What it does: Findings", &[("reason", "SyncLoadBalancerFailed")]),
-        ("What it does: Planned changes", &[("controller", "service-lb-controller")]),
         ("Controllers: Ticks", &[("controller", "cloud-node-controller"), ("result", "failed")]),
         ("Hetzner Cloud API: Errors", &[("code", "403")]),
     ] },
