@@ -4,6 +4,7 @@ use super::connect::{Connect, Unresolved};
 use super::deadline;
 use super::error::{Kind, describe_io, describe_transport};
 use super::proxy::Route;
+use super::waiting;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ const LIMIT_BYTES: u64 = 64 * 1024;
 pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
     let by = Instant::now() + timeout;
     let _held = deadline::hold(by);
+    let _waiting = waiting::on(|| format!("GET {url}"));
     let in_words = |kind: Kind| match kind {
         Kind::TimedOut(_) => format!("no answer within {} s", timeout.as_secs_f32()),
         Kind::Unreachable(why) | Kind::Malformed(why) | Kind::Request(why) => why,
