@@ -65,7 +65,9 @@ impl Names {
     /// Field selectors name names.
     pub fn query(&self, query: &[(String, String)]) -> Vec<(String, String)> {
         let term = |term: &str| match term.split_once('=') {
-            Some((field @ ("metadata.name" | "involvedObject.name"), name)) => {
+            Some((field @ ("metadata.name" | "involvedObject.name"), name))
+                if name != THE_API_S =>
+            {
                 format!("{field}={}", self.inside(name.trim_start_matches('=')))
             }
             _ => term.to_owned(),
