@@ -191,6 +191,46 @@ fn on_a_doubt_the_node_stays() {
     });
 }
 
+/// Of more servers than it shows, a list says nothing about those that it does not show.
+#[test]
+fn a_list_that_holds_less_than_it_says_is_incomplete() {
+    for (per_page, last, total) in [
+        (50, json!(null), 120),
+        (50, json!(1), 120),
+        (2, json!(1), 100),
+    ] {
+        let sandbox = initialised(2);
+        delete_server(&sandbox, "worker-2");
+        let servers = sandbox.cloud().servers(sandbox.project());
+        let first = servers.iter().find(|server| server["name"] == "worker-1");
+        let numbered = |n: u64| {
+            let mut server = first.unwrap().clone();
+            if n > 0 {
+                server["id"] = json!(5_000_000 + n);
+                server["name"] = json!(format!("other-{n}"));
+            }
+            server
+        };
+        let body = json!({
+            "servers": (0..per_page).map(numbered).collect::<Vec<Value>>(),
+            "meta": { "pagination": {
+                "page": 1, "per_page": per_page, "previous_page": null, "next_page": null,
+                "last_page": last, "total_entries": total,
+            } },
+        });
+        let effect = Effect::Instead(sandbox::exchange::Response::json(200, &body));
+        sandbox
+            .faults()
+            .add(Rule::new(effect).path("/v1/servers").half(Half::Hetzner));
+        let ran = ccm(&env(&sandbox), &["run", "--once"]);
+        assert!(
+            ran.code == 1 && ran.stderr.contains("nothing is done on an incomplete list"),
+            "{body}: {ran:?}"
+        );
+        assert!(is_there(&sandbox, "worker-2") && deletions(&sandbox) == 0);
+    }
+}
+
 fn stays_until_it_is_mended(name: &str, rule: Rule) {
     let sandbox = initialised(2);
     second_page(&sandbox);
