@@ -263,6 +263,80 @@ fn stays_until_it_is_mended(name: &str, rule: Rule) {
     assert_eq!(sandbox.cluster().list("nodes", None).len(), 2, "{name}");
 }
 
+/// A job that runs every minute is only heard of by its exit code.
+#[test]
+fn a_doubt_is_a_failure_of_the_pass() {
+    let one = "/v1/servers/*";
+    let error = Effect::hetzner_error;
+    let other_server = json!({ "server": { "id": 1 } });
+    let cases = vec![
+        ("500", error(500, "server_error", "no")),
+        ("404 of another kind", error(404, "gone_fishing", "no")),
+        ("410", error(410, "not_found", "no")),
+        (
+            "another server",
+            Effect::Instead(sandbox::exchange::Response::json(200, &other_server)),
+        ),
+    ];
+    side_by_side(cases, |(name, effect)| {
+        let sandbox = initialised(2);
+        delete_server(&sandbox, "worker-2");
+        sandbox.cluster().edit("nodes", None, "worker-1", |node| {
+            for condition in node["status"]["conditions"].as_array_mut().unwrap() {
+                condition["status"] = json!("True");
+            }
+        });
+        let rule = Rule::new(effect).path(one).half(Half::Hetzner);
+        sandbox.faults().add(rule);
+        let once = ccm(&env(&sandbox), &["run", "--once"]);
+        let said = |text: &str| once.stderr.contains(text);
+        assert!(
+            once.code == 1 && said("WARN") && said("is not clear") && said(", 1 failed"),
+            "{name}: {once:?}"
+        );
+        assert!(reasons(&sandbox, "worker-2").contains(&"InstanceLookupFailed".to_owned()));
+        let sync = ccm(&env(&sandbox), &["node", "sync"]);
+        let said = |text: &str| sync.stdout.contains(text);
+        assert!(
+            sync.code == 1 && said("node/worker-2  failed: ") && said(", 1 failed"),
+            "{name}: {sync:?}"
+        );
+        let dry = ccm(&env(&sandbox), &["node", "sync", "--dry-run"]);
+        let said = |text: &str| dry.stdout.contains(text);
+        assert!(
+            dry.code == 1 && said("node/worker-2  can't: ") && said(", 1 can't be helped"),
+            "{name}: {dry:?}"
+        );
+        assert!(is_there(&sandbox, "worker-2"), "{name}");
+    });
+}
+
+#[test]
+fn another_project_s_token_fails_a_pass() {
+    let sandbox = initialised(2);
+    for name in ["worker-1", "worker-2"] {
+        sandbox.cloud().set_power(server_id(&sandbox, name), false);
+    }
+    sandbox.kubelets().expire();
+    let foreign = with(
+        env(&sandbox),
+        &[("HCLOUD_TOKEN", &sandbox.projects().foreign_token)],
+    );
+    for (words, failed) in [
+        (&["run", "--once"][..], ", 2 failed"),
+        (&["node", "sync"], ", 2 failed"),
+        (&["node", "sync", "--dry-run"], ", 2 can't be helped"),
+    ] {
+        let ran = ccm(&foreign, words);
+        let said = |text: &str| ran.stdout.contains(text) || ran.stderr.contains(text);
+        assert!(
+            ran.code == 1 && said("--node-deletion-guard=false") && said(failed),
+            "{words:?}: {ran:?}"
+        );
+    }
+    assert_eq!(deletions(&sandbox), 0);
+}
+
 #[test]
 fn another_project_s_token_deletes_nothing() {
     let sandbox = initialised(3);
@@ -300,9 +374,8 @@ fn the_last_node_of_a_project_stays_by_the_guard() {
     delete_server(&sandbox, "worker-1");
     let ran = ccm(&env(&sandbox), &["run", "--once"]);
     assert!(
-        ran.stderr.contains("--node-deletion-guard=false"),
-        "{}",
-        ran.stderr
+        ran.code == 1 && ran.stderr.contains("--node-deletion-guard=false"),
+        "{ran:?}"
     );
     assert!(is_there(&sandbox, "worker-1"));
 }

@@ -128,11 +128,18 @@ impl LifecycleController {
         };
         for plan in &plans {
             let object = format!("node/{}", plan.object.name);
-            publish(world, gate, NAME, &plan.object, &plan.findings);
+            publish(world, gate, NAME, &plan.object, &plan.obstacle);
             let outcome = apply::apply(world, gate, plan, &facts, self.settings.deletion_guard);
             self.schedule.asked(&plan.object.uid, Instant::now());
             match outcome {
-                Ok(None) => report.unchanged += 1,
+                Ok(None) => match &plan.obstacle {
+                    None => report.unchanged += 1,
+                    Some(obstacle) => report.failures.push(Failure {
+                        object,
+                        why: obstacle.message.clone(),
+                        finding: Some(obstacle.reason),
+                    }),
+                },
                 Ok(Some(line)) => {
                     report.changed += 1;
                     report.changes.push((object, line));
