@@ -357,3 +357,32 @@ fn those_that_fail() {
     let message = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old? (kubeconfig DIR/bad, context here)";
     assert_eq!(mismatch(&world, &config, &[], message), None);
 }
+
+/// What it was given may be secret, and it may say that again.
+#[test]
+fn what_it_was_given_is_not_repeated() {
+    let world = World::new();
+    #[rustfmt::skip]
+    let cases = [
+        (json!(["--secret=s3cretArg"]), json!([]), "got --secret=s3cretArg", "got --secret=[redacted]"),
+        (json!(["--client-secret", "s3cretArg"]), json!([]), "got --client-secret s3cretArg.", "got --client-secret [redacted]."),
+        (json!(["-ps3cretArg"]), json!([]), "got -ps3cretArg", "got -p[redacted]"),
+        (json!(["secret=s3cretArg"]), json!([]), "no s3cretArg!", "no [redacted]!"),
+        (json!(["longer-than", "longer-than-that"]), json!([]), "got longer-than-that", "got [redacted]"),
+        (json!(["--pin=4711"]), json!([]), "pin 4711 of 47110", "pin [redacted] of 47110"),
+        (json!([]), json!([{"name": "PIN", "value": "abc12"}]), "pin abc12, xabc12", "pin [redacted], xabc12"),
+        (json!([]), json!([{"name": "N", "value": "1"}]), "1 of 10", "1 of 10"),
+        (json!([]), json!([{"name": "LONG", "value": "given-to-it"}]), "xgiven-to-it", "x[redacted]"),
+    ];
+    for (args, env, says, shown) in cases {
+        world.script("plugin", &format!("echo '{says}' >&2; exit 1"));
+        let mut exec = exec("./plugin");
+        exec["args"] = args;
+        exec["env"] = env;
+        let message = format!(
+            "{NOT_SENT}\"./plugin\" failed (exit status: 1) and said: {shown} (kubeconfig DIR/bad, context here)"
+        );
+        let config = yaml(&world.with_exec(exec));
+        assert_eq!(mismatch(&world, &config, &[], &message), None, "{says}");
+    }
+}
