@@ -132,6 +132,11 @@ impl Daemon {
         }
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.lock().unwrap().id()
+    }
+
     /// Highest and present resident memory, in kilobytes.
     pub fn memory_kb(&self) -> (u64, u64) {
         let id = self.child.lock().unwrap().id();
