@@ -337,6 +337,37 @@ fn another_project_s_token_fails_a_pass() {
     assert_eq!(deletions(&sandbox), 0);
 }
 
+/// The API server does not let us: that is told once, and tried less and less often.
+#[test]
+fn a_taint_that_can_t_be_removed_is_left_for_longer_and_longer() {
+    let sandbox = initialised(2);
+    let rule = Rule::new(Effect::kubernetes_status(403, "Forbidden", "no"))
+        .half(Half::Kubernetes)
+        .method("PATCH")
+        .path("/api/v1/nodes/*");
+    let rule = sandbox.faults().add(rule);
+    sandbox.cluster().edit("nodes", None, "worker-1", |node| {
+        node["spec"]["taints"] = json!([{ "key": SHUTDOWN, "effect": "NoSchedule" }]);
+    });
+    let mark = sandbox.calls().mark();
+    let daemon = Daemon::start(&env(&sandbox), &[]);
+    let calls = |is_such: fn(&sandbox::calls::Call) -> bool| {
+        let calls = sandbox.calls().calls_since(mark);
+        calls.iter().filter(|call| is_such(call)).count()
+    };
+    let patches = || calls(|call| call.method == "PATCH");
+    wait_until("two tries", || patches() >= 2);
+    // Each look is a tick of one of two controllers, five seconds apart: five minutes of them.
+    let looks = || calls(|call| call.path == "/api/v1/nodes");
+    wait_until("many looks", || looks() >= 120);
+    assert!(patches() <= 12, "{} tries in {} looks", patches(), looks());
+    let told = daemon.log().matches("(TaintingNodeFailed)").count();
+    assert_eq!(told, 1, "{}", daemon.log());
+    assert!(reasons(&sandbox, "worker-1").contains(&"TaintingNodeFailed".to_owned()));
+    sandbox.faults().remove(rule);
+    wait_until("the taint to go", || !is_tainted(&sandbox, "worker-1"));
+}
+
 #[test]
 fn another_project_s_token_deletes_nothing() {
     let sandbox = initialised(3);
