@@ -74,6 +74,14 @@ fn those_that_work() {
         V1BETA1,
         json!({"token": world.token, "expirationTimestamp": "2999-01-01T00:00:00Z"}),
     );
+    world.plugin(
+        "endless",
+        V1,
+        json!({"token": world.token, "expirationTimestamp": "9999-12-31T23:59:59Z"}),
+    );
+    // It leaves something behind that holds its standard output open.
+    let credential = world.folder().join("plugin.json").display().to_string();
+    world.script("leaving", &format!("cat {credential}\nsleep 3 &"));
     world.plugin("certified", V1, certificate.clone());
     let mut both = certificate;
     both["token"] = json!(world.token);
@@ -89,6 +97,8 @@ fn those_that_work() {
         ("if available", with_field("interactiveMode", json!("IfAvailable"))),
         ("a certificate", exec("./certified")),
         ("both", exec("./both")),
+        ("the end of all times", exec("./endless")),
+        ("with a child that goes on", exec("./leaving")),
         ("empty fields", json!({"apiVersion": V1, "command": "./plugin", "interactiveMode": "Never", "args": null, "env": [], "installHint": ""})),
     ];
     for (name, exec) in cases {
@@ -329,6 +339,7 @@ fn those_that_fail() {
         (credential(json!({"token": [token]})), "the program's status.token: must be text"),
         (credential(json!({"token": format!("{token} {token}")})), "the program's status.token: holds characters that no token has, e.g. white space inside; copy it anew"),
         (credential(json!({"token": token, "expirationTimestamp": "tomorrow"})), "the program's status.expirationTimestamp: is not a time of RFC 3339"),
+        (credential(json!({"token": token, "expirationTimestamp": "9999-12-32T00:00:00Z"})), "the program's status.expirationTimestamp: is not a time of RFC 3339"),
         (credential(json!({"token": token, "expirationTimestamp": "2020-01-01T00:00:00Z"})), "the program's status.expirationTimestamp: ended at TIME; is this machine's clock right?"),
         (credential(json!({"clientCertificateData": certificate})), "the program's status.clientCertificateData: comes without a clientKeyData; both or none"),
         (credential(json!({"clientKeyData": key})), "the program's status.clientKeyData: comes without a clientCertificateData; both or none"),
