@@ -108,6 +108,8 @@ fn files() {
         ("users: [\n", "can't be read as YAML: did not find expected node content at line 2 column 1, while parsing a flow node"),
         (&format!("users: @{token}"), "can't be read as YAML: found character that cannot start any token at line 1 column 8, while scanning for the next token"),
         (&format!("{token}: a\n{token}: b\n"), "can't be read as YAML: duplicate entry with key [not shown]"),
+        ("12345678: a\n12345678: b\n", "can't be read as YAML: duplicate entry with key [not shown]"),
+        ("users:\n- {12345678: a, 12345678: b}\n", "can't be read as YAML: users[0]: duplicate entry with key [not shown] at line 2 column 3"),
         (&bomb, "can't be read as YAML: repetition limit exceeded"),
         (&"[".repeat(100_000), "can't be read as YAML: recursion limit exceeded at line 1 column 129"),
         (&"{a: ".repeat(10_000), "can't be read as YAML: recursion limit exceeded at line 1 column 513"),

@@ -200,4 +200,14 @@ fn without_values(message: &str) -> String {
         }
     }
     message
+/// Before a key in a message of the parser.
+const KEY: &str = "duplicate entry with key ";
+
 }
+    // A key that is no text stands there without quotes, and may be a password in digits.
+    if let Some((_, rest)) = message.split_once(KEY)
+        && let key = rest.split(" at line ").next().unwrap_or(rest)
+        && !key.is_empty()
+    {
+        message = message.replace(&format!("{KEY}{key}"), &format!("{KEY}[not shown]"));
+    }
