@@ -5,7 +5,7 @@ use super::deadline;
 use super::error::{Kind, describe_io, describe_transport};
 use super::proxy::Route;
 use super::waiting;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::time::{Duration, Instant};
 
 const BUFFER_BYTES: usize = 4 * 1024;
@@ -27,7 +27,13 @@ pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
     let response = agent(timeout)
         .get(url)
         .call()
-        .map_err(|error| in_words(describe_transport(&error, timeout)))?;
+        .map_err(|error| match &error {
+            // It is no API that somebody could have started.
+            ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                "connection refused".to_owned()
+            }
+            error => in_words(describe_transport(error, timeout)),
+        })?;
     let status = response.status().as_u16();
     if status != 200 {
         return Err(format!("HTTP status {status}"));
