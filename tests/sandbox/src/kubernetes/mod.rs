@@ -114,6 +114,13 @@ impl Cluster {
         Ok(Arc::new(Cluster::empty(Some(Corner::new(kubeconfig)?))))
     }
 
+    /// Deletes what is in a corner of a real cluster.
+    pub fn clear(&self) {
+        if let Some(corner) = &self.corner {
+            corner.clear();
+        }
+    }
+
     /// Whether a real API server answers: it has no [`freeze_cache`](Cluster::freeze_cache), and takes from
     /// [`edit`](Cluster::edit) only what is valid.
     pub fn is_real(&self) -> bool {

@@ -73,6 +73,13 @@ pub struct Projects {
     pub foreign_token: String,
 }
 
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        // A connection that does not end keeps the cluster alive, until the process ends without a word.
+        self.cluster.clear();
+    }
+}
+
 impl Sandbox {
     pub fn builder() -> Builder {
         Builder::default()

@@ -248,8 +248,9 @@ impl Corner {
     }
 }
 
-impl Drop for Corner {
-    fn drop(&mut self) {
+impl Corner {
+    /// Deletes everything in it; what is not there any more is no trouble.
+    pub fn clear(&self) {
         for (plural, namespace) in CLEANED {
             let resource = row(plural);
             for object in self.owned(resource, namespace) {
@@ -261,6 +262,12 @@ impl Drop for Corner {
             }
         }
         self.roles.remove(&self.server);
+    }
+}
+
+impl Drop for Corner {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
