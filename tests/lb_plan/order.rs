@@ -265,3 +265,42 @@ fn the_last_targets_wait_for_one_that_works_and_others_do_not() {
         .filter(|change| change.line().contains("removed"));
     assert!(removals.all(|one| one.needs_another_first()), "{plan:?}");
 }
+
+/// Of a load balancer that left the public way in, what stands in the way is said before a target is touched.
+#[test]
+fn no_target_goes_that_could_not_come_back_by_its_public_address() {
+    let private = [
+        ("use-private-ip", "true"),
+        ("disable-public-network", "true"),
+    ];
+    // What is left of both annotations, and nodes → is there an obstacle?
+    for (left, nodes, is_refused) in [
+        (&[][..], 1..=3, true),
+        (&private[..1], 1..=3, false),
+        (&[("disable-public-network", "false")], 1..=3, false),
+        // Another node comes, and those that were there are gone.
+        (&[], 4..=4, true),
+        // Nothing has to be reached.
+        (&[], 1..=0, false),
+    ] {
+        let mut world = World::new(Profile::CcmFromScratch).with_network();
+        world.set(&private);
+        world.settle();
+        assert!(!world.balancer().public_net.enabled);
+        private.iter().for_each(|(name, _)| world.unset(name));
+        world.set(left);
+        world.nodes = nodes.map(node).collect();
+        if is_refused {
+            let message = world.obstacle();
+            for part in ["public interface", "is off", "disable-public-network", "use-private-ip"] {
+                assert!(message.contains(part), "{left:?}: {message}");
+            }
+            assert!(message.contains("kubernetes-default-web"), "{message}");
+            // What differs is shown all the same.
+            let plan = world.plan();
+            assert!(plan.fields.iter().any(|field| field.differs()), "{plan:?}");
+        } else {
+            world.settle();
+        }
+    }
+}

@@ -10,7 +10,7 @@ use ccm::hetzner::load_balancers::{
     ListenerProtocol, LoadBalancer, Location, PrimaryIp, PrivateNet, SERVICE_UID, SelectedServer,
     SelectorRef, ServerRef, Target,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 const SEEDS: u64 = 1500;
 
@@ -224,14 +224,6 @@ fn world(random: &mut Random) -> World {
             own.labels = labels.into();
             world.state.balancers = vec![own];
         }
-    }
-    // What is off and left off takes public targets from nobody; that is for the API to say.
-    let keys: BTreeSet<&String> = world.service.annotations.keys().collect();
-    let is_said = keys
-        .iter()
-        .any(|key| key.ends_with("/disable-public-network"));
-    for one in world.state.balancers.iter_mut().filter(|_| !is_said) {
-        one.public_net.enabled = true;
     }
     world
 }

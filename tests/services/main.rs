@@ -10,6 +10,7 @@ mod churn;
 #[path = "../common/mod.rs"]
 mod common;
 mod kept;
+mod kept_targets;
 mod life;
 mod orphans;
 mod quiet;

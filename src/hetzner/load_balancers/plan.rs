@@ -81,6 +81,7 @@ impl Rules<'_> {
         for change in managed.changes {
             plan.changes.push(Box::new(change));
         }
+        let is_compared = reading.problems.is_empty() && there.is_some();
         if let (true, Some(kind)) = (reading.problems.is_empty(), kind) {
             let labels = names::labels(service, cluster);
             match found {
@@ -111,6 +112,8 @@ impl Rules<'_> {
         if !reading.problems.is_empty() {
             return LoadBalancerPlan {
                 found: plan.found,
+                // People are shown what differs, whatever stands in the way.
+                fields: if is_compared { plan.fields } else { Vec::new() },
                 rests_on_whole_cluster,
                 ..refused(reading)
             };

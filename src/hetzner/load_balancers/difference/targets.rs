@@ -55,6 +55,7 @@ impl Difference<'_, '_> {
             self.reading.finding(max_targets_reached(limit, &left));
         }
         let by_private = self.by_private(desired, &there);
+        self.check_way_in(desired, &fit, by_private);
         self.target_fields(desired, &fit, by_private);
         let stays = |server: &u64| {
             let private = there.get(server);
@@ -95,6 +96,22 @@ impl Difference<'_, '_> {
             };
             self.change(write, format!("target {name}: {what}"), vec![source]);
         }
+    }
+
+    /// A target that is removed could not be added again, and a new one not at all: nothing is begun.
+    fn check_way_in(&mut self, desired: &Desired, fit: &[u64], by_private: ByPrivate) {
+        let public = desired.public.as_ref().map(|public| public.value);
+        let is_on = public.unwrap_or(self.balancer.public_net.enabled);
+        if is_on || by_private.value() || fit.is_empty() {
+            return;
+        }
+        self.reading.problem(format!(
+            "the public interface of load balancer {} is off, nobody asks for it to be on, and the nodes are to be \
+             reached by their public addresses: set annotation {} to \"false\" to turn it on, or {} to \"true\"",
+            self.balancer.shown(),
+            annotations::DISABLE_PUBLIC_NETWORK.key(),
+            annotations::USE_PRIVATE_IP.key()
+        ));
     }
 
     /// By which address servers are reached. Where we can't know it, each as it is, and new ones
