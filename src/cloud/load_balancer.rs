@@ -123,6 +123,9 @@ pub struct LoadBalancerPlan {
     /// does: `Cluster::service_uids` and `Cluster::servers` must have been read from the API itself
     /// after this pass began.
     pub rests_on_whole_cluster: bool,
+    /// It adds or removes targets by what `OfferedNode::reach` says, or does not say: that must have been
+    /// read after this pass began.
+    pub rests_on_servers: bool,
     /// IDs of what it takes over beside `found`, since nobody lives in it: two plans of one pass must
     /// not both.
     pub takes: Vec<u64>,

@@ -57,6 +57,16 @@ pub struct OfferedNode {
     pub provider_id: ProviderId,
     pub labels: BTreeMap<String, String>,
     pub addresses: Vec<NodeAddress>,
+    /// By what its server can be reached, says the cloud; none: nobody asked it.
+    pub reach: Option<Reach>,
+}
+
+/// What a server can be reached by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    pub has_public_ipv4: bool,
+    /// Numbers of the private networks that it has an address in.
+    pub networks: Vec<u64>,
 }
 
 /// The cluster that asks.

@@ -192,6 +192,11 @@ impl World {
         self.instances.last().map_or(0, |view| view.value.len())
     }
 
+    /// All servers as they were last listed, however long ago; no call.
+    pub fn instances_last(&self) -> Option<Arc<Vec<Instance>>> {
+        self.instances.last().map(|view| view.value)
+    }
+
     /// All servers, no older than that: complete, or an error.
     pub fn instances(
         &self,

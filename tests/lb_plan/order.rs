@@ -2,7 +2,7 @@
 
 use crate::model::fresh;
 use crate::support::{NETWORK, UID, World, environment, lines, node, nodes, port, words};
-use ccm::cloud::{Change as _, Reason};
+use ccm::cloud::{Change as _, InstanceId, ProviderId, Reach, Reason};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
     PrivateNet, SERVICE_UID, SelectedServer, SelectorRef, ServerRef, Target, Write,
@@ -292,7 +292,12 @@ fn no_target_goes_that_could_not_come_back_by_its_public_address() {
         world.nodes = nodes.map(node).collect();
         if is_refused {
             let message = world.obstacle();
-            for part in ["public interface", "is off", "disable-public-network", "use-private-ip"] {
+            for part in [
+                "public interface",
+                "is off",
+                "disable-public-network",
+                "use-private-ip",
+            ] {
                 assert!(message.contains(part), "{left:?}: {message}");
             }
             assert!(message.contains("kubernetes-default-web"), "{message}");
@@ -302,5 +307,73 @@ fn no_target_goes_that_could_not_come_back_by_its_public_address() {
         } else {
             world.settle();
         }
+    }
+}
+
+/// One that could not come back by the other address stays as it is; the others turn.
+#[test]
+fn a_target_whose_server_has_no_such_address_stays_as_it_is() {
+    let closed = ("disable-public-network", "true");
+    let private = ("use-private-ip", "true");
+    // Annotations before and after, the server that lacks the other address → its and the others' ways, and is the
+    // public interface on?
+    for (before, after, lacks, turned, is_public) in [
+        (&[][..], &[private][..], &[1][..], "1 2p 3p", true),
+        (&[], &[private], &[1, 2, 3], "1 2 3", true),
+        // It goes where the way to it is to be closed, and others are there.
+        (&[], &[private, closed], &[2], "1p 3p", false),
+        (&[], &[private, closed], &[1, 2, 3], "1 2 3", true),
+        (&[private], &[], &[3], "1 2 3p", true),
+        (&[private], &[], &[], "1 2 3", true),
+    ] {
+        let about = format!("{after:?} {lacks:?}");
+        let mut world = World::new(Profile::CcmFromScratch).with_network();
+        world.set(before);
+        world.settle();
+        before.iter().for_each(|(name, _)| world.unset(name));
+        world.set(after);
+        assert!(world.plan().rests_on_servers, "{about}");
+        for node in &mut world.nodes {
+            let ProviderId::Ours(InstanceId(id)) = node.provider_id else {
+                panic!();
+            };
+            let has_other = !lacks.contains(&id);
+            let is_private = !after.is_empty();
+            node.reach = Some(Reach {
+                has_public_ipv4: is_private || has_other,
+                networks: vec![if is_private && !has_other {
+                    11
+                } else {
+                    NETWORK
+                }],
+            });
+        }
+        world.settle();
+        let mut ways: Vec<String> = world
+            .balancer()
+            .server_targets()
+            .map(|(server, private)| format!("{server}{}", if private { "p" } else { "" }))
+            .collect();
+        ways.sort_unstable();
+        assert_eq!(ways.join(" "), turned, "{about}");
+        assert_eq!(world.balancer().public_net.enabled, is_public, "{about}");
+        let plan = world.plan();
+        let told: Vec<&str> = plan
+            .findings
+            .iter()
+            .map(|one| one.message.as_str())
+            .collect();
+        assert_eq!(told.is_empty(), lacks.is_empty(), "{about}: {told:?}");
+        assert_eq!(plan.is_unfinished, !lacks.is_empty(), "{about}");
+        assert_eq!(plan.rests_on_servers, !lacks.is_empty(), "{about}");
+        let name = |id: &u64| told[0].contains(&format!("worker-0{id}"));
+        assert!(lacks.iter().all(name), "{about}: {told:?}");
+        // A new one is made without what the cloud would refuse.
+        world.state.balancers.clear();
+        let made = world.settle();
+        let Write::Create(create) = &made[0].write else {
+            panic!();
+        };
+        assert_eq!(create.targets.len(), 3 - lacks.len(), "{about}");
     }
 }

@@ -211,6 +211,7 @@ pub fn node(id: u64) -> OfferedNode {
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into(),
         addresses: Vec::new(),
+        reach: None,
     }
 }
 

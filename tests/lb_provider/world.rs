@@ -60,6 +60,7 @@ impl World {
             provider_id: ProviderId::Ours(InstanceId(server["id"].as_u64().unwrap())),
             labels: [("topology.kubernetes.io/zone".to_owned(), "fsn1".to_owned())].into(),
             addresses: Vec::new(),
+            reach: None,
         });
         let nodes: Vec<OfferedNode> = nodes.collect();
         World {

@@ -115,6 +115,10 @@ impl<'a> Pass<'a> {
         let nodes = self.world.nodes(begun.elapsed(), ReadFrom::Latest)?;
         let mut observed = self.observe(services, &nodes.value, listed_since)?;
         let mut plans = plan::plan(&observed.view(self.for_people), self.provider);
+        if plans.iter().any(|plan| plan.cloud.rests_on_servers) {
+            observed.ask_for_servers(self.world, &nodes.value, begun, Urgency::Needed)?;
+            plans = plan::plan(&observed.view(self.for_people), self.provider);
+        }
         if plans.iter().any(|plan| plan.cloud.rests_on_whole_cluster) {
             let all = self.world.any_services(begun.elapsed())?;
             let name = &self.settings.cluster_name;

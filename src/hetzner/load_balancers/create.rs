@@ -6,6 +6,7 @@ use super::change::{Change, Create, ServerTarget, Write};
 use super::desired::{Desired, Place};
 use super::difference::{fields_of, max_targets_reached};
 use super::observe::State;
+use super::reach::{By, Sorted};
 use super::reading::Reading;
 use super::status::node_name;
 use super::{annotations, names, public_net};
@@ -43,7 +44,14 @@ impl New<'_> {
                 None => return,
             },
         };
-        let wanted = &desired.targets.servers;
+        let by = By::new(desired.use_private_ip.value, self.rules.network);
+        let Sorted { can, can_not } = by.sort(&desired.targets.servers, self.nodes, |_| false);
+        if !can_not.is_empty() {
+            plan.rests_on_servers = true;
+            plan.is_unfinished = true;
+            reading.finding(by.told(&can_not, "no traffic goes there"));
+        }
+        let wanted = &can;
         let fit = wanted.len().min(self.kind.max_targets);
         if fit < wanted.len() {
             let left: Vec<String> = wanted[fit..].iter().map(|(_, name)| name.clone()).collect();

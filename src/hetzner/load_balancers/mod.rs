@@ -11,6 +11,7 @@
 //! | `names` | names and labels |
 //! | `balancer`, `listener` | what the API says, and how fields compare |
 //! | `find` | which load balancer is a Service's |
+//! | `reach` | which servers can be targets, by what the cloud says of them |
 //! | `plan`, `difference`, `targets`, `create` | what to do, in which order |
 //! | `managed` | managed certificates: found, taken over, made |
 //! | `public_net` | which Primary IPs a new one gets, and what is said of those of the others |
@@ -39,6 +40,7 @@ mod observe;
 mod plan;
 mod ports;
 mod public_net;
+mod reach;
 mod reading;
 mod refused;
 mod selector;

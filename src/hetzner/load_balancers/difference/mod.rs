@@ -69,8 +69,11 @@ impl<'a, 'b> Difference<'a, 'b> {
         self.public_interface(desired, true);
         self.services(&desired.ports);
         let limit_now = if grows { kind } else { has }.max_targets;
-        self.targets(desired, kind.max_targets, limit_now, detached);
-        self.public_interface(desired, false);
+        let needs_public = self.targets(desired, kind.max_targets, limit_now, detached);
+        match needs_public {
+            true => self.public_interface_stays(desired),
+            false => self.public_interface(desired, false),
+        }
         self.kind(desired, kind, !grows);
     }
 

@@ -78,6 +78,13 @@ impl Difference<'_, '_> {
         }
     }
 
+    /// Off is wanted, and a target is reached by it that can't be reached otherwise.
+    pub(super) fn public_interface_stays(&mut self, desired: &Desired) {
+        if desired.public.as_ref().is_some_and(|public| !public.value) {
+            self.field("public interface", Some("on".to_owned()), None);
+        }
+    }
+
     /// On early, off late: the API refuses that while targets use public addresses.
     pub(super) fn public_interface(&mut self, desired: &Desired, on: bool) {
         let has = self.balancer.public_net.enabled;
