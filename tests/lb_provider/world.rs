@@ -2,8 +2,8 @@
 
 use crate::common;
 use ccm::cloud::{
-    ActionId, Applied, Cluster, Gate, InstanceId, LoadBalancerPlan, LoadBalancers, OfferedNode,
-    Provider, ProviderId, Refused, Service, ServicePort, Source, Sourced, Urgency,
+    ActionId, Applied, Cluster, ErrorKind, Gate, InstanceId, LoadBalancerPlan, LoadBalancers,
+    OfferedNode, Provider, ProviderId, Refused, Service, ServicePort, Source, Sourced, Urgency,
 };
 use ccm::hetzner::load_balancers::{Defaults, annotations::PREFIX};
 use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Profile, Settings};
@@ -122,6 +122,19 @@ impl World {
     pub fn make(&self, plan: &LoadBalancerPlan, made: &mut Vec<String>) -> bool {
         for change in &plan.changes {
             let outcome = LoadBalancers::apply(&self.hetzner, &Open, change.as_ref());
+            let in_part = |outcome: &Result<_, ccm::cloud::Error>| {
+                outcome
+                    .as_ref()
+                    .is_err_and(|error| error.kind == ErrorKind::InPart)
+            };
+            let rest = change.without_parts().filter(|_| in_part(&outcome));
+            let (change, outcome) = match &rest {
+                Some(rest) => (
+                    rest,
+                    LoadBalancers::apply(&self.hetzner, &Open, rest.as_ref()),
+                ),
+                None => (change, outcome),
+            };
             match outcome {
                 Ok(Applied::Done) => made.push(change.line()),
                 Ok(Applied::Running(action)) => {

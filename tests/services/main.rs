@@ -12,6 +12,7 @@ mod common;
 mod kept;
 mod kept_targets;
 mod life;
+mod one_name;
 mod orphans;
 mod quiet;
 mod readers;

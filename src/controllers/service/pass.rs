@@ -150,12 +150,15 @@ impl<'a> Pass<'a> {
         let mut again = Vec::new();
         let mut works = Vec::new();
         let mut claimed = HashSet::new();
+        let mut names = HashSet::new();
         for plan in plans {
             // Two Services may ask for one load balancer or certificate that nobody lives in: the
             // first gets it, and the second sees who lives there when it is looked at again.
             let found = plan.cloud.found.as_ref().map(|balancer| balancer.id);
             let mut takes = found.into_iter().chain(plan.cloud.takes.iter().copied());
-            if takes.any(|id| !claimed.insert(id)) {
+            let new = plan.makes().map(|name| name.value.clone());
+            // A new one's name can be had once, too.
+            if takes.any(|id| !claimed.insert(id)) || new.is_some_and(|name| !names.insert(name)) {
                 again.push(plan.service);
                 continue;
             }

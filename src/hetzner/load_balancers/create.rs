@@ -92,18 +92,8 @@ impl New<'_> {
         };
         plan.fields.extend(primary.fields);
         self.fields(plan, &place, &wanted[..fit]);
-        let line = format!(
-            "load balancer {}: created, {} in {}, {}, {}",
-            create.name,
-            create.kind,
-            create
-                .location
-                .as_ref()
-                .or(create.network_zone.as_ref())
-                .map_or("", |at| at),
-            counted(create.services.len(), "port"),
-            counted(create.targets.len(), "target")
-        );
+        let line = create.line();
+        plan.makes = Some(self.name.clone());
         plan.changes.push(Box::new(Change {
             balancer: None,
             write: Write::Create(Box::new(create)),
@@ -260,13 +250,5 @@ impl New<'_> {
                 false => drop(fields_of(&mut plan.fields, port, &port.merged(None), None)),
             }
         }
-    }
-}
-
-/// `1 port`, `2 ports`.
-fn counted(count: usize, what: &str) -> String {
-    match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
     }
 }
