@@ -60,12 +60,14 @@ impl Difference<'_, '_> {
         if !left.is_empty() {
             self.reading.finding(max_targets_reached(limit, &left));
         }
-        self.check_way_in(desired, &fit, by_private);
         self.target_fields(desired, &fit, &stuck, by_private);
         let stays = |server: &u64| {
             let private = there.get(server);
             private.is_some_and(|private| by_private.keeps() || *private == by_private.value())
         };
+        if !fit.iter().all(stays) {
+            self.check_way_in(desired, by_private);
+        }
         let is_one_of_all = stuck.is_empty() && !fit.iter().any(stays);
         for step in room.steps(&fit, by_private.value()) {
             let (Step::Add(server) | Step::Remove(server)) = step;
@@ -146,11 +148,11 @@ impl Difference<'_, '_> {
         (can, there.into_iter().map(|(server, _)| server).collect())
     }
 
-    /// A target that is removed could not be added again, and a new one not at all: nothing is begun.
-    fn check_way_in(&mut self, desired: &Desired, fit: &[u64], by_private: ByPrivate) {
+    /// Targets are to be added: one that is removed for it could not come back, and a new one not come. Nothing is begun.
+    fn check_way_in(&mut self, desired: &Desired, by_private: ByPrivate) {
         let public = desired.public.as_ref().map(|public| public.value);
         let is_on = public.unwrap_or(self.balancer.public_net.enabled);
-        if is_on || by_private.value() || fit.is_empty() {
+        if is_on || by_private.value() {
             return;
         }
         self.reading.problem(format!(
