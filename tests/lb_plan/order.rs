@@ -2,10 +2,10 @@
 
 use crate::model::fresh;
 use crate::support::{NETWORK, UID, World, environment, lines, node, nodes, port, words};
-use ccm::cloud::{Change as _, InstanceId, ProviderId, Reach, Reason};
+use ccm::cloud::{AddressKind, Change as _, InstanceId, NodeAddress, ProviderId, Reach, Reason};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
-    PrivateNet, SERVICE_UID, SelectedServer, SelectorRef, ServerRef, Target, Write,
+    PrivateNet, SERVICE_UID, SelectedServer, SelectorRef, ServerRef, Subnet, Target, Write,
 };
 
 #[test]
@@ -376,4 +376,75 @@ fn a_target_whose_server_has_no_such_address_stays_as_it_is() {
         };
         assert_eq!(create.targets.len(), 3 - lacks.len(), "{about}");
     }
+}
+
+/// What the API would refuse when it came to it is said before anything is paid for, or detached.
+#[test]
+fn where_it_can_not_be_attached_is_said_before() {
+    let subnet = |range: &str, kind: &str, zone: &str| Subnet {
+        kind: kind.into(),
+        ip_range: range.parse().unwrap(),
+        network_zone: zone.into(),
+    };
+    let cloud = subnet("10.0.0.0/24", "cloud", "eu-central");
+    let far = subnet("10.1.0.0/24", "cloud", "us-east");
+    let other = subnet("10.2.0.0/24", "vswitch", "eu-central");
+    let some = [cloud.clone(), far.clone(), other.clone()];
+    let ip = "annotation load-balancer.hetzner.cloud/private-ipv4: ";
+    let range = "annotation load-balancer.hetzner.cloud/private-subnet-ip-range: ";
+    #[rustfmt::skip] // A case is a line or two.
+    let cases: &[(&[Subnet], &[(&str, &str)], &[&str])] = &[
+        (&some, &[("private-ipv4", "10.0.0.5")], &[]),
+        (&some, &[("private-subnet-ip-range", "10.0.0.0/24")], &[]),
+        (&some, &[("private-ipv4", "10.9.0.1")], &[ip, "10.9.0.1 is in no subnet of Network 10 in network zone eu-central; it has 10.0.0.0/24"]),
+        (&some, &[("private-ipv4", "10.1.0.5")], &[ip, "10.1.0.5 is in no subnet"]),
+        (&some, &[("private-ipv4", "10.2.0.5")], &[ip, "10.2.0.5 is in no subnet"]),
+        (&some, &[("private-subnet-ip-range", "10.1.0.0/24")], &[range, "no subnet 10.1.0.0/24 in network zone eu-central; it has 10.0.0.0/24"]),
+        (&some, &[("private-ipv4", "10.0.0.5"), ("private-subnet-ip-range", "10.1.0.0/24")], &[ip, "10.0.0.5 is not in 10.1.0.0/24"]),
+        (&some, &[("private-ipv4", "10.0.0.77")], &[ip, "10.0.0.77 is the private IP of load balancer neighbour (7)"]),
+        (&some, &[("private-ipv4", "10.0.0.66")], &[ip, "10.0.0.66 is the private IP of node worker-01"]),
+        (&[far.clone(), other.clone()], &[], &["HCLOUD_NETWORK", "Network 10 has no subnet in network zone eu-central", "hcloud network add-subnet 10"]),
+        (&[], &[], &["HCLOUD_NETWORK", "has no subnet"]),
+    ];
+    for (subnets, annotations, says) in cases {
+        // A new one, and one that is to be attached anew.
+        for is_there in [false, true] {
+            let mut world = World::new(Profile::CcmFromScratch).with_network();
+            let mut neighbour = fresh(7, "neighbour", "lb11");
+            neighbour.private_net = vec![PrivateNet {
+                network: NETWORK,
+                ip: Some("10.0.0.77".parse().unwrap()),
+            }];
+            world.state.balancers.push(neighbour);
+            let address = NodeAddress::new(AddressKind::InternalIP, "10.0.0.66");
+            world.nodes[0].addresses.push(address);
+            if is_there {
+                world.settle();
+                if !annotations.iter().any(|(name, _)| *name == "private-ipv4") {
+                    world.balancer_mut().private_net.clear();
+                }
+            }
+            world.set(annotations);
+            world.state.subnets = Some(subnets.to_vec().into());
+            let about = format!("{annotations:?} {is_there}");
+            if says.is_empty() {
+                assert_eq!(world.plan().obstacle, None, "{about}");
+                continue;
+            }
+            let message = world.obstacle();
+            for part in *says {
+                assert!(message.contains(part), "{about}: {message}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_location_in_which_the_type_is_not_sold_is_told() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.set(&[("location", "mars")]);
+    let message = world.obstacle();
+    let says = "annotation load-balancer.hetzner.cloud/location: there is no location \"mars\" for load balancers of type \
+                lb11; use ash, fsn1, hel1, hil, nbg1 or sin";
+    assert_eq!(message, says);
 }

@@ -16,6 +16,7 @@ mod one_name;
 mod orphans;
 mod quiet;
 mod readers;
+mod seen_before;
 mod trouble;
 mod world;
 mod wrong_project;

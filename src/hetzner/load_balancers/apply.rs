@@ -98,7 +98,7 @@ pub(in crate::hetzner) fn apply(
             {
                 Ok(Applied::Done)
             }
-            _ => Err(failed.error),
+            _ => Err(refused::next_step(failed)),
         },
     }
 }

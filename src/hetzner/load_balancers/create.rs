@@ -9,7 +9,7 @@ use super::observe::State;
 use super::reach::{By, Sorted};
 use super::reading::Reading;
 use super::status::node_name;
-use super::{annotations, names, public_net};
+use super::{annotations, names, public_net, subnets};
 use crate::cloud::{
     Field, LoadBalancerPlan, OfferedNode, ProviderId, Source, Sourced, TopologyLabel,
 };
@@ -44,6 +44,7 @@ impl New<'_> {
                 None => return,
             },
         };
+        self.check_place(reading, &place);
         let by = By::new(desired.use_private_ip.value, self.rules.network);
         let Sorted { can, can_not } = by.sort(&desired.targets.servers, self.nodes, |_| false);
         if !can_not.is_empty() {
@@ -100,6 +101,31 @@ impl New<'_> {
             line,
             sources: vec![Source::Rule("the Service has none")],
         }));
+    }
+
+    /// What the API would refuse, as far as it was read.
+    fn check_place(&self, reading: &mut Reading, place: &Place) {
+        let locations = &self.kind.locations;
+        let location = place.location.as_ref();
+        let is_there = |location: &&Sourced<String>| locations.contains(&location.value);
+        if let Some(location) = location.filter(|one| !locations.is_empty() && !is_there(one)) {
+            let mut there = locations.clone();
+            there.sort_unstable();
+            return reading.problem(format!(
+                "{}: there is no location {:?} for load balancers of type {}; use {}",
+                location.source,
+                location.value,
+                self.kind.name,
+                crate::text::one_of(&there)
+            ));
+        }
+        let zone = match (location, &place.zone) {
+            (Some(location), _) => subnets::zone_of(&location.value, self.nodes),
+            (None, zone) => zone.as_ref().map(|zone| zone.value.as_str()),
+        };
+        if let Some(attach) = &self.desired.attach {
+            subnets::check(reading, attach, self.state, self.nodes, zone);
+        }
     }
 
     fn labels(&self) -> BTreeMap<String, String> {

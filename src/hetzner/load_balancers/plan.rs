@@ -98,12 +98,9 @@ impl Rules<'_> {
                     new.plan(&mut plan, &mut reading);
                 }
                 Found::Labelled(balancer) | Found::Named { balancer, .. } => {
-                    Difference::new(&mut plan, &mut reading, self, balancer, nodes).find(
-                        &desired,
-                        kind,
-                        &labels,
-                        &state.balancers,
-                    );
+                    let there = (nodes, state);
+                    Difference::new(&mut plan, &mut reading, self, balancer, there)
+                        .find(&desired, kind, &labels);
                     plan.status = Some(status::ingress(balancer, &desired));
                 }
             }

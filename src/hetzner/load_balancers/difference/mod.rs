@@ -12,6 +12,7 @@ use super::balancer::{BalancerType, LoadBalancer};
 use super::change::{Change, Write};
 use super::desired::Desired;
 use super::names::{CLUSTER, SERVICE_UID, WHOSE};
+use super::observe::State;
 use super::reading::Reading;
 use crate::cloud::{Field, Finding, LoadBalancerPlan, OfferedNode, Reason, Source, Sourced};
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ pub(super) struct Difference<'a, 'b> {
     rules: &'a Rules<'a>,
     balancer: &'a LoadBalancer,
     nodes: &'a [OfferedNode],
+    state: &'a State,
 }
 
 impl<'a, 'b> Difference<'a, 'b> {
@@ -35,7 +37,7 @@ impl<'a, 'b> Difference<'a, 'b> {
         reading: &'a mut Reading<'b>,
         rules: &'a Rules<'a>,
         balancer: &'a LoadBalancer,
-        nodes: &'a [OfferedNode],
+        (nodes, state): (&'a [OfferedNode], &'a State),
     ) -> Difference<'a, 'b> {
         Difference {
             plan,
@@ -43,6 +45,7 @@ impl<'a, 'b> Difference<'a, 'b> {
             rules,
             balancer,
             nodes,
+            state,
         }
     }
 
@@ -52,9 +55,8 @@ impl<'a, 'b> Difference<'a, 'b> {
         desired: &Desired,
         kind: &BalancerType,
         labels: &BTreeMap<&'static str, String>,
-        all: &[LoadBalancer],
     ) {
-        self.name_and_labels(desired, labels, all);
+        self.name_and_labels(desired, labels, &self.state.balancers);
         let has = &self.balancer.load_balancer_type;
         let grows = kind.size() >= has.size();
         self.kind(desired, kind, grows);
