@@ -1,6 +1,6 @@
 //! Every Service with its load balancer, and what differs.
 
-use super::{Asked, ask, json, or_dash, targets_cell, usage};
+use super::{Asked, TURNED_OFF, ask, json, or_dash, targets_cell, usage};
 use crate::cli::output::{self, Printer};
 use crate::cli::table::{self, COLUMNS, Yielding};
 use crate::cli::{Exit, leader};
@@ -42,12 +42,17 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
         (Selection::All, Output::Table | Output::Wide) => asked.kept(),
         _ => String::new(),
     };
+    let is_off = asked.world.provider.load_balancers().is_none();
+    if is_off && !matches!(asked.settings.output.value, Output::Table | Output::Wide) {
+        Printer::stderr(&format!("ccm: {TURNED_OFF}\n"));
+    }
     let text = match asked.settings.output.value {
         Output::Json => output::json(&json::plans("LoadBalancerList", &plans)),
         Output::Yaml => output::yaml(&json::plans("LoadBalancerList", &plans)),
-        Output::Table | Output::Wide if plans.is_empty() => {
-            nothing(&asked.settings.namespace.value)
-        }
+        Output::Table | Output::Wide if plans.is_empty() => match is_off {
+            true => format!("{TURNED_OFF}.\n"),
+            false => nothing(&asked.settings.namespace.value),
+        },
         Output::Table => list_table(&plans),
         Output::Wide => list_wide(&plans),
     };
