@@ -3,7 +3,7 @@
 use super::balancer::{HealthStatus, LoadBalancer, Target};
 use super::desired::Desired;
 use crate::cloud::{self, Balancer, Health, Ingress, OfferedNode, ProviderId};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// `status.loadBalancer.ingress`: the host name alone, else the addresses in order.
 pub(super) fn ingress(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ingress> {
@@ -23,11 +23,15 @@ pub(super) fn ingress(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ingress
     let public = desired.public.as_ref().map(|public| public.value);
     let public = public.unwrap_or(balancer.public_net.enabled);
     let is_shown = |ip: &IpAddr| match ip {
-        _ if is_private(balancer, ip) => !desired.in_status.without_private,
         IpAddr::V4(_) => public,
         IpAddr::V6(_) => public && !desired.in_status.without_ipv6,
     };
-    let shown = all_addresses(balancer).into_iter().filter(is_shown);
+    let shown = public_addresses(balancer).filter(is_shown);
+    let private = match desired.in_status.without_private {
+        true => Vec::new(),
+        false => private_then(balancer, desired),
+    };
+    let shown = shown.chain(private.into_iter().map(IpAddr::from));
     let entry = |ip: IpAddr| Ingress {
         ip: Some(ip.to_string()),
         hostname: None,
@@ -66,12 +70,28 @@ pub(super) fn node_name(server: u64, nodes: &[OfferedNode]) -> String {
 }
 
 fn all_addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
+    let private = balancer.private_net.iter().filter_map(|net| net.ip);
+    let public = public_addresses(balancer);
+    public.chain(private.map(IpAddr::from)).collect()
+}
+
+fn public_addresses(balancer: &LoadBalancer) -> impl Iterator<Item = IpAddr> {
     let public = &balancer.public_net;
     let ipv4 = public.ipv4.ip.map(IpAddr::from);
-    let ipv6 = public.ipv6.ip.map(IpAddr::from);
-    let private = balancer.private_net.iter().filter_map(|net| net.ip);
-    let public = ipv4.into_iter().chain(ipv6);
-    public.chain(private.map(IpAddr::from)).collect()
+    ipv4.into_iter().chain(public.ipv6.ip.map(IpAddr::from))
+}
+
+/// Its private IPs when it is attached as it should be; one that the API will choose is not known yet.
+fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
+    let nets = balancer.private_net.iter();
+    match desired.attach.as_ref().map(|attach| (attach, &attach.ip)) {
+        None => nets.filter_map(|net| net.ip).collect(),
+        Some((_, Some(ip))) => vec![ip.value],
+        Some((attach, None)) => nets
+            .filter(|net| net.network == attach.network)
+            .filter_map(|net| net.ip)
+            .collect(),
+    }
 }
 
 fn is_private(balancer: &LoadBalancer, ip: &IpAddr) -> bool {
