@@ -70,11 +70,13 @@ fn new_targets_come_before_old_ones_go() {
     world.nodes = nodes(4);
     world.settle();
     world.nodes = nodes(6).split_off(2);
+    // The first is still a node that gets no traffic, the second is none any more.
+    world.cluster.servers.remove(&InstanceId(2));
     let made = lines(&world.settle());
     let expected = [
         "target worker-05: added",
         "target worker-06: added",
-        "target server 1: removed",
+        "target worker-01: removed",
         "target server 2: removed",
     ];
     assert_eq!(made, expected);
@@ -273,6 +275,7 @@ fn no_target_goes_that_could_not_come_back_by_its_public_address() {
         ("use-private-ip", "true"),
         ("disable-public-network", "true"),
     ];
+    const NONE: u64 = 0;
     // What is left of both annotations, and nodes → is there an obstacle?
     for (left, nodes, is_refused) in [
         (&[][..], 1..=3, true),
@@ -281,7 +284,7 @@ fn no_target_goes_that_could_not_come_back_by_its_public_address() {
         // Another node comes, and those that were there are gone.
         (&[], 4..=4, true),
         // Nothing has to be reached.
-        (&[], 1..=0, false),
+        (&[], 1..=NONE, false),
     ] {
         let mut world = World::new(Profile::CcmFromScratch).with_network();
         world.set(&private);
@@ -386,6 +389,7 @@ fn where_it_can_not_be_attached_is_said_before() {
         ip_range: range.parse().unwrap(),
         network_zone: zone.into(),
     };
+    type Case<'a> = (&'a [Subnet], &'a [(&'a str, &'a str)], &'a [&'a str]);
     let cloud = subnet("10.0.0.0/24", "cloud", "eu-central");
     let far = subnet("10.1.0.0/24", "cloud", "us-east");
     let other = subnet("10.2.0.0/24", "vswitch", "eu-central");
@@ -393,7 +397,7 @@ fn where_it_can_not_be_attached_is_said_before() {
     let ip = "annotation load-balancer.hetzner.cloud/private-ipv4: ";
     let range = "annotation load-balancer.hetzner.cloud/private-subnet-ip-range: ";
     #[rustfmt::skip] // A case is a line or two.
-    let cases: &[(&[Subnet], &[(&str, &str)], &[&str])] = &[
+    let cases: &[Case] = &[
         (&some, &[("private-ipv4", "10.0.0.5")], &[]),
         (&some, &[("private-subnet-ip-range", "10.0.0.0/24")], &[]),
         (&some, &[("private-ipv4", "10.9.0.1")], &[ip, "10.9.0.1 is in no subnet of Network 10 in network zone eu-central; it has 10.0.0.0/24"]),

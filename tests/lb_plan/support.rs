@@ -54,7 +54,7 @@ impl World {
                 uid: "cluster-1".into(),
                 name: "kubernetes".into(),
                 service_uids: [UID.to_owned()].into(),
-                servers: (1..=3).map(InstanceId).collect(),
+                servers: (1..=3).map(|id| (InstanceId(id), node(id).name)).collect(),
                 ..Cluster::default()
             },
         }

@@ -112,7 +112,7 @@ pub(super) fn cluster(
         )));
     };
     let server = |node: &Arc<Node>| match world.provider.parse_provider_id(&node.spec.provider_id) {
-        ProviderId::Ours(id) => Some(id),
+        ProviderId::Ours(id) => Some((id, node.name().to_owned())),
         ProviderId::Foreign | ProviderId::Unknown(_) => None,
     };
     Ok(Cluster {

@@ -8,7 +8,6 @@ use super::difference::{fields_of, max_targets_reached};
 use super::observe::State;
 use super::reach::{By, Sorted};
 use super::reading::Reading;
-use super::status::node_name;
 use super::{annotations, names, public_net, subnets};
 use crate::cloud::{
     Field, LoadBalancerPlan, OfferedNode, ProviderId, Source, Sourced, TopologyLabel,
@@ -262,8 +261,8 @@ impl New<'_> {
         } else {
             "by public IP"
         };
-        for (server, _) in targets {
-            let name = format!("target {}", node_name(*server, self.nodes));
+        for (_, node) in targets {
+            let name = format!("target {node}");
             add(&name, Some((by.to_owned(), &desired.targets.source)));
         }
         for (label, value) in &self.labels {

@@ -161,7 +161,7 @@ pub(super) fn has_only_our_targets(balancer: &LoadBalancer, cluster: &Cluster) -
     balancer.targets.iter().all(|target| match target {
         Target::Server { server, .. } => cluster
             .servers
-            .contains(&crate::cloud::InstanceId(server.id)),
+            .contains_key(&crate::cloud::InstanceId(server.id)),
         Target::LabelSelector { .. } => true,
         Target::Ip { .. } | Target::Unknown => false,
     })

@@ -2,7 +2,7 @@
 
 use super::balancer::{HealthStatus, LoadBalancer, Target};
 use super::desired::Desired;
-use crate::cloud::{self, Balancer, Health, Ingress, OfferedNode, ProviderId};
+use crate::cloud::{self, Balancer, Cluster, Health, Ingress, InstanceId, OfferedNode, ProviderId};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// `status.loadBalancer.ingress`: the host name alone, else the addresses in order.
@@ -48,24 +48,35 @@ pub(super) fn addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
 }
 
 /// For people; targets by the names of their nodes.
-pub(super) fn for_people(balancer: &LoadBalancer, nodes: &[OfferedNode]) -> Balancer {
+pub(super) fn for_people(balancer: &LoadBalancer, names: Names) -> Balancer {
     Balancer {
         id: balancer.id,
         name: balancer.name.clone(),
         kind: balancer.load_balancer_type.name.clone(),
         location: balancer.location.name.clone(),
         addresses: addresses(balancer),
-        targets: balancer.targets.iter().map(|t| target(t, nodes)).collect(),
+        targets: balancer.targets.iter().map(|t| target(t, names)).collect(),
     }
 }
 
-/// The node on a server, else the server's number.
-pub(super) fn node_name(server: u64, nodes: &[OfferedNode]) -> String {
-    let is_on =
-        |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(id) if id.0 == server);
-    match nodes.iter().find(is_on) {
-        Some(node) => node.name.clone(),
-        None => format!("server {server}"),
+/// Servers by the names of their nodes.
+#[derive(Clone, Copy)]
+pub(super) struct Names<'a> {
+    pub(super) offered: &'a [OfferedNode],
+    /// Where they are known, also of nodes that get no traffic.
+    pub(super) cluster: Option<&'a Cluster>,
+}
+
+impl Names<'_> {
+    /// The node on a server, else the server's number.
+    pub(super) fn of(self, server: u64) -> String {
+        let is_on = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(id) if id.0 == server);
+        let offered = self.offered.iter().find(is_on).map(|node| &node.name);
+        let other = || self.cluster?.servers.get(&InstanceId(server));
+        match offered.or_else(other) {
+            Some(name) => name.clone(),
+            None => format!("server {server}"),
+        }
     }
 }
 
@@ -99,13 +110,13 @@ fn is_private(balancer: &LoadBalancer, ip: &IpAddr) -> bool {
     private.any(|net| net.ip.is_some_and(|own| IpAddr::V4(own) == *ip))
 }
 
-fn target(target: &Target, nodes: &[OfferedNode]) -> cloud::Target {
+fn target(target: &Target, names: Names) -> cloud::Target {
     let (name, health): (String, &[HealthStatus]) = match target {
         Target::Server {
             server,
             health_status,
             ..
-        } => (node_name(server.id, nodes), health_status),
+        } => (names.of(server.id), health_status),
         Target::Ip { ip, health_status } => (ip.ip.to_string(), health_status),
         Target::LabelSelector { label_selector, .. } => {
             (format!("servers with {}", label_selector.selector), &[])

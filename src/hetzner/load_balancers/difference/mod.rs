@@ -14,7 +14,8 @@ use super::desired::Desired;
 use super::names::{CLUSTER, SERVICE_UID, WHOSE};
 use super::observe::State;
 use super::reading::Reading;
-use crate::cloud::{Field, Finding, LoadBalancerPlan, OfferedNode, Reason, Source, Sourced};
+use super::status::Names;
+use crate::cloud::{Field, Finding, LoadBalancerPlan, Reason, Source, Sourced};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -27,7 +28,7 @@ pub(super) struct Difference<'a, 'b> {
     reading: &'a mut Reading<'b>,
     rules: &'a Rules<'a>,
     balancer: &'a LoadBalancer,
-    nodes: &'a [OfferedNode],
+    names: Names<'a>,
     state: &'a State,
 }
 
@@ -37,14 +38,14 @@ impl<'a, 'b> Difference<'a, 'b> {
         reading: &'a mut Reading<'b>,
         rules: &'a Rules<'a>,
         balancer: &'a LoadBalancer,
-        (nodes, state): (&'a [OfferedNode], &'a State),
+        (names, state): (Names<'a>, &'a State),
     ) -> Difference<'a, 'b> {
         Difference {
             plan,
             reading,
             rules,
             balancer,
-            nodes,
+            names,
             state,
         }
     }

@@ -32,7 +32,7 @@ impl Difference<'_, '_> {
             .filter(|w| own.is_some() && Some(w.value) != ip);
         if own.is_none() || other_ip.is_some() {
             let zone = Some(self.balancer.location.network_zone.as_str());
-            subnets::check(self.reading, wanted, self.state, self.nodes, zone);
+            subnets::check(self.reading, wanted, self.state, self.names.offered, zone);
         }
         let stays = |network: u64| network == wanted.network && other_ip.is_none();
         let mut detached = false;

@@ -7,7 +7,6 @@ use crate::hetzner::load_balancers::balancer::Target;
 use crate::hetzner::load_balancers::change::{ServerTarget, Write};
 use crate::hetzner::load_balancers::desired::Desired;
 use crate::hetzner::load_balancers::reach::{By, Sorted, is_known};
-use crate::hetzner::load_balancers::status::node_name;
 use crate::hetzner::load_balancers::targets::{Room, Step};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,13 +70,13 @@ impl Difference<'_, '_> {
         let is_one_of_all = stuck.is_empty() && !fit.iter().any(stays);
         for step in room.steps(&fit, by_private.value()) {
             let (Step::Add(server) | Step::Remove(server)) = step;
-            let name = node_name(server, self.nodes);
+            let name = self.names.of(server);
             let turns = there.contains_key(&server) && fit.contains(&server);
             if turns && by_private.keeps() {
                 continue;
             }
             let is_new = matches!(step, Step::Add(_)) && by_private.value();
-            let rests = turns || is_new && !is_known(server, self.nodes);
+            let rests = turns || is_new && !is_known(server, self.names.offered);
             self.plan.rests_on_servers |= rests;
             let source = match (turns, step) {
                 (true, _) => private.source.clone(),
@@ -122,7 +121,8 @@ impl Difference<'_, '_> {
             let private = there.get(&server);
             private.is_some_and(|private| by_private.keeps() || *private == by_private.value())
         };
-        let Sorted { can, can_not } = by.sort(&desired.targets.servers, self.nodes, is_target);
+        let Sorted { can, can_not } =
+            by.sort(&desired.targets.servers, self.names.offered, is_target);
         if can_not.is_empty() {
             return (can, BTreeSet::new());
         }
@@ -207,17 +207,17 @@ impl Difference<'_, '_> {
                 (by_private, _) => by(by_private.value()),
             };
             let want = Sourced::new(want, source);
-            let name = node_name(*server, self.nodes);
+            let name = self.names.of(*server);
             self.field(&format!("target {name}"), have, Some(&want));
         }
         for (server, private) in there.iter().filter(|(server, _)| stuck.contains(server)) {
-            let name = node_name(*server, self.nodes);
+            let name = self.names.of(*server);
             self.field(&format!("target {name}"), Some(by(*private)), None);
         }
         let goes = |server: &u64| !fit.contains(server) && !stuck.contains(server);
         for (server, private) in there.iter().filter(|(server, _)| goes(server)) {
             let gone = Sourced::new("absent".into(), Source::Rule("no node to send traffic to"));
-            let name = node_name(*server, self.nodes);
+            let name = self.names.of(*server);
             self.field(&format!("target {name}"), Some(by(*private)), Some(&gone));
         }
     }
