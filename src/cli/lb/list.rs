@@ -157,10 +157,14 @@ fn diff(plan: &ServicePlan) -> String {
         // It is gone, or somebody protected it.
         (Want::Remove, _) if plan.cloud.changes.is_empty() => return "finalizer".into(),
         (Want::Remove, _) => return "delete".into(),
-        (Want::Ensure, None) if plan.cloud.held_back.is_empty() => return "create".into(),
-        (Want::Ensure, None) => return "(create)".into(),
+        (Want::Ensure, None) if !plan.cloud.held_back.is_empty() => return "(create)".into(),
+        (Want::Ensure, None) if !serves_nothing(plan) => return "create".into(),
+        (Want::Ensure, None) => return "create,no TCP port".into(),
         _ => fields(plan),
     };
+    if plan.want == Want::Ensure && serves_nothing(plan) {
+        words.push("no TCP port".into());
+    }
     if plan.add_finalizer {
         words.push("finalizer".into());
     }
@@ -168,6 +172,12 @@ fn diff(plan: &ServicePlan) -> String {
         words.push("status".into());
     }
     or_dash(&words.join(","))
+}
+
+/// A load balancer that takes no traffic at all.
+fn serves_nothing(plan: &ServicePlan) -> bool {
+    let mut ports = plan.service.spec.ports.iter();
+    !ports.any(|port| matches!(port.protocol.as_str(), "" | "TCP"))
 }
 
 /// Fields that differ; those of one port or target under one word. In parentheses what is held
