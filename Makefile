@@ -10,7 +10,7 @@ CC := $(ARCH)-linux-gnu-gcc
 endif
 endif
 
-.PHONY: help demo test build image helm bench
+.PHONY: help demo test test-real build image helm promtool bench
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -21,6 +21,9 @@ demo: ## build, then three simulated nodes, a load balancer, and ccm on them: be
 
 test: ## format, clippy, all tests; ends with what was skipped and why
 	@tests/run.sh
+
+test-real: ## the tests on a real Kubernetes API server, which Go builds in target/tools (some ten minutes, once)
+	@tests/real.sh
 
 # Size: relative relocations in one bit each, equal functions once, and no tables for unwinding.
 LINK := -C linker=rust-lld -C link-arg=-zpack-relative-relocs -C link-arg=--icf=all -C link-arg=--no-eh-frame-hdr -C link-arg=-T -C link-arg=src/static.ld
@@ -45,6 +48,14 @@ image: build ## the image, FROM scratch, as an OCI archive in target/image; ARCH
 HELM := helm.sh/helm/v3/cmd/helm@v3.18.6
 helm: ## helm in target/tools, where there is none: tests then render the chart
 	@test -x target/tools/helm || command -v helm || GOBIN=$(CURDIR)/target/tools go install $(HELM)
+
+# As a module's dependency: its own go.mod says replace, which go install does not take. Without its service
+# discoveries, which are most of the build.
+PROMTOOL := github.com/prometheus/prometheus/cmd/promtool
+promtool: ## promtool in target/tools, where there is none: tests then evaluate alerts and dashboard
+	@test -x target/tools/promtool || command -v promtool || { mkdir -p target/tools/promtool.module && \
+	    cd target/tools/promtool.module && rm -f go.mod go.sum && go mod init promtool && go get $(PROMTOOL)@v0.310.0 && \
+	    go build -tags remove_all_sd -o ../promtool $(PROMTOOL); }
 
 bench: build ## measure the static binary against its limits: calls, bytes, time, memory, size
 	CCM_BENCH_BINARY=$(CURDIR)/$(BINARY) cargo test --locked --test bench -- --ignored --nocapture

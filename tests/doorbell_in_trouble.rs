@@ -7,7 +7,9 @@ mod at_rest;
 mod common;
 
 use at_rest::{AtRest, NO_REFRESH, Read, is_ready, is_tainted};
-use common::{hetzner_calls, is_initialised, node, side_by_side, wait_until, writes};
+use common::{
+    LAGS, hetzner_calls, is_initialised, needs_simulation, node, side_by_side, wait_until, writes,
+};
 use sandbox::Half;
 use sandbox::exchange::{Request, Response};
 use sandbox::faults::{Effect, Rule};
@@ -68,6 +70,9 @@ fn a_table_that_is_none_leads_to_whole_lists_and_back() {
 #[test]
 fn an_old_table_does_no_harm() {
     let mut world = AtRest::new(3, NO_REFRESH);
+    if needs_simulation(&world.sandbox, LAGS) {
+        return;
+    }
     let cluster = std::sync::Arc::clone(world.sandbox.cluster());
     world.set_ready("worker-1", "Unknown");
     wait_until("a ring", || world.by_name("worker-1") > 0);

@@ -3,11 +3,14 @@
 
 mod common;
 
+use common::services::{LoadBalancerService, create};
 use common::{Daemon, Env, ccm, node, wait_until, with};
 use sandbox::faults::{Effect, Rule};
 use sandbox::kubernetes::PolicyRule;
 use sandbox::{Half, Sandbox};
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Three nodes that wait to be initialised, in the Network `sandbox`.
 fn world() -> Sandbox {
@@ -388,4 +391,55 @@ fn output_that_nobody_takes() {
     let message =
         "ccm: the output can't be written to stdout: No space left on device (os error 28)\n";
     assert_eq!(run(full.into()), (Some(1), message.into()), "a full disk");
+}
+
+/// What is there and does not answer is waited for, and not in silence.
+#[test]
+fn who_waits_for_an_api_is_told_so() {
+    const CIDR: &str = "--cluster-cidr=10.244.0.0/16";
+    let commands: [&[&str]; 9] = [
+        &["doctor"],
+        &["node", "list"],
+        &["node", "sync"],
+        &["lb", "list", "-o", "json"],
+        &["lb", "sync"],
+        &["lb", "sync", "--dry-run"],
+        &["route", "list", CIDR],
+        &["route", "sync", CIDR],
+        &["run", "--dry-run"],
+    ];
+    for half in [Half::Hetzner, Half::Kubernetes] {
+        let sandbox = world();
+        create(&sandbox, LoadBalancerService::new("web", &[80]));
+        let hangs = Effect::Slow(Duration::from_secs(60));
+        sandbox.faults().add(Rule::new(hangs).half(half));
+        // Nothing is cut short: time-outs are as long as a person's.
+        let env = with(common::env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+        let url = match half {
+            Half::Hetzner => sandbox.hetzner_url(),
+            Half::Kubernetes => sandbox.kubernetes_url(),
+        };
+        let waiting = format!("ccm: waiting for GET {url}/");
+        let start = |words: &&[&str]| {
+            let mut command = common::command(&env, words);
+            command.stdout(Stdio::null()).stderr(Stdio::piped());
+            (words.join(" "), command.spawn().unwrap())
+        };
+        let children: Vec<_> = commands.iter().map(start).collect();
+        for (words, mut child) in children {
+            let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+            let mut told = Vec::new();
+            for line in lines.map_while(Result::ok) {
+                let is_it = line.starts_with(&waiting) && line.ends_with(" s)");
+                told.push(line);
+                if is_it {
+                    break;
+                }
+            }
+            let _ = child.kill();
+            let _ = child.wait();
+            let last = told.last().cloned().unwrap_or_default();
+            assert!(last.starts_with(&waiting), "{half:?}: {words}: {told:#?}");
+        }
+    }
 }

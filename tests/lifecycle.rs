@@ -191,6 +191,46 @@ fn on_a_doubt_the_node_stays() {
     });
 }
 
+/// Of more servers than it shows, a list says nothing about those that it does not show.
+#[test]
+fn a_list_that_holds_less_than_it_says_is_incomplete() {
+    for (per_page, last, total) in [
+        (50, json!(null), 120),
+        (50, json!(1), 120),
+        (2, json!(1), 100),
+    ] {
+        let sandbox = initialised(2);
+        delete_server(&sandbox, "worker-2");
+        let servers = sandbox.cloud().servers(sandbox.project());
+        let first = servers.iter().find(|server| server["name"] == "worker-1");
+        let numbered = |n: u64| {
+            let mut server = first.unwrap().clone();
+            if n > 0 {
+                server["id"] = json!(5_000_000 + n);
+                server["name"] = json!(format!("other-{n}"));
+            }
+            server
+        };
+        let body = json!({
+            "servers": (0..per_page).map(numbered).collect::<Vec<Value>>(),
+            "meta": { "pagination": {
+                "page": 1, "per_page": per_page, "previous_page": null, "next_page": null,
+                "last_page": last, "total_entries": total,
+            } },
+        });
+        let effect = Effect::Instead(sandbox::exchange::Response::json(200, &body));
+        sandbox
+            .faults()
+            .add(Rule::new(effect).path("/v1/servers").half(Half::Hetzner));
+        let ran = ccm(&env(&sandbox), &["run", "--once"]);
+        assert!(
+            ran.code == 1 && ran.stderr.contains("nothing is done on an incomplete list"),
+            "{body}: {ran:?}"
+        );
+        assert!(is_there(&sandbox, "worker-2") && deletions(&sandbox) == 0);
+    }
+}
+
 fn stays_until_it_is_mended(name: &str, rule: Rule) {
     let sandbox = initialised(2);
     second_page(&sandbox);
@@ -221,6 +261,111 @@ fn stays_until_it_is_mended(name: &str, rule: Rule) {
         !is_there(&sandbox, "worker-2")
     });
     assert_eq!(sandbox.cluster().list("nodes", None).len(), 2, "{name}");
+}
+
+/// A job that runs every minute is only heard of by its exit code.
+#[test]
+fn a_doubt_is_a_failure_of_the_pass() {
+    let one = "/v1/servers/*";
+    let error = Effect::hetzner_error;
+    let other_server = json!({ "server": { "id": 1 } });
+    let cases = vec![
+        ("500", error(500, "server_error", "no")),
+        ("404 of another kind", error(404, "gone_fishing", "no")),
+        ("410", error(410, "not_found", "no")),
+        (
+            "another server",
+            Effect::Instead(sandbox::exchange::Response::json(200, &other_server)),
+        ),
+    ];
+    side_by_side(cases, |(name, effect)| {
+        let sandbox = initialised(2);
+        delete_server(&sandbox, "worker-2");
+        sandbox.cluster().edit("nodes", None, "worker-1", |node| {
+            for condition in node["status"]["conditions"].as_array_mut().unwrap() {
+                condition["status"] = json!("True");
+            }
+        });
+        let rule = Rule::new(effect).path(one).half(Half::Hetzner);
+        sandbox.faults().add(rule);
+        let once = ccm(&env(&sandbox), &["run", "--once"]);
+        let said = |text: &str| once.stderr.contains(text);
+        assert!(
+            once.code == 1 && said("WARN") && said("is not clear") && said(", 1 failed"),
+            "{name}: {once:?}"
+        );
+        assert!(reasons(&sandbox, "worker-2").contains(&"InstanceLookupFailed".to_owned()));
+        let sync = ccm(&env(&sandbox), &["node", "sync"]);
+        let said = |text: &str| sync.stdout.contains(text);
+        assert!(
+            sync.code == 1 && said("node/worker-2  failed: ") && said(", 1 failed"),
+            "{name}: {sync:?}"
+        );
+        let dry = ccm(&env(&sandbox), &["node", "sync", "--dry-run"]);
+        let said = |text: &str| dry.stdout.contains(text);
+        assert!(
+            dry.code == 1 && said("node/worker-2  can't: ") && said(", 1 can't be helped"),
+            "{name}: {dry:?}"
+        );
+        assert!(is_there(&sandbox, "worker-2"), "{name}");
+    });
+}
+
+#[test]
+fn another_project_s_token_fails_a_pass() {
+    let sandbox = initialised(2);
+    for name in ["worker-1", "worker-2"] {
+        sandbox.cloud().set_power(server_id(&sandbox, name), false);
+    }
+    sandbox.kubelets().expire();
+    let foreign = with(
+        env(&sandbox),
+        &[("HCLOUD_TOKEN", &sandbox.projects().foreign_token)],
+    );
+    for (words, failed) in [
+        (&["run", "--once"][..], ", 2 failed"),
+        (&["node", "sync"], ", 2 failed"),
+        (&["node", "sync", "--dry-run"], ", 2 can't be helped"),
+    ] {
+        let ran = ccm(&foreign, words);
+        let said = |text: &str| ran.stdout.contains(text) || ran.stderr.contains(text);
+        assert!(
+            ran.code == 1 && said("--node-deletion-guard=false") && said(failed),
+            "{words:?}: {ran:?}"
+        );
+    }
+    assert_eq!(deletions(&sandbox), 0);
+}
+
+/// The API server does not let us: that is told once, and tried less and less often.
+#[test]
+fn a_taint_that_can_t_be_removed_is_left_for_longer_and_longer() {
+    let sandbox = initialised(2);
+    let rule = Rule::new(Effect::kubernetes_status(403, "Forbidden", "no"))
+        .half(Half::Kubernetes)
+        .method("PATCH")
+        .path("/api/v1/nodes/*");
+    let rule = sandbox.faults().add(rule);
+    sandbox.cluster().edit("nodes", None, "worker-1", |node| {
+        node["spec"]["taints"] = json!([{ "key": SHUTDOWN, "effect": "NoSchedule" }]);
+    });
+    let mark = sandbox.calls().mark();
+    let daemon = Daemon::start(&env(&sandbox), &[]);
+    let calls = |is_such: fn(&sandbox::calls::Call) -> bool| {
+        let calls = sandbox.calls().calls_since(mark);
+        calls.iter().filter(|call| is_such(call)).count()
+    };
+    let patches = || calls(|call| call.method == "PATCH");
+    wait_until("two tries", || patches() >= 2);
+    // Each look is a tick of one of two controllers, five seconds apart: five minutes of them.
+    let looks = || calls(|call| call.path == "/api/v1/nodes");
+    wait_until("many looks", || looks() >= 120);
+    assert!(patches() <= 12, "{} tries in {} looks", patches(), looks());
+    let told = daemon.log().matches("(TaintingNodeFailed)").count();
+    assert_eq!(told, 1, "{}", daemon.log());
+    assert!(reasons(&sandbox, "worker-1").contains(&"TaintingNodeFailed".to_owned()));
+    sandbox.faults().remove(rule);
+    wait_until("the taint to go", || !is_tainted(&sandbox, "worker-1"));
 }
 
 #[test]
@@ -260,9 +405,8 @@ fn the_last_node_of_a_project_stays_by_the_guard() {
     delete_server(&sandbox, "worker-1");
     let ran = ccm(&env(&sandbox), &["run", "--once"]);
     assert!(
-        ran.stderr.contains("--node-deletion-guard=false"),
-        "{}",
-        ran.stderr
+        ran.code == 1 && ran.stderr.contains("--node-deletion-guard=false"),
+        "{ran:?}"
     );
     assert!(is_there(&sandbox, "worker-1"));
 }

@@ -6,7 +6,7 @@ mod memory;
 #[path = "common/random.rs"]
 mod random;
 
-use ccm::cloud::{InstanceId, InstanceState, Reason};
+use ccm::cloud::{InstanceId, InstanceState, Reason, Severity};
 use ccm::controllers::lifecycle::{Change, Fact, Facts, LifecyclePlan, SHUTDOWN, View, plan};
 use ccm::kube::Node;
 use memory::Memory;
@@ -160,7 +160,20 @@ fn every_state_of_a_node_and_its_server() {
 #[test]
 fn a_deletion_that_the_guard_holds_back_is_told() {
     let plan = plan_one(&node("memory://1", "False", false), Some(gone(false)), true);
-    assert_eq!(plan.findings[0].reason, Reason::PossibleNodeDeletion);
+    assert_eq!(plan.obstacle.unwrap().reason, Reason::PossibleNodeDeletion);
+}
+
+/// A node that nothing can be decided about has failed, and somebody should know.
+#[test]
+fn a_doubt_stands_in_the_way_as_a_warning() {
+    let unclear = Fact::Unclear("HTTP status 500".into());
+    let plan = plan_one(&node("memory://1", "False", false), Some(unclear), true);
+    let obstacle = plan.obstacle.clone().unwrap();
+    assert_eq!(
+        (obstacle.reason, obstacle.severity),
+        (Reason::InstanceLookupFailed, Severity::Warning)
+    );
+    assert_eq!(plan.proposal().obstacle, Some(obstacle.message));
 }
 
 #[test]

@@ -4,9 +4,9 @@
 mod common;
 
 use common::{
-    Daemon, LIMIT, UNINITIALIZED, addresses, all_initialised, ccm, env, events, hetzner_calls,
-    is_initialised, is_lease, needs_simulation, node, quiet, second_page, side_by_side, wait_until,
-    with, writes,
+    Daemon, LAGS, LIMIT, UNINITIALIZED, addresses, all_initialised, ccm, env, events,
+    hetzner_calls, is_initialised, is_lease, needs_simulation, node, quiet, second_page,
+    side_by_side, wait_until, with, writes,
 };
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
@@ -71,7 +71,7 @@ fn killed_at_write(n: u64, after: bool) {
 #[test]
 fn a_node_that_changed_since_it_was_read_is_read_again_and_planned_again() {
     let sandbox = quiet(1);
-    if needs_simulation(&sandbox, "a cache that lags") {
+    if needs_simulation(&sandbox, LAGS) {
         return;
     }
     sandbox.cluster().freeze_cache(true);

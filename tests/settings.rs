@@ -293,7 +293,7 @@ fn a_wrong_command_line_says_what_to_write() {
     use Command::{NodeList as List, NodeSync as Sync, Run};
     for (command, line, problems) in [
         (Run, "--node-sync-interval 5", "--node-sync-interval: \"5\": a duration needs a unit, e.g. 5s or 1m30s"),
-        (Run, "--node-sync-interval=0", "--node-sync-interval: \"0\": must be longer than 0"),
+        (Run, "--node-sync-interval=0", "--node-sync-interval: \"0\": must be 100ms or longer"),
         (Run, "--node-sync-interval=-5s", "--node-sync-interval: \"-5s\": must not be negative"),
         (Run, "--node-sync-interval", "--node-sync-interval: needs a value: DURATION"),
         (Run, "--node-sync-interval=", "--node-sync-interval: \"\": not a duration; write e.g. 5s or 1m30s"),
@@ -329,8 +329,10 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "--cluster-cidr", "--cluster-cidr: needs a value: CIDR,…"),
         (Run, "--cluster-cidr=0.0.0.0/0", "--cluster-cidr: \"0.0.0.0/0\": use the range of the pods alone: this one holds every address"),
         (Run, "--cluster-cidr=10.244.0.0/33", "--cluster-cidr: \"10.244.0.0/33\": use IP ranges, e.g. 10.244.0.0/16 or 10.244.0.0/16,fd00:10:244::/56"),
-        (Run, "--route-reconciliation-period=0", "--route-reconciliation-period: \"0\": must be longer than 0"),
-        (Run, "--leader-elect-lease-duration=0s", "--leader-elect-lease-duration: \"0s\": must be longer than 0"),
+        (Run, "--node-monitor-period=1ns", "--node-monitor-period: \"1ns\": must be 100ms or longer"),
+        (Run, "--service-sync-interval=99ms", "--service-sync-interval: \"99ms\": must be 100ms or longer"),
+        (Run, "--route-reconciliation-period=0", "--route-reconciliation-period: \"0\": must be 100ms or longer"),
+        (Run, "--leader-elect-lease-duration=0s", "--leader-elect-lease-duration: \"0s\": must be 100ms or longer"),
         (Run, "--leader-elect-lease-duration=10s", "--leader-elect-lease-duration: \"10s\": must be longer than --leader-elect-renew-deadline (10s)"),
         (Run, "--leader-elect-renew-deadline=2400ms", "--leader-elect-renew-deadline: \"2.4s\": must be longer than 1.2 × --leader-elect-retry-period (2s)"),
         (Run, "--leader-elect-lease-duration=9s --leader-elect-renew-deadline=5s", "--leader-elect-lease-duration: \"9s\": must be 10s or longer: a write may take 8s and must be over before the Lease is, also at the end of a --leader-elect-retry-period (2s)"),

@@ -282,11 +282,17 @@ Usage:
                  and ccm lb sync --delete-orphans deletes it, unless it stays;
                  in parentheses: held back by ccm lb sync, see ccm help lb sync
 
+Without -n it also names managed certificates that were made for Services which
+do not exist any more: below the table; in JSON and YAML as kept, beside items:
+kept: [{kind, id, name, domains}], null where they could not be read. Nobody
+deletes them but you.
+
 @flags
 Examples:
   ccm lb list
   ccm lb list -n ingress -o wide
   ccm lb list -o json | jq -r '.items[] | select(.changes != []) | .object.name'
+  ccm lb list -o json | jq -r '.kept[].name'
 
 Exit codes:
   0  shown; 1  an API did not answer or refused, or a setting is wrong;
@@ -456,7 +462,7 @@ Exit codes:
 const DOCTOR: &str = "\
 ccm doctor – look at everything that the daemon needs: settings, token, the
 project's API, private Network, cluster, role, Lease, other cloud-controller-
-managers, nodes, Services, load balancers. Only reads.
+managers, nodes, routes, Services, load balancers. Only reads.
 
 Usage:
   ccm doctor
@@ -466,10 +472,11 @@ Usage:
 Each check is ok, warn, fail (shown as FAIL), or skipped with the reason; what
 needs somebody comes first, with how to mend it.
 
-Run it with the daemon's settings. Outside of the cluster the rights are those
-of the kubeconfig's user; inside, as a Job with the daemon's account, they are
-the daemon's own, which may not look at Deployments: other-ccm and probes are
-skipped there.
+Run it with the daemon's settings: without its --cluster-cidr nobody knows which
+routes should be there, and they are not looked at. Outside of the cluster the
+rights are those of the kubeconfig's user; inside, as a Job with the daemon's
+account, they are the daemon's own, which may not look at Deployments: other-ccm
+and probes are skipped there.
 
 Nothing is changed. Two questions have the form of a write: what we may do in
 the cluster (selfsubjectaccessreviews), and whether the token may write (a
@@ -480,6 +487,7 @@ Examples:
   ccm doctor
   ccm doctor -o json | jq -r '.items[] | select(.status == \"fail\") | .remedy'
   ccm doctor --kubeconfig=/root/admin.conf --cloud-provider=hcloud
+  ccm doctor --settings-from=kube-system/deployment/ccm-from-scratch
 
 Exit codes:
   0  nothing fails; 1  a check fails; 2  wrong usage

@@ -1,5 +1,6 @@
 //! The stable form of what the commands show: `-o json` and `-o yaml`.
 
+use crate::cloud::Kept;
 use crate::controllers::Report;
 use serde::Serialize;
 
@@ -10,6 +11,10 @@ pub(super) struct Document<I> {
     api_version: &'static str,
     kind: &'static str,
     items: Vec<I>,
+    /// Of `lb list`, where it is looked for: what no Service wants any more, load balancers aside;
+    /// null: it could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept: Option<Option<Vec<Kept>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     summary: Option<Summary>,
 }
@@ -28,7 +33,15 @@ impl<I> Document<I> {
             api_version: "ccm/v1",
             kind,
             items,
+            kept: None,
             summary: None,
+        }
+    }
+
+    pub(super) fn with_kept(self, kept: Option<Vec<Kept>>) -> Document<I> {
+        Document {
+            kept: Some(kept),
+            ..self
         }
     }
 

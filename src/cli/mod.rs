@@ -22,6 +22,7 @@ mod run;
 mod table;
 mod taken;
 mod told;
+mod waiting;
 mod wire;
 
 use crate::settings::{Command, nearest};

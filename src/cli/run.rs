@@ -4,7 +4,7 @@ use super::logging::Reader;
 use super::output::Printer;
 use super::told::{self, Read};
 use super::wire;
-use super::{Exit, changes, help, leader};
+use super::{Exit, changes, help, leader, waiting};
 use crate::cloud::Gate;
 use crate::controllers::lifecycle::LifecycleController;
 use crate::controllers::node::NodeController;
@@ -39,6 +39,7 @@ pub(super) fn run(words: Vec<OsString>) -> Exit {
     // The process's own for as long as it lives.
     let world: &'static World = Box::leak(Box::new(world));
     if settings.dry_run.value {
+        waiting::tell();
         // No write to finish: a signal ends it as it ends any program.
         return dry_run(world, &controllers);
     }

@@ -4,6 +4,7 @@ use super::Exit;
 use super::logging::{self, Reader};
 use super::output::Printer;
 use super::taken::{self, LeftOut};
+use super::waiting;
 use crate::kube;
 use crate::settings::{self, Command, Notice, Parsed, Process, Settings};
 use std::ffi::OsString;
@@ -105,6 +106,10 @@ fn tell(lines: &[String]) -> Exit {
 
 fn start_log(parsed: &Parsed, reader: Reader) {
     logging::start(&parsed.settings, reader);
+    // A daemon's log says what came of it.
+    if reader != Reader::Daemon {
+        waiting::tell();
+    }
     for notice in &parsed.notices {
         match notice {
             Notice::Ignored { .. } => log::info!("{notice}"),

@@ -59,6 +59,8 @@ pub enum Reason {
     DeletingNode,
     /// Deleting the node was refused or failed.
     DeletingNodeFailed,
+    /// The shutdown taint can't be added or removed.
+    TaintingNodeFailed,
     /// The node would be deleted, if that were beyond doubt; also one that others would delete.
     PossibleNodeDeletion,
     /// The server has no address of the configured family and network.
@@ -145,6 +147,7 @@ impl Reason {
             Reason::NotExternal => "NotExternal",
             Reason::DeletingNode => "DeletingNode",
             Reason::DeletingNodeFailed => "DeletingNodeFailed",
+            Reason::TaintingNodeFailed => "TaintingNodeFailed",
             Reason::PossibleNodeDeletion => "PossibleNodeDeletion",
             Reason::NoAddress => "NoAddress",
             Reason::EnsuringLoadBalancer => "EnsuringLoadBalancer",

@@ -40,9 +40,9 @@ pub trait LoadBalancers: Send + Sync {
     /// Load balancers of this cluster whose Service does not exist. Pure.
     fn orphans(&self, landscape: &Landscape, cluster: &Cluster) -> Vec<Orphan>;
 
-    /// What was made for Services of this cluster that do not exist any more, and is kept, for
-    /// people. Asks the cloud.
-    fn kept(&self, _cluster: &Cluster) -> Result<Vec<String>, Error> {
+    /// What was made for Services of this cluster that do not exist any more, and is kept:
+    /// for people. Asks the cloud.
+    fn kept(&self, _cluster: &Cluster) -> Result<Vec<Kept>, Error> {
         Ok(Vec::new())
     }
 
@@ -141,6 +141,18 @@ pub struct LoadBalancerPlan {
     /// A part waits for something that goes on in the cloud, and that nobody waits for here: it
     /// has to be looked at again before long, although nothing failed.
     pub is_unfinished: bool,
+}
+
+/// Something in the cloud that was made for a Service which does not exist any more, and that
+/// nobody deletes by himself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    /// E.g. `Certificate`.
+    pub kind: &'static str,
+    pub id: u64,
+    pub name: String,
+    /// Names that a certificate is for.
+    pub domains: Vec<String>,
 }
 
 /// A load balancer, for people.

@@ -23,8 +23,8 @@ pub use finding::{Finding, Origin, Reason, Severity};
 pub use gate::{Gate, Refused};
 pub use instance::{Instance, InstanceId, InstanceState, Metadata, PrivateAddress, TopologyLabel};
 pub use load_balancer::{
-    ActionId, Applied, Balancer, Change, ChangeKind, Field, Health, Landscape, LoadBalancerPlan,
-    LoadBalancers, Orphan, Target,
+    ActionId, Applied, Balancer, Change, ChangeKind, Field, Health, Kept, Landscape,
+    LoadBalancerPlan, LoadBalancers, Orphan, Target,
 };
 pub use node::{AddressKind, Node, NodeAddress};
 pub use route::{Network, Route, RouteChange, Routes};

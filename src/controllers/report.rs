@@ -190,6 +190,7 @@ fn is_event(reason: Reason) -> bool {
         | Reason::IgnoredExternalIPv6
         | Reason::DeletingNode
         | Reason::DeletingNodeFailed
+        | Reason::TaintingNodeFailed
         | Reason::PossibleNodeDeletion
         | Reason::EnsuringLoadBalancer
         | Reason::EnsuredLoadBalancer

@@ -2,15 +2,13 @@
 
 use super::budget::Budget;
 use super::error::{Code, Error};
-use super::pages::{self, Pagination, Part};
+use super::pages::{self, PER_PAGE, Pagination, Part};
 use crate::cloud::{self, ErrorKind, Gate, Urgency};
 use crate::http::{self, Method};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::time::Instant;
-
-/// The API allows no more.
-const PER_PAGE: u32 = 50;
 
 pub(super) struct Api {
     http: http::Client,
@@ -117,7 +115,9 @@ impl Api {
             let path = format!("{path}{separator}{sort}page={number}&per_page={PER_PAGE}");
             let page: P = self.get(&path, urgency).map_err(always_there)?;
             let (Meta { pagination }, items) = page.into_parts();
-            match pagination.last(number, items.len()) {
+            // Twice the same is one.
+            let different: HashSet<u64> = items.iter().map(P::id).collect();
+            match pagination.last(number, different.len()) {
                 Ok(last) => Ok(Part { items, last }),
                 Err(why) => Err(cloud::Error::new(
                     ErrorKind::Unavailable,

@@ -69,10 +69,12 @@ pub(super) fn attached(endpoint: &str, network: &Network) -> Attached {
 
 fn attachments(endpoint: &str) -> Result<Vec<Attachment>, String> {
     let text = http::fetch_text(&format!("{endpoint}/private-networks"), TIMEOUT)?;
-    // Nothing at all is an empty list too.
-    serde_yaml::from_str::<Option<Vec<Attachment>>>(&text)
-        .map(Option::unwrap_or_default)
-        .map_err(|_| "what answers there is not Hetzner's".to_owned())
+    // Nothing at all is no list: whatever answers there may not know.
+    match serde_yaml::from_str(&text) {
+        Ok(Some(attachments)) => Ok(attachments),
+        Ok(None) => Err("it answered nothing".to_owned()),
+        Err(_) => Err("what answers there is not Hetzner's".to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -92,7 +94,9 @@ mod tests {
             ("200 OK", list, Ok(())),
             ("200 OK", &other, Err("but to net: 1 (420); attach it")),
             ("200 OK", "[]\n", Err("but to none; attach it")),
-            ("200 OK", "", Err("but to none; attach it")),
+            ("200 OK", "", Ok(())),
+            ("200 OK", "null\n", Ok(())),
+            ("200 OK", "# no networks\n", Ok(())),
             ("200 OK", "<html><body>Welcome</body></html>", Ok(())),
             ("200 OK", "instance-id: 42", Ok(())),
             ("404 Not Found", "", Ok(())),

@@ -8,6 +8,9 @@
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
+/// So many are asked for; the API allows no more.
+pub(super) const PER_PAGE: u32 = 50;
+
 /// 20,000 resources: far above what a project may have.
 const PAGES_AT_MOST: u32 = 400;
 
@@ -58,30 +61,51 @@ pub(super) fn whole<T, E>(
 
 impl Pagination {
     /// The number of the last page, when this is page `number`, whole, with so many items.
+    ///
+    /// Only within one page do the numbers have to fit: between two reads anything may be made
+    /// and deleted.
     pub(super) fn last(&self, number: u32, items: usize) -> Result<u32, String> {
         if self.page != number {
             return Err(format!("answered page {} instead", self.page));
         }
-        let before = u64::from(number - 1).saturating_mul(self.per_page);
-        let belong = |total: u64| total.saturating_sub(before).min(self.per_page);
-        if let Some(total) = self.total_entries
-            && belong(total) != items as u64
-        {
-            return Err(format!("answered {items} of {} items", belong(total)));
+        if self.per_page != u64::from(PER_PAGE) {
+            return Err(format!(
+                "answered pages of {} items, and not of {PER_PAGE}",
+                self.per_page
+            ));
         }
-        match (self.next_page, self.last_page) {
-            (None, None) => Ok(number),
+        let items = items as u64;
+        let before = u64::from(number - 1).saturating_mul(self.per_page);
+        let expected = match (self.next_page, self.total_entries) {
+            (Some(_), _) => self.per_page,
+            // On a page behind the last: nothing.
+            (None, Some(total)) => total.saturating_sub(before),
+            (None, None) => items.min(self.per_page),
+        };
+        if items != expected {
+            return Err(format!("answered {items} of {expected} items"));
+        }
+        let last = match (self.next_page, self.last_page) {
+            (None, None) => return Ok(number),
+            (None, Some(last)) if last == number => last,
             // Deletions may have left this page behind the last one.
-            (None, Some(last)) if last <= number => Ok(last.max(1)),
-            (Some(next), Some(last)) if next == number + 1 && next <= last => match last {
-                ..=PAGES_AT_MOST => Ok(last),
-                _ => Err(format!("answered that there are {last} pages")),
-            },
-            (next, last) => Err(format!(
-                "answered that the next page is {}, and the last {}",
-                or_none(next),
-                or_none(last)
+            (None, Some(last)) if last < number && items == 0 => last.max(1),
+            (Some(next), Some(last)) if next == number + 1 && next <= last => last,
+            (next, last) => {
+                return Err(format!(
+                    "answered that the next page is {}, and the last {}",
+                    or_none(next),
+                    or_none(last)
+                ));
+            }
+        };
+        match self.total_entries {
+            // An empty list is one page.
+            Some(total) if total.div_ceil(self.per_page).max(1) != u64::from(last) => Err(format!(
+                "answered that page {last} is the last, and that there are {total} items"
             )),
+            _ if last > PAGES_AT_MOST => Err(format!("answered that there are {last} pages")),
+            _ => Ok(last),
         }
     }
 }
@@ -209,11 +233,31 @@ mod tests {
             (1, 50, page(1, null(), json!(3), null()), Err("answered that the next page is none, and the last 3")),
             (1, 50, page(1, json!(3), json!(3), null()), Err("answered that the next page is 3, and the last 3")),
             (1, 50, page(1, json!(2), null(), null()), Err("answered that the next page is 2, and the last none")),
+            (1, 50, page(1, null(), json!(1), json!(50)), Ok(1)),
+            (1, 50, page(1, null(), null(), json!(50)), Ok(1)),
+            (1, 50, page(1, null(), null(), json!(120)), Err("answered 50 of 120 items")),
+            (1, 50, page(1, null(), json!(1), json!(120)), Err("answered 50 of 120 items")),
+            (2, 50, page(2, null(), null(), json!(120)), Err("answered 50 of 70 items")),
+            (1, 0, page(1, null(), json!(1), json!(100)), Err("answered 0 of 100 items")),
+            (1, 60, page(1, null(), json!(1), null()), Err("answered 60 of 50 items")),
+            (1, 49, page(1, json!(2), json!(2), null()), Err("answered 49 of 50 items")),
+            (1, 50, page(1, json!(2), json!(2), json!(120)), Err("answered that page 2 is the last, and that there are 120 items")),
+            (1, 50, page(1, json!(2), json!(2), json!(50)), Err("answered that page 2 is the last, and that there are 50 items")),
+            (3, 0, page(3, null(), json!(1), json!(90)), Err("answered that page 1 is the last, and that there are 90 items")),
+            (3, 7, page(3, null(), json!(2), null()), Err("answered that the next page is none, and the last 2")),
             (1, 50, page(1, json!(2), json!(401), null()), Err("answered that there are 401 pages")),
         ];
         for (number, items, page, expected) in cases {
             let pagination: Pagination = serde_json::from_value(page.clone()).unwrap();
             assert_eq!(pagination.last(number, items), expected.map_err(str::to_owned), "{page}");
+        }
+        for (per_page, items, total) in [(0, 0, 100), (0, 0, 0), (2, 2, 100), (2, 2, 2), (51, 51, 51)] {
+            let page = json!({
+                "page": 1, "per_page": per_page, "next_page": null, "last_page": 1, "total_entries": total,
+            });
+            let pagination: Pagination = serde_json::from_value(page).unwrap();
+            let expected = format!("answered pages of {per_page} items, and not of 50");
+            assert_eq!(pagination.last(1, items), Err(expected));
         }
         for missing in ["page", "per_page", "next_page", "last_page", "total_entries"] {
             let mut page = page(1, null(), json!(1), json!(0));

@@ -13,7 +13,7 @@ use super::routes;
 use super::servers;
 use crate::cloud::{
     ActionId, Applied, Attached, Change, Checkup, Cluster, Error, ErrorKind, Finding, Gate,
-    Instance, InstanceId, Instances, Landscape, LoadBalancerPlan, LoadBalancers, Metadata,
+    Instance, InstanceId, Instances, Kept, Landscape, LoadBalancerPlan, LoadBalancers, Metadata,
     Network as PrivateNetwork, Node, NodeAddress, OfferedNode, Orphan, Provider, ProviderId,
     Reason, Route, RouteChange, Routes, Service, Source, Sourced, Urgency,
 };
@@ -272,7 +272,7 @@ impl LoadBalancers for Hetzner {
         state(landscape).map_or_else(Vec::new, |state| self.rules().orphans(state, cluster))
     }
 
-    fn kept(&self, cluster: &Cluster) -> Result<Vec<String>, Error> {
+    fn kept(&self, cluster: &Cluster) -> Result<Vec<Kept>, Error> {
         let all = certificates::of_cluster(&self.api, load_balancers::CLUSTER_UID, &cluster.uid)?;
         Ok(load_balancers::left(&all, cluster))
     }

@@ -74,8 +74,10 @@ impl Login {
 
     /// After a 401. A token's file is read before every call anyway.
     pub(super) fn refused(&self, shown: &Shown) {
-        if let Login::Issued(issuer) = self {
-            issuer.refused(shown.issue);
+        match self {
+            Login::Issued(issuer) => issuer.refused(shown.issue),
+            Login::Token(token) => token.refused(),
+            Login::Basic { .. } => {}
         }
     }
 }

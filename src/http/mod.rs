@@ -3,8 +3,9 @@
 //! A request passes through layers that each do one thing: the gate (writes), the credentials,
 //! the bytes (ureq), the log and the count, the answer's status, the streaming parse,
 //! and, for reads only, the next try. Below ureq are our own connections: `connect` goes straight
-//! or through a `proxy`, `tls` encrypts, and `socket` moves no byte after the call's `deadline`. Knows nothing of either API's objects or errors;
-//! imports only `cloud`: the gate, and the pulse that beats after every call.
+//! or through a `proxy`, `tls` encrypts, and `socket` moves no byte after the call's `deadline`.
+//! `waiting` notes which calls go on, for a person who waits. Knows nothing of either API's
+//! objects or errors; imports only `cloud`: the gate, and the pulse that beats after every call.
 
 mod agent;
 mod answer;
@@ -25,6 +26,7 @@ mod text;
 mod tls;
 mod token;
 mod validity;
+mod waiting;
 
 pub use agent::{Roots, Tls};
 pub use answer::{Head, Reply};
@@ -38,6 +40,7 @@ pub use secret::{Redactor, Secret};
 pub use server_name::ServerName;
 pub use text::fetch_text;
 pub use token::Token;
+pub use waiting::{Open, longest_wait, note_waits};
 
 use crate::cloud::{Gate, pulse};
 use retry::{Attempts, Next};
@@ -165,6 +168,8 @@ impl Client {
         let settings = &self.settings;
         let mut attempts = Attempts::new(settings.timing.retry_wait, settings.retry_rate_limited);
         let mut session = self.session(&call)?;
+        // Every try together: for a person it is one call.
+        let _waiting = waiting::on(|| self.url_line(call.method, path));
         let mut is_renewed = false;
         loop {
             let deadline = Instant::now() + settings.timing.read_timeout;
@@ -221,6 +226,7 @@ impl Client {
             self.try_once(&call, session, deadline)
         };
         let session = self.session(&call)?;
+        let _waiting = waiting::on(|| self.url_line(method, path));
         let outcome = send(&session);
         if let Err(error) = &outcome
             && (error.status() == Some(401) || matches!(error.kind, Kind::Untrusted(_)))
@@ -234,6 +240,8 @@ impl Client {
     /// What to make a call with now.
     fn session(&self, call: &Call) -> Result<Session, Error> {
         let line = || self.url_line(call.method, call.path);
+        // A program of the kubeconfig may have to hand them out.
+        let _waiting = waiting::on(|| format!("credentials for {}", self.settings.base));
         let session = self.sessions.current(&self.settings);
         session.map_err(|why| Error::new(line(), Kind::Token(why)))
     }

@@ -4,7 +4,8 @@ use super::connect::{Connect, Unresolved};
 use super::deadline;
 use super::error::{Kind, describe_io, describe_transport};
 use super::proxy::Route;
-use std::io::Read;
+use super::waiting;
+use std::io::{ErrorKind, Read};
 use std::time::{Duration, Instant};
 
 const BUFFER_BYTES: usize = 4 * 1024;
@@ -17,6 +18,7 @@ const LIMIT_BYTES: u64 = 64 * 1024;
 pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
     let by = Instant::now() + timeout;
     let _held = deadline::hold(by);
+    let _waiting = waiting::on(|| format!("GET {url}"));
     let in_words = |kind: Kind| match kind {
         Kind::TimedOut(_) => format!("no answer within {} s", timeout.as_secs_f32()),
         Kind::Unreachable(why) | Kind::Malformed(why) | Kind::Request(why) => why,
@@ -25,7 +27,13 @@ pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
     let response = agent(timeout)
         .get(url)
         .call()
-        .map_err(|error| in_words(describe_transport(&error, timeout)))?;
+        .map_err(|error| match &error {
+            // It is no API that somebody could have started.
+            ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                "connection refused".to_owned()
+            }
+            error => in_words(describe_transport(error, timeout)),
+        })?;
     let status = response.status().as_u16();
     if status != 200 {
         return Err(format!("HTTP status {status}"));

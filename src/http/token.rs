@@ -1,13 +1,18 @@
 //! The bearer token: given once, or in a file that may be replaced at any time.
 
 use super::Secret;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Most of a token's file that is read; a token has a few kilobytes at most.
 const FILE_LIMIT_BYTES: u64 = 64 * 1024;
+
+/// A file that is being replaced is whole again sooner.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where the token of an API comes from.
 pub struct Token {
@@ -52,8 +57,8 @@ impl Token {
         }
     }
 
-    /// The token to send now. A file that cannot be read or is empty (it is being replaced), and
-    /// one that is no file but a pipe, leaves the one read before in use.
+    /// The token to send now. A file that cannot be read or holds no token (it is being
+    /// replaced), and one that is no file but a pipe, leaves the one read before in use.
     pub fn current(&self) -> Result<Option<Secret>, String> {
         let path = match &self.source {
             Source::None => return Ok(None),
@@ -61,17 +66,85 @@ impl Token {
             Source::File(path) => path,
         };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.is_some() && !path.is_file() {
+        if last.is_some() && path.exists() && !path.is_file() {
             return Ok(last.clone());
         }
         match read(path) {
-            Ok(secret) => *last = Some(secret),
+            Ok(secret) => {
+                complaints().remove(path);
+                *last = Some(secret);
+            }
             Err(why) if last.is_none() => {
                 return Err(format!("the token file {} {why}", path.display()));
             }
-            Err(_) => {}
+            Err(why) => complain(path, &why, PATIENCE),
         }
         Ok(last.clone())
+    }
+
+    /// It was not accepted: then it matters that there should have been another one.
+    pub(super) fn refused(&self) {
+        let Source::File(path) = &self.source else {
+            return;
+        };
+        // A pipe is read once.
+        if path.exists() && !path.is_file() {
+            return;
+        }
+        if let Err(why) = read(path) {
+            complain(path, &why, Duration::ZERO);
+        }
+    }
+}
+
+/// Why a file's new content is not used, since when, and whether that was told.
+struct Complaint {
+    why: String,
+    since: Instant,
+    is_told: bool,
+}
+
+/// By file: several clients of a process read the same one.
+static COMPLAINTS: Mutex<BTreeMap<PathBuf, Complaint>> = Mutex::new(BTreeMap::new());
+
+fn complaints() -> MutexGuard<'static, BTreeMap<PathBuf, Complaint>> {
+    COMPLAINTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Told once, when it has been so for that long.
+fn complain(path: &Path, why: &str, patience: Duration) {
+    let mut complaints = complaints();
+    let complaint = complaints
+        .entry(path.to_owned())
+        .or_insert_with(Complaint::none);
+    if complaint.is_to_be_told(why, patience, Instant::now()) {
+        log::warn!(
+            "the token file {} {why}; the token read before stays in use",
+            path.display()
+        );
+    }
+}
+
+impl Complaint {
+    fn none() -> Complaint {
+        Complaint {
+            why: String::new(),
+            since: Instant::now(),
+            is_told: false,
+        }
+    }
+
+    fn is_to_be_told(&mut self, why: &str, patience: Duration, now: Instant) -> bool {
+        if self.why != why {
+            *self = Complaint {
+                why: why.to_owned(),
+                since: now,
+                is_told: false,
+            };
+        }
+        let is_news = !self.is_told && now.duration_since(self.since) >= patience;
+        self.is_told |= is_news;
+        is_news
     }
 }
 
@@ -126,6 +199,27 @@ mod tests {
         assert_eq!(text(&token), "three", "it is being replaced");
         let why = Token::file(path, None).current().unwrap_err();
         assert!(why.contains("does not exist"), "{why}");
+    }
+
+    /// When it is read, why it is not used, and whether that is told.
+    #[test]
+    fn what_keeps_a_new_token_out_is_told_once() {
+        let begun = Instant::now();
+        let mut complaint = Complaint::none();
+        for (at_ms, why, patience, expected) in [
+            (0, "is empty", PATIENCE, false),
+            (999, "is empty", PATIENCE, false),
+            (1000, "is empty", PATIENCE, true),
+            (1001, "is empty", PATIENCE, false),
+            (9000, "is empty", Duration::ZERO, false),
+            (9001, "does not exist", PATIENCE, false),
+            (9002, "does not exist", Duration::ZERO, true),
+            (99_000, "does not exist", PATIENCE, false),
+        ] {
+            let now = begun + Duration::from_millis(at_ms);
+            let told = complaint.is_to_be_told(why, patience, now);
+            assert_eq!(told, expected, "{at_ms} ms");
+        }
     }
 
     #[test]

@@ -5,6 +5,9 @@ use std::time::Duration;
 /// Go keeps a duration in an `i64` of nanoseconds: about 292 years.
 const MAX_NANOSECONDS: u128 = i64::MAX as u128;
 
+/// Each look is a call to an API that others use too.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+
 /// Longer ones are a mistake, and would not fit into the API's numbers everywhere.
 const LONGEST_S: u32 = 365 * 24 * 3600;
 
@@ -21,10 +24,13 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .map_err(|_| too_long())
 }
 
-/// The same for the time between two looks: 0 would never rest.
+/// The same for the time between two looks: a shorter one would hardly rest.
 pub fn interval(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        Duration::ZERO => Err("must be longer than 0".to_owned()),
+        interval if interval < SHORTEST_INTERVAL => Err(format!(
+            "must be {}ms or longer",
+            SHORTEST_INTERVAL.as_millis()
+        )),
         interval => Ok(interval),
     }
 }
@@ -184,7 +190,9 @@ mod tests {
         ] {
             assert_eq!(duration(text), Err(message.to_owned()), "{text}");
         }
-        assert_eq!(interval("0"), Err("must be longer than 0".to_owned()));
-        assert_eq!(interval("0h0m"), Err("must be longer than 0".to_owned()));
+        for short in ["0", "0h0m", "1ns", "99ms", "99999us"] {
+            assert_eq!(interval(short), Err("must be 100ms or longer".to_owned()));
+        }
+        assert_eq!(interval("100ms"), Ok(Duration::from_millis(100)));
     }
 }

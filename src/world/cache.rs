@@ -48,6 +48,17 @@ impl<T> Cache<T> {
 }
 
 impl<T> Cache<T> {
+    /// What was read elsewhere, asked for then.
+    pub(super) fn put(&self, value: T, asked: Instant) -> View<T> {
+        let view = View {
+            value: Arc::new(value),
+            asked,
+            answered: Instant::now(),
+        };
+        *turn(&self.last) = Some(view.clone());
+        view
+    }
+
     /// The last view, of whatever age.
     pub(super) fn last(&self) -> Option<View<T>> {
         turn(&self.last).clone()

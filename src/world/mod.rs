@@ -197,6 +197,15 @@ impl World {
         self.instances.last().map(|view| view.value)
     }
 
+    /// All servers as somebody listed them who had no world yet, asked for then.
+    pub fn instances_listed(
+        &self,
+        instances: Vec<Instance>,
+        asked: Instant,
+    ) -> View<Vec<Instance>> {
+        self.instances.put(instances, asked)
+    }
+
     /// All servers, no older than that: complete, or an error.
     pub fn instances(
         &self,

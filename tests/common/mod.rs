@@ -132,6 +132,11 @@ impl Daemon {
         }
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.lock().unwrap().id()
+    }
+
     /// Highest and present resident memory, in kilobytes.
     pub fn memory_kb(&self) -> (u64, u64) {
         let id = self.child.lock().unwrap().id();
@@ -227,6 +232,9 @@ pub fn builder() -> Builder {
         None => Sandbox::builder(),
     }
 }
+
+/// What a test has that freezes the API server's cache.
+pub const LAGS: &str = "a cache that lags";
 
 /// Skips what only the simulated API server can do.
 pub fn needs_simulation(sandbox: &Sandbox, what: &str) -> bool {

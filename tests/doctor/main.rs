@@ -7,4 +7,5 @@ mod cluster;
 mod common;
 mod objects;
 mod report;
+mod routes;
 mod world;

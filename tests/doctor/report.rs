@@ -83,6 +83,8 @@ fn a_healthy_world_is_all_ok_and_nothing_is_written() {
             .count()
     };
     assert!(to(Half::Hetzner) <= 6, "{calls:?}");
+    let lists = calls.iter().filter(|call| call.path == "/v1/servers");
+    assert_eq!(lists.count(), 1, "{calls:?}");
     assert!(to(Half::Kubernetes) <= 8, "{calls:?}");
     let table = seen(&world, &[]);
     fits(&table);

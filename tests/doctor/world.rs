@@ -9,16 +9,19 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 pub const KUBE_SYSTEM: Option<&str> = Some("kube-system");
+pub const CIDR: &str = "--cluster-cidr=10.244.0.0/16";
 pub const LEASE: &str = "cloud-controller-manager";
 
 /// The daemon's account, and somebody who may list Deployments as well.
 const ACCOUNT: &str = "system:serviceaccount:kube-system:ccm-from-scratch";
 const PERSON: &str = "person";
 
-/// Two nodes, a Network, a Service, a daemon that leads, and its Deployment.
+/// Two nodes, a Network with their routes, a Service, a daemon that leads, and its Deployment.
 pub struct World {
     pub sandbox: Sandbox,
     pub env: Env,
+    /// Of every run.
+    pub flags: Vec<&'static str>,
 }
 
 /// One check of a report.
@@ -46,7 +49,7 @@ impl World {
     pub fn healthy() -> World {
         let sandbox = Sandbox::builder()
             .nodes(2)
-            .network("10.0.0.0/16")
+            .network("10.0.0.0/8")
             .scale(0.01)
             .heartbeats(false)
             .start();
@@ -58,9 +61,15 @@ impl World {
         let mut world = World {
             env: env(&sandbox),
             sandbox,
+            flags: vec![CIDR],
         };
-        for words in [["node", "sync"], ["lb", "sync"]] {
-            let synced = ccm(&world.env, &words);
+        let syncs = [
+            &["node", "sync"][..],
+            &["lb", "sync"],
+            &["route", "sync", CIDR],
+        ];
+        for words in syncs {
+            let synced = ccm(&world.env, words);
             assert_eq!(synced.code, 0, "{synced:?}");
         }
         // By a clock that is ahead, so that it is young however long a test takes.
@@ -161,7 +170,7 @@ impl World {
 
     /// In the folder of its kubeconfig, so that no path is shown.
     pub fn doctor(&self, words: &[&str]) -> Ran {
-        let output = command(&self.env, &[&["doctor"], words].concat())
+        let output = command(&self.env, &[&["doctor"], &self.flags[..], words].concat())
             .current_dir(self.sandbox.folder())
             .output()
             .unwrap();
@@ -170,6 +179,11 @@ impl World {
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),
         }
+    }
+
+    /// Of the private Network.
+    pub fn network(&self) -> u64 {
+        self.sandbox.network().unwrap()
     }
 
     /// Everything that a write could change. Health is left out: it comes by itself.
@@ -255,4 +269,4 @@ pub fn unchanged(before: &[Value], after: &[Value]) {
 }
 
 /// However broken a world is, the report is whole.
-pub const CHECKS: usize = 20;
+pub const CHECKS: usize = 22;

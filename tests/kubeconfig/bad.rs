@@ -65,7 +65,7 @@ pub(super) fn mismatch(world: &World, text: &str, flags: &[&str], message: &str)
     })
 }
 
-/// What stays the same from run to run.
+/// What stays the same from run to run, without what was said while something took its time.
 fn masked(world: &World, ran: &Ran) -> String {
     let text = ran
         .stderr
@@ -73,6 +73,10 @@ fn masked(world: &World, ran: &Ran) -> String {
         .replace(&world.sandbox.kubernetes_url(), "URL")
         .replace("?limit=500&resourceVersion=0: ", ": ")
         .replace("?limit=500: ", ": ");
+    let lines = text.split_inclusive('\n');
+    let text: String = lines
+        .filter(|line| !line.starts_with("ccm: waiting for "))
+        .collect();
     let words = text.split(' ').map(|word| {
         let time = word.trim_end_matches([';', ',']);
         match time.parse::<jiff::Timestamp>() {
@@ -104,6 +108,8 @@ fn files() {
         ("users: [\n", "can't be read as YAML: did not find expected node content at line 2 column 1, while parsing a flow node"),
         (&format!("users: @{token}"), "can't be read as YAML: found character that cannot start any token at line 1 column 8, while scanning for the next token"),
         (&format!("{token}: a\n{token}: b\n"), "can't be read as YAML: duplicate entry with key [not shown]"),
+        ("12345678: a\n12345678: b\n", "can't be read as YAML: duplicate entry with key [not shown]"),
+        ("users:\n- {12345678: a, 12345678: b}\n", "can't be read as YAML: users[0]: duplicate entry with key [not shown] at line 2 column 3"),
         (&bomb, "can't be read as YAML: repetition limit exceeded"),
         (&"[".repeat(100_000), "can't be read as YAML: recursion limit exceeded at line 1 column 129"),
         (&"{a: ".repeat(10_000), "can't be read as YAML: recursion limit exceeded at line 1 column 513"),

@@ -148,8 +148,17 @@ fn several_files_are_merged_and_the_first_wins() {
     std::fs::create_dir_all(world.folder().join(".kube")).unwrap();
     world.write(".kube/config", yaml(&world.config()));
     let home = world.folder().display().to_string();
-    let cases: [(&str, String, &[&str], i32); 8] = [
+    let empty = world.write("empty", "");
+    let comment = world.write("comment", "# nothing yet\n");
+    let cases: [(&str, String, &[&str], i32); 10] = [
         ("parts", format!("{clusters}:{users}"), &[], 0),
+        (
+            "some are empty",
+            format!("{empty}:{right}:{comment}"),
+            &[],
+            0,
+        ),
+        ("all are empty", format!("{empty}:{comment}"), &[], 1),
         (
             "parts, in the other order",
             format!("{users}:{clusters}"),

@@ -74,6 +74,14 @@ fn those_that_work() {
         V1BETA1,
         json!({"token": world.token, "expirationTimestamp": "2999-01-01T00:00:00Z"}),
     );
+    world.plugin(
+        "endless",
+        V1,
+        json!({"token": world.token, "expirationTimestamp": "9999-12-31T23:59:59Z"}),
+    );
+    // It leaves something behind that holds its standard output open.
+    let credential = world.folder().join("plugin.json").display().to_string();
+    world.script("leaving", &format!("cat {credential}\nsleep 3 &"));
     world.plugin("certified", V1, certificate.clone());
     let mut both = certificate;
     both["token"] = json!(world.token);
@@ -89,6 +97,8 @@ fn those_that_work() {
         ("if available", with_field("interactiveMode", json!("IfAvailable"))),
         ("a certificate", exec("./certified")),
         ("both", exec("./both")),
+        ("the end of all times", exec("./endless")),
+        ("with a child that goes on", exec("./leaving")),
         ("empty fields", json!({"apiVersion": V1, "command": "./plugin", "interactiveMode": "Never", "args": null, "env": [], "installHint": ""})),
     ];
     for (name, exec) in cases {
@@ -329,6 +339,7 @@ fn those_that_fail() {
         (credential(json!({"token": [token]})), "the program's status.token: must be text"),
         (credential(json!({"token": format!("{token} {token}")})), "the program's status.token: holds characters that no token has, e.g. white space inside; copy it anew"),
         (credential(json!({"token": token, "expirationTimestamp": "tomorrow"})), "the program's status.expirationTimestamp: is not a time of RFC 3339"),
+        (credential(json!({"token": token, "expirationTimestamp": "9999-12-32T00:00:00Z"})), "the program's status.expirationTimestamp: is not a time of RFC 3339"),
         (credential(json!({"token": token, "expirationTimestamp": "2020-01-01T00:00:00Z"})), "the program's status.expirationTimestamp: ended at TIME; is this machine's clock right?"),
         (credential(json!({"clientCertificateData": certificate})), "the program's status.clientCertificateData: comes without a clientKeyData; both or none"),
         (credential(json!({"clientKeyData": key})), "the program's status.clientKeyData: comes without a clientCertificateData; both or none"),
@@ -356,4 +367,33 @@ fn those_that_fail() {
     world.plugin("plugin", V1, json!({"token": "nobody-knows-this-one"}));
     let message = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old? (kubeconfig DIR/bad, context here)";
     assert_eq!(mismatch(&world, &config, &[], message), None);
+}
+
+/// What it was given may be secret, and it may say that again.
+#[test]
+fn what_it_was_given_is_not_repeated() {
+    let world = World::new();
+    #[rustfmt::skip]
+    let cases = [
+        (json!(["--secret=s3cretArg"]), json!([]), "got --secret=s3cretArg", "got --secret=[redacted]"),
+        (json!(["--client-secret", "s3cretArg"]), json!([]), "got --client-secret s3cretArg.", "got --client-secret [redacted]."),
+        (json!(["-ps3cretArg"]), json!([]), "got -ps3cretArg", "got -p[redacted]"),
+        (json!(["secret=s3cretArg"]), json!([]), "no s3cretArg!", "no [redacted]!"),
+        (json!(["longer-than", "longer-than-that"]), json!([]), "got longer-than-that", "got [redacted]"),
+        (json!(["--pin=4711"]), json!([]), "pin 4711 of 47110", "pin [redacted] of 47110"),
+        (json!([]), json!([{"name": "PIN", "value": "abc12"}]), "pin abc12, xabc12", "pin [redacted], xabc12"),
+        (json!([]), json!([{"name": "N", "value": "1"}]), "1 of 10", "1 of 10"),
+        (json!([]), json!([{"name": "LONG", "value": "given-to-it"}]), "xgiven-to-it", "x[redacted]"),
+    ];
+    for (args, env, says, shown) in cases {
+        world.script("plugin", &format!("echo '{says}' >&2; exit 1"));
+        let mut exec = exec("./plugin");
+        exec["args"] = args;
+        exec["env"] = env;
+        let message = format!(
+            "{NOT_SENT}\"./plugin\" failed (exit status: 1) and said: {shown} (kubeconfig DIR/bad, context here)"
+        );
+        let config = yaml(&world.with_exec(exec));
+        assert_eq!(mismatch(&world, &config, &[], &message), None, "{says}");
+    }
 }

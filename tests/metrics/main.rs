@@ -4,8 +4,11 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod film;
 mod monitoring;
+mod promtool;
 mod story;
+mod worlds;
 
 use ccm::metrics::{Kind, TABLE};
 use common::{Daemon, all_initialised, ccm, env, quiet, wait_until, with};
@@ -46,6 +49,12 @@ impl Watched {
 
     fn scrape(&self) -> Scrape {
         samples(&self.get("/metrics").1)
+    }
+
+    /// None when the daemon is not there any more.
+    fn try_scrape(&self) -> Option<Scrape> {
+        TcpStream::connect_timeout(&self.address, common::LIMIT).ok()?;
+        Some(self.scrape())
     }
 }
 

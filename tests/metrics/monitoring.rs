@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-fn monitoring(file: &str) -> String {
+pub fn monitoring(file: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/monitoring");
     std::fs::read_to_string(folder.join(file)).unwrap()
 }

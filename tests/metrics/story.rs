@@ -24,13 +24,13 @@ use Move::{Falls, Grows, Is, Rises};
 pub type Cause = fn(&Sandbox);
 pub type Chapter = (&'static str, Cause, &'static [(&'static str, Move)]);
 
-fn server(sandbox: &Sandbox, name: &str) -> u64 {
+pub fn server(sandbox: &Sandbox, name: &str) -> u64 {
     let servers = sandbox.cloud().servers(sandbox.project());
     let server = servers.iter().find(|server| server["name"] == name);
     server.unwrap()["id"].as_u64().unwrap()
 }
 
-fn node(sandbox: &Sandbox, name: &str, provider_id: Option<&str>) {
+pub fn node(sandbox: &Sandbox, name: &str, provider_id: Option<&str>) {
     sandbox.register_node(NodeSpec {
         name: name.into(),
         provider_id: provider_id.map(str::to_owned),
@@ -38,7 +38,7 @@ fn node(sandbox: &Sandbox, name: &str, provider_id: Option<&str>) {
     });
 }
 
-fn fails(sandbox: &Sandbox, half: Half, method: &str, path: &str, effect: Effect) {
+pub fn fails(sandbox: &Sandbox, half: Half, method: &str, path: &str, effect: Effect) {
     let rule = Rule::new(effect).half(half).method(method).path(path);
     sandbox.faults().add(rule);
 }

@@ -167,6 +167,31 @@ fn it_is_said_that_it_was_the_proxy() {
     );
 }
 
+/// The environment's exceptions do not count for a proxy of the kubeconfig.
+#[test]
+fn the_way_out_is_one_that_is_open() {
+    let other =
+        "its rules have to allow it, or the kubeconfig's proxy-url to name another proxy or none";
+    for (scheme, speaks, answer, to) in [
+        (
+            "http",
+            Speaks::Connect,
+            403,
+            "api.test:80 (HTTP status 403)",
+        ),
+        ("socks5", Speaks::Socks5, 2, "api.test port 80"),
+    ] {
+        let proxy = Proxy::start(speaks, Answers::With(answer), None, &[]);
+        let url = format!("{scheme}://{}", proxy.address());
+        let proxies = Proxies::Only(ccm::http::Proxy::parse(&url).unwrap());
+        let base = "http://api.test".into();
+        let error = client(base, Tls::default(), proxies, Token::none()).get::<Value>("/x");
+        let text = error.unwrap_err().to_string();
+        let expected = format!("{url} (proxy-url): it does not let us through to {to}; {other}");
+        assert!(text.ends_with(&expected), "{text}");
+    }
+}
+
 fn check(url: &str, expected: &str, answers: Answers) {
     let variable = |name: &str| (name == "HTTP_PROXY").then(|| url.to_owned());
     let proxies = Proxies::ByEnvironment(Environment::read(variable).unwrap());

@@ -271,6 +271,40 @@ fn the_token_file_of_the_cloud() {
     }
 }
 
+/// Something that is no token takes the place of one: that is told once, with the reason.
+#[test]
+fn a_token_file_that_became_unusable() {
+    let mut world = World::new();
+    let [first, second] = ["first", "second"].map(|name| world.token(name));
+    world.write("token", &first);
+    world.start(Login::TokenFile("token".into()));
+    let stays = "; the token read before stays in use";
+    for (text, why) in [
+        ("", "is empty"),
+        ("two\nlines\n", "holds characters that no token has"),
+    ] {
+        world.write("token", text);
+        world.daemon.as_ref().unwrap().logs(why);
+        let told = || {
+            let log = world.log();
+            let lines = log.lines().filter(|line| line.contains(why));
+            lines.map(str::to_owned).collect::<Vec<String>>()
+        };
+        let path = world.path("token").display().to_string();
+        world.uses("first");
+        world.uses("first");
+        let [line] = &told()[..] else {
+            panic!("not told once: {}", world.log());
+        };
+        assert!(
+            line.contains("WARN") && line.contains(&path) && line.contains(stays),
+            "{line}"
+        );
+    }
+    world.write("token", &second);
+    world.uses("second");
+}
+
 #[test]
 fn a_client_certificate_in_files() {
     let mut world = World::new();

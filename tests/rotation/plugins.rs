@@ -86,6 +86,47 @@ fn a_plugin_that_fails_for_a_while() {
     assert!(world.runs() < 10, "{} runs", world.runs());
 }
 
+/// Neither what it has started nor what we need to listen to it stays behind.
+#[test]
+fn a_plugin_that_hangs_leaves_nothing_behind() {
+    let mut world = World::new();
+    let first = world.token("first");
+    world.answer(json!({"token": first}));
+    let config = world.plugin();
+    // Time is short here, and a Lease would be lost before the program is stopped.
+    world.start_flagged(&config, &["--leader-elect=false"]);
+    let daemon = world.daemon.as_ref().unwrap();
+    fs::remove_file(world.path("runs")).unwrap();
+    let folder = world.sandbox.folder().display().to_string();
+    let text = format!("#!/bin/sh\nsleep 600 &\necho $! >> {folder}/runs\nwait\n");
+    fs::write(world.path("plugin"), text).unwrap();
+    world.sandbox.cluster().remove_token(&first);
+    let children = || -> Vec<String> {
+        let runs = fs::read_to_string(world.path("runs")).unwrap_or_default();
+        runs.lines().map(str::to_owned).collect()
+    };
+    let count = |folder: &str| {
+        let of_daemon = format!("/proc/{}/{folder}", daemon.id());
+        fs::read_dir(of_daemon).unwrap().count()
+    };
+    let state = || (count("fd"), count("task"));
+    // A run begins when the one before was ended.
+    wait_until("a second run", || children().len() >= 2);
+    let early = state();
+    wait_until("a fourth run", || children().len() >= 4);
+    let late = state();
+    assert!(
+        late.0 <= early.0 + 2 && late.1 <= early.1 + 1,
+        "descriptors and threads: {early:?}, then {late:?}"
+    );
+    for child in &children()[..3] {
+        let status = format!("/proc/{child}/status");
+        let is_gone =
+            || fs::read_to_string(&status).map_or(true, |status| status.contains("State:\tZ"));
+        wait_until("the plugin's child to go", is_gone);
+    }
+}
+
 #[test]
 fn a_plugin_that_hangs_does_not_hold_up_the_end() {
     let world = World::new();

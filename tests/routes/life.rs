@@ -192,14 +192,7 @@ fn pods_of_both_families_get_the_route_that_there_is() {
 #[test]
 fn addresses_of_pods_that_come_late_are_seen() {
     let world = World::settled(1);
-    world.join("worker-2", "10.244.2.0/24");
-    world
-        .sandbox
-        .cluster()
-        .edit("nodes", None, "worker-2", |node| {
-            node["spec"].as_object_mut().unwrap().remove("podCIDRs");
-            node["spec"].as_object_mut().unwrap().remove("podCIDR");
-        });
+    world.join("worker-2", "");
     // Nobody else reads nodes: no table shows it.
     let daemon = world.daemon(&["--controllers=route"]);
     world.looks(3);
@@ -234,7 +227,8 @@ fn a_node_that_changes_under_the_patch_is_read_again() {
     world.join("worker-2", "10.244.2.0/24");
     let change = move |_: &sandbox::exchange::Request| {
         cluster.edit("nodes", None, "worker-2", |node| {
-            node["metadata"]["labels"]["mine"] = json!("kept");
+            let mine = &mut node["metadata"]["labels"]["mine"];
+            *mine = json!(if mine.is_null() { "new" } else { "kept" });
         });
     };
     let rule = Rule::new(Effect::before(change)).path("/api/v1/nodes/worker-2/status");

@@ -23,7 +23,7 @@ pub struct World {
 
 impl World {
     pub fn new(nodes: usize) -> World {
-        World::of(sandbox::Sandbox::builder().nodes(nodes))
+        World::of(common::builder().nodes(nodes))
     }
 
     pub fn of(builder: sandbox::Builder) -> World {
@@ -151,12 +151,17 @@ impl World {
         id
     }
 
+    /// `pods` may be empty: nobody gave it any yet.
     pub fn register(&self, name: &str, server: Option<u64>, pods: &str) {
         self.sandbox.register_node(NodeSpec {
             name: name.to_owned(),
             server,
             provider_id: server.map(|id| format!("ccm-from-scratch://{id}")),
-            pod_cidrs: pods.split(',').map(str::to_owned).collect(),
+            pod_cidrs: pods
+                .split(',')
+                .filter(|cidr| !cidr.is_empty())
+                .map(str::to_owned)
+                .collect(),
             ..NodeSpec::default()
         });
     }

@@ -4,6 +4,9 @@ use crate::common::{self, Daemon, wait_until};
 use crate::world::{CLUSTER_UID, NO_RESYNC, SERVICE_UID, World, targets, text};
 use serde_json::{Value, json};
 
+/// What a test has that calls [`neighbour`].
+pub const TWO_CLUSTERS: &str = "a second cluster";
+
 /// Another cluster whose nodes and Services use the first one's project.
 pub fn neighbour(world: &World) -> World {
     let mut other = World::new(0);
@@ -19,6 +22,9 @@ pub fn neighbour(world: &World) -> World {
 #[test]
 fn two_clusters_of_one_name_in_one_project_live_side_by_side() {
     let world = World::new(1);
+    if common::needs_simulation(&world.sandbox, TWO_CLUSTERS) {
+        return;
+    }
     let other = neighbour(&world);
     let _daemon = world.daemon(&[NO_RESYNC]);
     let ours = world.create("web", &[], &[80]);

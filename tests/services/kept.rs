@@ -176,6 +176,8 @@ fn primary_ips_are_read_only_to_make_a_load_balancer_that_wants_one() {
 fn a_certificate_that_no_service_wants_any_more_is_listed() {
     let world = World::new(1);
     let list = || common::ccm(&world.env, &["lb", "list"]).stdout;
+    let json =
+        |words: &[&str]| common::ccm(&world.env, &[&["lb", "list", "-o=json"], words].concat());
     world.settle(&[]);
     let managed = [
         ("protocol", "https"),
@@ -189,6 +191,7 @@ fn a_certificate_that_no_service_wants_any_more_is_listed() {
         shown.contains("default/web") && !shown.contains("Kept"),
         "{shown}"
     );
+    assert_eq!(json(&[]).json()["kept"], json!([]));
     let certificate = certificate(&world);
     let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
     let theirs =
@@ -208,4 +211,29 @@ fn a_certificate_that_no_service_wants_any_more_is_listed() {
     );
     assert!(words.ends_with(&expected), "{shown}");
     assert!(shown.lines().all(|line| line.len() <= 80), "{shown}");
+    let shown = json(&[]).json();
+    let expected = json!([{
+        "kind": "Certificate",
+        "id": certificate["id"],
+        "name": certificate["name"],
+        "domains": ["example.com"],
+    }]);
+    assert_eq!((&shown["kept"], &shown["items"]), (&expected, &json!([])));
+    // Of one namespace nobody asks for what has none.
+    assert_eq!(json(&["-n", "default"]).json().get("kept"), None);
+    let error = Effect::hetzner_error(500, "server_error", "not today");
+    let rule = Rule::new(error).path("/v1/certificates");
+    world.sandbox.faults().add(rule);
+    let ran = json(&[]);
+    assert_eq!(
+        (ran.code, &ran.json()["kept"]),
+        (0, &Value::Null),
+        "{ran:?}"
+    );
+    assert!(ran.json().get("kept").is_some(), "{ran:?}");
+    let why = "what is kept could not be read: ";
+    assert!(
+        ran.stderr.contains(why) && ran.stderr.contains("not today"),
+        "{ran:?}"
+    );
 }

@@ -1,6 +1,6 @@
 //! Load balancers whose Service is gone: shown, counted in no doubt, and deleted on request alone.
 
-use crate::adoption::neighbour;
+use crate::adoption::{TWO_CLUSTERS, neighbour};
 use crate::common::{self, Daemon, wait_until};
 use crate::world::{CLUSTER_UID, FINALIZER, NO_RESYNC, OFTEN, SERVICE_UID, World, key, text};
 use sandbox::Half;
@@ -106,6 +106,9 @@ fn a_real_one_goes_by_both_ways_and_never_unasked() {
 #[test]
 fn what_anybody_wants_is_never_lost() {
     let world = World::new(1);
+    if common::needs_simulation(&world.sandbox, TWO_CLUSTERS) {
+        return;
+    }
     let other = neighbour(&world);
     for each in [&world, &other] {
         each.create("web", &[], &[80]);
@@ -192,6 +195,9 @@ fn what_anybody_wants_is_never_lost() {
 #[test]
 fn an_old_or_partial_list_of_services_deletes_nothing() {
     let world = World::new(1);
+    if common::needs_simulation(&world.sandbox, common::LAGS) {
+        return;
+    }
     world.settle(&[]);
     let cluster = world.sandbox.cluster();
     // Cached lists do not know the Services that come now.

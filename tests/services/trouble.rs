@@ -10,6 +10,9 @@ use std::time::Duration;
 #[test]
 fn an_old_list_of_services_does_no_harm() {
     let world = World::new(1);
+    if common::needs_simulation(&world.sandbox, common::LAGS) {
+        return;
+    }
     let daemon = world.daemon(&[OFTEN]);
     world.create("gone", &[], &[80]);
     world.create("changed", &[("algorithm-type", "least_connections")], &[80]);
@@ -46,6 +49,9 @@ fn an_old_list_of_services_does_no_harm() {
 #[test]
 fn nothing_is_made_for_what_only_an_old_list_shows() {
     let world = World::new(1);
+    if common::needs_simulation(&world.sandbox, common::LAGS) {
+        return;
+    }
     world.settle(&[]);
     world.create("gone", &[], &[80]);
     world.create("changed", &[("algorithm-type", "least_connections")], &[80]);
@@ -68,6 +74,9 @@ fn nothing_is_made_for_what_only_an_old_list_shows() {
 #[test]
 fn an_old_service_in_the_cache_is_looked_at_once() {
     let world = World::new(1);
+    if common::needs_simulation(&world.sandbox, common::LAGS) {
+        return;
+    }
     world.settle(&[]);
     for name in ["stays", "gone", "retyped"] {
         world.create(name, &[], &[80]);
@@ -102,6 +111,9 @@ fn an_old_service_in_the_cache_is_looked_at_once() {
 fn an_old_list_of_nodes_takes_no_target_away() {
     const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
     let world = World::new(2);
+    if common::needs_simulation(&world.sandbox, common::LAGS) {
+        return;
+    }
     world.settle(&[]);
     let cluster = world.sandbox.cluster();
     let set = |on: bool| {

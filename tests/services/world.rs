@@ -26,15 +26,11 @@ pub struct World {
 
 impl World {
     pub fn new(nodes: usize) -> World {
-        World::of(sandbox::Sandbox::builder().nodes(nodes))
+        World::of(common::builder().nodes(nodes))
     }
 
     pub fn with_network(nodes: usize) -> World {
-        World::of(
-            sandbox::Sandbox::builder()
-                .nodes(nodes)
-                .network("10.0.0.0/8"),
-        )
+        World::of(common::builder().nodes(nodes).network("10.0.0.0/8"))
     }
 
     fn of(builder: sandbox::Builder) -> World {

@@ -1,7 +1,7 @@
 //! What a check is and may come to, and the table of them.
 
 use super::view::{Gap, View};
-use super::{cloud, cluster, nodes, services};
+use super::{cloud, cluster, nodes, routes, services};
 use serde::Serialize;
 
 /// What a check came to, in a word.
@@ -23,7 +23,7 @@ pub(super) struct Outcome {
     /// What was found, and what it means.
     pub(super) message: String,
     /// How to mend it; empty where there is nothing to mend.
-    pub(super) remedy: &'static str,
+    pub(super) remedy: String,
 }
 
 /// One check, for the report.
@@ -35,8 +35,8 @@ pub(super) struct Check {
     pub(super) status: Status,
     pub(super) message: String,
     pub(super) looked_at: &'static str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub(super) remedy: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) remedy: String,
 }
 
 /// Name, what it looks at, and the check.
@@ -80,6 +80,10 @@ const CHECKS: &[Row] = &[
         nodes::kubelets),
     ("nodes", "each node and its server",
         nodes::servers),
+    ("routes", "--cluster-cidr; the Network's routes beside the pod CIDRs and servers of nodes, as in ccm route list",
+        routes::routes),
+    ("pod-network", "condition NetworkUnavailable of each node",
+        routes::pod_network),
     ("services", "each Service of type LoadBalancer, its load balancer, and what the next sync would do",
         services::services),
     ("orphans", "load balancers with this cluster's label, and the Services that there are",
@@ -112,19 +116,19 @@ pub(super) fn in_order(checks: &[Check]) -> Vec<&Check> {
 
 impl Outcome {
     pub(super) fn ok(message: impl Into<String>) -> Outcome {
-        Outcome::new(Status::Ok, message.into(), "")
+        Outcome::new(Status::Ok, message.into(), String::new())
     }
 
-    pub(super) fn warn(message: impl Into<String>, remedy: &'static str) -> Outcome {
-        Outcome::new(Status::Warn, message.into(), remedy)
+    pub(super) fn warn(message: impl Into<String>, remedy: impl Into<String>) -> Outcome {
+        Outcome::new(Status::Warn, message.into(), remedy.into())
     }
 
-    pub(super) fn fail(message: impl Into<String>, remedy: &'static str) -> Outcome {
-        Outcome::new(Status::Fail, message.into(), remedy)
+    pub(super) fn fail(message: impl Into<String>, remedy: impl Into<String>) -> Outcome {
+        Outcome::new(Status::Fail, message.into(), remedy.into())
     }
 
     pub(super) fn skipped(message: impl Into<String>) -> Outcome {
-        Outcome::new(Status::Skipped, message.into(), "")
+        Outcome::new(Status::Skipped, message.into(), String::new())
     }
 
     /// What could not be seen.
@@ -136,7 +140,21 @@ impl Outcome {
         }
     }
 
-    fn new(status: Status, message: String, remedy: &'static str) -> Outcome {
+    /// Several at once: as bad as the worst, which comes first. None: there is none.
+    pub(super) fn of_all(mut all: Vec<Outcome>) -> Option<Outcome> {
+        all.sort_by_key(|one| one.status != Status::Fail);
+        let status = all.first()?.status;
+        let mut remedies: Vec<&str> = all.iter().map(|one| one.remedy.as_str()).collect();
+        remedies.dedup();
+        let messages: Vec<&str> = all.iter().map(|one| one.message.as_str()).collect();
+        Some(Outcome::new(
+            status,
+            messages.join("; "),
+            remedies.join("; "),
+        ))
+    }
+
+    fn new(status: Status, message: String, remedy: String) -> Outcome {
         Outcome {
             status,
             message,

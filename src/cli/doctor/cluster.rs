@@ -1,6 +1,6 @@
 //! The API server, what we may do there, who leads, and who else is at work.
 
-use super::check::{Outcome, some};
+use super::check::{Outcome, Status, some};
 use super::verbs::Need;
 use super::view::View;
 use crate::kube::Workload;
@@ -103,6 +103,11 @@ pub(super) fn lease(view: &View) -> Outcome {
             remedy,
         ),
     }
+}
+
+/// Routes, nodes and load balancers may be as another one wants them.
+pub(super) fn is_another_at_work(view: &View) -> bool {
+    matches!(other_ccm(view).status, Status::Fail | Status::Warn)
 }
 
 pub(super) fn other_ccm(view: &View) -> Outcome {

@@ -10,7 +10,7 @@
 //! | `observe` | the calls, and the gate that lets the two harmless writes pass |
 //! | `verbs` | what a role must allow |
 //! | `check` | what a check is and may come to; the table of them |
-//! | `cloud`, `cluster`, `nodes`, `services` | the checks, by what they are about |
+//! | `cloud`, `cluster`, `nodes`, `routes`, `services` | the checks, by what they are about |
 //! | `show` | the report, for people and for programs |
 
 mod check;
@@ -18,6 +18,7 @@ mod cloud;
 mod cluster;
 mod nodes;
 mod observe;
+mod routes;
 mod services;
 mod show;
 mod verbs;

@@ -6,14 +6,15 @@ use crate::cli::wire;
 use crate::cloud::{Checkup, ErrorKind, Gate, Instance, Provider, Refused, Urgency};
 use crate::controllers::Selection;
 use crate::controllers::node::{self, NodePlan};
+use crate::controllers::route::{self, RouteController};
 use crate::controllers::service::{self, ServiceController, ServicePlan};
 use crate::hetzner::{self, Hetzner};
 use crate::kube::{self, LeaseKey, Node};
-use crate::settings::{Parsed, Settings};
-use crate::world::{ReadFrom, World};
+use crate::settings::{Controller, Parsed, Settings};
+use crate::world::{self, ReadFrom, World};
 use jiff::Timestamp;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Whatever is read once is read once.
 const ONE_LOOK: Duration = Duration::from_secs(3600);
@@ -28,6 +29,13 @@ impl Gate for Harmless {
             false => Err(Refused("doctor writes nothing".into())),
         }
     }
+}
+
+/// The provider, and all servers as they were then.
+struct Cloud {
+    provider: Hetzner,
+    servers: Vec<Instance>,
+    asked: Instant,
 }
 
 pub(super) fn observe(parsed: &Parsed) -> View {
@@ -52,6 +60,7 @@ pub(super) fn observe(parsed: &Parsed) -> View {
         namespace: key.namespace.clone(),
         prefix: wire::profile(settings).name(),
         nodes: Err(Gap::Needs("cluster")),
+        routes: Err(Gap::Needs("nodes")),
         services: Err(Gap::Needs("nodes")),
         orphans: Err(Gap::Needs("services")),
     };
@@ -59,8 +68,9 @@ pub(super) fn observe(parsed: &Parsed) -> View {
     let kube = look_at_cluster(&mut view, settings, &key);
     let cloud = look_at_cloud(&mut view, settings);
     match (kube, cloud) {
-        (Some(kube), Some((provider, instances))) => {
-            let world = wire::together(settings, kube, provider);
+        (Some(kube), Some(cloud)) => {
+            let world = wire::together(settings, kube, cloud.provider);
+            let instances = world.instances_listed(cloud.servers, cloud.asked).value;
             look_at_both(&mut view, settings, &world, &instances);
         }
         (Some(_), None) => view.nodes = Err(Gap::Needs("api")),
@@ -160,8 +170,8 @@ fn lease(kube: &kube::Client, key: &LeaseKey) -> Seen<Lease> {
     })
 }
 
-/// The provider and all servers, when they could be read.
-fn look_at_cloud(view: &mut View, settings: &Settings) -> Option<(Hetzner, Vec<Instance>)> {
+/// None: the servers could not be read.
+fn look_at_cloud(view: &mut View, settings: &Settings) -> Option<Cloud> {
     if view.token.is_err() {
         return None;
     }
@@ -172,6 +182,7 @@ fn look_at_cloud(view: &mut View, settings: &Settings) -> Option<(Hetzner, Vec<I
             return None;
         }
     };
+    let asked = Instant::now();
     let servers = provider
         .instances()
         .map_or_else(|| Ok(Vec::new()), |all| all.list(Urgency::Needed));
@@ -183,7 +194,11 @@ fn look_at_cloud(view: &mut View, settings: &Settings) -> Option<(Hetzner, Vec<I
     match servers {
         Ok(servers) => {
             view.servers = Ok(servers.len());
-            Some((provider, servers))
+            Some(Cloud {
+                provider,
+                servers,
+                asked,
+            })
         }
         Err(error) => {
             view.servers = Err(Gap::Failed(error.message));
@@ -196,19 +211,17 @@ fn look_at_both(view: &mut View, settings: &Settings, world: &World, instances: 
     let nodes = match world.nodes(ONE_LOOK, ReadFrom::Latest) {
         Ok(nodes) => nodes.value,
         Err(error) => {
-            let is_forbidden = matches!(&error, crate::world::Error::Kube(e) if e.is_forbidden());
-            view.nodes = Err(match is_forbidden {
-                true => Gap::Needs("rights"),
-                false => Gap::Failed(error.to_string()),
-            });
+            view.nodes = Err(gap(error));
             return;
         }
     };
     view.nodes = Ok(node_plans(world, &nodes, instances));
     if matches!(view.checkup.network, Some(Err(_))) {
         view.services = Err(Gap::Needs("network"));
+        view.routes = Err(Gap::Needs("network"));
         return;
     }
+    view.routes = route_plan(settings, world);
     if world.provider.load_balancers().is_none() {
         let why = "HCLOUD_LOAD_BALANCERS_ENABLED=false: no Service gets a load balancer";
         view.services = Err(Gap::NotHere(why.into()));
@@ -239,7 +252,32 @@ fn service_plans(settings: &Settings, world: &World) -> Seen<Vec<ServicePlan>> {
     });
     match services.evaluate(world, &Selection::All) {
         Ok((_, plans)) => Ok(plans),
-        Err(crate::world::Error::Kube(error)) if error.is_forbidden() => Err(Gap::Needs("rights")),
-        Err(error) => Err(Gap::Failed(error.to_string())),
+        Err(error) => Err(gap(error)),
+    }
+}
+
+fn route_plan(settings: &Settings, world: &World) -> Seen<route::Plan> {
+    if !settings.controllers.value.contains(Controller::Route) {
+        return Err(Gap::NotHere("--controllers leaves routes out".into()));
+    }
+    let routes = wire::route_settings(settings).map_err(|off| {
+        let is_all_that_lacks = off.is_wanted && settings.cluster_cidrs.value.is_empty();
+        let how = match is_all_that_lacks && settings.network.value.is_some() {
+            true => {
+                "; to have them looked at, add the daemon's, or its settings by --settings-from"
+            }
+            false => "",
+        };
+        Gap::NotHere(format!("no routes with these settings: {}{how}", off.why))
+    })?;
+    let routes = RouteController::new(routes);
+    routes.evaluate_within(world, ONE_LOOK).map_err(gap)
+}
+
+/// Of a call to either API.
+fn gap(error: world::Error) -> Gap {
+    match error {
+        world::Error::Kube(error) if error.is_forbidden() => Gap::Needs("rights"),
+        error => Gap::Failed(error.to_string()),
     }
 }

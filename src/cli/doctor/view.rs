@@ -3,6 +3,7 @@
 use super::verbs::Need;
 use crate::cloud::{Checkup, Orphan};
 use crate::controllers::node::NodePlan;
+use crate::controllers::route;
 use crate::controllers::service::ServicePlan;
 use crate::kube::{LeaseSpec, Version, Workload};
 
@@ -44,6 +45,7 @@ pub(super) struct View {
     /// Of the provider IDs that we write.
     pub(super) prefix: &'static str,
     pub(super) nodes: Seen<Vec<NodePlan>>,
+    pub(super) routes: Seen<route::Plan>,
     pub(super) services: Seen<Vec<ServicePlan>>,
     pub(super) orphans: Seen<Vec<Orphan>>,
 }

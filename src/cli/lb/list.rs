@@ -1,10 +1,10 @@
 //! Every Service with its load balancer, and what differs.
 
-use super::{Asked, TURNED_OFF, ask, json, or_dash, targets_cell, usage};
+use super::{TURNED_OFF, ask, json, or_dash, targets_cell, usage};
 use crate::cli::output::{self, Printer};
 use crate::cli::table::{self, COLUMNS, Yielding};
 use crate::cli::{Exit, leader};
-use crate::cloud::Field;
+use crate::cloud::{Field, Kept};
 use crate::controllers::Selection;
 use crate::controllers::service::{ServicePlan, Want};
 use crate::settings::{Command, Output};
@@ -38,44 +38,56 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
     leader::tell(&asked.settings, &asked.world);
     // Who only looks is told, and goes on.
     let _ = asked.check_profile();
-    let kept = match (&selection, asked.settings.output.value) {
-        (Selection::All, Output::Table | Output::Wide) => asked.kept(),
-        _ => String::new(),
+    // Of one namespace alone nobody asks for what has none.
+    let kept = match selection {
+        Selection::All => Some(asked.services.kept(&asked.world)),
+        _ => None,
+    };
+    if let Some(Err(error)) = &kept {
+        Printer::failure(&format!("what is kept could not be read: {error}"));
+    }
+    let kept = kept.map(Result::ok);
+    let document = || {
+        let document = json::plans("LoadBalancerList", &plans);
+        match &kept {
+            Some(kept) => document.with_kept(kept.clone()),
+            None => document,
+        }
     };
     let is_off = asked.world.provider.load_balancers().is_none();
     if is_off && !matches!(asked.settings.output.value, Output::Table | Output::Wide) {
         Printer::stderr(&format!("ccm: {TURNED_OFF}\n"));
     }
     let text = match asked.settings.output.value {
-        Output::Json => output::json(&json::plans("LoadBalancerList", &plans)),
-        Output::Yaml => output::yaml(&json::plans("LoadBalancerList", &plans)),
-        Output::Table | Output::Wide if plans.is_empty() => match is_off {
-            true => format!("{TURNED_OFF}.\n"),
-            false => nothing(&asked.settings.namespace.value),
-        },
-        Output::Table => list_table(&plans),
-        Output::Wide => list_wide(&plans),
+        Output::Json => output::json(&document()),
+        Output::Yaml => output::yaml(&document()),
+        Output::Table | Output::Wide => {
+            let table = match asked.settings.output.value {
+                _ if is_off => format!("{TURNED_OFF}.\n"),
+                _ if plans.is_empty() => nothing(&asked.settings.namespace.value),
+                Output::Wide => list_wide(&plans),
+                _ => list_table(&plans),
+            };
+            table + &kept_lines(kept.iter().flatten().flatten())
+        }
     };
-    Printer::stdout(&(text + &kept))
+    Printer::stdout(&text)
 }
 
-impl Asked {
-    /// What no Service wants any more, below the table.
-    fn kept(&self) -> String {
-        let kept = match self.services.kept(&self.world) {
-            Ok(kept) => kept,
-            Err(error) => vec![format!("could not be read: {error}")],
-        };
-        let mut text = String::new();
-        for (at, one) in kept.iter().enumerate() {
-            if at == 0 {
-                text.push_str("\nKept, although no Service wants it any more:\n");
-            }
-            let lines = output::wrapped(one, COLUMNS - 6).join("\n      ");
-            text.push_str(&format!("  {lines}\n"));
+/// What no Service wants any more, below the table.
+fn kept_lines<'a>(kept: impl Iterator<Item = &'a Kept>) -> String {
+    let mut text = String::new();
+    for one in kept {
+        if text.is_empty() {
+            text.push_str("\nKept, although no Service wants it any more:\n");
         }
-        text
+        let kind = one.kind.to_lowercase();
+        let domains = one.domains.join(", ");
+        let line = format!("{kind} {} ({}), for {domains}", one.name, one.id);
+        let lines = output::wrapped(&line, COLUMNS - 6).join("\n      ");
+        text.push_str(&format!("  {lines}\n"));
     }
+    text
 }
 
 fn nothing(namespace: &Option<String>) -> String {

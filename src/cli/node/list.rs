@@ -141,7 +141,7 @@ fn diff_cell(plans: &Plans) -> String {
         Some(_) => return "shutdown taint".into(),
         None => {}
     }
-    if let Some(finding) = &plan.obstacle {
+    if let Some(finding) = plans.obstacles().next() {
         return format!("!{}", finding.reason.name());
     }
     if is_uninitialised(&plan.node) && !plan.changes.is_empty() {

@@ -123,14 +123,22 @@ fn together(nodes: Vec<NodePlan>, lifecycle: Vec<LifecyclePlan>) -> Vec<Plans> {
 
 impl Plans {
     pub(super) fn findings(&self) -> impl Iterator<Item = &Finding> {
-        let lifecycle = self.lifecycle.iter().flat_map(|plan| &plan.findings);
+        let lifecycle = self.lifecycle.iter().flat_map(|plan| &plan.obstacle);
         self.node.all_findings().chain(lifecycle)
+    }
+
+    /// What can't be helped, of either controller.
+    fn obstacles(&self) -> impl Iterator<Item = &Finding> {
+        let lifecycle = self.lifecycle.iter().flat_map(|plan| &plan.obstacle);
+        self.node.obstacle.iter().chain(lifecycle)
     }
 
     fn proposal(&self) -> Proposal {
         let mut proposal = self.node.proposal();
-        let lifecycle = self.lifecycle.iter().flat_map(|plan| plan.proposal().lines);
-        proposal.lines.extend(lifecycle);
+        for lifecycle in self.lifecycle.iter().map(LifecyclePlan::proposal) {
+            proposal.lines.extend(lifecycle.lines);
+            proposal.obstacle = proposal.obstacle.or(lifecycle.obstacle);
+        }
         proposal
     }
 

@@ -53,7 +53,9 @@ impl Asked {
         let is_pending =
             self.settings.detailed_exitcode.value && plans.iter().any(Plans::has_changes);
         match Printer::stdout(&text) {
-            Exit::Done if plans.iter().any(|plan| plan.node.obstacle.is_some()) => Exit::Failed,
+            Exit::Done if plans.iter().any(|plan| plan.obstacles().next().is_some()) => {
+                Exit::Failed
+            }
             Exit::Done if is_pending => Exit::Pending,
             exit => exit,
         }
@@ -111,7 +113,7 @@ fn warnings(plans: &[Plans]) -> impl Iterator<Item = String> {
     plans.iter().flat_map(|plans| {
         let others = plans
             .findings()
-            .filter(|finding| Some(*finding) != plans.node.obstacle.as_ref());
+            .filter(|finding| plans.obstacles().all(|obstacle| obstacle != *finding));
         let warnings = others.filter(|finding| finding.severity == Severity::Warning);
         warnings.map(|finding| {
             format!(

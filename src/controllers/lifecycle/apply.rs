@@ -3,7 +3,7 @@
 use super::plan::{Change, Facts, LifecyclePlan, View, plan};
 use crate::cloud::{Finding, Gate, Provider, Reason};
 use crate::controllers::report::{count_write, publish, tell_change};
-use crate::kube::{Node, Taint};
+use crate::kube::{self, Node, Taint};
 use crate::world::{Error, World};
 use serde_json::{Value, json};
 use std::time::Instant;
@@ -79,7 +79,15 @@ fn make(world: &World, gate: &dyn Gate, node: &Node, change: &Change) -> Result<
                 .kube
                 .patch_node(gate, name, &body)
                 .map(|node| world.node_written(node, begun))
-                .map_err(|error| Failed::from(Error::Kube(error)))
+                .map_err(|error| {
+                    let message =
+                        format!("not done, tried again later: {}: {error}", change.line());
+                    // Another write came first, as happens to a node: no event is worth that.
+                    match error.is_conflict() {
+                        true => Failed::from(Error::Kube(error)),
+                        false => not_written(error, Reason::TaintingNodeFailed, message),
+                    }
+                })
         }
         Change::DeleteNode { server } => {
             let message = format!("server {server} does not exist any more: the node is deleted");
@@ -90,15 +98,17 @@ fn make(world: &World, gate: &dyn Gate, node: &Node, change: &Change) -> Result<
                 .delete_node(gate, name, &node.metadata.uid, version)
                 .map_err(|error| {
                     let message = format!("not deleted, tried again later: {error}");
-                    let finding = (!error.is_refused())
-                        .then(|| Finding::warning(Reason::DeletingNodeFailed, message));
-                    Failed {
-                        refused: error.is_refused(),
-                        error: Error::Kube(error),
-                        finding,
-                    }
+                    not_written(error, Reason::DeletingNodeFailed, message)
                 })
         }
+    }
+}
+
+fn not_written(error: kube::Error, reason: Reason, message: String) -> Failed {
+    Failed {
+        refused: error.is_refused(),
+        finding: (!error.is_refused()).then(|| Finding::warning(reason, message)),
+        error: Error::Kube(error),
     }
 }
 

@@ -11,6 +11,7 @@ mod schedule;
 
 pub use plan::{Change, Fact, Facts, LifecyclePlan, SHUTDOWN, View, plan};
 
+use super::backoff::Backoff;
 use super::report::{Failure, Report, publish};
 use super::{Controller, Proposal, Selection};
 use crate::cloud::Gate;
@@ -42,13 +43,19 @@ pub struct Settings {
 
 pub struct LifecycleController {
     settings: Settings,
+    /// Of nodes that are not ready.
     schedule: Schedule,
+    /// Of nodes that are ready, and keep the shutdown taint because it could not be removed.
+    backoff: Backoff,
 }
 
 impl LifecycleController {
     pub fn new(settings: Settings) -> LifecycleController {
-        let schedule = Schedule::new(settings.time_scale);
-        LifecycleController { settings, schedule }
+        LifecycleController {
+            schedule: Schedule::new(settings.time_scale),
+            backoff: Backoff::new(settings.time_scale),
+            settings,
+        }
     }
 
     /// What would be done to the nodes that are due or asked for.
@@ -101,11 +108,14 @@ impl LifecycleController {
     /// Those that are not ready or shall lose the shutdown taint, when it is their time.
     fn due<'a>(&self, nodes: &'a Nodes, selection: &Selection) -> Vec<&'a Node> {
         let now = Instant::now();
+        let is_its_time = |node: &Node| match node.is_ready() {
+            true => !self.backoff.is_waiting(&node.metadata.uid, now),
+            false => self.schedule.is_due(&node.metadata.uid, now),
+        };
         let is_due = |node: &&Node| {
-            let concerns_us = !node.is_ready() || node.taint(SHUTDOWN).is_some();
-            concerns_us
+            concerns_us(node)
                 && selection.names(node.name())
-                && (selection.is_explicit() || self.schedule.is_due(&node.metadata.uid, now))
+                && (selection.is_explicit() || is_its_time(node))
         };
         nodes.iter().map(Arc::as_ref).filter(is_due).collect()
     }
@@ -128,11 +138,24 @@ impl LifecycleController {
         };
         for plan in &plans {
             let object = format!("node/{}", plan.object.name);
-            publish(world, gate, NAME, &plan.object, &plan.findings);
+            publish(world, gate, NAME, &plan.object, &plan.obstacle);
             let outcome = apply::apply(world, gate, plan, &facts, self.settings.deletion_guard);
             self.schedule.asked(&plan.object.uid, Instant::now());
+            match &outcome {
+                Err(failed) if !failed.refused => {
+                    self.backoff.failed(&plan.object.uid, Instant::now());
+                }
+                _ => self.backoff.succeeded(&plan.object.uid),
+            }
             match outcome {
-                Ok(None) => report.unchanged += 1,
+                Ok(None) => match &plan.obstacle {
+                    None => report.unchanged += 1,
+                    Some(obstacle) => report.failures.push(Failure {
+                        object,
+                        why: obstacle.message.clone(),
+                        finding: Some(obstacle.reason),
+                    }),
+                },
                 Ok(Some(line)) => {
                     report.changed += 1;
                     report.changes.push((object, line));
@@ -158,10 +181,20 @@ impl LifecycleController {
         let Some(nodes) = world.nodes_seen() else {
             return;
         };
-        let not_ready = nodes.value.iter().filter(|node| !node.is_ready());
-        let uids: HashSet<&str> = not_ready.map(|node| node.metadata.uid.as_str()).collect();
-        self.schedule.keep(|uid| uids.contains(uid));
+        let uids = |such: fn(&Node) -> bool| -> HashSet<&str> {
+            let nodes = nodes.value.iter().filter(|node| such(node));
+            nodes.map(|node| node.metadata.uid.as_str()).collect()
+        };
+        let not_ready = uids(|node| !node.is_ready());
+        self.schedule.keep(|uid| not_ready.contains(uid));
+        let to_untaint = uids(|node| node.is_ready() && concerns_us(node));
+        self.backoff.keep(|uid| to_untaint.contains(uid));
     }
+}
+
+/// Is it not ready, or shall it lose the shutdown taint?
+fn concerns_us(node: &Node) -> bool {
+    !node.is_ready() || node.taint(SHUTDOWN).is_some()
 }
 
 impl Controller for LifecycleController {

@@ -37,7 +37,8 @@ pub enum Fact {
 pub struct LifecyclePlan {
     pub object: ObjectReference,
     pub change: Option<Change>,
-    pub findings: Vec<Finding>,
+    /// Why nothing can be decided or done, and somebody should look: the node counts as failed.
+    pub obstacle: Option<Finding>,
 }
 
 /// One write.
@@ -72,7 +73,7 @@ fn plan_node(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) -
     let mut plan = LifecyclePlan {
         object: node.object(),
         change: None,
-        findings: Vec::new(),
+        obstacle: None,
     };
     if node.metadata.deletion_timestamp.is_some() {
         return plan;
@@ -89,23 +90,31 @@ fn plan_node(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) -
     }
     match facts.get(&id) {
         Some(Fact::Exists(InstanceState::Off)) if node.taint(SHUTDOWN).is_none() => {
-            plan.change = Some(Change::AddShutdownTaint { taints: with_taint(node) });
+            plan.change = Some(Change::AddShutdownTaint {
+                taints: with_taint(node),
+            });
         }
         Some(Fact::Exists(_)) | None => {}
         Some(Fact::Gone { others_are_visible }) if *others_are_visible || !guard => {
             plan.change = Some(Change::DeleteNode { server: id });
         }
-        Some(Fact::Gone { .. }) => plan.findings.push(Finding::warning(
-            Reason::PossibleNodeDeletion,
-            format!(
-                "server {id} is not in this token's project, and neither is any other node's: the token is \
-                 probably another project's, so the node is kept (--node-deletion-guard=false deletes it)"
-            ),
-        )),
-        Some(Fact::Unclear(why)) => plan.findings.push(Finding::info(
-            Reason::InstanceLookupFailed,
-            format!("the node is not ready, and whether server {id} exists is not clear: {why}"),
-        )),
+        Some(Fact::Gone { .. }) => {
+            plan.obstacle = Some(Finding::warning(
+                Reason::PossibleNodeDeletion,
+                format!(
+                    "server {id} is not in this token's project, and neither is any other node's: the token is \
+                     probably another project's, so the node is kept (--node-deletion-guard=false deletes it)"
+                ),
+            ));
+        }
+        Some(Fact::Unclear(why)) => {
+            plan.obstacle = Some(Finding::warning(
+                Reason::InstanceLookupFailed,
+                format!(
+                    "the node is not ready, and whether server {id} exists is not clear: {why}"
+                ),
+            ));
+        }
     }
     plan
 }
@@ -134,7 +143,10 @@ impl LifecyclePlan {
         Proposal {
             object: format!("node/{}", self.object.name),
             lines: self.change.iter().map(Change::line).collect(),
-            obstacle: None,
+            obstacle: self
+                .obstacle
+                .as_ref()
+                .map(|finding| finding.message.clone()),
         }
     }
 }

@@ -144,6 +144,24 @@ impl RouteController {
         Ok((observed, plan))
     }
 
+    /// The same for who has read much already, no longer ago than that. Where a server seems to
+    /// be gone, all are listed anew.
+    pub fn evaluate_within(&self, world: &World, max_age: Duration) -> Result<Plan, Error> {
+        let nodes = world.nodes(max_age, ReadFrom::Latest)?.value;
+        let ages = Ages {
+            instances: max_age,
+            network: max_age,
+            urgency: Urgency::Needed,
+        };
+        let observed = observe::observe(world, nodes, ages)?;
+        let plan = self.plan(world, &observed);
+        if !plan.needs_all_servers() {
+            return Ok(plan);
+        }
+        let observed = observed.with_all_servers(world)?;
+        Ok(self.plan(world, &observed))
+    }
+
     /// One pass, whatever is due.
     pub fn sync(&mut self, world: &World, gate: &dyn Gate) -> Synced {
         let passed = match world.provider.routes() {

@@ -23,7 +23,7 @@ pub use survey::orphans;
 
 use super::report::Report;
 use super::{Controller, Proposal, Selection};
-use crate::cloud::{Gate, LoadBalancers, Urgency};
+use crate::cloud::{Gate, Kept, LoadBalancers, Urgency};
 use crate::kube::{Node, Service};
 use crate::metrics::LOAD_BALANCERS;
 use crate::world::{Error, Poll, ReadFrom, World};
@@ -122,8 +122,8 @@ impl ServiceController {
         Ok((observed, plans))
     }
 
-    /// What is kept in the cloud of Services that do not exist any more, for people.
-    pub fn kept(&self, world: &World) -> Result<Vec<String>, Error> {
+    /// What is kept in the cloud of Services that do not exist any more.
+    pub fn kept(&self, world: &World) -> Result<Vec<Kept>, Error> {
         let Some(provider) = world.provider.load_balancers() else {
             return Ok(Vec::new());
         };

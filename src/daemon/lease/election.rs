@@ -7,6 +7,9 @@ use crate::kube::{LeaseSpec, micro_time};
 use jiff::Timestamp;
 use std::time::{Duration, Instant};
 
+/// `leaseTransitions` is an int32: the API refuses more, and then nobody could ever lead.
+const TRANSITIONS_AT_MOST: u32 = i32::MAX as u32;
+
 /// What one candidate knows.
 pub(super) struct Election {
     identity: String,
@@ -70,7 +73,8 @@ impl Election {
             // Even when it is nobody's now: somebody may have worked in between.
             Step::Lost { holder }
         } else if holder.is_empty() || self.has_run_out(now.monotonic) {
-            Step::Write(self.record(spec.transitions.saturating_add(1), None, now))
+            let transitions = spec.transitions.saturating_add(1).min(TRANSITIONS_AT_MOST);
+            Step::Write(self.record(transitions, None, now))
         } else {
             let renewed = self.seen.as_ref().is_some_and(|seen| seen.changed);
             Step::Wait { holder, renewed }
@@ -188,7 +192,8 @@ mod tests {
     #[test]
     #[rustfmt::skip] // A look is a line.
     fn a_candidate_waits_and_takes() {
-        let cases: [(&str, Looks); 9] = [
+        let cases: [(&str, Looks); 10] = [
+            ("counted to the end", &[(0, "- 1 t 2147483647", "take 2147483647")]),
             ("absent", &[(0, "-", "take 0")]),
             ("empty-handed", &[(0, "- 1 t 4", "take 5")]),
             ("ours, though we did not know", &[(0, "us 15 t 4", "renew 4")]),

@@ -7,7 +7,7 @@ use super::names::{self, CLUSTER_UID, SERVICE, SERVICE_UID};
 use super::ports::Given;
 use super::reading::Reading;
 use super::values::{self as v, CertificateType};
-use crate::cloud::{Cluster, Field, Finding, Protocol, Reason, ServicePort, Source, Sourced};
+use crate::cloud::{Cluster, Field, Finding, Kept, Protocol, Reason, ServicePort, Source, Sourced};
 use crate::hetzner::certificates::{Certificate, CertificateStatus};
 use std::collections::BTreeMap;
 
@@ -275,8 +275,8 @@ fn is_free(one: &Certificate, given: &Given, wanted: &Wanted) -> Result<bool, (S
     }
 }
 
-/// Those of this cluster whose Service does not exist, for people.
-pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<String> {
+/// Those of this cluster whose Service does not exist.
+pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Kept> {
     let is_ours = |one: &&Certificate| {
         !cluster.uid.is_empty() && one.labels.get(CLUSTER_UID) == Some(&cluster.uid)
     };
@@ -284,11 +284,13 @@ pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<St
         let uid = one.labels.get(SERVICE_UID);
         uid.is_some_and(|uid| !cluster.service_uids.contains(uid))
     };
-    let line = |one: &Certificate| {
-        let domains = one.domain_names.join(", ");
-        format!("certificate {}, for {domains}", one.shown())
+    let kept = |one: &Certificate| Kept {
+        kind: "Certificate",
+        id: one.id,
+        name: one.name.clone(),
+        domains: one.domain_names.clone(),
     };
-    all.iter().filter(is_ours).filter(gone).map(line).collect()
+    all.iter().filter(is_ours).filter(gone).map(kept).collect()
 }
 
 /// What of it is not as it is wanted.

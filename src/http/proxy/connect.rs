@@ -2,7 +2,7 @@
 
 use super::super::USER_AGENT;
 use super::address::Login;
-use super::tunnel::{Target, Trouble};
+use super::tunnel::{Target, Trouble, way_out};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::io::{Read, Write};
@@ -40,8 +40,8 @@ pub(super) fn open(
             ),
         })),
         status @ (403 | 405) => Err(Trouble::Lasting(format!(
-            "it does not let us through to {authority} (HTTP status {status}); its rules have to allow it, or NO_PROXY \
-             to name the host"
+            "it does not let us through to {authority} (HTTP status {status}); {}",
+            way_out(told_by)
         ))),
         status => Err(Trouble::Passing(format!(
             "it could not connect to {authority} (HTTP status {status}); does it reach that host?"

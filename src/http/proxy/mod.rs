@@ -23,6 +23,9 @@ use super::Tls;
 use super::tls::Encrypt;
 use ureq::http::Uri;
 
+/// The field of a kubeconfig that names a proxy.
+const PROXY_URL: &str = "proxy-url";
+
 /// What decides whether a client's calls go through a proxy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Proxies {
@@ -49,7 +52,7 @@ impl Proxies {
     pub(super) fn route(&self, base: &str, tls: &Tls, buffer_bytes: usize) -> Route {
         let chosen = match self {
             Proxies::Never => Ok(None),
-            Proxies::Only(proxy) => Ok(Some((proxy, "proxy-url"))),
+            Proxies::Only(proxy) => Ok(Some((proxy, PROXY_URL))),
             Proxies::ByEnvironment(environment) => match base.parse::<Uri>() {
                 Ok(uri) => environment.proxy_for(&uri),
                 // The call itself will say so.

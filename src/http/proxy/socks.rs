@@ -1,7 +1,7 @@
 //! SOCKS 5 (RFC 1928), with user name and password (RFC 1929).
 
 use super::address::Login;
-use super::tunnel::{Target, Trouble};
+use super::tunnel::{Target, Trouble, way_out};
 use std::io::{Read, Write};
 use std::net::IpAddr;
 
@@ -49,7 +49,7 @@ pub(super) fn open(
     if version != VERSION {
         return Err(no_socks());
     }
-    refusal(reply, target)?;
+    refusal(reply, target, told_by)?;
     // The address it connects from says nothing to us, but it stands before the tunnel.
     match kind {
         IPV4 => receive::<{ 4 + 2 }>(stream).map(drop),
@@ -108,13 +108,14 @@ fn request(target: &Target) -> Result<Vec<u8>, Trouble> {
     Ok(message)
 }
 
-fn refusal(reply: u8, target: &Target) -> Result<(), Trouble> {
+fn refusal(reply: u8, target: &Target, told_by: &str) -> Result<(), Trouble> {
     let Target { host, port } = target;
     let why = match reply {
         0 => return Ok(()),
         2 => {
             return Err(Trouble::Lasting(format!(
-                "it does not let us through to {host} port {port}; its rules have to allow it, or NO_PROXY to name the host"
+                "it does not let us through to {host} port {port}; {}",
+                way_out(told_by)
             )));
         }
         3 => "network unreachable",

@@ -2,7 +2,7 @@
 
 use super::super::error::{Kind, describe_io, describe_transport};
 use super::super::tls::{Encrypt, bare_host};
-use super::{Protocol, Proxy, connect, socks};
+use super::{PROXY_URL, Protocol, Proxy, connect, socks};
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
@@ -152,6 +152,17 @@ impl std::error::Error for Failure {}
 impl From<io::Error> for Trouble {
     fn from(error: io::Error) -> Trouble {
         Trouble::Broken(error)
+    }
+}
+
+/// What to do when a proxy lets nobody through to a host. The environment's exceptions do not
+/// count where a kubeconfig names the proxy.
+pub(super) fn way_out(told_by: &str) -> String {
+    match told_by {
+        PROXY_URL => format!(
+            "its rules have to allow it, or the kubeconfig's {PROXY_URL} to name another proxy or none"
+        ),
+        _ => "its rules have to allow it, or NO_PROXY to name the host".to_owned(),
     }
 }
 

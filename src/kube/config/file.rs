@@ -1,7 +1,7 @@
 //! The files of a kubeconfig: read with limits, then merged, the first that says something wins.
 
 use super::entry::{Entry, Kind, a, shown, text_of};
-use super::{ConfigError, read_file};
+use super::{ConfigError, EMPTY, read_perhaps_empty};
 use serde_yaml::{Mapping, Value};
 use std::path::{Path, PathBuf};
 
@@ -16,16 +16,26 @@ pub(super) struct Merged {
     entries: Vec<Entry>,
 }
 
-/// Reads the files. Of several some may be missing, as kubectl has it; a single one must be there.
+/// Reads the files. Of several some may be missing or empty, as kubectl has it; a single one must
+/// say something.
 pub(super) fn read(paths: &[PathBuf]) -> Result<Merged, ConfigError> {
     let mut merged = Merged::default();
+    let mut empty = None;
     let mut read_any = false;
     for path in paths {
         if paths.len() > 1 && !path.exists() {
             continue;
         }
-        merged.add(path, &parse(path)?)?;
-        read_any = true;
+        match parse(path)? {
+            Some(file) => {
+                merged.add(path, &file)?;
+                read_any = true;
+            }
+            None => empty = Some(path),
+        }
+    }
+    if let (false, Some(path)) = (read_any, empty) {
+        return Err(error(path, EMPTY));
     }
     if !read_any {
         let list: Vec<String> = paths
@@ -107,15 +117,16 @@ fn error(path: &Path, why: impl std::fmt::Display) -> ConfigError {
     ConfigError(format!("kubeconfig {}: {why}", path.display()))
 }
 
-fn parse(path: &Path) -> Result<Mapping, ConfigError> {
-    let bytes = read_file(path, LIMIT_BYTES).map_err(|why| error(path, why))?;
+/// None: it says nothing.
+fn parse(path: &Path) -> Result<Option<Mapping>, ConfigError> {
+    let bytes = read_perhaps_empty(path, LIMIT_BYTES).map_err(|why| error(path, why))?;
     let Ok(text) = String::from_utf8(bytes) else {
         return Err(error(path, "the file is not text (UTF-8)"));
     };
     // The parser takes a byte order mark for a document of its own.
     match serde_yaml::from_str(text.strip_prefix('\u{feff}').unwrap_or(&text)) {
-        Ok(Value::Mapping(file)) => Ok(file),
-        Ok(Value::Null) => Err(error(path, "the file is empty")),
+        Ok(Value::Mapping(file)) => Ok(Some(file)),
+        Ok(Value::Null) => Ok(None),
         Ok(other) => Err(error(
             path,
             format_args!(
@@ -189,6 +200,9 @@ fn named(
     items.iter().enumerate().map(entry).collect()
 }
 
+/// Before a key in a message of the parser.
+const KEY: &str = "duplicate entry with key ";
+
 /// The parser quotes the text that it did not expect; here that may be a secret.
 fn without_values(message: &str) -> String {
     let mut message = message.to_owned();
@@ -198,6 +212,13 @@ fn without_values(message: &str) -> String {
         {
             message.replace_range(first..=last, "[not shown]");
         }
+    }
+    // A key that is no text stands there without quotes, and may be a password in digits.
+    if let Some((_, rest)) = message.split_once(KEY)
+        && let key = rest.split(" at line ").next().unwrap_or(rest)
+        && !key.is_empty()
+    {
+        message = message.replace(&format!("{KEY}{key}"), &format!("{KEY}[not shown]"));
     }
     message
 }

@@ -160,8 +160,20 @@ fn server_url(text: &str) -> Result<String, String> {
     Ok(text.trim_end_matches('/').to_owned())
 }
 
+/// What a file is that holds nothing.
+const EMPTY: &str = "the file is empty";
+
 /// A file, whole or not at all; the error is for people.
 fn read_file(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
+    let bytes = read_perhaps_empty(path, limit_bytes)?;
+    match bytes.iter().all(u8::is_ascii_whitespace) {
+        true => Err(EMPTY.into()),
+        false => Ok(bytes),
+    }
+}
+
+/// The same, where nothing in it is no error.
+fn read_perhaps_empty(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let outcome =
         File::open(path).and_then(|file| file.take(limit_bytes + 1).read_to_end(&mut bytes));
@@ -169,7 +181,6 @@ fn read_file(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
         Ok(_) if bytes.len() as u64 > limit_bytes => {
             Err(format!("the file is longer than {} MiB", limit_bytes >> 20))
         }
-        Ok(_) if bytes.iter().all(u8::is_ascii_whitespace) => Err("the file is empty".into()),
         Ok(_) => Ok(bytes),
         Err(error) => Err(match error.kind() {
             ErrorKind::NotFound => "the file does not exist; correct the path".into(),

@@ -105,11 +105,17 @@ fn end(text: Option<&str>) -> Result<Option<Timestamp>, String> {
     let Some(text) = text else {
         return Ok(None);
     };
-    let end: Timestamp = text
-        .parse()
-        .map_err(|_| "is not a time of RFC 3339".to_owned())?;
-    match end > Timestamp::now() {
-        true => Ok(Some(end)),
-        false => Err(format!("ended at {end}; is this machine's clock right?")),
+    match text.parse::<Timestamp>() {
+        Ok(end) if end > Timestamp::now() => Ok(Some(end)),
+        Ok(end) => Err(format!("ended at {end}; is this machine's clock right?")),
+        Err(_) if is_in_the_last_days(text) => Ok(None),
+        Err(_) => Err("is not a time of RFC 3339".to_owned()),
     }
+}
+
+/// The library knows the year 9999 but for its last days, and programs that mean "never" write
+/// just these.
+fn is_in_the_last_days(text: &str) -> bool {
+    text.strip_prefix("9999-12-3")
+        .is_some_and(|rest| format!("9998-12-3{rest}").parse::<Timestamp>().is_ok())
 }

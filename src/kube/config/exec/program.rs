@@ -7,6 +7,7 @@ use super::super::hidden::without_secrets;
 use crate::http::{Redactor, Secret, shortened};
 use serde_json::json;
 use serde_yaml::{Mapping, Value};
+use std::cmp::Reverse;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +23,12 @@ const FIELDS: &[&str] = &[
 
 const V1: &str = "client.authentication.k8s.io/v1";
 const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
+
+/// A shorter one keeps nothing secret; without it the rest would be hard to read.
+const SHORTEST_SECRET: usize = 3;
+
+/// One as long is taken out also where it is a part of a word.
+const SECRET_ANYWHERE: usize = 8;
 
 /// What to run, and how.
 #[derive(PartialEq, Eq)]
@@ -93,14 +100,51 @@ impl Program {
 
     /// What it printed for people, without what it was given or made: either may be secret.
     pub(super) fn redacted(&self, stderr: &str, made: &[Secret]) -> String {
-        let given: Vec<Secret> = self
-            .env
-            .iter()
-            .map(|(_, value)| Secret::new(value))
+        let values = self.env.iter().map(|(_, value)| value.as_str());
+        let mut given: Vec<&str> = values
+            .chain(self.args.iter().filter_map(|arg| value_of(arg)))
+            .map(str::trim)
+            .filter(|value| value.len() >= SHORTEST_SECRET)
             .collect();
-        let secrets = given.iter().filter(|secret| secret.len() > 7).chain(made);
-        shortened(&without_secrets(&Redactor::new(secrets).redact(stderr)))
+        // What holds another one goes first, or its rest would be left.
+        given.sort_by_key(|value| Reverse(value.len()));
+        let text = Redactor::new(made).redact(stderr);
+        let text = given.iter().fold(text, |text, value| without(&text, value));
+        shortened(&without_secrets(&text))
     }
+}
+
+/// Of an argument, what may be secret: all of it but the name of an option.
+fn value_of(arg: &str) -> Option<&str> {
+    match (arg.starts_with('-'), arg.split_once('=')) {
+        (true, Some((_, value))) => Some(value),
+        (true, None) if arg.starts_with("--") => None,
+        // `-p` and its value in one word.
+        (true, None) => arg.get(2..),
+        // `key=value`: the value is taken out, so the whole is too.
+        (false, Some((_, value))) if !value.is_empty() => Some(value),
+        (false, _) => Some(arg),
+    }
+}
+
+/// A short value is taken out where it is a word: `1` and `dev` are parts of many others.
+fn without(text: &str, value: &str) -> String {
+    let is_free = |c: Option<char>| !c.is_some_and(char::is_alphanumeric);
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(value) {
+        let (before, after) = (&rest[..at], &rest[at + value.len()..]);
+        // What was shown already ends in what stood before.
+        let is_word = is_free(before.chars().next_back().or(shown.chars().next_back()))
+            && is_free(after.chars().next());
+        shown += before;
+        shown += match is_word || value.len() >= SECRET_ANYWHERE {
+            true => "[redacted]",
+            false => value,
+        };
+        rest = after;
+    }
+    shown + rest
 }
 
 fn check_names(fields: &Mapping) -> Result<(), (String, String)> {

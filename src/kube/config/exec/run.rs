@@ -1,23 +1,26 @@
-//! Runs a plugin to its end, or to ours: what it prints and how long it takes are bounded.
+//! Runs a plugin to its end, or to ours: what it prints and how long it takes are bounded, and nothing of it stays
+//! behind when we end it.
 
 use super::answer;
 use super::program::Program;
-use std::io::{self, Read};
+use socket2::SockRef;
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// Credentials have some kilobytes.
-const STDOUT_LIMIT_BYTES: u64 = 1 << 20;
+const STDOUT_LIMIT_BYTES: usize = 1 << 20;
 
 /// The beginning of it is shown.
-const STDERR_LIMIT_BYTES: u64 = 64 << 10;
+const STDERR_LIMIT_BYTES: usize = 64 << 10;
 
-/// How often it is asked whether it has ended.
+/// How often it is asked whether it has ended or said something.
 const POLL: Duration = Duration::from_millis(5);
 
-/// What a program printed may come a moment after its end, or never when it left a child behind.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// What a pipe holds on Linux.
+const PIPE_BYTES: usize = 64 << 10;
 
 /// What it printed on its standard output. The error is for people and says nothing secret.
 pub(super) fn run(program: &Program, time_limit: Duration) -> Result<Vec<u8>, String> {
@@ -28,24 +31,27 @@ pub(super) fn run(program: &Program, time_limit: Duration) -> Result<Vec<u8>, St
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
+        // A group of its own: what it has started itself is ended with it.
+        .process_group(0)
         .spawn()
         .map_err(|error| format!("{name} can't be started: {error}"))?;
-    let stdout = drain(child.stdout.take(), STDOUT_LIMIT_BYTES);
-    let stderr = drain(child.stderr.take(), STDERR_LIMIT_BYTES);
-    let status = wait(&mut child, time_limit).map_err(|error| format!("{name}: {error}"))?;
-    let printed = stdout.recv_timeout(LAST_WORDS).unwrap_or_default();
+    let mut stdout = Words::of(child.stdout.take(), STDOUT_LIMIT_BYTES);
+    let mut stderr = Words::of(child.stderr.take(), STDERR_LIMIT_BYTES);
+    let status = wait(&mut child, time_limit, &mut stdout, &mut stderr)
+        .map_err(|error| format!("{name}: {error}"))?;
+    let printed = stdout.kept;
     let complaint = || {
-        let text = stderr.recv_timeout(LAST_WORDS).unwrap_or_default();
         let made = answer::secrets(&printed);
-        match program.redacted(&String::from_utf8_lossy(&text), &made) {
+        match program.redacted(&String::from_utf8_lossy(&stderr.kept), &made) {
             text if text.is_empty() => "and said nothing about it".into(),
             text => format!("and said: {text}"),
         }
     };
     match status {
-        Some(status) if status.success() && printed.len() as u64 > STDOUT_LIMIT_BYTES => Err(
-            format!("{name} printed more than {} MiB", STDOUT_LIMIT_BYTES >> 20),
-        ),
+        Some(status) if status.success() && printed.len() > STDOUT_LIMIT_BYTES => Err(format!(
+            "{name} printed more than {} MiB",
+            STDOUT_LIMIT_BYTES >> 20
+        )),
         Some(status) if status.success() => Ok(printed),
         Some(status) => Err(format!("{name} failed ({status}) {}", complaint())),
         None => Err(format!(
@@ -57,34 +63,92 @@ pub(super) fn run(program: &Program, time_limit: Duration) -> Result<Vec<u8>, St
 }
 
 /// None: it took too long, and is no more.
-fn wait(child: &mut Child, time_limit: Duration) -> io::Result<Option<ExitStatus>> {
+///
+/// What it printed is read meanwhile, so that it does not wait for us to read. Its end counts,
+/// and not that of the pipes: a child that it left behind may hold them open for ever.
+fn wait(
+    child: &mut Child,
+    time_limit: Duration,
+    stdout: &mut Words,
+    stderr: &mut Words,
+) -> io::Result<Option<ExitStatus>> {
     let begun = Instant::now();
     loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
+        // Asked before the reading: what it printed before its end is in the pipes by then.
+        let status = child.try_wait();
+        let has_read = stdout.read() | stderr.read();
+        match status {
+            Ok(None) if begun.elapsed() < time_limit => {}
+            Ok(Some(status)) => return Ok(Some(status)),
+            outcome => {
+                end_group(child);
+                child.wait()?;
+                return outcome;
+            }
         }
-        if begun.elapsed() >= time_limit {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
+        if !has_read {
+            std::thread::sleep(POLL);
         }
-        std::thread::sleep(POLL);
     }
 }
 
-/// Reads to the end, so that nobody waits for us to read; keeps so much of it, and a byte more.
-fn drain(pipe: Option<impl Read + Send + 'static>, limit_bytes: u64) -> Receiver<Vec<u8>> {
-    let (sender, receiver) = channel();
-    let read = move || {
-        let mut kept = Vec::new();
-        if let Some(mut pipe) = pipe {
-            let _ = (&mut pipe).take(limit_bytes + 1).read_to_end(&mut kept);
-            let _ = io::copy(&mut pipe, &mut io::sink());
-        }
-        // Nobody waits for it any more.
-        let _ = sender.send(kept);
+/// The program, and whatever it has started and did not make a group of its own.
+#[allow(unsafe_code)]
+fn end_group(child: &Child) {
+    let Ok(group) = libc::pid_t::try_from(child.id()) else {
+        return;
     };
-    // Without a thread the receiver finds nothing, which is an error where it matters.
-    let _ = std::thread::Builder::new().name("exec".into()).spawn(read);
-    receiver
+    // Safety: kill has no preconditions. The program was not waited for yet, so the number is
+    // its own and its group's.
+    unsafe {
+        libc::kill(-group, libc::SIGKILL);
+    }
+}
+
+/// What comes out of a pipe: so much of it, and a byte more.
+struct Words {
+    pipe: Option<Box<dyn Read>>,
+    limit_bytes: usize,
+    kept: Vec<u8>,
+}
+
+impl Words {
+    fn of(pipe: Option<impl Read + AsFd + 'static>, limit_bytes: usize) -> Words {
+        // A pipe that can only be waited for is none.
+        let pipe = pipe.filter(|pipe| SockRef::from(pipe).set_nonblocking(true).is_ok());
+        Words {
+            pipe: pipe.map(|pipe| Box::new(pipe) as Box<dyn Read>),
+            limit_bytes,
+            kept: Vec::new(),
+        }
+    }
+
+    /// Reads what is there, a full pipe at most; was there anything?
+    fn read(&mut self) -> bool {
+        let Some(pipe) = &mut self.pipe else {
+            return false;
+        };
+        let mut buffer = [0; 4096];
+        let mut read_bytes = 0;
+        while read_bytes < PIPE_BYTES {
+            match pipe.read(&mut buffer) {
+                Ok(0) => {
+                    self.pipe = None;
+                    break;
+                }
+                Ok(count) => {
+                    read_bytes += count;
+                    let wanted = (self.limit_bytes + 1).saturating_sub(self.kept.len());
+                    self.kept.extend(&buffer[..count.min(wanted)]);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    self.pipe = None;
+                    break;
+                }
+            }
+        }
+        read_bytes > 0
+    }
 }

@@ -96,6 +96,12 @@ impl Corner {
         identity: Result<Identity, Refusal>,
     ) -> Result<Response, Refusal> {
         let info = request_info::read(request);
+        // Certificates end at this front: the server behind it would see nobody, and not somebody it refuses.
+        if let Err(refusal) = &identity
+            && request.header("authorization").is_none()
+        {
+            return Err(refusal.clone());
+        }
         let caller = match &identity {
             Ok(identity) if identity.is_in(MASTERS) => Caller::Owner,
             Ok(identity) if identity.is_authenticated() => {

@@ -13,6 +13,9 @@ pub struct Names {
 /// Every corner's prefix begins so: what a killed test left behind is found by it.
 const MARK: &str = "ccmtest-";
 
+/// The Service of the API itself, whose UID names the cluster.
+const THE_API_S: &str = "kubernetes";
+
 impl Names {
     /// A prefix that no other corner has, of this process or another.
     pub fn new() -> Names {
@@ -36,7 +39,7 @@ impl Names {
     /// The same for a name of such a resource: namespaces and what is not the tests' are everybody's.
     pub fn own(&self, resource: &str, name: &str) -> String {
         let is_everybody_s = resource == "namespaces"
-            || (resource, name) == ("services", "kubernetes")
+            || (resource, name) == ("services", THE_API_S)
             || name.is_empty();
         if is_everybody_s {
             return name.to_owned();
@@ -62,7 +65,9 @@ impl Names {
     /// Field selectors name names.
     pub fn query(&self, query: &[(String, String)]) -> Vec<(String, String)> {
         let term = |term: &str| match term.split_once('=') {
-            Some((field @ ("metadata.name" | "involvedObject.name"), name)) => {
+            Some((field @ ("metadata.name" | "involvedObject.name"), name))
+                if name != THE_API_S =>
+            {
                 format!("{field}={}", self.inside(name.trim_start_matches('=')))
             }
             _ => term.to_owned(),
@@ -100,6 +105,13 @@ impl Names {
         name.is_some_and(|name| name.starts_with(&self.prefix))
     }
 
+    /// Whether it is shown in the corner's lists.
+    fn shows(&self, object: &Value) -> bool {
+        let metadata = &object["metadata"];
+        let is_the_api_s = metadata["name"] == THE_API_S && metadata["namespace"] == "default";
+        is_the_api_s || self.owns(object)
+    }
+
     /// The first cell of a table is the name; the object may have been left out.
     fn owns_row(&self, row: &Value) -> bool {
         let cell = row["cells"][0].as_str();
@@ -128,7 +140,7 @@ impl Names {
         let is_shared = value["kind"] == "NamespaceList";
         if is_list && !is_shared {
             if let Some(Value::Array(items)) = value.get_mut("items") {
-                items.retain(|item| self.owns(item));
+                items.retain(|item| self.shows(item));
             }
             if let Some(Value::Array(rows)) = value.get_mut("rows") {
                 rows.retain(|row| self.owns_row(row));
@@ -199,6 +211,10 @@ mod tests {
         };
         assert_eq!(read(true), json!({"items": [event]}));
         assert_eq!(read(false)["items"].as_array().unwrap().len(), 2);
+        let services =
+            json!({"items": [{"metadata": {"name": "kubernetes", "namespace": "default"}}]});
+        let shown = names().outside(services.to_string().as_bytes(), true);
+        assert_eq!(serde_json::from_slice::<Value>(&shown).unwrap(), services);
         let table =
             json!({"rows": [{"cells": ["p-a"], "object": null}, {"cells": ["b"], "object": null}]});
         let shown = names().outside(table.to_string().as_bytes(), true);

@@ -1,0 +1,242 @@
+//! The private Network's routes, as the route controller sees them, and what nodes say of their
+//! pods' network.
+
+use super::check::{Outcome, Status, some};
+use super::view::View;
+use super::{cluster, nodes};
+use crate::cloud::{Finding, Reason, Severity};
+use crate::controllers::node::{self, Server};
+use crate::controllers::route::{NETWORK_UNAVAILABLE, NodePlan, Plan, Row, State, Step};
+use std::collections::BTreeMap;
+
+pub(super) fn routes(view: &View) -> Outcome {
+    let plan = match &view.routes {
+        Ok(plan) => plan,
+        Err(gap) => return Outcome::of_gap(gap, "see what the error names"),
+    };
+    if nodes::are_of_another_project(view) {
+        return Outcome::skipped("of another project there is nothing to say: see project");
+    }
+    if cluster::is_another_at_work(view) {
+        return Outcome::skipped("another controller may keep them as it wants: see other-ccm");
+    }
+    let mut troubles: Vec<Outcome> = stuck(view, plan).into_iter().collect();
+    troubles.extend(of_network(plan));
+    troubles.extend(without_pod_cidr(view));
+    troubles.extend(outside(plan));
+    troubles.extend(pending(plan));
+    troubles.extend(left(plan));
+    Outcome::of_all(troubles).unwrap_or_else(|| in_order(plan))
+}
+
+fn in_order(plan: &Plan) -> Outcome {
+    let count = |state| plan.rows.iter().filter(|row| row.state == state).count();
+    let mut parts = vec![match count(State::Ok) {
+        0 => "no node needs a route".to_owned(),
+        1 => "1 route, as it should be".to_owned(),
+        ok => format!("{ok} routes, each as it should be"),
+    }];
+    for state in [State::LeftAlone, State::NotOurs] {
+        match count(state) {
+            0 => {}
+            count => parts.push(format!("{count} {}", state.word())),
+        }
+    }
+    Outcome::ok(parts.join(", "))
+}
+
+/// Nodes that get no route, whatever the daemon does. Of one whose server is gone it is not the
+/// route that has to be mended.
+fn stuck(view: &View, plan: &Plan) -> Option<Outcome> {
+    let nodes = view.nodes.iter().flatten();
+    let gone = nodes.filter(|plan| matches!(plan.server, Server::Gone(_)));
+    let gone: Vec<&str> = gone.map(|plan| plan.object.name.as_str()).collect();
+    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for node in &plan.nodes {
+        let name = &node.object.name;
+        match &node.obstacle {
+            Some(why) if !gone.contains(&name.as_str()) => {
+                let names = by_reason.entry(&why.message).or_default();
+                names.push(name.clone());
+            }
+            Some(_) | None => {}
+        }
+    }
+    let groups = by_reason
+        .iter()
+        .map(|(why, names)| format!("{}: {why}", some(names)));
+    let groups: Vec<String> = groups.collect();
+    (!groups.is_empty()).then(|| {
+        Outcome::fail(
+            some(&groups),
+            "attach the servers to the Network, or mend what else is named (ccm route list shows \
+             each route); the daemon then adds the routes, and ccm route sync does it now",
+        )
+    })
+}
+
+/// What the controller says of the Network itself.
+fn of_network(plan: &Plan) -> Vec<Outcome> {
+    let network = plan.network.as_ref();
+    let name = network.map_or("", |network| network.name.as_str());
+    let is_warning = |finding: &&Finding| finding.severity == Severity::Warning;
+    let mut by_reason: BTreeMap<&str, (Reason, Vec<String>)> = BTreeMap::new();
+    for finding in plan.findings.iter().filter(is_warning) {
+        let of = by_reason.entry(finding.reason.name());
+        let (_, messages) = of.or_insert((finding.reason, Vec::new()));
+        messages.push(finding.message.clone());
+    }
+    let told = by_reason.into_values().map(|(reason, messages)| {
+        let remedy = match reason {
+            Reason::StaleRoute => {
+                "ccm does not delete such a route: when nobody needs it, do it yourself (hcloud \
+                 network remove-route, or the Console)"
+            }
+            Reason::RouteLimitNear => {
+                "a node beyond the limit gets no route: take away routes that nobody needs, or \
+                 plan for an overlay network"
+            }
+            Reason::ClusterCIDRMisconfigured => {
+                "give --cluster-cidr a range within the Network's and outside of its subnets, the \
+                 same as kube-controller-manager's"
+            }
+            Reason::NoNodeInNetwork => "look at HCLOUD_NETWORK and --context",
+            _ => "ccm route list shows each route",
+        };
+        Outcome::warn(format!("network {name}: {}", some(&messages)), remedy)
+    });
+    told.collect()
+}
+
+/// Servers of ours whose node nobody gave addresses for its pods.
+fn without_pod_cidr(view: &View) -> Option<Outcome> {
+    let without = |plan: &&node::NodePlan| {
+        matches!(plan.server, Server::Matched(..))
+            && !node::is_uninitialised(&plan.node)
+            && plan.node.spec.pod_cidrs.is_empty()
+    };
+    let nodes = view.nodes.iter().flatten().filter(without);
+    let names: Vec<String> = nodes.map(|plan| plan.object.name.clone()).collect();
+    (!names.is_empty()).then(|| {
+        Outcome::warn(
+            format!(
+                "without spec.podCIDR, so that no route leads to their pods: {}",
+                some(&names)
+            ),
+            "start kube-controller-manager with --allocate-node-cidrs=true and --cluster-cidr; \
+             where the CNI hands out addresses itself, HCLOUD_NETWORK_ROUTES_ENABLED=false",
+        )
+    })
+}
+
+/// Nodes whose pods have addresses that nobody told us about.
+fn outside(plan: &Plan) -> Option<Outcome> {
+    let of_node = |node: &NodePlan| {
+        let finding = node.findings.first()?;
+        Some(format!("{}: {}", node.object.name, finding.message))
+    };
+    let told: Vec<String> = plan.nodes.iter().filter_map(of_node).collect();
+    (!told.is_empty()).then(|| {
+        Outcome::warn(
+            some(&told),
+            "give --cluster-cidr what kube-controller-manager has; a node keeps its range, so \
+             else it has to join anew",
+        )
+    })
+}
+
+/// What the next pass mends.
+fn pending(plan: &Plan) -> Option<Outcome> {
+    let is_pending = |row: &&Row| matches!(row.step, Step::Add | Step::Delete | Step::Replace);
+    let told = by_state(plan.rows.iter().filter(is_pending))?;
+    Some(Outcome::warn(
+        told,
+        "the daemon does that within five minutes: see lease whether one runs; ccm route list \
+         shows each, and ccm route sync does it now",
+    ))
+}
+
+/// What would go, if it were sure that the Network is this cluster's.
+fn left(plan: &Plan) -> Option<Outcome> {
+    let is_left = |row: &&Row| {
+        let is_wrong = matches!(row.state, State::Blackhole | State::Unwanted);
+        is_wrong && row.step == Step::Nothing
+    };
+    let told = by_state(plan.rows.iter().filter(is_left))?;
+    Some(Outcome::warn(
+        format!(
+            "left as it is, for no route of a node says that the Network is this cluster's: {told}"
+        ),
+        "once a node can have its route, the daemon deletes what nobody needs",
+    ))
+}
+
+/// `1 missing (10.244.1.0/24 of worker-1), 1 blackhole (10.244.9.0/24 via 10.0.0.9)`.
+fn by_state<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<String> {
+    let rows: Vec<&Row> = rows.collect();
+    let told = State::ALL.iter().filter_map(|state| {
+        let of_it = rows.iter().filter(|row| row.state == *state);
+        let names: Vec<String> = of_it.map(|row| shown(row)).collect();
+        let is_any = !names.is_empty();
+        is_any.then(|| format!("{} {} ({})", names.len(), state.word(), some(&names)))
+    });
+    let told: Vec<String> = told.collect();
+    (!told.is_empty()).then(|| told.join(", "))
+}
+
+fn shown(row: &Row) -> String {
+    match (&row.have, &row.node) {
+        (Some(route), _) => route.to_string(),
+        (None, Some(node)) => format!("{} of {node}", row.destination),
+        (None, None) => row.destination.to_string(),
+    }
+}
+
+/// Where nothing new is scheduled, since the node says that its pods can't be reached.
+pub(super) fn pod_network(view: &View) -> Outcome {
+    let nodes = match &view.nodes {
+        Ok(nodes) => nodes,
+        Err(gap) => return Outcome::of_gap(&gap.or_needs("nodes"), ""),
+    };
+    let cut_off = nodes
+        .iter()
+        .filter(|plan| plan.node.condition(NETWORK_UNAVAILABLE) == Some("True"));
+    let cut_off: Vec<String> = cut_off.map(|plan| plan.object.name.clone()).collect();
+    if cut_off.is_empty() {
+        return Outcome::ok(format!("no node says {NETWORK_UNAVAILABLE}=True"));
+    }
+    let remedy = match &view.routes {
+        Ok(plan) if routes(view).status != Status::Skipped => {
+            match goes_by_itself(plan, &cut_off) {
+                true => {
+                    "its routes are there or can be made: the daemon sets it right within five \
+                 minutes (see lease whether one runs), and ccm route sync does it now"
+                }
+                false => {
+                    "mend what routes says of them; of a node that it does not name, somebody else \
+                 says it: look at the CNI"
+                }
+            }
+        }
+        Ok(_) | Err(_) => {
+            "it is not ccm that says so with these settings: look at the CNI, or at whatever else \
+             keeps the pods' network"
+        }
+    };
+    Outcome::warn(
+        format!(
+            "{NETWORK_UNAVAILABLE}=True, so that nothing new is scheduled there: {}",
+            some(&cut_off)
+        ),
+        remedy,
+    )
+}
+
+/// The next pass says otherwise of all of them.
+fn goes_by_itself(plan: &Plan, names: &[String]) -> bool {
+    names.iter().all(|name| {
+        let mut nodes = plan.nodes.iter();
+        let node = nodes.find(|node| node.object.name == *name);
+        node.is_some_and(|node| node.condition() == Some(false))
+    })
+}
