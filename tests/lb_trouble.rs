@@ -1,4 +1,4 @@
-//! What `ccm lb inspect` puts first when a certificate, a Primary IP or a port's own annotation is in trouble: the
+//! What `ccm lb inspect` puts first when a certificate, a Primary IP, a place, a port's own annotation is in trouble: the
 //! first lines for each kind, as a file to read.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -32,6 +32,9 @@ const NEW: &[(&str, Annotations)] = &[
     ("certificate-of-others", &[MANAGED[0], MANAGED[1], ("http-managed-certificate-domains", "a.example.com"), ("http-managed-certificate-name", "theirs")]),
     ("certificates-of-one-name", &[("protocol", "https"), MANAGED[1], ("http-managed-certificate-domains", "a.example.com"),
         ("http-managed-certificate-domains.443", "b.example.com")]),
+    ("place-unknown", &[("location", "mars")]),
+    ("private-address-outside", &[("private-ipv4", "10.9.0.1")]),
+    ("private-address-of-others", &[("private-ipv4", "10.0.0.2")]),
     ("port-unknown", &[("protocol.https", "https")]),
     ("port-twice", &[("protocol.p80", "http"), ("protocol.80", "tcp")]),
     ("port-redirected-twice", &[MANAGED[0], ("http-certificates", "uploaded"), ("http-redirect-http.443", "true")]),
@@ -105,6 +108,9 @@ fn cluster() -> Sandbox {
         let service = LoadBalancerService::new(name, &[80, 443]).with(&[FSN1, LB11]);
         create(&sandbox, service.with(annotations));
     }
+    let service = LoadBalancerService::new("without-tcp", &[53]).with(&[FSN1, LB11]);
+    let udp = json!({"ports": [{"port": 53, "protocol": "UDP"}]});
+    create(&sandbox, service.spec(udp));
     let wants = json!({"loadBalancerIP": "192.0.2.1"});
     let service = LoadBalancerService::new("address-that-nobody-has", &[80]);
     create(&sandbox, service.with(&[FSN1, LB11]).spec(wants));
@@ -132,7 +138,7 @@ fn the_first_lines_name_the_trouble() {
         balancer_of(&sandbox, name);
     }
     let names = NEW.iter().chain(THERE).map(|(name, _)| *name);
-    let names = names.chain(["address-that-nobody-has"]);
+    let names = names.chain(["address-that-nobody-has", "without-tcp"]);
     let texts: Vec<String> = names.map(|name| first_lines(&sandbox, name)).collect();
     for line in texts.iter().flat_map(|text| text.lines()) {
         assert!(line.chars().count() <= 80, "{line}");

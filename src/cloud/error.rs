@@ -31,6 +31,8 @@ pub enum ErrorKind {
     Unavailable,
     /// Another change is being made to the same resource; the same call will do in a moment.
     Busy,
+    /// Refused for a part of what was asked for; `Change::without_parts` is what is left of it.
+    InPart,
     /// The gate did not let a write pass.
     Refused,
     /// Anything else the API answered.

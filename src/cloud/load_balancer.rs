@@ -3,7 +3,9 @@
 //! What a field or a change is, is the provider's business; the controller orders, waits, retries
 //! and tells. So both travel as trait objects that only their provider looks into.
 
-use super::{Cluster, Error, Finding, Gate, Ingress, OfferedNode, Service, Source, Urgency, Word};
+use super::{
+    Cluster, Error, Finding, Gate, Ingress, OfferedNode, Service, Source, Sourced, Urgency, Word,
+};
 use serde::Serialize;
 use std::any::Any;
 use std::collections::HashMap;
@@ -77,6 +79,11 @@ pub trait Change: fmt::Debug + Send + Sync {
     /// the cloud refuses must not keep the others from working.
     fn may_fail_alone(&self) -> bool;
 
+    /// What to make in its place after `ErrorKind::InPart`.
+    fn without_parts(&self) -> Option<Box<dyn Change>> {
+        None
+    }
+
     /// It takes away where traffic goes, and nothing else would be left: not made when all that was to
     /// come before it was refused.
     fn needs_another_first(&self) -> bool;
@@ -123,9 +130,14 @@ pub struct LoadBalancerPlan {
     /// does: `Cluster::service_uids` and `Cluster::servers` must have been read from the API itself
     /// after this pass began.
     pub rests_on_whole_cluster: bool,
+    /// It adds or removes targets by what `OfferedNode::reach` says, or does not say: that must have been
+    /// read after this pass began.
+    pub rests_on_servers: bool,
     /// IDs of what it takes over beside `found`, since nobody lives in it: two plans of one pass must
     /// not both.
     pub takes: Vec<u64>,
+    /// The name of the load balancer that it makes: two plans of one pass must not both.
+    pub makes: Option<Sourced<String>>,
     /// A part waits for something that goes on in the cloud, and that nobody waits for here: it
     /// has to be looked at again before long, although nothing failed.
     pub is_unfinished: bool,

@@ -28,7 +28,9 @@ pub use load_balancer::{
 };
 pub use node::{AddressKind, Node, NodeAddress};
 pub use route::{Network, Route, RouteChange, Routes};
-pub use service::{Cluster, Ingress, OfferedNode, Protocol, Service, ServicePort, TrafficPolicy};
+pub use service::{
+    Cluster, Ingress, OfferedNode, Protocol, Reach, Service, ServicePort, TrafficPolicy,
+};
 pub use source::{Source, Sourced};
 pub use word::Word;
 

@@ -1,7 +1,7 @@
 //! A Service of type LoadBalancer and the nodes behind it, as far as a cloud needs to know them.
 
 use super::{NodeAddress, ProviderId};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A Service that wants a load balancer, or wanted one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -57,6 +57,16 @@ pub struct OfferedNode {
     pub provider_id: ProviderId,
     pub labels: BTreeMap<String, String>,
     pub addresses: Vec<NodeAddress>,
+    /// By what its server can be reached, says the cloud; none: nobody asked it.
+    pub reach: Option<Reach>,
+}
+
+/// What a server can be reached by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    pub has_public_ipv4: bool,
+    /// Numbers of the private networks that it has an address in.
+    pub networks: Vec<u64>,
 }
 
 /// The cluster that asks.
@@ -68,8 +78,8 @@ pub struct Cluster {
     pub name: String,
     /// UIDs of all its Services, of any type.
     pub service_uids: HashSet<String>,
-    /// Servers of all its nodes, offered or not.
-    pub servers: HashSet<super::InstanceId>,
+    /// Servers of all its nodes, offered or not, and the nodes' names.
+    pub servers: HashMap<super::InstanceId, String>,
     /// Nodes with a provider ID that is not ours, and that ID.
     pub strangers: Vec<(String, String)>,
 }

@@ -106,6 +106,8 @@ mod tests {
         let network = Network {
             id: 42,
             name: "net".into(),
+            subnets: Vec::new(),
+            read: std::time::Instant::now(),
         };
         for (status, body, expected) in cases {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -3,8 +3,10 @@
 use super::api::{Api, Meta, Page};
 use crate::cloud::{Error, ErrorKind, Urgency};
 use crate::text;
+use ipnet::Ipv4Net;
 use serde::Deserialize;
 use std::fmt;
+use std::time::Instant;
 
 /// `HCLOUD_NETWORK`: which one is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +19,25 @@ pub enum NetworkSelector {
 pub(super) struct Network {
     pub(super) id: u64,
     pub(super) name: String,
+    #[serde(default)]
+    pub(super) subnets: Vec<Subnet>,
+    /// When it was read.
+    #[serde(skip, default = "Instant::now")]
+    pub(super) read: Instant,
+}
+
+/// A part of a Network, in one network zone.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Subnet {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub ip_range: Ipv4Net,
+    pub network_zone: String,
+}
+
+#[derive(Deserialize)]
+struct One {
+    network: Network,
 }
 
 #[derive(Deserialize)]
@@ -44,6 +65,12 @@ impl Page for NetworksPage {
     fn id(item: &Network) -> u64 {
         item.id
     }
+}
+
+/// As it is now.
+pub(super) fn get(api: &Api, id: u64, urgency: Urgency) -> Result<Network, Error> {
+    let answer: One = api.get(&format!("/networks/{id}"), urgency)?;
+    Ok(answer.network)
 }
 
 /// The Network meant by the settings. One list answers both forms, and says what there is when it is neither.

@@ -69,6 +69,7 @@ pub struct Hetzner {
     load_balancers: load_balancers::Defaults,
     has_load_balancers: bool,
     types: load_balancers::Types,
+    subnets: load_balancers::Subnets,
 }
 
 impl Hetzner {
@@ -98,6 +99,7 @@ impl Hetzner {
             has_load_balancers: settings.load_balancers.is_some(),
             load_balancers: settings.load_balancers.unwrap_or_default(),
             types: load_balancers::Types::new(settings.time_scale),
+            subnets: load_balancers::Subnets::new(settings.time_scale),
         }
     }
 
@@ -228,7 +230,12 @@ impl LoadBalancers for Hetzner {
         // Without the Network that the settings name, every plan would be wrong.
         self.prepare()?;
         let rules = self.rules();
-        let state = load_balancers::observe(&self.api, &self.types, &rules, services, urgency)?;
+        let known = load_balancers::Known {
+            types: &self.types,
+            subnets: &self.subnets,
+            network: self.found.get(),
+        };
+        let state = load_balancers::observe(&self.api, &known, &rules, services, urgency)?;
         Ok(Landscape(Arc::new(state)))
     }
 

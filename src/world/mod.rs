@@ -192,6 +192,11 @@ impl World {
         self.instances.last().map_or(0, |view| view.value.len())
     }
 
+    /// All servers as they were last listed, however long ago; no call.
+    pub fn instances_last(&self) -> Option<Arc<Vec<Instance>>> {
+        self.instances.last().map(|view| view.value)
+    }
+
     /// All servers as somebody listed them who had no world yet, asked for then.
     pub fn instances_listed(
         &self,

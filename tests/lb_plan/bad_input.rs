@@ -224,6 +224,46 @@ fn what_only_http_has_is_told_where_no_port_has_it() {
 }
 
 #[test]
+fn a_load_balancer_that_serves_nothing_is_told() {
+    let kinds = [
+        (Protocol::Udp, Protocol::Sctp, true),
+        (Protocol::Udp, Protocol::Tcp, false),
+    ];
+    for (first, second, is_told) in kinds {
+        for profile in PROFILES {
+            let mut world = World::new(profile);
+            world.service.ports = vec![port("a", 53), port("b", 54)];
+            world.service.ports[0].protocol = first;
+            world.service.ports[1].protocol = second;
+            for _ in 0..2 {
+                let plan = world.plan();
+                let nothing = plan.findings.iter().filter(|one| {
+                    one.reason == Reason::UnsupportedProtocolConfigured
+                        && one.message.contains("serves nothing, and costs money")
+                });
+                assert_eq!(
+                    nothing.count(),
+                    usize::from(is_told),
+                    "{first:?} {second:?}"
+                );
+                world.settle();
+            }
+        }
+    }
+}
+
+/// What keeps the whole Service from being worked on is told alone.
+#[test]
+fn a_bad_value_where_it_has_no_effect_either_is_told_once() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.set(&[("http-timeout-idle", "10s")]);
+    assert!(world.obstacle().contains("use 30s to 300s"));
+    assert!(!world.findings().contains(&Reason::AnnotationWithoutEffect));
+    world.set(&[("http-timeout-idle", "30s")]);
+    assert!(world.findings().contains(&Reason::AnnotationWithoutEffect));
+}
+
+#[test]
 fn an_unknown_certificate_type_is_an_error_of_ours_and_uploaded_to_upstream() {
     for profile in PROFILES {
         let mut world = World::new(profile);

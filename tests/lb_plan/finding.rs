@@ -93,6 +93,13 @@ fn by_name_only_where_nobody_else_lives() {
                     for part in ["front (1)", "is taken", "choose another name"] {
                         assert!(message.contains(part), "{about}: {message}");
                     }
+                    let remedy = "hcloud load-balancer remove-label front ccm-from-scratch/cluster-uid, and hcloud-ccm/service-uid";
+                    assert_eq!(message.contains(remedy), !rests, "{about}: {message}");
+                    if !rests {
+                        world.state.balancers[0].labels.clear();
+                        world.settle();
+                        assert_eq!(world.balancer().id, 1, "{about}");
+                    }
                 }
                 (None, false) => {
                     world.settle();
@@ -165,7 +172,7 @@ fn two_clusters_with_one_name_get_one_each() {
     second.cluster = Cluster {
         uid: "cluster-2".into(),
         service_uids: [OTHER.to_owned()].into(),
-        servers: [InstanceId(50)].into(),
+        servers: [(InstanceId(50), "worker-50".to_owned())].into(),
         ..second.cluster
     };
     second.nodes = vec![node(50)];

@@ -17,6 +17,9 @@ pub fn types() -> Vec<BalancerType> {
         max_services: services,
         max_assigned_certificates: certificates,
         deprecation: None,
+        locations: ["ash", "fsn1", "hel1", "hil", "nbg1", "sin"]
+            .map(str::to_owned)
+            .into(),
     };
     vec![
         kind("lb11", 25, 5, 10),
@@ -334,5 +337,6 @@ pub fn state(balancers: Vec<LoadBalancer>) -> State {
         types: Some(Arc::new(types())),
         certificates: Some(Vec::new()),
         primary_ips: Some(Vec::new()),
+        subnets: None,
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::model::fresh;
 use crate::support::{NETWORK, UID, World, environment, lines, node, nodes, port, words};
-use ccm::cloud::{Change as _, Reason};
+use ccm::cloud::{AddressKind, Change as _, InstanceId, NodeAddress, ProviderId, Reach, Reason};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
-    PrivateNet, SERVICE_UID, SelectedServer, SelectorRef, ServerRef, Target, Write,
+    PrivateNet, SERVICE_UID, SelectedServer, SelectorRef, ServerRef, Subnet, Target, Write,
 };
 
 #[test]
@@ -70,11 +70,13 @@ fn new_targets_come_before_old_ones_go() {
     world.nodes = nodes(4);
     world.settle();
     world.nodes = nodes(6).split_off(2);
+    // The first is still a node that gets no traffic, the second is none any more.
+    world.cluster.servers.remove(&InstanceId(2));
     let made = lines(&world.settle());
     let expected = [
         "target worker-05: added",
         "target worker-06: added",
-        "target server 1: removed",
+        "target worker-01: removed",
         "target server 2: removed",
     ];
     assert_eq!(made, expected);
@@ -265,4 +267,188 @@ fn the_last_targets_wait_for_one_that_works_and_others_do_not() {
         .iter()
         .filter(|change| change.line().contains("removed"));
     assert!(removals.all(|one| one.needs_another_first()), "{plan:?}");
+}
+
+/// Of a load balancer that left the public way in, what stands in the way is said before a target is touched.
+#[test]
+fn no_target_goes_that_could_not_come_back_by_its_public_address() {
+    let private = [
+        ("use-private-ip", "true"),
+        ("disable-public-network", "true"),
+    ];
+    // What is left of both annotations, and nodes → is there an obstacle?
+    for (left, nodes, is_refused) in [
+        (&[][..], &[1, 2, 3][..], true),
+        (&private[..1], &[1, 2, 3], false),
+        (&[("disable-public-network", "false")], &[1, 2, 3], false),
+        // Another node comes, and those that were there are gone.
+        (&[], &[4], true),
+        // Nothing has to be reached.
+        (&[], &[], false),
+    ] {
+        let mut world = World::new(Profile::CcmFromScratch).with_network();
+        world.set(&private);
+        world.settle();
+        assert!(!world.balancer().public_net.enabled);
+        private.iter().for_each(|(name, _)| world.unset(name));
+        world.set(left);
+        world.nodes = nodes.iter().copied().map(node).collect();
+        if is_refused {
+            let message = world.obstacle();
+            for part in [
+                "public interface",
+                "is off",
+                "disable-public-network",
+                "use-private-ip",
+            ] {
+                assert!(message.contains(part), "{left:?}: {message}");
+            }
+            assert!(message.contains("kubernetes-default-web"), "{message}");
+            // What differs is shown all the same.
+            let plan = world.plan();
+            assert!(plan.fields.iter().any(|field| field.differs()), "{plan:?}");
+        } else {
+            world.settle();
+        }
+    }
+}
+
+/// One that could not come back by the other address stays as it is; the others turn.
+#[test]
+fn a_target_whose_server_has_no_such_address_stays_as_it_is() {
+    let closed = ("disable-public-network", "true");
+    let private = ("use-private-ip", "true");
+    // Annotations before and after, the server that lacks the other address → its and the others' ways, and is the
+    // public interface on?
+    for (before, after, lacks, turned, is_public) in [
+        (&[][..], &[private][..], &[1][..], "1 2p 3p", true),
+        (&[], &[private], &[1, 2, 3], "1 2 3", true),
+        // It goes where the way to it is to be closed, and others are there.
+        (&[], &[private, closed], &[2], "1p 3p", false),
+        (&[], &[private, closed], &[1, 2, 3], "1 2 3", true),
+        (&[private], &[], &[3], "1 2 3p", true),
+        (&[private], &[], &[], "1 2 3", true),
+    ] {
+        let about = format!("{after:?} {lacks:?}");
+        let mut world = World::new(Profile::CcmFromScratch).with_network();
+        world.set(before);
+        world.settle();
+        before.iter().for_each(|(name, _)| world.unset(name));
+        world.set(after);
+        assert!(world.plan().rests_on_servers, "{about}");
+        for node in &mut world.nodes {
+            let ProviderId::Ours(InstanceId(id)) = node.provider_id else {
+                panic!();
+            };
+            let has_other = !lacks.contains(&id);
+            let is_private = !after.is_empty();
+            node.reach = Some(Reach {
+                has_public_ipv4: is_private || has_other,
+                networks: vec![if is_private && !has_other {
+                    11
+                } else {
+                    NETWORK
+                }],
+            });
+        }
+        world.settle();
+        let mut ways: Vec<String> = world
+            .balancer()
+            .server_targets()
+            .map(|(server, private)| format!("{server}{}", if private { "p" } else { "" }))
+            .collect();
+        ways.sort_unstable();
+        assert_eq!(ways.join(" "), turned, "{about}");
+        assert_eq!(world.balancer().public_net.enabled, is_public, "{about}");
+        let plan = world.plan();
+        let told: Vec<&str> = plan
+            .findings
+            .iter()
+            .map(|one| one.message.as_str())
+            .collect();
+        assert_eq!(told.is_empty(), lacks.is_empty(), "{about}: {told:?}");
+        assert_eq!(plan.is_unfinished, !lacks.is_empty(), "{about}");
+        assert_eq!(plan.rests_on_servers, !lacks.is_empty(), "{about}");
+        let name = |id: &u64| told[0].contains(&format!("worker-0{id}"));
+        assert!(lacks.iter().all(name), "{about}: {told:?}");
+        // A new one is made without what the cloud would refuse.
+        world.state.balancers.clear();
+        let made = world.settle();
+        let Write::Create(create) = &made[0].write else {
+            panic!();
+        };
+        assert_eq!(create.targets.len(), 3 - lacks.len(), "{about}");
+    }
+}
+
+/// What the API would refuse when it came to it is said before anything is paid for, or detached.
+#[test]
+fn where_it_can_not_be_attached_is_said_before() {
+    let subnet = |range: &str, kind: &str, zone: &str| Subnet {
+        kind: kind.into(),
+        ip_range: range.parse().unwrap(),
+        network_zone: zone.into(),
+    };
+    type Case<'a> = (&'a [Subnet], &'a [(&'a str, &'a str)], &'a [&'a str]);
+    let cloud = subnet("10.0.0.0/24", "cloud", "eu-central");
+    let far = subnet("10.1.0.0/24", "cloud", "us-east");
+    let other = subnet("10.2.0.0/24", "vswitch", "eu-central");
+    let some = [cloud.clone(), far.clone(), other.clone()];
+    let ip = "annotation load-balancer.hetzner.cloud/private-ipv4: ";
+    let range = "annotation load-balancer.hetzner.cloud/private-subnet-ip-range: ";
+    #[rustfmt::skip] // A case is a line or two.
+    let cases: &[Case] = &[
+        (&some, &[("private-ipv4", "10.0.0.5")], &[]),
+        (&some, &[("private-subnet-ip-range", "10.0.0.0/24")], &[]),
+        (&some, &[("private-ipv4", "10.9.0.1")], &[ip, "10.9.0.1 is in no subnet of Network 10 in network zone eu-central; it has 10.0.0.0/24"]),
+        (&some, &[("private-ipv4", "10.1.0.5")], &[ip, "10.1.0.5 is in no subnet"]),
+        (&some, &[("private-ipv4", "10.2.0.5")], &[ip, "10.2.0.5 is in no subnet"]),
+        (&some, &[("private-subnet-ip-range", "10.1.0.0/24")], &[range, "no subnet 10.1.0.0/24 in network zone eu-central; it has 10.0.0.0/24"]),
+        (&some, &[("private-ipv4", "10.0.0.5"), ("private-subnet-ip-range", "10.1.0.0/24")], &[ip, "10.0.0.5 is not in 10.1.0.0/24"]),
+        (&some, &[("private-ipv4", "10.0.0.77")], &[ip, "10.0.0.77 is the private IP of load balancer neighbour (7)"]),
+        (&some, &[("private-ipv4", "10.0.0.66")], &[ip, "10.0.0.66 is the private IP of node worker-01"]),
+        (&[far.clone(), other.clone()], &[], &["HCLOUD_NETWORK", "Network 10 has no subnet in network zone eu-central", "hcloud network add-subnet 10"]),
+        (&[], &[], &["HCLOUD_NETWORK", "has no subnet"]),
+    ];
+    for (subnets, annotations, says) in cases {
+        // A new one, and one that is to be attached anew.
+        for is_there in [false, true] {
+            let mut world = World::new(Profile::CcmFromScratch).with_network();
+            let mut neighbour = fresh(7, "neighbour", "lb11");
+            neighbour.private_net = vec![PrivateNet {
+                network: NETWORK,
+                ip: Some("10.0.0.77".parse().unwrap()),
+            }];
+            world.state.balancers.push(neighbour);
+            let address = NodeAddress::new(AddressKind::InternalIP, "10.0.0.66");
+            world.nodes[0].addresses.push(address);
+            if is_there {
+                world.settle();
+                if !annotations.iter().any(|(name, _)| *name == "private-ipv4") {
+                    world.balancer_mut().private_net.clear();
+                }
+            }
+            world.set(annotations);
+            world.state.subnets = Some(subnets.to_vec().into());
+            let about = format!("{annotations:?} {is_there}");
+            if says.is_empty() {
+                assert_eq!(world.plan().obstacle, None, "{about}");
+                continue;
+            }
+            let message = world.obstacle();
+            for part in *says {
+                assert!(message.contains(part), "{about}: {message}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_location_in_which_the_type_is_not_sold_is_told() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.set(&[("location", "mars")]);
+    let message = world.obstacle();
+    let says = "annotation load-balancer.hetzner.cloud/location: there is no location \"mars\" for load balancers of type \
+                lb11; use ash, fsn1, hel1, hil, nbg1 or sin";
+    assert_eq!(message, says);
 }

@@ -98,15 +98,15 @@ fn upstream_knows_ids_only() {
 fn what_can_not_be_had_is_an_error_that_says_what_to_do() {
     type Make = fn(&mut World);
     let cases: &[(Annotations, Make, &[&str])] = &[
-        (&[("public-net-ipv4", "nobody")], |_| {}, &["no Primary IP \"nobody\"", "of those of type ipv4 in fsn1 free is kept (41, 198.51.100.41);"]),
-        (&[("public-net-ipv4", "nobody"), ("location", "nbg1")], |_| {}, &["in nbg1 free is far (42, 198.51.100.42);"]),
+        (&[("public-net-ipv4", "nobody")], |_| {}, &["no Primary IP \"nobody\"", "free ones of type ipv4 in fsn1: kept (41, 198.51.100.41);"]),
+        (&[("public-net-ipv4", "nobody"), ("location", "nbg1")], |_| {}, &["in nbg1: far (42, 198.51.100.42);"]),
         (&[("public-net-ipv4", "nobody"), ("location", ""), ("network-zone", "eu-central")], |_| {},
-            &["in eu-central free is kept (41, 198.51.100.41), far (42, 198.51.100.42);"]),
-        (&[("public-net-ipv4", "nobody"), ("location", "")], |_| {}, &["of those of type ipv4 free is kept (41, 198.51.100.41), far (42, 198.51.100.42);"]),
-        (&[("public-net-ipv4", "far"), ("public-net-ipv6", "nobody"), ("location", "")], |_| {}, &["of those of type ipv6 in nbg1 free is none;"]),
-        (&[("public-net-ipv4", "nobody")], |w| edit(w, "kept", |one| one.blocked = true), &["of those of type ipv4 in fsn1 free is none;"]),
-        (&[("public-net-ipv4", "nobody")], |w| edit(w, "kept", |one| one.assignee_id = Some(9)), &["free is none;"]),
-        (&[("public-net-ipv6", "nobody")], |w| w.state.primary_ips = Some(vec![]), &["of those of type ipv6 in fsn1 free is none;"]),
+            &["in eu-central: kept (41, 198.51.100.41), far (42, 198.51.100.42);"]),
+        (&[("public-net-ipv4", "nobody"), ("location", "")], |_| {}, &["free ones of type ipv4: kept (41, 198.51.100.41), far (42, 198.51.100.42);"]),
+        (&[("public-net-ipv4", "far"), ("public-net-ipv6", "nobody"), ("location", "")], |_| {}, &["free ones of type ipv6 in nbg1: there is none;"]),
+        (&[("public-net-ipv4", "nobody")], |w| edit(w, "kept", |one| one.blocked = true), &["free ones of type ipv4 in fsn1: there is none;"]),
+        (&[("public-net-ipv4", "nobody")], |w| edit(w, "kept", |one| one.assignee_id = Some(9)), &[": there is none;"]),
+        (&[("public-net-ipv6", "nobody")], |w| w.state.primary_ips = Some(vec![]), &["free ones of type ipv6 in fsn1: there is none;"]),
         (&[("public-net-ipv4", "kept")], |w| edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "server".into())),
             &["kept (41, 198.51.100.41)", "is assigned to server 9", "free it there, or choose another"]),
         (&[("public-net-ipv4", "kept")], |w| {
@@ -248,4 +248,27 @@ fn nothing_is_made_before_they_were_read() {
     assert!(world.obstacle().contains("look again"));
     world.unset("public-net-ipv4");
     assert_eq!(words(&world.settle()), ["create"]);
+}
+
+/// One wish, one warning: before it is made, and afterwards.
+#[test]
+fn an_address_of_nobody_is_told_in_the_same_words_before_and_after() {
+    let mut world = world(Profile::CcmFromScratch);
+    world.service.load_balancer_ip = "192.0.2.1".into();
+    let told = |world: &World| -> Vec<String> {
+        let findings = world.plan().findings.into_iter();
+        let ignored = findings.filter(|one| one.reason == Reason::FieldIgnored);
+        ignored.map(|one| one.message).collect()
+    };
+    let before = told(&world);
+    assert_eq!(before.len(), 1);
+    assert!(
+        before[0].contains("192.0.2.1 is not honoured"),
+        "{before:?}"
+    );
+    world.settle();
+    assert_eq!(told(&world), before);
+    // The daemon reads no Primary IPs then.
+    world.state.primary_ips = None;
+    assert_eq!(told(&world), before);
 }

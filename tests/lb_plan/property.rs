@@ -4,13 +4,13 @@
 use crate::model::{apply, fresh, same_listener, types};
 use crate::random::Random;
 use crate::support::{NETWORK, PROFILES, UID, World, changes, environment, lines, node, port};
-use ccm::cloud::{Protocol, Reason, ServicePort, TrafficPolicy};
+use ccm::cloud::{InstanceId, Protocol, ProviderId, Reach, Reason, ServicePort, TrafficPolicy};
 use ccm::hetzner::load_balancers::{
     Algorithm, AlgorithmOf, Certificate, CertificateStatus, HealthCheck, Http, HttpCheck, Listener,
     ListenerProtocol, LoadBalancer, Location, PrimaryIp, PrivateNet, SERVICE_UID, SelectedServer,
-    SelectorRef, ServerRef, Target,
+    SelectorRef, ServerRef, Target, Write,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 const SEEDS: u64 = 1500;
 
@@ -225,14 +225,6 @@ fn world(random: &mut Random) -> World {
             world.state.balancers = vec![own];
         }
     }
-    // What is off and left off takes public targets from nobody; that is for the API to say.
-    let keys: BTreeSet<&String> = world.service.annotations.keys().collect();
-    let is_said = keys
-        .iter()
-        .any(|key| key.ends_with("/disable-public-network"));
-    for one in world.state.balancers.iter_mut().filter(|_| !is_said) {
-        one.public_net.enabled = true;
-    }
     world
 }
 
@@ -372,4 +364,79 @@ fn wherever_it_is_cut_off_the_end_is_the_same() {
         };
         assert_eq!(shape(&whole), shape(&cut), "seed {seed}");
     }
+}
+
+/// Some servers lack an address: nothing is tried that the API would refuse, the end is one, and wherever it is cut off
+/// it is the same.
+#[test]
+fn servers_that_can_not_be_reached_are_never_added() {
+    let (mut settled, mut lacking) = (0, 0);
+    for seed in 0..SEEDS / 3 {
+        let mut random = Random::new(seed);
+        let mut whole = world(&mut random);
+        let mut reach = BTreeMap::new();
+        for node in &mut whole.nodes {
+            let ProviderId::Ours(InstanceId(id)) = node.provider_id else {
+                panic!();
+            };
+            let one = Reach {
+                has_public_ipv4: random.percent(70),
+                networks: vec![if random.percent(70) { NETWORK } else { 11 }],
+            };
+            reach.insert(id, one.clone());
+            node.reach = Some(one);
+        }
+        if whole.plan().obstacle.is_some() {
+            continue;
+        }
+        let copy = || World {
+            profile: whole.profile,
+            network: whole.network,
+            state: whole.state.clone(),
+            defaults: whole.defaults.clone(),
+            service: whole.service.clone(),
+            nodes: whole.nodes.clone(),
+            cluster: whole.cluster.clone(),
+        };
+        let (mut cut, mut whole) = (copy(), copy());
+        for change in whole.settle() {
+            let added = match &change.write {
+                Write::AddTarget(target) => vec![*target],
+                Write::Create(create) => create.targets.clone(),
+                _ => Vec::new(),
+            };
+            for target in added {
+                let reach = &reach[&target.server];
+                let is_reached = match target.use_private_ip {
+                    true => reach.networks.contains(&NETWORK),
+                    false => reach.has_public_ipv4,
+                };
+                assert!(is_reached, "seed {seed}: {}", change.line);
+            }
+        }
+        let plan = whole.plan();
+        assert!(plan.changes.is_empty(), "seed {seed}");
+        assert!(
+            !plan.fields.iter().any(|field| field.differs()),
+            "seed {seed}"
+        );
+        settled += 1;
+        lacking += usize::from(plan.rests_on_servers);
+        for _ in 0..1000 {
+            let Some(first) = changes(&cut.plan()).into_iter().next() else {
+                break;
+            };
+            apply(&mut cut.state, &first);
+        }
+        if whole.findings().contains(&Reason::MaxTargetsReached) {
+            continue;
+        }
+        let targets = |world: &World| {
+            let mut targets: Vec<_> = world.balancer().server_targets().collect();
+            targets.sort_unstable();
+            (targets, world.balancer().public_net.enabled)
+        };
+        assert_eq!(targets(&whole), targets(&cut), "seed {seed}");
+    }
+    assert!(settled > 200 && lacking > 100, "{settled} {lacking}");
 }

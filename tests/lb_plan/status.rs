@@ -142,3 +142,26 @@ fn nodes_that_are_not_ours_are_told_and_no_targets() {
     let targets: Vec<_> = world.balancer().server_targets().collect();
     assert_eq!(targets, [(3, false)]);
 }
+
+/// A dry run says what the status will be, not what the old address was.
+#[test]
+fn the_status_is_that_of_the_address_it_will_be_attached_at() {
+    let mut world = World::new(Profile::CcmFromScratch).with_network();
+    world.settle();
+    let ips = |world: &World| -> Vec<String> {
+        let ingress = world.ingress().into_iter();
+        ingress.filter_map(|entry| entry.ip).collect()
+    };
+    let before = ips(&world);
+    assert_eq!(before.last().map(String::as_str), Some("10.0.0.200"));
+    world.set(&[("private-ipv4", "10.0.0.77")]);
+    let told = ips(&world);
+    assert_eq!(told.last().map(String::as_str), Some("10.0.0.77"));
+    assert_eq!(told.len(), before.len());
+    world.settle();
+    assert_eq!(ips(&world), told);
+    // In another Network the API chooses.
+    world.unset("private-ipv4");
+    world.network = Some(11);
+    assert_eq!(ips(&world), before[..2]);
+}

@@ -54,7 +54,7 @@ impl World {
                 uid: "cluster-1".into(),
                 name: "kubernetes".into(),
                 service_uids: [UID.to_owned()].into(),
-                servers: (1..=3).map(InstanceId).collect(),
+                servers: (1..=3).map(|id| (InstanceId(id), node(id).name)).collect(),
                 ..Cluster::default()
             },
         }
@@ -211,6 +211,7 @@ pub fn node(id: u64) -> OfferedNode {
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into(),
         addresses: Vec::new(),
+        reach: None,
     }
 }
 

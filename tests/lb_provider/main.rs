@@ -260,8 +260,14 @@ fn one_field_of_a_port_that_is_refused_does_not_keep_the_rest() {
             .faults()
             .add(on_create(Effect::Instead(Response::json(422, &body))));
         let plan = world.plan();
-        let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
-        assert_eq!(outcome.is_ok(), posts == 2, "{field}: {outcome:?}");
+        let change = plan.changes[0].as_ref();
+        let error = LoadBalancers::apply(&world.hetzner, &Open, change).unwrap_err();
+        let is_in_part = error.kind == ErrorKind::InPart;
+        assert_eq!(is_in_part, posts == 2, "{field}: {error:?}");
+        if is_in_part {
+            let rest = change.without_parts().unwrap();
+            LoadBalancers::apply(&world.hetzner, &Open, rest.as_ref()).unwrap();
+        }
         assert_eq!(world.writes().len(), posts, "{field}");
         assert_eq!(world.balancers().len(), posts - 1, "{field}");
     }
@@ -277,7 +283,7 @@ fn a_place_that_there_is_not_is_told_with_its_annotation_and_the_places() {
             "location not found",
         ))
     };
-    let nowhere = ("location", "nowhere");
+    let nowhere = ("network-zone", "mars");
     let sold_out = || {
         Some(Effect::hetzner_error(
             412,
@@ -286,19 +292,11 @@ fn a_place_that_there_is_not_is_told_with_its_annotation_and_the_places() {
         ))
     };
     type Case<'a> = ((&'a str, &'a str), Option<Effect>, &'a [&'a str], usize);
-    let cases: [Case; 6] = [
-        (
-            nowhere,
-            None,
-            &[
-                "annotation load-balancer.hetzner.cloud/location: there is no location \"nowhere\"; use ash, fsn1",
-            ],
-            1,
-        ),
+    let cases: [Case; 5] = [
         (
             nowhere,
             not_found(),
-            &["/location: there is no location \"nowhere\"; use ash, fsn1"],
+            &["/network-zone: there is no network zone \"mars\"; use ap-southeast, eu-central"],
             1,
         ),
         (
@@ -338,7 +336,7 @@ fn a_place_that_there_is_not_is_told_with_its_annotation_and_the_places() {
             world.sandbox.faults().add(on_create(effect).times(2));
         }
         let plan = world.plan();
-        let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+        let outcome = world.apply(plan.changes[0].as_ref());
         let said = outcome.unwrap_err().to_string();
         for part in says {
             assert!(said.contains(part), "{said}");
@@ -355,12 +353,20 @@ fn a_place_that_there_is_not_is_told_with_its_annotation_and_the_places() {
     let broken = Rule::new(Effect::gateway_timeout()).half(Half::Hetzner);
     world.sandbox.faults().add(broken.path("/v1/locations"));
     let plan = world.plan();
-    let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+    let outcome = world.apply(plan.changes[0].as_ref());
     let said = outcome.unwrap_err().to_string();
     assert!(
-        said.contains("/location: location \"nowhere\" is refused: POST"),
+        said.contains("/network-zone: network zone \"mars\" is refused: POST"),
         "{said}"
     );
+    // A location is looked up where types are sold, before anything is tried.
+    let mut world = World::without_network();
+    world.set(&[("location", "nowhere")]);
+    let said = world.plan().obstacle.unwrap().message;
+    let says = "annotation load-balancer.hetzner.cloud/location: there is no location \"nowhere\" for load balancers of \
+                type lb11; use ash, fsn1, ";
+    assert!(said.starts_with(says), "{said}");
+    assert!(world.writes().is_empty());
 }
 
 /// One that is named while it is issued costs no refused call.
@@ -423,10 +429,7 @@ fn what_was_attached_meanwhile_is_looked_at_again() {
         plan.changes
     );
     let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
-    assert!(
-        matches!(outcome, Ok(Applied::LookAgain(None))),
-        "{outcome:?}"
-    );
+    assert!(matches!(outcome, Ok(Applied::Overtaken)), "{outcome:?}");
     assert!(world.settle().is_empty());
 }
 
@@ -441,10 +444,7 @@ fn a_name_that_was_taken_meanwhile_is_looked_at_again() {
         .cloud()
         .create_load_balancer(world.sandbox.project(), other);
     let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
-    assert!(
-        matches!(outcome, Ok(Applied::LookAgain(None))),
-        "{outcome:?}"
-    );
+    assert!(matches!(outcome, Ok(Applied::Overtaken)), "{outcome:?}");
     world.settle();
     let names: Vec<String> = world
         .balancers()

@@ -2,8 +2,9 @@
 
 use crate::common;
 use ccm::cloud::{
-    ActionId, Applied, Cluster, Gate, InstanceId, LoadBalancerPlan, LoadBalancers, OfferedNode,
-    Provider, ProviderId, Refused, Service, ServicePort, Source, Sourced, Urgency,
+    ActionId, Applied, Change, Cluster, Error, ErrorKind, Gate, InstanceId, LoadBalancerPlan,
+    LoadBalancers, OfferedNode, Provider, ProviderId, Refused, Service, ServicePort, Source,
+    Sourced, Urgency,
 };
 use ccm::hetzner::load_balancers::{Defaults, annotations::PREFIX};
 use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Profile, Settings};
@@ -60,6 +61,7 @@ impl World {
             provider_id: ProviderId::Ours(InstanceId(server["id"].as_u64().unwrap())),
             labels: [("topology.kubernetes.io/zone".to_owned(), "fsn1".to_owned())].into(),
             addresses: Vec::new(),
+            reach: None,
         });
         let nodes: Vec<OfferedNode> = nodes.collect();
         World {
@@ -118,9 +120,20 @@ impl World {
         panic!("no end of changes: {made:#?}");
     }
 
+    /// Makes a change, or what is left of it.
+    pub fn apply(&self, change: &dyn Change) -> Result<Applied, Error> {
+        match LoadBalancers::apply(&self.hetzner, &Open, change) {
+            Err(error) if error.kind == ErrorKind::InPart => {
+                let rest = change.without_parts().expect("a rest");
+                LoadBalancers::apply(&self.hetzner, &Open, rest.as_ref())
+            }
+            outcome => outcome,
+        }
+    }
+
     pub fn make(&self, plan: &LoadBalancerPlan, made: &mut Vec<String>) -> bool {
         for change in &plan.changes {
-            let outcome = LoadBalancers::apply(&self.hetzner, &Open, change.as_ref());
+            let outcome = self.apply(change.as_ref());
             match outcome {
                 Ok(Applied::Done) => made.push(change.line()),
                 Ok(Applied::Running(action)) => {

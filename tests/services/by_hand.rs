@@ -2,7 +2,6 @@
 
 use crate::common::{self, wait_until};
 use crate::world::{HCLOUD, OFTEN, PROFILES, World};
-use sandbox::exchange::{Handler, Request};
 use serde_json::{Value, json};
 
 /// Fields that nobody has to set for them to be wanted: in both profiles, and by ours alone.
@@ -105,30 +104,15 @@ impl Hand {
             Hand::Actions(actions) => {
                 for (action, body) in actions {
                     let before = shape(&cloud.load_balancer(id));
-                    act(world, id, action, &body(ids));
+                    world.act(
+                        &format!("/load_balancers/{id}/actions/{action}"),
+                        &body(ids),
+                    );
                     wait_until(action, || shape(&cloud.load_balancer(id)) != before);
                 }
             }
         }
     }
-}
-
-fn act(world: &World, id: u64, action: &str, body: &Value) {
-    let token = format!("Bearer {}", world.sandbox.projects().token);
-    let headers = [
-        ("authorization", token.as_str()),
-        ("content-type", "application/json"),
-    ];
-    let answer = world.sandbox.cloud().handle(&Request {
-        method: "POST".into(),
-        path: format!("/v1/load_balancers/{id}/actions/{action}"),
-        headers: headers
-            .map(|(name, value)| (name.into(), value.into()))
-            .into(),
-        body: body.to_string().into_bytes(),
-        ..Request::default()
-    });
-    assert_eq!(answer.status, 201, "{action}: {answer:?}");
 }
 
 /// As a type of the API.

@@ -1,6 +1,6 @@
 //! From the first `kubectl apply` to the last `kubectl delete`.
 
-use crate::common::wait_until;
+use crate::common::{self, wait_until};
 use crate::world::{FINALIZER, NO_RESYNC, PROFILES, World, len, service, targets, text};
 use sandbox::faults::{Effect, Rule};
 use serde_json::json;
@@ -338,4 +338,29 @@ fn two_with_the_label_are_named_and_neither_is_touched() {
     cloud.edit_load_balancer(twin, |one| one["labels"] = json!({}));
     wait_until("its end", || world.service("web").is_none());
     assert_eq!(world.balancers().len(), 1);
+}
+
+#[test]
+fn one_that_serves_nothing_is_told_wherever_somebody_looks() {
+    let world = World::new(1);
+    world.settle(&[]);
+    let mut dns = service("dns", &[], &[53]);
+    dns["spec"]["ports"][0]["protocol"] = json!("UDP");
+    world.create_as(dns);
+    for diff in ["create,no TCP port", "no TCP port"] {
+        let list = common::ccm(&world.env, &["lb", "list"]).stdout;
+        let row = list.lines().find(|line| line.starts_with("default/dns"));
+        assert!(
+            row.is_some_and(|row| row.ends_with(&format!("  {diff}"))),
+            "{list}"
+        );
+        world.settle(&[]);
+    }
+    let says = ["serves nothing, and costs money"];
+    world.tells("dns", "UnsupportedProtocolConfigured", &says);
+    assert!(
+        world.inspect("dns", &[])["findings"]
+            .to_string()
+            .contains(says[0])
+    );
 }

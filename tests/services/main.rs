@@ -10,10 +10,13 @@ mod churn;
 #[path = "../common/mod.rs"]
 mod common;
 mod kept;
+mod kept_targets;
 mod life;
+mod one_name;
 mod orphans;
 mod quiet;
 mod readers;
+mod seen_before;
 mod trouble;
 mod world;
 mod wrong_project;

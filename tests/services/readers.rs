@@ -80,3 +80,34 @@ fn what_a_dry_run_says_is_what_sync_does() {
     let mut items = again["items"].as_array().unwrap().iter();
     assert!(items.all(|item| item["changes"] == json!([])), "{again:#}");
 }
+
+#[test]
+fn a_controller_that_is_turned_off_is_said_and_nothing_is_done() {
+    let mut world = World::new(1);
+    world.create("web", &[], &[80]);
+    world.env = common::with(
+        world.env.clone(),
+        &[("HCLOUD_LOAD_BALANCERS_ENABLED", "false")],
+    );
+    let mark = world.mark();
+    let says = "HCLOUD_LOAD_BALANCERS_ENABLED=false: no Service gets a load balancer";
+    #[rustfmt::skip] // A case is a line.
+    let cases: [(&[&str], i32); 6] = [
+        (&["lb", "list"], 0),
+        (&["lb", "list", "-n", "default"], 0),
+        (&["lb", "list", "-o", "json"], 0),
+        (&["lb", "inspect", "default/web"], 1),
+        (&["lb", "sync", "default/web"], 1),
+        (&["lb", "sync", "--dry-run"], 1),
+    ];
+    for (words, code) in cases {
+        let ran = common::ccm(&world.env, words);
+        assert_eq!(ran.code, code, "{words:?}: {ran:?}");
+        let all = ran.stdout + &ran.stderr;
+        assert!(
+            all.contains(says) && !all.contains("has no Service"),
+            "{words:?}: {all}"
+        );
+    }
+    assert_eq!(world.writes(mark), Vec::<String>::new());
+}

@@ -2,6 +2,7 @@
 
 use crate::common::{self, Daemon, Env, is_initialised, wait_until};
 use sandbox::calls::Call;
+use sandbox::exchange::{Handler, Request};
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
 
@@ -195,6 +196,25 @@ impl World {
             call.is_write() && (call.half == Half::Hetzner || call.path.contains("/services"))
         });
         calls.iter().map(shown).collect()
+    }
+
+    /// What somebody asks the cloud's API for, as the project.
+    pub fn act(&self, path: &str, body: &Value) {
+        let token = format!("Bearer {}", self.sandbox.projects().token);
+        let headers = [
+            ("authorization", token.as_str()),
+            ("content-type", "application/json"),
+        ];
+        let answer = self.sandbox.cloud().handle(&Request {
+            method: "POST".into(),
+            path: format!("/v1{path}"),
+            headers: headers
+                .map(|(name, value)| (name.into(), value.into()))
+                .into(),
+            body: body.to_string().into_bytes(),
+            ..Request::default()
+        });
+        assert_eq!(answer.status, 201, "{path}: {answer:?}");
     }
 
     pub fn mark(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! Every Service with its load balancer, and what differs.
 
-use super::{ask, json, or_dash, targets_cell, usage};
+use super::{TURNED_OFF, ask, json, or_dash, targets_cell, usage};
 use crate::cli::output::{self, Printer};
 use crate::cli::table::{self, COLUMNS, Yielding};
 use crate::cli::{Exit, leader};
@@ -54,11 +54,16 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
             None => document,
         }
     };
+    let is_off = asked.world.provider.load_balancers().is_none();
+    if is_off && !matches!(asked.settings.output.value, Output::Table | Output::Wide) {
+        Printer::stderr(&format!("ccm: {TURNED_OFF}\n"));
+    }
     let text = match asked.settings.output.value {
         Output::Json => output::json(&document()),
         Output::Yaml => output::yaml(&document()),
         Output::Table | Output::Wide => {
             let table = match asked.settings.output.value {
+                _ if is_off => format!("{TURNED_OFF}.\n"),
                 _ if plans.is_empty() => nothing(&asked.settings.namespace.value),
                 Output::Wide => list_wide(&plans),
                 _ => list_table(&plans),
@@ -164,10 +169,14 @@ fn diff(plan: &ServicePlan) -> String {
         // It is gone, or somebody protected it.
         (Want::Remove, _) if plan.cloud.changes.is_empty() => return "finalizer".into(),
         (Want::Remove, _) => return "delete".into(),
-        (Want::Ensure, None) if plan.cloud.held_back.is_empty() => return "create".into(),
-        (Want::Ensure, None) => return "(create)".into(),
+        (Want::Ensure, None) if !plan.cloud.held_back.is_empty() => return "(create)".into(),
+        (Want::Ensure, None) if !serves_nothing(plan) => return "create".into(),
+        (Want::Ensure, None) => return "create,no TCP port".into(),
         _ => fields(plan),
     };
+    if plan.want == Want::Ensure && serves_nothing(plan) {
+        words.push("no TCP port".into());
+    }
     if plan.add_finalizer {
         words.push("finalizer".into());
     }
@@ -175,6 +184,12 @@ fn diff(plan: &ServicePlan) -> String {
         words.push("status".into());
     }
     or_dash(&words.join(","))
+}
+
+/// A load balancer that takes no traffic at all.
+fn serves_nothing(plan: &ServicePlan) -> bool {
+    let mut ports = plan.service.spec.ports.iter();
+    !ports.any(|port| matches!(port.protocol.as_str(), "" | "TCP"))
 }
 
 /// Fields that differ; those of one port or target under one word. In parentheses what is held

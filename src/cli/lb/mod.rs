@@ -29,6 +29,9 @@ use std::time::Duration;
 /// Of names that are equally near to one that is no Service's, so many are named.
 const NEAREST_AT_MOST: usize = 3;
 
+/// As `ccm doctor` says it.
+const TURNED_OFF: &str = "HCLOUD_LOAD_BALANCERS_ENABLED=false: no Service gets a load balancer, and none is changed or deleted";
+
 /// Everything a command needs.
 struct Asked {
     settings: Settings,
@@ -57,6 +60,10 @@ fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
     let unknown = taken::unknown(command, &ready);
     let world = wire::world_of(ready.kube, &ready.settings, unknown.clone());
     let world = world.map_err(|why| Printer::failure(&why))?;
+    // A list says it in the place of its rows.
+    if command != Command::LbList && world.provider.load_balancers().is_none() {
+        return Err(Printer::failure(TURNED_OFF));
+    }
     Ok(Asked {
         world,
         services: ServiceController::new(wire::service_settings(&ready.settings)),

@@ -107,9 +107,15 @@ impl ServiceController {
         let Some(provider) = world.provider.load_balancers() else {
             return Ok((None, Vec::new()));
         };
-        let look = self.look(world, selection, Instant::now())?;
-        let (observed, mut plans) = self.propose_for(world, provider, selection, &look, true)?;
-        if let Some(observed) = &observed {
+        let begun = Instant::now();
+        let look = self.look(world, selection, begun)?;
+        let (mut observed, mut plans) =
+            self.propose_for(world, provider, selection, &look, true)?;
+        if let Some(observed) = &mut observed {
+            if plans.iter().any(|plan| plan.cloud.rests_on_servers) {
+                observed.ask_for_servers(world, &look.nodes, begun, Urgency::Asked)?;
+                plans = plan(&observed.view(true), provider);
+            }
             project::doubt(world, &observed.cluster, &mut plans);
         }
         plan::share_out(&mut plans);

@@ -32,6 +32,19 @@ pub(super) enum Freshness {
 }
 
 impl Observed {
+    /// What the cloud says of the servers of these nodes since then.
+    pub(super) fn ask_for_servers(
+        &mut self,
+        world: &World,
+        nodes: &[Arc<Node>],
+        since: Instant,
+        urgency: Urgency,
+    ) -> Result<(), Error> {
+        let servers = world.instances(since.elapsed(), urgency)?;
+        self.nodes = offered(nodes, &*world.provider, &servers.value);
+        Ok(())
+    }
+
     pub(super) fn view(&self, for_people: bool) -> View<'_> {
         View {
             services: &self.services,
@@ -65,11 +78,13 @@ pub(super) fn observe(
         services.iter().map(|service| service.for_cloud()).collect();
     let for_cloud: Vec<&cloud::Service> = for_cloud.iter().collect();
     let landscape = world.load_balancers(&for_cloud, freshness.max_age(), urgency)?;
+    // Whatever was read last, and by whom: see `Observed::ask_for_servers`.
+    let servers = world.instances_last().unwrap_or_default();
     // Which Services exist changes little, and only a take-over rests on it: see `pass`.
     let all = world.any_services(Duration::MAX)?;
     Ok(Observed {
         cluster: cluster(world, cluster_name, &all.value, nodes)?,
-        nodes: offered(nodes, &*world.provider),
+        nodes: offered(nodes, &*world.provider, &servers),
         services,
         landscape: landscape.value.as_ref().clone(),
     })
@@ -97,7 +112,7 @@ pub(super) fn cluster(
         )));
     };
     let server = |node: &Arc<Node>| match world.provider.parse_provider_id(&node.spec.provider_id) {
-        ProviderId::Ours(id) => Some(id),
+        ProviderId::Ours(id) => Some((id, node.name().to_owned())),
         ProviderId::Foreign | ProviderId::Unknown(_) => None,
     };
     Ok(Cluster {

@@ -3,8 +3,9 @@
 //! Ready is not asked for: the load balancer has health checks of its own, and nodes that flap
 //! must not churn targets.
 
-use crate::cloud::{NodeAddress, OfferedNode, Provider, ProviderId};
+use crate::cloud::{Instance, InstanceId, NodeAddress, OfferedNode, Provider, ProviderId, Reach};
 use crate::kube::Node;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
@@ -12,12 +13,23 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers"
 /// The cluster autoscaler is about to remove the node.
 const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 
-/// The nodes that a plan may use.
-pub fn offered(nodes: &[Arc<Node>], provider: &dyn Provider) -> Vec<OfferedNode> {
+/// The nodes that a plan may use, and what is known of their servers.
+pub fn offered(
+    nodes: &[Arc<Node>],
+    provider: &dyn Provider,
+    servers: &[Instance],
+) -> Vec<OfferedNode> {
+    let servers: HashMap<InstanceId, &Instance> =
+        servers.iter().map(|server| (server.id, server)).collect();
+    let reach = |id: &ProviderId| match id {
+        ProviderId::Ours(id) => servers.get(id).map(|server| reach(server)),
+        ProviderId::Foreign | ProviderId::Unknown(_) => None,
+    };
     candidates(nodes, provider)
         .filter(|(node, _)| node.taint(TO_BE_DELETED).is_none())
         .map(|(node, provider_id)| OfferedNode {
             name: node.name().to_owned(),
+            reach: reach(&provider_id),
             provider_id,
             labels: node
                 .metadata
@@ -43,6 +55,14 @@ pub(super) fn candidates<'a>(
             && matches!(id, ProviderId::Ours(_));
         is_offered.then_some((&**node, id))
     })
+}
+
+fn reach(server: &Instance) -> Reach {
+    let networks = server.private.iter().map(|private| private.network);
+    Reach {
+        has_public_ipv4: server.public_ipv4.is_some(),
+        networks: networks.collect(),
+    }
 }
 
 /// The label counts when it is there, unless its value is a Go boolean that is false.

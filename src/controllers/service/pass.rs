@@ -117,6 +117,10 @@ impl<'a> Pass<'a> {
         let nodes = self.world.nodes(begun.elapsed(), ReadFrom::Latest)?;
         let mut observed = self.observe(services, &nodes.value, listed_since)?;
         let mut plans = plan::plan(&observed.view(self.for_people), self.provider);
+        if plans.iter().any(|plan| plan.cloud.rests_on_servers) {
+            observed.ask_for_servers(self.world, &nodes.value, begun, Urgency::Needed)?;
+            plans = plan::plan(&observed.view(self.for_people), self.provider);
+        }
         if plans.iter().any(|plan| plan.cloud.rests_on_whole_cluster) {
             let all = self.world.any_services(begun.elapsed())?;
             let name = &self.settings.cluster_name;
@@ -148,12 +152,15 @@ impl<'a> Pass<'a> {
         let mut again = Vec::new();
         let mut works = Vec::new();
         let mut claimed = HashSet::new();
+        let mut names = HashSet::new();
         for plan in plans {
             // Two Services may ask for one load balancer or certificate that nobody lives in: the
             // first gets it, and the second sees who lives there when it is looked at again.
             let found = plan.cloud.found.as_ref().map(|balancer| balancer.id);
             let mut takes = found.into_iter().chain(plan.cloud.takes.iter().copied());
-            if takes.any(|id| !claimed.insert(id)) {
+            let new = plan.makes().map(|name| name.value.clone());
+            // A new one's name can be had once, too.
+            if takes.any(|id| !claimed.insert(id)) || new.is_some_and(|name| !names.insert(name)) {
                 again.push(plan.service);
                 continue;
             }

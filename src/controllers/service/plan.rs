@@ -2,7 +2,7 @@
 
 use crate::cloud::{
     Change, Cluster, Field, Finding, Ingress, Landscape, LoadBalancerPlan, LoadBalancers,
-    OfferedNode, Reason, Source,
+    OfferedNode, Reason, Source, Sourced,
 };
 use crate::controllers::Proposal;
 use crate::kube::{ObjectReference, Service};
@@ -116,7 +116,22 @@ fn plan_service(view: &View, provider: &dyn LoadBalancers, service: &Arc<Service
 /// second would see who lives there.
 pub(super) fn share_out(plans: &mut [ServicePlan]) {
     let mut claimed: HashMap<u64, String> = HashMap::new();
+    let mut made: HashMap<String, String> = HashMap::new();
     for plan in plans {
+        if let Some(new) = plan.makes() {
+            let name = plan.service.full_name();
+            let first = made
+                .entry(new.value.clone())
+                .or_insert_with(|| name.clone());
+            // Without one the second gets another name by itself.
+            if *first != name && matches!(new.source, Source::Annotation(_)) {
+                let message = format!(
+                    "{}: load balancer {} is made for Service {first}, which asks for that name too; choose another name",
+                    new.source, new.value
+                );
+                plan.refuse(Finding::warning(Reason::SyncLoadBalancerFailed, message));
+            }
+        }
         let Some(balancer) = &plan.cloud.found else {
             continue;
         };
@@ -254,6 +269,12 @@ impl ServicePlan {
                 .as_ref()
                 .map(|finding| finding.message.clone()),
         }
+    }
+
+    /// The name of the load balancer that it makes.
+    pub(super) fn makes(&self) -> Option<&Sourced<String>> {
+        let is_made = !self.cloud.changes.is_empty();
+        self.cloud.makes.as_ref().filter(|_| is_made)
     }
 
     pub(super) fn refuse(&mut self, obstacle: Finding) {

@@ -17,7 +17,7 @@ pub(super) fn doubt(world: &World, cluster: &Cluster, plans: &mut [ServicePlan])
     let why = match world.instances(Duration::ZERO, Urgency::Needed) {
         Ok(servers) => {
             let mut servers = servers.value.iter();
-            if servers.any(|server| cluster.servers.contains(&server.id)) {
+            if servers.any(|server| cluster.servers.contains_key(&server.id)) {
                 return;
             }
             let count = cluster.servers.len();

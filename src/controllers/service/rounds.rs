@@ -202,12 +202,14 @@ impl Rounds<'_> {
         }
         let adds_target = change.may_fail_alone() && change.kind() == ChangeKind::Targets;
         let applied = self.provider.apply(self.gate, &*change);
+        let made = change.json();
+        let kind = made["change"].as_str().unwrap_or_default();
         if let Ok(Applied::Overtaken) = applied {
+            let overtaken = Error::new(ErrorKind::Busy, "");
+            count_change(super::NAME, kind, Err(&overtaken));
             work.look_again = true;
             return work.queue.clear();
         }
-        let made = change.json();
-        let kind = made["change"].as_str().unwrap_or_default();
         count_change(super::NAME, kind, applied.as_ref().map(drop));
         let (action, look_again) = match applied {
             Ok(Applied::Done | Applied::Overtaken) => (None, false),
@@ -217,6 +219,14 @@ impl Rounds<'_> {
                 work.shown = Some(shown);
                 (action, true)
             }
+            Err(error) if error.kind == ErrorKind::InPart => match change.without_parts() {
+                Some(rest) => {
+                    let name = work.plan.name();
+                    log::warn!("{name}: {error}; made first without what may be refused");
+                    return work.queue.push_front(rest);
+                }
+                None => return work.fail(error),
+            },
             Err(error) if error.kind == ErrorKind::Busy && work.tries < TRIES_AT_MOST => {
                 work.tries += 1;
                 work.not_before = Instant::now() + self.scaled(FOLLOW_PAUSE);

@@ -76,11 +76,10 @@ pub(in crate::hetzner) fn apply(
                 Some("uniqueness_error"),
             ) => {
                 log::info!("{}; looking again", failed.error);
-                Ok(Applied::LookAgain(None))
+                Ok(Applied::Overtaken)
             }
             (Write::Create(create), _) if is_about_a_part(create, &failed) => {
-                log::warn!("{}; made without ports and targets first", failed.error);
-                apply(api, gate, &bare(change, create))
+                Err(Error::new(ErrorKind::InPart, failed.error.message))
             }
             (Write::Create(create), _) => Err(refused::create(api, create, failed)),
             // Since it was read: then it stays, as the next look says.
@@ -92,14 +91,14 @@ pub(in crate::hetzner) fn apply(
             (Write::AddTarget(_), Some("target_already_defined"))
             | (Write::Attach { .. }, Some("load_balancer_already_attached"))
             | (Write::RemoveTarget { .. }, Some("load_balancer_target_not_found")) => {
-                Ok(Applied::LookAgain(None))
+                Ok(Applied::Overtaken)
             }
             (Write::Delete | Write::DeleteUnchanged { .. }, _)
                 if failed.error.kind == ErrorKind::NotFound =>
             {
                 Ok(Applied::Done)
             }
-            _ => Err(failed.error),
+            _ => Err(refused::next_step(failed)),
         },
     }
 }
@@ -227,16 +226,4 @@ fn is_about_a_part(create: &Create, failed: &Failed) -> bool {
     let invalid_part = matches!(code.as_str(), "invalid_input" | "resource_limit_exceeded")
         && fields.iter().any(of_a_part);
     has_parts && (PARTS.contains(&code.as_str()) || invalid_part)
-}
-
-/// The same without ports and targets.
-fn bare(change: &Change, create: &Create) -> Change {
-    Change {
-        write: Write::Create(Box::new(Create {
-            services: Vec::new(),
-            targets: Vec::new(),
-            ..create.clone()
-        })),
-        ..change.clone()
-    }
 }

@@ -36,6 +36,9 @@ pub struct BalancerType {
     pub max_assigned_certificates: usize,
     #[serde(default)]
     pub deprecation: Option<Deprecation>,
+    /// Where it can be had; empty: not read.
+    #[serde(skip)]
+    pub locations: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -208,6 +208,23 @@ impl Write {
 }
 
 impl Create {
+    /// For people.
+    pub(super) fn line(&self) -> String {
+        let place = self.location.as_ref().or(self.network_zone.as_ref());
+        let parts = match (self.services.len(), self.targets.len()) {
+            (0, 0) => "without ports and targets as yet".to_owned(),
+            (ports, targets) => {
+                format!("{}, {}", counted(ports, "port"), counted(targets, "target"))
+            }
+        };
+        format!(
+            "load balancer {}: created, {} in {}, {parts}",
+            self.name,
+            self.kind,
+            place.map_or("", |place| place),
+        )
+    }
+
     fn body(&self) -> Value {
         let services = self.services.iter().map(|service| service.body(true));
         let targets = self.targets.iter().map(|target| target.body());
@@ -306,6 +323,23 @@ impl cloud::Change for Change {
         )
     }
 
+    /// A load balancer without ports and targets, which are then tried one by one.
+    fn without_parts(&self) -> Option<Box<dyn cloud::Change>> {
+        let Write::Create(create) = &self.write else {
+            return None;
+        };
+        let bare = Create {
+            services: Vec::new(),
+            targets: Vec::new(),
+            ..Create::clone(create)
+        };
+        Some(Box::new(Change {
+            line: bare.line(),
+            write: Write::Create(Box::new(bare)),
+            ..self.clone()
+        }))
+    }
+
     fn needs_another_first(&self) -> bool {
         matches!(
             self.write,
@@ -318,6 +352,14 @@ impl cloud::Change for Change {
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+/// `1 port`, `2 ports`.
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
     }
 }
 

@@ -6,9 +6,9 @@ use super::change::{Change, Create, ServerTarget, Write};
 use super::desired::{Desired, Place};
 use super::difference::{fields_of, max_targets_reached};
 use super::observe::State;
+use super::reach::{By, Sorted};
 use super::reading::Reading;
-use super::status::node_name;
-use super::{annotations, names, public_net};
+use super::{annotations, names, public_net, subnets};
 use crate::cloud::{
     Field, LoadBalancerPlan, OfferedNode, ProviderId, Source, Sourced, TopologyLabel,
 };
@@ -43,7 +43,15 @@ impl New<'_> {
                 None => return,
             },
         };
-        let wanted = &desired.targets.servers;
+        self.check_place(reading, &place);
+        let by = By::new(desired.use_private_ip.value, self.rules.network);
+        let Sorted { can, can_not } = by.sort(&desired.targets.servers, self.nodes, |_| false);
+        if !can_not.is_empty() {
+            plan.rests_on_servers = true;
+            plan.is_unfinished = true;
+            reading.finding(by.told(&can_not, "no traffic goes there"));
+        }
+        let wanted = &can;
         let fit = wanted.len().min(self.kind.max_targets);
         if fit < wanted.len() {
             let left: Vec<String> = wanted[fit..].iter().map(|(_, name)| name.clone()).collect();
@@ -84,24 +92,39 @@ impl New<'_> {
         };
         plan.fields.extend(primary.fields);
         self.fields(plan, &place, &wanted[..fit]);
-        let line = format!(
-            "load balancer {}: created, {} in {}, {}, {}",
-            create.name,
-            create.kind,
-            create
-                .location
-                .as_ref()
-                .or(create.network_zone.as_ref())
-                .map_or("", |at| at),
-            counted(create.services.len(), "port"),
-            counted(create.targets.len(), "target")
-        );
+        let line = create.line();
+        plan.makes = Some(self.name.clone());
         plan.changes.push(Box::new(Change {
             balancer: None,
             write: Write::Create(Box::new(create)),
             line,
             sources: vec![Source::Rule("the Service has none")],
         }));
+    }
+
+    /// What the API would refuse, as far as it was read.
+    fn check_place(&self, reading: &mut Reading, place: &Place) {
+        let locations = &self.kind.locations;
+        let location = place.location.as_ref();
+        let is_there = |location: &&Sourced<String>| locations.contains(&location.value);
+        if let Some(location) = location.filter(|one| !locations.is_empty() && !is_there(one)) {
+            let mut there = locations.clone();
+            there.sort_unstable();
+            return reading.problem(format!(
+                "{}: there is no location {:?} for load balancers of type {}; use {}",
+                location.source,
+                location.value,
+                self.kind.name,
+                crate::text::one_of(&there)
+            ));
+        }
+        let zone = match (location, &place.zone) {
+            (Some(location), _) => subnets::zone_of(&location.value, self.nodes),
+            (None, zone) => zone.as_ref().map(|zone| zone.value.as_str()),
+        };
+        if let Some(attach) = &self.desired.attach {
+            subnets::check(reading, attach, self.state, self.nodes, zone);
+        }
     }
 
     fn labels(&self) -> BTreeMap<String, String> {
@@ -238,8 +261,8 @@ impl New<'_> {
         } else {
             "by public IP"
         };
-        for (server, _) in targets {
-            let name = format!("target {}", node_name(*server, self.nodes));
+        for (_, node) in targets {
+            let name = format!("target {node}");
             add(&name, Some((by.to_owned(), &desired.targets.source)));
         }
         for (label, value) in &self.labels {
@@ -252,13 +275,5 @@ impl New<'_> {
                 false => drop(fields_of(&mut plan.fields, port, &port.merged(None), None)),
             }
         }
-    }
-}
-
-/// `1 port`, `2 ports`.
-fn counted(count: usize, what: &str) -> String {
-    match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
     }
 }

@@ -32,6 +32,8 @@ pub(super) struct Refused {
     pub(super) why: String,
     /// A Service lives in it, says what was read of the cluster: it may have gone since.
     pub(super) rests_on_whole_cluster: bool,
+    /// What else can be done than to choose another name.
+    pub(super) or: String,
 }
 
 /// The error says who lives where.
@@ -45,6 +47,7 @@ pub(super) fn find<'a>(
     let certain = |why| Refused {
         why,
         rests_on_whole_cluster: false,
+        or: String::new(),
     };
     if let Some(balancer) = by_label(balancers, service).map_err(certain)? {
         return Ok(Found::Labelled(balancer));
@@ -57,7 +60,10 @@ pub(super) fn find<'a>(
         return match by_name(balancers, &named.value, cluster) {
             Ok(found) => Ok(found.unwrap_or_else(|| nothing(named.clone(), false))),
             Err(refused) => Err(Refused {
-                why: format!("{}: {}; choose another name", named.source, refused.why),
+                why: format!(
+                    "{}: {}; choose another name{}",
+                    named.source, refused.why, refused.or
+                ),
                 ..refused
             }),
         };
@@ -133,11 +139,21 @@ fn is_free(balancer: &LoadBalancer, cluster: &Cluster) -> Result<bool, Refused> 
         Err(Refused {
             why: format!("load balancer {shown} is taken: {by}"),
             rests_on_whole_cluster,
+            or: String::new(),
         })
     };
     let of_cluster = balancer.labels.get(CLUSTER_UID);
     if let Some(uid) = of_cluster.filter(|uid| **uid != cluster.uid) {
-        return inhabited(format!("label {CLUSTER_UID} says cluster {uid}"), false);
+        let by = format!("label {CLUSTER_UID} says cluster {uid}");
+        let mut refused = inhabited(by, false);
+        if let Err(refused) = &mut refused {
+            refused.or = format!(
+                ", or, if that cluster is gone and this is to be kept, take both labels off: hcloud load-balancer \
+                 remove-label {name} {CLUSTER_UID}, and {SERVICE_UID}",
+                name = balancer.name
+            );
+        }
+        return refused;
     }
     let Some(uid) = balancer.labels.get(SERVICE_UID) else {
         return Ok(false);
@@ -161,7 +177,7 @@ pub(super) fn has_only_our_targets(balancer: &LoadBalancer, cluster: &Cluster) -
     balancer.targets.iter().all(|target| match target {
         Target::Server { server, .. } => cluster
             .servers
-            .contains(&crate::cloud::InstanceId(server.id)),
+            .contains_key(&crate::cloud::InstanceId(server.id)),
         Target::LabelSelector { .. } => true,
         Target::Ip { .. } | Target::Unknown => false,
     })

@@ -11,6 +11,8 @@
 //! | `names` | names and labels |
 //! | `balancer`, `listener` | what the API says, and how fields compare |
 //! | `find` | which load balancer is a Service's |
+//! | `subnets` | where in the Network one can be attached |
+//! | `reach` | which servers can be targets, by what the cloud says of them |
 //! | `plan`, `difference`, `targets`, `create` | what to do, in which order |
 //! | `managed` | managed certificates: found, taken over, made |
 //! | `public_net` | which Primary IPs a new one gets, and what is said of those of the others |
@@ -39,15 +41,18 @@ mod observe;
 mod plan;
 mod ports;
 mod public_net;
+mod reach;
 mod reading;
 mod refused;
 mod selector;
 mod status;
+mod subnets;
 mod targets;
 mod values;
 mod without_effect;
 
 pub use super::certificates::{Certificate, CertificateError, CertificateStatus};
+pub use super::networks::Subnet;
 pub use super::primary_ips::PrimaryIp;
 pub use balancer::{
     Algorithm, AlgorithmOf, BalancerType, Deprecation, HealthStatus, IpRef, LoadBalancer, Location,
@@ -62,7 +67,8 @@ pub use selector::Selector;
 
 pub(super) use apply::apply;
 pub(super) use managed::left;
-pub(super) use observe::{Types, covers, observe};
+pub(super) use observe::{Known, Types, covers, observe};
+pub(super) use subnets::Subnets;
 
 use super::Profile;
 use crate::cloud::Source;

@@ -6,10 +6,12 @@ use super::annotations::{self, Annotation, PREFIX};
 use super::balancer::{BalancerType, LoadBalancer};
 use super::find::by_label;
 use super::reading::Reading;
+use super::subnets::Subnets;
 use super::{public_net, values};
 use crate::cloud::{Error, Service, Urgency};
 use crate::hetzner::api::{Api, Meta, Page};
 use crate::hetzner::certificates::{self, Certificate};
+use crate::hetzner::networks::{Network, Subnet};
 use crate::hetzner::primary_ips::{self, PrimaryIp};
 use serde::Deserialize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,6 +34,15 @@ pub struct State {
     pub certificates: Option<Vec<Certificate>>,
     /// None: no Service that is to get a load balancer asks for one.
     pub primary_ips: Option<Vec<PrimaryIp>>,
+    /// Of the private Network; none: there is none, or nobody read them.
+    pub subnets: Option<Arc<Vec<Subnet>>>,
+}
+
+/// What is kept from one look to the next.
+pub(in crate::hetzner) struct Known<'a> {
+    pub(in crate::hetzner) types: &'a Types,
+    pub(in crate::hetzner) subnets: &'a Subnets,
+    pub(in crate::hetzner) network: Option<&'a Network>,
 }
 
 /// The types of load balancers, as last read.
@@ -44,7 +55,7 @@ pub(in crate::hetzner) struct Types {
 /// Reads what plans for these Services rest on.
 pub(in crate::hetzner) fn observe(
     api: &Api,
-    types: &Types,
+    known: &Known,
     rules: &Rules,
     services: &[&Service],
     urgency: Urgency,
@@ -59,7 +70,12 @@ pub(in crate::hetzner) fn observe(
         .map(|service| wanted_type(rules, service).unwrap_or_default())
         .collect();
     if !wanted.is_empty() {
-        state.types = Some(types.get(api, &wanted, urgency)?);
+        state.types = Some(known.types.get(api, &wanted, urgency)?);
+    }
+    if let Some(network) = known.network {
+        let wants = (state.balancers.as_slice(), services);
+        let subnets = known.subnets.get(api, network, rules, wants, urgency);
+        state.subnets = Some(subnets);
     }
     if services.iter().any(|service| needs_certificates(service)) {
         state.certificates = Some(certificates::list(api, urgency)?);
@@ -148,7 +164,12 @@ impl Types {
             return Ok(Arc::clone(types));
         }
         let types = api.list::<TypesPage>("/load_balancer_types", urgency)?;
-        let types = Arc::new(types.into_iter().map(|one| one.kind).collect::<Vec<_>>());
+        let types = Arc::new(
+            types
+                .into_iter()
+                .map(NumberedType::kind)
+                .collect::<Vec<_>>(),
+        );
         *read = Some((Instant::now(), Arc::clone(&types)));
         Ok(types)
     }
@@ -171,6 +192,24 @@ struct NumberedType {
     id: u64,
     #[serde(flatten)]
     kind: BalancerType,
+    #[serde(default)]
+    prices: Vec<Price>,
+}
+
+/// It has one wherever it can be had.
+#[derive(Deserialize)]
+struct Price {
+    location: String,
+}
+
+impl NumberedType {
+    fn kind(self) -> BalancerType {
+        let prices = self.prices.into_iter();
+        BalancerType {
+            locations: prices.map(|price| price.location).collect(),
+            ..self.kind
+        }
+    }
 }
 
 impl Page for BalancersPage {

@@ -11,6 +11,7 @@ use super::names::{CLUSTER_UID, SERVICE, SERVICE_UID};
 use super::observe::{State, covers};
 use super::ports::Given;
 use super::reading::Reading;
+use super::status::Names;
 use super::{Rules, annotations, names, public_net, status};
 use crate::cloud::{
     self, Cluster, Finding, LoadBalancerPlan, OfferedNode, Orphan, ProviderId, Reason, Service,
@@ -69,8 +70,12 @@ impl Rules<'_> {
         }
         let kind = kind(&mut reading, state, &desired, there);
         check_services(&mut reading, &desired, kind, there);
+        let names = Names {
+            offered: nodes,
+            cluster: Some(cluster),
+        };
         let mut plan = LoadBalancerPlan {
-            found: there.map(|balancer| status::for_people(balancer, nodes)),
+            found: there.map(|balancer| status::for_people(balancer, names)),
             is_labelled: matches!(found, Found::Labelled(_)),
             rests_on_whole_cluster,
             is_unfinished: desired.ports.iter().any(|port| port.waits),
@@ -81,6 +86,7 @@ impl Rules<'_> {
         for change in managed.changes {
             plan.changes.push(Box::new(change));
         }
+        let is_compared = reading.problems.is_empty() && there.is_some();
         if let (true, Some(kind)) = (reading.problems.is_empty(), kind) {
             let labels = names::labels(service, cluster);
             match found {
@@ -97,12 +103,9 @@ impl Rules<'_> {
                     new.plan(&mut plan, &mut reading);
                 }
                 Found::Labelled(balancer) | Found::Named { balancer, .. } => {
-                    Difference::new(&mut plan, &mut reading, self, balancer, nodes).find(
-                        &desired,
-                        kind,
-                        &labels,
-                        &state.balancers,
-                    );
+                    let there = (names, state);
+                    Difference::new(&mut plan, &mut reading, self, balancer, there)
+                        .find(&desired, kind, &labels);
                     plan.status = Some(status::ingress(balancer, &desired));
                 }
             }
@@ -111,6 +114,8 @@ impl Rules<'_> {
         if !reading.problems.is_empty() {
             return LoadBalancerPlan {
                 found: plan.found,
+                // People are shown what differs, whatever stands in the way.
+                fields: if is_compared { plan.fields } else { Vec::new() },
                 rests_on_whole_cluster,
                 ..refused(reading)
             };
@@ -152,7 +157,11 @@ impl Rules<'_> {
             Err(why) => plan.obstacle = obstacle(Reason::DeleteLoadBalancerFailed, &[why]),
             Ok(None) => {}
             Ok(Some(balancer)) => {
-                plan.found = Some(status::for_people(balancer, nodes));
+                let names = Names {
+                    offered: nodes,
+                    cluster: None,
+                };
+                plan.found = Some(status::for_people(balancer, names));
                 plan.is_labelled = true;
                 if balancer.protection.delete {
                     plan.findings.push(protected(balancer));
@@ -176,6 +185,10 @@ impl Rules<'_> {
             let is_gone = |uid: String| !uid.is_empty() && !cluster.service_uids.contains(&uid);
             ours && service.is_some_and(is_gone)
         };
+        let names = Names {
+            offered: &[],
+            cluster: None,
+        };
         let orphan = |balancer: &LoadBalancer| {
             let stays = why_it_stays(balancer, cluster);
             let removal = stays.is_none().then(|| {
@@ -187,7 +200,7 @@ impl Rules<'_> {
                 }) as Box<dyn cloud::Change>
             });
             Orphan {
-                balancer: status::for_people(balancer, &[]),
+                balancer: status::for_people(balancer, names),
                 service: uid(balancer, SERVICE).unwrap_or_else(|| "unknown".to_owned()),
                 service_uid: uid(balancer, SERVICE_UID).unwrap_or_default(),
                 removal,

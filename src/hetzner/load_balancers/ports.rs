@@ -123,6 +123,14 @@ pub(super) fn ports(reading: &mut Reading, given: &Given, managed: &Managed) -> 
             ));
         }
     }
+    let mut all = given.service.ports.iter();
+    if !all.any(|port| port.protocol == Protocol::Tcp) {
+        reading.finding(Finding::warning(
+            Reason::UnsupportedProtocolConfigured,
+            "no port of the Service is TCP, so its load balancer serves nothing, and costs money all the same: give it a \
+             TCP port, or another type than LoadBalancer",
+        ));
+    }
     check_redirects(reading, &ports);
     without_effect::tell(reading, &ports);
     ports

@@ -115,13 +115,15 @@ pub(super) fn tell(
     let has = addresses.iter().any(|ip| ip.to_string() == *wanted);
     let gets = there.is_none() && asked.by_field(state).is_some();
     if !wanted.is_empty() && !has && !gets {
-        let why = match there {
-            None => "no Primary IP of the project has this address, so another one is taken",
-            Some(_) => KEEPS,
-        };
         reading.finding(Finding::warning(
             Reason::FieldIgnored,
-            format!("spec.loadBalancerIP: {wanted} is not honoured: {why}"),
+            // The same before and after it is made: one warning for one wish.
+            format!(
+                "spec.loadBalancerIP: {wanted} is not honoured: a load balancer has only addresses that were free Primary IPs \
+                 of the project when it was made, and keeps them; to have it, get such a Primary IP, delete the Service and \
+                 make it again, with no traffic meanwhile, and give the old address up unless its Primary IP outlives the \
+                 load balancer"
+            ),
         ));
     }
 }
@@ -168,14 +170,14 @@ impl Family {
             let there = all.iter().filter(can_be_had).map(PrimaryIp::shown);
             let there: Vec<String> = there.collect();
             let has = match there.as_slice() {
-                [] => "none".to_owned(),
+                [] => "there is none".to_owned(),
                 some => text::some_of(some),
             };
             let nowhere = Location::default();
             let (wanted, _) = places(desired, &nowhere, chosen);
             let place = wanted.map(|wanted| format!(" in {}", wanted.value));
             reading.problem(format!(
-                "{}: there is no Primary IP {:?}; of those of type {}{} free is {has}",
+                "{}: there is no Primary IP {:?}; free ones of type {}{}: {has}",
                 asked.source,
                 asked.value,
                 self.kind,

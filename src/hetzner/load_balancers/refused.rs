@@ -16,7 +16,7 @@ struct Locations {
 
 /// The error, with what to do about it. Costs a call where it may be about the place.
 pub(super) fn create(api: &Api, create: &Create, failed: Failed) -> Error {
-    let Some(said) = failed.code else {
+    let Some(said) = failed.code.clone() else {
         return failed.error;
     };
     let code = said.code.as_str();
@@ -35,11 +35,56 @@ pub(super) fn create(api: &Api, create: &Create, failed: Failed) -> Error {
     } else if is_input && (names_place || said.fields.is_empty()) {
         place(api, create, names_place)
     } else {
-        None
+        return next_step(failed);
     };
     let error = failed.error;
     let Some(why) = why else { return error };
     let message = format!("{why}: {error}");
+    Error::new(error.kind, message)
+}
+
+/// The error, with what to do about it where that does not depend on what was asked for.
+pub(super) fn next_step(failed: Failed) -> Error {
+    let Some(said) = &failed.code else {
+        return failed.error;
+    };
+    let names = |wanted: &str| said.fields.iter().any(|field| field == wanted);
+    let step = match said.code.as_str() {
+        "resource_limit_exceeded" if names("network_attached_resources") => {
+            "the Network holds as many servers and load balancers as it may: take out of it what need not be there"
+        }
+        // Of its type.
+        "resource_limit_exceeded"
+            if ["targets", "services", "certificates"]
+                .iter()
+                .any(|part| names(&format!("load_balancer_{part}"))) =>
+        {
+            return failed.error;
+        }
+        "resource_limit_exceeded" => {
+            "the project holds as many as it may: delete what is not needed, or have the limit raised, in the console \
+             under Limits"
+        }
+        "no_subnet_available" => {
+            "the Network has no subnet with a free address in the load balancer's network zone: add one, e.g. with \
+             hcloud network add-subnet"
+        }
+        "ip_not_available" => {
+            return with_step(
+                failed.error,
+                &format!(
+                    "choose another address in annotation {}",
+                    a::PRIVATE_IPV4.key()
+                ),
+            );
+        }
+        _ => return failed.error,
+    };
+    with_step(failed.error, step)
+}
+
+fn with_step(error: Error, step: &str) -> Error {
+    let message = format!("{error}; {step}");
     Error::new(error.kind, message)
 }
 

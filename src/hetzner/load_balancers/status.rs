@@ -2,8 +2,8 @@
 
 use super::balancer::{HealthStatus, LoadBalancer, Target};
 use super::desired::Desired;
-use crate::cloud::{self, Balancer, Health, Ingress, OfferedNode, ProviderId};
-use std::net::IpAddr;
+use crate::cloud::{self, Balancer, Cluster, Health, Ingress, InstanceId, OfferedNode, ProviderId};
+use std::net::{IpAddr, Ipv4Addr};
 
 /// `status.loadBalancer.ingress`: the host name alone, else the addresses in order.
 pub(super) fn ingress(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ingress> {
@@ -23,11 +23,15 @@ pub(super) fn ingress(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ingress
     let public = desired.public.as_ref().map(|public| public.value);
     let public = public.unwrap_or(balancer.public_net.enabled);
     let is_shown = |ip: &IpAddr| match ip {
-        _ if is_private(balancer, ip) => !desired.in_status.without_private,
         IpAddr::V4(_) => public,
         IpAddr::V6(_) => public && !desired.in_status.without_ipv6,
     };
-    let shown = all_addresses(balancer).into_iter().filter(is_shown);
+    let shown = public_addresses(balancer).filter(is_shown);
+    let private = match desired.in_status.without_private {
+        true => Vec::new(),
+        false => private_then(balancer, desired),
+    };
+    let shown = shown.chain(private.into_iter().map(IpAddr::from));
     let entry = |ip: IpAddr| Ingress {
         ip: Some(ip.to_string()),
         hostname: None,
@@ -44,34 +48,61 @@ pub(super) fn addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
 }
 
 /// For people; targets by the names of their nodes.
-pub(super) fn for_people(balancer: &LoadBalancer, nodes: &[OfferedNode]) -> Balancer {
+pub(super) fn for_people(balancer: &LoadBalancer, names: Names) -> Balancer {
     Balancer {
         id: balancer.id,
         name: balancer.name.clone(),
         kind: balancer.load_balancer_type.name.clone(),
         location: balancer.location.name.clone(),
         addresses: addresses(balancer),
-        targets: balancer.targets.iter().map(|t| target(t, nodes)).collect(),
+        targets: balancer.targets.iter().map(|t| target(t, names)).collect(),
     }
 }
 
-/// The node on a server, else the server's number.
-pub(super) fn node_name(server: u64, nodes: &[OfferedNode]) -> String {
-    let is_on =
-        |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(id) if id.0 == server);
-    match nodes.iter().find(is_on) {
-        Some(node) => node.name.clone(),
-        None => format!("server {server}"),
+/// Servers by the names of their nodes.
+#[derive(Clone, Copy)]
+pub(super) struct Names<'a> {
+    pub(super) offered: &'a [OfferedNode],
+    /// Where they are known, also of nodes that get no traffic.
+    pub(super) cluster: Option<&'a Cluster>,
+}
+
+impl Names<'_> {
+    /// The node on a server, else the server's number.
+    pub(super) fn of(self, server: u64) -> String {
+        let is_on = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(id) if id.0 == server);
+        let offered = self.offered.iter().find(is_on).map(|node| &node.name);
+        let other = || self.cluster?.servers.get(&InstanceId(server));
+        match offered.or_else(other) {
+            Some(name) => name.clone(),
+            None => format!("server {server}"),
+        }
     }
 }
 
 fn all_addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
+    let private = balancer.private_net.iter().filter_map(|net| net.ip);
+    let public = public_addresses(balancer);
+    public.chain(private.map(IpAddr::from)).collect()
+}
+
+fn public_addresses(balancer: &LoadBalancer) -> impl Iterator<Item = IpAddr> {
     let public = &balancer.public_net;
     let ipv4 = public.ipv4.ip.map(IpAddr::from);
-    let ipv6 = public.ipv6.ip.map(IpAddr::from);
-    let private = balancer.private_net.iter().filter_map(|net| net.ip);
-    let public = ipv4.into_iter().chain(ipv6);
-    public.chain(private.map(IpAddr::from)).collect()
+    ipv4.into_iter().chain(public.ipv6.ip.map(IpAddr::from))
+}
+
+/// Its private IPs when it is attached as it should be; one that the API will choose is not known yet.
+fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
+    let nets = balancer.private_net.iter();
+    match desired.attach.as_ref().map(|attach| (attach, &attach.ip)) {
+        None => nets.filter_map(|net| net.ip).collect(),
+        Some((_, Some(ip))) => vec![ip.value],
+        Some((attach, None)) => nets
+            .filter(|net| net.network == attach.network)
+            .filter_map(|net| net.ip)
+            .collect(),
+    }
 }
 
 fn is_private(balancer: &LoadBalancer, ip: &IpAddr) -> bool {
@@ -79,13 +110,13 @@ fn is_private(balancer: &LoadBalancer, ip: &IpAddr) -> bool {
     private.any(|net| net.ip.is_some_and(|own| IpAddr::V4(own) == *ip))
 }
 
-fn target(target: &Target, nodes: &[OfferedNode]) -> cloud::Target {
+fn target(target: &Target, names: Names) -> cloud::Target {
     let (name, health): (String, &[HealthStatus]) = match target {
         Target::Server {
             server,
             health_status,
             ..
-        } => (node_name(server.id, nodes), health_status),
+        } => (names.of(server.id), health_status),
         Target::Ip { ip, health_status } => (ip.ip.to_string(), health_status),
         Target::LabelSelector { label_selector, .. } => {
             (format!("servers with {}", label_selector.selector), &[])

@@ -23,6 +23,10 @@ const HTTP_ONLY: [(&Annotation, bool); 10] = [
 
 /// One that holds for a port that has it is none of them, whatever its other ports are.
 pub(super) fn tell(reading: &mut Reading, ports: &[Port]) {
+    // What stops the whole is told alone; it may be a value of one of these.
+    if !reading.problems.is_empty() {
+        return;
+    }
     for (annotation, in_http) in HTTP_ONLY {
         let speaks = |number: &u16| {
             let mut ports = ports.iter().map(|port| &port.listener);

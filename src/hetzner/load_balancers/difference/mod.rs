@@ -12,8 +12,10 @@ use super::balancer::{BalancerType, LoadBalancer};
 use super::change::{Change, Write};
 use super::desired::Desired;
 use super::names::{CLUSTER, SERVICE_UID, WHOSE};
+use super::observe::State;
 use super::reading::Reading;
-use crate::cloud::{Field, Finding, LoadBalancerPlan, OfferedNode, Reason, Source, Sourced};
+use super::status::Names;
+use crate::cloud::{Field, Finding, LoadBalancerPlan, Reason, Source, Sourced};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -26,7 +28,8 @@ pub(super) struct Difference<'a, 'b> {
     reading: &'a mut Reading<'b>,
     rules: &'a Rules<'a>,
     balancer: &'a LoadBalancer,
-    nodes: &'a [OfferedNode],
+    names: Names<'a>,
+    state: &'a State,
 }
 
 impl<'a, 'b> Difference<'a, 'b> {
@@ -35,14 +38,15 @@ impl<'a, 'b> Difference<'a, 'b> {
         reading: &'a mut Reading<'b>,
         rules: &'a Rules<'a>,
         balancer: &'a LoadBalancer,
-        nodes: &'a [OfferedNode],
+        (names, state): (Names<'a>, &'a State),
     ) -> Difference<'a, 'b> {
         Difference {
             plan,
             reading,
             rules,
             balancer,
-            nodes,
+            names,
+            state,
         }
     }
 
@@ -52,9 +56,8 @@ impl<'a, 'b> Difference<'a, 'b> {
         desired: &Desired,
         kind: &BalancerType,
         labels: &BTreeMap<&'static str, String>,
-        all: &[LoadBalancer],
     ) {
-        self.name_and_labels(desired, labels, all);
+        self.name_and_labels(desired, labels, &self.state.balancers);
         let has = &self.balancer.load_balancer_type;
         let grows = kind.size() >= has.size();
         self.kind(desired, kind, grows);
@@ -69,8 +72,11 @@ impl<'a, 'b> Difference<'a, 'b> {
         self.public_interface(desired, true);
         self.services(&desired.ports);
         let limit_now = if grows { kind } else { has }.max_targets;
-        self.targets(desired, kind.max_targets, limit_now, detached);
-        self.public_interface(desired, false);
+        let needs_public = self.targets(desired, kind.max_targets, limit_now, detached);
+        match needs_public {
+            true => self.public_interface_stays(desired),
+            false => self.public_interface(desired, false),
+        }
         self.kind(desired, kind, !grows);
     }
 

@@ -2,9 +2,9 @@
 
 use super::Difference;
 use crate::cloud::{Finding, Reason, Source, Sourced};
-use crate::hetzner::load_balancers::annotations;
 use crate::hetzner::load_balancers::change::Write;
 use crate::hetzner::load_balancers::desired::{Attach, Desired};
+use crate::hetzner::load_balancers::{annotations, subnets};
 use std::net::Ipv4Addr;
 
 impl Difference<'_, '_> {
@@ -30,6 +30,10 @@ impl Difference<'_, '_> {
             .ip
             .as_ref()
             .filter(|w| own.is_some() && Some(w.value) != ip);
+        if own.is_none() || other_ip.is_some() {
+            let zone = Some(self.balancer.location.network_zone.as_str());
+            subnets::check(self.reading, wanted, self.state, self.names.offered, zone);
+        }
         let stays = |network: u64| network == wanted.network && other_ip.is_none();
         let mut detached = false;
         for net in attached.iter().filter(|net| !stays(net.network)) {
@@ -75,6 +79,13 @@ impl Difference<'_, '_> {
             );
             self.reading
                 .finding(Finding::warning(Reason::AnnotationWithoutEffect, why));
+        }
+    }
+
+    /// Off is wanted, and a target is reached by it that can't be reached otherwise.
+    pub(super) fn public_interface_stays(&mut self, desired: &Desired) {
+        if desired.public.as_ref().is_some_and(|public| !public.value) {
+            self.field("public interface", Some("on".to_owned()), None);
         }
     }
 

@@ -6,10 +6,10 @@ use crate::hetzner::load_balancers::annotations;
 use crate::hetzner::load_balancers::balancer::Target;
 use crate::hetzner::load_balancers::change::{ServerTarget, Write};
 use crate::hetzner::load_balancers::desired::Desired;
-use crate::hetzner::load_balancers::status::node_name;
+use crate::hetzner::load_balancers::reach::{By, Sorted, is_known};
 use crate::hetzner::load_balancers::targets::{Room, Step};
 use crate::text;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Is a server reached by its private IP?
 #[derive(Clone, Copy)]
@@ -31,44 +31,54 @@ impl ByPrivate {
 }
 
 impl Difference<'_, '_> {
+    /// True: one that stays is reached by the public interface.
     pub(super) fn targets(
         &mut self,
         desired: &Desired,
         limit: usize,
         limit_now: usize,
         detached: bool,
-    ) {
+    ) -> bool {
         let balancer = self.balancer;
         let private = &desired.use_private_ip;
         let there: BTreeMap<u64, bool> = balancer
             .server_targets()
             .filter(|(_, private)| !(detached && *private))
             .collect();
+        let by_private = self.by_private(desired, &there);
+        let (wanted, stuck) = self.reached(desired, by_private, &there);
+        let mut ours = there.clone();
+        ours.retain(|server, _| !stuck.contains(server));
         let room = Room {
-            there: &there,
-            others: balancer.other_targets(),
+            there: &ours,
+            others: balancer.other_targets() + stuck.len(),
             limit,
             limit_now,
         };
         self.tell_foreign_targets();
-        let (fit, left) = room.share(&desired.targets.servers);
+        let (fit, left) = room.share(&wanted);
         if !left.is_empty() {
             self.reading.finding(max_targets_reached(limit, &left));
         }
-        let by_private = self.by_private(desired, &there);
-        self.target_fields(desired, &fit, by_private);
+        self.target_fields(desired, &fit, &stuck, by_private);
         let stays = |server: &u64| {
             let private = there.get(server);
             private.is_some_and(|private| by_private.keeps() || *private == by_private.value())
         };
-        let is_one_of_all = !fit.iter().any(stays);
+        if !fit.iter().all(stays) {
+            self.check_way_in(desired, by_private);
+        }
+        let is_one_of_all = stuck.is_empty() && !fit.iter().any(stays);
         for step in room.steps(&fit, by_private.value()) {
             let (Step::Add(server) | Step::Remove(server)) = step;
-            let name = node_name(server, self.nodes);
+            let name = self.names.of(server);
             let turns = there.contains_key(&server) && fit.contains(&server);
             if turns && by_private.keeps() {
                 continue;
             }
+            let is_new = matches!(step, Step::Add(_)) && by_private.value();
+            let rests = turns || is_new && !is_known(server, self.names.offered);
+            self.plan.rests_on_servers |= rests;
             let source = match (turns, step) {
                 (true, _) => private.source.clone(),
                 (false, Step::Add(_)) => desired.targets.source.clone(),
@@ -96,6 +106,63 @@ impl Difference<'_, '_> {
             };
             self.change(write, format!("target {name}: {what}"), vec![source]);
         }
+        stuck.iter().any(|server| there.get(server) == Some(&false))
+    }
+
+    /// The wanted servers that can be targets in the wanted way, and those that are targets in the other one and would
+    /// be refused in this: they stay, unless the way that they are reached by is to be closed and others are there.
+    fn reached(
+        &mut self,
+        desired: &Desired,
+        by_private: ByPrivate,
+        there: &BTreeMap<u64, bool>,
+    ) -> (Vec<(u64, String)>, BTreeSet<u64>) {
+        let by = By::new(by_private.value(), self.rules.network);
+        let is_target = |server| {
+            let private = there.get(&server);
+            private.is_some_and(|private| by_private.keeps() || *private == by_private.value())
+        };
+        let Sorted { can, can_not } =
+            by.sort(&desired.targets.servers, self.names.offered, is_target);
+        if can_not.is_empty() {
+            return (can, BTreeSet::new());
+        }
+        // It is looked at again before long, with servers as they are then.
+        self.plan.rests_on_servers = true;
+        self.plan.is_unfinished = true;
+        let is_closed = desired.public.as_ref().is_some_and(|public| !public.value);
+        let goes = is_closed && !can.is_empty();
+        let (there, not_there): (Vec<_>, Vec<_>) = can_not
+            .into_iter()
+            .partition(|(server, _)| there.contains_key(server) && !goes);
+        if !not_there.is_empty() {
+            self.reading
+                .finding(by.told(&not_there, "no traffic goes there"));
+        }
+        if !there.is_empty() {
+            let and_so = match by_private.value() {
+                true => "traffic still goes there by the public address",
+                false => "traffic still goes there by the private address",
+            };
+            self.reading.finding(by.told(&there, and_so));
+        }
+        (can, there.into_iter().map(|(server, _)| server).collect())
+    }
+
+    /// Targets are to be added: one that is removed for it could not come back, and a new one not come. Nothing is begun.
+    fn check_way_in(&mut self, desired: &Desired, by_private: ByPrivate) {
+        let public = desired.public.as_ref().map(|public| public.value);
+        let is_on = public.unwrap_or(self.balancer.public_net.enabled);
+        if is_on || by_private.value() {
+            return;
+        }
+        self.reading.problem(format!(
+            "the public interface of load balancer {} is off, nobody asks for it to be on, and the nodes are to be \
+             reached by their public addresses: set annotation {} to \"false\" to turn it on, or {} to \"true\"",
+            self.balancer.shown(),
+            annotations::DISABLE_PUBLIC_NETWORK.key(),
+            annotations::USE_PRIVATE_IP.key()
+        ));
     }
 
     /// By which address servers are reached. Where we can't know it, each as it is, and new ones
@@ -113,7 +180,13 @@ impl Difference<'_, '_> {
         }
     }
 
-    fn target_fields(&mut self, desired: &Desired, fit: &[u64], by_private: ByPrivate) {
+    fn target_fields(
+        &mut self,
+        desired: &Desired,
+        fit: &[u64],
+        stuck: &BTreeSet<u64>,
+        by_private: ByPrivate,
+    ) {
         let by = |private: bool| {
             if private {
                 "by private IP"
@@ -135,12 +208,17 @@ impl Difference<'_, '_> {
                 (by_private, _) => by(by_private.value()),
             };
             let want = Sourced::new(want, source);
-            let name = node_name(*server, self.nodes);
+            let name = self.names.of(*server);
             self.field(&format!("target {name}"), have, Some(&want));
         }
-        for (server, private) in there.iter().filter(|(server, _)| !fit.contains(server)) {
+        for (server, private) in there.iter().filter(|(server, _)| stuck.contains(server)) {
+            let name = self.names.of(*server);
+            self.field(&format!("target {name}"), Some(by(*private)), None);
+        }
+        let goes = |server: &u64| !fit.contains(server) && !stuck.contains(server);
+        for (server, private) in there.iter().filter(|(server, _)| goes(server)) {
             let gone = Sourced::new("absent".into(), Source::Rule("no node to send traffic to"));
-            let name = node_name(*server, self.nodes);
+            let name = self.names.of(*server);
             self.field(&format!("target {name}"), Some(by(*private)), Some(&gone));
         }
     }

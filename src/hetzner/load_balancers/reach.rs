@@ -1,0 +1,100 @@
+//! Which servers can be targets: one without an address of the wanted kind would be refused. A target that would have to
+//! be removed for it first stays, for traffic still comes through.
+
+use super::annotations as a;
+use crate::cloud::{Finding, OfferedNode, ProviderId, Reach, Reason};
+use std::collections::HashMap;
+
+/// Of the wanted servers, in their order.
+pub(super) struct Sorted {
+    pub(super) can: Vec<(u64, String)>,
+    /// Those that the cloud would refuse.
+    pub(super) can_not: Vec<(u64, String)>,
+}
+
+/// By private IP: the Network.
+#[derive(Clone, Copy)]
+pub(super) enum By {
+    Private(Option<u64>),
+    Public,
+}
+
+impl By {
+    pub(super) fn new(use_private_ip: bool, network: Option<u64>) -> By {
+        match use_private_ip {
+            true => By::Private(network),
+            false => By::Public,
+        }
+    }
+
+    /// What nobody asked about is tried.
+    fn reaches(self, reach: Option<&Reach>) -> bool {
+        let Some(reach) = reach else { return true };
+        match self {
+            By::Private(network) => network.is_none_or(|id| reach.networks.contains(&id)),
+            By::Public => reach.has_public_ipv4,
+        }
+    }
+
+    /// `is_target`: one that is a target in this way already is none to ask about.
+    pub(super) fn sort(
+        self,
+        wanted: &[(u64, String)],
+        nodes: &[OfferedNode],
+        is_target: impl Fn(u64) -> bool,
+    ) -> Sorted {
+        let known = nodes.iter();
+        let known = known.filter_map(|node| Some((server_of(node)?, node.reach.as_ref()?)));
+        let reach: HashMap<u64, &Reach> = known.collect();
+        let is_reached =
+            |server: u64| is_target(server) || self.reaches(reach.get(&server).copied());
+        let (can, can_not) = wanted
+            .iter()
+            .cloned()
+            .partition(|(server, _)| is_reached(*server));
+        Sorted { can, can_not }
+    }
+
+    /// Why these are left out, or as they are, and what to do.
+    pub(super) fn told(self, left: &[(u64, String)], and_so: &str) -> Finding {
+        let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
+        let names = names.join(", ");
+        let (servers, node, it) = match left {
+            [_] => ("the server of node", "the node", "it"),
+            _ => ("the servers of nodes", "the nodes", "them"),
+        };
+        let has = if left.len() == 1 { "has" } else { "have" };
+        let out = format!(
+            "leave {node} out with annotation {}",
+            a::NODE_SELECTOR.key()
+        );
+        let message = match self {
+            By::Private(network) => {
+                let network = network.map(|id| format!(" {id}")).unwrap_or_default();
+                format!(
+                    "{servers} {names} {has} no address in Network{network}, so {and_so}: attach {it} to the Network, or \
+                     {out}"
+                )
+            }
+            By::Public => format!(
+                "{servers} {names} {has} no public IPv4 address, so {and_so}: give {it} one, use private addresses with \
+                 annotation {}, or {out}",
+                a::USE_PRIVATE_IP.key()
+            ),
+        };
+        Finding::warning(Reason::TargetIgnored, message)
+    }
+}
+
+/// Was the cloud asked by what this server can be reached?
+pub(super) fn is_known(server: u64, nodes: &[OfferedNode]) -> bool {
+    let mut nodes = nodes.iter();
+    nodes.any(|node| server_of(node) == Some(server) && node.reach.is_some())
+}
+
+fn server_of(node: &OfferedNode) -> Option<u64> {
+    match &node.provider_id {
+        ProviderId::Ours(id) => Some(id.0),
+        ProviderId::Foreign | ProviderId::Unknown(_) => None,
+    }
+}

@@ -1,0 +1,197 @@
+//! Where in the private Network a load balancer can be attached: what the API would refuse is said before anything is
+//! made, and before it is detached from where it is.
+
+use super::Rules;
+use super::balancer::LoadBalancer;
+use super::desired::Attach;
+use super::find::by_label;
+use super::observe::State;
+use super::reading::Reading;
+use super::{annotations as a, values as v};
+use crate::cloud::{AddressKind, OfferedNode, Service, TopologyLabel, Urgency};
+use crate::hetzner::api::Api;
+use crate::hetzner::networks::{self, Network, Subnet};
+use ipnet::Ipv4Net;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A subnet that is not in a list as old as this may be a new one.
+const CERTAIN: Duration = Duration::from_secs(60);
+
+/// Subnets of a vSwitch are for dedicated servers.
+const OF_VSWITCH: &str = "vswitch";
+
+/// The subnets of the private Network, as last read.
+pub(in crate::hetzner) struct Subnets {
+    /// Multiplies how long they are certain; 1 outside of tests.
+    scale: f64,
+    read: Mutex<Option<(Instant, Arc<Vec<Subnet>>)>>,
+}
+
+impl Subnets {
+    pub(in crate::hetzner) fn new(scale: f64) -> Subnets {
+        Subnets {
+            scale,
+            read: Mutex::default(),
+        }
+    }
+
+    /// Read again only where one of these Services could not be attached by what is known.
+    pub(super) fn get(
+        &self,
+        api: &Api,
+        network: &Network,
+        rules: &Rules,
+        (balancers, services): (&[LoadBalancer], &[&Service]),
+        urgency: Urgency,
+    ) -> Arc<Vec<Subnet>> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, known) = read
+            .get_or_insert_with(|| (network.read, Arc::new(network.subnets.clone())))
+            .clone();
+        let is_certain = at.elapsed() < CERTAIN.mul_f64(self.scale);
+        let mut services = services.iter();
+        if is_certain || services.all(|service| fits(&known, network.id, rules, balancers, service))
+        {
+            return known;
+        }
+        match networks::get(api, network.id, urgency) {
+            Ok(now) => {
+                let known = Arc::new(now.subnets);
+                *read = Some((now.read, Arc::clone(&known)));
+                known
+            }
+            Err(error) => {
+                log::debug!("subnets of Network {}: {error}", network.id);
+                known
+            }
+        }
+    }
+}
+
+/// Is there a subnet for what this Service asks for, or is it attached already?
+fn fits(
+    known: &[Subnet],
+    network: u64,
+    rules: &Rules,
+    balancers: &[LoadBalancer],
+    service: &Service,
+) -> bool {
+    let mut reading = Reading::new(service);
+    let ip = reading
+        .read(&a::PRIVATE_IPV4, None, v::ipv4)
+        .map(|ip| ip.value);
+    let range = reading.read(&a::PRIVATE_SUBNET_IP_RANGE, None, v::ip_range);
+    let range = range.or_else(|| rules.defaults.private_subnet.clone());
+    let range = range.map(|range| range.value);
+    let balancer = by_label(balancers, service).ok().flatten();
+    let mut attached = balancer.into_iter().flat_map(|one| &one.private_net);
+    attached.any(|net| net.network == network && (ip.is_none() || net.ip == ip))
+        || known.iter().any(|subnet| takes(subnet, None, ip, range))
+}
+
+fn takes(
+    subnet: &Subnet,
+    zone: Option<&str>,
+    ip: Option<Ipv4Addr>,
+    range: Option<Ipv4Net>,
+) -> bool {
+    subnet.kind != OF_VSWITCH
+        && zone.is_none_or(|zone| subnet.network_zone == zone)
+        && ip.is_none_or(|ip| subnet.ip_range.contains(&ip))
+        && range.is_none_or(|range| subnet.ip_range == range)
+}
+
+/// What would be refused when it came to it. `zone`: where the load balancer is, as far as that is known.
+pub(super) fn check(
+    reading: &mut Reading,
+    attach: &Attach,
+    state: &State,
+    nodes: &[OfferedNode],
+    zone: Option<&str>,
+) {
+    let ip = attach.ip.as_ref();
+    let range = attach.range.as_ref();
+    if let (Some(ip), Some(range)) = (ip, range)
+        && !range.value.contains(&ip.value)
+    {
+        return reading.problem(format!(
+            "{}: {} is not in {} ({}): change one of them",
+            ip.source, ip.value, range.value, range.source
+        ));
+    }
+    if let Some(ip) = ip
+        && let Some(holder) = holder(ip.value, attach.network, state, nodes)
+    {
+        return reading.problem(format!(
+            "{}: {} is the private IP of {holder}: choose another",
+            ip.source, ip.value
+        ));
+    }
+    let Some(subnets) = &state.subnets else {
+        return;
+    };
+    let network = attach.network;
+    let there: Vec<&Subnet> = subnets
+        .iter()
+        .filter(|subnet| takes(subnet, zone, None, None))
+        .collect();
+    let place = zone
+        .map(|zone| format!(" in network zone {zone}"))
+        .unwrap_or_default();
+    let zone = zone.unwrap_or("eu-central");
+    if there.is_empty() {
+        return reading.problem(format!(
+            "HCLOUD_NETWORK: Network {network} has no subnet{place} that a load balancer could be in: add one, e.g. with \
+             hcloud network add-subnet {network} --type cloud --network-zone {zone} --ip-range …"
+        ));
+    }
+    let ranges: Vec<String> = there.iter().map(|one| one.ip_range.to_string()).collect();
+    let ranges = ranges.join(", ");
+    let (value, range) = (ip.map(|ip| ip.value), range.map(|range| range.value));
+    let fits = |ip, range| there.iter().any(|one| takes(one, None, ip, range));
+    if let Some(asked) = &attach.range
+        && !fits(None, range)
+    {
+        reading.problem(format!(
+            "{}: Network {network} has no subnet {}{place}; it has {ranges}",
+            asked.source, asked.value
+        ));
+    } else if let Some(asked) = ip
+        && !fits(value, None)
+    {
+        reading.problem(format!(
+            "{}: {} is in no subnet of Network {network}{place}; it has {ranges}",
+            asked.source, asked.value
+        ));
+    }
+}
+
+/// Who has the address, as far as it was read.
+fn holder(ip: Ipv4Addr, network: u64, state: &State, nodes: &[OfferedNode]) -> Option<String> {
+    let has = |one: &&LoadBalancer| {
+        let mut nets = one.private_net.iter();
+        nets.any(|net| net.network == network && net.ip == Some(ip))
+    };
+    if let Some(balancer) = state.balancers.iter().find(has) {
+        return Some(format!("load balancer {}", balancer.shown()));
+    }
+    let is_of = |node: &&OfferedNode| {
+        let mut addresses = node.addresses.iter();
+        addresses.any(|one| one.kind == AddressKind::InternalIP && one.ip() == Some(IpAddr::V4(ip)))
+    };
+    let node = nodes.iter().find(is_of)?;
+    Some(format!("node {}", node.name))
+}
+
+/// The network zone of a location, where a node in it says so.
+pub(super) fn zone_of<'a>(location: &str, nodes: &'a [OfferedNode]) -> Option<&'a str> {
+    let is_there = |node: &&OfferedNode| {
+        let zone = node.labels.get(TopologyLabel::Zone.stable_key());
+        zone.is_some_and(|zone| zone == location)
+    };
+    let node = nodes.iter().find(is_there)?;
+    let zone = node.labels.get(TopologyLabel::Region.stable_key());
+    zone.map(String::as_str)
+}
