@@ -111,6 +111,8 @@ fn cluster() -> Sandbox {
     let service = LoadBalancerService::new("without-tcp", &[53]).with(&[FSN1, LB11]);
     let udp = json!({"ports": [{"port": 53, "protocol": "UDP"}]});
     create(&sandbox, service.spec(udp));
+    let service = LoadBalancerService::new("of-ipv6-alone", &[80]).with(&[FSN1, LB11]);
+    create(&sandbox, service.spec(json!({"ipFamilies": ["IPv6"]})));
     let wants = json!({"loadBalancerIP": "192.0.2.1"});
     let service = LoadBalancerService::new("address-that-nobody-has", &[80]);
     create(&sandbox, service.with(&[FSN1, LB11]).spec(wants));
@@ -138,7 +140,7 @@ fn the_first_lines_name_the_trouble() {
         balancer_of(&sandbox, name);
     }
     let names = NEW.iter().chain(THERE).map(|(name, _)| *name);
-    let names = names.chain(["address-that-nobody-has", "without-tcp"]);
+    let names = names.chain(["address-that-nobody-has", "without-tcp", "of-ipv6-alone"]);
     let texts: Vec<String> = names.map(|name| first_lines(&sandbox, name)).collect();
     for line in texts.iter().flat_map(|text| text.lines()) {
         assert!(line.chars().count() <= 80, "{line}");

@@ -20,6 +20,8 @@ pub struct Service {
     pub source_ranges: Vec<String>,
     /// `spec.sessionAffinity` is `ClientIP`.
     pub has_session_affinity: bool,
+    /// `spec.ipFamilies` is `IPv6` alone: so are its node ports.
+    pub is_ipv6_alone: bool,
 }
 
 /// One of `spec.ports`.

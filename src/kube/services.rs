@@ -67,6 +67,9 @@ pub struct ServiceSpec {
     pub load_balancer_source_ranges: Vec<String>,
     #[serde(default)]
     pub session_affinity: String,
+    /// `IPv4`, `IPv6`, or both.
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub ip_families: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -163,6 +166,7 @@ impl Service {
             load_balancer_ip: spec.load_balancer_ip.clone(),
             source_ranges: spec.load_balancer_source_ranges.clone(),
             has_session_affinity: spec.session_affinity == "ClientIP",
+            is_ipv6_alone: spec.ip_families == ["IPv6"],
         }
     }
 }

@@ -216,6 +216,14 @@ fn tell_ignored(reading: &mut Reading, service: &Service) {
             ),
         ));
     }
+    if service.is_ipv6_alone {
+        reading.finding(Finding::warning(
+            Reason::FieldIgnored,
+            "spec.ipFamilies: the node ports of a Service of IPv6 alone answer on IPv6, and a Hetzner Load Balancer reaches \
+             its targets by IPv4, so no traffic gets through: add IPv4 to spec.ipFamilies, with spec.ipFamilyPolicy: \
+             PreferDualStack",
+        ));
+    }
     if service.has_session_affinity {
         reading.finding(Finding::warning(
             Reason::FieldIgnored,
