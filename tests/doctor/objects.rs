@@ -7,7 +7,7 @@ use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn stray(world: &World, name: &str) {
     let node = NodeSpec {
@@ -137,6 +137,53 @@ fn services() {
             "services",
             "warn",
             &["default/new (its load balancer is not made yet)"],
+            "ccm lb sync",
+        ),
+        (
+            "a load balancer that somebody deleted",
+            |world| {
+                let id = balancer_of(&world.sandbox, "web");
+                world.sandbox.cloud().delete_load_balancer(id);
+            },
+            "services",
+            "warn",
+            &["gone, whatever the status says: the load balancer of default/web"],
+            "another address",
+        ),
+        (
+            "a load balancer that somebody changed",
+            |world| {
+                let id = balancer_of(&world.sandbox, "web");
+                let change = |one: &mut Value| one["targets"] = json!([]);
+                world.sandbox.cloud().edit_load_balancer(id, change);
+            },
+            "services",
+            "warn",
+            &["not as wanted: default/web (2 changes are due)"],
+            "ccm lb sync",
+        ),
+        (
+            "one that the daemon may have been told to make like this",
+            |world| {
+                let id = balancer_of(&world.sandbox, "web");
+                let change =
+                    |one: &mut Value| one["services"][0]["health_check"]["interval"] = json!(60);
+                world.sandbox.cloud().edit_load_balancer(id, change);
+            },
+            "services",
+            "ok",
+            &["1 Service, with nothing to be done"],
+            "",
+        ),
+        (
+            "a load balancer that does not go",
+            |world| {
+                let cluster = world.sandbox.cluster();
+                assert!(cluster.delete("services", Some("default"), "web"));
+            },
+            "services",
+            "warn",
+            &["not as wanted: default/web (it was deleted, and not all is done)"],
             "ccm lb sync",
         ),
         (

@@ -38,7 +38,13 @@ struct Cloud {
     asked: Instant,
 }
 
-pub(super) fn observe(parsed: &Parsed) -> View {
+/// What decides the addresses of nodes: that it may not be set here has checks of its own.
+const OF_NODES: [&str; 2] = ["HCLOUD_NETWORK", "HCLOUD_INSTANCES_ADDRESS_FAMILY"];
+
+/// `unknown`: settings whose default may not be the daemon's; what they alone ask of a load balancer is not said to be
+/// missing.
+pub(super) fn observe(parsed: &Parsed, mut unknown: Vec<String>) -> View {
+    unknown.retain(|name| !OF_NODES.contains(&name.as_str()));
     let settings = &parsed.settings;
     let key = LeaseKey {
         namespace: settings.lease_namespace.value.to_string(),
@@ -66,7 +72,7 @@ pub(super) fn observe(parsed: &Parsed) -> View {
     };
     look_at_settings(&mut view, parsed);
     let kube = look_at_cluster(&mut view, settings, &key);
-    let cloud = look_at_cloud(&mut view, settings);
+    let cloud = look_at_cloud(&mut view, settings, unknown);
     match (kube, cloud) {
         (Some(kube), Some(cloud)) => {
             let world = wire::together(settings, kube, cloud.provider);
@@ -171,11 +177,11 @@ fn lease(kube: &kube::Client, key: &LeaseKey) -> Seen<Lease> {
 }
 
 /// None: the servers could not be read.
-fn look_at_cloud(view: &mut View, settings: &Settings) -> Option<Cloud> {
+fn look_at_cloud(view: &mut View, settings: &Settings, unknown: Vec<String>) -> Option<Cloud> {
     if view.token.is_err() {
         return None;
     }
-    let provider = match wire::provider(settings, wire::metadata(settings)) {
+    let provider = match wire::provider_with(settings, wire::metadata(settings), unknown) {
         Ok(provider) => provider,
         Err(why) => {
             view.servers = Err(Gap::Failed(why));

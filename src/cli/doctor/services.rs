@@ -5,6 +5,19 @@ use super::nodes;
 use super::view::View;
 use crate::controllers::service::{ServicePlan, Want};
 
+const LEFT_TO_DO: &str = "the daemon does what is left to do: see lease whether one runs; ccm lb inspect \
+                          NAMESPACE/NAME shows it, ccm lb sync does it now";
+
+/// What a Service lacks, the worst first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lack {
+    /// Its load balancer, which it had.
+    Balancer,
+    Address,
+    /// Changes of its load balancer, or the end of it.
+    Changes,
+}
+
 pub(super) fn services(view: &View) -> Outcome {
     let plans = match &view.services {
         Ok(plans) => plans,
@@ -27,36 +40,67 @@ pub(super) fn services(view: &View) -> Outcome {
              with what asks for it",
         );
     }
-    let is_waiting = |plan: &&ServicePlan| {
-        plan.want == Want::Ensure && plan.service.status.load_balancer.ingress.is_empty()
+    let lacking = |lack: Lack| {
+        let all = plans.iter().filter(|plan| lacks(plan) == Some(lack));
+        let all: Vec<String> = all.map(|plan| why(plan, lack)).collect();
+        (!all.is_empty()).then(|| lack.outcome(&all))
     };
-    let waiting = plans.iter().filter(is_waiting);
-    let waiting: Vec<String> = waiting.map(why_none).collect();
-    match waiting.as_slice() {
-        [] => Outcome::ok(match plans.len() {
+    let lacks = [Lack::Balancer, Lack::Address, Lack::Changes];
+    let outcomes = lacks.into_iter().filter_map(lacking).collect();
+    Outcome::of_all(outcomes).unwrap_or_else(|| {
+        Outcome::ok(match plans.len() {
             0 => "there is no Service of type LoadBalancer".to_owned(),
-            count => format!(
-                "{}, none without its load balancer's address",
-                counted(count, "Service")
-            ),
-        }),
-        waiting => Outcome::warn(
-            format!("without an address: {}", some(waiting)),
-            "the daemon does what is left to do: see lease whether one runs; ccm lb inspect \
-             NAMESPACE/NAME shows it, ccm lb sync does it now",
-        ),
+            count => format!("{}, with nothing to be done", counted(count, "Service")),
+        })
+    })
+}
+
+fn lacks(plan: &ServicePlan) -> Option<Lack> {
+    if plan.cloud.obstacle.is_some() {
+        return None;
+    }
+    let has_none = plan.service.status.load_balancer.ingress.is_empty();
+    match plan.want {
+        Want::Ensure if plan.has_lost_its_own() => Some(Lack::Balancer),
+        Want::Ensure if has_none => Some(Lack::Address),
+        Want::Ensure | Want::Remove if plan.has_writes() => Some(Lack::Changes),
+        Want::Ensure | Want::Remove | Want::Nothing => None,
     }
 }
 
-/// What stands between a Service and its address.
-fn why_none(plan: &ServicePlan) -> String {
-    let name = plan.service.full_name();
-    let why = match (&plan.cloud.found, plan.has_writes()) {
-        (None, _) => "its load balancer is not made yet",
-        (Some(_), true) => "its load balancer is there, and not all is done",
-        (Some(_), false) => "its settings leave every address out",
+impl Lack {
+    fn outcome(self, names: &[String]) -> Outcome {
+        let names = some(names);
+        match self {
+            Lack::Balancer => Outcome::warn(
+                format!("gone, whatever the status says: the load balancer of {names}"),
+                "the daemon makes a new one, with another address unless a Primary IP is asked for: see lease \
+                 whether one runs; ccm lb sync, with the daemon's settings, does it now",
+            ),
+            Lack::Address => Outcome::warn(format!("without an address: {names}"), LEFT_TO_DO),
+            Lack::Changes => Outcome::warn(format!("not as wanted: {names}"), LEFT_TO_DO),
+        }
+    }
+}
+
+/// `NAMESPACE/NAME`, and what stands between the Service and what it lacks.
+fn why(plan: &ServicePlan, lack: Lack) -> String {
+    let why = match (lack, &plan.cloud.found) {
+        (Lack::Balancer, _) => return plan.service.full_name(),
+        (Lack::Address, None) => "its load balancer is not made yet".to_owned(),
+        (Lack::Address, Some(_)) if plan.has_writes() => {
+            "its load balancer is there, and not all is done".to_owned()
+        }
+        (Lack::Address, Some(_)) => "its settings leave every address out".to_owned(),
+        (Lack::Changes, _) if plan.want == Want::Remove => {
+            "it was deleted, and not all is done".to_owned()
+        }
+        (Lack::Changes, _) => match plan.writes() {
+            1 => "1 change is due".to_owned(),
+            count => format!("{count} changes are due"),
+        },
     };
-    format!("{name} ({why})")
+    format!("{} ({why})", plan.service.full_name())
 }
 
 pub(super) fn orphans(view: &View) -> Outcome {

@@ -39,15 +39,16 @@ pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Exit {
 
 fn inspection(plan: &ServicePlan) -> String {
     let mut text = String::from("FINDINGS\n");
-    let unhealthy = unhealthy(plan);
-    if plan.all_findings().next().is_none() && unhealthy.is_empty() {
+    let mut seen: Vec<String> = gone(plan).into_iter().collect();
+    seen.extend(unhealthy(plan));
+    if plan.all_findings().next().is_none() && seen.is_empty() {
         text.push_str("  none\n");
     }
     // What stands in the way, what does not work, what should be known.
     if let Some(finding) = &plan.cloud.obstacle {
         text.push_str(&finding_lines(finding));
     }
-    for line in unhealthy {
+    for line in seen {
         text.push_str(&line);
     }
     let mut others: Vec<&Finding> = plan.findings.iter().chain(&plan.cloud.findings).collect();
@@ -192,6 +193,19 @@ fn why(health: &crate::cloud::Health) -> String {
     let code = health.http_status.map(|code| format!("HTTP {code}"));
     let parts = health.detail.iter().map(ToString::to_string).chain(code);
     parts.collect::<Vec<_>>().join(", ")
+}
+
+/// Its load balancer, which the status still names.
+fn gone(plan: &ServicePlan) -> Option<String> {
+    let what = "its load balancer is gone, whatever the status says";
+    let then = match plan.has_writes() {
+        true => "sync makes a new one, with another address unless a Primary IP is asked for",
+        false => "a new one is held back here: see SYNC WOULD",
+    };
+    plan.has_lost_its_own().then(|| {
+        let text = output::wrapped(&format!("{what}; {then}"), COLUMNS - 4).join("\n    ");
+        format!("  ! {text}\n")
+    })
 }
 
 /// A target that gets no traffic is what most people come to look for.
