@@ -1,8 +1,8 @@
 //! Broken nodes, Services and load balancers.
 
-use crate::common::UNINITIALIZED;
 use crate::common::services::{LoadBalancerService, balancer_of, create};
-use crate::world::{World, checks, each};
+use crate::common::{UNINITIALIZED, ccm};
+use crate::world::{World, checks, each, rules};
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
@@ -113,6 +113,16 @@ fn nodes() {
     ]);
 }
 
+/// The project has as many load balancers as it may.
+fn refused(world: &mut World) {
+    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    cloud.set_load_balancer_limit(project, 1);
+    let service = LoadBalancerService::new("new", &[80]);
+    create(&world.sandbox, service.with(&[("location", "fsn1")]));
+    let synced = ccm(&world.env, &["lb", "sync", "--yes"]);
+    assert_eq!(synced.code, 1, "{synced:?}");
+}
+
 #[test]
 fn services() {
     each(&[
@@ -136,7 +146,50 @@ fn services() {
             },
             "services",
             "warn",
-            &["default/new (its load balancer is not made yet)"],
+            &["without an address: default/new (its load balancer is not made yet)"],
+            "ccm lb sync",
+        ),
+        (
+            "one that was refused",
+            refused,
+            "services",
+            "fail",
+            &[
+                "refused at the last try: default/new (its load balancer is not made yet), ",
+                " ago: ",
+                "resource_limit_exceeded",
+            ],
+            "ccm lb sync at once",
+        ),
+        (
+            "one that was refused, asked by who may not list events",
+            |world| {
+                refused(world);
+                world.role(rules("role.yaml"));
+            },
+            "services",
+            "warn",
+            &[
+                "without an address: default/new (its load balancer is not made yet)",
+                "this user may not list events",
+            ],
+            "ccm lb sync",
+        ),
+        (
+            "one that was refused and then made",
+            |world| {
+                refused(world);
+                let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+                cloud.set_load_balancer_limit(project, 10);
+                let synced = ccm(&world.env, &["lb", "sync", "--yes"]);
+                assert_eq!(synced.code, 0, "{synced:?}");
+                let id = balancer_of(&world.sandbox, "new");
+                let change = |one: &mut Value| one["targets"] = json!([]);
+                cloud.edit_load_balancer(id, change);
+            },
+            "services",
+            "warn",
+            &["not as wanted: default/new (2 changes are due)"],
             "ccm lb sync",
         ),
         (

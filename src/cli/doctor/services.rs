@@ -2,15 +2,16 @@
 
 use super::check::{Outcome, counted, some};
 use super::nodes;
-use super::view::View;
+use super::view::{Gap, View};
 use crate::controllers::service::{ServicePlan, Want};
+use std::collections::HashMap;
 
 const LEFT_TO_DO: &str = "the daemon does what is left to do: see lease whether one runs; ccm lb inspect \
                           NAMESPACE/NAME shows it, ccm lb sync does it now";
 
 /// What a Service lacks, the worst first.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Lack {
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Lack {
     /// Its load balancer, which it had.
     Balancer,
     Address,
@@ -40,13 +41,7 @@ pub(super) fn services(view: &View) -> Outcome {
              with what asks for it",
         );
     }
-    let lacking = |lack: Lack| {
-        let all = plans.iter().filter(|plan| lacks(plan) == Some(lack));
-        let all: Vec<String> = all.map(|plan| why(plan, lack)).collect();
-        (!all.is_empty()).then(|| lack.outcome(&all))
-    };
-    let lacks = [Lack::Balancer, Lack::Address, Lack::Changes];
-    let outcomes = lacks.into_iter().filter_map(lacking).collect();
+    let outcomes = lacking(view, plans);
     Outcome::of_all(outcomes).unwrap_or_else(|| {
         Outcome::ok(match plans.len() {
             0 => "there is no Service of type LoadBalancer".to_owned(),
@@ -55,7 +50,41 @@ pub(super) fn services(view: &View) -> Outcome {
     })
 }
 
-fn lacks(plan: &ServicePlan) -> Option<Lack> {
+/// Those that a sync would do something for; what failed first.
+fn lacking(view: &View, plans: &[ServicePlan]) -> Vec<Outcome> {
+    let tried = |plan: &ServicePlan| {
+        let tries = view.failed_tries.as_ref().ok()?;
+        tries.get(&plan.service.metadata.uid)
+    };
+    let mut refused = Vec::new();
+    let mut waiting: HashMap<Lack, Vec<String>> = HashMap::new();
+    for plan in plans {
+        let Some(lack) = lacks(plan) else { continue };
+        let why = why(plan, lack);
+        match tried(plan) {
+            Some(tried) => refused.push(format!("{why}, {}: {}", tried.ago(), tried.message)),
+            None => waiting.entry(lack).or_default().push(why),
+        }
+    }
+    let mut outcomes = Vec::new();
+    if !refused.is_empty() {
+        outcomes.push(Outcome::fail(
+            format!("refused at the last try: {}", some(&refused)),
+            "mend what the message names; then the daemon's next try does it, and ccm lb sync at once",
+        ));
+    }
+    let all = [Lack::Balancer, Lack::Address, Lack::Changes];
+    let waiting = all
+        .iter()
+        .filter_map(|lack| Some(lack.outcome(waiting.get(lack)?)));
+    outcomes.extend(waiting);
+    if let (false, Err(Gap::NotHere(why))) = (outcomes.is_empty(), &view.failed_tries) {
+        outcomes.push(Outcome::warn(why.as_str(), LEFT_TO_DO));
+    }
+    outcomes
+}
+
+pub(super) fn lacks(plan: &ServicePlan) -> Option<Lack> {
     if plan.cloud.obstacle.is_some() {
         return None;
     }
