@@ -136,7 +136,37 @@ fn services() {
             "services",
             "fail",
             &["default/odd: ", "algorithm-type"],
-            "ccm lb inspect",
+            "each message says what to change",
+        ),
+        (
+            "two load balancers with one label, a Service without node ports, and one that waits",
+            |world| {
+                let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+                let labels =
+                    cloud.load_balancer(balancer_of(&world.sandbox, "web"))["labels"].clone();
+                let twin = json!({
+                    "name": "twin", "load_balancer_type": "lb11", "location": "fsn1", "labels": labels,
+                });
+                cloud.create_load_balancer(project, twin);
+                let fsn1 = ("location", "fsn1");
+                let closed = LoadBalancerService::new("closed", &[80]).with(&[fsn1]);
+                let spec = json!({ "allocateLoadBalancerNodePorts": false });
+                create(&world.sandbox, closed.spec(spec));
+                create(
+                    &world.sandbox,
+                    LoadBalancerService::new("new", &[80]).with(&[fsn1]),
+                );
+            },
+            "services",
+            "fail",
+            &[
+                "default/web: load balancers ",
+                "remove it from the wrong one",
+                "default/closed: port 80 has no node port",
+                "without an address: default/new (",
+            ],
+            "each message says what to change; ccm lb inspect NAMESPACE/NAME shows the Service beside its \
+             load balancer; the daemon does what is left to do",
         ),
         (
             "one that waits",

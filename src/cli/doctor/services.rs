@@ -27,26 +27,29 @@ pub(super) fn services(view: &View) -> Outcome {
     if nodes::are_of_another_project(view) {
         return Outcome::skipped("of another project there is nothing to say: see project");
     }
-    let stuck: Vec<String> = plans
-        .iter()
-        .filter_map(|plan| {
-            let why = plan.cloud.obstacle.as_ref()?;
-            Some(format!("{}: {}", plan.service.full_name(), why.message))
-        })
-        .collect();
-    if !stuck.is_empty() {
-        return Outcome::fail(
-            some(&stuck),
-            "correct the Service's annotations; ccm lb inspect NAMESPACE/NAME shows each field \
-             with what asks for it",
-        );
-    }
-    let outcomes = lacking(view, plans);
+    let mut outcomes: Vec<Outcome> = stuck(plans).into_iter().collect();
+    outcomes.extend(lacking(view, plans));
     Outcome::of_all(outcomes).unwrap_or_else(|| {
         Outcome::ok(match plans.len() {
             0 => "there is no Service of type LoadBalancer".to_owned(),
             count => format!("{}, with nothing to be done", counted(count, "Service")),
         })
+    })
+}
+
+/// Those that nothing is done for until somebody changes something. Each message says what.
+fn stuck(plans: &[ServicePlan]) -> Option<Outcome> {
+    let stuck = plans.iter().filter_map(|plan| {
+        let why = plan.cloud.obstacle.as_ref()?;
+        Some(format!("{}: {}", plan.service.full_name(), why.message))
+    });
+    let stuck: Vec<String> = stuck.collect();
+    (!stuck.is_empty()).then(|| {
+        Outcome::fail(
+            some(&stuck),
+            "each message says what to change; ccm lb inspect NAMESPACE/NAME shows the Service beside its \
+             load balancer",
+        )
     })
 }
 
