@@ -113,6 +113,15 @@ fn nodes() {
     ]);
 }
 
+/// The Service goes, and nobody waits for its load balancer.
+fn orphaned(world: &mut World) {
+    let cluster = world.sandbox.cluster();
+    cluster.edit("services", Some("default"), "web", |service| {
+        service["metadata"]["finalizers"] = json!([]);
+    });
+    assert!(cluster.delete("services", Some("default"), "web"));
+}
+
 /// The project has as many load balancers as it may.
 fn refused(world: &mut World) {
     let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
@@ -271,17 +280,27 @@ fn services() {
         ),
         (
             "an orphan",
-            |world| {
-                let cluster = world.sandbox.cluster();
-                cluster.edit("services", Some("default"), "web", |service| {
-                    service["metadata"]["finalizers"] = json!([]);
-                });
-                assert!(cluster.delete("services", Some("default"), "web"));
-            },
+            orphaned,
             "orphans",
             "warn",
             &["kubernetes-default-web (", "of Service default/web)"],
             "ccm lb sync --delete-orphans",
+        ),
+        (
+            "a protected orphan",
+            |world| {
+                let id = balancer_of(&world.sandbox, "web");
+                let cloud = world.sandbox.cloud();
+                cloud.edit_load_balancer(id, |one| one["protection"]["delete"] = json!(true));
+                orphaned(world);
+            },
+            "orphans",
+            "warn",
+            &[
+                "no Service wants these, they cost money, and ccm leaves them alone: kubernetes-default-web (",
+                "of Service default/web: it is protected from being deleted)",
+            ],
+            "only you can delete them, once nobody wants them",
         ),
         (
             "turned off",

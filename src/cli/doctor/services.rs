@@ -3,6 +3,7 @@
 use super::check::{Outcome, counted, some};
 use super::nodes;
 use super::view::{Gap, View};
+use crate::cloud::Orphan;
 use crate::controllers::service::{ServicePlan, Want};
 use std::collections::HashMap;
 
@@ -140,22 +141,33 @@ pub(super) fn orphans(view: &View) -> Outcome {
         Ok(orphans) => orphans,
         Err(gap) => return Outcome::of_gap(gap, "see what the error names"),
     };
-    let names: Vec<String> = orphans
-        .iter()
-        .map(|orphan| {
-            let balancer = &orphan.balancer;
-            let service = orphan.service.replacen('.', "/", 1);
-            format!("{} ({}, of Service {service})", balancer.name, balancer.id)
-        })
-        .collect();
-    match names.as_slice() {
-        [] => Outcome::ok("each load balancer of this cluster has its Service"),
-        names => Outcome::warn(
-            format!(
-                "no Service wants these, and they cost money: {}",
-                some(names)
-            ),
-            "ccm lb sync --delete-orphans lists them, asks, and deletes them",
-        ),
-    }
+    let shown = |orphan: &Orphan| {
+        let balancer = &orphan.balancer;
+        let service = orphan.service.replacen('.', "/", 1);
+        let stays = orphan.stays.as_ref().map(|why| format!(": {why}"));
+        let stays = stays.unwrap_or_default();
+        format!(
+            "{} ({}, of Service {service}{stays})",
+            balancer.name, balancer.id
+        )
+    };
+    let (go, stay): (Vec<&Orphan>, Vec<&Orphan>) =
+        orphans.iter().partition(|orphan| orphan.removal.is_some());
+    let told = |orphans: Vec<&Orphan>, what: &str, remedy: &str| {
+        let names: Vec<String> = orphans.into_iter().map(shown).collect();
+        (!names.is_empty()).then(|| Outcome::warn(format!("{what}: {}", some(&names)), remedy))
+    };
+    let go = told(
+        go,
+        "no Service wants these, and they cost money",
+        "ccm lb sync --delete-orphans lists them, asks, and deletes them",
+    );
+    let stay = told(
+        stay,
+        "no Service wants these, they cost money, and ccm leaves them alone",
+        "only you can delete them, once nobody wants them; a protected one after hcloud load-balancer \
+         disable-protection NAME delete",
+    );
+    Outcome::of_all(go.into_iter().chain(stay).collect())
+        .unwrap_or_else(|| Outcome::ok("each load balancer of this cluster has its Service"))
 }
