@@ -1,5 +1,5 @@
-//! What `ccm lb inspect` puts first when a certificate, a Primary IP or a port's own annotation is in trouble, or the
-//! load balancer is gone: the first lines for each kind, as a file to read.
+//! What `ccm lb inspect` puts first when a certificate, a Primary IP or a port's own annotation is in trouble: the
+//! first lines for each kind, as a file to read.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
