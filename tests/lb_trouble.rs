@@ -5,7 +5,7 @@
 mod common;
 
 use common::services::{LoadBalancerService, balancer_of, create, edit};
-use common::{ccm, env, snapshot};
+use common::{Env, ccm, env, snapshot, with};
 use sandbox::Sandbox;
 use serde_json::json;
 use std::time::Duration;
@@ -47,6 +47,7 @@ const THERE: &[(&str, Annotations)] = &[
     ("certificate-failed", &[MANAGED[0], MANAGED[1], ("http-managed-certificate-domains", "failed.example.org")]),
     ("certificate-for-other-domains", &[MANAGED[0], MANAGED[1], ("http-managed-certificate-domains", "before.example.com")]),
     ("certificate-pending", &[MANAGED[0], MANAGED[1], ("http-managed-certificate-domains", "pending.example.com")]),
+    ("gone", &[]),
 ];
 
 fn cluster() -> Sandbox {
@@ -121,8 +122,12 @@ fn cluster() -> Sandbox {
 
 /// From the command to the end of its findings.
 fn first_lines(sandbox: &Sandbox, name: &str) -> String {
+    first_lines_of(sandbox, &env(sandbox), name)
+}
+
+fn first_lines_of(sandbox: &Sandbox, env: &Env, name: &str) -> String {
     let service = format!("default/{name}");
-    let ran = ccm(&env(sandbox), &["lb", "inspect", &service]);
+    let ran = ccm(env, &["lb", "inspect", &service]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran:?}");
     let (findings, _) = ran.stdout.split_once("\n\n").unwrap();
     let mut text = format!("$ ccm lb inspect {service}\n{findings}\n");
@@ -139,6 +144,8 @@ fn the_first_lines_name_the_trouble() {
     for (name, _) in THERE {
         balancer_of(&sandbox, name);
     }
+    let gone = balancer_of(&sandbox, "gone");
+    sandbox.cloud().delete_load_balancer(gone);
     let names = NEW.iter().chain(THERE).map(|(name, _)| *name);
     let names = names.chain(["address-that-nobody-has", "without-tcp", "of-ipv6-alone"]);
     let texts: Vec<String> = names.map(|name| first_lines(&sandbox, name)).collect();
@@ -148,5 +155,40 @@ fn the_first_lines_name_the_trouble() {
     snapshot("lb-trouble.txt", &texts.join("\n"));
     // Nothing of it was written.
     let balancers = sandbox.cloud().load_balancers(sandbox.project());
-    assert_eq!(balancers.len(), THERE.len() + 1);
+    assert_eq!(balancers.len(), THERE.len());
+}
+
+/// What the API said when it was tried, for who may list events; the others see what there is without.
+#[test]
+fn what_was_refused_is_told() {
+    let sandbox = Sandbox::builder().nodes(1).scale(0.01).start();
+    let (cloud, project) = (sandbox.cloud(), sandbox.project());
+    cloud.set_load_balancer_limit(project, 0);
+    create(
+        &sandbox,
+        LoadBalancerService::new("refused", &[80]).with(&[FSN1, LB11]),
+    );
+    let inspect = |env: &Env| {
+        let lines = first_lines_of(&sandbox, env, "refused");
+        lines.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let person = with(sandbox.env(), &[]);
+    assert!(!inspect(&person).contains("the last try"));
+    let synced = ccm(&env(&sandbox), &["lb", "sync", "--yes", "default/refused"]);
+    assert_eq!(synced.code, 1, "{synced:?}");
+    let told = inspect(&person);
+    let failed = "! SyncLoadBalancerFailed the last try failed ";
+    assert!(
+        told.contains(failed) && told.contains("(resource_limit_exceeded)"),
+        "{told}"
+    );
+    assert!(!inspect(&env(&sandbox)).contains("the last try"));
+    // What was made since is what counts.
+    cloud.set_load_balancer_limit(project, 1);
+    let synced = ccm(&env(&sandbox), &["lb", "sync", "--yes", "default/refused"]);
+    assert_eq!(synced.code, 0, "{synced:?}");
+    let id = balancer_of(&sandbox, "refused");
+    cloud.delete_load_balancer(id);
+    let told = inspect(&person);
+    assert!(!told.contains("the last try"), "{told}");
 }

@@ -1,7 +1,6 @@
 //! `--settings-from`: reads what the daemon of the cluster is started with, and says what could not be read.
 
 use super::output::Printer;
-use super::told::Ready;
 use super::wire;
 use crate::cloud::ProviderId;
 use crate::kube::{self, Node, container};
@@ -78,13 +77,16 @@ pub(super) fn take(
 
 /// Settings whose default may not be the daemon's: nobody set them here, and nobody says what it
 /// was told. In a pod the environment is taken for the daemon's own.
-pub(super) fn unknown(command: Command, ready: &Ready) -> Vec<String> {
-    let settings = &ready.settings;
+pub(super) fn unknown(
+    command: Command,
+    settings: &Settings,
+    left_out: Option<&LeftOut>,
+) -> Vec<String> {
     let is_named = !settings.kubeconfig.value.is_empty();
     let in_pod = !is_named && is_set_here("KUBERNETES_SERVICE_HOST");
-    let mut names = match &ready.left_out {
-        _ if settings.yes.value => Vec::new(),
-        left_out => not_known(command, left_out.as_ref(), in_pod),
+    let mut names = match settings.yes.value {
+        true => Vec::new(),
+        false => not_known(command, left_out, in_pod),
     };
     // The others have no default: their value says whether somebody set them.
     let set = [

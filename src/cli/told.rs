@@ -26,13 +26,14 @@ pub(super) struct Ready {
     pub(super) left_out: Option<LeftOut>,
 }
 
-/// For a command that shows wrong settings itself: wrong usage alone ends it.
+/// For a command that shows wrong settings itself: wrong usage alone ends it. With the settings whose default may not be
+/// the daemon's.
 pub(super) fn read_anyhow(
     command: Command,
     words: Vec<OsString>,
     reader: Reader,
     help: impl Fn() -> String,
-) -> Result<Parsed, Exit> {
+) -> Result<(Parsed, Vec<String>), Exit> {
     let parsed = settings::parse(command, words.clone(), &Process);
     if parsed.help {
         return Err(Printer::stdout(&help()));
@@ -45,13 +46,17 @@ pub(super) fn read_anyhow(
     }
     start_log(&parsed, reader);
     let Some(name) = &parsed.settings.settings_from.value else {
-        return Ok(parsed);
+        let unknown = taken::unknown(command, &parsed.settings, None);
+        return Ok((parsed, unknown));
     };
     let found = taken::take(command, &parsed.settings, name).map_err(|lines| tell(&lines))?;
     let parsed = settings::parse_above(command, words, &Process, Some(&found.taken));
     match parsed.problems.iter().any(|problem| problem.usage) {
         true => Err(tell_problems(&parsed).unwrap_or(Exit::Usage)),
-        false => Ok(parsed),
+        false => {
+            let unknown = taken::unknown(command, &parsed.settings, Some(&found.left_out));
+            Ok((parsed, unknown))
+        }
     }
 }
 

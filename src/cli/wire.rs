@@ -77,11 +77,7 @@ pub(super) fn together(settings: &Settings, kube: kube::Client, provider: Hetzne
 }
 
 /// The cloud alone. No call is made.
-pub(super) fn provider(settings: &Settings, metadata: Option<String>) -> Result<Hetzner, String> {
-    provider_with(settings, metadata, Vec::new())
-}
-
-fn provider_with(
+pub(super) fn provider_with(
     settings: &Settings,
     metadata: Option<String>,
     unknown: Vec<String>,

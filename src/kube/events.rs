@@ -5,7 +5,7 @@
 //! restart, so an event's name is made of its object, UID, reason and message: the one that
 //! is there already is counted up instead of being written a second time.
 
-use super::client::Client;
+use super::client::{Client, JSON, ReadFrom, Selected, percent_encoded};
 use super::error::Error;
 use super::types::{ObjectMeta, ObjectReference};
 use crate::cloud::Gate;
@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -67,12 +68,75 @@ struct Written {
     at: Instant,
 }
 
+/// An event as somebody wrote it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PastEvent {
+    pub metadata: ObjectMeta,
+    pub involved_object: Involved,
+    #[serde(default)]
+    pub reason: String,
+    #[serde(default)]
+    pub message: String,
+    /// When it was last counted up; controllers that never count leave it out.
+    #[serde(default)]
+    last_timestamp: Option<String>,
+}
+
+/// The object that an event is about.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Involved {
+    #[serde(default)]
+    pub uid: String,
+}
+
 /// What we need of an event that is there already.
 #[derive(Deserialize)]
 struct Existing {
     metadata: ObjectMeta,
     #[serde(default)]
     count: u32,
+}
+
+impl PastEvent {
+    /// When it was last seen.
+    pub fn at(&self) -> Option<Timestamp> {
+        let last = self.last_timestamp.as_ref();
+        let last = last.and_then(|text| text.parse().ok());
+        last.or(self.metadata.creation_timestamp)
+    }
+}
+
+impl Client {
+    /// Events about one Service, or about all of them. The daemon's role does not allow it.
+    pub fn service_events(
+        &self,
+        one: Option<&ObjectReference>,
+    ) -> Result<Vec<Arc<PastEvent>>, Error> {
+        let (path, query) = match one {
+            None => (
+                "/api/v1/events".to_owned(),
+                "&fieldSelector=involvedObject.kind%3DService".to_owned(),
+            ),
+            Some(one) => (
+                format!(
+                    "/api/v1/namespaces/{}/events",
+                    percent_encoded(&one.namespace)
+                ),
+                format!(
+                    "&fieldSelector=involvedObject.uid%3D{}",
+                    percent_encoded(&one.uid)
+                ),
+            ),
+        };
+        let events = Selected {
+            path: &path,
+            query: &query,
+            kind: "EventList",
+            accept: JSON,
+        };
+        self.list(&events, ReadFrom::Latest)
+    }
 }
 
 impl Recorder {

@@ -19,7 +19,7 @@ mod workloads;
 pub use checkup::{ACCESS_REVIEW, Verb, Version, Workload};
 pub use client::{Client, READ_TIMEOUT, ReadFrom};
 pub use error::Error;
-pub use events::{Event, EventType, Recorder, Repeat};
+pub use events::{Event, EventType, PastEvent, Recorder, Repeat};
 pub use labels::Labels;
 pub use lease::{Lease, LeaseKey, LeaseSpec, micro_time};
 pub use services::{AnyService, LOAD_BALANCER_FINALIZER, Service, ServicePort, ServiceSpec};

@@ -1,13 +1,13 @@
 //! Broken nodes, Services and load balancers.
 
-use crate::common::UNINITIALIZED;
 use crate::common::services::{LoadBalancerService, balancer_of, create};
-use crate::world::{World, checks, each};
+use crate::common::{UNINITIALIZED, ccm};
+use crate::world::{World, checks, each, rules};
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn stray(world: &World, name: &str) {
     let node = NodeSpec {
@@ -113,6 +113,25 @@ fn nodes() {
     ]);
 }
 
+/// The Service goes, and nobody waits for its load balancer.
+fn orphaned(world: &mut World) {
+    let cluster = world.sandbox.cluster();
+    cluster.edit("services", Some("default"), "web", |service| {
+        service["metadata"]["finalizers"] = json!([]);
+    });
+    assert!(cluster.delete("services", Some("default"), "web"));
+}
+
+/// The project has as many load balancers as it may.
+fn refused(world: &mut World) {
+    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    cloud.set_load_balancer_limit(project, 1);
+    let service = LoadBalancerService::new("new", &[80]);
+    create(&world.sandbox, service.with(&[("location", "fsn1")]));
+    let synced = ccm(&world.env, &["lb", "sync", "--yes"]);
+    assert_eq!(synced.code, 1, "{synced:?}");
+}
+
 #[test]
 fn services() {
     each(&[
@@ -126,7 +145,37 @@ fn services() {
             "services",
             "fail",
             &["default/odd: ", "algorithm-type"],
-            "ccm lb inspect",
+            "each message says what to change",
+        ),
+        (
+            "two load balancers with one label, a Service without node ports, and one that waits",
+            |world| {
+                let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+                let labels =
+                    cloud.load_balancer(balancer_of(&world.sandbox, "web"))["labels"].clone();
+                let twin = json!({
+                    "name": "twin", "load_balancer_type": "lb11", "location": "fsn1", "labels": labels,
+                });
+                cloud.create_load_balancer(project, twin);
+                let fsn1 = ("location", "fsn1");
+                let closed = LoadBalancerService::new("closed", &[80]).with(&[fsn1]);
+                let spec = json!({ "allocateLoadBalancerNodePorts": false });
+                create(&world.sandbox, closed.spec(spec));
+                create(
+                    &world.sandbox,
+                    LoadBalancerService::new("new", &[80]).with(&[fsn1]),
+                );
+            },
+            "services",
+            "fail",
+            &[
+                "default/web: load balancers ",
+                "remove it from the wrong one",
+                "default/closed: port 80 has no node port",
+                "without an address: default/new (",
+            ],
+            "each message says what to change; ccm lb inspect NAMESPACE/NAME shows the Service beside its \
+             load balancer; the daemon does what is left to do",
         ),
         (
             "one that waits",
@@ -136,22 +185,122 @@ fn services() {
             },
             "services",
             "warn",
-            &["default/new (its load balancer is not made yet)"],
+            &["without an address: default/new (its load balancer is not made yet)"],
+            "ccm lb sync",
+        ),
+        (
+            "one that was refused",
+            refused,
+            "services",
+            "fail",
+            &[
+                "refused at the last try: default/new (its load balancer is not made yet), ",
+                " ago: ",
+                "resource_limit_exceeded",
+            ],
+            "ccm lb sync at once",
+        ),
+        (
+            "one that was refused, asked by who may not list events",
+            |world| {
+                refused(world);
+                world.role(rules("role.yaml"));
+            },
+            "services",
+            "warn",
+            &[
+                "without an address: default/new (its load balancer is not made yet)",
+                "this user may not list events",
+            ],
+            "ccm lb sync",
+        ),
+        (
+            "one that was refused and then made",
+            |world| {
+                refused(world);
+                let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+                cloud.set_load_balancer_limit(project, 10);
+                let synced = ccm(&world.env, &["lb", "sync", "--yes"]);
+                assert_eq!(synced.code, 0, "{synced:?}");
+                let id = balancer_of(&world.sandbox, "new");
+                let change = |one: &mut Value| one["targets"] = json!([]);
+                cloud.edit_load_balancer(id, change);
+            },
+            "services",
+            "warn",
+            &["not as wanted: default/new (2 changes are due)"],
+            "ccm lb sync",
+        ),
+        (
+            "a load balancer that somebody deleted",
+            |world| {
+                let id = balancer_of(&world.sandbox, "web");
+                world.sandbox.cloud().delete_load_balancer(id);
+            },
+            "services",
+            "warn",
+            &["gone, whatever the status says: the load balancer of default/web"],
+            "another address",
+        ),
+        (
+            "a load balancer that somebody changed",
+            |world| {
+                let id = balancer_of(&world.sandbox, "web");
+                let change = |one: &mut Value| one["targets"] = json!([]);
+                world.sandbox.cloud().edit_load_balancer(id, change);
+            },
+            "services",
+            "warn",
+            &["not as wanted: default/web (2 changes are due)"],
+            "ccm lb sync",
+        ),
+        (
+            "one that the daemon may have been told to make like this",
+            |world| {
+                let id = balancer_of(&world.sandbox, "web");
+                let change =
+                    |one: &mut Value| one["services"][0]["health_check"]["interval"] = json!(60);
+                world.sandbox.cloud().edit_load_balancer(id, change);
+            },
+            "services",
+            "ok",
+            &["1 Service, with nothing to be done"],
+            "",
+        ),
+        (
+            "a load balancer that does not go",
+            |world| {
+                let cluster = world.sandbox.cluster();
+                assert!(cluster.delete("services", Some("default"), "web"));
+            },
+            "services",
+            "warn",
+            &["not as wanted: default/web (it was deleted, and not all is done)"],
             "ccm lb sync",
         ),
         (
             "an orphan",
-            |world| {
-                let cluster = world.sandbox.cluster();
-                cluster.edit("services", Some("default"), "web", |service| {
-                    service["metadata"]["finalizers"] = json!([]);
-                });
-                assert!(cluster.delete("services", Some("default"), "web"));
-            },
+            orphaned,
             "orphans",
             "warn",
             &["kubernetes-default-web (", "of Service default/web)"],
             "ccm lb sync --delete-orphans",
+        ),
+        (
+            "a protected orphan",
+            |world| {
+                let id = balancer_of(&world.sandbox, "web");
+                let cloud = world.sandbox.cloud();
+                cloud.edit_load_balancer(id, |one| one["protection"]["delete"] = json!(true));
+                orphaned(world);
+            },
+            "orphans",
+            "warn",
+            &[
+                "no Service wants these, they cost money, and ccm leaves them alone: kubernetes-default-web (",
+                "of Service default/web: it is protected from being deleted)",
+            ],
+            "only you can delete them, once nobody wants them",
         ),
         (
             "turned off",

@@ -12,7 +12,7 @@ pub const KUBE_SYSTEM: Option<&str> = Some("kube-system");
 pub const CIDR: &str = "--cluster-cidr=10.244.0.0/16";
 pub const LEASE: &str = "cloud-controller-manager";
 
-/// The daemon's account, and somebody who may list Deployments as well.
+/// The daemon's account, and somebody who may list Deployments and events as well.
 const ACCOUNT: &str = "system:serviceaccount:kube-system:ccm-from-scratch";
 const PERSON: &str = "person";
 
@@ -85,9 +85,15 @@ impl World {
             verbs: vec!["get".into(), "list".into()],
             ..PolicyRule::default()
         };
+        let events = PolicyRule {
+            api_groups: vec![String::new()],
+            resources: vec!["events".into()],
+            verbs: vec!["list".into()],
+            ..PolicyRule::default()
+        };
         world.user(
             PERSON,
-            [rules("role.yaml"), vec![workloads]].concat(),
+            [rules("role.yaml"), vec![workloads, events]].concat(),
             rules("lease.yaml"),
         );
         world

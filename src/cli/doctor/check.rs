@@ -84,7 +84,7 @@ const CHECKS: &[Row] = &[
         routes::routes),
     ("pod-network", "condition NetworkUnavailable of each node",
         routes::pod_network),
-    ("services", "each Service of type LoadBalancer, its load balancer, and what the next sync would do",
+    ("services", "each Service of type LoadBalancer, its load balancer, what the next sync would do, and events of what failed",
         services::services),
     ("orphans", "load balancers with this cluster's label, and the Services that there are",
         services::orphans),

@@ -34,11 +34,11 @@ use std::ffi::OsString;
 pub(super) fn doctor(words: Vec<OsString>) -> Exit {
     let help = || help::command(Command::Doctor);
     // Wrong settings are what it is asked about; wrong usage is not.
-    let parsed = match told::read_anyhow(Command::Doctor, words, Reader::Person, help) {
-        Ok(parsed) => parsed,
+    let (parsed, unknown) = match told::read_anyhow(Command::Doctor, words, Reader::Person, help) {
+        Ok(read) => read,
         Err(exit) => return exit,
     };
-    let checks = check::all(&observe::observe(&parsed));
+    let checks = check::all(&observe::observe(&parsed, unknown));
     let text = match parsed.settings.output.value {
         Output::Table => show::table(&checks, false),
         Output::Wide => show::table(&checks, true),

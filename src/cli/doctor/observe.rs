@@ -1,5 +1,6 @@
 //! Every call, each of which may fail by itself. What rests on one that failed is not tried.
 
+use super::services::lacks;
 use super::verbs::{NEEDS, Need};
 use super::view::{Gap, Lease, Seen, Token, View};
 use crate::cli::wire;
@@ -7,12 +8,13 @@ use crate::cloud::{Checkup, ErrorKind, Gate, Instance, Provider, Refused, Urgenc
 use crate::controllers::Selection;
 use crate::controllers::node::{self, NodePlan};
 use crate::controllers::route::{self, RouteController};
-use crate::controllers::service::{self, ServiceController, ServicePlan};
+use crate::controllers::service::{self, FailedTry, ServiceController, ServicePlan};
 use crate::hetzner::{self, Hetzner};
 use crate::kube::{self, LeaseKey, Node};
 use crate::settings::{Controller, Parsed, Settings};
 use crate::world::{self, ReadFrom, World};
 use jiff::Timestamp;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,7 +40,13 @@ struct Cloud {
     asked: Instant,
 }
 
-pub(super) fn observe(parsed: &Parsed) -> View {
+/// What decides the addresses of nodes: that it may not be set here has checks of its own.
+const OF_NODES: [&str; 2] = ["HCLOUD_NETWORK", "HCLOUD_INSTANCES_ADDRESS_FAMILY"];
+
+/// `unknown`: settings whose default may not be the daemon's; what they alone ask of a load balancer is not said to be
+/// missing.
+pub(super) fn observe(parsed: &Parsed, mut unknown: Vec<String>) -> View {
+    unknown.retain(|name| !OF_NODES.contains(&name.as_str()));
     let settings = &parsed.settings;
     let key = LeaseKey {
         namespace: settings.lease_namespace.value.to_string(),
@@ -62,11 +70,12 @@ pub(super) fn observe(parsed: &Parsed) -> View {
         nodes: Err(Gap::Needs("cluster")),
         routes: Err(Gap::Needs("nodes")),
         services: Err(Gap::Needs("nodes")),
+        failed_tries: Ok(HashMap::new()),
         orphans: Err(Gap::Needs("services")),
     };
     look_at_settings(&mut view, parsed);
     let kube = look_at_cluster(&mut view, settings, &key);
-    let cloud = look_at_cloud(&mut view, settings);
+    let cloud = look_at_cloud(&mut view, settings, unknown);
     match (kube, cloud) {
         (Some(kube), Some(cloud)) => {
             let world = wire::together(settings, kube, cloud.provider);
@@ -171,11 +180,11 @@ fn lease(kube: &kube::Client, key: &LeaseKey) -> Seen<Lease> {
 }
 
 /// None: the servers could not be read.
-fn look_at_cloud(view: &mut View, settings: &Settings) -> Option<Cloud> {
+fn look_at_cloud(view: &mut View, settings: &Settings, unknown: Vec<String>) -> Option<Cloud> {
     if view.token.is_err() {
         return None;
     }
-    let provider = match wire::provider(settings, wire::metadata(settings)) {
+    let provider = match wire::provider_with(settings, wire::metadata(settings), unknown) {
         Ok(provider) => provider,
         Err(why) => {
             view.servers = Err(Gap::Failed(why));
@@ -229,7 +238,10 @@ fn look_at_both(view: &mut View, settings: &Settings, world: &World, instances: 
         return;
     }
     view.services = service_plans(settings, world);
-    if view.services.is_ok() {
+    if let Ok(plans) = &view.services {
+        if plans.iter().any(|plan| lacks(plan).is_some()) {
+            view.failed_tries = failed_tries(world);
+        }
         let orphans = service::orphans(world, &nodes);
         view.orphans = orphans.map_err(|error| Gap::Failed(error.to_string()));
     }
@@ -254,6 +266,17 @@ fn service_plans(settings: &Settings, world: &World) -> Seen<Vec<ServicePlan>> {
         Ok((_, plans)) => Ok(plans),
         Err(error) => Err(gap(error)),
     }
+}
+
+fn failed_tries(world: &World) -> Seen<HashMap<String, FailedTry>> {
+    let events = world.kube.service_events(None);
+    let tries = events.map(|events| service::failed_tries(&events));
+    tries.map_err(|error| {
+        Gap::NotHere(match error.is_forbidden() {
+            true => "this user may not list events, which say what came of the last try".to_owned(),
+            false => format!("what came of the last try is not known: {error}"),
+        })
+    })
 }
 
 fn route_plan(settings: &Settings, world: &World) -> Seen<route::Plan> {

@@ -2,8 +2,23 @@
 
 use super::check::{Outcome, counted, some};
 use super::nodes;
-use super::view::View;
+use super::view::{Gap, View};
+use crate::cloud::Orphan;
 use crate::controllers::service::{ServicePlan, Want};
+use std::collections::HashMap;
+
+const LEFT_TO_DO: &str = "the daemon does what is left to do: see lease whether one runs; ccm lb inspect \
+                          NAMESPACE/NAME shows it, ccm lb sync does it now";
+
+/// What a Service lacks, the worst first.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Lack {
+    /// Its load balancer, which it had.
+    Balancer,
+    Address,
+    /// Changes of its load balancer, or the end of it.
+    Changes,
+}
 
 pub(super) fn services(view: &View) -> Outcome {
     let plans = match &view.services {
@@ -13,50 +28,112 @@ pub(super) fn services(view: &View) -> Outcome {
     if nodes::are_of_another_project(view) {
         return Outcome::skipped("of another project there is nothing to say: see project");
     }
-    let stuck: Vec<String> = plans
-        .iter()
-        .filter_map(|plan| {
-            let why = plan.cloud.obstacle.as_ref()?;
-            Some(format!("{}: {}", plan.service.full_name(), why.message))
-        })
-        .collect();
-    if !stuck.is_empty() {
-        return Outcome::fail(
-            some(&stuck),
-            "correct the Service's annotations; ccm lb inspect NAMESPACE/NAME shows each field \
-             with what asks for it",
-        );
-    }
-    let is_waiting = |plan: &&ServicePlan| {
-        plan.want == Want::Ensure && plan.service.status.load_balancer.ingress.is_empty()
-    };
-    let waiting = plans.iter().filter(is_waiting);
-    let waiting: Vec<String> = waiting.map(why_none).collect();
-    match waiting.as_slice() {
-        [] => Outcome::ok(match plans.len() {
+    let mut outcomes: Vec<Outcome> = stuck(plans).into_iter().collect();
+    outcomes.extend(lacking(view, plans));
+    Outcome::of_all(outcomes).unwrap_or_else(|| {
+        Outcome::ok(match plans.len() {
             0 => "there is no Service of type LoadBalancer".to_owned(),
-            count => format!(
-                "{}, none without its load balancer's address",
-                counted(count, "Service")
-            ),
-        }),
-        waiting => Outcome::warn(
-            format!("without an address: {}", some(waiting)),
-            "the daemon does what is left to do: see lease whether one runs; ccm lb inspect \
-             NAMESPACE/NAME shows it, ccm lb sync does it now",
-        ),
+            count => format!("{}, with nothing to be done", counted(count, "Service")),
+        })
+    })
+}
+
+/// Those that nothing is done for until somebody changes something. Each message says what.
+fn stuck(plans: &[ServicePlan]) -> Option<Outcome> {
+    let stuck = plans.iter().filter_map(|plan| {
+        let why = plan.cloud.obstacle.as_ref()?;
+        Some(format!("{}: {}", plan.service.full_name(), why.message))
+    });
+    let stuck: Vec<String> = stuck.collect();
+    (!stuck.is_empty()).then(|| {
+        Outcome::fail(
+            some(&stuck),
+            "each message says what to change; ccm lb inspect NAMESPACE/NAME shows the Service beside its \
+             load balancer",
+        )
+    })
+}
+
+/// Those that a sync would do something for; what failed first.
+fn lacking(view: &View, plans: &[ServicePlan]) -> Vec<Outcome> {
+    let tried = |plan: &ServicePlan| {
+        let tries = view.failed_tries.as_ref().ok()?;
+        tries.get(&plan.service.metadata.uid)
+    };
+    let mut refused = Vec::new();
+    let mut waiting: HashMap<Lack, Vec<String>> = HashMap::new();
+    for plan in plans {
+        let Some(lack) = lacks(plan) else { continue };
+        let why = why(plan, lack);
+        match tried(plan) {
+            Some(tried) => refused.push(format!("{why}, {}: {}", tried.ago(), tried.message)),
+            None => waiting.entry(lack).or_default().push(why),
+        }
+    }
+    let mut outcomes = Vec::new();
+    if !refused.is_empty() {
+        outcomes.push(Outcome::fail(
+            format!("refused at the last try: {}", some(&refused)),
+            "mend what the message names; then the daemon's next try does it, and ccm lb sync at once",
+        ));
+    }
+    let all = [Lack::Balancer, Lack::Address, Lack::Changes];
+    let waiting = all
+        .iter()
+        .filter_map(|lack| Some(lack.outcome(waiting.get(lack)?)));
+    outcomes.extend(waiting);
+    if let (false, Err(Gap::NotHere(why))) = (outcomes.is_empty(), &view.failed_tries) {
+        outcomes.push(Outcome::warn(why.as_str(), LEFT_TO_DO));
+    }
+    outcomes
+}
+
+pub(super) fn lacks(plan: &ServicePlan) -> Option<Lack> {
+    if plan.cloud.obstacle.is_some() {
+        return None;
+    }
+    let has_none = plan.service.status.load_balancer.ingress.is_empty();
+    match plan.want {
+        Want::Ensure if plan.has_lost_its_own() => Some(Lack::Balancer),
+        Want::Ensure if has_none => Some(Lack::Address),
+        Want::Ensure | Want::Remove if plan.has_writes() => Some(Lack::Changes),
+        Want::Ensure | Want::Remove | Want::Nothing => None,
     }
 }
 
-/// What stands between a Service and its address.
-fn why_none(plan: &ServicePlan) -> String {
-    let name = plan.service.full_name();
-    let why = match (&plan.cloud.found, plan.has_writes()) {
-        (None, _) => "its load balancer is not made yet",
-        (Some(_), true) => "its load balancer is there, and not all is done",
-        (Some(_), false) => "its settings leave every address out",
+impl Lack {
+    fn outcome(self, names: &[String]) -> Outcome {
+        let names = some(names);
+        match self {
+            Lack::Balancer => Outcome::warn(
+                format!("gone, whatever the status says: the load balancer of {names}"),
+                "the daemon makes a new one, with another address unless a Primary IP is asked for: see lease \
+                 whether one runs; ccm lb sync, with the daemon's settings, does it now",
+            ),
+            Lack::Address => Outcome::warn(format!("without an address: {names}"), LEFT_TO_DO),
+            Lack::Changes => Outcome::warn(format!("not as wanted: {names}"), LEFT_TO_DO),
+        }
+    }
+}
+
+/// `NAMESPACE/NAME`, and what stands between the Service and what it lacks.
+fn why(plan: &ServicePlan, lack: Lack) -> String {
+    let why = match (lack, &plan.cloud.found) {
+        (Lack::Balancer, _) => return plan.service.full_name(),
+        (Lack::Address, None) => "its load balancer is not made yet".to_owned(),
+        (Lack::Address, Some(_)) if plan.has_writes() => {
+            "its load balancer is there, and not all is done".to_owned()
+        }
+        (Lack::Address, Some(_)) => "its settings leave every address out".to_owned(),
+        (Lack::Changes, _) if plan.want == Want::Remove => {
+            "it was deleted, and not all is done".to_owned()
+        }
+        (Lack::Changes, _) => match plan.writes() {
+            1 => "1 change is due".to_owned(),
+            count => format!("{count} changes are due"),
+        },
     };
-    format!("{name} ({why})")
+    format!("{} ({why})", plan.service.full_name())
 }
 
 pub(super) fn orphans(view: &View) -> Outcome {
@@ -64,22 +141,33 @@ pub(super) fn orphans(view: &View) -> Outcome {
         Ok(orphans) => orphans,
         Err(gap) => return Outcome::of_gap(gap, "see what the error names"),
     };
-    let names: Vec<String> = orphans
-        .iter()
-        .map(|orphan| {
-            let balancer = &orphan.balancer;
-            let service = orphan.service.replacen('.', "/", 1);
-            format!("{} ({}, of Service {service})", balancer.name, balancer.id)
-        })
-        .collect();
-    match names.as_slice() {
-        [] => Outcome::ok("each load balancer of this cluster has its Service"),
-        names => Outcome::warn(
-            format!(
-                "no Service wants these, and they cost money: {}",
-                some(names)
-            ),
-            "ccm lb sync --delete-orphans lists them, asks, and deletes them",
-        ),
-    }
+    let shown = |orphan: &Orphan| {
+        let balancer = &orphan.balancer;
+        let service = orphan.service.replacen('.', "/", 1);
+        let stays = orphan.stays.as_ref().map(|why| format!(": {why}"));
+        let stays = stays.unwrap_or_default();
+        format!(
+            "{} ({}, of Service {service}{stays})",
+            balancer.name, balancer.id
+        )
+    };
+    let (go, stay): (Vec<&Orphan>, Vec<&Orphan>) =
+        orphans.iter().partition(|orphan| orphan.removal.is_some());
+    let told = |orphans: Vec<&Orphan>, what: &str, remedy: &str| {
+        let names: Vec<String> = orphans.into_iter().map(shown).collect();
+        (!names.is_empty()).then(|| Outcome::warn(format!("{what}: {}", some(&names)), remedy))
+    };
+    let go = told(
+        go,
+        "no Service wants these, and they cost money",
+        "ccm lb sync --delete-orphans lists them, asks, and deletes them",
+    );
+    let stay = told(
+        stay,
+        "no Service wants these, they cost money, and ccm leaves them alone",
+        "only you can delete them, once nobody wants them; a protected one after hcloud load-balancer \
+         disable-protection NAME delete",
+    );
+    Outcome::of_all(go.into_iter().chain(stay).collect())
+        .unwrap_or_else(|| Outcome::ok("each load balancer of this cluster has its Service"))
 }

@@ -4,8 +4,9 @@ use super::verbs::Need;
 use crate::cloud::{Checkup, Orphan};
 use crate::controllers::node::NodePlan;
 use crate::controllers::route;
-use crate::controllers::service::ServicePlan;
+use crate::controllers::service::{FailedTry, ServicePlan};
 use crate::kube::{LeaseSpec, Version, Workload};
+use std::collections::HashMap;
 
 /// Something that was looked at.
 pub(super) type Seen<T> = Result<T, Gap>;
@@ -47,6 +48,8 @@ pub(super) struct View {
     pub(super) nodes: Seen<Vec<NodePlan>>,
     pub(super) routes: Seen<route::Plan>,
     pub(super) services: Seen<Vec<ServicePlan>>,
+    /// By UID of the Service; read when one lacks something.
+    pub(super) failed_tries: Seen<HashMap<String, FailedTry>>,
     pub(super) orphans: Seen<Vec<Orphan>>,
 }
 

@@ -5,9 +5,10 @@ use crate::cli::output::{self, Printer};
 use crate::cli::table::{self, COLUMNS};
 use crate::cli::{Exit, leader};
 use crate::cloud::{Field, Finding, Severity};
-use crate::controllers::service::{ServicePlan, Want};
+use crate::controllers::service::{self, FailedTry, ServicePlan, Want};
 use crate::kube::ServicePort;
 use crate::settings::{Command, Output};
+use crate::world::World;
 use std::ffi::OsString;
 
 pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Exit {
@@ -32,22 +33,41 @@ pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Exit {
     let text = match asked.settings.output.value {
         Output::Json => output::json(&json::plans("LoadBalancerInspection", &plans)),
         Output::Yaml => output::yaml(&json::plans("LoadBalancerInspection", &plans)),
-        Output::Table | Output::Wide => plans.iter().map(inspection).collect(),
+        Output::Table | Output::Wide => plans
+            .iter()
+            .map(|plan| inspection(plan, failed_try(&asked.world, plan)))
+            .collect(),
     };
     Printer::stdout(&text)
 }
 
-fn inspection(plan: &ServicePlan) -> String {
+/// What came of the last try, where something is left to do; one call, and none where nothing is.
+fn failed_try(world: &World, plan: &ServicePlan) -> Option<FailedTry> {
+    if !plan.has_writes() {
+        return None;
+    }
+    match world.kube.service_events(Some(&plan.object)) {
+        Ok(events) => service::failed_tries(&events).remove(&plan.object.uid),
+        Err(error) => {
+            log::debug!("events of {}: {error}", plan.name());
+            None
+        }
+    }
+}
+
+fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
     let mut text = String::from("FINDINGS\n");
-    let unhealthy = unhealthy(plan);
-    if plan.all_findings().next().is_none() && unhealthy.is_empty() {
+    let mut seen: Vec<String> = gone(plan).into_iter().collect();
+    seen.extend(failed.as_ref().map(failed_lines));
+    seen.extend(unhealthy(plan));
+    if plan.all_findings().next().is_none() && seen.is_empty() {
         text.push_str("  none\n");
     }
     // What stands in the way, what does not work, what should be known.
     if let Some(finding) = &plan.cloud.obstacle {
         text.push_str(&finding_lines(finding));
     }
-    for line in unhealthy {
+    for line in seen {
         text.push_str(&line);
     }
     let mut others: Vec<&Finding> = plan.findings.iter().chain(&plan.cloud.findings).collect();
@@ -192,6 +212,25 @@ fn why(health: &crate::cloud::Health) -> String {
     let code = health.http_status.map(|code| format!("HTTP {code}"));
     let parts = health.detail.iter().map(ToString::to_string).chain(code);
     parts.collect::<Vec<_>>().join(", ")
+}
+
+/// Its load balancer, which the status still names.
+fn gone(plan: &ServicePlan) -> Option<String> {
+    let what = "its load balancer is gone, whatever the status says";
+    let then = match plan.has_writes() {
+        true => "sync makes a new one, with another address unless a Primary IP is asked for",
+        false => "a new one is held back here: see SYNC WOULD",
+    };
+    plan.has_lost_its_own().then(|| {
+        let text = output::wrapped(&format!("{what}; {then}"), COLUMNS - 4).join("\n    ");
+        format!("  ! {text}\n")
+    })
+}
+
+fn failed_lines(failed: &FailedTry) -> String {
+    let text = format!("the last try failed {}: {}", failed.ago(), failed.message);
+    let text = output::wrapped(&output::one_line(&text), COLUMNS - 4).join("\n    ");
+    format!("  ! {}\n    {text}\n", failed.reason)
 }
 
 /// A target that gets no traffic is what most people come to look for.

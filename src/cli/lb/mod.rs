@@ -57,7 +57,7 @@ fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
     let names = names
         .collect::<Result<Vec<String>, String>>()
         .map_err(|why| usage(&why))?;
-    let unknown = taken::unknown(command, &ready);
+    let unknown = taken::unknown(command, &ready.settings, ready.left_out.as_ref());
     let world = wire::world_of(ready.kube, &ready.settings, unknown.clone());
     let world = world.map_err(|why| Printer::failure(&why))?;
     // A list says it in the place of its rows.

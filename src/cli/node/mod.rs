@@ -49,7 +49,7 @@ fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
         Read::GoOn(ready) => ready,
         Read::End(exit) => return Err(exit),
     };
-    let unknown = taken::unknown(command, &ready);
+    let unknown = taken::unknown(command, &ready.settings, ready.left_out.as_ref());
     let world = wire::world_of(ready.kube, &ready.settings, unknown.clone());
     let world = world.map_err(|why| Printer::failure(&why))?;
     Ok(Asked {

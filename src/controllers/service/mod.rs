@@ -5,6 +5,7 @@
 //! Service's trouble never the others'.
 
 mod due;
+mod failed;
 mod observe;
 mod offered;
 mod orphans;
@@ -16,6 +17,7 @@ mod survey;
 mod tell;
 mod write;
 
+pub use failed::{FailedTry, failed_tries};
 pub use observe::Observed;
 pub use offered::offered;
 pub use plan::{ServicePlan, View, Want, plan, want};

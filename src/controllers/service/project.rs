@@ -57,3 +57,10 @@ fn lacks_its_own(plan: &ServicePlan) -> bool {
         && !status.is_empty()
         && !status.iter().any(is_shown)
 }
+
+impl ServicePlan {
+    /// Its status says that it has a load balancer, and there is none to be found.
+    pub fn has_lost_its_own(&self) -> bool {
+        self.want == Want::Ensure && self.cloud.found.is_none() && lacks_its_own(self)
+    }
+}
