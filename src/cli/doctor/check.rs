@@ -2,6 +2,7 @@
 
 use super::view::{Gap, View};
 use super::{cloud, cluster, nodes, routes, services};
+use crate::text;
 use serde::Serialize;
 
 /// What a check came to, in a word.
@@ -182,9 +183,5 @@ pub(super) fn counted(count: usize, what: &str) -> String {
 /// `a, b, c and 2 more`.
 pub(super) fn some(names: &[String]) -> String {
     const SHOWN: usize = 3;
-    let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>();
-    match names.len().saturating_sub(SHOWN) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
+    text::first_of(names, SHOWN)
 }

@@ -3,6 +3,7 @@
 
 use super::annotations as a;
 use crate::cloud::{Finding, OfferedNode, ProviderId, Reach, Reason};
+use crate::text;
 use std::collections::HashMap;
 
 /// Of the wanted servers, in their order.
@@ -58,7 +59,7 @@ impl By {
     /// Why these are left out, or as they are, and what to do.
     pub(super) fn told(self, left: &[(u64, String)], and_so: &str) -> Finding {
         let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
-        let names = names.join(", ");
+        let names = text::some_of(&names);
         let (servers, node, it) = match left {
             [_] => ("the server of node", "the node", "it"),
             _ => ("the servers of nodes", "the nodes", "them"),
