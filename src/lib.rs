@@ -17,7 +17,7 @@
 //! | [`text`] | how people write values: durations, booleans, near misses; and read many names | what a value is for |
 //!
 //! Arrows point one way, and a test reads the `use` lines and keeps them:
-//! `main → cli → {daemon, controllers, hetzner, kube, settings}`,
+//! `main → cli → {daemon, controllers, hetzner, kube, settings, text}`,
 //! `daemon → controllers → world → {cloud, kube}`, `controllers → text`, `hetzner → {cloud, http, text}`, `kube → {http, text}`, `settings → text`;
 //! `daemon` reads and writes the Lease with `kube` itself.
 //! Everybody may use `metrics` and `cloud`, which use nobody: the gate that every write passes and the pulse

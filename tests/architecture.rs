@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "http",
             "settings",
             "cloud",
+            "text",
             "metrics",
         ],
     ),

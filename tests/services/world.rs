@@ -221,10 +221,12 @@ impl World {
         self.sandbox.calls().mark()
     }
 
-    /// Nothing that ccm may not do was tried.
+    /// Nothing that ccm may not do was tried. `lb inspect` reads events where it may: the daemon's role does not let it.
     pub fn nothing_refused(&self) {
         let calls = self.sandbox.calls().calls();
-        let refused = calls.iter().filter(|call| call.status == Some(403));
+        let refused = calls.iter().filter(|call| {
+            call.status == Some(403) && (call.is_write() || !call.path.ends_with("/events"))
+        });
         let refused: Vec<String> = refused.map(ToString::to_string).collect();
         assert_eq!(refused, Vec::<String>::new());
     }
