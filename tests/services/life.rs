@@ -137,6 +137,9 @@ fn deleted_is_the_load_balancer_first_found_by_its_label_and_then_the_service() 
 #[test]
 fn a_service_that_goes_with_its_namespace_is_no_trouble() {
     let world = World::new(1);
+    if common::needs_simulation(&world.sandbox, "the end of a namespace") {
+        return;
+    }
     let daemon = world.daemon(&[NO_RESYNC]);
     let cluster = world.sandbox.cluster();
     cluster.create(
