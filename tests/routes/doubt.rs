@@ -203,7 +203,12 @@ fn another_cluster_s_nodes_delete_nothing_and_are_not_marked() {
     let enough = reads() + 3;
     wait_until("looks at the Network", || reads() >= enough);
     assert_eq!(world.routes(), before, "{}", daemon.log());
-    for node in other.cluster().list("nodes", None) {
+    nobody_is_marked(&other);
+}
+
+/// No node of it was told that it has a network, or has none.
+fn nobody_is_marked(cluster: &Sandbox) {
+    for node in cluster.cluster().list("nodes", None) {
         let conditions = node["status"]["conditions"].as_array().unwrap();
         let is_it = |one: &Value| one["type"] == "NetworkUnavailable";
         assert!(!conditions.iter().any(is_it), "{node}");
@@ -248,11 +253,7 @@ fn another_cluster_in_the_same_network_takes_no_routes_over() {
         let with_free = before.iter().cloned().chain([free]);
         assert_eq!(world.routes(), with_free.collect());
     }
-    for node in other.cluster().list("nodes", None) {
-        let conditions = node["status"]["conditions"].as_array().unwrap();
-        let is_it = |one: &Value| one["type"] == "NetworkUnavailable";
-        assert!(!conditions.iter().any(is_it), "{node}");
-    }
+    nobody_is_marked(&other);
 }
 
 /// A server of an older cluster is still there, and so is the route to it.
