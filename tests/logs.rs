@@ -134,11 +134,11 @@ fn an_object_a_line_with_keys_that_stay() {
         };
         assert_eq!(lines.iter().filter(is_it).count(), 1, "{message} in\n{log}");
     }
-    let readme = include_str!("../README.md");
+    let page = include_str!("../src/help/metrics.md");
     for key in all {
         assert!(
-            readme.contains(&format!("| `{key}` |")),
-            "the README must tell of {key}"
+            page.contains(&format!("| `{key}` |")),
+            "ccm help metrics must have {key}"
         );
     }
 }

@@ -573,18 +573,18 @@ fn every_drop_in_flag_is_honoured_or_reported() {
     }
 }
 
-/// `CCM_UPDATE_README=1 cargo test --test settings` writes the table.
+/// `CCM_UPDATE_HELP=1 cargo test --test settings` writes the table.
 #[test]
-fn the_readme_has_the_table_as_it_is() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-    let readme = std::fs::read_to_string(&path).expect("there is a README");
-    let wanted = markdown::with_table(&readme).expect("the README has both markers once");
-    if std::env::var_os("CCM_UPDATE_README").is_some_and(|value| !value.is_empty()) {
-        std::fs::write(&path, &wanted).expect("the README can be written");
+fn the_help_page_has_the_table_as_it_is() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/help/settings.md");
+    let page = std::fs::read_to_string(&path).expect("there is a page");
+    let wanted = markdown::with_table(&page).expect("the page has both markers once");
+    if std::env::var_os("CCM_UPDATE_HELP").is_some_and(|value| !value.is_empty()) {
+        std::fs::write(&path, &wanted).expect("the page can be written");
     } else {
         assert!(
-            readme == wanted,
-            "the README's table of settings is old: CCM_UPDATE_README=1"
+            page == wanted,
+            "the table in src/help/settings.md is old: CCM_UPDATE_HELP=1"
         );
     }
 }

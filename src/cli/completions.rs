@@ -4,7 +4,7 @@
 //! nodes and Services are not completed: that would ask the cluster at every key.
 
 use super::output::Printer;
-use super::{Exit, TOP, help, unknown, usage};
+use super::{Exit, TOP, help, topics, unknown, usage};
 use crate::settings::{Command, Kind, Setting, TABLE};
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -189,7 +189,8 @@ fn fish_pattern(command: Command) -> String {
 
 /// What follows a word that is no whole command.
 fn below() -> Vec<(&'static str, String)> {
-    let mut below = vec![("help", TOP.join(" ")), ("completions", SHELLS.join(" "))];
+    let topics: Vec<&str> = TOP.iter().copied().chain(topics::names()).collect();
+    let mut below = vec![("help", topics.join(" ")), ("completions", SHELLS.join(" "))];
     for word in TOP {
         let names = Command::ALL
             .iter()

@@ -1,5 +1,6 @@
 //! `--help`: enough on its own, for each command.
 
+use super::topics;
 use crate::settings::{self, Command};
 
 /// As typed after `ccm help`.
@@ -23,9 +24,11 @@ pub(super) const COMMANDS: &[&str] = &[
 ];
 
 pub(super) fn overview() -> String {
-    "\
+    let topics = topics::list();
+    format!(
+        "\
 ccm – a cloud-controller-manager for Kubernetes on Hetzner Cloud, and the tool
-to look inside.
+to inspect it.
 
 Usage:
   ccm run [flags]              the daemon; also what ccm does when its first
@@ -41,29 +44,32 @@ Usage:
   ccm lb sync [NAMESPACE/NAME…]
                                do now what the daemon would do
   ccm route list               every route of the private Network, and what
-                               sync would do about it
+                               sync would change
   ccm route sync               do now what the daemon would do
-  ccm config [flags]           the settings that the daemon would run with, and
-                               where each comes from
+  ccm config [flags]           the settings that the daemon would use, and the
+                               source of each
   ccm completions bash|zsh|fish
                                a script that completes commands and flags
-  ccm doctor                   what is wrong, and how to mend it
-  ccm help [COMMAND]           this text, or a command's flags and variables
+  ccm doctor                   check everything; show what is wrong and the fix
+  ccm help [COMMAND|TOPIC]     this text, the flags of a command, or a topic
   ccm version
 
+Topics:
+{topics}
 Try it:
   export HCLOUD_TOKEN=… KUBECONFIG=~/.kube/config
-  ccm node list                reads both APIs and writes nothing
+  ccm doctor                   reads both APIs and changes nothing
+  ccm node list
   ccm node sync --dry-run      the plan, and nothing else
 
 Settings come from flags, then environment variables, then defaults:
 ccm help run lists them. From a shell, --settings-from takes the daemon's.
-Data goes to stdout, everything else to stderr.
+Data is written to stdout, everything else to stderr.
 
 Exit codes: 0 done, 1 something failed, 2 wrong usage,
             3 changes are pending (only with --detailed-exitcode)
 "
-    .to_owned()
+    )
 }
 
 pub(super) fn node() -> String {
@@ -112,9 +118,9 @@ Usage:
   ccm route list [-o wide|json|yaml]
   ccm route sync [--dry-run [--detailed-exitcode]] [-o json|yaml]
 
-Both take HCLOUD_NETWORK and --cluster-cidr. list only reads. sync does what one
+Both need HCLOUD_NETWORK and --cluster-cidr. list only reads. sync does what one
 tick of the daemon would do, also beside a running daemon. Routes outside
---cluster-cidr are never touched.
+--cluster-cidr are never changed.
 
 ccm help route list and ccm help route sync show the flags and variables of
 each.
@@ -157,7 +163,7 @@ pub(super) fn completions() -> String {
     COMPLETIONS.to_owned()
 }
 
-/// Where the table of settings goes.
+/// Place of the table of settings.
 const FLAGS: &str = "@flags\n";
 
 const RUN: &str = "\
@@ -166,27 +172,27 @@ ccm run – the daemon: a thread per controller, until SIGTERM or SIGINT.
 Usage:
   ccm run [flags]
   ccm run --once [flags]       one pass over everything, then exit: for cron;
-                               exit 1 when a node can't be brought in order
+                               exit 1 when an object can't be synced
   ccm run --dry-run [flags]    one pass that only prints what it would do
 
-The flags of hcloud-cloud-controller-manager are accepted; those without a
-meaning here are logged once as ignored.
+The flags of hcloud-cloud-controller-manager are accepted. Those without an
+effect here are logged once as ignored.
 
-An API that does not answer is waited for; wrong settings, a token or role that
-is refused, and a Network that does not exist end the daemon with exit code 1.
+When an API does not answer, the daemon waits for it. It exits with code 1 when
+a setting is wrong, a token or role is refused, or the Network does not exist.
 
 @flags
 Examples:
   ccm run --cluster-name=prod --log-format=json
   ccm run --controllers=*,-service   everything but load balancers
-  ccm run --once && echo in order    from cron, or as a CronJob
+  ccm run --once && echo synced      from cron, or as a CronJob
   ccm run --dry-run                  before the first start
 
 Exit codes:
-  0  ended by SIGTERM or SIGINT; with --once: everything is in order, or another
-     one that is alive holds the Lease
-  1  a setting, token or role is wrong, the Lease was lost; with --once and
-     --dry-run: an API did not answer, or something can't be brought in order
+  0  ended by SIGTERM or SIGINT; with --once: everything is synced, or another
+     process that is alive holds the Lease
+  1  a setting, token or role is wrong, or the Lease was lost; with --once and
+     --dry-run: an API did not answer, or something can't be synced
   2  wrong usage
 ";
 
@@ -198,14 +204,14 @@ Usage:
 
   STATUS     New: it still has the uninitialized taint; else Ready or NotReady
   SERVER     number of the server
-  STATE      of the server: running, off, …; missing: deleted, or the token is
-             another project's; foreign: another cloud's provider ID; unknown:
-             a provider ID that is no server's number
+  STATE      of the server: running, off, …; missing: it does not exist, or the
+             token belongs to another project; foreign: the provider ID of
+             another cloud; unknown: a provider ID without a server's number
   ADDRESSES  of the node, external first
   DIFF       - nothing; initialise: new node, the next sync makes it usable;
              address, label: these differ; shutdown taint: to be set or removed;
-             delete: its server does not exist any more; !Reason: what stands in
-             the way
+             delete: its server does not exist any more; !Reason: blocked, see
+             ccm help troubleshooting
 
 @flags
 Examples:
@@ -219,7 +225,7 @@ Exit codes:
 
 const NODE_INSPECT: &str = "\
 ccm node inspect – one node and its server: both sides, how they were matched,
-every value with what asks for it, and what sync would do. Only reads.
+every value with its source, and what sync would do. Only reads.
 
 Usage:
   ccm node inspect NAME [-o json|yaml]
@@ -241,10 +247,10 @@ would do. A node whose server does not exist any more is deleted, with all the
 precautions of the daemon. Safe beside a running daemon: each write names the
 version of the node that it was planned on.
 
-From a shell the daemon's settings are missing: a node that would lose an
-address of its server only because HCLOUD_NETWORK or the address family is not
-set there is held back. --settings-from takes the daemon's settings, --yes goes
-on without them.
+A shell does not have the daemon's settings. A node that would lose an address
+only because HCLOUD_NETWORK or the address family is not set in the shell is
+held back. --settings-from takes the daemon's settings, --yes syncs without
+them.
 
 Usage:
   ccm node sync [NAME…]
@@ -258,15 +264,14 @@ Examples:
   ccm node sync --dry-run --detailed-exitcode || echo something differs
 
 Exit codes:
-  0  everything asked for is in order, or with --dry-run: was planned
-  1  something can't be brought in order, an API did not answer, a name is
-     unknown
+  0  everything is synced, or with --dry-run: was planned
+  1  something can't be synced, an API did not answer, a name is unknown
   2  wrong usage
   3  --dry-run --detailed-exitcode: changes are pending
 ";
 
 const LB_LIST: &str = "\
-ccm lb list – every Service that has or wants a load balancer from us, and what
+ccm lb list – every Service that has or needs a load balancer of ccm, and what
 differs. Only reads.
 
 Usage:
@@ -276,16 +281,16 @@ Usage:
   ADDRESS        the first of its addresses; -o wide shows all
   TARGETS        healthy on every port/all
   DIFF           - nothing; create: the next sync makes it; delete: it and then
-                 the finalizer go; finalizer: only that goes; the names of
-                 fields that differ; !Reason: something stands in the way, and
-                 ccm lb inspect says what; orphan: the Service does not exist,
-                 and ccm lb sync --delete-orphans deletes it, unless it stays;
+                 the finalizer are removed; finalizer: only that is removed; the
+                 names of fields that differ; !Reason: blocked, ccm lb inspect
+                 shows why; orphan: the Service does not exist, and
+                 ccm lb sync --delete-orphans deletes it, unless it stays;
                  in parentheses: held back by ccm lb sync, see ccm help lb sync
 
-Without -n it also names managed certificates that were made for Services which
-do not exist any more: below the table; in JSON and YAML as kept, beside items:
-kept: [{kind, id, name, domains}], null where they could not be read. Nobody
-deletes them but you.
+Without -n it also lists managed certificates whose Service does not exist any
+more: below the table; in JSON and YAML as kept, beside items:
+kept: [{kind, id, name, domains}], null when they could not be read. ccm never
+deletes a certificate.
 
 @flags
 Examples:
@@ -301,8 +306,8 @@ Exit codes:
 
 const LB_INSPECT: &str = "\
 ccm lb inspect – one Service and its load balancer: what is wrong, both sides,
-what the health checks say of each port and target, every field with what asks
-for it, and what sync would do. Only reads.
+the health of each port and target, every field with its source, and what sync
+would do. Only reads.
 
 Usage:
   ccm lb inspect NAMESPACE/NAME [-o json|yaml]
@@ -321,9 +326,8 @@ Exit codes:
 
 const LB_SYNC: &str = "\
 ccm lb sync – do for the named Services, or for all, what one tick of the daemon
-would do. A load balancer is changed only when it is found by the Service's own
-label, or belongs to nobody else; one is deleted only by that label. Safe beside
-a running daemon.
+would do. A load balancer is changed only when it has the label of the Service,
+or is adopted by the rules in ccm help services. Safe beside a running daemon.
 
 Usage:
   ccm lb sync [NAMESPACE/NAME…]
@@ -331,19 +335,20 @@ Usage:
                                the plan, in the order in which it would be done;
                                writes nothing
   ccm lb sync --dry-run --detailed-exitcode [NAMESPACE/NAME…]
-                               exit 3 when there is one, 1 when something
-                               stands in its way
+                               exit 3 when changes are pending, 1 when
+                               something is blocked
   ccm lb sync --delete-orphans [--dry-run | --yes] [-n NAMESPACE]
-                               show load balancers of this cluster whose
+                               list load balancers of this cluster whose
                                Service does not exist, ask, and delete them;
                                nothing else. Never one that is protected, or
                                has targets that are no nodes of this cluster
 
-From a shell the daemon's settings are missing: what would be changed only by
-the default of a setting that nobody set here is held back, named, and exit
-code 1. --settings-from takes the daemon's settings, --yes makes these changes.
+A shell does not have the daemon's settings. A change that follows only from the
+default of a setting that is unset in the shell is held back: it is named, and
+the exit code is 1. --settings-from takes the daemon's settings, --yes makes
+these changes. See ccm help shell.
 
-At a terminal each change is shown on stderr as it is made.
+At a terminal each change is shown on stderr when it is made.
 
 @flags
 Examples:
@@ -352,23 +357,22 @@ Examples:
   ccm lb sync -n ingress nginx --dry-run --detailed-exitcode
 
 Exit codes:
-  0  everything asked for is in order, or with --dry-run: was planned
-  1  something can't be brought in order, an API did not answer, a name is
-     unknown
+  0  everything is synced, or with --dry-run: was planned
+  1  something can't be synced, an API did not answer, a name is unknown
   2  wrong usage
   3  --dry-run --detailed-exitcode: changes are pending
 ";
 
 const CONFIG: &str = "\
-ccm config – the settings that ccm run would have with these flags and in this
-environment, and where each comes from. Asks neither API. Secrets are not shown.
+ccm config – the settings that ccm run would use with these flags and in this
+environment, and the source of each. Calls no API. Secrets are not shown.
 
 Usage:
   ccm config [-o wide|json|yaml] [flags of ccm run]
 
-  SETTING  its name in the README's table
-  VALUE    what is in force; - nothing; !wrong: ccm run would not start, and
-           stderr says why
+  SETTING  its name, as in ccm help settings
+  VALUE    the value in use; - nothing; !wrong: ccm run would not start, and
+           stderr shows why
   SOURCE   the flag, the variable (with the file that it names), or default
 
 @flags
@@ -383,7 +387,7 @@ Exit codes:
 
 const COMPLETIONS: &str = "\
 ccm completions – a script for your shell that completes commands, flags and
-their words. It asks neither API.
+their values. It calls no API.
 
 Usage:
   ccm completions bash|zsh|fish
@@ -405,20 +409,20 @@ Usage:
   ccm route list --cluster-cidr=CIDR,… [-o wide|json|yaml]
 
   DESTINATION  addresses of pods
-  GATEWAY      where packets for them are sent to: a server's IP in the Network
-  NODE         whose pods they are, or on whose server the route ends
+  GATEWAY      where packets for them are sent: a server's IP in the Network
+  NODE         the node of these pods, or the node on whose server the route ends
   STATE        ok
-               missing        a node's pods have no route
+               missing        the pods of a node have no route
                wrong gateway  it leads to another server than its node's
-               blackhole      its gateway is no server's
+               blackhole      no server has the IP of its gateway
                unwanted       it leads to a node that does not have these pods
-               stale          it leads to a server that no node runs on: left as
-                              it is, unless its node was seen to go
-               left alone     the pods there are a node's that has no provider
-                              ID of ours, or no pods yet
-               not ours       outside --cluster-cidr: never touched
-               behind the arrow: what sync would do, or ! when something stands
-               in its way
+               stale          it leads to a server without a node: left
+                              unchanged, unless this process saw its node
+                              deleted
+               left alone     the pods belong to a node without a provider ID of
+                              this profile, or without a pod CIDR
+               not ours       outside --cluster-cidr: never changed
+               behind the arrow: what sync would do, or ! when it is blocked
 
 @flags
 Examples:
@@ -432,9 +436,9 @@ Exit codes:
 
 const ROUTE_SYNC: &str = "\
 ccm route sync – do for all routes what one tick of the daemon would do: delete
-those that lead nowhere, replace those that lead astray, add those that are
-missing, and say on each node whether its pods can be reached. Routes outside
---cluster-cidr are never touched, and nothing is deleted unless a node's server
+those without a server, replace those with a wrong gateway, add those that are
+missing, and set the condition NetworkUnavailable of each node. Routes outside
+--cluster-cidr are never changed. Nothing is deleted unless the server of a node
 is in the Network. Safe beside a running daemon.
 
 Usage:
@@ -442,10 +446,10 @@ Usage:
   ccm route sync --dry-run     the plan, in the order in which it would be done;
                                writes nothing
   ccm route sync --dry-run --detailed-exitcode
-                               exit 3 when there is one, 1 when something
-                               stands in its way
+                               exit 3 when changes are pending, 1 when
+                               something is blocked
 
-At a terminal each change is shown on stderr as it is made.
+At a terminal each change is shown on stderr when it is made.
 
 @flags
 Examples:
@@ -453,34 +457,35 @@ Examples:
   ccm route sync --cluster-cidr=10.244.0.0/16,10.245.0.0/16
 
 Exit codes:
-  0  everything is in order, or with --dry-run: was planned
-  1  a route can't be brought in order, an API did not answer
+  0  everything is synced, or with --dry-run: was planned
+  1  a route can't be synced, an API did not answer
   2  wrong usage
   3  --dry-run --detailed-exitcode: changes are pending
 ";
 
 const DOCTOR: &str = "\
-ccm doctor – look at everything that the daemon needs: settings, token, the
+ccm doctor – check everything that the daemon needs: settings, token, the
 project's API, private Network, cluster, role, Lease, other cloud-controller-
 managers, nodes, routes, Services, load balancers. Only reads.
 
 Usage:
   ccm doctor
-  ccm doctor -o wide           also what was looked at where all is well
+  ccm doctor -o wide           also what was checked when all is well
   ccm doctor -o json|yaml
 
-Each check is ok, warn, fail (shown as FAIL), or skipped with the reason; what
-needs somebody comes first, with how to mend it.
+Each check is ok, warn, fail (shown as FAIL), or skipped with the reason.
+Problems come first, each with its fix. ccm help troubleshooting lists the
+checks.
 
-Run it with the daemon's settings: without its --cluster-cidr nobody knows which
-routes should be there, and they are not looked at. Outside of the cluster the
-rights are those of the kubeconfig's user; inside, as a Job with the daemon's
-account, they are the daemon's own, which may not look at Deployments: other-ccm
-and probes are skipped there.
+Run it with the daemon's settings: without its --cluster-cidr the wanted routes
+are unknown, and routes are not checked. Outside of the cluster the rights are
+those of the kubeconfig's user. Inside, as a Job with the daemon's account, they
+are the daemon's own. That account can't list Deployments: other-ccm and probes
+are skipped there.
 
-Nothing is changed. Two questions have the form of a write: what we may do in
-the cluster (selfsubjectaccessreviews), and whether the token may write (a
-change of nothing, of a load balancer that can't exist).
+Nothing is changed. Two requests have the form of a write: what this user may do
+in the cluster (selfsubjectaccessreviews), and whether the token may write (an
+empty change of a load balancer that can't exist).
 
 @flags
 Examples:

@@ -89,7 +89,7 @@ fn one_line(record: &Record) -> String {
     super::output::one_line(&record.args().to_string()).into_owned()
 }
 
-/// The keys are documented in the README and stay as they are.
+/// The keys are documented in `src/help/metrics.md` and are stable.
 fn json_line(record: &Record) -> String {
     let mut keys = Keys(Map::new());
     // Nothing of ours refuses to be shown.

@@ -13,6 +13,7 @@ mod json;
 mod lb;
 mod leader;
 mod logging;
+mod markdown;
 mod misplaced;
 mod node;
 mod output;
@@ -22,10 +23,12 @@ mod run;
 mod table;
 mod taken;
 mod told;
+mod topics;
 mod waiting;
 mod wire;
 
 use crate::settings::{Command, nearest};
+use crate::text::{nearest::all_nearest, one_of};
 use output::Printer;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -192,8 +195,36 @@ fn help_on(words: &[OsString]) -> Exit {
         ["config"] => show(help::command(Command::Config)),
         ["completions"] => show(help::completions()),
         ["doctor"] => show(help::command(Command::Doctor)),
-        other => unknown("command", &other.join(" "), help::COMMANDS),
+        other => {
+            let other = other.join(" ");
+            match topics::page(&other) {
+                Some(page) => show(page),
+                None => no_help_on(&other),
+            }
+        }
     }
+}
+
+/// With the commands and topics that may have been meant: near ones, else those that have the word in their name.
+fn no_help_on(words: &str) -> Exit {
+    let all = || help::COMMANDS.iter().copied().chain(topics::names());
+    let mut meant = all_nearest(words, all());
+    if meant.is_empty() && words.len() >= SHORTEST_PART {
+        meant = all().filter(|name| name.contains(words)).collect();
+    }
+    let hint = match meant.as_slice() {
+        [] => format!("there is {}", all().collect::<Vec<_>>().join(", ")),
+        meant => format!("did you mean {}?", one_of(meant)),
+    };
+    usage_hint(&format!("unknown command or topic {words:?}; {hint}"))
+}
+
+/// Of a name, in letters: fewer would be in too many.
+const SHORTEST_PART: usize = 3;
+
+fn usage_hint(message: &str) -> Exit {
+    Printer::stderr(&format!("ccm: {message}\nSee ccm help.\n"));
+    Exit::Usage
 }
 
 fn usage(message: &str) -> Exit {
@@ -222,8 +253,5 @@ fn unknown(what: &str, word: &str, known: &[&'static str]) -> Exit {
         Some(name) => format!("did you mean {name}?"),
         None => format!("there is {}", known.join(", ")),
     };
-    Printer::stderr(&format!(
-        "ccm: unknown {what} {word:?}; {hint}\nSee ccm help.\n"
-    ));
-    Exit::Usage
+    usage_hint(&format!("unknown {what} {word:?}; {hint}"))
 }

@@ -1,8 +1,8 @@
-//! Every metric. The README's table is made from this one.
+//! Every metric. The table in `src/help/metrics.md` is made from this one.
 
 use super::{Kind, Metric};
 
-/// In the order in which they are told.
+/// In the order in which they are exposed.
 pub static TABLE: &[&Metric] = &[
     &HCLOUD_REQUESTS,
     &HCLOUD_DURATION,
@@ -45,21 +45,21 @@ pub static HCLOUD_IN_FLIGHT: Metric = Metric::new(
     Kind::Gauge,
     "hcloud_api_in_flight_requests",
     &[],
-    "Requests to the Hetzner Cloud API under way.",
+    "Requests to the Hetzner Cloud API that wait for an answer.",
 );
 
 pub static HCLOUD_LIMIT: Metric = Metric::new(
     Kind::Gauge,
     "ccm_hcloud_rate_limit",
     &[],
-    "Calls an hour that the project may make, as the last answer said.",
+    "Limit of the project in calls an hour, from the last answer.",
 );
 
 pub static HCLOUD_REMAINING: Metric = Metric::new(
     Kind::Gauge,
     "ccm_hcloud_rate_limit_remaining",
     &[],
-    "Calls that were left of them, as the last answer said; one comes back each second.",
+    "Calls left of that limit, from the last answer; one is added each second.",
 );
 
 pub static KUBERNETES_REQUESTS: Metric = Metric::new(
@@ -80,7 +80,7 @@ pub static TICKS: Metric = Metric::new(
     Kind::Counter,
     "ccm_ticks_total",
     &["controller", "result"],
-    "Ticks by controller and result: ok, failed (an object is not as it should be), outage (an API did not answer).",
+    "Ticks by controller and result: ok, failed (an object could not be synced), outage (an API did not answer).",
 );
 
 pub static TICK_DURATION: Metric = Metric::new(
@@ -94,21 +94,21 @@ pub static PLANNED: Metric = Metric::new(
     Kind::Gauge,
     "ccm_planned_changes",
     &["controller"],
-    "Changes that the plans of the last tick held.",
+    "Changes that the last tick planned.",
 );
 
 pub static CHANGES: Metric = Metric::new(
     Kind::Counter,
     "ccm_changes_total",
     &["controller", "kind", "result"],
-    "Writes by controller, kind and result: ok, failed, conflict (the object changed, went away or was busy; planned again).",
+    "Writes by controller, kind and result: ok, failed, conflict (the object changed, was deleted or was busy; planned again).",
 );
 
 pub static FINDINGS: Metric = Metric::new(
     Kind::Counter,
     "ccm_findings_total",
     &["controller", "reason"],
-    "Findings told, by controller and reason; one that lasts is told again every ten minutes.",
+    "Findings reported, by controller and reason; a lasting one is reported again every ten minutes.",
 );
 
 /// A node is in one state: the first of these that holds.
@@ -123,14 +123,14 @@ pub static LOAD_BALANCERS: Metric = Metric::new(
     Kind::Gauge,
     "ccm_load_balancers",
     &["state"],
-    "Load balancers by state: managed (its Service has an address), pending (it has none yet), leaving (its Service does not want it any more), orphaned (its Service is gone).",
+    "Load balancers by state: managed (its Service has an address), pending (it has none yet), leaving (its Service needs none any more), orphaned (its Service does not exist).",
 );
 
 pub static ROUTES: Metric = Metric::new(
     Kind::Gauge,
     "ccm_routes",
     &["state"],
-    "Routes of the private Network by state, as ccm route list names them; where the route controller runs.",
+    "Routes of the private Network by state, as in ccm route list; only where the route controller runs.",
 );
 
 pub static LEADER: Metric = Metric::new(
@@ -144,14 +144,14 @@ pub static BUILD: Metric = Metric::new(
     Kind::Gauge,
     "ccm_build_info",
     &["version", "profile"],
-    "Always 1; what runs, and as which --cloud-provider.",
+    "Always 1; version of the program and profile (--cloud-provider).",
 );
 
 pub(super) static PROCESS_START: Metric = Metric::new(
     Kind::Gauge,
     "process_start_time_seconds",
     &[],
-    "When the process began, in seconds since 1970.",
+    "Start of the process, in seconds since 1970.",
 );
 
 pub(super) static PROCESS_CPU: Metric = Metric::new(

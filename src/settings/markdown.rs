@@ -1,4 +1,4 @@
-//! The table as the README shows it, between two markers.
+//! The table as `src/help/settings.md` shows it, between two markers.
 
 use super::setting::{Setting, Variable};
 use super::table::TABLE;

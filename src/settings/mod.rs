@@ -1,7 +1,7 @@
 //! The settings of `ccm`: what was typed, what the environment says, and what that means.
 //!
 //! One table ([`TABLE`]) feeds everything: the command line, the environment, `--help`
-//! and the README's table. A new setting is one row in `table` (in the file of its theme, and in the
+//! and the table of `ccm help settings`. A new setting is one row in `table` (in the file of its theme, and in the
 //! list), one field in [`Settings`] and one line in `resolve`.
 //!
 //! | file | its one job |

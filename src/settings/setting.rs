@@ -1,9 +1,9 @@
 //! What a row of the table of settings says.
 
-/// One setting: everything that parsing, `--help` and the README need to know about it.
+/// One setting: everything that parsing, `--help` and `ccm help settings` need to know about it.
 #[derive(Debug)]
 pub struct Setting {
-    /// As the README calls it.
+    /// As `ccm help settings` and `ccm config` call it.
     pub name: &'static str,
     /// Long flags without the dashes: the one to write first, then its aliases.
     pub flags: &'static [&'static str],
@@ -13,14 +13,14 @@ pub struct Setting {
     pub kind: Kind,
     /// As a person would write it; read like a flag's value.
     pub default: Option<&'static str>,
-    /// For somebody at three in the morning: what it does, unit, limits. Whole sentences.
+    /// For an operator at three in the morning: what it does, unit, limits. Whole sentences.
     pub help: &'static str,
     /// Which commands take it, by flag or by variable.
     pub commands: &'static [Command],
     pub group: Group,
     /// Its value is never shown.
     pub secret: bool,
-    /// Left out of `--help` and of the README.
+    /// Left out of `--help` and of `ccm help settings`.
     pub hidden: bool,
 }
 

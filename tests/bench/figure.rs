@@ -103,7 +103,7 @@ impl Unit {
     }
 }
 
-/// As Markdown, aligned for a terminal: it can be pasted into the README.
+/// As Markdown, aligned for a terminal: it can be pasted into tests/README.md.
 pub fn table(figures: &[Figure]) -> String {
     let head = ["figure", "measured", "at most", "ok"].map(String::from);
     let rows: Vec<[String; 4]> = figures.iter().map(Figure::cells).collect();

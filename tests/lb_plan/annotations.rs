@@ -342,19 +342,19 @@ fn an_annotation_of_a_udp_port_changes_no_tcp_port() {
     }
 }
 
-/// `CCM_UPDATE_README=1 cargo test --test lb_plan` writes the table.
+/// `CCM_UPDATE_HELP=1 cargo test --test lb_plan` writes the table.
 #[test]
-fn the_readme_has_the_table() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-    let readme = std::fs::read_to_string(&path).unwrap();
-    let wanted = ccm::text::replaced_between(&readme, BEGIN, END, &markdown());
-    let wanted = wanted.expect("the README has both markers once");
-    if std::env::var_os("CCM_UPDATE_README").is_some_and(|value| !value.is_empty()) {
+fn the_help_page_has_the_table() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/help/annotations.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let wanted = ccm::text::replaced_between(&page, BEGIN, END, &markdown());
+    let wanted = wanted.expect("the page has both markers once");
+    if std::env::var_os("CCM_UPDATE_HELP").is_some_and(|value| !value.is_empty()) {
         std::fs::write(&path, &wanted).unwrap();
     } else {
         assert!(
-            readme == wanted,
-            "the README's table of annotations is old: CCM_UPDATE_README=1"
+            page == wanted,
+            "the table in src/help/annotations.md is old: CCM_UPDATE_HELP=1"
         );
     }
 }

@@ -1,5 +1,5 @@
 //! What Prometheus is told: every metric moves when its cause happens, and everything that the
-//! alerts, the dashboard and the README name is there.
+//! alerts, the dashboard and `ccm help metrics` name is there.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]
@@ -160,9 +160,9 @@ fn one_pass_serves_nothing() {
     assert!(!ran.stderr.contains("listening"), "{ran:?}");
 }
 
-/// `CCM_UPDATE_README=1 cargo test --test metrics` writes the table.
+/// `CCM_UPDATE_HELP=1 cargo test --test metrics` writes the table.
 #[test]
-fn the_readme_has_the_table_as_it_is() {
+fn the_help_page_has_the_table_as_it_is() {
     let mut table = String::from("| metric | labels | meaning |\n|---|---|---|\n");
     for metric in TABLE {
         let labels: Vec<String> = metric
@@ -173,16 +173,16 @@ fn the_readme_has_the_table_as_it_is() {
         let (name, labels) = (metric.name, labels.join(", "));
         table += &format!("| `{name}` | {labels} | {} |\n", metric.help);
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-    let readme = std::fs::read_to_string(&path).unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/help/metrics.md");
+    let page = std::fs::read_to_string(&path).unwrap();
     let (begin, end) = ("<!-- metrics:begin -->", "<!-- metrics:end -->");
-    let wanted = ccm::text::replaced_between(&readme, begin, end, &table).expect("both markers");
-    if std::env::var_os("CCM_UPDATE_README").is_some_and(|value| !value.is_empty()) {
+    let wanted = ccm::text::replaced_between(&page, begin, end, &table).expect("both markers");
+    if std::env::var_os("CCM_UPDATE_HELP").is_some_and(|value| !value.is_empty()) {
         std::fs::write(&path, &wanted).unwrap();
     } else {
         assert!(
-            readme == wanted,
-            "the README's table of metrics is old: CCM_UPDATE_README=1"
+            page == wanted,
+            "the table in src/help/metrics.md is old: CCM_UPDATE_HELP=1"
         );
     }
 }

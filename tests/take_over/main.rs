@@ -49,7 +49,7 @@ fn what_it_left_is_taken_over_without_a_write() {
             left.lease(lease);
         }
         let before = left.world();
-        // What README says to do first.
+        // What `ccm help migrate` says to do first.
         let ran = ccm(&left.env, &[&its_words[..], &["--dry-run"]].concat());
         let mut lines = ran.stdout.lines();
         let is_nothing = |line: &str| {

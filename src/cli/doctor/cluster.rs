@@ -112,7 +112,7 @@ pub(super) fn is_another_at_work(view: &View) -> bool {
 
 pub(super) fn other_ccm(view: &View) -> Outcome {
     let remedy = "let one of them work: scale the other one to 0 (kubectl -n NAMESPACE scale \
-                  deployment/NAME --replicas=0); README.md says how to move from one to the other";
+                  deployment/NAME --replicas=0); ccm help migrate shows how to move from one to the other";
     let holder = view.lease.as_ref().ok().and_then(|lease| {
         let spec = lease.spec.as_ref()?;
         (spec.holder.starts_with("hcloud-") && spec.holder.contains(OTHER)).then_some(&spec.holder)

@@ -2,7 +2,7 @@
 //!
 //! | file | its one job |
 //! |---|---|
-//! | `annotations` | the table: feeds parser, `inspect` and README |
+//! | `annotations` | the table: feeds parser, `inspect` and `ccm help annotations` |
 //! | `values`, `selector` | a text becomes a type, once |
 //! | `reading` | one Service's annotations, and all that is wrong with them |
 //! | `defaults` | what the environment says for all Services |

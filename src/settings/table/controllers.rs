@@ -8,9 +8,9 @@ pub(in crate::settings) static CLOUD_PROVIDER: Setting = Setting {
     flags: &["cloud-provider"],
     kind: Kind::Choice(&["ccm-from-scratch", "hcloud"]),
     default: Some("ccm-from-scratch"),
-    help: "Whose provider IDs and labels are written. hcloud takes the place of \
-           hcloud-cloud-controller-manager. A node keeps the provider ID it has, and one of the \
-           other profile is left alone: do not change it in a running cluster.",
+    help: "Profile: which provider IDs and labels are written. hcloud replaces \
+           hcloud-cloud-controller-manager. A node keeps its provider ID, and a node of the other \
+           profile is ignored: do not change the profile of a running cluster.",
     group: Group::Controllers,
     ..Setting::BLANK
 };
@@ -21,7 +21,7 @@ pub(in crate::settings) static CONTROLLERS: Setting = Setting {
     kind: Kind::List("NAME"),
     default: Some("*"),
     help: "Which controllers run: NAME runs it, -NAME does not, * runs all that are not named. \
-           cloud-node, cloud-node-lifecycle, service and route, or their canonical names.",
+           Names: cloud-node, cloud-node-lifecycle, service, route, or their canonical names.",
     commands: DAEMON,
     group: Group::Controllers,
     ..Setting::BLANK
@@ -41,7 +41,7 @@ pub(in crate::settings) static DRY_RUN: Setting = Setting {
     name: "dry-run",
     flags: &["dry-run"],
     default: Some("false"),
-    help: "Show what would be changed and write nothing, to neither API.",
+    help: "Print the planned changes. Write nothing to either API.",
     commands: &[
         Command::Run,
         Command::NodeSync,

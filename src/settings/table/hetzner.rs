@@ -31,8 +31,8 @@ pub(in crate::settings) static NETWORK: Setting = Setting {
     name: "network",
     variables: &[Variable::Value("HCLOUD_NETWORK")],
     kind: Kind::Text("ID|NAME"),
-    help: "Private Network of the cluster: digits are its ID, anything else its name. Nodes then \
-           get their IP in it as InternalIP; without it they get none.",
+    help: "Private Network of the cluster: digits are its ID, anything else is its name. Nodes get \
+           their IP in it as InternalIP. Unset: nodes get no InternalIP.",
     group: Group::Hetzner,
     ..Setting::BLANK
 };
@@ -41,7 +41,7 @@ pub(in crate::settings) static NETWORK_DISABLE_ATTACHED_CHECK: Setting = Setting
     name: "network-disable-attached-check",
     variables: &[Variable::Value("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK")],
     default: Some("false"),
-    help: "Do not ask the metadata service at start whether this machine is attached to the Network.",
+    help: "Skip the check at start, by the metadata service, that this machine is attached to the Network.",
     commands: DAEMON_AND_DOCTOR,
     group: Group::Hetzner,
     ..Setting::BLANK
@@ -73,7 +73,7 @@ pub(in crate::settings) static ZONE_LABEL_ENABLED: Setting = Setting {
     variables: &[Variable::Value("HCLOUD_INSTANCES_ZONE_LABEL_ENABLED")],
     kind: Kind::Boolean,
     default: Some("true"),
-    help: "Whether nodes get the zone labels (topology.kubernetes.io/zone and its beta twin).",
+    help: "Whether nodes get the zone labels (topology.kubernetes.io/zone and its older beta form).",
     group: Group::Hetzner,
     ..Setting::BLANK
 };
@@ -86,8 +86,8 @@ pub(in crate::settings) static SERVER_CACHE_MAX_AGE: Setting = Setting {
     ],
     kind: Kind::Duration,
     default: Some("10s"),
-    help: "How old a list of servers may be when something is decided on it. Longer saves API \
-           calls (a project has 3600 an hour), 0 asks anew each time.",
+    help: "How old a list of servers may be when a decision uses it. A longer time saves API calls \
+           (a project has 3600 an hour). 0 requests a new list each time.",
     group: Group::Hetzner,
     ..Setting::BLANK
 };
@@ -97,7 +97,7 @@ pub(in crate::settings) static ROBOT_ENABLED: Setting = Setting {
     variables: &[Variable::Value("ROBOT_ENABLED")],
     kind: Kind::Boolean,
     default: Some("false"),
-    help: "Dedicated (Robot) servers as nodes. Not built yet: true is an error.",
+    help: "Dedicated (Robot) servers as nodes. Not supported yet: true is an error.",
     group: Group::Hetzner,
     ..Setting::BLANK
 };

@@ -7,9 +7,8 @@ pub(in crate::settings) static LEADER_ELECT: Setting = Setting {
     name: "leader-elect",
     flags: &["leader-elect"],
     default: Some("true"),
-    help: "Of several daemons, only the one that holds the Lease works; the others wait. It is the \
-           Lease of hcloud-cloud-controller-manager: the two hand over to each other. false: no \
-           Lease is read or written.",
+    help: "Of several daemons only the holder of the Lease works, the others wait. \
+           hcloud-cloud-controller-manager uses the same Lease. false: no Lease is read or written.",
     commands: DAEMON_AND_DOCTOR,
     group: Group::LeaderElection,
     ..Setting::BLANK
@@ -20,8 +19,8 @@ pub(in crate::settings) static LEASE_DURATION: Setting = Setting {
     flags: &["leader-elect-lease-duration"],
     kind: Kind::Duration,
     default: Some("15s"),
-    help: "How long the others wait for a leader that does not renew its Lease. Longer than the \
-           renew deadline, and than 8s (what a write may take) and the retry period together.",
+    help: "How long the others wait for a leader that does not renew its Lease. Must be longer than the \
+           renew deadline, and longer than the retry period plus 8s (the longest write).",
     commands: DAEMON,
     group: Group::LeaderElection,
     ..Setting::BLANK
@@ -32,7 +31,7 @@ pub(in crate::settings) static RENEW_DEADLINE: Setting = Setting {
     flags: &["leader-elect-renew-deadline"],
     kind: Kind::Duration,
     default: Some("10s"),
-    help: "A leader that could not renew its Lease for that long ends, with exit code 1. Longer \
+    help: "A leader that could not renew its Lease for this time exits with code 1. Must be longer \
            than 1.2 retry periods.",
     commands: DAEMON,
     group: Group::LeaderElection,
@@ -44,7 +43,7 @@ pub(in crate::settings) static RETRY_PERIOD: Setting = Setting {
     flags: &["leader-elect-retry-period"],
     kind: Kind::Duration,
     default: Some("2s"),
-    help: "How often the leader renews its Lease, and the others look at it.",
+    help: "How often the leader renews its Lease, and the others read it.",
     commands: DAEMON,
     group: Group::LeaderElection,
     ..Setting::BLANK

@@ -1,4 +1,4 @@
-//! What load balancers are when their Service does not say. Each has an annotation that wins over it, but for the
+//! Defaults of load balancers, for Services that do not set the annotation. Each has an annotation that wins over it, but for the
 //! first and the last.
 
 use crate::settings::setting::{Group, Kind, Setting, Variable};
@@ -8,7 +8,7 @@ pub(in crate::settings) static LB_ENABLED: Setting = Setting {
     variables: &[Variable::Value("HCLOUD_LOAD_BALANCERS_ENABLED")],
     kind: Kind::Boolean,
     default: Some("true"),
-    help: "Whether Services get load balancers. false leaves all of them alone.",
+    help: "Whether Services get load balancers. false leaves all of them unchanged.",
     commands: super::WITH_LOAD_BALANCERS,
     group: Group::Hetzner,
     ..Setting::BLANK
@@ -18,7 +18,7 @@ pub(in crate::settings) static LB_TYPE: Setting = Setting {
     name: "load-balancers-type",
     variables: &[Variable::Value("HCLOUD_LOAD_BALANCERS_TYPE")],
     kind: Kind::Text("TYPE"),
-    help: "Type of load balancers whose Service names none, e.g. lb21. Unset: a new one is an lb11, and one that is there keeps its type.",
+    help: "Type of load balancers whose Service sets none, e.g. lb21. Unset: a new one is an lb11, an existing one keeps its type.",
     commands: super::WITH_LOAD_BALANCERS,
     group: Group::Hetzner,
     ..Setting::BLANK
@@ -28,7 +28,7 @@ pub(in crate::settings) static LB_LOCATION: Setting = Setting {
     name: "load-balancers-location",
     variables: &[Variable::Value("HCLOUD_LOAD_BALANCERS_LOCATION")],
     kind: Kind::Text("NAME"),
-    help: "Where they are created, e.g. fsn1. Not together with HCLOUD_LOAD_BALANCERS_NETWORK_ZONE. Unset: where most of the nodes are; profile hcloud then needs the Service to say it.",
+    help: "Location in which load balancers are created, e.g. fsn1. Not together with HCLOUD_LOAD_BALANCERS_NETWORK_ZONE. Unset: the location of most nodes; in profile hcloud the Service must then set it.",
     commands: super::WITH_LOAD_BALANCERS,
     group: Group::Hetzner,
     ..Setting::BLANK
@@ -38,7 +38,7 @@ pub(in crate::settings) static LB_NETWORK_ZONE: Setting = Setting {
     name: "load-balancers-network-zone",
     variables: &[Variable::Value("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE")],
     kind: Kind::Text("NAME"),
-    help: "The network zone they are created in, e.g. eu-central, when the location does not matter.",
+    help: "Network zone in which they are created, e.g. eu-central, when the location does not matter.",
     commands: super::WITH_LOAD_BALANCERS,
     group: Group::Hetzner,
     ..Setting::BLANK
@@ -48,7 +48,7 @@ pub(in crate::settings) static LB_ALGORITHM_TYPE: Setting = Setting {
     name: "load-balancers-algorithm-type",
     variables: &[Variable::Value("HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE")],
     kind: Kind::Choice(&["round_robin", "least_connections"]),
-    help: "Which target gets the next connection. Unset: round_robin; profile hcloud leaves it as it is.",
+    help: "Which target gets the next connection. Unset: round_robin; profile hcloud leaves it unchanged.",
     commands: super::WITH_LOAD_BALANCERS,
     group: Group::Hetzner,
     ..Setting::BLANK
@@ -60,7 +60,7 @@ pub(in crate::settings) static LB_DISABLE_PUBLIC_NETWORK: Setting = Setting {
         "HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK",
     )],
     kind: Kind::Text("true|false"),
-    help: "Turn their public addresses off. Unset: as they are.",
+    help: "Turn their public interface off. Unset: left unchanged.",
     commands: super::WITH_LOAD_BALANCERS,
     group: Group::Hetzner,
     ..Setting::BLANK
@@ -72,7 +72,7 @@ pub(in crate::settings) static LB_DISABLE_PRIVATE_INGRESS: Setting = Setting {
         "HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS",
     )],
     kind: Kind::Text("true|false"),
-    help: "Leave their private address out of the Services' status.",
+    help: "Leave their private IPs out of the status of Services.",
     commands: super::WITH_LOAD_BALANCERS,
     group: Group::Hetzner,
     ..Setting::BLANK
@@ -82,7 +82,7 @@ pub(in crate::settings) static LB_USE_PRIVATE_IP: Setting = Setting {
     name: "load-balancers-use-private-ip",
     variables: &[Variable::Value("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP")],
     kind: Kind::Text("true|false"),
-    help: "Reach the nodes by their private addresses. Needs HCLOUD_NETWORK.",
+    help: "Reach the nodes by their private IPs. Needs HCLOUD_NETWORK.",
     commands: super::WITH_LOAD_BALANCERS,
     group: Group::Hetzner,
     ..Setting::BLANK
@@ -94,7 +94,7 @@ pub(in crate::settings) static LB_PRIVATE_SUBNET_IP_RANGE: Setting = Setting {
         "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE",
     )],
     kind: Kind::Text("CIDR"),
-    help: "Subnet of the private Network that they are attached in, e.g. 10.0.1.0/24.",
+    help: "Subnet of the private Network in which they are attached, e.g. 10.0.1.0/24.",
     commands: super::WITH_LOAD_BALANCERS,
     group: Group::Hetzner,
     ..Setting::BLANK
@@ -104,7 +104,7 @@ pub(in crate::settings) static LB_DISABLE_IPV6: Setting = Setting {
     name: "load-balancers-disable-ipv6",
     variables: &[Variable::Value("HCLOUD_LOAD_BALANCERS_DISABLE_IPV6")],
     kind: Kind::Text("true|false"),
-    help: "Leave their IPv6 address out of the Services' status.",
+    help: "Leave their IPv6 address out of the status of Services.",
     commands: super::WITH_LOAD_BALANCERS,
     group: Group::Hetzner,
     ..Setting::BLANK
@@ -114,7 +114,7 @@ pub(in crate::settings) static LB_USES_PROXYPROTOCOL: Setting = Setting {
     name: "load-balancers-uses-proxyprotocol",
     variables: &[Variable::Value("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL")],
     kind: Kind::Text("true|false"),
-    help: "Send the PROXY protocol to the targets. Unset: no; profile hcloud leaves it as it is.",
+    help: "Send the PROXY protocol to the targets. Unset: no; profile hcloud leaves it unchanged.",
     commands: super::WITH_LOAD_BALANCERS,
     group: Group::Hetzner,
     ..Setting::BLANK
@@ -126,7 +126,7 @@ pub(in crate::settings) static LB_HEALTH_CHECK_INTERVAL: Setting = Setting {
         "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL",
     )],
     kind: Kind::Duration,
-    help: "How often targets are checked, in whole seconds. Unset: 15s; profile hcloud leaves it as it is.",
+    help: "Interval of health checks, in whole seconds. Unset: 15s; profile hcloud leaves it unchanged.",
     commands: super::WITH_LOAD_BALANCERS,
     group: Group::Hetzner,
     ..Setting::BLANK
@@ -138,7 +138,7 @@ pub(in crate::settings) static LB_HEALTH_CHECK_TIMEOUT: Setting = Setting {
         "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT",
     )],
     kind: Kind::Duration,
-    help: "How long a target may take to answer a check, in whole seconds. Unset: 10s; profile hcloud leaves it as it is.",
+    help: "Timeout of a health check, in whole seconds. Unset: 10s; profile hcloud leaves it unchanged.",
     commands: super::WITH_LOAD_BALANCERS,
     group: Group::Hetzner,
     ..Setting::BLANK
@@ -150,7 +150,7 @@ pub(in crate::settings) static LB_HEALTH_CHECK_RETRIES: Setting = Setting {
         "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES",
     )],
     kind: Kind::Integer,
-    help: "How many checks in a row change a target's health. Unset: 3; profile hcloud leaves it as it is.",
+    help: "How many checks in a row change the health of a target. Unset: 3; profile hcloud leaves it unchanged.",
     commands: super::WITH_LOAD_BALANCERS,
     group: Group::Hetzner,
     ..Setting::BLANK
@@ -162,7 +162,7 @@ pub(in crate::settings) static LB_HEALTH_CHECK_NODE_PORT: Setting = Setting {
         "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT",
     )],
     kind: Kind::Text("true|false"),
-    help: "Whether nodes of a Service with externalTrafficPolicy: Local are asked at its health check node port. Unset: yes; profile hcloud: no.",
+    help: "Whether targets of a Service with externalTrafficPolicy: Local are checked on its health check node port. Unset: yes; profile hcloud: no.",
     commands: super::WITH_LOAD_BALANCERS,
     group: Group::Hetzner,
     ..Setting::BLANK

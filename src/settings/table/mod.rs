@@ -1,6 +1,6 @@
 //! The table of settings. Its rows stand in a file for each theme; `resolve` says how each value is read.
 //!
-//! | file | a new row goes there when it is about |
+//! | file | a new row belongs there when it is about |
 //! |---|---|
 //! | `hetzner` | the project's API, and what nodes take over from its servers |
 //! | `load_balancers` | what load balancers are when their Service does not say |
@@ -119,7 +119,7 @@ const CLIENTS: &[Command] = &[
     Command::Doctor,
 ];
 
-/// Those that may take the daemon's settings from the cluster: `config` asks nobody.
+/// Those that may take the daemon's settings from the cluster: `config` calls no API.
 const TAKE_SETTINGS: &[Command] = CLIENTS.split_at(1).1;
 
 const SYNCS: &[Command] = &[Command::NodeSync, Command::LbSync, Command::RouteSync];

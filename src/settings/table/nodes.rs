@@ -8,7 +8,7 @@ pub(in crate::settings) static NODE_SYNC_INTERVAL: Setting = Setting {
     flags: &["node-sync-interval"],
     kind: Kind::Duration,
     default: Some("5s"),
-    help: "How often new nodes are looked for; how long a new node waits at most.",
+    help: "How often ccm polls for new nodes: the longest time that a new node waits.",
     commands: DAEMON,
     group: Group::Controllers,
     ..Setting::BLANK
@@ -19,7 +19,7 @@ pub(in crate::settings) static NODE_STATUS_UPDATE_FREQUENCY: Setting = Setting {
     flags: &["node-status-update-frequency"],
     kind: Kind::Duration,
     default: Some("5m"),
-    help: "How often addresses and labels of all nodes are compared with the cloud.",
+    help: "How often addresses and labels of all nodes are compared with their servers.",
     commands: DAEMON,
     group: Group::Controllers,
     ..Setting::BLANK
@@ -30,7 +30,7 @@ pub(in crate::settings) static NODE_MONITOR_PERIOD: Setting = Setting {
     flags: &["node-monitor-period"],
     kind: Kind::Duration,
     default: Some("5s"),
-    help: "How often nodes that are not ready are looked for.",
+    help: "How often ccm polls for nodes that are not ready.",
     commands: DAEMON,
     group: Group::Controllers,
     ..Setting::BLANK
@@ -40,8 +40,8 @@ pub(in crate::settings) static NODE_DELETION_GUARD: Setting = Setting {
     name: "node-deletion-guard",
     flags: &["node-deletion-guard"],
     default: Some("true"),
-    help: "Delete a node only while another node's server is visible: another project's token sees \
-           none of them. Turn it off only where the cluster may have a single node.",
+    help: "Delete a node only while the token sees the server of another node: the token of another \
+           project sees none. Turn it off only for clusters that may have a single node.",
     commands: &[
         Command::Run,
         Command::NodeList,

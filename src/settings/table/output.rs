@@ -7,7 +7,7 @@ pub(in crate::settings) static DETAILED_EXITCODE: Setting = Setting {
     name: "detailed-exitcode",
     flags: &["detailed-exitcode"],
     default: Some("false"),
-    help: "With --dry-run: exit 3, not 0, when something would be changed.",
+    help: "With --dry-run: exit code 3 instead of 0 when changes are pending.",
     commands: SYNCS,
     group: Group::Output,
     ..Setting::BLANK
@@ -19,7 +19,7 @@ pub(in crate::settings) static OUTPUT: Setting = Setting {
     short: Some('o'),
     kind: Kind::Choice(&["table", "wide", "json", "yaml"]),
     default: Some("table"),
-    help: "Form of what is written to stdout. json and yaml are stable, for scripts.",
+    help: "Output format on stdout. json and yaml are stable, for scripts.",
     commands: CLIENTS,
     group: Group::Output,
     ..Setting::BLANK
@@ -30,7 +30,7 @@ pub(in crate::settings) static LOG_FORMAT: Setting = Setting {
     flags: &["log-format", "logging-format"],
     kind: Kind::Choice(&["text", "json"]),
     default: Some("text"),
-    help: "Form of the log on stderr: lines for people, or one JSON object a line.",
+    help: "Format of the log on stderr: lines for people, or one JSON object for each line.",
     group: Group::Output,
     ..Setting::BLANK
 };
@@ -41,8 +41,8 @@ pub(in crate::settings) static VERBOSITY: Setting = Setting {
     short: Some('v'),
     kind: Kind::Integer,
     default: Some("0"),
-    help: "How much is logged: 0 is what changed and what failed, 4 adds every call to both APIs. \
-           Secrets are never logged.",
+    help: "Log level: 0 logs changes and failures, 4 adds every call to both APIs. Secrets are never \
+           logged.",
     group: Group::Output,
     ..Setting::BLANK
 };
@@ -52,7 +52,7 @@ pub(in crate::settings) static DEBUG: Setting = Setting {
     variables: &[Variable::Value("HCLOUD_DEBUG")],
     kind: Kind::Boolean,
     default: Some("false"),
-    help: "Log every request to the Hetzner Cloud API and its answer, secrets redacted.",
+    help: "Log every request to the Hetzner Cloud API and its answer, with secrets redacted.",
     group: Group::Output,
     ..Setting::BLANK
 };
@@ -62,7 +62,7 @@ pub(in crate::settings) static METRICS_ENABLED: Setting = Setting {
     variables: &[Variable::Value("HCLOUD_METRICS_ENABLED")],
     kind: Kind::Boolean,
     default: Some("true"),
-    help: "Answer /metrics, for Prometheus, beside the probes. false removes it alone.",
+    help: "Serve /metrics for Prometheus. false removes only /metrics: the probes stay.",
     commands: DAEMON,
     group: Group::Output,
     ..Setting::BLANK
@@ -74,8 +74,8 @@ pub(in crate::settings) static METRICS_ADDRESS: Setting = Setting {
     variables: &[Variable::Value("HCLOUD_METRICS_ADDRESS")],
     kind: Kind::Text("[IP]:PORT"),
     default: Some(":8233"),
-    help: "Where the daemon answers /healthz, /livez, /readyz and /metrics; :PORT is every address of the \
-           machine. An empty flag (--metrics-address=) turns it off; an empty variable does not.",
+    help: "Address on which the daemon serves /healthz, /livez, /readyz and /metrics. :PORT listens on every \
+           address of the machine. An empty flag (--metrics-address=) turns it off; an empty variable does not.",
     commands: DAEMON,
     group: Group::Output,
     ..Setting::BLANK

@@ -8,7 +8,7 @@ pub(in crate::settings) static SERVICE_SYNC_INTERVAL: Setting = Setting {
     flags: &["service-sync-interval"],
     kind: Kind::Duration,
     default: Some("5s"),
-    help: "How often Services are looked at; how long a new Service waits at most.",
+    help: "How often ccm polls for changed Services: the longest time that a new Service waits.",
     commands: DAEMON,
     group: Group::Controllers,
     ..Setting::BLANK
@@ -19,8 +19,8 @@ pub(in crate::settings) static LOAD_BALANCER_RESYNC_PERIOD: Setting = Setting {
     flags: &["load-balancer-resync-period"],
     kind: Kind::Duration,
     default: Some("5m"),
-    help: "How often load balancers whose Service did not change are compared with the cloud; \
-           what somebody changed by hand is set back then.",
+    help: "How often load balancers are compared when their Service did not change. Changes made \
+           by hand are undone then.",
     commands: DAEMON,
     group: Group::Controllers,
     ..Setting::BLANK
@@ -31,7 +31,7 @@ pub(in crate::settings) static CONCURRENT_SERVICE_SYNCS: Setting = Setting {
     flags: &["concurrent-service-syncs"],
     kind: Kind::Integer,
     default: Some("5"),
-    help: "How many requests for load balancers are under way at the same time.",
+    help: "How many requests for load balancers run at the same time.",
     commands: &[Command::Run, Command::LbSync],
     group: Group::Controllers,
     ..Setting::BLANK
@@ -42,9 +42,9 @@ pub(in crate::settings) static CLUSTER_NAME: Setting = Setting {
     flags: &["cluster-name"],
     kind: Kind::Text("NAME"),
     default: Some("kubernetes"),
-    help: "Name of the cluster, for people: it begins the names of load balancers. Two clusters in \
-           one project may have the same; they are told apart by the UID of their Service \
-           default/kubernetes.",
+    help: "Name of the cluster, for people: the first part of the names of load balancers. Two \
+           clusters in one project may have the same name: the UID of their Service \
+           default/kubernetes identifies them.",
     commands: WITH_LOAD_BALANCERS,
     group: Group::Controllers,
     ..Setting::BLANK
@@ -54,8 +54,8 @@ pub(in crate::settings) static DELETE_ORPHANED_LOAD_BALANCERS: Setting = Setting
     name: "delete-orphaned-load-balancers",
     flags: &["delete-orphaned-load-balancers"],
     default: Some("false"),
-    help: "Delete load balancers of this cluster whose Service does not exist, when all are compared; \
-           never one that is protected. Without it they are only told: ccm lb list shows them.",
+    help: "Delete load balancers of this cluster whose Service does not exist, at each resync. Never \
+           one that is protected. false: they are only reported; ccm lb list shows them.",
     commands: DAEMON,
     group: Group::Controllers,
     ..Setting::BLANK
@@ -65,8 +65,8 @@ pub(in crate::settings) static DELETE_ORPHANS: Setting = Setting {
     name: "delete-orphans",
     flags: &["delete-orphans"],
     default: Some("false"),
-    help: "Delete load balancers of this cluster whose Service does not exist, and nothing else: \
-           they are shown, and you are asked.",
+    help: "Delete load balancers of this cluster whose Service does not exist, and do nothing else. \
+           They are listed, and you confirm.",
     commands: &[Command::LbSync],
     group: Group::Controllers,
     ..Setting::BLANK
@@ -76,8 +76,8 @@ pub(in crate::settings) static YES: Setting = Setting {
     name: "yes",
     flags: &["yes"],
     default: Some("false"),
-    help: "Make also the changes that only defaults ask for, of settings that nobody set here: outside \
-           a pod they are held back. And delete orphans without asking.",
+    help: "Also make the changes that follow only from the default of an unset setting: outside a pod \
+           they are held back. With --delete-orphans: delete without asking.",
     commands: SYNCS,
     group: Group::Controllers,
     ..Setting::BLANK
@@ -88,7 +88,7 @@ pub(in crate::settings) static NAMESPACE: Setting = Setting {
     flags: &["namespace"],
     short: Some('n'),
     kind: Kind::Text("NAMESPACE"),
-    help: "Namespace of Services named without one; lb list shows only this one.",
+    help: "Namespace of Services that are named without one. lb list shows only this namespace.",
     commands: LOAD_BALANCERS,
     group: Group::Output,
     ..Setting::BLANK
