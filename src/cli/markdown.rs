@@ -147,7 +147,7 @@ impl Page {
         }
     }
 
-    /// `name: text` of two columns; of more: the name, what stands between with its headings, the last cell.
+    /// `name: text` of two columns; of more: the name, then each cell with its heading. A column `meaning` needs none.
     fn row(&mut self, headings: &[String], row: &[String]) {
         let (Some(name), Some(last)) = (row.first(), row.last()) else {
             return;
@@ -166,7 +166,11 @@ impl Page {
         if !between.is_empty() {
             self.paragraph(&" ".repeat(INDENT), INDENT, &between.join("; "));
         }
-        self.paragraph(&" ".repeat(INDENT), INDENT, last);
+        let last = match headings.last().map(String::as_str) {
+            None | Some("meaning") => last.clone(),
+            Some(heading) => format!("{heading}: {last}"),
+        };
+        self.paragraph(&" ".repeat(INDENT), INDENT, &last);
     }
 }
 
