@@ -190,7 +190,10 @@ fn fish_pattern(command: Command) -> String {
 /// What follows a word that is no whole command.
 fn below() -> Vec<(&'static str, String)> {
     let topics: Vec<&str> = TOP.iter().copied().chain(topics::names()).collect();
-    let mut below = vec![("help", topics.join(" ")), ("completions", SHELLS.join(" "))];
+    let mut below = vec![
+        ("help", topics.join(" ")),
+        ("completions", SHELLS.join(" ")),
+    ];
     for word in TOP {
         let names = Command::ALL
             .iter()

@@ -132,7 +132,9 @@ impl Page {
         let names: Vec<String> = headings.iter().map(|name| name.to_uppercase()).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let text = table::render(&names, &body);
-        let is_narrow = text.lines().all(|line| line.chars().count() <= self.columns);
+        let is_narrow = text
+            .lines()
+            .all(|line| line.chars().count() <= self.columns);
         if is_narrow {
             let has_headings = names.iter().any(|name| !name.is_empty());
             self.text.extend(

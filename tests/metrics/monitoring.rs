@@ -40,6 +40,31 @@ fn expressions(document: &Value, found: &mut Vec<String>) {
     }
 }
 
+/// Whoever gets an alert finds a heading of its name, and behind it the three lines.
+#[test]
+fn every_alert_has_its_runbook() {
+    let alerts: Value = serde_yaml::from_str(&monitoring("alerts.yaml")).unwrap();
+    let readme = monitoring("README.md");
+    let rules = alerts["spec"]["groups"][0]["rules"].as_array().unwrap();
+    let names: Vec<&str> = rules
+        .iter()
+        .map(|rule| rule["alert"].as_str().unwrap())
+        .collect();
+    let (_, books) = readme.split_once("# Runbooks\n").unwrap();
+    let books: Vec<(&str, &str)> = books
+        .split("\n## ")
+        .skip(1)
+        .map(|book| book.split_once('\n').unwrap())
+        .collect();
+    let headings: Vec<&str> = books.iter().map(|(heading, _)| *heading).collect();
+    assert_eq!(headings, names);
+    for (heading, book) in books {
+        for part in ["- **Meaning**: ", "- **First**: ", "- **Fix**: "] {
+            assert!(book.contains(part), "{heading}: {part}");
+        }
+    }
+}
+
 /// Names, labels and their values: an alert on a word that nobody says never fires.
 #[test]
 fn every_alert_and_panel_asks_for_what_there_is() {
