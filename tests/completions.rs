@@ -13,6 +13,7 @@ const CASES: &[(&str, &str)] = &[
     ("ccm node ", "inspect list sync"),
     ("ccm node in", "inspect"),
     ("ccm help lb ", "inspect list sync"),
+    ("ccm help tr", "troubleshooting"),
     ("ccm completions ", "bash fish zsh"),
     ("ccm completions f", "fish"),
     ("ccm co", "completions config"),

@@ -255,6 +255,13 @@ fn help() {
     }
     fits(&text);
     snapshot("help.txt", &text);
+    // In a pipe too a topic is plain text.
+    let topic = ccm(&nobody, &["help", "scripting"]);
+    assert_eq!((topic.code, topic.stderr.as_str()), (0, ""));
+    fits(&topic.stdout);
+    for line in ["SCRIPTS, CRON AND CI", "CODE  MEANING", "0     done"] {
+        assert!(topic.stdout.lines().any(|one| one == line), "{topic:?}");
+    }
     let nothing = ccm(&nobody, &[]);
     assert_eq!((nothing.code, nothing.stdout.as_str()), (2, ""));
     assert!(

@@ -410,7 +410,7 @@ Usage:
 
   DESTINATION  addresses of pods
   GATEWAY      where packets for them are sent: a server's IP in the Network
-  NODE         the node of these pods, or the node on whose server the route ends
+  NODE         the node of these pods, or of the server where the route ends
   STATE        ok
                missing        the pods of a node have no route
                wrong gateway  it leads to another server than its node's

@@ -124,6 +124,7 @@ impl Page {
         let Some((headings, rest)) = rows.split_first() else {
             return;
         };
+        let headings: Vec<String> = headings.iter().map(|name| without_marks(name)).collect();
         let body: Vec<Vec<String>> = rest
             .iter()
             .skip(1)
@@ -145,7 +146,7 @@ impl Page {
             return;
         }
         for row in &body {
-            self.row(headings, row);
+            self.row(&headings, row);
         }
     }
 
@@ -154,6 +155,7 @@ impl Page {
         let (Some(name), Some(last)) = (row.first(), row.last()) else {
             return;
         };
+        let name = without_marks(name);
         let between = row.iter().zip(headings).skip(1);
         let between = between.take(row.len().saturating_sub(2));
         let between: Vec<String> = between
@@ -164,7 +166,7 @@ impl Page {
             self.paragraph("", INDENT, &format!("{name}: {last}"));
             return;
         }
-        self.line(0, name);
+        self.line(0, &name);
         if !between.is_empty() {
             self.paragraph(&" ".repeat(INDENT), INDENT, &between.join("; "));
         }
@@ -212,17 +214,21 @@ fn cell(row: &[String], at: usize) -> String {
 /// Within code, where a line is not broken.
 const JOINT: char = '\u{1}';
 
-/// Code has no spaces at which it could be broken.
+/// Longest code that stays on one line, in bytes.
+const UNBROKEN: usize = 50;
+
+/// Short code has no spaces at which it could be broken.
 fn joined(text: &str) -> String {
-    let mut is_code = false;
-    let joined = text.chars().map(|c| {
-        is_code ^= c == '`';
-        match c {
-            ' ' if is_code => JOINT,
-            c => c,
-        }
-    });
-    joined.collect()
+    let part = |(place, part): (usize, &str)| match place % 2 == 1 && part.len() <= UNBROKEN {
+        true => part.replace(' ', &JOINT.to_string()),
+        false => part.to_owned(),
+    };
+    let parts: Vec<String> = text.split('`').enumerate().map(part).collect();
+    parts.join("`")
+}
+
+fn without_marks(text: &str) -> String {
+    text.replace('`', "")
 }
 
 /// Without emphasis; of a link its text, and its address when it is one of the web.

@@ -213,10 +213,10 @@ fn no_help_on(words: &str) -> Exit {
         meant = all().filter(|name| name.contains(words)).collect();
     }
     let hint = match meant.as_slice() {
-        [] => format!("there is {}", all().collect::<Vec<_>>().join(", ")),
-        meant => format!("did you mean {}?", one_of(meant)),
+        [] => String::new(),
+        meant => format!("; did you mean {}?", one_of(meant)),
     };
-    usage_hint(&format!("unknown command or topic {words:?}; {hint}"))
+    usage_hint(&format!("unknown command or topic {words:?}{hint}"))
 }
 
 /// Of a name, in letters: fewer would be in too many.

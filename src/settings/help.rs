@@ -135,11 +135,11 @@ mod tests {
     fn help_reads_like_this() {
         let text = help(Command::NodeSync);
         let expected = "  -o, --output table|wide|json|yaml
-          Form of what is written to stdout. json and yaml are stable, for
-          scripts. [default: table]
+          Output format on stdout. json and yaml are stable, for scripts.
+          [default: table]
       --log-format text|json
-          Form of the log on stderr: lines for people, or one JSON object a
-          line. Also: --logging-format. [default: text]
+          Format of the log on stderr: lines for people, or one JSON object for
+          each line. Also: --logging-format. [default: text]
 ";
         assert!(text.contains(expected), "{text}");
         assert!(
