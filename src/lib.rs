@@ -16,6 +16,9 @@
 //! | [`settings`] | one table of flags and variables | what they are used for |
 //! | [`text`] | how people write values: durations, booleans, near misses; and read many names | what a value is for |
 //!
+//! `src/help` has no code: its pages are what `ccm help TOPIC` prints, embedded by [`cli`].
+//! Recipes ("add an annotation", "add a setting", …) are in `src/README.md`.
+//!
 //! Arrows point one way, and a test reads the `use` lines and keeps them:
 //! `main → cli → {daemon, controllers, hetzner, kube, settings, text}`,
 //! `daemon → controllers → world → {cloud, kube}`, `controllers → text`, `hetzner → {cloud, http, text}`, `kube → {http, text}`, `settings → text`;
