@@ -29,6 +29,7 @@ use crate::metrics::NODES;
 use crate::world::{self, Error, Poll, ReadFrom, World};
 use due::Work;
 use jiff::Timestamp;
+use observe::Need;
 use pass::Pass;
 use plan::plan_node;
 use std::collections::HashSet;
@@ -137,7 +138,7 @@ impl NodeController {
             Urgency::Needed | Urgency::Asked => self.young(),
             Urgency::CanWait => self.settings.status_update_frequency / 2,
         };
-        let mut observed = observe::observe(world, nodes, proposal_age, urgency)?;
+        let mut observed = observe::observe(world, nodes, Need::in_use(proposal_age), urgency)?;
         if !selection.is_explicit() {
             // After the cloud answered: while it does not, no node is read in vain.
             observed.nodes = self.read_again(world, &observed.nodes.value, now)?;
@@ -159,10 +160,10 @@ impl NodeController {
             let plans = wanted
                 .iter()
                 .map(|node| plan_node(node, &index, &*world.provider, overdue));
-            due::need(plans, now, self.young())
+            due::need(world, plans, now, self.young())
         };
         if !observed.is_good_for(need) {
-            observed = observe::observe(world, observed.nodes, need.max_age(), urgency)?;
+            observed = observe::observe(world, observed.nodes, need, urgency)?;
         }
         Ok((observed, wanted))
     }

@@ -150,6 +150,18 @@ impl NodePlan {
         self.obstacle.is_some() && matches!(self.server, Server::Unmatched | Server::Gone(_))
     }
 
+    /// A server that has the node's name or address in a list from before the node was first seen
+    /// may be the machine that the node's own one replaced; one that such a list lacks may have
+    /// been made since.
+    pub(super) fn needs_later_list(&self) -> bool {
+        match self.server {
+            Server::Matched(_, MatchedBy::ProviderId) | Server::Foreign | Server::Unknown => false,
+            Server::Matched(_, MatchedBy::Name | MatchedBy::Address(_)) => !self.changes.is_empty(),
+            Server::Gone(_) => true,
+            Server::Unmatched => false,
+        }
+    }
+
     /// Everything worth telling, what stands in the way included.
     pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().chain(&self.obstacle)
