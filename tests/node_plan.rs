@@ -224,7 +224,12 @@ fn a_node_tied_to_a_dead_server_while_another_has_its_name_is_reported_with_the_
         "spec": { "providerID": "memory://99" },
     });
     let cloud = Memory {
-        instances: vec![server(1, "a"), server(2, "b"), server(3, "twin"), server(4, "twin")],
+        instances: vec![
+            server(1, "a"),
+            server(2, "b"),
+            server(3, "twin"),
+            server(4, "twin"),
+        ],
     };
     let other = || vec![node("b", on("memory://2"))];
     // Name; what it carries; nodes beside it → is it reported, and is that in doubt?
@@ -234,7 +239,12 @@ fn a_node_tied_to_a_dead_server_while_another_has_its_name_is_reported_with_the_
         ("a", on("memory://99"), vec![], Some(true)),
         ("x", on("memory://99"), other(), None),
         ("twin", on("memory://99"), other(), None),
-        ("a", on("memory://99"), vec![node("c", on("memory://1"))], None),
+        (
+            "a",
+            on("memory://99"),
+            vec![node("c", on("memory://1"))],
+            None,
+        ),
         ("a", dying, other(), None),
         ("a", on("memory://1"), other(), None),
     ];

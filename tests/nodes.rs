@@ -384,11 +384,17 @@ fn a_node_whose_server_was_replaced_under_its_name_is_reported_with_the_fix() {
         "server {old} does not exist, and server {new} has the node's name; a provider ID can't be changed: delete \
          the node (kubectl delete node worker-2)"
     );
-    let inspected = ccm(&env(&sandbox), &["node", "inspect", "worker-2", "-o", "json"]);
+    let inspected = ccm(
+        &env(&sandbox),
+        &["node", "inspect", "worker-2", "-o", "json"],
+    );
     assert!(inspected.stdout.contains(&message), "{inspected:?}");
     let daemon = Daemon::start(
         &env(&sandbox),
-        &["--node-sync-interval=1s", "--node-status-update-frequency=2s"],
+        &[
+            "--node-sync-interval=1s",
+            "--node-status-update-frequency=2s",
+        ],
     );
     daemon.logs(&message);
     let lists = || sandbox.calls().count(|call| call.path == "/v1/servers");

@@ -13,8 +13,8 @@ use common::{
     hetzner_calls, is_initialised, is_lease, needs_simulation, node, quiet, second_page,
     side_by_side, wait_until, with, writes,
 };
-use sandbox::faults::{Effect, Rule};
 use library::{Mortal, Place, SCALE, scaled};
+use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
 use sandbox::{Half, Sandbox};

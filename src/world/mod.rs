@@ -228,10 +228,7 @@ impl World {
         max_age: Duration,
         urgency: Urgency,
     ) -> Result<View<Vec<Instance>>, Error> {
-        self.instances_if(
-            |view| view.asked >= since && view.age() <= max_age,
-            urgency,
-        )
+        self.instances_if(|view| view.asked >= since && view.age() <= max_age, urgency)
     }
 
     fn instances_if(
@@ -247,9 +244,7 @@ impl World {
             self.outage
                 .guard(|| self.provider.prepare().and_then(|()| list()))
         };
-        self.instances
-            .get_if(is_fresh, fetch)
-            .map_err(Error::Cloud)
+        self.instances.get_if(is_fresh, fetch).map_err(Error::Cloud)
     }
 }
 

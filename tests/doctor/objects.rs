@@ -91,7 +91,12 @@ fn nodes() {
                 cloud.delete_server(old.unwrap()["id"].as_u64().unwrap());
                 let spec = ServerSpec {
                     name: "worker-2".into(),
-                    networks: world.sandbox.network().map(|id| (id, None)).into_iter().collect(),
+                    networks: world
+                        .sandbox
+                        .network()
+                        .map(|id| (id, None))
+                        .into_iter()
+                        .collect(),
                     ..ServerSpec::default()
                 };
                 cloud.create_server(world.sandbox.project(), spec);

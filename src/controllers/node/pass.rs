@@ -63,15 +63,14 @@ impl<'a, Done: FnMut(NodePlan)> Pass<'a, Done> {
         let mut queue = VecDeque::from(nodes);
         let young = Need::in_use(self.young);
         while self.work_off(&mut queue, &observed) == Stretch::ListTooOld {
-            observed =
-                match observe::observe(self.world, observed.nodes, young, Urgency::Needed) {
-                    Ok(observed) => observed,
-                    Err(error) => {
-                        let outage = Report::outage(error, format!("{} nodes wait", queue.len()));
-                        self.report.outage = outage.outage;
-                        break;
-                    }
-                };
+            observed = match observe::observe(self.world, observed.nodes, young, Urgency::Needed) {
+                Ok(observed) => observed,
+                Err(error) => {
+                    let outage = Report::outage(error, format!("{} nodes wait", queue.len()));
+                    self.report.outage = outage.outage;
+                    break;
+                }
+            };
         }
         self.report.unreached = queue.len();
         self.report
