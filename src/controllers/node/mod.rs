@@ -144,8 +144,12 @@ impl NodeController {
             observed.nodes = self.read_again(world, &observed.nodes.value, now)?;
         }
         let refresh = selection.is_explicit() || self.is_refresh_due(now);
+        // One that came while this tick looked would need a list of its own: it is left to the next.
+        let is_late = |node: &Node| world.node_first_seen(node).is_some_and(|seen| seen > now);
         let wanted = |node: &&Arc<Node>| {
-            selection.names(node.name()) && (refresh || self.is_due(node, world, now))
+            selection.names(node.name())
+                && (refresh || self.is_due(node, world, now))
+                && !is_late(node)
         };
         let wanted: Nodes = observed
             .nodes
