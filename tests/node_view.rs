@@ -152,7 +152,9 @@ fn a_node_is_first_seen_once_and_another_one_of_its_name_anew() {
     assert!(seen > before);
     // Listed, written and read by its name again, it is the same.
     list();
-    world.nodes_again(&["worker-1".to_owned()], Duration::ZERO).unwrap();
+    world
+        .nodes_again(&["worker-1".to_owned()], Duration::ZERO)
+        .unwrap();
     world.node_written(first.as_ref().clone(), Instant::now());
     assert_eq!(world.node_first_seen(&first), Some(seen));
     let other = named(&list(), "worker-2");
@@ -168,7 +170,11 @@ fn a_node_is_first_seen_once_and_another_one_of_its_name_anew() {
     let before = Instant::now();
     let nodes = world.nodes_again(&["worker-1".to_owned()], Duration::ZERO);
     let second = named(&nodes.unwrap().value, "worker-1");
-    assert_eq!(world.node_first_seen(&first), None, "another one has its name");
+    assert_eq!(
+        world.node_first_seen(&first),
+        None,
+        "another one has its name"
+    );
     assert!(world.node_first_seen(&second).unwrap() > before);
     renew("worker-2");
     let before = Instant::now();
