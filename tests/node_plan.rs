@@ -167,7 +167,7 @@ fn a_node_is_matched_by_provider_id_then_name_then_address_and_never_guessed() {
         // The name wins over the address.
         ("a", vec![], reports("203.0.113.4"), &cloud, Ok(1)),
         (
-            "a",
+            "x",
             vec![],
             with_id("memory://99"),
             &cloud,
@@ -211,6 +211,54 @@ fn a_node_is_matched_by_provider_id_then_name_then_address_and_never_guessed() {
                 plan.findings
             ),
         }
+    }
+}
+
+/// A provider ID can't be changed, so the fix is another Node; where the token may be another project's, that is said.
+#[test]
+fn a_node_tied_to_a_dead_server_while_another_has_its_name_is_reported_with_the_fix() {
+    let on = |id: &str| json!({ "spec": { "providerID": id } });
+    let fresh = json!({ "spec": { "providerID": "memory://99", "taints": [taint()] } });
+    let dying = json!({
+        "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" },
+        "spec": { "providerID": "memory://99" },
+    });
+    let cloud = Memory {
+        instances: vec![
+            server(1, "a"),
+            server(2, "b"),
+            server(3, "twin"),
+            server(4, "twin"),
+        ],
+    };
+    let other = || vec![node("b", on("memory://2"))];
+    // Name; what it carries; nodes beside it → is it reported, and is that in doubt?
+    let cases = [
+        ("a", on("memory://99"), other(), Some(false)),
+        ("a", fresh, other(), Some(false)),
+        ("a", on("memory://99"), vec![], Some(true)),
+        ("x", on("memory://99"), other(), None),
+        ("twin", on("memory://99"), other(), None),
+        (
+            "a",
+            on("memory://99"),
+            vec![node("c", on("memory://1"))],
+            None,
+        ),
+        ("a", dying, other(), None),
+        ("a", on("memory://1"), other(), None),
+    ];
+    for (number, (name, extra, beside, expected)) in cases.into_iter().enumerate() {
+        let mut nodes = vec![node(name, extra)];
+        nodes.extend(beside);
+        let plan = plan_all(&nodes, &cloud).remove(0);
+        let mut findings = plan.all_findings();
+        let found = findings.find(|finding| finding.reason == Reason::ServerReplaced);
+        let is_in_doubt = found.map(|finding| finding.message.contains("if the token is"));
+        assert_eq!(is_in_doubt, expected, "case {number}: {plan:#?}");
+        let has_fix = found.is_none_or(|one| one.message.contains("kubectl delete node a)"));
+        assert!(has_fix, "case {number}: {found:?}");
+        assert!(found.is_none() || plan.changes.is_empty(), "case {number}");
     }
 }
 

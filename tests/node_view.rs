@@ -139,3 +139,46 @@ fn a_write_s_answer_is_kept_unless_something_newer_was_read() {
     world.nodes_again(&names, Duration::ZERO).unwrap();
     assert_eq!((seen(), reads_by_name(&sandbox)), (None, 1));
 }
+
+/// By its UID: a list of servers that was requested later knows its machine.
+#[test]
+fn a_node_is_first_seen_once_and_another_one_of_its_name_anew() {
+    let sandbox = quiet(2);
+    let world = world(&sandbox);
+    let list = || world.nodes(Duration::ZERO, ReadFrom::Latest).unwrap().value;
+    let before = Instant::now();
+    let first = named(&list(), "worker-1");
+    let seen = world.node_first_seen(&first).unwrap();
+    assert!(seen > before);
+    // Listed, written and read by its name again, it is the same.
+    list();
+    world
+        .nodes_again(&["worker-1".to_owned()], Duration::ZERO)
+        .unwrap();
+    world.node_written(first.as_ref().clone(), Instant::now());
+    assert_eq!(world.node_first_seen(&first), Some(seen));
+    let other = named(&list(), "worker-2");
+    let renew = |name: &str| {
+        sandbox.cluster().delete("nodes", None, name);
+        sandbox.register_node(sandbox::kubelet::NodeSpec {
+            name: name.into(),
+            ..Default::default()
+        });
+    };
+    // Read by its name, and by a list.
+    renew("worker-1");
+    let before = Instant::now();
+    let nodes = world.nodes_again(&["worker-1".to_owned()], Duration::ZERO);
+    let second = named(&nodes.unwrap().value, "worker-1");
+    assert_eq!(
+        world.node_first_seen(&first),
+        None,
+        "another one has its name"
+    );
+    assert!(world.node_first_seen(&second).unwrap() > before);
+    renew("worker-2");
+    let before = Instant::now();
+    let renewed = named(&list(), "worker-2");
+    assert_eq!(world.node_first_seen(&other), None);
+    assert!(world.node_first_seen(&renewed).unwrap() > before);
+}

@@ -362,3 +362,60 @@ fn every_request_fits_the_api_s_own_document() {
             .unwrap_or_else(|e| panic!("{call}: {e:?}"));
     }
 }
+
+/// Its kubelet reports on the Node of the machine before, so that it is ready, and stays.
+#[test]
+fn a_node_whose_server_was_replaced_under_its_name_is_reported_with_the_fix() {
+    let sandbox = quiet(2);
+    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    let servers = sandbox.cloud().servers(sandbox.project());
+    let id = |server: &Value| server["id"].as_u64().unwrap();
+    let of = |name: &str| servers.iter().find(|server| server["name"] == name);
+    let old = id(of("worker-2").unwrap());
+    sandbox.cloud().delete_server(old);
+    let new = sandbox.cloud().create_server(
+        sandbox.project(),
+        ServerSpec {
+            name: "worker-2".into(),
+            ..ServerSpec::default()
+        },
+    );
+    let message = format!(
+        "server {old} does not exist, and server {new} has the node's name; a provider ID can't be changed: delete \
+         the node (kubectl delete node worker-2)"
+    );
+    let inspected = ccm(
+        &env(&sandbox),
+        &["node", "inspect", "worker-2", "-o", "json"],
+    );
+    assert!(inspected.stdout.contains(&message), "{inspected:?}");
+    let daemon = Daemon::start(
+        &env(&sandbox),
+        &[
+            "--node-sync-interval=1s",
+            "--node-status-update-frequency=2s",
+        ],
+    );
+    daemon.logs(&message);
+    let lists = || sandbox.calls().count(|call| call.path == "/v1/servers");
+    let enough = lists() + 5;
+    wait_until("five refreshes", || lists() >= enough);
+    let reported = events(&sandbox, "worker-2");
+    let is_it = |(reason, _): &&(String, u64)| reason == "ServerReplaced";
+    let reported: Vec<_> = reported.iter().filter(is_it).collect();
+    assert_eq!(reported, [&("ServerReplaced".to_owned(), 1)]);
+    assert_eq!(daemon.log().matches(&message).count(), 1);
+    let worker = node(&sandbox, "worker-2");
+    assert_eq!(
+        worker["spec"]["providerID"],
+        format!("ccm-from-scratch://{old}"),
+        "it stays"
+    );
+    // The fix.
+    sandbox.cluster().delete("nodes", None, "worker-2");
+    sandbox.register_nodes_of(&[new]);
+    wait_until("the new node", || {
+        let id = &node(&sandbox, "worker-2")["spec"]["providerID"];
+        *id == format!("ccm-from-scratch://{new}")
+    });
+}

@@ -2,18 +2,25 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
+#[path = "common/library.rs"]
+mod library;
 
+use ccm::cloud::{Reason, Urgency};
+use ccm::controllers::node::{NodeController, NodePlan, Settings};
+use ccm::controllers::{Controller, Selection};
 use common::{
     Daemon, LAGS, LIMIT, UNINITIALIZED, addresses, all_initialised, ccm, env, events,
     hetzner_calls, is_initialised, is_lease, needs_simulation, node, quiet, second_page,
     side_by_side, wait_until, with, writes,
 };
+use library::{Mortal, Place, SCALE, scaled};
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
+use sandbox::kubelet::NodeSpec;
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Kills the daemon at its n-th write, before or after the write happened, and starts another one.
 #[test]
@@ -475,4 +482,177 @@ fn an_outage_is_asked_about_ever_less_often() {
         "{} calls",
         hetzner_calls(&sandbox)
     );
+}
+
+fn server_id(sandbox: &Sandbox, name: &str) -> u64 {
+    let servers = sandbox.cloud().servers(sandbox.project());
+    let own = servers.iter().find(|server| server["name"] == name);
+    own.and_then(|server| server["id"].as_u64()).unwrap()
+}
+
+fn provider_id(sandbox: &Sandbox, name: &str) -> Value {
+    node(sandbox, name)["spec"]["providerID"].clone()
+}
+
+fn lists_of_servers(sandbox: &Sandbox) -> usize {
+    sandbox
+        .calls()
+        .count(|call| call.half == Half::Hetzner && call.path == "/v1/servers")
+}
+
+/// With lists of servers that stay young for an hour.
+fn controller() -> NodeController {
+    NodeController::new(Settings {
+        sync_interval: scaled(5),
+        status_update_frequency: Duration::from_secs(3600),
+        server_cache_max_age: Duration::from_secs(3600),
+        time_scale: SCALE,
+    })
+}
+
+/// The node's name, the server's name, and what both have: the machine that is made anew.
+fn replaced(sandbox: &Sandbox, node: &str, server: &str) -> u64 {
+    let cloud = sandbox.cloud();
+    cloud.delete_server(server_id(sandbox, server));
+    sandbox.cluster().delete("nodes", None, node);
+    machine(sandbox, node, server)
+}
+
+fn machine(sandbox: &Sandbox, node: &str, server: &str) -> u64 {
+    let ip = "10.0.0.77";
+    let network = sandbox.network().unwrap();
+    let spec = ServerSpec {
+        name: server.into(),
+        networks: vec![(network, Some(ip.parse().unwrap()))],
+        ..ServerSpec::default()
+    };
+    let id = sandbox.cloud().create_server(sandbox.project(), spec);
+    sandbox.register_node(NodeSpec {
+        name: node.into(),
+        server: Some(id),
+        internal_ip: Some(ip.into()),
+        ..NodeSpec::default()
+    });
+    id
+}
+
+/// The list of servers at hand, however young, may hold the machine that was there before.
+#[test]
+fn a_provider_id_rests_on_a_list_requested_after_the_node_was_first_seen() {
+    let cases = [("by name", "w", "w"), ("by address", "w", "machine-7")];
+    side_by_side(cases.to_vec(), |(case, name, server)| {
+        let sandbox = common::builder().nodes(1).network("10.0.0.0/8").start();
+        let old = machine(&sandbox, name, server);
+        let hour = with(env(&sandbox), &[("HCLOUD_SERVER_CACHE_MAX_AGE", "1h")]);
+        let daemon = Daemon::start(&hour, &[]);
+        wait_until("the old node", || all_initialised(&sandbox));
+        assert_eq!(
+            provider_id(&sandbox, name),
+            format!("ccm-from-scratch://{old}")
+        );
+        let new = replaced(&sandbox, name, server);
+        wait_until("the new node", || is_initialised(&node(&sandbox, name)));
+        let expected = format!("ccm-from-scratch://{new}");
+        let log = daemon.log();
+        assert_eq!(provider_id(&sandbox, name), expected, "{case}: {log}");
+    });
+}
+
+#[test]
+fn new_nodes_of_a_tick_share_one_list_and_another_try_needs_none() {
+    let sandbox = quiet(2);
+    let world = Place::new(&sandbox).world(&sandbox.projects().token, None);
+    let mut controller = controller();
+    let gate = Mortal::after(None);
+    let mut tick = || controller.tick(&world, &gate, &Selection::Due);
+    assert_eq!(tick().changed, 2);
+    assert_eq!(lists_of_servers(&sandbox), 1);
+    // Some are seen by a read of each, many by a list of all.
+    for (count, lists) in [(3, 2), (15, 3)] {
+        for n in 1..=count {
+            let name = format!("new-{count}-{n}");
+            sandbox.join(ServerSpec {
+                name,
+                ..ServerSpec::default()
+            });
+        }
+        let error = Effect::kubernetes_status(500, "InternalError", "try again");
+        let rule = Rule::new(error).half(Half::Kubernetes).method("PATCH");
+        let rule = sandbox.faults().add(rule);
+        wait_until("the first try", || {
+            tick();
+            sandbox.faults().hits(rule) >= count
+        });
+        assert_eq!(lists_of_servers(&sandbox), lists, "{count} new nodes");
+        sandbox.faults().clear();
+        wait_until("another try", || {
+            tick();
+            all_initialised(&sandbox)
+        });
+        assert_eq!(lists_of_servers(&sandbox), lists, "{count} tried again");
+    }
+}
+
+/// The write is refused, because the node is another one by now.
+#[test]
+fn a_node_made_anew_under_a_write_is_another_node() {
+    let sandbox = Arc::new(common::builder().nodes(1).network("10.0.0.0/8").start());
+    machine(&sandbox, "w", "w");
+    let other = Arc::downgrade(&sandbox);
+    let replace = move |_: &sandbox::exchange::Request| {
+        replaced(&other.upgrade().unwrap(), "w", "w");
+    };
+    let rule = Rule::new(Effect::before(replace))
+        .method("PATCH")
+        .path("/api/v1/nodes/w/status");
+    sandbox.faults().add(rule.times(1));
+    let _daemon = Daemon::start(&env(&sandbox), &[]);
+    wait_until("the new node", || is_initialised(&node(&sandbox, "w")));
+    let id = server_id(&sandbox, "w");
+    assert_eq!(
+        provider_id(&sandbox, "w"),
+        format!("ccm-from-scratch://{id}")
+    );
+}
+
+/// A provider ID that an older list of servers does not hold may name a server that was made since.
+#[test]
+fn a_server_is_only_said_to_be_missing_by_a_list_requested_after_the_node_was_first_seen() {
+    let sandbox = quiet(1);
+    sandbox.cloud().create_server(
+        sandbox.project(),
+        ServerSpec {
+            name: "w".into(),
+            ..ServerSpec::default()
+        },
+    );
+    let world = Place::new(&sandbox).world(&sandbox.projects().token, None);
+    let mut controller = controller();
+    controller.tick(&world, &Mortal::after(None), &Selection::Due);
+    sandbox.cloud().delete_server(server_id(&sandbox, "w"));
+    let id = sandbox.cloud().create_server(
+        sandbox.project(),
+        ServerSpec {
+            name: "w".into(),
+            ..ServerSpec::default()
+        },
+    );
+    sandbox.register_node(NodeSpec {
+        name: "w".into(),
+        server: Some(id),
+        provider_id: Some(format!("ccm-from-scratch://{id}")),
+        ..NodeSpec::default()
+    });
+    let evaluated = || controller.evaluate(&world, &Selection::All).unwrap().1;
+    let findings = |plans: &[NodePlan]| -> Vec<Reason> {
+        let findings = plans.iter().flat_map(NodePlan::all_findings);
+        findings.map(|finding| finding.reason).collect()
+    };
+    assert_eq!(findings(&evaluated()), []);
+    // One that is gone for good is said to be missing without another list.
+    sandbox.cloud().delete_server(id);
+    world.instances(Duration::ZERO, Urgency::Needed).unwrap();
+    let lists = lists_of_servers(&sandbox);
+    assert_eq!(findings(&evaluated()), [Reason::ServerNotFound]);
+    assert_eq!(lists_of_servers(&sandbox), lists);
 }

@@ -37,6 +37,8 @@ pub enum Reason {
     UnknownProviderIDPrefix,
     /// No server matches the node.
     ServerNotFound,
+    /// The provider ID names a server that does not exist, and another server has the node's name.
+    ServerReplaced,
     /// More than one way to match a node, or none that is safe.
     InstanceLookupFailed,
     /// `--node-ip` of the kubelet is private, but no private network is configured.
@@ -136,6 +138,7 @@ impl Reason {
             Reason::Synced => "Synced",
             Reason::UnknownProviderIDPrefix => "UnknownProviderIDPrefix",
             Reason::ServerNotFound => "ServerNotFound",
+            Reason::ServerReplaced => "ServerReplaced",
             Reason::InstanceLookupFailed => "InstanceLookupFailed",
             Reason::InternalIPNotConfigured => "InternalIPNotConfigured",
             Reason::InvalidProvidedNodeIP => "InvalidProvidedNodeIP",

@@ -104,6 +104,17 @@ impl<'a> Index<'a> {
         }
     }
 
+    /// The one server that has this node's name and is named by no other node's provider ID.
+    pub fn named_as(&self, node: &Node) -> Option<&'a Instance> {
+        let named = self.by_name.get(node.name()).copied().flatten();
+        named.filter(|instance| self.claimed_by_another(instance, node).is_none())
+    }
+
+    /// Some node's provider ID names a server of this list: the token's project is the right one.
+    pub fn any_claim_exists(&self) -> bool {
+        self.claims.keys().any(|id| self.by_id.contains_key(id))
+    }
+
     /// The node whose provider ID names this server, when it is another one than `node`.
     pub fn claimed_by_another(&self, instance: &Instance, node: &Node) -> Option<&'a str> {
         self.claims

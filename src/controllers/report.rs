@@ -183,6 +183,7 @@ fn is_event(reason: Reason) -> bool {
         Reason::Synced
         | Reason::UnknownProviderIDPrefix
         | Reason::ServerNotFound
+        | Reason::ServerReplaced
         | Reason::InstanceLookupFailed
         | Reason::InternalIPNotConfigured
         | Reason::InvalidProvidedNodeIP

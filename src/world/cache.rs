@@ -31,8 +31,18 @@ impl<T> Cache<T> {
         max_age: Duration,
         fetch: impl FnOnce() -> Result<T, E>,
     ) -> Result<View<T>, E> {
+        self.get_if(|view| view.age() <= max_age, fetch)
+    }
+
+    /// The last view when it is fresh enough, else a new one. Whether it is fresh is decided
+    /// after the wait for another thread's call, so that one call serves all that waited.
+    pub(super) fn get_if<E>(
+        &self,
+        is_fresh: impl Fn(&View<T>) -> bool,
+        fetch: impl FnOnce() -> Result<T, E>,
+    ) -> Result<View<T>, E> {
         let mut last = turn(&self.last);
-        if let Some(view) = last.as_ref().filter(|view| view.age() <= max_age) {
+        if let Some(view) = last.as_ref().filter(|view| is_fresh(view)) {
             return Ok(view.clone());
         }
         let asked = Instant::now();

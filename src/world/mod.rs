@@ -98,6 +98,12 @@ impl World {
         self.nodes.last()
     }
 
+    /// When this process first read this very node (by its UID): after the answer that held it.
+    /// None: the cache does not hold it.
+    pub fn node_first_seen(&self, node: &kube::Node) -> Option<Instant> {
+        self.nodes.first_seen(node)
+    }
+
     /// One node as it is now; none when the API server itself says that it is not there.
     pub fn node(&self, name: &str) -> Result<Option<kube::Node>, Error> {
         self.kube.node(name).map_err(Error::Kube)
@@ -212,6 +218,24 @@ impl World {
         max_age: Duration,
         urgency: Urgency,
     ) -> Result<View<Vec<Instance>>, Error> {
+        self.instances_if(|view| view.age() <= max_age, urgency)
+    }
+
+    /// All servers, no older than that and requested since then: complete, or an error.
+    pub fn instances_since(
+        &self,
+        since: Instant,
+        max_age: Duration,
+        urgency: Urgency,
+    ) -> Result<View<Vec<Instance>>, Error> {
+        self.instances_if(|view| view.asked >= since && view.age() <= max_age, urgency)
+    }
+
+    fn instances_if(
+        &self,
+        is_fresh: impl Fn(&View<Vec<Instance>>) -> bool,
+        urgency: Urgency,
+    ) -> Result<View<Vec<Instance>>, Error> {
         let list = || match self.provider.instances() {
             Some(instances) => instances.list(urgency),
             None => Ok(Vec::new()),
@@ -220,7 +244,7 @@ impl World {
             self.outage
                 .guard(|| self.provider.prepare().and_then(|()| list()))
         };
-        self.instances.get(max_age, fetch).map_err(Error::Cloud)
+        self.instances.get_if(is_fresh, fetch).map_err(Error::Cloud)
     }
 }
 

@@ -61,7 +61,20 @@ struct State {
 struct Note {
     /// Before the call that read it.
     asked: Instant,
+    /// After the call that first read this very node, by its UID.
+    first_seen: Instant,
     aged: Option<Aged>,
+}
+
+impl Note {
+    /// Read by a call that was begun then, and answered now.
+    fn of_new(asked: Instant) -> Note {
+        Note {
+            asked,
+            first_seen: Instant::now(),
+            aged: None,
+        }
+    }
 }
 
 /// A node that rang, with the age that the table shows; none for one that it does not show.
@@ -148,11 +161,26 @@ impl Nodes {
         }
     }
 
+    /// When this very node was first read; none: it is not known, or another one has its name.
+    pub(super) fn first_seen(&self, node: &Node) -> Option<Instant> {
+        let state = turn(&self.state);
+        let place = state.place(node.name()).ok()?;
+        let is_same = state.nodes[place].metadata.uid == node.metadata.uid;
+        is_same.then(|| state.notes[place].first_seen)
+    }
+
     /// As they were last seen; none before the first look.
     pub(super) fn last(&self) -> Option<View<Vec<Arc<Node>>>> {
         let state = turn(&self.state);
         state.looked.map(|_| state.view())
     }
+}
+
+/// What a node keeps from one list to the next.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    first_seen: Instant,
+    aged: Option<Aged>,
 }
 
 /// Of this very node: another one with its name has another.
@@ -184,16 +212,21 @@ impl State {
     /// Reads all nodes whole.
     fn list(&mut self, kube: &Client, from: ReadFrom) -> Result<(), Error> {
         let asked = Instant::now();
-        let ages = self.ages();
+        let kept = self.kept();
         if self.nodes.len() > KEPT_AT_MOST {
             self.give_up();
         }
         let mut nodes = kube.nodes(from)?;
         // etcd's order is nearly ours.
         nodes.sort_unstable_by(|left, right| left.name().cmp(right.name()));
-        let notes = nodes.iter().map(|node| Note {
-            asked,
-            aged: ages.get(&fingerprint(node)).copied(),
+        let now = Instant::now();
+        let notes = nodes.iter().map(|node| {
+            let kept = kept.get(&fingerprint(node));
+            Note {
+                asked,
+                first_seen: kept.map_or(now, |kept| kept.first_seen),
+                aged: kept.and_then(|kept| kept.aged),
+            }
         });
         self.notes = notes.collect();
         self.nodes = Arc::new(nodes);
@@ -204,11 +237,15 @@ impl State {
         Ok(())
     }
 
-    /// How old each was when a table showed it, for those that come back.
-    fn ages(&self) -> HashMap<u64, Aged> {
+    /// For those nodes that the next list holds as well.
+    fn kept(&self) -> HashMap<u64, Kept> {
         let known = self.nodes.iter().zip(&self.notes);
+        let kept = |note: &Note| Kept {
+            first_seen: note.first_seen,
+            aged: note.aged,
+        };
         known
-            .filter_map(|(node, note)| Some((fingerprint(node), note.aged?)))
+            .map(|(node, note)| (fingerprint(node), kept(note)))
             .collect()
     }
 
@@ -320,15 +357,15 @@ impl State {
         match place {
             Ok(place) => {
                 let note = &mut self.notes[place];
-                note.asked = asked;
-                note.aged = note
-                    .aged
-                    .filter(|_| nodes[place].metadata.uid == node.metadata.uid);
+                match nodes[place].metadata.uid == node.metadata.uid {
+                    true => note.asked = asked,
+                    false => *note = Note::of_new(asked),
+                }
                 nodes[place] = Arc::new(node);
             }
             Err(place) => {
                 nodes.insert(place, Arc::new(node));
-                self.notes.insert(place, Note { asked, aged: None });
+                self.notes.insert(place, Note::of_new(asked));
             }
         }
     }

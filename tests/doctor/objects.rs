@@ -82,6 +82,31 @@ fn nodes() {
             "surely gone",
         ),
         (
+            "a node whose server was made anew under its name",
+            |world| {
+                let cloud = world.sandbox.cloud();
+                let servers = cloud.servers(world.sandbox.project());
+                let mut servers = servers.iter();
+                let old = servers.find(|server| server["name"] == "worker-2");
+                cloud.delete_server(old.unwrap()["id"].as_u64().unwrap());
+                let spec = ServerSpec {
+                    name: "worker-2".into(),
+                    networks: world
+                        .sandbox
+                        .network()
+                        .map(|id| (id, None))
+                        .into_iter()
+                        .collect(),
+                    ..ServerSpec::default()
+                };
+                cloud.create_server(world.sandbox.project(), spec);
+            },
+            "nodes",
+            "fail",
+            &["another server has the node's name: worker-2"],
+            "kubectl delete node NAME",
+        ),
+        (
             "an ID that is no number",
             |world| {
                 world.edit_node("worker-2", |node| {

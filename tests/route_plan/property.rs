@@ -19,7 +19,8 @@ fn random_world(random: &mut Random) -> World {
             world.server(id, if random.percent(80) { &ips[..] } else { &[] });
         }
         if random.percent(20) {
-            world.left.insert(InstanceId(id));
+            let to = random_destination(random);
+            world.remember(&format!("{to} 10.0.0.{id}"));
         }
         if random.percent(75) {
             let provider_id = match random.below(8) {

@@ -253,6 +253,29 @@ fn the_limit_of_routes_is_told_before_it_is_reached() {
     }
 }
 
+/// The machine of a node may have been replaced, with its address: that its route leads to "no node's" server is no news.
+#[test]
+#[rustfmt::skip] // A case is a line.
+fn a_route_to_a_server_that_is_no_node_s_is_not_reported_beside_a_node_that_lost_its_server() {
+    type Make = fn(&mut World);
+    // What is so of the node with these pods → is the route reported?
+    let cases: [(&str, Make, bool); 4] = [
+        ("no node", |_| {}, true),
+        ("other pods", |world| { world.node("n", "memory://9", "10.244.8.0/24"); }, true),
+        ("its server is gone", |world| { world.node("n", "memory://9", "10.244.9.0/24"); }, false),
+        ("its server is detached", |world| { world.server(9, &[]).node("n", "memory://9", "10.244.9.0/24"); }, false),
+    ];
+    for (case, make, is_reported) in cases {
+        let mut world = anchored(&["10.244.9.0/24 10.0.0.50"]);
+        world.server(50, &["10.0.0.50"]);
+        make(&mut world);
+        let plan = world.plan();
+        assert_eq!(row(&plan, "10.244.9.0/24").unwrap().have, Some(crate::world::route("10.244.9.0/24 10.0.0.50")));
+        assert_eq!(changes(&plan), Vec::<String>::new(), "{case}");
+        assert_eq!(reasons(&plan).contains("StaleRoute"), is_reported, "{case}");
+    }
+}
+
 /// Another cluster's kubeconfig, or a Network with what an older cluster left: while none of the routes is this
 /// cluster's, a server that is there and no node's may be the other cluster's node. What is free is added.
 #[test]
@@ -267,7 +290,7 @@ fn a_cluster_without_a_right_route_takes_none_from_a_server_that_is_there() {
         (&["10.244.0.0/23 10.0.0.50", "10.244.77.0/24 10.0.0.99"], nothing, &["+ 10.244.2.0/24 via 10.0.0.12"]),
         (&["10.244.1.0/24 10.0.0.99"], nothing, &["- 10.244.1.0/24 via 10.0.0.99", "+ 10.244.1.0/24 via 10.0.0.11", "+ 10.244.2.0/24 via 10.0.0.12"]),
         (&[TAKEN, "10.244.2.0/24 10.0.0.12"], nothing, &["- 10.244.1.0/24 via 10.0.0.50", "+ 10.244.1.0/24 via 10.0.0.11"]),
-        (&[TAKEN], |world| { world.left.insert(ccm::cloud::InstanceId(50)); }, &["- 10.244.1.0/24 via 10.0.0.50", "+ 10.244.1.0/24 via 10.0.0.11", "+ 10.244.2.0/24 via 10.0.0.12"]),
+        (&[TAKEN], |world| { world.remember(TAKEN); }, &["- 10.244.1.0/24 via 10.0.0.50", "+ 10.244.1.0/24 via 10.0.0.11", "+ 10.244.2.0/24 via 10.0.0.12"]),
         (&[TAKEN], |world| { world.node("c", "memory://50", "10.244.3.0/24"); }, &["- 10.244.1.0/24 via 10.0.0.50", "+ 10.244.1.0/24 via 10.0.0.11", "+ 10.244.2.0/24 via 10.0.0.12", "+ 10.244.3.0/24 via 10.0.0.50"]),
     ];
     for (routes, make, expected) in cases {

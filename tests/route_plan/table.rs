@@ -1,7 +1,6 @@
 //! Every state of a route with every state of a node and its server: `snapshots/route-plan.txt`.
 
 use crate::world::{World, anchored, changes, row};
-use ccm::cloud::InstanceId;
 use ccm::controllers::route::{Row, State, Step};
 
 /// The destination that the table is about; the node that may want it runs on server 9 at 10.0.0.9.
@@ -21,7 +20,7 @@ const GATEWAYS: [(&str, &str); 7] = [
 type Make = fn(&mut World);
 
 /// States of the node and the server that the table is about.
-const STATES: [(&str, Make); 11] = [
+const STATES: [(&str, Make); 15] = [
     ("node on its server", |world| {
         own_server(world).node("n", "memory://9", PODS);
     }),
@@ -50,12 +49,38 @@ const STATES: [(&str, Make); 11] = [
         own_server(world);
     }),
     ("node went", |world| {
-        own_server(world).left.insert(InstanceId(9));
+        own_server(world);
+        remember_own(world);
     }),
     ("node and server went", |world| {
-        world.left.insert(InstanceId(9));
+        remember_own(world);
+    }),
+    ("its server replaced", |world| {
+        world
+            .server(10, &["10.0.0.9"])
+            .node("n", "memory://9", PODS);
+        remember_own(world);
+    }),
+    ("the same, not seen", |world| {
+        world
+            .server(10, &["10.0.0.9"])
+            .node("n", "memory://9", PODS);
+    }),
+    ("both replaced", |world| {
+        world.server(10, &["10.0.0.9"]);
+        remember_own(world);
+    }),
+    ("replaced, no pods yet", |world| {
+        world.server(10, &["10.0.0.9"]).node("n", "memory://10", "");
+        remember_own(world);
     }),
 ];
+
+fn remember_own(world: &mut World) {
+    for ip in ["10.0.0.9", "10.0.0.19"] {
+        world.remember(&format!("{PODS} {ip}"));
+    }
+}
 
 fn own_server(world: &mut World) -> &mut World {
     world.server(9, &["10.0.0.9", "10.0.0.19"])
@@ -85,7 +110,7 @@ fn every_state_of_a_route_with_every_state_of_a_node_and_its_server() {
             let routes: &[&str] = if ip.is_empty() { &[] } else { &[&to_pods] };
             let mut world = anchored(routes);
             world.server(50, &["10.0.0.50"]).server(60, &["10.0.0.60"]);
-            world.left.insert(InstanceId(60));
+            world.remember(&format!("{PODS} 10.0.0.60"));
             make(&mut world);
             let plan = world.plan();
             let of_node = plan.nodes.iter().find(|node| node.object.name == "n");
@@ -125,7 +150,7 @@ fn without_a_node_in_the_network_nothing_is_deleted_and_nobody_is_marked() {
                 .server(1, &["10.0.0.11"])
                 .server(50, &["10.0.0.50"])
                 .server(60, &["10.0.0.60"]);
-            world.left.insert(InstanceId(60));
+            world.remember(&format!("{PODS} 10.0.0.60"));
             make(&mut world);
             if world
                 .plan()

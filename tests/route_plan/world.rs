@@ -18,7 +18,7 @@ pub struct World {
     pub instances: Vec<Instance>,
     pub network: Network,
     pub cluster_cidrs: Vec<IpNet>,
-    pub left: HashSet<InstanceId>,
+    pub remembered: HashSet<Route>,
     pub lacking: HashSet<String>,
 }
 
@@ -41,7 +41,7 @@ impl World {
                 .split(',')
                 .map(|cidr| cidr.parse().unwrap())
                 .collect(),
-            left: HashSet::new(),
+            remembered: HashSet::new(),
             lacking: HashSet::new(),
         }
     }
@@ -57,6 +57,12 @@ impl World {
     pub fn raw_node(&mut self, node: Value) -> &mut World {
         self.nodes
             .push(Arc::new(serde_json::from_value(node).unwrap()));
+        self
+    }
+
+    /// Seen by an earlier comparison to be a node's: `destination gateway`.
+    pub fn remember(&mut self, text: &str) -> &mut World {
+        self.remembered.insert(route(text));
         self
     }
 
@@ -86,7 +92,7 @@ impl World {
             instances: &self.instances,
             network: &self.network,
             cluster_cidrs: &self.cluster_cidrs,
-            left: &self.left,
+            remembered: &self.remembered,
             lacking: &self.lacking,
         };
         plan(&view, &Memory::default())

@@ -14,6 +14,7 @@ mod doubt;
 mod life;
 mod many;
 mod meanwhile;
+mod replaced;
 mod storm;
 mod switches;
 mod trouble;

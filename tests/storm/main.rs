@@ -97,8 +97,8 @@ fn storm(
             .events
             .iter()
             .for_each(|event| event.happen(sandbox));
-        Weather::of(chapter.seed).begin(sandbox);
-        renewal.may_come_before_a_deletion(sandbox);
+        Weather::of(chapter.seed).begin(sandbox, &renewal);
+        renewal.may_come_before_a_write(sandbox);
         watch.over(sandbox);
         ccm(chapter)?;
         sandbox.faults().clear();

@@ -6,6 +6,7 @@
 use super::End;
 use crate::life::Life;
 use crate::random::Random;
+use ccm::controllers::node::UNINITIALIZED;
 use sandbox::Sandbox;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::{Cloud, ServerSpec};
@@ -23,7 +24,16 @@ pub struct Story {
     pub chapters: Vec<Chapter>,
     /// Nodes that must be there in the end; all others must not.
     stay: Vec<String>,
-    renewed: Option<String>,
+    renewed: Option<Renewed>,
+}
+
+/// A node that comes back under its name, as another node on another server.
+#[derive(Clone)]
+enum Renewed {
+    /// It had lost its server; its provider ID is set by somebody else.
+    Gone(String),
+    /// It was not initialised yet, and so is the new one.
+    New(String),
 }
 
 struct Member {
@@ -86,10 +96,10 @@ pub enum Event {
     Label(String, u64),
 }
 
-/// A node that lost its server comes back under its name, as another node on another server.
+/// It happens once, whoever comes first to let it happen.
 #[derive(Clone)]
 pub struct Renewal {
-    name: Option<String>,
+    of: Option<Renewed>,
     done: Arc<Mutex<bool>>,
 }
 
@@ -117,10 +127,16 @@ impl Story {
         let gone = members.iter().find(|member| member.kind == Kind::Gone);
         let renewed = gone
             .filter(|_| random.percent(50))
-            .map(|member| member.name.clone());
+            .map(|member| Renewed::Gone(member.name.clone()));
+        let mut news = members.iter().filter(|member| member.kind == Kind::New);
+        let renewed = renewed.or_else(|| Some(Renewed::New(news.next()?.name.clone())));
+        let is_renewed = |name: &String| match &renewed {
+            Some(Renewed::Gone(other) | Renewed::New(other)) => name == other,
+            None => false,
+        };
         let mut stay: Vec<String> = members
             .iter()
-            .filter(|member| member.kind != Kind::Gone || renewed.as_ref() == Some(&member.name))
+            .filter(|member| member.kind != Kind::Gone || is_renewed(&member.name))
             .map(|member| member.name.clone())
             .collect();
         let mut chapters = Vec::new();
@@ -131,6 +147,8 @@ impl Story {
                     random
                         .percent(50)
                         .then(|| member.befalls(&mut stay, &mut random))?
+                        // What is written to one of them is not written to the other.
+                        .filter(|_| !is_renewed(&member.name))
                 }));
             }
             chapters.push(Chapter {
@@ -177,7 +195,7 @@ impl Story {
 
     pub fn renewal(&self) -> Renewal {
         Renewal {
-            name: self.renewed.clone(),
+            of: self.renewed.clone(),
             done: Arc::default(),
         }
     }
@@ -293,10 +311,13 @@ impl Event {
 }
 
 impl Renewal {
-    /// The worst moment for it: when the old node is being deleted.
-    pub fn may_come_before_a_deletion(&self, sandbox: &Sandbox) {
-        let Some(name) = &self.name else { return };
-        let path = format!("/api/v1/nodes/{name}");
+    /// The worst moment for it: when the old node is being deleted, or initialised.
+    pub fn may_come_before_a_write(&self, sandbox: &Sandbox) {
+        let (method, path) = match &self.of {
+            Some(Renewed::Gone(name)) => ("DELETE", format!("/api/v1/nodes/{name}")),
+            Some(Renewed::New(name)) => ("PATCH", format!("/api/v1/nodes/{name}/status")),
+            None => return,
+        };
         let renewal = self.clone();
         let (cloud, cluster, project) = (
             Arc::clone(sandbox.cloud()),
@@ -304,35 +325,66 @@ impl Renewal {
             sandbox.project(),
         );
         let renew = move |_: &sandbox::exchange::Request| renewal.once(&cloud, &cluster, project);
-        sandbox.faults().add(
-            Rule::new(Effect::before(renew))
-                .method("DELETE")
-                .path(&path),
-        );
+        sandbox
+            .faults()
+            .add(Rule::new(Effect::before(renew)).method(method).path(&path));
     }
 
     pub fn happen(&self, sandbox: &Sandbox) {
         self.once(sandbox.cloud(), sandbox.cluster(), sandbox.project());
+        if let Some(Renewed::New(name)) = &self.of {
+            // The kubelet of the machine before may have been the last to report on it.
+            sandbox.cluster().edit("nodes", None, name, |node| {
+                let taints = node["spec"]["taints"].as_array().cloned();
+                let ours = |taint: &Value| taint["key"] == UNINITIALIZED;
+                let taints: Vec<Value> = taints.into_iter().flatten().filter(ours).collect();
+                let spec = node["spec"].as_object_mut().unwrap();
+                match taints.is_empty() {
+                    true => drop(spec.remove("taints")),
+                    false => drop(spec.insert("taints".into(), json!(taints))),
+                }
+            });
+            not_ready(sandbox.cluster(), name);
+        }
+    }
+
+    pub fn has_replaced_a_server(&self) -> bool {
+        matches!(self.of, Some(Renewed::New(_))) && *self.done.lock().unwrap()
     }
 
     fn once(&self, cloud: &Cloud, cluster: &Cluster, project: u64) {
         let mut done = self.done.lock().unwrap();
-        let Some(name) = self.name.as_ref().filter(|_| !*done) else {
+        let Some(of) = self.of.as_ref().filter(|_| !*done) else {
             return;
         };
         *done = true;
+        let (Renewed::Gone(name) | Renewed::New(name)) = of;
+        if let Renewed::New(_) = of {
+            let servers = cloud.servers(project);
+            let old = servers.iter().find(|server| server["name"] == **name);
+            cloud.delete_server(old.unwrap()["id"].as_u64().unwrap());
+        }
         let id = create_server(cloud, project, name);
         cluster.delete("nodes", None, name);
+        let spec = match of {
+            Renewed::Gone(_) => json!({ "providerID": format!("ccm-from-scratch://{id}") }),
+            Renewed::New(_) => {
+                json!({ "taints": [{ "key": UNINITIALIZED, "value": "true", "effect": "NoSchedule" }] })
+            }
+        };
         let node = json!({
-            "apiVersion": "v1", "kind": "Node", "metadata": { "name": name },
-            "spec": { "providerID": format!("ccm-from-scratch://{id}") },
+            "apiVersion": "v1", "kind": "Node", "metadata": { "name": name }, "spec": spec,
         });
         cluster.create("nodes", None, node);
         // Its kubelet has not said yet that it is ready.
-        cluster.edit("nodes", None, name, |node| {
-            node["status"]["conditions"] = json!([{ "type": "Ready", "status": "False" }]);
-        });
+        not_ready(cluster, name);
     }
+}
+
+fn not_ready(cluster: &Cluster, name: &str) {
+    cluster.edit("nodes", None, name, |node| {
+        node["status"]["conditions"] = json!([{ "type": "Ready", "status": "False" }]);
+    });
 }
 
 fn create_server(cloud: &Cloud, project: u64, name: &str) -> u64 {

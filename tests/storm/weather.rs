@@ -1,7 +1,8 @@
 //! What the APIs do to `ccm`: fail in any way, answer late, answer from an old cache, or lie.
 
 use crate::random::Random;
-use sandbox::exchange::Response;
+use crate::story::Renewal;
+use sandbox::exchange::{Request, Response};
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
@@ -49,14 +50,17 @@ impl Weather {
         }
     }
 
-    pub fn begin(&self, sandbox: &Sandbox) {
+    /// A lie was thought of before the renewal: an API that shows a server after it was deleted is none of these.
+    pub fn begin(&self, sandbox: &Sandbox, renewal: &Renewal) {
         if let Some(lie) = self.lie {
             // Another project's token sees nothing of ours: that is no lie, and one is enough.
             let own = format!("Bearer {}", sandbox.projects().token);
             let rule = lie.rule(sandbox, self.seed).half(Half::Hetzner);
-            sandbox
-                .faults()
-                .add(rule.when(move |request| request.header("authorization") == Some(&own)));
+            let renewal = renewal.clone();
+            let is_told = move |request: &Request| {
+                request.header("authorization") == Some(&own) && !renewal.has_replaced_a_server()
+            };
+            sandbox.faults().add(rule.when(is_told));
         }
         sandbox.faults().random(self.seed, self.fault_rate);
         sandbox.cluster().freeze_cache(self.old_cache);

@@ -34,7 +34,16 @@ pub(super) fn project(view: &View) -> Outcome {
                  project's token, or another cluster",
                 counted(own, "node")
             ),
-            "use a token of the project that the servers are in, or the right --context",
+            match nodes.iter().any(is_replaced) {
+                true => {
+                    "use a token of the project that the servers are in, or the right --context; if both are \
+                     right and the servers were made anew under their names: kubectl delete node NAME, and \
+                     each kubelet registers again"
+                }
+                false => {
+                    "use a token of the project that the servers are in, or the right --context"
+                }
+            },
         ),
         (own, matched) => Outcome::ok(format!(
             "{matched} of {} with its server in the token's project",
@@ -111,16 +120,10 @@ pub(super) fn servers(view: &View) -> Outcome {
     if matches!(own(nodes), (1.., 0)) {
         return Outcome::skipped("not looked at: see project");
     }
-    let stuck: Vec<String> = nodes
-        .iter()
-        .filter_map(|plan| plan.obstacle.as_ref().map(|why| told(plan, why)))
-        .collect();
-    if !stuck.is_empty() {
-        return Outcome::fail(
-            some(&stuck),
-            "ccm node inspect NAME shows what was tried; a server must have the name of its node, \
-             or an address that the node reports",
-        );
+    let troubles = [replaced(nodes), stuck(nodes)];
+    let troubles: Vec<Outcome> = troubles.into_iter().flatten().collect();
+    if let Some(outcome) = Outcome::of_all(troubles) {
+        return outcome;
     }
     let odd = |plan: &&NodePlan| {
         let is_of_server = |finding: &&Finding| {
@@ -158,6 +161,41 @@ pub(super) fn servers(view: &View) -> Outcome {
              it now",
         ),
     }
+}
+
+fn is_replaced(plan: &NodePlan) -> bool {
+    has(plan, Reason::ServerReplaced)
+}
+
+/// Nodes that are tied for good to a server that does not exist, while another one has their name.
+fn replaced(nodes: &[NodePlan]) -> Option<Outcome> {
+    let replaced = names(nodes.iter().filter(|plan| is_replaced(plan)));
+    (!replaced.is_empty()).then(|| {
+        Outcome::fail(
+            format!(
+                "with the provider ID of a server that does not exist, while another server has the node's \
+                 name: {}",
+                some(&replaced)
+            ),
+            "kubectl delete node NAME: its kubelet registers again (restart the kubelet if it does not), and \
+             the node gets the provider ID of the server that is there; ccm node inspect NAME shows both",
+        )
+    })
+}
+
+/// Nodes that can't be initialised, or not be kept right.
+fn stuck(nodes: &[NodePlan]) -> Option<Outcome> {
+    let stuck = nodes.iter().filter(|plan| !is_replaced(plan));
+    let stuck: Vec<String> = stuck
+        .filter_map(|plan| plan.obstacle.as_ref().map(|why| told(plan, why)))
+        .collect();
+    (!stuck.is_empty()).then(|| {
+        Outcome::fail(
+            some(&stuck),
+            "ccm node inspect NAME shows what was tried; a server must have the name of its node, \
+             or an address that the node reports",
+        )
+    })
 }
 
 fn told(plan: &NodePlan, why: &Finding) -> String {

@@ -57,6 +57,9 @@ pub(super) fn apply(
         );
         plan = match world.kube.node(&plan.object.name) {
             Ok(None) => return applied,
+            // Another node came to carry this name: the list of servers may be from before it.
+            // The next tick begins with it.
+            Ok(Some(node)) if node.metadata.uid != plan.object.uid => return applied,
             Ok(Some(node)) => match replan(&node) {
                 Some(plan) => plan,
                 None => {

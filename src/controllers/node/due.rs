@@ -21,21 +21,30 @@ pub(super) enum Work {
 
 /// What list of servers these plans may rest on; made on an older one, they only propose.
 /// `look` is when this tick began, `young` what a write may rest on.
-pub(super) fn need(plans: impl Iterator<Item = NodePlan>, look: Instant, young: Duration) -> Need {
-    let (mut one_misses_its_server, mut one_changes) = (false, false);
+pub(super) fn need(
+    world: &World,
+    plans: impl Iterator<Item = NodePlan>,
+    look: Instant,
+    young: Duration,
+) -> Need {
+    let mut need = Need::in_use(Duration::MAX);
     for plan in plans {
-        one_misses_its_server |= plan.misses_its_server();
-        one_changes |= !plan.changes.is_empty();
+        if !plan.changes.is_empty() {
+            need.in_use_at_most = young;
+        }
+        if plan.misses_its_server() {
+            // A server that is missing from an older list may have been made since, and a new
+            // node must not be reported to have none.
+            need.asked_since = need.asked_since.max(Some(look));
+        }
+        if plan.needs_later_list() {
+            // All new nodes of a tick share the list that the last one of them needs.
+            let first_seen = world.node_first_seen(&plan.node);
+            let since = first_seen.unwrap_or_else(Instant::now);
+            need.asked_since = need.asked_since.max(Some(since));
+        }
     }
-    if one_misses_its_server {
-        // A server that is missing from an older list may have been made since, and a new
-        // node must not be told that it has none.
-        Need::AskedSince(look)
-    } else if one_changes {
-        Need::InUse(young)
-    } else {
-        Need::Any
-    }
+    need
 }
 
 impl NodeController {

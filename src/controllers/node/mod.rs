@@ -29,6 +29,7 @@ use crate::metrics::NODES;
 use crate::world::{self, Error, Poll, ReadFrom, World};
 use due::Work;
 use jiff::Timestamp;
+use observe::Need;
 use pass::Pass;
 use plan::plan_node;
 use std::collections::HashSet;
@@ -137,14 +138,18 @@ impl NodeController {
             Urgency::Needed | Urgency::Asked => self.young(),
             Urgency::CanWait => self.settings.status_update_frequency / 2,
         };
-        let mut observed = observe::observe(world, nodes, proposal_age, urgency)?;
+        let mut observed = observe::observe(world, nodes, Need::in_use(proposal_age), urgency)?;
         if !selection.is_explicit() {
             // After the cloud answered: while it does not, no node is read in vain.
             observed.nodes = self.read_again(world, &observed.nodes.value, now)?;
         }
         let refresh = selection.is_explicit() || self.is_refresh_due(now);
+        // One that came while this tick looked would need a list of its own: it is left to the next.
+        let is_late = |node: &Node| world.node_first_seen(node).is_some_and(|seen| seen > now);
         let wanted = |node: &&Arc<Node>| {
-            selection.names(node.name()) && (refresh || self.is_due(node, world, now))
+            selection.names(node.name())
+                && (refresh || self.is_due(node, world, now))
+                && !is_late(node)
         };
         let wanted: Nodes = observed
             .nodes
@@ -159,10 +164,10 @@ impl NodeController {
             let plans = wanted
                 .iter()
                 .map(|node| plan_node(node, &index, &*world.provider, overdue));
-            due::need(plans, now, self.young())
+            due::need(world, plans, now, self.young())
         };
         if !observed.is_good_for(need) {
-            observed = observe::observe(world, observed.nodes, need.max_age(), urgency)?;
+            observed = observe::observe(world, observed.nodes, need, urgency)?;
         }
         Ok((observed, wanted))
     }

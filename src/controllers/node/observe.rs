@@ -15,21 +15,18 @@ pub struct Observed {
 
 /// How young a list of servers plans need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need {
-    Any,
+pub(super) struct Need {
     /// Read, and then used for no longer than this.
-    InUse(Duration),
-    /// Asked for since then.
-    AskedSince(Instant),
+    pub(super) in_use_at_most: Duration,
+    /// Requested since then; none: at any time.
+    pub(super) asked_since: Option<Instant>,
 }
 
 impl Need {
-    /// The age to ask the cache for.
-    pub(super) fn max_age(self) -> Duration {
-        match self {
-            Need::Any => Duration::MAX,
-            Need::InUse(at_most) => at_most,
-            Need::AskedSince(begun) => begun.elapsed(),
+    pub(super) fn in_use(at_most: Duration) -> Need {
+        Need {
+            in_use_at_most: at_most,
+            asked_since: None,
         }
     }
 }
@@ -37,10 +34,14 @@ impl Need {
 pub(super) fn observe(
     world: &World,
     nodes: world::View<Vec<Arc<Node>>>,
-    instances_max_age: Duration,
+    need: Need,
     urgency: Urgency,
 ) -> Result<Observed, Error> {
-    let instances = world.instances(instances_max_age, urgency)?;
+    let max_age = need.in_use_at_most;
+    let instances = match need.asked_since {
+        Some(since) => world.instances_since(since, max_age, urgency)?,
+        None => world.instances(max_age, urgency)?,
+    };
     Ok(Observed {
         nodes,
         instances: Some(instances),
@@ -57,12 +58,10 @@ impl Observed {
 
     /// May plans that need a list like this rest on the one at hand?
     pub(super) fn is_good_for(&self, need: Need) -> bool {
-        match (&self.instances, need) {
-            (_, Need::Any) => true,
-            (None, _) => false,
-            (Some(view), Need::InUse(at_most)) => view.time_in_use() <= at_most,
-            (Some(view), Need::AskedSince(begun)) => view.asked >= begun,
-        }
+        self.instances.as_ref().is_some_and(|view| {
+            view.time_in_use() <= need.in_use_at_most
+                && need.asked_since.is_none_or(|since| view.asked >= since)
+        })
     }
 
     pub(super) fn index<'a>(&'a self, provider: &'a dyn Provider) -> Index<'a> {

@@ -61,16 +61,16 @@ impl<'a, Done: FnMut(NodePlan)> Pass<'a, Done> {
 
     pub(super) fn run(mut self, mut observed: Observed, nodes: Vec<Arc<Node>>) -> Report {
         let mut queue = VecDeque::from(nodes);
+        let young = Need::in_use(self.young);
         while self.work_off(&mut queue, &observed) == Stretch::ListTooOld {
-            observed =
-                match observe::observe(self.world, observed.nodes, self.young, Urgency::Needed) {
-                    Ok(observed) => observed,
-                    Err(error) => {
-                        let outage = Report::outage(error, format!("{} nodes wait", queue.len()));
-                        self.report.outage = outage.outage;
-                        break;
-                    }
-                };
+            observed = match observe::observe(self.world, observed.nodes, young, Urgency::Needed) {
+                Ok(observed) => observed,
+                Err(error) => {
+                    let outage = Report::outage(error, format!("{} nodes wait", queue.len()));
+                    self.report.outage = outage.outage;
+                    break;
+                }
+            };
         }
         self.report.unreached = queue.len();
         self.report
@@ -81,7 +81,7 @@ impl<'a, Done: FnMut(NodePlan)> Pass<'a, Done> {
     fn work_off(&mut self, queue: &mut VecDeque<Arc<Node>>, observed: &Observed) -> Stretch {
         let provider = &*self.world.provider;
         let index = observed.index(provider);
-        let young = Need::InUse(self.young);
+        let young = Need::in_use(self.young);
         let overdue = self.overdue;
         let plan_for = |node: &Node| plan_node(node, &index, provider, overdue);
         let is_young = || observed.is_good_for(young);

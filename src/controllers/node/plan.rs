@@ -90,7 +90,7 @@ pub(super) fn plan_node(
     match index.find(node) {
         Outcome::Foreign => plan.foreign(provider),
         Outcome::Unknown(why) => plan.unknown(&why),
-        Outcome::Gone(id) => plan.gone(id),
+        Outcome::Gone(id) => plan.gone(id, index),
         Outcome::Unmatched(finding) => plan.unmatched(finding, overdue),
         Outcome::Matched(instance, by) => {
             plan.server = Server::Matched(instance.clone(), by);
@@ -150,6 +150,18 @@ impl NodePlan {
         self.obstacle.is_some() && matches!(self.server, Server::Unmatched | Server::Gone(_))
     }
 
+    /// A server that has the node's name or address in a list from before the node was first seen
+    /// may be the machine that the node's own one replaced; one that such a list lacks may have
+    /// been made since.
+    pub(super) fn needs_later_list(&self) -> bool {
+        match self.server {
+            Server::Matched(_, MatchedBy::ProviderId) | Server::Foreign | Server::Unknown => false,
+            Server::Matched(_, MatchedBy::Name | MatchedBy::Address(_)) => !self.changes.is_empty(),
+            Server::Gone(_) => true,
+            Server::Unmatched => false,
+        }
+    }
+
     /// Everything worth telling, what stands in the way included.
     pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().chain(&self.obstacle)
@@ -178,17 +190,45 @@ impl NodePlan {
         ));
     }
 
-    fn gone(&mut self, id: InstanceId) {
+    fn gone(&mut self, id: InstanceId, index: &Index) {
         self.server = Server::Gone(id);
-        let message = format!(
-            "provider ID {:?}: this token's project has no server {id}; was it deleted, or is the token \
-             another project's?",
-            self.node.spec.provider_id
-        );
-        self.hold_back_if_new(Finding::warning(Reason::ServerNotFound, message));
+        let is_being_deleted = self.node.metadata.deletion_timestamp.is_some();
+        let finding = match index.named_as(&self.node) {
+            Some(new) if !is_being_deleted => self.replaced(id, new, index.any_claim_exists()),
+            _ => Finding::warning(
+                Reason::ServerNotFound,
+                format!(
+                    "provider ID {:?}: this token's project has no server {id}; was it deleted, or is the token \
+                     another project's?",
+                    self.node.spec.provider_id
+                ),
+            ),
+        };
+        self.hold_back_if_new(finding);
         if !is_uninitialised(&self.node) {
             self.update(labels::afterwards(&self.node), None);
         }
+    }
+
+    /// Another project may have a server of that name, too: while this one has no other node's
+    /// server, that is said.
+    fn replaced(&self, old: InstanceId, new: &Instance, is_right_project: bool) -> Finding {
+        let name = self.node.name();
+        let condition = match is_right_project {
+            true => "",
+            false => {
+                "if the token is of the right project (it has the server of no other node, either), "
+            }
+        };
+        Finding::warning(
+            Reason::ServerReplaced,
+            format!(
+                "provider ID {:?}: server {old} does not exist, and server {} has the node's name; a provider \
+                 ID can't be changed: {condition}delete the node (kubectl delete node {name}), and its kubelet \
+                 registers again (restart the kubelet if it does not)",
+                self.node.spec.provider_id, new.id
+            ),
+        )
     }
 
     fn unmatched(&mut self, finding: Finding, overdue: Timestamp) {

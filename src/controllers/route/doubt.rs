@@ -40,8 +40,8 @@ impl<'a> Doubt<'a> {
             .filter(|route| is_within(route.destination, view.cluster_cidrs))
             .filter(|route| wishes.stranger_at(route.destination).is_none())
             .filter_map(|route| Some((*route, *wishes.servers.get(&route.gateway)?)))
-            .filter(|(_, server)| {
-                wishes.of_server(server.id).is_none() && !view.left.contains(&server.id)
+            .filter(|(route, server)| {
+                wishes.of_server(server.id).is_none() && !view.remembered.contains(route)
             })
             .collect();
         let is_in_the_way =

@@ -1,14 +1,15 @@
 //! Which nodes there are, and whether a pass is due: they changed since the last try, that failed,
 //! or it is time to compare.
 
-use super::{COMPARE_PERIOD, Nodes, RouteController, THE_NETWORK, wishes};
-use crate::cloud::ProviderId;
+use super::{COMPARE_PERIOD, Nodes, RouteController, THE_NETWORK};
+use crate::cloud::{Instance, InstanceId, PrivateAddress, Provider, ProviderId};
 use crate::controllers::Controller;
 use crate::kube::Node;
 use crate::world::{Error, Poll, World};
 use jiff::Timestamp;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,9 +26,17 @@ const NEW_FOR: Duration = Duration::from_secs(600);
 pub(super) struct Due {
     pub(super) nodes: Arc<Nodes>,
     pub(super) print: u64,
-    /// A node changed, or the last try failed; else it is time to compare.
+    /// A node changed, or an address of its server, or the last try failed; else it is time to compare.
     pub(super) is_changed: bool,
     pub(super) is_compared: bool,
+}
+
+/// What a comparison was about, as fingerprints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tried {
+    pub(super) nodes: u64,
+    /// Where their servers are, by the list that the plan rested on.
+    pub(super) addresses: u64,
 }
 
 impl RouteController {
@@ -42,7 +51,6 @@ impl RouteController {
             })?
             .value;
         let nodes = self.with_addresses(world, nodes, now)?;
-        self.known.extend(wishes::claimed(&nodes, &*world.provider));
         let ours = |node: &&Arc<Node>| is_ours(node, world);
         if !nodes
             .iter()
@@ -56,7 +64,14 @@ impl RouteController {
         let since = |moment: Option<Instant>| moment.map_or(Duration::MAX, |at| now - at);
         let is_compared = since(self.compared) >= self.settings.scaled(COMPARE_PERIOD);
         let is_retried = self.backoff.is_retry_due(THE_NETWORK, now);
-        let is_changed = self.tried != Some(print) || is_retried;
+        // By the last list that any controller read: no call is made for it.
+        let servers = world.instances_last();
+        let is_elsewhere = |tried: &Tried| {
+            let mut servers = servers.iter();
+            servers.any(|all| addresses(&nodes, all, &*world.provider) != tried.addresses)
+        };
+        let is_as_tried = |tried: &Tried| tried.nodes == print && !is_elsewhere(tried);
+        let is_changed = is_retried || !self.tried.as_ref().is_some_and(is_as_tried);
         let is_early = since(self.passed) < self.settings.reconciliation_period
             && !(self.is_torn && is_retried);
         let is_due = (is_changed || is_compared) && !is_early;
@@ -104,6 +119,28 @@ impl RouteController {
 fn is_ours(node: &Node, world: &World) -> bool {
     let id = world.provider.parse_provider_id(&node.spec.provider_id);
     matches!(id, ProviderId::Ours(_))
+}
+
+/// The private addresses of these nodes' servers, as a fingerprint.
+pub(super) fn addresses(nodes: &[Arc<Node>], servers: &[Instance], provider: &dyn Provider) -> u64 {
+    let by_id: HashMap<InstanceId, &Instance> = servers.iter().map(|one| (one.id, one)).collect();
+    let mut hasher = DefaultHasher::new();
+    for node in nodes {
+        if let ProviderId::Ours(id) = provider.parse_provider_id(&node.spec.provider_id) {
+            let private = by_id.get(&id).into_iter().flat_map(|one| &one.private);
+            let mut private: Vec<_> = private.map(in_order).collect();
+            private.sort_unstable();
+            private.hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}
+
+/// The order in which the API names other addresses means nothing.
+fn in_order(private: &PrivateAddress) -> (u64, IpAddr, Vec<IpAddr>) {
+    let mut aliases = private.aliases.clone();
+    aliases.sort_unstable();
+    (private.network, private.ip, aliases)
 }
 
 /// Everything of nodes that a plan depends on, but for the condition, which is our own.

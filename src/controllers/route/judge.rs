@@ -4,7 +4,7 @@
 use super::doubt::{Accepted, Doubt, had_its_route};
 use super::plan::{NETWORK_UNAVAILABLE, NodePlan, Row, State, Step, View};
 use super::wishes::{Gateway, Wish, Wishes, is_within, overlap};
-use crate::cloud::{Finding, InstanceId, Reason, Route};
+use crate::cloud::{Finding, Reason, Route};
 use ipnet::{IpNet, Ipv4Net};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -152,7 +152,7 @@ impl<'a> Judge<'a> {
         let server = self.wishes.servers.get(&route.gateway);
         let claim = server.and_then(|server| self.wishes.of_server(server.id));
         let wanted = self.accepted.get(&route.destination);
-        let (state, step) = self.judge(route, server.map(|server| server.id), claim);
+        let (state, step) = self.judge(route, server.is_some(), claim);
         let wanted_by = wanted.map(|(_, place)| &self.wishes.of_nodes[*place]);
         let node = wanted_by.or(claim).map(|wish| wish.node.name());
         let is_ours = state != State::NotOurs;
@@ -167,12 +167,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn judge(
-        &self,
-        route: &Route,
-        server: Option<InstanceId>,
-        claim: Option<&Wish>,
-    ) -> (State, Step) {
+    fn judge(&self, route: &Route, leads_to_server: bool, claim: Option<&Wish>) -> (State, Step) {
         if !is_within(route.destination, self.view.cluster_cidrs) {
             return (State::NotOurs, Step::Nothing);
         }
@@ -190,16 +185,17 @@ impl<'a> Judge<'a> {
             true => Step::Delete,
             false => Step::Nothing,
         };
-        let Some(server) = server else {
+        if !leads_to_server {
             return (State::Blackhole, delete);
-        };
+        }
         let mut accepted = self.accepted.keys();
         let is_wanted_elsewhere = accepted.any(|net| overlap(*net, route.destination));
         match claim {
             Some(wish) if wish.is_settled => (State::Unwanted, delete),
             _ if is_wanted_elsewhere => (State::Unwanted, delete),
             Some(_) => (State::LeftAlone, Step::Nothing),
-            None if self.view.left.contains(&server) => (State::Unwanted, delete),
+            // Whoever has that address by now: the route was a node's, and no node wants it.
+            None if self.view.remembered.contains(route) => (State::Unwanted, delete),
             None => (State::Stale, Step::Nothing),
         }
     }
@@ -350,7 +346,16 @@ impl<'a> Judge<'a> {
             );
             findings.push(Finding::warning(Reason::RouteLimitNear, why));
         }
-        for row in rows.iter().filter(|row| row.state == State::Stale) {
+        // Of pods whose node lost its server, the node itself says more.
+        let is_of_lost_node = |row: &&Row| {
+            let mut wishes = self.wishes.of_nodes.iter();
+            wishes.any(|wish| {
+                let is_lost = matches!(wish.gateway, Gateway::NotAttached | Gateway::NoServer);
+                is_lost && wish.cidrs.iter().any(|net| overlap(*net, row.destination))
+            })
+        };
+        let stale = rows.iter().filter(|row| row.state == State::Stale);
+        for row in stale.filter(|row| !is_of_lost_node(row)) {
             if let Some(route) = &row.have {
                 let server = row.server.as_deref().unwrap_or_default();
                 let why = format!(

@@ -5,6 +5,7 @@
 //! | `wishes` | which node asks for which routes |
 //! | `plan`, `judge`, `doubt` | what there is, what should be done: pure |
 //! | `show` | a plan in words |
+//! | `memory` | which routes were our nodes' |
 //! | `due` | which nodes there are, and whether a pass is due |
 //! | `observe` | what both APIs say |
 //! | `pass` | looks again, plans again, makes it |
@@ -18,6 +19,7 @@ mod condition;
 mod doubt;
 mod due;
 mod judge;
+mod memory;
 mod observe;
 mod pass;
 mod plan;
@@ -31,12 +33,13 @@ pub use show::condition_json;
 use super::backoff::Backoff;
 use super::report::{Report, publish};
 use super::{Controller, Proposal, Selection};
-use crate::cloud::{Finding, Gate, InstanceId, Reason, Route, RouteChange, Routes, Urgency};
+use crate::cloud::{Finding, Gate, Instance, Reason, Route, RouteChange, Routes, Urgency};
 use crate::kube::Node;
 use crate::metrics::ROUTES;
 use crate::world::{Error, ReadFrom, World};
-use due::Due;
+use due::{Due, Tried};
 use ipnet::IpNet;
+use memory::Memory;
 use observe::Ages;
 use pass::{Pass, Passed};
 use serde_json::Value;
@@ -78,10 +81,9 @@ pub struct Settings {
 
 pub struct RouteController {
     settings: Settings,
-    /// Servers that a node named in an earlier look: a route to one of them may go with the node.
-    known: HashSet<InstanceId>,
-    /// The nodes that were planned for last.
-    tried: Option<u64>,
+    memory: Memory,
+    /// What was planned for last.
+    tried: Option<Tried>,
     compared: Option<Instant>,
     passed: Option<Instant>,
     /// Before that, what was read of the network is older than what was written to it.
@@ -121,7 +123,7 @@ impl Settings {
 impl RouteController {
     pub fn new(settings: Settings) -> RouteController {
         RouteController {
-            known: HashSet::new(),
+            memory: Memory::default(),
             tried: None,
             compared: None,
             passed: None,
@@ -180,7 +182,7 @@ impl RouteController {
     }
 
     /// Plans on what was read last, as far as that may do.
-    fn propose_for(&self, world: &World, due: &Due) -> Result<Plan, Error> {
+    fn propose_for(&self, world: &World, due: &Due) -> Result<(Observed, Plan), Error> {
         let period = self.settings.scaled(COMPARE_PERIOD);
         let since_write = self.last_write.map_or(Duration::MAX, |at| at.elapsed());
         let ages = Ages {
@@ -199,13 +201,14 @@ impl RouteController {
             },
         };
         let observed = observe::observe(world, Arc::clone(&due.nodes), ages)?;
-        Ok(self.plan(world, &observed))
+        let plan = self.plan(world, &observed);
+        Ok((observed, plan))
     }
 
     fn plan(&self, world: &World, observed: &Observed) -> Plan {
-        let left = pass::left(&self.known, observed, world);
         let lacking = self.lacking();
-        observed.plan(world, &self.settings.cluster_cidrs, &left, &lacking)
+        let remembered = self.memory.routes();
+        observed.plan(world, &self.settings.cluster_cidrs, remembered, &lacking)
     }
 
     fn pass(&mut self, world: &World, gate: &dyn Gate, routes: &dyn Routes) -> Passed {
@@ -215,7 +218,7 @@ impl RouteController {
             gate,
             routes,
             settings: &self.settings,
-            known: &mut self.known,
+            memory: &mut self.memory,
             lacking: &lacking,
         };
         let passed = pass.run();
@@ -236,9 +239,19 @@ impl RouteController {
         passed
     }
 
-    /// What was planned on was planned for, and compared.
-    fn settled(&mut self, due: &Due, plan: &Plan, now: Instant) {
-        self.tried = Some(due.print);
+    /// These nodes were planned for, on this list of servers, and compared.
+    fn settled(
+        &mut self,
+        world: &World,
+        due: &Due,
+        servers: &[Instance],
+        plan: &Plan,
+        now: Instant,
+    ) {
+        self.tried = Some(Tried {
+            nodes: due.print,
+            addresses: due::addresses(&due.nodes, servers, &*world.provider),
+        });
         self.compared = Some(now);
         self.is_blocked = plan.nodes.iter().any(|node| node.obstacle.is_some());
         let held_back = plan.nodes.iter().filter(|node| node.is_held_back);
@@ -324,16 +337,17 @@ impl Controller for RouteController {
             Err(error) => return Report::outage(error, String::new()),
         };
         self.passed = Some(now);
-        let plan = match self.propose_for(world, &due) {
-            Ok(plan) => plan,
+        let (observed, plan) = match self.propose_for(world, &due) {
+            Ok(proposed) => proposed,
             Err(error) => return Report::outage(error, String::new()),
         };
+        self.memory.note(&plan, &observed.network.value);
         measure(&plan, &[]);
         let is_blocked = plan.nodes.iter().any(|node| node.obstacle.is_some());
         let is_doubtful = due.is_changed && is_blocked;
         if !plan.has_writes() && !is_doubtful {
             tell(world, gate, &plan);
-            self.settled(&due, &plan, now);
+            self.settled(world, &due, &observed.instances.value, &plan, now);
             self.backoff.succeeded(THE_NETWORK);
             let mut report = Report::default();
             pass::count(&mut report, &plan, &HashSet::new());
@@ -351,8 +365,8 @@ impl Controller for RouteController {
             true => self.backoff.succeeded(THE_NETWORK),
             false => self.backoff.failed(THE_NETWORK, Instant::now()),
         }
-        if is_done {
-            self.settled(&due, &passed.plan, now);
+        if let Some(servers) = passed.instances.as_ref().filter(|_| is_done) {
+            self.settled(world, &due, servers, &passed.plan, now);
         }
         if passed.plan.network.is_some() {
             measure(&passed.plan, &passed.done);

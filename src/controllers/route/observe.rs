@@ -1,7 +1,7 @@
 //! What both APIs say about routes: read only.
 
 use super::plan::{Plan, View, plan};
-use crate::cloud::{Instance, InstanceId, Network, Urgency};
+use crate::cloud::{Instance, Network, Route, Urgency};
 use crate::kube::Node;
 use crate::world::{self, Error, World};
 use ipnet::IpNet;
@@ -58,7 +58,7 @@ impl Observed {
         &self,
         world: &World,
         cluster_cidrs: &[IpNet],
-        left: &HashSet<InstanceId>,
+        remembered: &HashSet<Route>,
         lacking: &HashSet<String>,
     ) -> Plan {
         let view = View {
@@ -66,7 +66,7 @@ impl Observed {
             instances: &self.instances.value,
             network: &self.network.value,
             cluster_cidrs,
-            left,
+            remembered,
             lacking,
         };
         plan(&view, &*world.provider)

@@ -5,14 +5,15 @@
 use super::Settings;
 use super::apply::{Making, Stopped};
 use super::condition::Conditions;
+use super::memory::Memory;
 use super::observe::{Ages, Observed, observe};
 use super::plan::{Change, NodePlan, Plan};
-use super::wishes::claimed;
-use crate::cloud::{Gate, InstanceId, Reason, Route, RouteChange, Routes, Urgency};
+use crate::cloud::{Gate, Instance, Reason, Route, RouteChange, Routes, Urgency};
 use crate::controllers::report::{Failure, Outage, Report};
 use crate::world::{Error, ReadFrom, World};
 use serde_json::Value;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A hundred deletions, a few on each look: what is left then is left to the next pass.
@@ -26,8 +27,7 @@ pub(super) struct Pass<'a> {
     pub(super) gate: &'a dyn Gate,
     pub(super) routes: &'a dyn Routes,
     pub(super) settings: &'a Settings,
-    /// Servers that a node named in an earlier look.
-    pub(super) known: &'a mut HashSet<InstanceId>,
+    pub(super) memory: &'a mut Memory,
     /// Nodes, by UID, whose routes have waited for long.
     pub(super) lacking: &'a HashSet<String>,
 }
@@ -46,6 +46,8 @@ pub(super) struct Passed {
     pub(super) is_torn: bool,
     pub(super) made: Vec<(String, Value)>,
     pub(super) wrote: bool,
+    /// The list of servers that the plan rests on; none: there is no plan.
+    pub(super) instances: Option<Arc<Vec<Instance>>>,
 }
 
 impl Pass<'_> {
@@ -53,6 +55,7 @@ impl Pass<'_> {
         let mut making = Making::new(self.routes, self.gate, self.settings);
         let mut conditions = Conditions::new(self.world, self.gate);
         let mut plan = Plan::default();
+        let mut instances = None;
         let mut outage = None;
         let mut rounds = 0;
         // Of what was refused, so much was missing still at a later look.
@@ -68,6 +71,7 @@ impl Pass<'_> {
                     break;
                 }
             };
+            instances = Some(Arc::clone(&observed.instances.value));
             making.looked_again(&plan);
             confirmed = making.refused.len();
             let there: HashSet<Route> = observed.network.value.routes.iter().copied().collect();
@@ -82,6 +86,7 @@ impl Pass<'_> {
                     conditions.set(node, false);
                 }
             });
+            self.memory.made(&making.done);
             if making.stopped.is_some() {
                 match making.may_go_on() {
                     true => continue,
@@ -106,7 +111,10 @@ impl Pass<'_> {
                 }
             }
         }
-        passed(making, confirmed, conditions, plan, outage)
+        Passed {
+            instances,
+            ..passed(making, confirmed, conditions, plan, outage)
+        }
     }
 
     /// Both APIs, as they are now, and what is to be done.
@@ -114,33 +122,22 @@ impl Pass<'_> {
         let now = Instant::now();
         // Routes are deleted by this list: one from a cache may lack a node that is there.
         let nodes = self.world.nodes(now.elapsed(), ReadFrom::Latest)?.value;
-        self.known.extend(claimed(&nodes, &*self.world.provider));
         let ages = Ages {
             network: now.elapsed(),
             instances: self.settings.young(),
             urgency: Urgency::Needed,
         };
-        let observed = observe(self.world, nodes, ages)?;
-        let left = left(self.known, &observed, self.world);
+        let mut observed = observe(self.world, nodes, ages)?;
         let cidrs = &self.settings.cluster_cidrs;
-        let plan = observed.plan(self.world, cidrs, &left, self.lacking);
-        if !plan.needs_all_servers() {
-            return Ok((observed, plan));
+        let remembered = self.memory.routes();
+        let mut plan = observed.plan(self.world, cidrs, remembered, self.lacking);
+        if plan.needs_all_servers() {
+            observed = observed.with_all_servers(self.world)?;
+            plan = observed.plan(self.world, cidrs, remembered, self.lacking);
         }
-        let observed = observed.with_all_servers(self.world)?;
-        let plan = observed.plan(self.world, cidrs, &left, self.lacking);
+        self.memory.note(&plan, &observed.network.value);
         Ok((observed, plan))
     }
-}
-
-/// Servers that a node named earlier, and none does now.
-pub(super) fn left(
-    known: &HashSet<InstanceId>,
-    observed: &Observed,
-    world: &World,
-) -> HashSet<InstanceId> {
-    let now = claimed(&observed.nodes, &*world.provider);
-    known.difference(&now).copied().collect()
 }
 
 /// Conditions that no change of this plan can make wrong. Whoever has to wait may not have to when

@@ -4,7 +4,7 @@
 
 use super::judge::Judge;
 use super::wishes::Wishes;
-use crate::cloud::{Finding, Instance, InstanceId, Network, Provider, Route, RouteChange};
+use crate::cloud::{Finding, Instance, Network, Provider, Route, RouteChange};
 use crate::kube::{Node, ObjectReference};
 use ipnet::{IpNet, Ipv4Net};
 use std::collections::HashSet;
@@ -20,8 +20,8 @@ pub struct View<'a> {
     pub network: &'a Network,
     /// `--cluster-cidr`.
     pub cluster_cidrs: &'a [IpNet],
-    /// Servers whose node was there, and went, while we looked.
-    pub left: &'a HashSet<InstanceId>,
+    /// Routes that earlier comparisons saw to be of our nodes.
+    pub remembered: &'a HashSet<Route>,
     /// Nodes, by UID, whose routes have waited for long.
     pub lacking: &'a HashSet<String>,
 }

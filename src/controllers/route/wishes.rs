@@ -4,7 +4,7 @@ use super::plan::View;
 use crate::cloud::{Instance, InstanceId, Provider, ProviderId};
 use crate::kube::Node;
 use ipnet::{IpNet, Ipv4Net};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -120,15 +120,6 @@ impl<'a> Wishes<'a> {
         let found = strangers.find(|(theirs, _)| overlap(*theirs, net));
         found.map(|(_, name)| *name)
     }
-}
-
-/// Servers that a node names by its provider ID.
-pub(super) fn claimed(nodes: &[Arc<Node>], provider: &dyn Provider) -> HashSet<InstanceId> {
-    let server = |node: &Arc<Node>| match provider.parse_provider_id(&node.spec.provider_id) {
-        ProviderId::Ours(id) => Some(id),
-        ProviderId::Foreign | ProviderId::Unknown(_) => None,
-    };
-    nodes.iter().filter_map(server).collect()
 }
 
 /// The default route is within none, however large they are.
