@@ -14,7 +14,7 @@
 //! | [`http`] | one blocking JSON client for both APIs | either API's objects |
 //! | [`metrics`] | what is counted, for `/metrics` | what it is counted for |
 //! | [`settings`] | one table of flags and variables | what they are used for |
-//! | [`text`] | how people write values: durations, booleans, near misses; and read many names | what a value is for |
+//! | [`text`] | how people write values: durations, booleans, label selectors, near misses; and read many names | what a value is for |
 //!
 //! Arrows point one way, and a test reads the `use` lines and keeps them:
 //! `main → cli → {daemon, controllers, hetzner, kube, settings, text}`,

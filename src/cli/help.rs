@@ -277,8 +277,9 @@ Usage:
   TARGETS        healthy on every port/all
   DIFF           - nothing; create: the next sync makes it; delete: it and then
                  the finalizer go; finalizer: only that goes; the names of
-                 fields that differ; !Reason: something stands in the way, and
-                 ccm lb inspect says what; orphan: the Service does not exist,
+                 fields that differ; Reason: a warning, e.g. MaxTargetsReached;
+                 !Reason: something stands in the way; ccm lb inspect says what
+                 and why; orphan: the Service does not exist,
                  and ccm lb sync --delete-orphans deletes it, unless it stays;
                  in parentheses: held back by ccm lb sync, see ccm help lb sync
 

@@ -12,7 +12,12 @@ type Case = (fn(&mut World), &'static [&'static str]);
 #[rustfmt::skip] // A case is a line or two.
 const CASES: &[Case] = &[
     (|w| w.set(&[("type", "lb99")]), &["type", "\"lb99\"", "lb11, lb21 or lb31"]),
-    (|w| w.set(&[("protocol", "https"), ("http-certificates", "nobody")]), &["\"nobody\"", "one (7), two (8)"]),
+    (|w| w.set(&[("protocol", "https"), ("http-certificates", "nobody")]), &["there is no certificate \"nobody\" in the project"]),
+    (|w| w.set(&[("protocol", "https"), ("http-certificates", "ome,tow")]), &["no certificate \"ome\" in the project; did you mean one?", "\"tow\" in the project; did you mean two?"]),
+    (|w| w.set(&[("protocol", "https"), ("http-certificates", &"1,".repeat(51))]), &["it has 51 items, and 50 at most are taken"]),
+    (|w| w.set(&[("hostname", &"a".repeat(20_000))]), &["aaa\"… (20000 bytes): it has 20000 bytes, and 16384 at most are read"]),
+    (|w| w.service.ports = (1..=31).map(|n| port(&format!("p{n}"), n)).collect(), &["31 TCP ports", "the largest type", "takes 30", "remove ports"]),
+    (|w| w.set(&[("node-selector", "!a,".repeat(33).trim_end_matches(','))]), &["it has 33 requirements, and 32 at most are taken"]),
     (|w| w.set(&[("protocol", "https"), ("certificate-type", "managed")]), &["for which domains", "http-managed-certificate-domains"]),
     (|w| w.set(&[("protocol.http", "https"), ("http-certificates.http", "nobody")]), &["annotation load-balancer.hetzner.cloud/http-certificates.http", "\"nobody\""]),
     (|w| w.set(&[("use-private-ip", "true")]), &["use-private-ip", "set HCLOUD_NETWORK"]),

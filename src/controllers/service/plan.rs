@@ -2,7 +2,7 @@
 
 use crate::cloud::{
     Change, Cluster, Field, Finding, Ingress, Landscape, LoadBalancerPlan, LoadBalancers,
-    OfferedNode, Reason, Source, Sourced,
+    OfferedNode, Reason, Severity, Source, Sourced,
 };
 use crate::controllers::Proposal;
 use crate::kube::{ObjectReference, Service};
@@ -219,6 +219,12 @@ impl ServicePlan {
     pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
         let own = self.findings.iter().chain(&self.cloud.findings);
         own.chain(&self.cloud.obstacle)
+    }
+
+    /// What somebody should know although nothing is blocked.
+    pub fn warnings(&self) -> impl Iterator<Item = &Finding> {
+        let all = self.findings.iter().chain(&self.cloud.findings);
+        all.filter(|finding| finding.severity == Severity::Warning)
     }
 
     /// Every write in words, in the order in which they would be made.

@@ -62,18 +62,27 @@ pub(super) fn port(text: &str) -> Result<u16, String> {
     }
 }
 
+/// As many names as Let's Encrypt puts on one certificate.
+const MOST_DOMAINS: usize = 100;
+
+/// With `?` and `*` a few say all.
+const MOST_STATUS_CODES: usize = 100;
+
 /// Items with commas between them; empty ones count for nothing.
-pub(super) fn list(text: &str) -> Result<Vec<String>, String> {
+pub(super) fn list(text: &str, at_most: usize) -> Result<Vec<String>, String> {
     let items = text.split(',').map(str::trim);
-    Ok(items
-        .filter(|item| !item.is_empty())
-        .map(str::to_owned)
-        .collect())
+    let items = items.filter(|item| !item.is_empty());
+    match items.clone().count() {
+        count if count > at_most => Err(format!(
+            "it has {count} items, and {at_most} at most are taken"
+        )),
+        _ => Ok(items.map(str::to_owned).collect()),
+    }
 }
 
 /// Host names of a certificate; the first part may be a `*`.
 pub(super) fn domains(text: &str) -> Result<Vec<String>, String> {
-    let domains = list(text)?;
+    let domains = list(text, MOST_DOMAINS)?;
     let is_part = |part: &str| {
         let mut bytes = part.bytes();
         !part.is_empty() && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
@@ -92,7 +101,7 @@ pub(super) fn domains(text: &str) -> Result<Vec<String>, String> {
 
 /// What the API takes in a check: digits, `?` for one and `*` for several.
 pub(super) fn status_codes(text: &str) -> Result<Vec<String>, String> {
-    let codes = list(text)?;
+    let codes = list(text, MOST_STATUS_CODES)?;
     let is_code = |code: &String| {
         let mut bytes = code.bytes();
         code.len() <= 3 && bytes.all(|byte| byte.is_ascii_digit() || b"?*".contains(&byte))
