@@ -10,23 +10,20 @@ pub(super) struct Limits {
     pub(super) certificates: usize,
 }
 
-/// Of an `lb31`, the largest type of 2026. Nobody can be refused by it where the API says which types there are.
+/// Of an `lb31`, the largest type of 2026. The types are not read for a Service whose load balancer is to keep its own.
 const LARGEST: Limits = Limits {
     services: 30,
     certificates: 50,
 };
 
 impl Limits {
-    /// Those of the types that were read: a Service whose load balancer is to keep its own needs no others.
+    /// No less than those of any type that was read.
     pub(super) fn of(state: &State) -> Limits {
         let types = state.types.iter().flat_map(|types| types.iter());
         let own = state.balancers.iter().map(|one| &one.load_balancer_type);
-        let all = types.chain(own);
-        let limits = all.map(|kind| (kind.max_services, kind.max_assigned_certificates));
-        let largest = limits.reduce(|left, right| (left.0.max(right.0), left.1.max(right.1)));
-        largest.map_or(LARGEST, |(services, certificates)| Limits {
-            services,
-            certificates,
+        types.chain(own).fold(LARGEST, |largest, kind| Limits {
+            services: largest.services.max(kind.max_services),
+            certificates: largest.certificates.max(kind.max_assigned_certificates),
         })
     }
 
