@@ -1,5 +1,6 @@
 //! Label selectors, as `kubectl -l` takes them. The syntax of the Cloud API's `label_selector` is a part of it.
 
+use super::quoted;
 use std::collections::BTreeMap;
 
 /// Requirements that the labels of a node, or of anything else, must all fulfil. Empty: everything does.
@@ -108,7 +109,7 @@ fn requirement(text: &str) -> Result<Requirement, String> {
         return made(key, Operator::DoesNotExist);
     }
     if let Some(rest) = text.strip_suffix(')') {
-        let set = || format!("{text:?} is no set; write e.g. zone in (a,b)");
+        let set = || format!("{} is no set; write e.g. zone in (a,b)", quoted(text));
         let (left, values) = rest.split_once('(').ok_or_else(set)?;
         let (key, word) = left
             .trim()
@@ -132,7 +133,7 @@ fn requirement(text: &str) -> Result<Requirement, String> {
         let right = right.trim();
         let number = || {
             let number = right.parse::<i64>();
-            number.map_err(|_| format!("{right:?} behind {sign} is no whole number"))
+            number.map_err(|_| format!("{} behind {sign} is no whole number", quoted(right)))
         };
         return match sign {
             "!=" => made(key, Operator::NotIn(vec![value(right)?])),
@@ -163,14 +164,14 @@ fn made(key: &str, operator: Operator) -> Result<Requirement, String> {
             key: key.to_owned(),
             operator,
         }),
-        false => Err(format!("{key:?} is no name of a label")),
+        false => Err(format!("{} is no name of a label", quoted(key))),
     }
 }
 
 fn value(text: &str) -> Result<String, String> {
     match is_name(text) {
         true => Ok(text.to_owned()),
-        false => Err(format!("{text:?} is no value of a label")),
+        false => Err(format!("{} is no value of a label", quoted(text))),
     }
 }
 

@@ -243,17 +243,17 @@ const CASES: &[Case] = &[
             &("/".to_owned() + &"a".repeat(80_000)),
         )]);
     }),
-    ("not so long values that are good", |w| {
+    ("values as long as they may be", |w| {
         thirty(w);
         w.set(&[("protocol", "http"), ("health-check-protocol", "http")]);
+        let long = "a".repeat(1024);
         w.set(&[
-            ("http-cookie-name", &"a".repeat(16_000)),
-            ("health-check-http-domain", &"a".repeat(16_000)),
+            ("http-cookie-name", &long),
+            ("health-check-http-domain", &long),
         ]);
-        w.set(&[(
-            "health-check-http-path",
-            &("/".to_owned() + &"a".repeat(15_000)),
-        )]);
+        w.set(&[("health-check-http-path", &format!("/{}", &long[1..]))]);
+        let codes: Vec<String> = (100..200).map(|n| n.to_string()).collect();
+        w.set(&[("http-status-codes", &codes.join(","))]);
     }),
     ("a long address", |w| {
         w.service.load_balancer_ip = "1".repeat(1 << 20)

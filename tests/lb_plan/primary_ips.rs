@@ -8,6 +8,7 @@ use ccm::hetzner::load_balancers::{Location, PrimaryIp, Selector, Write};
 /// Of IPv4 and IPv6.
 type Ids = (Option<u64>, Option<u64>);
 
+/// Or labels: keys and values.
 type Annotations = &'static [(&'static str, &'static str)];
 
 /// 41 `kept` and 61 `kept6` in fsn1, 42 `far` in nbg1.
@@ -270,7 +271,7 @@ const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR";
 #[test]
 fn services_claim_only_what_the_selector_selects() {
     // Labels of `kept`, the selector, is it claimed?
-    let cases: &[(&[(&str, &str)], &str, bool)] = &[
+    let cases: &[(Annotations, &str, bool)] = &[
         (&[], "", true),
         (&[], "use=services", false),
         (&[("use", "services")], "use=services", true),

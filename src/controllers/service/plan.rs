@@ -97,7 +97,9 @@ fn plan_service(view: &View, provider: &dyn LoadBalancers, service: &Arc<Service
                 plan.cloud.changes.clear();
                 plan.cloud.held_back.push(new);
             } else {
-                plan.add_finalizer = !service.has_our_finalizer() && plan.cloud.obstacle.is_none();
+                let is_held_back = plan.cloud.found.is_none() && plan.cloud.changes.is_empty();
+                plan.add_finalizer =
+                    !service.has_our_finalizer() && plan.cloud.obstacle.is_none() && !is_held_back;
             }
             let wanted = hold_back_unsure(&mut plan.cloud, has);
             plan.status = wanted.filter(|wanted| wanted != has);

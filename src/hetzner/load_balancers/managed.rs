@@ -313,7 +313,7 @@ fn order(given: &Given, wanted: &Wanted, managed: &mut Managed) {
     if wanted.is_staging {
         labels.insert(STAGING.0.to_owned(), STAGING.1.to_owned());
     }
-    let domains = wanted.domains.join(", ");
+    let domains = text::some_of(&wanted.domains);
     managed.fields.push(Field {
         field: format!("certificate {}", wanted.name),
         have: None,

@@ -10,9 +10,6 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// A longer value is refused. It has room for 200 names of nodes, or for 50 long ones of certificates.
-const LONGEST_VALUE_BYTES: usize = 16 << 10;
-
 /// Of problems, and of findings of one reason, so many are said; the others are counted.
 const SAID_AT_MOST: usize = 10;
 
@@ -124,10 +121,12 @@ impl<'a> Reading<'a> {
         if value.is_empty() || set.is_bad {
             return None;
         }
-        let parsed = match value.len() {
-            ..=LONGEST_VALUE_BYTES => parse(value),
-            bytes => Err(format!(
-                "it has {bytes} bytes, and {LONGEST_VALUE_BYTES} at most are read"
+        let parsed = match value.len() <= annotation.longest {
+            true => parse(value),
+            false => Err(format!(
+                "it has {} bytes, and {} at most are read",
+                value.len(),
+                annotation.longest
             )),
         };
         match parsed {

@@ -2,7 +2,7 @@
 
 use super::balancer::Algorithm;
 use super::listener::ListenerProtocol;
-use crate::text::{self, one_of};
+use crate::text::{self, one_of, quoted};
 use std::net::Ipv4Addr;
 
 pub(super) use crate::text::duration::whole_seconds as seconds;
@@ -93,7 +93,8 @@ pub(super) fn domains(text: &str) -> Result<Vec<String>, String> {
     };
     match domains.iter().find(|domain| !is_domain(domain)) {
         Some(domain) => Err(format!(
-            "{domain:?} is no domain; use e.g. example.com,*.example.com"
+            "{} is no domain; use e.g. example.com,*.example.com",
+            quoted(domain)
         )),
         None => Ok(domains),
     }
@@ -107,7 +108,10 @@ pub(super) fn status_codes(text: &str) -> Result<Vec<String>, String> {
         code.len() <= 3 && bytes.all(|byte| byte.is_ascii_digit() || b"?*".contains(&byte))
     };
     match codes.iter().find(|code| !is_code(code)) {
-        Some(code) => Err(format!("{code:?} is no status code; use e.g. 2??,301")),
+        Some(code) => Err(format!(
+            "{} is no status code; use e.g. 2??,301",
+            quoted(code)
+        )),
         None => Ok(codes),
     }
 }
