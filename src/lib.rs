@@ -14,7 +14,7 @@
 //! | [`http`] | one blocking JSON client for both APIs | either API's objects |
 //! | [`metrics`] | what is counted, for `/metrics` | what it is counted for |
 //! | [`settings`] | one table of flags and variables | what they are used for |
-//! | [`text`] | how people write values: durations, booleans, near misses; and read many names | what a value is for |
+//! | [`text`] | how people write values: durations, booleans, label selectors, near misses; and read many names | what a value is for |
 //!
 //! `src/help` has no code: its pages are what `ccm help TOPIC` prints, embedded by [`cli`].
 //! Recipes ("add an annotation", "add a setting", …) are in `src/README.md`.

@@ -355,6 +355,56 @@ fn lb_help() {
     snapshot("lb-help.txt", &text);
 }
 
+/// An lb11 takes 25 targets: nothing is left to do, and yet not all is well.
+#[test]
+fn nodes_that_a_load_balancer_has_no_room_for_are_shown() {
+    let sandbox = common::builder()
+        .nodes(27)
+        .scale(0.01)
+        .heartbeats(false)
+        .start();
+    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    let annotations = [("location", "fsn1"), ("type", "lb11")];
+    for name in ["web", "small"] {
+        let service = LoadBalancerService::new(name, &[80]).with(&annotations);
+        create(&sandbox, service);
+    }
+    edit(&sandbox, "small", |service| {
+        let key = "load-balancer.hetzner.cloud/node-selector";
+        service["metadata"]["annotations"][key] = json!("kubernetes.io/hostname=worker-1");
+    });
+    assert_eq!(ccm(&env(&sandbox), &["lb", "sync"]).code, 0);
+    let list = ccm(&env(&sandbox), &["lb", "list"]);
+    let line = |name: &str| {
+        let mut lines = list.stdout.lines();
+        lines
+            .find(|line| line.starts_with(&format!("default/{name} ")))
+            .unwrap()
+    };
+    assert!(
+        line("web").ends_with(" 25/25    MaxTargetsReached"),
+        "{list:?}"
+    );
+    assert!(line("small").ends_with("-"), "{list:?}");
+    let list = ccm(&env(&sandbox), &["lb", "list", "-o", "json"]).json();
+    let items = list["items"].as_array().unwrap().iter();
+    let reasons: Vec<(&Value, &Value)> = items
+        .map(|item| (&item["object"]["name"], &item["findings"][0]["reason"]))
+        .collect();
+    let expected = [
+        (&json!("small"), &Value::Null),
+        (&json!("web"), &json!("MaxTargetsReached")),
+    ];
+    assert_eq!(reasons, expected);
+    let doctor = ccm(&env(&sandbox), &["doctor", "-o", "json"]).json();
+    let mut checks = doctor["items"].as_array().unwrap().iter();
+    let services = checks.find(|one| one["check"] == "services").unwrap();
+    assert_eq!(services["status"], "warn", "{services}");
+    let message = services["message"].as_str().unwrap();
+    let says = "warnings: default/web: the load balancer takes 25 targets, and has no room for ";
+    assert!(message.starts_with(says), "{message}");
+}
+
 /// Nobody else's finalizer, class or load balancer is in the way of reading.
 #[test]
 fn a_service_of_another_controller_is_not_listed() {

@@ -282,8 +282,9 @@ Usage:
   TARGETS        healthy on every port/all
   DIFF           - nothing; create: the next sync makes it; delete: it and then
                  the finalizer are removed; finalizer: only that is removed; the
-                 names of fields that differ; !Reason: blocked, ccm lb inspect
-                 shows why; orphan: the Service does not exist, and
+                 names of fields that differ; Reason: a warning, e.g.
+                 MaxTargetsReached; !Reason: blocked, ccm lb inspect shows why;
+                 orphan: the Service does not exist, and
                  ccm lb sync --delete-orphans deletes it, unless it stays;
                  in parentheses: held back by ccm lb sync, see ccm help lb sync
 

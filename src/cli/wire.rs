@@ -355,6 +355,7 @@ fn load_balancers(set: &settings::LoadBalancers) -> Option<load_balancers::Defau
         health_check_timeout_s: if_set(&set.health_check_timeout_s),
         health_check_retries: if_set(&set.health_check_retries),
         health_check_node_port: if_set(&set.health_check_node_port),
+        primary_ip_selector: if_set(&set.primary_ip_selector),
         unknown: Vec::new(),
     };
     set.enabled.value.then(defaults)

@@ -4,7 +4,7 @@ use super::api::{Api, Meta, Page};
 use super::load_balancers::ServerRef;
 use crate::cloud::{Error, Urgency};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// A certificate, uploaded or managed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -59,6 +59,37 @@ impl Certificate {
     pub fn is_issued(&self) -> bool {
         let status = self.status.as_ref();
         status.is_none_or(|status| status.issuance == "completed")
+    }
+}
+
+/// All that were read, by what may name them.
+pub(super) struct Certificates<'a> {
+    pub(super) all: &'a [Certificate],
+    by_id: HashMap<String, &'a Certificate>,
+    by_name: HashMap<&'a str, &'a Certificate>,
+}
+
+impl<'a> Certificates<'a> {
+    pub(super) fn new(all: &'a [Certificate]) -> Certificates<'a> {
+        Certificates {
+            all,
+            by_id: all.iter().map(|one| (one.id.to_string(), one)).collect(),
+            by_name: all.iter().map(|one| (one.name.as_str(), one)).collect(),
+        }
+    }
+
+    /// By its ID, else by its name.
+    pub(super) fn named(&self, text: &str) -> Option<&'a Certificate> {
+        let by_id = self.by_id.get(text).copied();
+        by_id.or_else(|| self.with_name(text))
+    }
+
+    pub(super) fn with_name(&self, name: &str) -> Option<&'a Certificate> {
+        self.by_name.get(name).copied()
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &'a str> {
+        self.all.iter().map(|one| one.name.as_str())
     }
 }
 

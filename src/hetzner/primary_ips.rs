@@ -5,6 +5,7 @@ use super::load_balancers::Location;
 use crate::cloud::{Error, Urgency};
 use ipnet::IpNet;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// A public address that a server or a load balancer has, and that may outlive it.
@@ -18,6 +19,8 @@ pub struct PrimaryIp {
     #[serde(rename = "type")]
     pub kind: String,
     pub location: Location,
+    /// Which Services may claim it may rest on them, so they must be in the answer.
+    pub labels: BTreeMap<String, String>,
     /// None: it is free.
     #[serde(default)]
     pub assignee_id: Option<u64>,
@@ -38,8 +41,11 @@ impl PrimaryIp {
 
     /// Does a text name it, as ID, name or address? Several may be named by one text: the ID
     /// counts first, then the name.
-    pub(super) fn named<'a>(all: &'a [PrimaryIp], text: &str) -> Option<&'a PrimaryIp> {
-        let by = |is_it: &dyn Fn(&&PrimaryIp) -> bool| all.iter().find(is_it);
+    pub(super) fn named<'a>(
+        all: impl Iterator<Item = &'a PrimaryIp> + Clone,
+        text: &str,
+    ) -> Option<&'a PrimaryIp> {
+        let by = |is_it: &dyn Fn(&&PrimaryIp) -> bool| all.clone().find(is_it);
         by(&|one| one.id.to_string() == text)
             .or_else(|| by(&|one| one.name == text))
             .or_else(|| by(&|one| covers(&one.ip, text)))

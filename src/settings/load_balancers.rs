@@ -6,6 +6,7 @@ use super::reader::{Reader, Sourced};
 use super::table;
 use super::text;
 use crate::text::duration::whole_seconds;
+use crate::text::selector::Selector;
 use ipnet::Ipv4Net;
 
 /// What holds for all Services that do not say otherwise. None: nobody set it.
@@ -27,6 +28,7 @@ pub struct LoadBalancers {
     pub health_check_timeout_s: Sourced<Option<u32>>,
     pub health_check_retries: Sourced<Option<u32>>,
     pub health_check_node_port: Sourced<Option<bool>>,
+    pub primary_ip_selector: Sourced<Option<Selector>>,
 }
 
 /// Which target gets the next connection.
@@ -62,6 +64,7 @@ pub(super) fn load_balancers(read: &mut Reader) -> LoadBalancers {
         health_check_timeout_s: read.setting(&table::LB_HEALTH_CHECK_TIMEOUT, seconds),
         health_check_retries: read.setting(&table::LB_HEALTH_CHECK_RETRIES, count),
         health_check_node_port: read.setting(&table::LB_HEALTH_CHECK_NODE_PORT, boolean),
+        primary_ip_selector: read.setting(&table::LB_PRIMARY_IP_SELECTOR, selector),
     }
 }
 
@@ -89,6 +92,10 @@ fn seconds(text: &str) -> Result<Option<u32>, String> {
 
 fn count(text: &str) -> Result<Option<u32>, String> {
     crate::text::count(text).map(Some)
+}
+
+fn selector(text: &str) -> Result<Option<Selector>, String> {
+    Selector::parse(text).map(Some)
 }
 
 fn ip_range(text: &str) -> Result<Option<Ipv4Net>, String> {

@@ -5,6 +5,7 @@
 
 pub mod duration;
 pub mod nearest;
+pub mod selector;
 
 use ipnet::Ipv4Net;
 
@@ -62,6 +63,32 @@ pub fn one_of<T: AsRef<str>>(words: &[T]) -> String {
         [word] => (*word).to_owned(),
         [first @ .., last] => format!("{} or {last}", first.join(", ")),
     }
+}
+
+/// Of a value that is quoted so many characters are shown: as many as a host name may have, and some more.
+const QUOTED_AT_MOST: usize = 300;
+
+/// In quotes, with control characters escaped; of a long text the beginning, and its length.
+pub fn quoted(text: &str) -> String {
+    match text.char_indices().nth(QUOTED_AT_MOST) {
+        None => format!("{text:?}"),
+        Some((end, _)) => format!("{:?}… ({} bytes)", &text[..end], text.len()),
+    }
+}
+
+/// The text, of a longer one the first characters and `…`: that many in all.
+pub fn cut(mut text: String, at_most: usize) -> String {
+    // As many bytes are no more characters.
+    if text.len() <= at_most {
+        return text;
+    }
+    if let Some((end, _)) = text.char_indices().nth(at_most.saturating_sub(1))
+        && text[end..].chars().nth(1).is_some()
+    {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
 }
 
 /// Names that a message for people holds at most.
@@ -154,6 +181,26 @@ mod tests {
         ] {
             assert_eq!(some_of(&names[..count]), told);
         }
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        for (text, at_most, expected) in [
+            ("", 0, ""),
+            ("abc", 3, "abc"),
+            ("äöü", 3, "äöü"),
+            ("äöüß", 3, "äö…"),
+            ("abcd", 1, "…"),
+        ] {
+            assert_eq!(cut(text.to_owned(), at_most), expected);
+        }
+        assert_eq!(quoted("a\n\"b"), r#""a\n\"b""#);
+        let long = "ä".repeat(QUOTED_AT_MOST);
+        assert_eq!(quoted(&long), format!("\"{long}\""));
+        assert_eq!(
+            quoted(&format!("{long}!")),
+            format!("\"{long}\"… (601 bytes)")
+        );
     }
 
     #[test]

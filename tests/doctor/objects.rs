@@ -203,6 +203,26 @@ fn services() {
              load balancer; the daemon does what is left to do",
         ),
         (
+            "one that asks for what it does not get",
+            |world| {
+                world
+                    .sandbox
+                    .cluster()
+                    .edit("services", Some("default"), "web", |service| {
+                        let annotations = &mut service["metadata"]["annotations"];
+                        annotations["load-balancer.hetzner.cloud/http-cookie-name"] = json!("a");
+                        annotations["load-balancer.hetzner.cloud/prtocol"] = json!("http");
+                    });
+            },
+            "services",
+            "warn",
+            &[
+                "warnings: default/web: annotation load-balancer.hetzner.cloud/prtocol is not one that is known; did you mean",
+                "(and 1 more warning)",
+            ],
+            "ccm lb inspect NAMESPACE/NAME shows all of a Service's",
+        ),
+        (
             "one that waits",
             |world| {
                 let service = LoadBalancerService::new("new", &[80]);

@@ -12,7 +12,12 @@ type Case = (fn(&mut World), &'static [&'static str]);
 #[rustfmt::skip] // A case is a line or two.
 const CASES: &[Case] = &[
     (|w| w.set(&[("type", "lb99")]), &["type", "\"lb99\"", "lb11, lb21 or lb31"]),
-    (|w| w.set(&[("protocol", "https"), ("http-certificates", "nobody")]), &["\"nobody\"", "one (7), two (8)"]),
+    (|w| w.set(&[("protocol", "https"), ("http-certificates", "nobody")]), &["there is no certificate \"nobody\" in the project"]),
+    (|w| w.set(&[("protocol", "https"), ("http-certificates", "ome,tow")]), &["no certificate \"ome\" in the project; did you mean one?", "\"tow\" in the project; did you mean two?"]),
+    (|w| w.set(&[("protocol", "https"), ("http-certificates", &"1,".repeat(51))]), &["it has 51 items, and 50 at most are taken"]),
+    (|w| w.set(&[("hostname", &"a".repeat(20_000))]), &["aaa\"… (20000 bytes): it has 20000 bytes, and 1024 at most are read"]),
+    (|w| w.service.ports = (1..=31).map(|n| port(&format!("p{n}"), n)).collect(), &["31 TCP ports", "the largest type", "takes 30", "remove ports"]),
+    (|w| w.set(&[("node-selector", "!a,".repeat(33).trim_end_matches(','))]), &["it has 33 requirements, and 32 at most are taken"]),
     (|w| w.set(&[("protocol", "https"), ("certificate-type", "managed")]), &["for which domains", "http-managed-certificate-domains"]),
     (|w| w.set(&[("protocol.http", "https"), ("http-certificates.http", "nobody")]), &["annotation load-balancer.hetzner.cloud/http-certificates.http", "\"nobody\""]),
     (|w| w.set(&[("use-private-ip", "true")]), &["use-private-ip", "set HCLOUD_NETWORK"]),
@@ -130,6 +135,26 @@ fn all_that_is_wrong_is_said_at_once() {
     for part in ["lb99", "udp", "HCLOUD_NETWORK"] {
         assert!(message.contains(part), "{message}");
     }
+}
+
+/// Of many of a kind the first ten are said; one of another kind is not lost among them.
+#[test]
+fn of_many_problems_and_findings_some_are_said_and_the_others_counted() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    for n in 0..22 {
+        world.set(&[(format!("unknown-{n}").as_str(), "")]);
+        world.set(&[(format!("protocol.none-{n}").as_str(), "tcp")]);
+    }
+    world.service.has_session_affinity = true;
+    let message = world.obstacle();
+    assert_eq!(message.matches("has no port").count(), 10, "{message}");
+    assert!(message.ends_with("; and 12 more problems"), "{message}");
+    let findings = world.plan().findings;
+    let of = |reason| findings.iter().filter(move |one| one.reason == reason);
+    assert_eq!(of(Reason::UnknownAnnotation).count(), 11);
+    let last = of(Reason::UnknownAnnotation).next_back().unwrap();
+    assert_eq!(last.message, "and 12 more like the 10 that are reported");
+    assert_eq!(of(Reason::FieldIgnored).count(), 1);
 }
 
 #[test]

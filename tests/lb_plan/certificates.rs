@@ -368,7 +368,7 @@ fn of_two_with_the_label_the_one_of_the_wanted_name_is_shown() {
     }
     let message = world.obstacle();
     assert!(
-        message.contains("first (90) and second (91) carry the same label"),
+        message.contains("first (90), second (91) carry the same label"),
         "{message}"
     );
     world.set(&[("http-managed-certificate-name", "second")]);

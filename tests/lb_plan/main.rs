@@ -7,6 +7,7 @@ mod certificates;
 mod checks;
 mod environment;
 mod finding;
+mod limits;
 mod model;
 mod names;
 mod order;

@@ -3,11 +3,12 @@
 use crate::support::{PROFILES, World, changes, environment, words};
 use ccm::cloud::{Field, Reason};
 use ccm::hetzner::Profile;
-use ccm::hetzner::load_balancers::{Location, PrimaryIp, Write};
+use ccm::hetzner::load_balancers::{Location, PrimaryIp, Selector, Write};
 
 /// Of IPv4 and IPv6.
 type Ids = (Option<u64>, Option<u64>);
 
+/// Or labels: keys and values.
 type Annotations = &'static [(&'static str, &'static str)];
 
 /// 41 `kept` and 61 `kept6` in fsn1, 42 `far` in nbg1.
@@ -98,15 +99,14 @@ fn upstream_knows_ids_only() {
 fn what_can_not_be_had_is_an_error_that_says_what_to_do() {
     type Make = fn(&mut World);
     let cases: &[(Annotations, Make, &[&str])] = &[
-        (&[("public-net-ipv4", "nobody")], |_| {}, &["no Primary IP \"nobody\"", "free ones of type ipv4 in fsn1: kept (41, 198.51.100.41);"]),
-        (&[("public-net-ipv4", "nobody"), ("location", "nbg1")], |_| {}, &["in nbg1: far (42, 198.51.100.42);"]),
-        (&[("public-net-ipv4", "nobody"), ("location", ""), ("network-zone", "eu-central")], |_| {},
-            &["in eu-central: kept (41, 198.51.100.41), far (42, 198.51.100.42);"]),
-        (&[("public-net-ipv4", "nobody"), ("location", "")], |_| {}, &["free ones of type ipv4: kept (41, 198.51.100.41), far (42, 198.51.100.42);"]),
-        (&[("public-net-ipv4", "far"), ("public-net-ipv6", "nobody"), ("location", "")], |_| {}, &["free ones of type ipv6 in nbg1: there is none;"]),
-        (&[("public-net-ipv4", "nobody")], |w| edit(w, "kept", |one| one.blocked = true), &["free ones of type ipv4 in fsn1: there is none;"]),
-        (&[("public-net-ipv4", "nobody")], |w| edit(w, "kept", |one| one.assignee_id = Some(9)), &[": there is none;"]),
-        (&[("public-net-ipv6", "nobody")], |w| w.state.primary_ips = Some(vec![]), &["free ones of type ipv6 in fsn1: there is none;"]),
+        (&[("public-net-ipv4", "nobody")], |_| {}, &["the project has no Primary IP \"nobody\";"]),
+        (&[("public-net-ipv6", "nobody")], |w| w.state.primary_ips = Some(vec![]), &["the project has no Primary IP \"nobody\";"]),
+        (&[("public-net-ipv4", "kept")], |w| edit(w, "kept", |one| one.auto_delete = true),
+            &["kept (41, 198.51.100.41)", "would be deleted together with the load balancer", "hcloud primary-ip update kept --auto-delete=false"]),
+        (&[], |w| {
+            w.service.load_balancer_ip = "198.51.100.41".into();
+            edit(w, "kept", |one| one.auto_delete = true);
+        }, &["spec.loadBalancerIP", "hcloud primary-ip update kept --auto-delete=false"]),
         (&[("public-net-ipv4", "kept")], |w| edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "server".into())),
             &["kept (41, 198.51.100.41)", "is assigned to server 9", "free it there, or choose another"]),
         (&[("public-net-ipv4", "kept")], |w| {
@@ -226,16 +226,136 @@ fn a_load_balancer_that_is_there_keeps_its_address() {
     }
 }
 
+/// Of a load balancer that is there: what it has is not taken away.
 #[test]
-fn one_that_goes_with_the_load_balancer_is_told() {
+fn one_that_is_deleted_with_its_load_balancer_is_reported() {
     let mut world = world(Profile::CcmFromScratch);
     world.set(&[("public-net-ipv4", "kept"), ("type", "lb11")]);
+    world.settle();
     edit(&mut world, "kept", |one| one.auto_delete = true);
-    for _ in 0..2 {
-        assert_eq!(world.findings(), [Reason::AddressNotKept]);
-        let message = world.plan().findings[0].message.clone();
-        assert!(message.contains("--auto-delete=false kept"), "{message}");
-        world.settle();
+    assert_eq!(world.findings(), [Reason::AddressNotKept]);
+    let message = world.plan().findings[0].message.clone();
+    let command = "hcloud primary-ip update kept --auto-delete=false";
+    assert!(message.contains(command), "{message}");
+    assert!(world.settle().is_empty());
+}
+
+/// Tenants read the messages: what they do not name they do not learn.
+#[test]
+fn only_nearly_the_same_name_is_named() {
+    for (typed, near) in [
+        ("kepd", "; did you mean kept?"),
+        ("fat", "; did you mean far?"),
+        ("kept66", ""),
+        ("nobody", ""),
+        ("99", ""),
+        ("198.51.100.4", ""),
+    ] {
+        let mut world = world(Profile::CcmFromScratch);
+        world.set(&[("public-net-ipv4", typed)]);
+        let expected = format!(
+            "annotation load-balancer.hetzner.cloud/public-net-ipv4: the project has no Primary IP {typed:?}{near}"
+        );
+        assert_eq!(world.obstacle(), expected);
+    }
+}
+
+fn select(world: &mut World, selector: &str) {
+    let selector = Selector::parse(selector).unwrap();
+    world.defaults.primary_ip_selector = Some(environment(SELECTOR, selector));
+}
+
+const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR";
+
+#[rustfmt::skip] // A case is a line.
+#[test]
+fn services_claim_only_what_the_selector_selects() {
+    // Labels of `kept`, the selector, is it claimed?
+    let cases: &[(Annotations, &str, bool)] = &[
+        (&[], "", true),
+        (&[], "use=services", false),
+        (&[("use", "services")], "use=services", true),
+        (&[("use", "gateway")], "use=services", false),
+        (&[("use", "gateway")], "use in (services,gateway)", true),
+        (&[("reserved", "")], "!reserved", false),
+        (&[], "!reserved", true),
+    ];
+    let ways: &[(Annotations, &str)] = &[
+        (&[("public-net-ipv4", "41")], ""),
+        (&[("public-net-ipv4", "kept")], ""),
+        (&[("public-net-ipv4", "198.51.100.41")], ""),
+        (&[], "198.51.100.41"),
+    ];
+    for ((labels, selector, is_claimed), (annotations, address)) in cases.iter().flat_map(|case| ways.iter().map(move |way| (case, way))) {
+        let about = format!("{labels:?} {selector} {annotations:?} {address}");
+        let mut world = world(Profile::CcmFromScratch);
+        select(&mut world, selector);
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        edit(&mut world, "kept", |one| one.labels = labels.collect());
+        world.set(annotations);
+        world.service.load_balancer_ip = (*address).into();
+        match (is_claimed, annotations) {
+            (true, _) => assert_eq!(asked(&world), (Some(41), None), "{about}"),
+            (false, []) => {
+                assert_eq!(asked(&world), (None, None), "{about}");
+                let findings = world.plan().findings;
+                let told = findings.iter().find(|one| one.reason == Reason::FieldIgnored).unwrap();
+                assert!(told.message.contains(&format!("that Services may claim (environment {SELECTOR})")), "{}", told.message);
+            }
+            // As if it were not there: not even what it is.
+            (false, [(_, typed), ..]) => assert_eq!(
+                world.obstacle(),
+                format!("annotation load-balancer.hetzner.cloud/public-net-ipv4: the project has no Primary IP {typed:?} that \
+                         Services may claim (environment {SELECTOR})"),
+                "{about}"
+            ),
+        }
+    }
+}
+
+/// What a load balancer has it keeps, and a near miss names only what may be claimed.
+#[test]
+fn the_selector_is_about_claims_alone() {
+    let mut world = world(Profile::CcmFromScratch);
+    world.set(&[("public-net-ipv4", "kept"), ("type", "lb11")]);
+    world.settle();
+    select(&mut world, "use=services");
+    assert_eq!(world.findings(), []);
+    assert!(world.settle().is_empty());
+    let mut world = self::world(Profile::CcmFromScratch);
+    select(&mut world, "use=services");
+    world.set(&[("public-net-ipv4", "kepd")]);
+    assert!(!world.obstacle().contains("did you mean"));
+}
+
+/// The daemon may know a selector that this shell does not.
+#[test]
+fn a_shell_that_does_not_know_the_selector_claims_nothing() {
+    for (unknown, annotations, is_held) in [
+        (true, &[("public-net-ipv4", "kept")][..], true),
+        (true, &[], false),
+        (false, &[("public-net-ipv4", "kept")], false),
+    ] {
+        let mut world = world(Profile::CcmFromScratch);
+        world.defaults.unknown = unknown.then(|| SELECTOR.to_owned()).into_iter().collect();
+        world.set(annotations);
+        let plan = world.careful_plan();
+        assert_eq!(
+            plan.changes.is_empty(),
+            is_held,
+            "{unknown} {annotations:?}"
+        );
+        let held: Vec<String> = plan
+            .held_back
+            .iter()
+            .map(|one| one.source.to_string())
+            .collect();
+        match is_held {
+            true => assert_eq!(held, [format!("default of {SELECTOR}")]),
+            false => assert!(held.is_empty()),
+        }
+        select(&mut world, "");
+        assert!(!world.careful_plan().changes.is_empty());
     }
 }
 

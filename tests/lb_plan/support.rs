@@ -100,6 +100,16 @@ impl World {
         rules.plan(&self.state, &self.service, &self.nodes, &self.cluster)
     }
 
+    /// As from a shell.
+    pub fn careful_plan(&self) -> LoadBalancerPlan {
+        let rules = Rules {
+            profile: self.profile,
+            defaults: &self.defaults,
+            network: self.network,
+        };
+        rules.plan_with_care(&self.state, &self.service, &self.nodes, &self.cluster)
+    }
+
     pub fn removal(&self) -> LoadBalancerPlan {
         let rules = Rules {
             profile: self.profile,

@@ -53,6 +53,7 @@ const CASES: &[(&str, &str, &str, &str)] = &[
     ("HEALTH_CHECK_TIMEOUT", "1m", "1500ms", "use whole seconds"),
     ("HEALTH_CHECK_RETRIES", "5", "0", "use a whole number from 1"),
     ("HEALTH_CHECK_NODE_PORT", "F", "off", "use true or false"),
+    ("PRIMARY_IP_SELECTOR", "use=services,!reserved", "use in services", "no name of a label"),
 ];
 
 #[test]

@@ -108,6 +108,34 @@ fn an_address_that_is_still_taken_is_waited_for() {
     }
 }
 
+/// Whose label selects them: the others are as if they were not there, and no message names one.
+#[test]
+fn only_selected_addresses_are_claimed() {
+    const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR";
+    let mut world = World::new(1);
+    world.env = common::with(world.env, &[(SELECTOR, "use=services")]);
+    let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
+    for (name, labels) in [("ours", json!({"use": "services"})), ("gateway", json!({}))] {
+        let body = json!({"name": name, "type": "ipv4", "location": "fsn1", "labels": labels});
+        cloud.create_primary_ip(project, body);
+    }
+    let all = cloud.primary_ips(project);
+    let ip_of = |name: &str| text(&all.iter().find(|one| one["name"] == name).unwrap()["ip"]);
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    let reserved = ip_of("gateway");
+    for (name, asked) in [("by-name", "gateway"), ("by-ip", reserved.as_str())] {
+        world.create(name, &[("public-net-ipv4", asked)], &[80]);
+        let says = format!(
+            "the project has no Primary IP {asked:?} that Services may claim (environment {SELECTOR})"
+        );
+        world.tells(name, "SyncLoadBalancerFailed", &[&says]);
+    }
+    assert_eq!(world.balancers().len(), 0);
+    world.create("web", &[("public-net-ipv4", "ours")], &[80]);
+    world.up("web");
+    assert_eq!(world.addresses("web")[0], ip_of("ours"));
+}
+
 /// Somebody took it after it was seen to be free.
 #[test]
 fn what_the_api_refuses_is_said_with_what_to_do() {

@@ -5,10 +5,14 @@ use super::nodes;
 use super::view::{Gap, View};
 use crate::cloud::Orphan;
 use crate::controllers::service::{ServicePlan, Want};
+use crate::text;
 use std::collections::HashMap;
 
 const LEFT_TO_DO: &str = "the daemon does what is left to do: see lease whether one runs; ccm lb inspect \
                           NAMESPACE/NAME shows it, ccm lb sync does it now";
+
+/// Of one warning, in characters: several may stand in one check.
+const LONGEST_WARNING: usize = 300;
 
 /// What a Service lacks, the worst first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -30,6 +34,7 @@ pub(super) fn services(view: &View) -> Outcome {
     }
     let mut outcomes: Vec<Outcome> = stuck(plans).into_iter().collect();
     outcomes.extend(lacking(view, plans));
+    outcomes.extend(warned(plans));
     Outcome::of_all(outcomes).unwrap_or_else(|| {
         Outcome::ok(match plans.len() {
             0 => "there is no Service of type LoadBalancer".to_owned(),
@@ -50,6 +55,26 @@ fn stuck(plans: &[ServicePlan]) -> Option<Outcome> {
             some(&stuck),
             "each message says what to change; ccm lb inspect NAMESPACE/NAME shows the Service beside its \
              load balancer",
+        )
+    })
+}
+
+/// Those with warnings: nothing is left to do, and not all is as somebody wanted it.
+fn warned(plans: &[ServicePlan]) -> Option<Outcome> {
+    let warned = plans.iter().filter_map(|plan| {
+        let mut warnings = plan.warnings();
+        let first = text::cut(warnings.next()?.message.clone(), LONGEST_WARNING);
+        let more = match warnings.count() {
+            0 => String::new(),
+            more => format!(" (and {})", counted(more, "more warning")),
+        };
+        Some(format!("{}: {first}{more}", plan.service.full_name()))
+    });
+    let warned: Vec<String> = warned.collect();
+    (!warned.is_empty()).then(|| {
+        Outcome::warn(
+            format!("warnings: {}", some(&warned)),
+            "ccm lb inspect NAMESPACE/NAME shows all of a Service's, and each says what to change",
         )
     })
 }

@@ -155,7 +155,10 @@ fn row(plan: &ServicePlan, addresses: usize) -> Vec<String> {
     ]
 }
 
-/// What differs, in the fewest words.
+/// Reasons of warnings in one cell.
+const WARNINGS_SHOWN: usize = 2;
+
+/// What differs and what is warned of, in the fewest words.
 fn diff(plan: &ServicePlan) -> String {
     match plan.is_orphan() {
         true if plan.has_writes() => return "orphan".into(),
@@ -166,24 +169,45 @@ fn diff(plan: &ServicePlan) -> String {
         return format!("!{}", obstacle.reason.name());
     }
     let mut words = match (plan.want, &plan.cloud.found) {
-        // It is gone, or somebody protected it.
-        (Want::Remove, _) if plan.cloud.changes.is_empty() => return "finalizer".into(),
-        (Want::Remove, _) => return "delete".into(),
-        (Want::Ensure, None) if !plan.cloud.held_back.is_empty() => return "(create)".into(),
-        (Want::Ensure, None) if !serves_nothing(plan) => return "create".into(),
-        (Want::Ensure, None) => return "create,no TCP port".into(),
-        _ => fields(plan),
+        // It does not exist any more, or it is protected.
+        (Want::Remove, _) if plan.cloud.changes.is_empty() => vec!["finalizer".into()],
+        (Want::Remove, _) => vec!["delete".into()],
+        (Want::Ensure, None) if !plan.cloud.held_back.is_empty() => vec!["(create)".into()],
+        (Want::Ensure, None) => vec!["create".into()],
+        _ => written(plan),
     };
     if plan.want == Want::Ensure && serves_nothing(plan) {
         words.push("no TCP port".into());
     }
+    words.extend(warnings(plan));
+    or_dash(&words.join(","))
+}
+
+/// What a sync would write, to either API.
+fn written(plan: &ServicePlan) -> Vec<String> {
+    let mut words = fields(plan);
     if plan.add_finalizer {
         words.push("finalizer".into());
     }
     if plan.status.is_some() {
         words.push("status".into());
     }
-    or_dash(&words.join(","))
+    words
+}
+
+/// Their reasons; of many the first ones and how many more.
+fn warnings(plan: &ServicePlan) -> Vec<String> {
+    let mut reasons: Vec<String> = Vec::new();
+    for warning in plan.warnings() {
+        let reason = warning.reason.name().to_owned();
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    let more = reasons.len().saturating_sub(WARNINGS_SHOWN);
+    reasons.truncate(WARNINGS_SHOWN);
+    reasons.extend((more > 0).then(|| format!("+{more}")));
+    reasons
 }
 
 /// A load balancer that takes no traffic at all.

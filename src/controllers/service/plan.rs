@@ -2,7 +2,7 @@
 
 use crate::cloud::{
     Change, Cluster, Field, Finding, Ingress, Landscape, LoadBalancerPlan, LoadBalancers,
-    OfferedNode, Reason, Source, Sourced,
+    OfferedNode, Reason, Severity, Source, Sourced,
 };
 use crate::controllers::Proposal;
 use crate::kube::{ObjectReference, Service};
@@ -97,7 +97,9 @@ fn plan_service(view: &View, provider: &dyn LoadBalancers, service: &Arc<Service
                 plan.cloud.changes.clear();
                 plan.cloud.held_back.push(new);
             } else {
-                plan.add_finalizer = !service.has_our_finalizer() && plan.cloud.obstacle.is_none();
+                let is_held_back = plan.cloud.found.is_none() && plan.cloud.changes.is_empty();
+                plan.add_finalizer =
+                    !service.has_our_finalizer() && plan.cloud.obstacle.is_none() && !is_held_back;
             }
             let wanted = hold_back_unsure(&mut plan.cloud, has);
             plan.status = wanted.filter(|wanted| wanted != has);
@@ -219,6 +221,12 @@ impl ServicePlan {
     pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
         let own = self.findings.iter().chain(&self.cloud.findings);
         own.chain(&self.cloud.obstacle)
+    }
+
+    /// What somebody should know although nothing is blocked.
+    pub fn warnings(&self) -> impl Iterator<Item = &Finding> {
+        let all = self.findings.iter().chain(&self.cloud.findings);
+        all.filter(|finding| finding.severity == Severity::Warning)
     }
 
     /// Every write in words, in the order in which they would be made.

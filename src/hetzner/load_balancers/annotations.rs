@@ -14,6 +14,8 @@ pub struct Annotation {
     pub variable: Option<&'static str>,
     /// It is about a port: with the port's name or number behind a dot it holds for that one alone.
     pub per_port: bool,
+    /// A longer value is refused, in bytes: each port may carry it, and messages and requests repeat it.
+    pub longest: usize,
     pub state: State,
     /// For `ccm help annotations`; whole sentences.
     pub meaning: &'static str,
@@ -31,11 +33,15 @@ const TEXT: &str = "text";
 const DURATION: &str = "duration, e.g. `15s`";
 const PROTOCOLS: &str = "`tcp`, `http` or `https`";
 
+/// Of lists and selectors: room for 200 names of nodes, or for 50 long ones of certificates.
+const LONG: usize = 16 << 10;
+
 const BLANK: Annotation = Annotation {
     name: "",
     form: TEXT,
     variable: None,
     per_port: false,
+    longest: 1024,
     state: State::Honoured,
     meaning: "",
 };
@@ -128,6 +134,7 @@ table! {
     };
     NODE_SELECTOR = {
         name: "node-selector",
+        longest: LONG,
         form: "label selector",
         meaning: "Which nodes become targets, as in `kubectl get nodes -l`.",
     };
@@ -191,6 +198,7 @@ table! {
     };
     HTTP_CERTIFICATES = {
         name: "http-certificates",
+        longest: LONG,
         form: "IDs or names, with commas",
         per_port: true,
         meaning: "Certificates of the project for `https` ports.",
@@ -202,6 +210,7 @@ table! {
     };
     HTTP_MANAGED_CERTIFICATE_DOMAINS = {
         name: "http-managed-certificate-domains",
+        longest: LONG,
         form: "names, with commas",
         per_port: true,
         meaning: "Domains of the managed certificate. They must be in DNS zones of this project. An existing certificate keeps its domains: for other domains choose another name.",
@@ -258,6 +267,7 @@ table! {
     };
     HTTP_STATUS_CODES = {
         name: "http-status-codes",
+        longest: LONG,
         form: "e.g. `2??,301`",
         per_port: true,
         meaning: "HTTP status codes that count as healthy. Unset: `2??,3??`.",

@@ -32,7 +32,7 @@ impl New<'_> {
     /// The call, and every field of it. Without a place to make it: a problem.
     pub(super) fn plan(self, plan: &mut LoadBalancerPlan, reading: &mut Reading) {
         let desired = self.desired;
-        let primary = public_net::chosen(reading, desired, self.state);
+        let primary = public_net::chosen(reading, self.rules, desired, self.state);
         let place = match &primary.location {
             Some(location) => Place {
                 location: Some(location.clone()),

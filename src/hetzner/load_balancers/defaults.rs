@@ -3,6 +3,7 @@
 use super::annotations::Annotation;
 use super::balancer::Algorithm;
 use crate::cloud::{Source, Sourced};
+use crate::text::selector::Selector;
 use ipnet::Ipv4Net;
 
 /// The defaults; none: nobody set it.
@@ -37,6 +38,8 @@ pub struct Defaults {
     /// `…_HEALTH_CHECK_NODE_PORT`: profile `hcloud` checks `externalTrafficPolicy: Local` at the
     /// health check node port only when this is true.
     pub health_check_node_port: Option<Sourced<bool>>,
+    /// `…_PRIMARY_IP_SELECTOR`: labels of the Primary IPs that Services may claim. None: they may claim all.
+    pub primary_ip_selector: Option<Sourced<Selector>>,
     /// Variables, and flags with their dashes, that nobody set here and the daemon may have been
     /// told: see `hold_back`. Always empty in the daemon.
     pub unknown: Vec<String>,

@@ -7,9 +7,9 @@ use super::managed::{Managed, managed};
 use super::ports::{Given, Port, ports};
 use super::public_net::{self, Asked};
 use super::reading::Reading;
-use super::selector::Selector;
 use super::values as v;
 use crate::cloud::{Finding, OfferedNode, ProviderId, Reason, Service, Source, Sourced};
+use crate::text::{self, selector::Selector};
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -211,7 +211,7 @@ fn tell_ignored(reading: &mut Reading, service: &Service) {
             format!(
                 "spec.loadBalancerSourceRanges ({}) restricts nothing: a Hetzner Load Balancer takes traffic from \
                  everywhere; restrict it behind the load balancer, or keep it private with {}",
-                service.source_ranges.join(", "),
+                text::some_of(&service.source_ranges),
                 a::DISABLE_PUBLIC_NETWORK.key()
             ),
         ));

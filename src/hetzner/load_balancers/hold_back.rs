@@ -2,12 +2,13 @@
 //! left as it is found, and said.
 
 use super::balancer::LoadBalancer;
+use super::change::{Change, Write};
 use super::names::CLUSTER;
 use super::observe::State;
 use super::reading::Reading;
-use super::{Defaults, Rules, annotations as a};
+use super::{Defaults, Rules, annotations as a, public_net};
 use crate::cloud::{
-    Cluster, Field, Ingress, LoadBalancerPlan, OfferedNode, Service, Source, TrafficPolicy,
+    self, Cluster, Field, Ingress, LoadBalancerPlan, OfferedNode, Service, Source, TrafficPolicy,
 };
 use crate::text;
 use std::net::IpAddr;
@@ -72,7 +73,18 @@ impl Rules<'_> {
         let Some(found) = plan.found.as_ref().map(|balancer| balancer.id) else {
             // A new one is made of the defaults, and the daemon sets right what it was told; but not
             // where it stands, and not who could reach it until then.
-            whole.unsure_new = self.unsure_new(service, &whole.fields);
+            if self.may_not_claim(&whole) {
+                whole.changes.clear();
+                whole.makes = None;
+                whole.held_back.push(Field {
+                    field: "load balancer".to_owned(),
+                    have: None,
+                    want: name_of(&whole.fields),
+                    source: Source::Default(public_net::SELECTOR.to_owned()),
+                });
+            } else {
+                whole.unsure_new = self.unsure_new(service, &whole.fields);
+            }
             return whole;
         };
         let mut fields = whole.fields;
@@ -91,6 +103,17 @@ impl Rules<'_> {
             plan.unsure = self.unsure(balancer, service, status);
         }
         plan
+    }
+
+    /// It would claim a Primary IP, and the daemon may know that Services may not claim this one.
+    fn may_not_claim(&self, plan: &LoadBalancerPlan) -> bool {
+        let claims = |change: &dyn cloud::Change| {
+            let change: Option<&Change> = change.as_any().downcast_ref();
+            matches!(change.map(|one| &one.write), Some(Write::Create(one)) if one.ipv4.or(one.ipv6).is_some())
+        };
+        self.defaults.primary_ip_selector.is_none()
+            && self.holds_back(public_net::SELECTOR)
+            && plan.changes.iter().any(|change| claims(&**change))
     }
 
     /// What a new one is made of that the daemon may have been told otherwise.
@@ -120,11 +143,10 @@ impl Rules<'_> {
             return None;
         }
         let named = text::first_of(&all, NAMED_AT_MOST);
-        let name = fields.iter().find(|field| field.field == "name");
         Some(Field {
             field: "load balancer".to_owned(),
             have: None,
-            want: name.and_then(|name| name.want.clone()),
+            want: name_of(fields),
             source: Source::Default(named),
         })
     }
@@ -163,6 +185,11 @@ impl Rules<'_> {
         });
         unsure.collect()
     }
+}
+
+fn name_of(fields: &[Field]) -> Option<String> {
+    let name = fields.iter().find(|field| field.field == "name");
+    name.and_then(|name| name.want.clone())
 }
 
 /// Whose default it is.

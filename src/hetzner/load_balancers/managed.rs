@@ -9,6 +9,7 @@ use super::reading::Reading;
 use super::values::{self as v, CertificateType};
 use crate::cloud::{Cluster, Field, Finding, Kept, Protocol, Reason, ServicePort, Source, Sourced};
 use crate::hetzner::certificates::{Certificate, CertificateStatus};
+use crate::text;
 use std::collections::BTreeMap;
 
 /// Hetzner has those of a certificate with this label signed by Let's Encrypt's test service.
@@ -152,10 +153,11 @@ fn choose<'a>(
         ));
         return None;
     }
-    let there = given.certificates.iter();
-    let Some(found) = there.clone().find(|one| one.name == wanted.name) else {
+    let Some(found) = given.certificates.with_name(&wanted.name) else {
         // One that was made again has another default name, and what it left is as good.
-        for left in there.filter(|one| is_left(one, given, wanted)) {
+        let there = given.certificates.all.iter();
+        let left = there.filter(|one| !wanted.is_named && is_left(one, given, wanted));
+        for left in left {
             match is_free(left, given, wanted) {
                 Ok(_) => {
                     managed.rests_on_whole_cluster = true;
@@ -202,7 +204,7 @@ fn by_label<'a>(
     let carries = |one: &&Certificate| {
         one.labels.get(SERVICE_UID) == Some(uid) && !others.contains(&one.name.as_str())
     };
-    let own: Vec<&Certificate> = given.certificates.iter().filter(carries).collect();
+    let own: Vec<&Certificate> = given.certificates.all.iter().filter(carries).collect();
     let named = own.iter().find(|one| one.name == wanted.name);
     let same = || own.iter().find(|one| differs(one, wanted).is_empty());
     let found = match (named.or_else(same), own.as_slice()) {
@@ -212,9 +214,10 @@ fn by_label<'a>(
         (None, _) if wanted.is_named => return None,
         (None, several) => {
             let names: Vec<String> = several.iter().map(|one| one.shown()).collect();
+            let names = text::some_of(&names);
             reading.problem(format!(
-                "certificates {} carry the same label, {SERVICE_UID}={uid}: say which one port {} shows in annotation {}",
-                names.join(" and "),
+                "certificates {names} carry the same label, {SERVICE_UID}={uid}: say which one port {} shows in \
+                 annotation {}",
                 shown(&wanted.ports),
                 a::HTTP_MANAGED_CERTIFICATE_NAME.key()
             ));
@@ -241,7 +244,7 @@ fn is_left(one: &Certificate, given: &Given, wanted: &Wanted) -> bool {
     let same =
         |label: &str| labels.contains_key(label) && one.labels.get(label) == labels.get(label);
     let has_its_word = same(CLUSTER_UID) && same(SERVICE);
-    !wanted.is_named && has_its_word && differs(one, wanted).is_empty()
+    has_its_word && differs(one, wanted).is_empty()
 }
 
 /// May it be taken over? And does that rest on what the cluster says of all its Services?
@@ -297,7 +300,7 @@ pub(in crate::hetzner) fn left(all: &[Certificate], cluster: &Cluster) -> Vec<Ke
 fn differs(one: &Certificate, wanted: &Wanted) -> Vec<String> {
     let domains = sorted(one.domain_names.clone());
     let staging = one.labels.get(STAGING.0).map(String::as_str) == Some(STAGING.1);
-    let other = (domains != wanted.domains).then(|| format!("for {}", domains.join(", ")));
+    let other = (domains != wanted.domains).then(|| format!("for {}", text::some_of(&domains)));
     let test = (staging != wanted.is_staging).then(|| {
         let from = if staging { "test" } else { "real" };
         format!("from the authority's {from} service")
@@ -310,7 +313,7 @@ fn order(given: &Given, wanted: &Wanted, managed: &mut Managed) {
     if wanted.is_staging {
         labels.insert(STAGING.0.to_owned(), STAGING.1.to_owned());
     }
-    let domains = wanted.domains.join(", ");
+    let domains = text::some_of(&wanted.domains);
     managed.fields.push(Field {
         field: format!("certificate {}", wanted.name),
         have: None,

@@ -3,8 +3,9 @@
 //! | file | its one job |
 //! |---|---|
 //! | `annotations` | the table: feeds parser, `inspect` and `ccm help annotations` |
-//! | `values`, `selector` | a text becomes a type, once |
+//! | `values` | a text becomes a type, once |
 //! | `reading` | one Service's annotations, and all that is wrong with them |
+//! | `limits` | what no load balancer can serve |
 //! | `defaults` | what the environment says for all Services |
 //! | `desired`, `ports`, `check` | what a Service wants: the whole, each port, each health check |
 //! | `without_effect` | annotations that ask for what no port has |
@@ -34,6 +35,7 @@ mod desired;
 mod difference;
 mod find;
 mod hold_back;
+mod limits;
 mod listener;
 mod managed;
 mod names;
@@ -44,7 +46,6 @@ mod public_net;
 mod reach;
 mod reading;
 mod refused;
-mod selector;
 mod status;
 mod subnets;
 mod targets;
@@ -54,6 +55,7 @@ mod without_effect;
 pub use super::certificates::{Certificate, CertificateError, CertificateStatus};
 pub use super::networks::Subnet;
 pub use super::primary_ips::PrimaryIp;
+pub use crate::text::selector::Selector;
 pub use balancer::{
     Algorithm, AlgorithmOf, BalancerType, Deprecation, HealthStatus, IpRef, LoadBalancer, Location,
     PrivateNet, Protection, PublicIp, PublicNet, SelectedServer, SelectorRef, ServerRef, Target,
@@ -63,7 +65,6 @@ pub use defaults::Defaults;
 pub use listener::{HealthCheck, Http, HttpCheck, Listener, ListenerProtocol, PortField};
 pub use names::{CLUSTER, CLUSTER_UID, SERVICE, SERVICE_UID};
 pub use observe::State;
-pub use selector::Selector;
 
 pub(super) use apply::apply;
 pub(super) use managed::left;

@@ -5,9 +5,9 @@ use super::Rules;
 use super::annotations::{self, Annotation, PREFIX};
 use super::balancer::{BalancerType, LoadBalancer};
 use super::find::by_label;
-use super::reading::Reading;
+use super::public_net;
+use super::reading::value_of;
 use super::subnets::Subnets;
-use super::{public_net, values};
 use crate::cloud::{Error, Service, Urgency};
 use crate::hetzner::api::{Api, Meta, Page};
 use crate::hetzner::certificates::{self, Certificate};
@@ -108,9 +108,8 @@ fn needs_types(balancers: &[LoadBalancer], rules: &Rules, service: &Service) -> 
 }
 
 fn wanted_type(rules: &Rules, service: &Service) -> Option<String> {
-    let set = Reading::new(service).read(&annotations::TYPE, None, values::any);
-    let wanted = set.or_else(|| rules.defaults.kind.clone());
-    wanted.map(|wanted| wanted.value)
+    let set = value_of(service, &annotations::TYPE).map(str::to_owned);
+    set.or_else(|| rules.defaults.kind.as_ref().map(|kind| kind.value.clone()))
 }
 
 /// A load balancer keeps the addresses that it was made with.

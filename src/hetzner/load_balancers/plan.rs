@@ -6,6 +6,7 @@ use super::create::{New, USUAL_TYPE};
 use super::desired::{Desired, desired};
 use super::difference::Difference;
 use super::find::{Found, by_label, find, has_only_our_targets};
+use super::limits::Limits;
 use super::listener::ListenerProtocol;
 use super::names::{CLUSTER_UID, SERVICE, SERVICE_UID};
 use super::observe::{State, covers};
@@ -17,6 +18,7 @@ use crate::cloud::{
     self, Cluster, Finding, LoadBalancerPlan, OfferedNode, Orphan, ProviderId, Reason, Service,
     Source,
 };
+use crate::hetzner::certificates::Certificates;
 use std::collections::BTreeSet;
 
 impl Rules<'_> {
@@ -33,10 +35,25 @@ impl Rules<'_> {
             reading.problem("not all that this rests on was read: look again".to_owned());
             return refused(reading);
         }
+        let limits = Limits::of(state);
+        if let Some(why) = limits.exceeded_by(service) {
+            reading.problem(why);
+            let names = Names {
+                offered: nodes,
+                cluster: Some(cluster),
+            };
+            let there = by_label(&state.balancers, service).ok().flatten();
+            return LoadBalancerPlan {
+                found: there.map(|balancer| status::for_people(balancer, names)),
+                ..refused(reading)
+            };
+        }
+        let certificates = state.certificates.as_deref().unwrap_or_default();
         let given = Given {
             service,
             rules: self,
-            certificates: state.certificates.as_deref().unwrap_or_default(),
+            certificates: &Certificates::new(certificates),
+            limits,
             cluster,
         };
         let mut desired = desired(&mut reading, &given, nodes);
@@ -110,7 +127,7 @@ impl Rules<'_> {
                 }
             }
         }
-        public_net::tell(&mut reading, &desired, state, there);
+        public_net::tell(&mut reading, self, &desired, state, there);
         if !reading.problems.is_empty() {
             return LoadBalancerPlan {
                 found: plan.found,
@@ -120,7 +137,7 @@ impl Rules<'_> {
                 ..refused(reading)
             };
         }
-        plan.findings = reading.findings;
+        (_, plan.findings) = reading.end();
         plan
     }
 
@@ -154,7 +171,9 @@ impl Rules<'_> {
     ) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan::default();
         match by_label(&state.balancers, service) {
-            Err(why) => plan.obstacle = obstacle(Reason::DeleteLoadBalancerFailed, &[why]),
+            Err(why) => {
+                plan.obstacle = Some(Finding::warning(Reason::DeleteLoadBalancerFailed, why));
+            }
             Ok(None) => {}
             Ok(Some(balancer)) => {
                 let names = Names {
@@ -224,16 +243,12 @@ fn why_it_stays(balancer: &LoadBalancer, cluster: &Cluster) -> Option<String> {
 
 /// Nothing is done, and why.
 fn refused(reading: Reading) -> LoadBalancerPlan {
+    let (problems, findings) = reading.end();
     LoadBalancerPlan {
-        obstacle: obstacle(Reason::SyncLoadBalancerFailed, &reading.problems),
-        findings: reading.findings,
+        obstacle: problems.map(|why| Finding::warning(Reason::SyncLoadBalancerFailed, why)),
+        findings,
         ..LoadBalancerPlan::default()
     }
-}
-
-fn obstacle(reason: Reason, problems: &[String]) -> Option<Finding> {
-    let message = problems.join("; ");
-    (!problems.is_empty()).then(|| Finding::warning(reason, message))
 }
 
 fn protected(balancer: &LoadBalancer) -> Finding {
@@ -289,8 +304,9 @@ fn kind<'a>(
     let names: Vec<&str> = types.iter().map(|kind| kind.name.as_str()).collect();
     let source = desired.kind.as_ref().map(|kind| kind.source.to_string());
     reading.problem(format!(
-        "{}: there is no type {wanted:?}; use {}",
+        "{}: there is no type {}; use {}",
         source.unwrap_or_else(|| "type".to_owned()),
+        crate::text::quoted(wanted),
         crate::text::one_of(&names)
     ));
     None

@@ -4,16 +4,17 @@ use super::Rules;
 use super::annotations as a;
 use super::check;
 use super::defaults::nobody_set;
+use super::limits::Limits;
 use super::listener::{Http, Listener, ListenerProtocol, PortField};
 use super::managed::{self, Managed};
-use super::reading::Reading;
+use super::reading::{Reading, hash};
 use super::values::{self as v, CertificateType};
 use super::without_effect;
 use crate::cloud::{
     Cluster, Field, Finding, Protocol, Reason, Service, ServicePort, Source, Sourced,
 };
-use crate::hetzner::certificates::Certificate;
-use crate::text;
+use crate::hetzner::certificates::{Certificate, Certificates};
+use crate::text::{self, nearest::did_you_mean};
 use std::collections::BTreeMap;
 
 /// What the API takes when nothing is said.
@@ -38,7 +39,8 @@ pub(super) struct Port {
 pub(super) struct Given<'a> {
     pub(super) service: &'a Service,
     pub(super) rules: &'a Rules<'a>,
-    pub(super) certificates: &'a [Certificate],
+    pub(super) certificates: &'a Certificates<'a>,
+    pub(super) limits: Limits,
     pub(super) cluster: &'a Cluster,
 }
 
@@ -112,7 +114,9 @@ pub(super) fn ports(reading: &mut Reading, given: &Given, managed: &Managed) -> 
     let mut ports = Vec::new();
     for port in &given.service.ports {
         if port.protocol != Protocol::Tcp {
-            reading.finding(unsupported(port));
+            reading.port_finding(Reason::UnsupportedProtocolConfigured, port, || {
+                unsupported(port)
+            });
         } else if let Some(node_port) = port.node_port {
             ports.push(wanted(reading, given, managed, port, node_port));
         } else {
@@ -164,13 +168,12 @@ fn check_redirects(reading: &mut Reading, ports: &[Port]) {
     }
 }
 
-fn unsupported(port: &ServicePort) -> Finding {
-    let message = format!(
+fn unsupported(port: &ServicePort) -> String {
+    format!(
         "port {} is {}: Hetzner's load balancers take TCP only, so it is left out",
         port.port,
         port.protocol.name()
-    );
-    Finding::warning(Reason::UnsupportedProtocolConfigured, message)
+    )
 }
 
 fn wanted(
@@ -278,7 +281,8 @@ fn certificates(
     if kind.is_some_and(|kind| kind.value == CertificateType::Managed) {
         return None;
     }
-    let named = reading.read(&a::HTTP_CERTIFICATES, port, v::list);
+    let at_most = given.limits.certificates;
+    let named = reading.read(&a::HTTP_CERTIFICATES, port, |text| v::list(text, at_most));
     match named {
         Some(named) if is_https => {
             let mut ids = Vec::new();
@@ -337,24 +341,21 @@ pub(super) fn certificate_type(
 
 fn certificate<'a>(
     reading: &mut Reading,
-    there: &'a [Certificate],
+    there: &Certificates<'a>,
     name: &str,
     source: &Source,
 ) -> Option<&'a Certificate> {
-    let by_id = there.iter().find(|one| one.id.to_string() == name);
-    let found = by_id.or_else(|| there.iter().find(|one| one.name == name));
+    let found = there.named(name);
     if found.is_none() {
-        let names: Vec<String> = there
-            .iter()
-            .map(|one| format!("{} ({})", one.name, one.id))
-            .collect();
-        let has = match names.as_slice() {
-            [] => "none".to_owned(),
-            names => text::some_of(names),
-        };
-        reading.problem(format!(
-            "{source}: there is no certificate {name:?}; the project has {has}"
-        ));
+        let about = hash(&(source.to_string(), name));
+        reading.problem_about(about, || {
+            // Which others there are is the project's business: tenants read this.
+            let near = did_you_mean(name, there.names());
+            format!(
+                "{source}: there is no certificate {} in the project{near}",
+                text::quoted(name)
+            )
+        });
     }
     found
 }

@@ -1,8 +1,10 @@
 //! Primary IPs: which ones a new load balancer gets, and what is said where that is not to be.
 //!
-//! A load balancer keeps the addresses that it was made with. So one that can't be had stands in
-//! the way before it is made, and is only told afterwards.
+//! A load balancer keeps the addresses that it was made with. So one that can't be had blocks its creation, and is only
+//! reported afterwards. Tenants read these messages: they name no Primary IP but the one that was asked for, or one of
+//! nearly the same name.
 
+use super::Rules;
 use super::annotations::{self as a, Annotation, PREFIX};
 use super::balancer::{LoadBalancer, Location};
 use super::desired::Desired;
@@ -12,10 +14,13 @@ use super::reading::Reading;
 use super::{status, values as v};
 use crate::cloud::{Error, Field, Finding, Reason, Service, Source, Sourced};
 use crate::hetzner::primary_ips::{PrimaryIp, covers};
-use crate::text;
+use crate::text::{nearest::did_you_mean, quoted};
 use std::net::IpAddr;
 
 const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
+
+/// The setting that says which Primary IPs Services may claim.
+pub(super) const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR";
 
 /// What the Service asks for: texts that name a Primary IP.
 pub(super) struct Asked {
@@ -72,16 +77,30 @@ pub(super) fn asked(reading: &mut Reading, given: &Given) -> Asked {
     }
 }
 
-/// Those of a new load balancer. What the API would refuse is a problem.
-pub(super) fn chosen(reading: &mut Reading, desired: &Desired, state: &State) -> Chosen {
+/// Those that Services may claim, of those that were read.
+fn claimable<'a>(
+    rules: &'a Rules,
+    state: &'a State,
+) -> impl Iterator<Item = &'a PrimaryIp> + Clone {
+    let selector = rules.defaults.primary_ip_selector.as_ref();
+    let may_be = move |one: &&PrimaryIp| selector.is_none_or(|set| set.value.matches(&one.labels));
+    state.primary_ips.iter().flatten().filter(may_be)
+}
+
+/// Those of a new load balancer. What the API would refuse is a problem, and what Services may not claim.
+pub(super) fn chosen(
+    reading: &mut Reading,
+    rules: &Rules,
+    desired: &Desired,
+    state: &State,
+) -> Chosen {
     let mut chosen = Chosen::default();
     for family in &desired.primary_ips.families {
-        let Some((asked, one)) = family.find(reading, desired, state, &chosen) else {
+        let Some((asked, one)) = family.find(reading, rules, desired, state) else {
             continue;
         };
         family.check(reading, desired, state, &asked, one);
         place(reading, desired, &asked, one, &mut chosen);
-        not_kept(reading, one);
         let id = match family.kind {
             "ipv4" => &mut chosen.ipv4,
             _ => &mut chosen.ipv6,
@@ -100,6 +119,7 @@ pub(super) fn chosen(reading: &mut Reading, desired: &Desired, state: &State) ->
 /// What became of what was asked, where it did not.
 pub(super) fn tell(
     reading: &mut Reading,
+    rules: &Rules,
     desired: &Desired,
     state: &State,
     there: Option<&LoadBalancer>,
@@ -113,16 +133,18 @@ pub(super) fn tell(
     let wanted = &asked.address;
     let addresses = there.map(status::addresses).unwrap_or_default();
     let has = addresses.iter().any(|ip| ip.to_string() == *wanted);
-    let gets = there.is_none() && asked.by_field(state).is_some();
+    let gets = there.is_none() && asked.by_field(rules, state).is_some();
     if !wanted.is_empty() && !has && !gets {
         reading.finding(Finding::warning(
             Reason::FieldIgnored,
             // The same before and after it is made: one warning for one wish.
             format!(
-                "spec.loadBalancerIP: {wanted} is not honoured: a load balancer has only addresses that were free Primary IPs \
-                 of the project when it was made, and keeps them; to have it, get such a Primary IP, delete the Service and \
-                 make it again, with no traffic meanwhile, and give the old address up unless its Primary IP outlives the \
-                 load balancer"
+                "spec.loadBalancerIP: {} is not honoured: a load balancer has only addresses of Primary IPs of the project \
+                 that were free when it was made{}, and keeps them; to have it, get such a Primary IP, delete the Service \
+                 and make it again, with no traffic meanwhile, and give the old address up unless its Primary IP outlives \
+                 the load balancer",
+                shown_address(wanted),
+                limited(rules, " and")
             ),
         ));
     }
@@ -132,12 +154,30 @@ const KEEPS: &str = "a load balancer keeps the address that it was made with; an
                      and make it again, with no traffic meanwhile, and to give the old address up unless its Primary IP \
                      outlives the load balancer";
 
+/// As it is written; what is no address is quoted.
+fn shown_address(text: &str) -> String {
+    match text.parse::<IpAddr>() {
+        Ok(_) => text.to_owned(),
+        Err(_) => quoted(text),
+    }
+}
+
+/// Where only some may be claimed: that, and which setting says so.
+fn limited(rules: &Rules, conjunction: &str) -> String {
+    match &rules.defaults.primary_ip_selector {
+        Some(selector) => format!(
+            "{conjunction} that Services may claim ({})",
+            selector.source
+        ),
+        None => String::new(),
+    }
+}
+
 impl Asked {
     /// A Primary IP with the address of `spec.loadBalancerIP`, and no annotation that says otherwise.
-    fn by_field<'a>(&self, state: &'a State) -> Option<&'a PrimaryIp> {
+    fn by_field<'a>(&self, rules: &'a Rules, state: &'a State) -> Option<&'a PrimaryIp> {
         self.address.parse::<IpAddr>().ok()?;
-        let mut all = state.primary_ips.iter().flatten();
-        let one = all.find(|one| covers(&one.ip, &self.address))?;
+        let one = claimable(rules, state).find(|one| covers(&one.ip, &self.address))?;
         let family = self.families.iter().find(|family| family.kind == one.kind);
         family
             .is_some_and(|family| family.asked.is_none())
@@ -149,39 +189,27 @@ impl Family {
     fn find<'a>(
         &self,
         reading: &mut Reading,
+        rules: &'a Rules,
         desired: &Desired,
         state: &'a State,
-        chosen: &Chosen,
     ) -> Option<(Sourced<String>, &'a PrimaryIp)> {
         let Some(asked) = &self.asked else {
-            let one = desired.primary_ips.by_field(state)?;
+            let one = desired.primary_ips.by_field(rules, state)?;
             let address = desired.primary_ips.address.clone();
             let is_it = one.kind == self.kind;
             return is_it.then_some((Sourced::new(address, ASKED_BY_FIELD), one));
         };
-        let all = state.primary_ips.as_deref().unwrap_or_default();
-        let found = PrimaryIp::named(all, &asked.value);
+        let all = claimable(rules, state);
+        let found = PrimaryIp::named(all.clone(), &asked.value);
         if found.is_none() {
-            let can_be_had = |one: &&PrimaryIp| {
-                let is_free = one.assignee_id.is_none() && !one.blocked;
-                let (wanted, is) = places(desired, &one.location, chosen);
-                one.kind == self.kind && is_free && wanted.is_none_or(|wanted| wanted.value == *is)
-            };
-            let there = all.iter().filter(can_be_had).map(PrimaryIp::shown);
-            let there: Vec<String> = there.collect();
-            let has = match there.as_slice() {
-                [] => "there is none".to_owned(),
-                some => text::some_of(some),
-            };
-            let nowhere = Location::default();
-            let (wanted, _) = places(desired, &nowhere, chosen);
-            let place = wanted.map(|wanted| format!(" in {}", wanted.value));
+            let of_type = all.filter(|one| one.kind == self.kind);
+            let names = of_type.map(|one| one.name.as_str());
             reading.problem(format!(
-                "{}: there is no Primary IP {:?}; free ones of type {}{}: {has}",
+                "{}: the project has no Primary IP {}{}{}",
                 asked.source,
-                asked.value,
-                self.kind,
-                place.unwrap_or_default()
+                quoted(&asked.value),
+                limited(rules, ""),
+                did_you_mean(&asked.value, names)
             ));
         }
         found.map(|one| (asked.clone(), one))
@@ -222,6 +250,13 @@ impl Family {
                 "is assigned to {kind} {holder}: free it there, or choose another"
             ));
         }
+        if one.auto_delete {
+            refuse(&format!(
+                "would be deleted together with the load balancer, and may have been made for something else: turn its \
+                 auto-delete off with hcloud primary-ip update {} --auto-delete=false, or choose another",
+                one.name
+            ));
+        }
         if one.blocked {
             refuse("is blocked by Hetzner: ask their support why, or choose another");
         }
@@ -246,7 +281,7 @@ impl Family {
         let ip = ip.map(|ip| ip.to_string()).unwrap_or_default();
         let text = &asked.value;
         let all = state.primary_ips.as_deref();
-        let found = all.and_then(|all| PrimaryIp::named(all, text));
+        let found = all.and_then(|all| PrimaryIp::named(all.iter(), text));
         let by_text = id.map(|id| id.to_string()).as_ref() == Some(text)
             || covers(&format!("{ip}/{range}"), text);
         let is_it = match found {
@@ -258,7 +293,8 @@ impl Family {
         if is_it {
             found.iter().for_each(|one| not_kept(reading, one));
         } else if all.is_some() || !is_name {
-            let why = format!("{}: {text:?} has no effect on {ip}: {KEEPS}", asked.source);
+            let text = quoted(text);
+            let why = format!("{}: {text} has no effect on {ip}: {KEEPS}", asked.source);
             reading.finding(Finding::warning(Reason::AnnotationWithoutEffect, why));
         }
     }
@@ -315,7 +351,7 @@ fn not_kept(reading: &mut Reading, one: &PrimaryIp) {
             Reason::AddressNotKept,
             format!(
                 "Primary IP {} is deleted together with the load balancer: to keep it, turn its auto-delete off, in the \
-                 console or with hcloud primary-ip update --auto-delete=false {}",
+                 console or with hcloud primary-ip update {} --auto-delete=false",
                 one.shown(),
                 one.name
             ),

@@ -1,25 +1,46 @@
 //! The annotations of one Service, each read into its type; everything that is wrong, at once.
+//!
+//! A tenant writes them: however many there are and however long, reading them costs little, and so does what is said
+//! of them.
 
 use super::annotations::{Annotation, PREFIX, State, TABLE};
 use crate::cloud::{Finding, Protocol, Reason, Service, ServicePort, Source, Sourced};
-use crate::text::{nearest::nearest, one_of};
+use crate::text::{self, nearest::nearest};
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Of problems, and of findings of one reason, so many are said; the others are counted.
+const SAID_AT_MOST: usize = 10;
+
+/// Of one problem or finding.
+const LONGEST_MESSAGE: usize = 1000;
 
 /// What a Service's annotations say.
 pub(super) struct Reading<'a> {
     service: &'a Service,
-    set: Vec<Set<'a>>,
+    set: BTreeMap<Place, Set<'a>>,
+    ports: OnceCell<PortIndex<'a>>,
     /// What keeps the load balancer from being touched; each once.
     pub(super) problems: Vec<String>,
-    pub(super) findings: Vec<Finding>,
+    /// Those that are counted alone.
+    more_problems: usize,
+    findings: Vec<Finding>,
+    /// How many of each reason there were.
+    count: BTreeMap<Reason, usize>,
+    /// Hashes of the problems and findings that there were.
+    seen: HashSet<u64>,
 }
+
+/// Name of an annotation, and the listen port that it is about alone; always a TCP one.
+type Place = (&'static str, Option<u16>);
 
 /// One annotation that is there and known.
 struct Set<'a> {
-    annotation: &'static Annotation,
-    /// The listen port it is about alone; always a TCP one.
-    port: Option<u16>,
     key: &'a str,
     value: &'a str,
+    /// It does not parse, which is a problem already.
+    is_bad: bool,
 }
 
 /// One annotation as it stands on the Service.
@@ -30,13 +51,53 @@ pub(super) struct Held<'a> {
     pub(super) ports: Vec<u16>,
 }
 
+/// The Service's ports, by what a suffix may call them.
+struct PortIndex<'a> {
+    /// In lower case.
+    by_name: HashMap<String, &'a ServicePort>,
+    /// Of two with one number the TCP one is the load balancer's.
+    by_number: HashMap<u16, &'a ServicePort>,
+}
+
+impl<'a> PortIndex<'a> {
+    fn new(service: &'a Service) -> PortIndex<'a> {
+        let mut index = PortIndex {
+            by_name: HashMap::new(),
+            by_number: HashMap::new(),
+        };
+        for port in &service.ports {
+            let name = port.name.to_ascii_lowercase();
+            index.by_name.entry(name).or_insert(port);
+            let same_number = index.by_number.entry(port.port).or_insert(port);
+            if same_number.protocol != Protocol::Tcp && port.protocol == Protocol::Tcp {
+                *same_number = port;
+            }
+        }
+        index
+    }
+
+    fn find(&self, suffix: &str) -> Option<&'a ServicePort> {
+        let by_name = self.by_name.get(&suffix.to_ascii_lowercase());
+        let by_number = || {
+            let number = suffix.parse::<u16>().ok()?;
+            let is_written_so = number.to_string() == suffix;
+            self.by_number.get(&number).filter(|_| is_written_so)
+        };
+        by_name.or_else(by_number).copied()
+    }
+}
+
 impl<'a> Reading<'a> {
     pub(super) fn new(service: &'a Service) -> Reading<'a> {
         let mut reading = Reading {
             service,
-            set: Vec::new(),
+            set: BTreeMap::new(),
+            ports: OnceCell::new(),
             problems: Vec::new(),
+            more_problems: 0,
             findings: Vec::new(),
+            count: BTreeMap::new(),
+            seen: HashSet::new(),
         };
         for (key, value) in &service.annotations {
             if let Some(name) = key.strip_prefix(PREFIX) {
@@ -53,14 +114,26 @@ impl<'a> Reading<'a> {
         port: Option<&ServicePort>,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Option<Sourced<T>> {
-        let (key, value) = self.text(annotation, port)?;
-        if value.is_empty() {
+        let place = self.place(annotation, port)?;
+        let set = self.set.get_mut(&place)?;
+        let (key, value) = (set.key, set.value);
+        // It is read for each port that it holds for.
+        if value.is_empty() || set.is_bad {
             return None;
         }
-        match parse(value) {
+        let parsed = match value.len() <= annotation.longest {
+            true => parse(value),
+            false => Err(format!(
+                "it has {} bytes, and {} at most are read",
+                value.len(),
+                annotation.longest
+            )),
+        };
+        match parsed {
             Ok(value) => Some(Sourced::new(value, Source::Annotation(key.to_owned()))),
             Err(why) => {
-                self.problem(format!("annotation {key}: {value:?}: {why}"));
+                set.is_bad = true;
+                self.problem(format!("annotation {key}: {}: {why}", text::quoted(value)));
                 None
             }
         }
@@ -68,59 +141,103 @@ impl<'a> Reading<'a> {
 
     /// Does it stand there at all, empty or not?
     pub(super) fn has(&self, annotation: &'static Annotation, port: Option<&ServicePort>) -> bool {
-        self.text(annotation, port).is_some()
+        self.place(annotation, port).is_some()
     }
 
     /// Where an annotation stands: for all ports, for single ones, or both.
     pub(super) fn held(&self, annotation: &'static Annotation) -> Vec<Held<'a>> {
-        let ports = self.service.ports.iter();
-        let tcp = ports.filter(|port| port.protocol == Protocol::Tcp);
-        let tcp: Vec<&ServicePort> = tcp.collect();
-        let all = self.set.iter();
-        all.filter(|set| set.annotation.name == annotation.name)
-            .map(|set| {
-                let holds = |port: &&&ServicePort| {
-                    let winner = self.text(annotation, Some(port));
-                    winner.is_some_and(|(key, _)| key == set.key)
-                };
-                Held {
-                    key: set.key,
-                    value: set.value,
-                    ports: tcp.iter().filter(holds).map(|port| port.port).collect(),
-                }
-            })
-            .collect()
+        let mut ports: BTreeMap<Place, Vec<u16>> = BTreeMap::new();
+        for port in &self.service.ports {
+            if port.protocol == Protocol::Tcp
+                && let Some(place) = self.place(annotation, Some(port))
+            {
+                ports.entry(place).or_default().push(port.port);
+            }
+        }
+        let name = annotation.name;
+        let all = self.set.range((name, None)..=(name, Some(u16::MAX)));
+        all.map(|(place, set)| Held {
+            key: set.key,
+            value: set.value,
+            ports: ports.remove(place).unwrap_or_default(),
+        })
+        .collect()
     }
 
     /// Said once, however many ports it is about.
     pub(super) fn problem(&mut self, problem: String) {
-        if !self.problems.contains(&problem) {
-            self.problems.push(problem);
+        let about = hash(&problem);
+        self.problem_about(about, || problem);
+    }
+
+    /// The same where the message is costly: it is made only if it is said. `about`: the hash of what it is about.
+    pub(super) fn problem_about(&mut self, about: u64, message: impl FnOnce() -> String) {
+        if !self.seen.insert(about) {
+            return;
+        }
+        match self.problems.len() {
+            ..SAID_AT_MOST => self.problems.push(text::cut(message(), LONGEST_MESSAGE)),
+            _ => self.more_problems += 1,
         }
     }
 
-    /// Told once, however many ports it is about.
+    /// Reported once, however many ports it is about.
     pub(super) fn finding(&mut self, finding: Finding) {
-        let finding = finding.by_provider();
-        if !self.findings.contains(&finding) {
+        let about = hash(&(finding.reason, &finding.message));
+        self.finding_about(finding.reason, about, || finding);
+    }
+
+    /// The same where the message is costly: it is made only if it is reported.
+    fn finding_about(&mut self, reason: Reason, about: u64, finding: impl FnOnce() -> Finding) {
+        if !self.seen.insert(about) {
+            return;
+        }
+        let count = self.count.entry(reason).or_default();
+        *count += 1;
+        if *count <= SAID_AT_MOST {
+            let mut finding = finding().by_provider();
+            finding.message = text::cut(finding.message, LONGEST_MESSAGE);
             self.findings.push(finding);
         }
     }
 
-    /// Key and value: that of the port alone wins.
-    fn text(
-        &self,
-        annotation: &'static Annotation,
-        port: Option<&ServicePort>,
-    ) -> Option<(&'a str, &'a str)> {
-        let of = |port: Option<u16>| {
-            let is_it = |set: &&Set| set.annotation.name == annotation.name && set.port == port;
-            self.set.iter().find(is_it).map(|set| (set.key, set.value))
-        };
+    /// A warning about one of many ports.
+    pub(super) fn port_finding(
+        &mut self,
+        reason: Reason,
+        port: &ServicePort,
+        message: impl FnOnce() -> String,
+    ) {
+        let about = hash(&(reason, port.port, port.protocol));
+        self.finding_about(reason, about, || Finding::warning(reason, message()));
+    }
+
+    /// All problems in one message, where there are any, and all findings.
+    pub(super) fn end(mut self) -> (Option<String>, Vec<Finding>) {
+        if self.more_problems > 0 {
+            let more = format!("and {} more problems", self.more_problems);
+            self.problems.push(more);
+        }
+        let problems = self.problems.join("; ");
+        for (reason, count) in self.count {
+            if let Some(more @ 1..) = count.checked_sub(SAID_AT_MOST) {
+                let message = format!("and {more} more like the {SAID_AT_MOST} that are reported");
+                self.findings
+                    .push(Finding::warning(reason, message).by_provider());
+            }
+        }
+        let has_problems = !self.problems.is_empty();
+        (has_problems.then_some(problems), self.findings)
+    }
+
+    /// That of the port alone wins.
+    fn place(&self, annotation: &'static Annotation, port: Option<&ServicePort>) -> Option<Place> {
         // A UDP port may have the same number.
         let own = port.filter(|port| port.protocol == Protocol::Tcp);
-        own.and_then(|port| of(Some(port.port)))
-            .or_else(|| of(None))
+        let own = own.map(|port| (annotation.name, Some(port.port)));
+        let is_set = |place: &Place| self.set.contains_key(place);
+        let for_all = || Some((annotation.name, None)).filter(is_set);
+        own.filter(is_set).or_else(for_all)
     }
 
     fn note(&mut self, key: &'a str, name: &str, value: &'a str) {
@@ -128,9 +245,10 @@ impl<'a> Reading<'a> {
             Some((name, suffix)) => (name, Some(suffix)),
             None => (name, None),
         };
-        let known = TABLE.iter().find(|row| row.name.eq_ignore_ascii_case(name));
-        let Some(&annotation) = known else {
-            return self.finding(unknown(key, name));
+        let Some(annotation) = known(name) else {
+            let about = hash(&key);
+            let reason = Reason::UnknownAnnotation;
+            return self.finding_about(reason, about, || unknown(key, name));
         };
         match annotation.state {
             State::NeverRead => return,
@@ -144,17 +262,15 @@ impl<'a> Reading<'a> {
             },
         };
         let set = Set {
-            annotation,
-            port,
             key,
             value,
+            is_bad: false,
         };
-        let other = |other: &Set| other.annotation.name == annotation.name && other.port == port;
-        match self.set.iter().position(other) {
-            None => self.set.push(set),
-            Some(at) if self.set[at].value == value => {}
-            Some(at) => {
-                let other = self.set[at].key;
+        match self.set.get(&(annotation.name, port)) {
+            None => drop(self.set.insert((annotation.name, port), set)),
+            Some(other) if other.value == value => {}
+            Some(other) => {
+                let other = other.key;
                 self.problem(format!(
                     "annotations {other} and {key} are about the same and differ; remove one"
                 ));
@@ -172,38 +288,56 @@ impl<'a> Reading<'a> {
             ));
             return None;
         }
-        let ports = &self.service.ports;
-        let by_name = ports
-            .iter()
-            .find(|port| port.name.eq_ignore_ascii_case(suffix));
-        let numbered = |port: &&ServicePort| port.port.to_string() == suffix;
-        let mut tcp = ports.iter().filter(|port| port.protocol == Protocol::Tcp);
-        // Of two with one number the TCP one is the load balancer's.
-        let by_number = || {
-            let found = tcp.find(numbered);
-            found.or_else(|| ports.iter().find(numbered))
-        };
-        if let Some(port) = by_name.or_else(by_number) {
+        let service = self.service;
+        let index = self.ports.get_or_init(|| PortIndex::new(service));
+        if let Some(port) = index.find(suffix) {
             if port.protocol == Protocol::Tcp {
                 return Some(port.port);
             }
-            self.finding(Finding::warning(
-                Reason::AnnotationWithoutEffect,
-                format!(
+            let reason = Reason::AnnotationWithoutEffect;
+            self.finding_about(reason, hash(&key), || {
+                let why = format!(
                     "annotation {key} has no effect: port {} is {}, and Hetzner's load balancers take TCP only",
                     shown(port),
                     port.protocol.name()
-                ),
-            ));
+                );
+                Finding::warning(reason, why)
+            });
             return None;
         }
-        let there: Vec<String> = ports.iter().map(shown).collect();
-        self.problem(format!(
-            "annotation {key}: the Service has no port {suffix:?}; use {}",
-            one_of(&there)
-        ));
+        self.problem_about(hash(&key), || {
+            let there: Vec<String> = service.ports.iter().map(shown).collect();
+            format!(
+                "annotation {key}: the Service has no port {suffix:?}; it has {}",
+                text::some_of(&there)
+            )
+        });
         None
     }
+}
+
+/// The value that a Service sets for the whole, without what else its annotations say; none: unset or empty.
+pub(super) fn value_of<'a>(service: &'a Service, annotation: &Annotation) -> Option<&'a str> {
+    let is_it = |key: &str| {
+        let name = key.strip_prefix(PREFIX);
+        name.is_some_and(|name| name.eq_ignore_ascii_case(annotation.name))
+    };
+    let mut all = service.annotations.iter();
+    let (_, value) = all.find(|(key, _)| is_it(key))?;
+    Some(value.trim()).filter(|value| !value.is_empty())
+}
+
+/// Of what a problem or a finding is about.
+pub(super) fn hash(about: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    about.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn known(name: &str) -> Option<&'static Annotation> {
+    let mut rows = TABLE.iter();
+    rows.find(|row| row.name.eq_ignore_ascii_case(name))
+        .copied()
 }
 
 /// `name (number)`, or the number alone.

@@ -70,10 +70,12 @@ pub(super) struct Names<'a> {
 impl Names<'_> {
     /// The node on a server, else the server's number.
     pub(super) fn of(self, server: u64) -> String {
+        let known = self
+            .cluster
+            .and_then(|one| one.servers.get(&InstanceId(server)));
         let is_on = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(id) if id.0 == server);
-        let offered = self.offered.iter().find(is_on).map(|node| &node.name);
-        let other = || self.cluster?.servers.get(&InstanceId(server));
-        match offered.or_else(other) {
+        let offered = || Some(&self.offered.iter().find(is_on)?.name);
+        match known.or_else(offered) {
             Some(name) => name.clone(),
             None => format!("server {server}"),
         }

@@ -11,6 +11,7 @@ use super::{annotations as a, values as v};
 use crate::cloud::{AddressKind, OfferedNode, Service, TopologyLabel, Urgency};
 use crate::hetzner::api::Api;
 use crate::hetzner::networks::{self, Network, Subnet};
+use crate::text::nearest::did_you_mean;
 use ipnet::Ipv4Net;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -147,22 +148,25 @@ pub(super) fn check(
              hcloud network add-subnet {network} --type cloud --network-zone {zone} --ip-range …"
         ));
     }
-    let ranges: Vec<String> = there.iter().map(|one| one.ip_range.to_string()).collect();
-    let ranges = ranges.join(", ");
+    // Which others there are is the project's business: tenants read this.
+    let see = format!("; see hcloud network describe {network}");
     let (value, range) = (ip.map(|ip| ip.value), range.map(|range| range.value));
     let fits = |ip, range| there.iter().any(|one| takes(one, None, ip, range));
     if let Some(asked) = &attach.range
         && !fits(None, range)
     {
+        let ranges: Vec<String> = there.iter().map(|one| one.ip_range.to_string()).collect();
         reading.problem(format!(
-            "{}: Network {network} has no subnet {}{place}; it has {ranges}",
-            asked.source, asked.value
+            "{}: Network {network} has no subnet {}{place} for load balancers{}{see}",
+            asked.source,
+            asked.value,
+            did_you_mean(&asked.value.to_string(), ranges.iter().map(String::as_str))
         ));
     } else if let Some(asked) = ip
         && !fits(value, None)
     {
         reading.problem(format!(
-            "{}: {} is in no subnet of Network {network}{place}; it has {ranges}",
+            "{}: {} is in no subnet of Network {network}{place} for load balancers{see}",
             asked.source, asked.value
         ));
     }

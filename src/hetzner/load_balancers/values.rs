@@ -2,7 +2,7 @@
 
 use super::balancer::Algorithm;
 use super::listener::ListenerProtocol;
-use crate::text::{self, one_of};
+use crate::text::{self, one_of, quoted};
 use std::net::Ipv4Addr;
 
 pub(super) use crate::text::duration::whole_seconds as seconds;
@@ -62,18 +62,27 @@ pub(super) fn port(text: &str) -> Result<u16, String> {
     }
 }
 
+/// As many names as Let's Encrypt puts on one certificate.
+const MOST_DOMAINS: usize = 100;
+
+/// With `?` and `*` a few say all.
+const MOST_STATUS_CODES: usize = 100;
+
 /// Items with commas between them; empty ones count for nothing.
-pub(super) fn list(text: &str) -> Result<Vec<String>, String> {
+pub(super) fn list(text: &str, at_most: usize) -> Result<Vec<String>, String> {
     let items = text.split(',').map(str::trim);
-    Ok(items
-        .filter(|item| !item.is_empty())
-        .map(str::to_owned)
-        .collect())
+    let items = items.filter(|item| !item.is_empty());
+    match items.clone().count() {
+        count if count > at_most => Err(format!(
+            "it has {count} items, and {at_most} at most are taken"
+        )),
+        _ => Ok(items.map(str::to_owned).collect()),
+    }
 }
 
 /// Host names of a certificate; the first part may be a `*`.
 pub(super) fn domains(text: &str) -> Result<Vec<String>, String> {
-    let domains = list(text)?;
+    let domains = list(text, MOST_DOMAINS)?;
     let is_part = |part: &str| {
         let mut bytes = part.bytes();
         !part.is_empty() && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
@@ -84,7 +93,8 @@ pub(super) fn domains(text: &str) -> Result<Vec<String>, String> {
     };
     match domains.iter().find(|domain| !is_domain(domain)) {
         Some(domain) => Err(format!(
-            "{domain:?} is no domain; use e.g. example.com,*.example.com"
+            "{} is no domain; use e.g. example.com,*.example.com",
+            quoted(domain)
         )),
         None => Ok(domains),
     }
@@ -92,13 +102,16 @@ pub(super) fn domains(text: &str) -> Result<Vec<String>, String> {
 
 /// What the API takes in a check: digits, `?` for one and `*` for several.
 pub(super) fn status_codes(text: &str) -> Result<Vec<String>, String> {
-    let codes = list(text)?;
+    let codes = list(text, MOST_STATUS_CODES)?;
     let is_code = |code: &String| {
         let mut bytes = code.bytes();
         code.len() <= 3 && bytes.all(|byte| byte.is_ascii_digit() || b"?*".contains(&byte))
     };
     match codes.iter().find(|code| !is_code(code)) {
-        Some(code) => Err(format!("{code:?} is no status code; use e.g. 2??,301")),
+        Some(code) => Err(format!(
+            "{} is no status code; use e.g. 2??,301",
+            quoted(code)
+        )),
         None => Ok(codes),
     }
 }

@@ -1,5 +1,5 @@
-//! Defaults of load balancers, for Services that do not set the annotation. Each has an annotation that wins over it, but for the
-//! first and the last.
+//! Defaults of load balancers, for Services that do not set the annotation, and what Services may claim. Each has an
+//! annotation that wins over it, but for the first and the last two.
 
 use crate::settings::setting::{Group, Kind, Setting, Variable};
 
@@ -163,6 +163,16 @@ pub(in crate::settings) static LB_HEALTH_CHECK_NODE_PORT: Setting = Setting {
     )],
     kind: Kind::Text("true|false"),
     help: "Whether targets of a Service with externalTrafficPolicy: Local are checked on its health check node port. Unset: yes; profile hcloud: no.",
+    commands: super::WITH_LOAD_BALANCERS,
+    group: Group::Hetzner,
+    ..Setting::BLANK
+};
+
+pub(in crate::settings) static LB_PRIMARY_IP_SELECTOR: Setting = Setting {
+    name: "load-balancers-primary-ip-selector",
+    variables: &[Variable::Value("HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR")],
+    kind: Kind::Text("SELECTOR"),
+    help: "Labels of the Primary IPs that Services may claim, e.g. use=services; written like a selector of kubectl -l. Unset: they may claim any free one of the project.",
     commands: super::WITH_LOAD_BALANCERS,
     group: Group::Hetzner,
     ..Setting::BLANK

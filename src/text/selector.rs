@@ -1,8 +1,9 @@
-//! Label selectors, as `kubectl -l` takes them.
+//! Label selectors, as `kubectl -l` takes them. The syntax of the Cloud API's `label_selector` is a part of it.
 
+use super::quoted;
 use std::collections::BTreeMap;
 
-/// Requirements that a node's labels must all fulfil. Empty: every node.
+/// Requirements that the labels of a node, or of anything else, must all fulfil. Empty: everything does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
     requirements: Vec<Requirement>,
@@ -18,11 +19,15 @@ struct Requirement {
 enum Operator {
     Exists,
     DoesNotExist,
+    /// Sorted, as are those of `NotIn`.
     In(Vec<String>),
     NotIn(Vec<String>),
     GreaterThan(i64),
     LessThan(i64),
 }
+
+/// A selector is compared with each of some thousand nodes, and a tenant writes it.
+const MOST_REQUIREMENTS: usize = 32;
 
 /// A label's value, and the part of a key behind the slash, are no longer.
 const LONGEST_NAME: usize = 63;
@@ -31,7 +36,14 @@ const LONGEST_PREFIX: usize = 253;
 impl Selector {
     /// `a=b,c!=d,e in (f,g),h notin (i),j,!k,n>1`. The error says what is wrong with it.
     pub fn parse(text: &str) -> Result<Selector, String> {
-        let requirements = split(text)?.into_iter().map(requirement);
+        let parts = split(text)?;
+        if parts.len() > MOST_REQUIREMENTS {
+            return Err(format!(
+                "it has {} requirements, and {MOST_REQUIREMENTS} at most are taken",
+                parts.len()
+            ));
+        }
+        let requirements = parts.into_iter().map(requirement);
         Ok(Selector {
             requirements: requirements.collect::<Result<_, _>>()?,
         })
@@ -50,12 +62,16 @@ impl Requirement {
         match &self.operator {
             Operator::Exists => value.is_some(),
             Operator::DoesNotExist => value.is_none(),
-            Operator::In(values) => value.is_some_and(|value| values.contains(value)),
-            Operator::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
+            Operator::In(values) => value.is_some_and(|value| has(values, value)),
+            Operator::NotIn(values) => value.is_none_or(|value| !has(values, value)),
             Operator::GreaterThan(least) => number.is_some_and(|number| number > *least),
             Operator::LessThan(most) => number.is_some_and(|number| number < *most),
         }
     }
+}
+
+fn has(sorted: &[String], value: &String) -> bool {
+    sorted.binary_search(value).is_ok()
 }
 
 /// The requirements: commas inside parentheses part values.
@@ -93,14 +109,16 @@ fn requirement(text: &str) -> Result<Requirement, String> {
         return made(key, Operator::DoesNotExist);
     }
     if let Some(rest) = text.strip_suffix(')') {
-        let set = || format!("{text:?} is no set; write e.g. zone in (a,b)");
+        let set = || format!("{} is no set; write e.g. zone in (a,b)", quoted(text));
         let (left, values) = rest.split_once('(').ok_or_else(set)?;
         let (key, word) = left
             .trim()
             .rsplit_once(char::is_whitespace)
             .ok_or_else(set)?;
         let values: Vec<&str> = values.split(',').map(str::trim).collect();
-        let values = values.into_iter().map(value).collect::<Result<_, _>>()?;
+        let values = values.into_iter().map(value);
+        let mut values = values.collect::<Result<Vec<String>, String>>()?;
+        values.sort_unstable();
         return match word {
             "in" => made(key, Operator::In(values)),
             "notin" => made(key, Operator::NotIn(values)),
@@ -115,7 +133,7 @@ fn requirement(text: &str) -> Result<Requirement, String> {
         let right = right.trim();
         let number = || {
             let number = right.parse::<i64>();
-            number.map_err(|_| format!("{right:?} behind {sign} is no whole number"))
+            number.map_err(|_| format!("{} behind {sign} is no whole number", quoted(right)))
         };
         return match sign {
             "!=" => made(key, Operator::NotIn(vec![value(right)?])),
@@ -146,14 +164,14 @@ fn made(key: &str, operator: Operator) -> Result<Requirement, String> {
             key: key.to_owned(),
             operator,
         }),
-        false => Err(format!("{key:?} is no name of a label")),
+        false => Err(format!("{} is no name of a label", quoted(key))),
     }
 }
 
 fn value(text: &str) -> Result<String, String> {
     match is_name(text) {
         true => Ok(text.to_owned()),
-        false => Err(format!("{text:?} is no value of a label")),
+        false => Err(format!("{} is no value of a label", quoted(text))),
     }
 }
 
