@@ -219,8 +219,9 @@ impl Client {
             // must not begin what can no longer end in time.
             let deadline = Instant::now() + self.settings.timing.write_timeout;
             let refused = |why| Error::new(self.url_line(method, path), Kind::Refused(why));
+            let _held = deadline::hold(deadline);
             gate.pass(&line).map_err(|why| refused(why.0))?;
-            if Instant::now() >= deadline {
+            if deadline::is_over() {
                 return Err(refused("this process was paused just before".into()));
             }
             self.try_once(&call, session, deadline)
