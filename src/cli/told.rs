@@ -118,7 +118,7 @@ fn start_log(parsed: &Parsed, reader: Reader) {
     for notice in &parsed.notices {
         match notice {
             Notice::Ignored { .. } => log::info!("{notice}"),
-            Notice::MisspeltVariable { .. } => log::warn!("{notice}"),
+            Notice::MisspeltVariable { .. } | Notice::Unencrypted { .. } => log::warn!("{notice}"),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod duration;
 pub mod nearest;
+pub mod unencrypted;
 
 use ipnet::Ipv4Net;
 

@@ -59,8 +59,6 @@ mod tests {
     use crate::cloud::Moment;
     use crate::daemon::Stop;
     use crate::daemon::lease::Settings;
-    use crate::http::{Proxies, Timing, Tls, Token};
-    use crate::kube::config::Access;
     use crate::kube::{Client, LeaseKey};
     use std::sync::{Arc, Mutex};
 
@@ -69,18 +67,6 @@ mod tests {
 
     /// A Lease that makes no call.
     fn lease(clock: &Clock, stop: &'static Stop) -> &'static Lease {
-        let access = Access {
-            server: "https://127.0.0.1:1".into(),
-            tls: Tls::default().into(),
-            proxy: None,
-            login: Token::none().into(),
-            origin: String::new(),
-        };
-        let timing = Timing {
-            read_timeout: Duration::from_secs(1),
-            write_timeout: Duration::from_secs(1),
-            retry_wait: Duration::from_secs(1),
-        };
         let settings = Settings {
             key: LeaseKey {
                 namespace: "kube-system".into(),
@@ -94,7 +80,7 @@ mod tests {
             retry_period: Duration::from_secs(2),
             write_timeout: Duration::from_secs(8),
         };
-        let mut lease = Lease::new(Client::new(access, Proxies::Never, timing), settings, stop);
+        let mut lease = Lease::new(Client::of_nowhere(), settings, stop);
         let clock = Arc::clone(clock);
         lease.clock = Box::new(move || *clock.lock().unwrap());
         Box::leak(Box::new(lease))
