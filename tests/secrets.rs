@@ -7,7 +7,7 @@ mod common;
 mod secrets;
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use common::{Daemon, Env, ccm, env, with};
 use sandbox::exchange::Response;
 use sandbox::faults::{Effect, Rule};
@@ -93,9 +93,13 @@ impl World {
 
     /// Runs every command with these changes of the environment; all that was printed.
     fn run(&self, changes: &[(&str, &str)], flags: &[&str]) -> String {
+        self.run_each(COMMANDS, changes, flags)
+    }
+
+    fn run_each(&self, commands: &[&[&str]], changes: &[(&str, &str)], flags: &[&str]) -> String {
         let env = with(self.env.clone(), changes);
         let mut printed = String::new();
-        for words in COMMANDS {
+        for words in commands {
             let ran = ccm(&env, &[*words, &["-v=10"], flags].concat());
             assert!(
                 !ran.stderr.contains("panicked"),
@@ -113,8 +117,12 @@ impl World {
     }
 
     fn fails(&self, half: Half, effect: Effect) {
+        self.fails_in(COMMANDS, half, effect);
+    }
+
+    fn fails_in(&self, commands: &[&[&str]], half: Half, effect: Effect) {
         let rule = self.sandbox.faults().add(Rule::new(effect).half(half));
-        self.run(&[], &[]);
+        self.run_each(commands, &[], &[]);
         self.sandbox.faults().remove(rule);
     }
 }
@@ -209,6 +217,66 @@ fn when_an_api_repeats_what_it_was_sent() {
             json!({"padding": padding, "token": token, "more": padding}),
         ] {
             world.fails(half, Effect::Instead(Response::json(200, &body)));
+        }
+    }
+}
+
+/// Every character of a text, written by `write`.
+fn written(text: &str, write: impl Fn(u8) -> String) -> String {
+    text.bytes().map(write).collect()
+}
+
+#[test]
+fn however_an_api_writes_what_it_repeats() {
+    // One that reads and one that writes.
+    const COMMANDS: &[&[&str]] = &[
+        &["node", "inspect", "worker-1"],
+        &["run", "--once", "--log-format=json"],
+    ];
+    let world = World::new();
+    let hetzner = &world.sandbox.projects().token;
+    let kubernetes = &world.sandbox.account("ccm").unwrap().token;
+    for (half, token) in [(Half::Hetzner, hetzner), (Half::Kubernetes, kubernetes)] {
+        // As it stands inside a string of a JSON document.
+        let forms = [
+            token.clone(),
+            written(token, |byte| format!("\\u00{byte:02x}")),
+            written(token, |byte| format!("\\u00{byte:02X}")),
+            written(token, |byte| format!("\\\\u00{byte:02x}")),
+            written(token, |byte| format!("%{byte:02x}")),
+            written(token, |byte| format!("\\u0025{byte:02X}")),
+            format!("\\u00{:02x}{}", token.as_bytes()[0], &token[1..]),
+            STANDARD.encode(token),
+            STANDARD.encode(format!("Bearer {token}")),
+            URL_SAFE_NO_PAD.encode(format!(":{token}")),
+        ];
+        for form in forms {
+            let hetzner_error = format!(
+                r#"{{"error": {{"code": "{form}", "message": "no {form}", "details":
+                {{"fields": [{{"name": "a {form}", "messages": ["b {form}"]}}]}}}}}}"#
+            );
+            let status = format!(
+                r#"{{"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no {form}",
+                "reason": "{form}", "code": 403, "details": {{"causes": [{{"reason": "{form}"}}]}}}}"#
+            );
+            let kind = format!(r#"{{"kind": "{form}", "metadata": {{}}, "items": []}}"#);
+            for (status, body) in [(422, hetzner_error), (403, status), (200, kind)] {
+                let mut response = Response::json(status, &json!(null));
+                response.body = body.into_bytes();
+                world.fails_in(COMMANDS, half, Effect::Instead(response));
+            }
+        }
+        for status in [200, 403, 500] {
+            let error = json!({"error": {"code": "forbidden", "message": "no"}});
+            let response = Response::json(status, &error)
+                .with_header("X-Correlation-Id", token.as_str())
+                .with_header("Content-Type", format!("text/{token}"));
+            world.fails_in(COMMANDS, half, Effect::Instead(response.clone()));
+            let typed = Response {
+                headers: vec![("Content-Type".into(), format!("text/{token}"))],
+                ..response
+            };
+            world.fails_in(COMMANDS, half, Effect::Instead(typed));
         }
     }
 }

@@ -36,7 +36,7 @@ pub use identity::{Identity, IdentityError, parse_authorities};
 pub use login::{Issued, Issuer, Login};
 pub use proxy::{Environment, Protocol, Proxies, Proxy};
 pub use rotation::TlsSource;
-pub use secret::{Redactor, Secret};
+pub use secret::{Redactor, Secret, without_known_secrets};
 pub use server_name::ServerName;
 pub use text::fetch_text;
 pub use token::Token;
@@ -267,7 +267,8 @@ impl Client {
         let _held = deadline::hold(deadline);
         let outcome = agent::send(session, &self.settings, call, timeout)
             .map_err(|kind| Error::new(line.clone(), kind))
-            .and_then(|response| answer::read(response, &line, timeout, &self.settings, &redactor));
+            .and_then(|response| answer::read(response, &line, timeout, &self.settings, &redactor))
+            .map_err(|error| error.without_secrets(&redactor));
         let ended = outcome.as_ref().map(|reply| reply.head.status);
         self.ended(call, &line, ended, begun.elapsed());
         outcome

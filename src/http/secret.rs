@@ -1,6 +1,10 @@
 //! Values that must never be printed.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use std::borrow::Cow;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 /// A token or password. `Debug` and `Display` say nothing of it.
 #[derive(Clone, PartialEq, Eq)]
@@ -56,7 +60,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Takes known secrets out of a text that is about to be logged.
+/// Takes known secrets out of a text that is about to be logged, in whatever way the text writes their characters.
 pub struct Redactor<'a> {
     secrets: Vec<&'a Secret>,
 }
@@ -72,10 +76,157 @@ impl<'a> Redactor<'a> {
     }
 
     pub fn redact(&self, text: &str) -> String {
-        self.secrets.iter().fold(text.to_owned(), |text, secret| {
-            text.replace(secret.expose(), "[redacted]")
-        })
+        let forms: Vec<String> = self.secrets.iter().flat_map(|it| it.forms()).collect();
+        redacted(text, &forms).into_owned()
     }
+}
+
+/// In place of a secret.
+const REDACTED: &str = "[redacted]";
+
+/// Of base64, less than this is not looked for: it would be found in other texts.
+const BASE64_CHARACTERS: usize = 16;
+
+/// A shorter one is not looked for in everything that is printed.
+const SHORTEST_KNOWN: usize = 8;
+
+/// So many are remembered: those in use, and some that were replaced a while ago.
+const KNOWN_AT_MOST: usize = 8;
+
+/// What this process has shown to an API, the newest last, each in its forms.
+static KNOWN: Mutex<Vec<(Secret, Vec<String>)>> = Mutex::new(Vec::new());
+
+/// From now on no output holds them: see [`without_known_secrets`].
+pub(super) fn remember(secrets: &[Secret]) {
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    for secret in secrets {
+        if secret.len() < SHORTEST_KNOWN || known.iter().any(|(other, _)| other == secret) {
+            continue;
+        }
+        if known.len() >= KNOWN_AT_MOST {
+            known.remove(0);
+        }
+        known.push((secret.clone(), secret.forms()));
+    }
+}
+
+/// A text that is about to leave this process for people, without what it has shown to an API.
+///
+/// Whatever an API answers may repeat what it was sent, in any field of any object.
+pub fn without_known_secrets(text: &str) -> Cow<'_, str> {
+    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let forms: Vec<&String> = known.iter().flat_map(|(_, forms)| forms).collect();
+    redacted(text, &forms)
+}
+
+impl Secret {
+    /// As it is, and base64 of it: what stands in it does not depend on its neighbours, but on how many bytes stand
+    /// before it.
+    fn forms(&self) -> Vec<String> {
+        let mut forms = vec![self.0.clone()];
+        for before in 0..3 {
+            let bytes = [&[0; 2][..before.min(2)], self.0.as_bytes()].concat();
+            let text = STANDARD.encode(&bytes);
+            let begin = (before * 8).div_ceil(6);
+            let end = bytes.len() * 8 / 6;
+            let inner = text.get(begin..end).unwrap_or_default();
+            if inner.len() >= BASE64_CHARACTERS {
+                forms.push(inner.to_owned());
+                forms.push(inner.replace('+', "-").replace('/', "_"));
+            }
+        }
+        forms.dedup();
+        forms
+    }
+}
+
+fn redacted<'a>(text: &'a str, forms: &[impl AsRef<str>]) -> Cow<'a, str> {
+    let is_begin =
+        |c: char| matches!(c, '%' | '\\') || forms.iter().any(|form| form.as_ref().starts_with(c));
+    let mut shown = String::new();
+    // What was copied to `shown` ends here.
+    let mut copied = 0;
+    let mut at = 0;
+    while let Some(found) = text[at..].find(is_begin) {
+        at += found;
+        let rest = &text[at..];
+        let longest = forms
+            .iter()
+            .filter_map(|form| written(rest, form.as_ref()))
+            .max();
+        match longest {
+            Some(length) => {
+                shown.push_str(&text[copied..at]);
+                shown.push_str(REDACTED);
+                at += length;
+                copied = at;
+            }
+            None => at += rest.chars().next().map_or(1, char::len_utf8),
+        }
+    }
+    match copied {
+        0 => Cow::Borrowed(text),
+        _ => Cow::Owned(shown + &text[copied..]),
+    }
+}
+
+/// How many bytes `secret` takes at the beginning of a text, if it stands there, each character written plainly or
+/// escaped.
+fn written(text: &str, secret: &str) -> Option<usize> {
+    let mut rest = text;
+    for c in secret.chars() {
+        let length =
+            escaped_length(rest, c).or_else(|| rest.starts_with(c).then(|| c.len_utf8()))?;
+        rest = &rest[length..];
+    }
+    Some(text.len() - rest.len())
+}
+
+/// `%6b`, `\u006b`, `\x6b`, and the same escaped once more; `\"` for `"`.
+fn escaped_length(text: &str, c: char) -> Option<usize> {
+    let hex = |text: &str, digits: usize| {
+        let text = text.get(..digits)?;
+        let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_hex.then(|| u32::from_str_radix(text, 16).ok()).flatten()
+    };
+    if text.starts_with('%') || text.starts_with("\\u0025") {
+        let mut rest = text;
+        for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+            rest = rest
+                .strip_prefix('%')
+                .or_else(|| rest.strip_prefix("\\u0025"))?;
+            if hex(rest, 2) != Some(u32::from(byte)) {
+                return None;
+            }
+            rest = &rest[2..];
+        }
+        return Some(text.len() - rest.len());
+    }
+    let after = text.trim_start_matches('\\');
+    if after.len() == text.len() {
+        return None;
+    }
+    // What is left of the text after an escape of `c`.
+    let rest = match after.chars().next() {
+        Some('u') => {
+            let mut rest = after;
+            for (number, unit) in c.encode_utf16(&mut [0; 2]).iter().enumerate() {
+                if number > 0 {
+                    rest = rest.trim_start_matches('\\');
+                }
+                rest = rest.strip_prefix('u')?;
+                if hex(rest, 4) != Some(u32::from(*unit)) {
+                    return None;
+                }
+                rest = &rest[4..];
+            }
+            rest
+        }
+        Some('x') if hex(&after[1..], 2) == Some(u32::from(c)) => &after[3..],
+        Some('"' | '/') if after.starts_with(c) => &after[1..],
+        _ => return None,
+    };
+    Some(text.len() - rest.len())
 }
 
 #[cfg(test)]
@@ -91,5 +242,67 @@ mod tests {
             Redactor::new([&secret]).redact("{\"a\":\"s3cr3t\"}"),
             "{\"a\":\"[redacted]\"}"
         );
+    }
+
+    /// What is written, and what is shown of it.
+    #[test]
+    #[rustfmt::skip] // A case is a line.
+    fn a_secret_is_found_however_it_is_written() {
+        let secret = Secret::new("k1/s3cr3t-\"x");
+        let redactor = Redactor::new([&secret]);
+        for (text, shown) in [
+            ("", ""),
+            ("k1/s3cr3t-\"", "k1/s3cr3t-\""),
+            ("a k1/s3cr3t-\"x b k1/s3cr3t-\"x", "a [redacted] b [redacted]"),
+            ("\\u006b1/s3cr3t-\"x", "[redacted]"),
+            ("k1\\/s3cr3t-\\\"x", "[redacted]"),
+            ("k1\\\\\\/s3cr3t-\\\\\\\"x", "[redacted]"),
+            ("k\\\\u0031\\u002Fs3cr3t-\\u0022x", "[redacted]"),
+            ("%6b1%2Fs3cr3t%2d%22x", "[redacted]"),
+            ("\\u00256b1\\u00252Fs3cr3t-\\x22x", "[redacted]"),
+            ("kk1/s3cr3t-\"xx", "k[redacted]x"),
+            ("ä%\\u00%6", "ä%\\u00%6"),
+            ("\\u006", "\\u006"),
+            ("\\uD83D\\uDE00", "\\uD83D\\uDE00"),
+        ] {
+            assert_eq!(redactor.redact(text), shown, "{text}");
+        }
+        let password = Secret::exactly("pä😀ß\\n".into());
+        let redactor = Redactor::new([&password]);
+        for text in ["pä😀ß\\n", "p\\u00e4\\ud83d\\uDE00ß\\n", "p%c3%a4%F0%9F%98%80%C3%9F\\n"] {
+            assert_eq!(redactor.redact(text), "[redacted]", "{text}");
+        }
+    }
+
+    /// Wherever it begins in what was encoded.
+    #[test]
+    fn a_secret_is_found_in_base64() {
+        let secret = Secret::new("s3cr3t-s3cr3t?s3cr3t~~~");
+        let redactor = Redactor::new([&secret]);
+        let alphabet = base64::engine::general_purpose::URL_SAFE_NO_PAD;
+        for before in ["", "a", "ab", "abc", "Bearer "] {
+            for after in ["", "z", "zy", "zyx"] {
+                let text = format!("{before}{}{after}", secret.expose());
+                for encoded in [STANDARD.encode(&text), alphabet.encode(&text)] {
+                    let shown = redactor.redact(&encoded);
+                    let left = shown.replace(REDACTED, "");
+                    assert!(
+                        shown.contains(REDACTED) && left.len() <= 20,
+                        "{text}: {shown}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_shown_to_an_api_is_in_no_output() {
+        let secrets: Vec<Secret> = (0..20)
+            .map(|number| Secret::new(&format!("of-this-test-{number}-only")))
+            .collect();
+        remember(&secrets);
+        remember(&[Secret::new("short")]);
+        let shown = without_known_secrets("of-this-test-19-only, of-this-test-0-only, short");
+        assert_eq!(shown, "[redacted], of-this-test-0-only, short");
     }
 }
