@@ -14,14 +14,14 @@
 //! | [`http`] | one blocking JSON client for both APIs | either API's objects |
 //! | [`metrics`] | what is counted, for `/metrics` | what it is counted for |
 //! | [`settings`] | one table of flags and variables | what they are used for |
-//! | [`text`] | how people write values: durations, booleans, near misses; and read many names | what a value is for |
+//! | [`text`] | how people write values: durations, booleans, near misses; and what a line of output may hold | what a value is for |
 //!
 //! Arrows point one way, and a test reads the `use` lines and keeps them:
 //! `main → cli → {daemon, controllers, hetzner, kube, settings, text}`,
 //! `daemon → controllers → world → {cloud, kube}`, `controllers → text`, `hetzner → {cloud, http, text}`, `kube → {http, text}`, `settings → text`;
 //! `daemon` reads and writes the Lease with `kube` itself.
-//! Everybody may use `metrics` and `cloud`, which use nobody: the gate that every write passes and the pulse
-//! that shows a thread at work are part of the contract, so `http` takes them from there.
+//! Everybody may use `metrics` and `cloud`, which use nobody: the gate that every write passes, the pulse
+//! that shows a thread at work and the two clocks are part of the contract, so `http` takes them from there.
 //!
 //! # The shape of a controller
 //!

@@ -5,7 +5,7 @@
 //! and, for reads only, the next try. Below ureq are our own connections: `connect` goes straight
 //! or through a `proxy`, `tls` encrypts, and `socket` moves no byte after the call's `deadline`.
 //! `waiting` notes which calls go on, for a person who waits. Knows nothing of either API's
-//! objects or errors; imports only `cloud`: the gate, and the pulse that beats after every call.
+//! objects or errors; imports only `cloud`: the gate, the pulse that beats after every call, and the two clocks.
 
 mod agent;
 mod answer;

@@ -87,6 +87,9 @@ const REDACTED: &str = "[redacted]";
 /// Of base64, less than this is not looked for: it would be found in other texts.
 const BASE64_CHARACTERS: usize = 16;
 
+/// A JSON text in a JSON text in a JSON text has as many.
+const BACKSLASHES_AT_MOST: usize = 8;
+
 /// A shorter one is not looked for in everything that is printed.
 const SHORTEST_KNOWN: usize = 8;
 
@@ -141,19 +144,35 @@ impl Secret {
 }
 
 fn redacted<'a>(text: &'a str, forms: &[impl AsRef<str>]) -> Cow<'a, str> {
-    let is_begin =
-        |c: char| matches!(c, '%' | '\\') || forms.iter().any(|form| form.as_ref().starts_with(c));
+    let mut is_first = [false; 256];
+    for byte in forms.iter().filter_map(|form| form.as_ref().bytes().next()) {
+        is_first[usize::from(byte)] = true;
+    }
+    let next = |at: usize| {
+        let may_begin = |byte: &u8| is_first[usize::from(*byte)] || matches!(byte, b'%' | b'\\');
+        text.as_bytes()[at..].iter().position(may_begin)
+    };
     let mut shown = String::new();
     // What was copied to `shown` ends here.
     let mut copied = 0;
     let mut at = 0;
-    while let Some(found) = text[at..].find(is_begin) {
+    while let Some(found) = next(at) {
         at += found;
+        // Of a long row only the end can begin an escape: the cost of a text is linear in its length.
+        at += backslashes(&text[at..]).saturating_sub(BACKSLASHES_AT_MOST);
         let rest = &text[at..];
-        let longest = forms
-            .iter()
-            .filter_map(|form| written(rest, form.as_ref()))
-            .max();
+        let mut bytes = [0; 4];
+        let decoded = unit(rest).0.encode_utf8(&mut bytes).as_bytes()[0];
+        let literal = rest.as_bytes()[0];
+        let longest = match is_first[usize::from(decoded)] || is_first[usize::from(literal)] {
+            true => {
+                let lengths = forms.iter();
+                lengths
+                    .filter_map(|form| written(rest, form.as_ref()))
+                    .max()
+            }
+            false => None,
+        };
         match longest {
             Some(length) => {
                 shown.push_str(&text[copied..at]);
@@ -175,58 +194,85 @@ fn redacted<'a>(text: &'a str, forms: &[impl AsRef<str>]) -> Cow<'a, str> {
 fn written(text: &str, secret: &str) -> Option<usize> {
     let mut rest = text;
     for c in secret.chars() {
-        let length =
-            escaped_length(rest, c).or_else(|| rest.starts_with(c).then(|| c.len_utf8()))?;
+        let length = match unit(rest) {
+            (decoded, length) if decoded == c && length > 0 => length,
+            _ if rest.starts_with(c) => c.len_utf8(),
+            _ => return None,
+        };
         rest = &rest[length..];
     }
     Some(text.len() - rest.len())
 }
 
-/// `%6b`, `\u006b`, `\x6b`, and the same escaped once more; `\"` for `"`.
-fn escaped_length(text: &str, c: char) -> Option<usize> {
-    let hex = |text: &str, digits: usize| {
-        let text = text.get(..digits)?;
-        let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        is_hex.then(|| u32::from_str_radix(text, 16).ok()).flatten()
+/// The first character that a text means, and how many bytes say it: `k`, `%6b`, `\u006b`, `\x6b`, and the same escaped
+/// once more; `\"` for `"`. What is no escape means itself.
+fn unit(text: &str) -> (char, usize) {
+    let Some(first) = text.chars().next() else {
+        return ('\0', 0);
     };
-    if text.starts_with('%') || text.starts_with("\\u0025") {
-        let mut rest = text;
-        for byte in c.encode_utf8(&mut [0; 4]).bytes() {
-            rest = rest
-                .strip_prefix('%')
-                .or_else(|| rest.strip_prefix("\\u0025"))?;
-            if hex(rest, 2) != Some(u32::from(byte)) {
-                return None;
-            }
-            rest = &rest[2..];
+    let decoded = match first {
+        '%' => percent_unit(text),
+        '\\' => percent_unit(text).or_else(|| backslash_unit(text)),
+        _ => None,
+    };
+    decoded.unwrap_or((first, first.len_utf8()))
+}
+
+/// The bytes of one character, each as `%6b` or, in JSON, as `\u00256b`.
+fn percent_unit(text: &str) -> Option<(char, usize)> {
+    let mut bytes = Vec::with_capacity(4);
+    let mut rest = text;
+    loop {
+        rest = rest
+            .strip_prefix('%')
+            .or_else(|| rest.strip_prefix("\\u0025"))?;
+        bytes.push(u8::try_from(hex(rest, 2)?).ok()?);
+        rest = &rest[2..];
+        match std::str::from_utf8(&bytes) {
+            Ok(decoded) => return Some((decoded.chars().next()?, text.len() - rest.len())),
+            Err(_) if bytes.len() < 4 => {}
+            Err(_) => return None,
         }
-        return Some(text.len() - rest.len());
     }
-    let after = text.trim_start_matches('\\');
-    if after.len() == text.len() {
+}
+
+fn backslash_unit(text: &str) -> Option<(char, usize)> {
+    let row = backslashes(text);
+    if row > BACKSLASHES_AT_MOST {
         return None;
     }
-    // What is left of the text after an escape of `c`.
-    let rest = match after.chars().next() {
-        Some('u') => {
-            let mut rest = after;
-            for (number, unit) in c.encode_utf16(&mut [0; 2]).iter().enumerate() {
-                if number > 0 {
-                    rest = rest.trim_start_matches('\\');
+    let after = &text[row..];
+    let (decoded, length) = match after.chars().next()? {
+        'u' => {
+            let high = hex(&after[1..], 4)?;
+            match char::from_u32(high) {
+                Some(decoded) => (decoded, 5),
+                None => {
+                    let row = backslashes(&after[5..]).min(BACKSLASHES_AT_MOST);
+                    let low = after[5 + row..].strip_prefix('u')?;
+                    let units = [high, hex(low, 4)?].map(|unit| unit as u16);
+                    let decoded = char::decode_utf16(units).next()?.ok()?;
+                    (decoded, 5 + row + 5)
                 }
-                rest = rest.strip_prefix('u')?;
-                if hex(rest, 4) != Some(u32::from(*unit)) {
-                    return None;
-                }
-                rest = &rest[4..];
             }
-            rest
         }
-        Some('x') if hex(&after[1..], 2) == Some(u32::from(c)) => &after[3..],
-        Some('"' | '/') if after.starts_with(c) => &after[1..],
+        'x' => (char::from_u32(hex(&after[1..], 2)?)?, 3),
+        plain @ ('"' | '/') => (plain, 1),
         _ => return None,
     };
-    Some(text.len() - rest.len())
+    Some((decoded, row + length))
+}
+
+/// So many digits at the beginning of a text.
+fn hex(text: &str, digits: usize) -> Option<u32> {
+    let text = text.get(..digits)?;
+    let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hex.then(|| u32::from_str_radix(text, 16).ok()).flatten()
+}
+
+/// How many stand at the beginning of a text.
+fn backslashes(text: &str) -> usize {
+    text.bytes().take_while(|byte| *byte == b'\\').count()
 }
 
 #[cfg(test)]
@@ -271,6 +317,29 @@ mod tests {
         let redactor = Redactor::new([&password]);
         for text in ["pä😀ß\\n", "p\\u00e4\\ud83d\\uDE00ß\\n", "p%c3%a4%F0%9F%98%80%C3%9F\\n"] {
             assert_eq!(redactor.redact(text), "[redacted]", "{text}");
+        }
+    }
+
+    #[test]
+    fn a_long_text_costs_its_length() {
+        let secrets: Vec<Secret> = (0..8)
+            .map(|number| Secret::new(&format!("of-this-test-{number}-and-long-enough")))
+            .collect();
+        let redactor = Redactor::new(&secrets);
+        for part in [
+            "\\",
+            "%",
+            "\\u006f",
+            "%6f",
+            "of-this-test-",
+            "b2Yt",
+            "\\\\\\\\\\\\\\\\u",
+        ] {
+            let text = part.repeat((256 << 10) / part.len());
+            let begun = std::time::Instant::now();
+            assert_eq!(redactor.redact(&text), text);
+            let took = begun.elapsed();
+            assert!(took.as_secs() < 5, "{part}: {took:?}");
         }
     }
 

@@ -1,5 +1,5 @@
 //! How people write values, wherever they write them: on a command line, in a variable, in an annotation; and how
-//! many of them they read in one message.
+//! many of them they read in one message; and what a line of output may hold of what came from outside.
 //!
 //! Knows nothing of what a value is for, and imports nothing of ours.
 

@@ -407,6 +407,7 @@ fn those_that_fail() {
         (credential(json!({"token": token, "expirationTimestamp": "tomorrow"})), "the program's status.expirationTimestamp: is not a time of RFC 3339"),
         (credential(json!({"token": token, "expirationTimestamp": "9999-12-32T00:00:00Z"})), "the program's status.expirationTimestamp: is not a time of RFC 3339"),
         (credential(json!({"token": token, "expirationTimestamp": "2020-01-01T00:00:00Z"})), "the program's status.expirationTimestamp: ended at TIME; is this machine's clock right?"),
+        (credential(json!({"token": token, "expirationTimestamp": "0000-01-01T00:00:00Z"})), "the program's status.expirationTimestamp: ended at TIME; is this machine's clock right?"),
         (credential(json!({"clientCertificateData": certificate})), "the program's status.clientCertificateData: comes without a clientKeyData; both or none"),
         (credential(json!({"clientKeyData": key})), "the program's status.clientKeyData: comes without a clientCertificateData; both or none"),
         (credential(json!({"clientCertificateData": certificate, "clientKeyData": expired.key_pem})), "the program's status.clientKeyData: is the key of another certificate than the client's"),
