@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A token or password. `Debug` and `Display` say nothing of it.
 #[derive(Clone, PartialEq, Eq)]
@@ -97,19 +97,27 @@ const SHORTEST_KNOWN: usize = 8;
 const KNOWN_AT_MOST: usize = 8;
 
 /// What this process has shown to an API, the newest last, each in its forms.
-static KNOWN: Mutex<Vec<(Secret, Vec<String>)>> = Mutex::new(Vec::new());
+static KNOWN: Mutex<Vec<Arc<Known>>> = Mutex::new(Vec::new());
+
+struct Known {
+    secret: Secret,
+    forms: Vec<String>,
+}
 
 /// From now on no output holds them: see [`without_known_secrets`].
 pub(super) fn remember(secrets: &[Secret]) {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     for secret in secrets {
-        if secret.len() < SHORTEST_KNOWN || known.iter().any(|(other, _)| other == secret) {
+        if secret.len() < SHORTEST_KNOWN || known.iter().any(|other| other.secret == *secret) {
             continue;
         }
         if known.len() >= KNOWN_AT_MOST {
             known.remove(0);
         }
-        known.push((secret.clone(), secret.forms()));
+        known.push(Arc::new(Known {
+            secret: secret.clone(),
+            forms: secret.forms(),
+        }));
     }
 }
 
@@ -117,8 +125,8 @@ pub(super) fn remember(secrets: &[Secret]) {
 ///
 /// Whatever an API answers may repeat what it was sent, in any field of any object.
 pub fn without_known_secrets(text: &str) -> Cow<'_, str> {
-    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let forms: Vec<&String> = known.iter().flat_map(|(_, forms)| forms).collect();
+    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let forms: Vec<&String> = known.iter().flat_map(|one| &one.forms).collect();
     redacted(text, &forms)
 }
 
@@ -317,6 +325,34 @@ mod tests {
         let redactor = Redactor::new([&password]);
         for text in ["pä😀ß\\n", "p\\u00e4\\ud83d\\uDE00ß\\n", "p%c3%a4%F0%9F%98%80%C3%9F\\n"] {
             assert_eq!(redactor.redact(text), "[redacted]", "{text}");
+        }
+    }
+
+    /// Whatever the pieces are, nothing is lost but what was taken out.
+    #[test]
+    fn texts_of_broken_escapes_are_no_panic() {
+        let pieces = [
+            "\\", "\\\\", "u", "00", "6b", "%", "%6", "ä", "k", "\"", "x", "😀", "d83d", "25", "k1",
+        ];
+        let secrets = ["k1", "\\u", "%6b", "ä😀", "\u{10ffff}"].map(Secret::new);
+        let redactor = Redactor::new(&secrets);
+        let mut state = 1_u64;
+        for _ in 0..2_000 {
+            let mut text = String::new();
+            for _ in 0..12 {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                text.push_str(pieces[(state >> 33) as usize % pieces.len()]);
+            }
+            let shown = redactor.redact(&text);
+            if !shown.contains(REDACTED) {
+                assert_eq!(shown, text);
+            }
+            assert!(
+                !shown.replace(REDACTED, "|").contains("ä😀"),
+                "{text}: {shown}"
+            );
         }
     }
 
