@@ -553,7 +553,7 @@ fn no_text_from_outside_makes_a_line() {
             ("location", "fsn1"),
         ]);
         services::create(&world.sandbox, other);
-        // The load balancers are there, and things have happened to be told of.
+        // The load balancers are there, and events were written.
         ccm(&world.env, &["run", "--once"]);
         for name in ["web", "other"] {
             services::edit(&world.sandbox, name, |service| {

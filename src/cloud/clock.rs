@@ -14,7 +14,7 @@ pub const LARGEST_DRIFT: Duration = Duration::from_secs(2);
 pub struct Moment {
     /// Never steps; stands still while a virtual machine is suspended.
     pub monotonic: Instant,
-    /// Goes on meanwhile, once it was set again; may be set to anything.
+    /// Says how long a suspension was, once it is set again; may be set to anything.
     pub wall: SystemTime,
 }
 

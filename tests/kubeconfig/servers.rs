@@ -149,7 +149,7 @@ fn a_server_without_tls_is_told() {
     assert_eq!(mismatch(&world, &yaml(&config), &[], &message), None);
 }
 
-/// Where a server or a proxy is, whether the server is asked, and what else is set.
+/// Where a server and a proxy are, and what else is set: is the server refused, and is there a line about it?
 #[test]
 fn a_server_without_tls_is_asked_on_this_machine_alone() {
     const ALLOW: (&str, &str) = ("HCLOUD_ALLOW_INSECURE_ENDPOINT", "true");
@@ -159,7 +159,7 @@ fn a_server_without_tls_is_asked_on_this_machine_alone() {
                HCLOUD_ALLOW_INSECURE_ENDPOINT=true where the way is yours";
     let place = "kubeconfig DIR/bad: cluster \"there\": server: ";
     let hcloud = "--cloud-provider=hcloud";
-    for (server, proxy, env, flags, is_refused, is_told) in [
+    for (server, proxy, env, flags, is_refused, is_reported) in [
         (here.as_str(), None, None, &[][..], false, false),
         (there, None, None, &[], true, true),
         (there, None, Some(ALLOW), &[], false, false),
@@ -184,16 +184,16 @@ fn a_server_without_tls_is_asked_on_this_machine_alone() {
         for words in [&["node", "list"][..], &["run", "--once"]] {
             let ran = ccm(&env, &[words, flags].concat());
             let case = format!("{server} {proxy:?} {env:?} {flags:?}: {ran:?}");
-            let told = ran
+            let printed = ran
                 .stderr
                 .replace(&world.folder().display().to_string(), "DIR");
             let line = format!("{place}{server:?}: {why}");
             assert_eq!(
-                told.matches(&line).count(),
-                usize::from(is_told),
+                printed.matches(&line).count(),
+                usize::from(is_reported),
                 "{line}\n{case}"
             );
-            assert_eq!(!told.contains("GET http"), is_refused, "{case}");
+            assert_eq!(!printed.contains("GET http"), is_refused, "{case}");
         }
     }
 }

@@ -33,7 +33,7 @@ pub(in crate::settings) static ALLOW_INSECURE_ENDPOINT: Setting = Setting {
     kind: Kind::Boolean,
     default: Some("false"),
     help: "Whether an API may be reached without TLS (http://) on another machine than this one, HCLOUD_ENDPOINT as well \
-           as the cluster's server: whoever is on the way then reads the token. Profile hcloud warns and goes on.",
+           as the cluster's server: whoever is on the way then reads the token. Profile hcloud only warns.",
     group: Group::Hetzner,
     ..Setting::BLANK
 };
