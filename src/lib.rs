@@ -14,7 +14,7 @@
 //! | [`http`] | one blocking JSON client for both APIs | either API's objects |
 //! | [`metrics`] | what is counted, for `/metrics` | what it is counted for |
 //! | [`settings`] | one table of flags and variables | what they are used for |
-//! | [`text`] | how people write values: durations, booleans, label selectors, near misses; and read many names | what a value is for |
+//! | [`text`] | how values are written: durations, booleans, label selectors, near misses; and what a line of output may hold | what a value is for |
 //!
 //! `src/help` has no code: its pages are what `ccm help TOPIC` prints, embedded by [`cli`].
 //! Recipes ("add an annotation", "add a setting", …) are in `src/README.md`.
@@ -23,8 +23,8 @@
 //! `main → cli → {daemon, controllers, hetzner, kube, settings, text}`,
 //! `daemon → controllers → world → {cloud, kube}`, `controllers → text`, `hetzner → {cloud, http, text}`, `kube → {http, text}`, `settings → text`;
 //! `daemon` reads and writes the Lease with `kube` itself.
-//! Everybody may use `metrics` and `cloud`, which use nobody: the gate that every write passes and the pulse
-//! that shows a thread at work are part of the contract, so `http` takes them from there.
+//! Everybody may use `metrics` and `cloud`, which use nobody: the gate that every write passes, the pulse
+//! that shows a thread at work and the two clocks are part of the contract, so `http` takes them from there.
 //!
 //! # The shape of a controller
 //!

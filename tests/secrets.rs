@@ -3,18 +3,23 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
+#[path = "common/random.rs"]
+mod random;
 #[path = "common/secrets.rs"]
 mod secrets;
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use common::services::{self, LoadBalancerService};
 use common::{Daemon, Env, ccm, env, with};
+use random::Random;
 use sandbox::exchange::Response;
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use secrets::Secrets;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Mutex;
 
 /// With a character that is written otherwise in JSON.
 const PASSWORD: &str = "hunter2-and-\"then-some-more-of-it";
@@ -93,9 +98,13 @@ impl World {
 
     /// Runs every command with these changes of the environment; all that was printed.
     fn run(&self, changes: &[(&str, &str)], flags: &[&str]) -> String {
+        self.run_each(COMMANDS, changes, flags)
+    }
+
+    fn run_each(&self, commands: &[&[&str]], changes: &[(&str, &str)], flags: &[&str]) -> String {
         let env = with(self.env.clone(), changes);
         let mut printed = String::new();
-        for words in COMMANDS {
+        for words in commands {
             let ran = ccm(&env, &[*words, &["-v=10"], flags].concat());
             assert!(
                 !ran.stderr.contains("panicked"),
@@ -113,8 +122,12 @@ impl World {
     }
 
     fn fails(&self, half: Half, effect: Effect) {
+        self.fails_in(COMMANDS, half, effect);
+    }
+
+    fn fails_in(&self, commands: &[&[&str]], half: Half, effect: Effect) {
         let rule = self.sandbox.faults().add(Rule::new(effect).half(half));
-        self.run(&[], &[]);
+        self.run_each(commands, &[], &[]);
         self.sandbox.faults().remove(rule);
     }
 }
@@ -209,6 +222,66 @@ fn when_an_api_repeats_what_it_was_sent() {
             json!({"padding": padding, "token": token, "more": padding}),
         ] {
             world.fails(half, Effect::Instead(Response::json(200, &body)));
+        }
+    }
+}
+
+/// Every character of a text, written by `write`.
+fn written(text: &str, write: impl Fn(u8) -> String) -> String {
+    text.bytes().map(write).collect()
+}
+
+#[test]
+fn however_an_api_writes_what_it_repeats() {
+    // One that reads and one that writes.
+    const COMMANDS: &[&[&str]] = &[
+        &["node", "inspect", "worker-1"],
+        &["run", "--once", "--log-format=json"],
+    ];
+    let world = World::new();
+    let hetzner = &world.sandbox.projects().token;
+    let kubernetes = &world.sandbox.account("ccm").unwrap().token;
+    for (half, token) in [(Half::Hetzner, hetzner), (Half::Kubernetes, kubernetes)] {
+        // As it stands inside a string of a JSON document.
+        let forms = [
+            token.clone(),
+            written(token, |byte| format!("\\u00{byte:02x}")),
+            written(token, |byte| format!("\\u00{byte:02X}")),
+            written(token, |byte| format!("\\\\u00{byte:02x}")),
+            written(token, |byte| format!("%{byte:02x}")),
+            written(token, |byte| format!("\\u0025{byte:02X}")),
+            format!("\\u00{:02x}{}", token.as_bytes()[0], &token[1..]),
+            STANDARD.encode(token),
+            STANDARD.encode(format!("Bearer {token}")),
+            URL_SAFE_NO_PAD.encode(format!(":{token}")),
+        ];
+        for form in forms {
+            let hetzner_error = format!(
+                r#"{{"error": {{"code": "{form}", "message": "no {form}", "details":
+                {{"fields": [{{"name": "a {form}", "messages": ["b {form}"]}}]}}}}}}"#
+            );
+            let status = format!(
+                r#"{{"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no {form}",
+                "reason": "{form}", "code": 403, "details": {{"causes": [{{"reason": "{form}"}}]}}}}"#
+            );
+            let kind = format!(r#"{{"kind": "{form}", "metadata": {{}}, "items": []}}"#);
+            for (status, body) in [(422, hetzner_error), (403, status), (200, kind)] {
+                let mut response = Response::json(status, &json!(null));
+                response.body = body.into_bytes();
+                world.fails_in(COMMANDS, half, Effect::Instead(response));
+            }
+        }
+        for status in [200, 403, 500] {
+            let error = json!({"error": {"code": "forbidden", "message": "no"}});
+            let response = Response::json(status, &error)
+                .with_header("X-Correlation-Id", token.as_str())
+                .with_header("Content-Type", format!("text/{token}"));
+            world.fails_in(COMMANDS, half, Effect::Instead(response.clone()));
+            let typed = Response {
+                headers: vec![("Content-Type".into(), format!("text/{token}"))],
+                ..response
+            };
+            world.fails_in(COMMANDS, half, Effect::Instead(typed));
         }
     }
 }
@@ -314,6 +387,19 @@ fn by_the_daemon() {
 /// Clears the screen, turns the direction of reading, and tells something of its own.
 const STEERING: &str = "\u{1b}[2J\u{9b}31m\u{202e}\r\nccm: everything is fine\n";
 
+/// Nothing that a terminal obeys, and no line that is not ours.
+fn check(printed: String) {
+    let steers = |c: char| {
+        c != '\n'
+            && (c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
+    };
+    assert!(!printed.contains(steers), "{printed:?}");
+    let forged = printed
+        .lines()
+        .find(|line| line.starts_with("ccm: everything"));
+    assert_eq!(forged, None, "{printed}");
+}
+
 #[test]
 fn nothing_steers_a_terminal() {
     let world = World::new();
@@ -343,16 +429,6 @@ fn nothing_steers_a_terminal() {
         };
         assert!(world.sandbox.cluster().edit("nodes", None, node, steer));
     }
-    let check = |printed: String| {
-        let steers = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
-        assert!(!printed.contains(steers), "{printed:?}");
-        assert!(
-            !printed
-                .lines()
-                .any(|line| line.starts_with("ccm: everything")),
-            "{printed}"
-        );
-    };
     check(world.run(&[], &[]));
     let told = ccm(&world.env, &["node", "list", "-o", "json"])
         .json()
@@ -383,5 +459,143 @@ fn nothing_steers_a_terminal() {
         let rule = world.sandbox.faults().add(Rule::new(effect).half(half));
         check(world.run(&[], &[]));
         world.sandbox.faults().remove(rule);
+    }
+}
+
+/// What any command prints of a world in which any text of any answer may steer.
+const EVERYWHERE: &[&[&str]] = &[
+    &["node", "list", "-o", "wide"],
+    &["node", "inspect", "worker-1"],
+    &["node", "sync"],
+    &["lb", "list", "-o", "wide"],
+    &["lb", "list", "-o", "yaml"],
+    &["lb", "inspect", "default/web"],
+    &["lb", "inspect", "default/web", "-o", "json"],
+    &["lb", "sync", "--dry-run"],
+    &["lb", "sync", "--yes"],
+    &["lb", "sync", "--delete-orphans", "--dry-run"],
+    &["route", "list", "-o", "wide"],
+    &["route", "sync"],
+    &["doctor", "-o", "wide"],
+    &["run", "--dry-run"],
+    &["run", "--once", "-v=10"],
+    &["run", "--once", "-v=10", "--log-format=json"],
+];
+
+/// Worlds of [`no_text_from_outside_makes_a_line`].
+const SEEDS: u64 = 8;
+
+/// Some of a document's texts, and names of labels and annotations, made to steer.
+fn poison(value: &mut Value, random: &mut Random, share: u64) {
+    let spoil = |text: &str, random: &mut Random| match random.below(3) {
+        0 => STEERING.to_owned(),
+        1 => format!("{text}{STEERING}"),
+        _ => format!("{STEERING}{text}"),
+    };
+    match value {
+        Value::String(text) if random.percent(share) => *text = spoil(text, random),
+        Value::Array(items) => {
+            for item in items {
+                poison(item, random, share);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields.iter_mut() {
+                poison(field, random, share);
+                let is_map = matches!(name.as_str(), "labels" | "annotations");
+                if let (true, Value::Object(map)) = (is_map, field) {
+                    let names: Vec<String> = map.keys().cloned().collect();
+                    for name in names {
+                        if random.percent(share) {
+                            let value = map.remove(&name).unwrap_or_default();
+                            map.insert(spoil(&name, random), value);
+                        }
+                    }
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn poisoned(response: Response, random: &mut Random, share: u64) -> Response {
+    let Ok(mut document) = serde_json::from_slice::<Value>(&response.body) else {
+        return response;
+    };
+    poison(&mut document, random, share);
+    Response {
+        body: document.to_string().into_bytes(),
+        ..response
+    }
+}
+
+#[test]
+fn no_text_from_outside_makes_a_line() {
+    for seed in 0..SEEDS {
+        let world = World::new();
+        let annotations = [
+            ("location", "fsn1"),
+            ("type", "lb11"),
+            ("name", "web"),
+            ("protocol", "tcp"),
+            ("health-check-interval", "soon"),
+            ("no-such-annotation", "x"),
+            ("hostname", "web.example.com"),
+        ];
+        let web = LoadBalancerService::new("web", &[80]).with(&annotations);
+        services::create(
+            &world.sandbox,
+            web.spec(json!({"loadBalancerIP": "10.0.0.1"})),
+        );
+        let other = LoadBalancerService::new("other", &[443]).with(&[
+            ("protocol", "https"),
+            ("http-certificates", "one"),
+            ("location", "fsn1"),
+        ]);
+        services::create(&world.sandbox, other);
+        // The load balancers are there, and events were written.
+        ccm(&world.env, &["run", "--once"]);
+        for name in ["web", "other"] {
+            services::edit(&world.sandbox, name, |service| {
+                service["spec"]["loadBalancerIP"] = STEERING.into();
+            });
+        }
+        let share = [1, 3, 10, 40][seed as usize % 4];
+        let random = Mutex::new(Random::new(seed));
+        let change = move |response| poisoned(response, &mut random.lock().unwrap(), share);
+        world
+            .sandbox
+            .faults()
+            .add(Rule::new(Effect::changed(change)));
+        for words in EVERYWHERE {
+            let ran = ccm(&world.env, words);
+            assert!(
+                !ran.stderr.contains("panicked"),
+                "seed {seed}: {words:?}: {ran:?}"
+            );
+            for printed in [&ran.stdout, &ran.stderr] {
+                println!("seed {seed}: {words:?}");
+                check(printed.clone());
+            }
+            if words.contains(&"-v=10") {
+                let is_json = words.len() > 3;
+                let is_ours = |line: &str| match is_json {
+                    true => serde_json::from_str::<Value>(line).is_ok(),
+                    false => line.split(' ').nth(1).is_some_and(|level| {
+                        ["ERROR", "WARN", "INFO", "DEBUG", "TRACE"].contains(&level)
+                    }),
+                };
+                let others = ran
+                    .stderr
+                    .lines()
+                    .find(|line| !is_ours(line) && !line.starts_with("ccm: "));
+                assert_eq!(others, None, "seed {seed}: {words:?}");
+            }
+        }
+        world.sandbox.faults().clear();
+        for event in world.sandbox.cluster().list("events", None) {
+            let message = event["message"].as_str().unwrap_or_default();
+            assert!(!message.contains(char::is_control), "seed {seed}: {event}");
+        }
     }
 }

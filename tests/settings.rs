@@ -384,13 +384,52 @@ fn a_wrong_environment_says_what_to_write() {
         ("HCLOUD_TOKEN=t\nHCLOUD_SERVER_CACHE_TTL=10", "HCLOUD_SERVER_CACHE_TTL: \"10\": a duration needs a unit, e.g. 5s or 1m30s"),
         ("HCLOUD_TOKEN=t\nHCLOUD_NETWORK=99999999999999999999", "HCLOUD_NETWORK: \"99999999999999999999\": too large for the ID of a Network"),
         ("HCLOUD_TOKEN=t\nHCLOUD_ENDPOINT=https://api.hetzner.cloud/v1?token=hunter2", "HCLOUD_ENDPOINT: \"https://api.hetzner.cloud/v1?…\": a base URL has no query and no fragment"),
-        ("HCLOUD_TOKEN=t\nCCM_TEST_TIME_SCALE=0", "CCM_TEST_TIME_SCALE: \"0\": use a number greater than 0"),
+        ("HCLOUD_TOKEN=t\nCCM_TEST_TIME_SCALE=0", "CCM_TEST_TIME_SCALE: \"0\": use a number greater than 0, 1000 at most"),
         ("HCLOUD_TOKEN=t\nHCLOUD_NETWORK_ROUTES_ENABLED=maybe\nROBOT_PASSWORD=hunter2", "HCLOUD_NETWORK_ROUTES_ENABLED: \"maybe\": use true or false"),
     ] {
         let parsed = read(Command::Run, "", text);
         assert_eq!(lines(&parsed.problems), problems, "{text}");
         assert!(parsed.problems.iter().all(|problem| !problem.usage), "{text}");
         assert!(!format!("{parsed:?}").contains("hunter2"), "{text}");
+    }
+}
+
+#[test]
+#[rustfmt::skip] // A case is a line.
+fn a_token_is_not_sent_unencrypted_but_to_this_machine() {
+    let hosts = [
+        ("127.0.0.1", true), ("127.9.8.7:8080", true), ("[::1]:8080", true), ("localhost", true), ("LocalHost:80", true),
+        ("10.0.0.1", false), ("169.254.169.254", false), ("api.example.com:80", false), ("[::2]", false), ("[::ffff:127.0.0.1]", false),
+        ("0.0.0.0", false), ("128.0.0.1", false), ("127.1", false), ("localhost.example.com", false), ("local.localhost", false),
+        ("127.0.0.1.example.com", false), ("localhost.", false),
+    ];
+    let allow = "HCLOUD_ALLOW_INSECURE_ENDPOINT";
+    let why = format!("without TLS anyone on the way reads the token; use https://, or set {allow}=true where the way is yours");
+    for (host, is_fine) in hosts {
+        let variables = format!("HCLOUD_TOKEN=t\nHCLOUD_ENDPOINT=http://{host}/v1");
+        let flag = format!("--master=http://{host}");
+        let problems = match is_fine {
+            true => String::new(),
+            false => format!("--master: \"http://{host}\": {why}\nHCLOUD_ENDPOINT: \"http://{host}/v1\": {why}"),
+        };
+        for command in [Command::Run, Command::NodeList, Command::Doctor] {
+            let parsed = read(command, &flag, &variables);
+            let mut found: Vec<String> = parsed.problems.iter().map(ToString::to_string).collect();
+            found.sort();
+            assert_eq!(lines(&found), problems, "{host}");
+            assert_eq!(lines(&parsed.notices), "", "{host}");
+        }
+        let secure = read(Command::Run, &flag.replace("http:", "https:"), &variables.replace("http:", "https:"));
+        assert_eq!(lines(&secure.problems), "", "{host}");
+        let allowed = read(Command::Run, &flag, &format!("{variables}\n{allow}=true"));
+        assert_eq!((lines(&allowed.problems), lines(&allowed.notices)), (String::new(), String::new()), "{host}");
+        // In the place of another CCM an image can be changed, and nothing else need be.
+        let hcloud = read(Command::Run, &format!("{flag} --cloud-provider=hcloud"), &variables);
+        let notices = match is_fine {
+            true => String::new(),
+            false => format!("HCLOUD_ENDPOINT: {why}\n--master: {why}"),
+        };
+        assert_eq!((lines(&hcloud.problems), lines(&hcloud.notices)), (String::new(), notices), "{host}");
     }
 }
 
@@ -650,6 +689,7 @@ fn what_a_daemon_is_started_with_comes_below_a_person_s_own() {
         ("HCLOUD_TOKEN", false),
         ("HCLOUD_TOKEN_FILE", false),
         ("HCLOUD_ENDPOINT", false),
+        ("HCLOUD_ALLOW_INSECURE_ENDPOINT", false),
         ("HCLOUD_METRICS_ADDRESS", false),
         ("--leader-elect", false),
         ("--once", false),

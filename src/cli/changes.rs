@@ -1,6 +1,6 @@
 //! What the commands that change something say about it, whatever it is that they change.
 
-use super::output;
+use super::output::line;
 use crate::cloud::{Gate, Refused};
 use crate::controllers::{Proposal, Report};
 
@@ -53,7 +53,7 @@ pub(super) fn summary(report: &Report) -> String {
 /// The plan, a line each, what should be known, what can't be helped, and how much of each there is: what needs
 /// somebody stands last, where it is seen.
 pub(super) fn proposed(proposals: &[Proposal], warnings: impl Iterator<Item = String>) -> String {
-    let line = |object: &str, line: &str| format!("{object}  {}\n", output::one_line(line));
+    let line = |object: &str, text: &str| line(format_args!("{object}  {text}"));
     let changes = proposals.iter().flat_map(|proposal| {
         let lines = proposal.lines.iter();
         lines.map(|change| line(&proposal.object, change))
@@ -77,9 +77,10 @@ pub(super) fn proposed(proposals: &[Proposal], warnings: impl Iterator<Item = St
 /// What was done, what should be known, what failed, and how much of each.
 pub(super) fn done(report: &Report, warnings: impl Iterator<Item = String>) -> String {
     let changes = report.changes.iter();
-    let changes = changes.map(|(object, line)| format!("{object}  {line}\n"));
+    let changes = changes.map(|(object, change)| line(format_args!("{object}  {change}")));
     let failures = report.failures.iter();
-    let failures = failures.map(|failure| format!("{}  failed: {}\n", failure.object, failure.why));
+    let failures =
+        failures.map(|failure| line(format_args!("{}  failed: {}", failure.object, failure.why)));
     let text: String = changes.chain(warnings).chain(failures).collect();
     text + &summary(report) + "\n"
 }

@@ -39,7 +39,7 @@ pub(super) fn config(words: Vec<OsString>) -> Exit {
     let own: Vec<&Problem> = parsed.problems.iter().filter(is_own).collect();
     if !own.is_empty() {
         for problem in own {
-            Printer::stderr(&format!("ccm: {problem}\n"));
+            Printer::notice(problem);
         }
         return Exit::Usage;
     }
@@ -51,10 +51,10 @@ pub(super) fn config(words: Vec<OsString>) -> Exit {
         Output::Wide => table::render(&HEADINGS, &cells(&rows)),
     });
     for notice in &parsed.notices {
-        Printer::stderr(&format!("ccm: {notice}\n"));
+        Printer::notice(notice);
     }
     for problem in &parsed.problems {
-        Printer::stderr(&format!("ccm: {problem}\n"));
+        Printer::notice(problem);
     }
     match parsed.problems.is_empty() {
         true => shown,

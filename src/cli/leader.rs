@@ -79,10 +79,7 @@ pub(super) fn tell(settings: &Settings, world: &World) {
     if spec.holder.is_empty() || !looks_alive(&spec.renew_time, spec.duration_seconds) {
         return;
     }
-    Printer::stderr(&format!(
-        "ccm: {} leads ({key})\n",
-        spec.holder.escape_debug()
-    ));
+    Printer::notice(format_args!("{} leads ({key})", spec.holder));
 }
 
 /// By both hosts' clocks, which may differ: good enough for a line that decides nothing.

@@ -1,7 +1,9 @@
 //! The log on stderr. Only our own modules log; other crates are capped at `warn`, and
 //! `RUST_LOG` is not read: ureq's trace would print the bearer token.
 
+use super::output::one_line;
 use crate::controllers::{CHANGES_MADE, FINDINGS};
+use crate::http::without_known_secrets;
 use crate::settings::{LogFormat, Settings};
 use env_logger::Builder;
 use jiff::Timestamp;
@@ -29,17 +31,17 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
         .format(move |out, record| match (format, reader) {
             (LogFormat::Json, _) => writeln!(out, "{}", json_line(record)),
             (LogFormat::Text, Reader::Daemon) => {
-                writeln!(out, "{} {:<5} {}", now(), record.level(), one_line(record))
+                writeln!(out, "{} {:<5} {}", now(), record.level(), message(record))
             }
             (LogFormat::Text, Reader::Waiting) if record.level() == Level::Info => {
-                writeln!(out, "… {}", one_line(record))
+                writeln!(out, "… {}", message(record))
             }
             (LogFormat::Text, Reader::Person | Reader::Waiting) => {
                 writeln!(
                     out,
                     "ccm: {}: {}",
                     record.level().as_str().to_lowercase(),
-                    one_line(record)
+                    message(record)
                 )
             }
         })
@@ -85,8 +87,8 @@ fn now() -> String {
 }
 
 /// What an API answered may hold anything; a line of the log is one line.
-fn one_line(record: &Record) -> String {
-    super::output::one_line(&record.args().to_string()).into_owned()
+fn message(record: &Record) -> String {
+    printable(&record.args().to_string())
 }
 
 /// The keys are documented in `src/help/metrics.md` and are stable.
@@ -102,7 +104,11 @@ fn json_line(record: &Record) -> String {
         record.module_path().unwrap_or_default().to_owned(),
     );
     put("message", record.args().to_string());
-    super::output::one_line(&serde_json::Value::Object(keys.0).to_string()).into_owned()
+    printable(&serde_json::Value::Object(keys.0).to_string())
+}
+
+fn printable(text: &str) -> String {
+    one_line(&without_known_secrets(text)).into_owned()
 }
 
 /// What a line says beside its message: `controller`, `object`, `reason`.

@@ -1,9 +1,12 @@
-//! Data goes to stdout, everything else to stderr, each in one piece, and without a control character: what an API
-//! answered may hold anything, and a terminal obeys some of it.
+//! Data goes to stdout, everything else to stderr, each in one piece, without a control character and without what this
+//! process has shown to an API: what came from outside may hold anything. Whoever makes a line of such text makes it with
+//! [`line`]: only our own line ends are any.
 
 use super::Exit;
+use crate::http::without_known_secrets;
+use crate::text::lines;
+pub(super) use crate::text::one_line;
 use serde::Serialize;
-use std::borrow::Cow;
 use std::io::{self, Write};
 
 pub(super) struct Printer;
@@ -11,9 +14,10 @@ pub(super) struct Printer;
 impl Printer {
     /// A reader that went away (`| head`) is not our failure; a full disk is.
     pub(super) fn stdout(text: &str) -> Exit {
+        let text = without_known_secrets(text);
         let mut stdout = io::stdout().lock();
         match stdout
-            .write_all(escaped(text, "\n").as_bytes())
+            .write_all(lines(&text).as_bytes())
             .and_then(|()| stdout.flush())
         {
             Ok(()) => Exit::Done,
@@ -25,45 +29,26 @@ impl Printer {
     }
 
     pub(super) fn stderr(text: &str) {
+        let text = without_known_secrets(text);
         // There is nowhere left to complain to.
-        let _ = io::stderr()
-            .lock()
-            .write_all(escaped(text, "\n").as_bytes());
+        let _ = io::stderr().lock().write_all(lines(&text).as_bytes());
     }
 
     /// `ccm: …` on stderr, one line.
+    pub(super) fn notice(message: impl std::fmt::Display) {
+        Printer::stderr(&line(format_args!("ccm: {message}")));
+    }
+
+    /// The same, and the exit code that goes with it.
     pub(super) fn failure(message: &str) -> Exit {
-        Printer::stderr(&format!("ccm: {}\n", one_line(message)));
+        Printer::notice(message);
         Exit::Failed
     }
 }
 
-/// What came from an API, as part of one line.
-pub(super) fn one_line(text: &str) -> Cow<'_, str> {
-    escaped(text, "")
-}
-
-/// As `\u001b`, which a string in JSON or YAML may hold as well.
-fn escaped<'a>(text: &'a str, but: &str) -> Cow<'a, str> {
-    let is_to_escape = |c: char| is_obeyed(c) && !but.contains(c);
-    if !text.contains(is_to_escape) {
-        return Cow::Borrowed(text);
-    }
-    let mut clean = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        match c {
-            '\n' if is_to_escape(c) => clean.push_str("\\n"),
-            c if is_to_escape(c) => clean.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => clean.push(c),
-        }
-    }
-    Cow::Owned(clean)
-}
-
-/// Control characters, and those that end a line or turn the direction of reading.
-fn is_obeyed(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// What came from outside, as a line of output.
+pub(super) fn line(text: impl std::fmt::Display) -> String {
+    one_line(&text.to_string()).into_owned() + "\n"
 }
 
 /// Pretty JSON with a newline at its end.
@@ -100,18 +85,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_a_terminal_obeys_is_printed() {
-        for (text, line) in [
-            ("worker-1 → ✓", "worker-1 → ✓"),
-            ("\u{1b}[2Jgone", "\\u001b[2Jgone"),
-            ("two\nlines\r", "two\\nlines\\u000d"),
-            ("\u{9b}31m\u{7f}", "\\u009b31m\\u007f"),
-            ("\u{202e}txt", "\\u202etxt"),
-        ] {
-            assert_eq!(one_line(text), line);
-        }
+    fn json_stays_json() {
         let json = json(&["\u{9b}", "a\tb"]);
-        let printed = escaped(&json, "\n");
+        let printed = lines(&json);
         assert_eq!(printed, "[\n  \"\\u009b\",\n  \"a\\tb\"\n]\n");
     }
 }

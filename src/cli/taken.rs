@@ -49,16 +49,16 @@ pub(super) fn take(
         .filter(|(what, _)| count.contains(what))
         .map(|(what, place)| {
             if !is_set_here(what) {
-                Printer::stderr(&format!(
-                    "ccm: {what} of {name} stands in {place}, which is not read: set it here\n"
+                Printer::notice(format_args!(
+                    "{what} of {name} stands in {place}, which is not read: set it here"
                 ));
             }
             what.clone()
         })
         .collect();
     if container.imports {
-        Printer::stderr(&format!(
-            "ccm: {name} takes variables whole from other objects, which are not read: set them here\n"
+        Printer::notice(format_args!(
+            "{name} takes variables whole from other objects, which are not read: set them here"
         ));
     }
     let taken = Taken::new(name, container.words, container.variables).map_err(|problems| {

@@ -118,7 +118,7 @@ fn start_log(parsed: &Parsed, reader: Reader) {
     for notice in &parsed.notices {
         match notice {
             Notice::Ignored { .. } => log::info!("{notice}"),
-            Notice::MisspeltVariable { .. } => log::warn!("{notice}"),
+            Notice::MisspeltVariable { .. } | Notice::Unencrypted { .. } => log::warn!("{notice}"),
         }
     }
 }
@@ -126,7 +126,7 @@ fn start_log(parsed: &Parsed, reader: Reader) {
 /// All that is wrong; then the command ends here.
 fn tell_problems(parsed: &Parsed) -> Option<Exit> {
     for problem in &parsed.problems {
-        Printer::stderr(&format!("ccm: {problem}\n"));
+        Printer::notice(problem);
     }
     let is_usage = parsed.problems.iter().any(|problem| problem.usage);
     match is_usage {

@@ -8,8 +8,10 @@ use crate::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile};
 use crate::http::{self, Authorities, Proxies, Secret, Timing, Tls, Token, WRITE_TIMEOUT};
 use crate::kube::{self, config};
 use crate::settings::{self, Settings, Source, Sourced};
+use crate::text::unencrypted;
 use crate::world::World;
 use std::path::Path;
+use std::sync::Once;
 use std::time::Duration;
 
 /// Before the second try of a read.
@@ -245,8 +247,35 @@ fn timing(settings: &Settings, read_timeout: Duration) -> Timing {
 
 fn access(settings: &Settings, authorities: &Authorities) -> Result<config::Access, String> {
     let mut access = config::load(&kube_options(settings)).map_err(|error| error.to_string())?;
+    check_encryption(settings, &access)?;
     access.tls.add_authorities(authorities.certificates.clone());
     Ok(access)
+}
+
+/// Credentials leave this machine under TLS, unless a setting allows otherwise. In the place of another CCM nothing
+/// stops that ran before: it is a warning there, once.
+fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), String> {
+    static WARNING: Once = Once::new();
+    // The settings have seen this one.
+    let is_known = settings
+        .master
+        .value
+        .as_ref()
+        .is_some_and(settings::Url::leaves_unencrypted);
+    let Some(place) = &access.unencrypted else {
+        return Ok(());
+    };
+    if settings.allow_insecure_endpoint.value || is_known {
+        return Ok(());
+    }
+    let why = format!("{place}: {}", unencrypted::why("credentials"));
+    match profile(settings) {
+        Profile::CcmFromScratch => Err(why),
+        Profile::Hcloud => {
+            WARNING.call_once(|| log::warn!("{why}"));
+            Ok(())
+        }
+    }
 }
 
 /// What `SSL_CERT_FILE` adds to the built-in roots.

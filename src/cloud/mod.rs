@@ -5,6 +5,7 @@
 //! taints, provided node IPs and guards belong to the controllers in front of it.
 
 mod checkup;
+mod clock;
 mod error;
 mod finding;
 mod gate;
@@ -18,6 +19,7 @@ mod source;
 mod word;
 
 pub use checkup::{Attached, Checkup, Permission};
+pub use clock::{LARGEST_DRIFT, Moment};
 pub use error::{CORRELATION, Error, ErrorKind, without_correlations};
 pub use finding::{Finding, Origin, Reason, Severity};
 pub use gate::{Gate, Refused};

@@ -193,7 +193,14 @@ mod tests {
 
     #[test]
     fn a_retry_after_is_honoured_up_to_an_hour() {
-        for (asked_s, expected_s) in [(0, 2), (1, 2), (61, 61), (900, 900), (86_400, 3_600)] {
+        for (asked_s, expected_s) in [
+            (0, 2),
+            (1, 2),
+            (61, 61),
+            (900, 900),
+            (86_400, 3_600),
+            (u64::MAX, 3_600),
+        ] {
             let budget = Budget::new(1.0);
             let now = Instant::now();
             let head = Head {

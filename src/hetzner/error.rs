@@ -135,15 +135,15 @@ impl fmt::Display for Error {
                 None => Ok(()),
             };
         };
-        let message = http::shortened(&body.message);
-        write!(f, "{}: {message} ({}", self.http.call, body.code)?;
+        let (message, code) = (http::shortened(&body.message), http::shortened(&body.code));
+        write!(f, "{}: {message} ({code}", self.http.call)?;
         if let Some(id) = self.head().and_then(|head| head.correlation_id.as_deref()) {
             write!(f, "{CORRELATION}{id}")?;
         }
         f.write_str(")")?;
-        for field in body.details.iter().flat_map(|details| &details.fields) {
-            write!(f, "; {}: {}", field.name, field.messages.join(", "))?;
-        }
+        let fields = body.details.iter().flat_map(|details| &details.fields);
+        let fields = fields.map(|field| format!("; {}: {}", field.name, field.messages.join(", ")));
+        f.write_str(&http::shortened(&fields.collect::<String>()))?;
         match self.kind() {
             ErrorKind::Unauthorized => {
                 f.write_str("; the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?")

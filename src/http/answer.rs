@@ -17,6 +17,12 @@ const BEGINNING_BYTES: usize = 16 * 1024;
 /// Of a body in the log, this much is shown.
 const SHOWN_CHARACTERS: usize = 2 * 1024;
 
+/// Of a content type in a message, this much is shown.
+const CONTENT_TYPE_CHARACTERS: usize = 100;
+
+/// The longest that `X-Correlation-Id` may be; those of Hetzner's have 16 digits.
+const CORRELATION_ID_BYTES: usize = 64;
+
 /// Done, and there is nothing to say: read as null.
 const NO_CONTENT: u16 = 204;
 
@@ -81,7 +87,7 @@ pub(super) fn read<T: DeserializeOwned>(
         Ok(value) => Ok(Reply { head, value }),
         Err(kind) => Err(Error {
             call: line.to_owned(),
-            kind: redacted(kind, redactor),
+            kind,
             head: Some(Box::new(head)),
         }),
     }
@@ -96,26 +102,15 @@ pub(super) fn beginning(body: &[u8], redactor: &Redactor) -> String {
     }
 }
 
-/// A server may repeat what it was sent, and an error is printed.
-fn redacted(kind: Kind, redactor: &Redactor) -> Kind {
-    match kind {
-        Kind::Status(body) => Kind::Status(
-            redactor
-                .redact(&String::from_utf8_lossy(&body))
-                .into_bytes(),
-        ),
-        Kind::Malformed(why) => Kind::Malformed(redactor.redact(&why)),
-        other => other,
-    }
-}
-
 fn head_of(status: u16, headers: &HeaderMap) -> Head {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let number = |name: &str| text(name).and_then(|value| value.trim().parse::<u64>().ok());
     Head {
         status,
         content_type: text("content-type").unwrap_or_default().to_owned(),
-        correlation_id: text("x-correlation-id").map(str::to_owned),
+        correlation_id: text("x-correlation-id")
+            .filter(|id| is_correlation_id(id))
+            .map(str::to_owned),
         retry_after: number("retry-after").map(Duration::from_secs),
         rate_limit: match (
             number("ratelimit-limit"),
@@ -127,6 +122,12 @@ fn head_of(status: u16, headers: &HeaderMap) -> Head {
         },
         date: text("date").and_then(date),
     }
+}
+
+/// Letters, digits and dashes: whatever has another form says nothing to support.
+fn is_correlation_id(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    (1..=CORRELATION_ID_BYTES).contains(&text.len()) && text.bytes().all(is_part)
 }
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT`: the only form that servers may send.
@@ -154,10 +155,10 @@ fn parse<T: DeserializeOwned>(
         });
     }
     if !head.content_type.starts_with("application/json") {
-        let answered = if head.content_type.is_empty() {
-            "no content type"
-        } else {
-            &head.content_type
+        let content_type = head.content_type.chars().take(CONTENT_TYPE_CHARACTERS);
+        let answered = match head.content_type.is_empty() {
+            true => "no content type".to_owned(),
+            false => content_type.collect(),
         };
         return Err(Kind::Malformed(format!(
             "answered {} with {answered} instead of JSON; is this the API's address, or a proxy's page?",
@@ -195,6 +196,23 @@ impl<R: Read> Read for Tee<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_correlation_id_has_its_form() {
+        for (text, expected) in [
+            ("d1f2a3b4-c5d6", true),
+            ("5a3f0f7e9b1c2d3e", true),
+            ("", false),
+            ("a b", false),
+            ("a_b", false),
+            ("ä", false),
+            ("a\u{1b}[2J", false),
+            (&"x".repeat(64), true),
+            (&"x".repeat(65), false),
+        ] {
+            assert_eq!(is_correlation_id(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn a_date_is_read_in_its_one_form() {

@@ -1,5 +1,6 @@
 //! What went wrong with one call, below the meaning of either API.
 
+use super::Redactor;
 use super::answer::Head;
 use super::proxy::Failure;
 use std::fmt;
@@ -56,6 +57,36 @@ impl Error {
             call,
             kind,
             head: None,
+        }
+    }
+
+    /// A server may repeat what it was sent, in any part of its answer, and an error is printed.
+    pub(super) fn without_secrets(self, redactor: &Redactor) -> Error {
+        let redact = |text: String| redactor.redact(&text);
+        let kind = match self.kind {
+            Kind::Status(body) => {
+                let text = redactor.redact(&String::from_utf8_lossy(&body));
+                Kind::Status(text.into_bytes())
+            }
+            Kind::Refused(why) => Kind::Refused(redact(why)),
+            Kind::Token(why) => Kind::Token(redact(why)),
+            Kind::Request(why) => Kind::Request(redact(why)),
+            Kind::Unreachable(why) => Kind::Unreachable(redact(why)),
+            Kind::TimedOut(after) => Kind::TimedOut(after),
+            Kind::Untrusted(why) => Kind::Untrusted(redact(why)),
+            Kind::Tls(why) => Kind::Tls(redact(why)),
+            Kind::Malformed(why) => Kind::Malformed(redact(why)),
+        };
+        let head = self.head.map(|mut head| {
+            head.content_type = redactor.redact(&head.content_type);
+            // Half of one is of no use.
+            head.correlation_id = head.correlation_id.filter(|id| redactor.redact(id) == *id);
+            head
+        });
+        Error {
+            call: self.call,
+            kind,
+            head,
         }
     }
 

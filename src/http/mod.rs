@@ -5,7 +5,7 @@
 //! and, for reads only, the next try. Below ureq are our own connections: `connect` goes straight
 //! or through a `proxy`, `tls` encrypts, and `socket` moves no byte after the call's `deadline`.
 //! `waiting` notes which calls go on, for a person who waits. Knows nothing of either API's
-//! objects or errors; imports only `cloud`: the gate, and the pulse that beats after every call.
+//! objects or errors; imports only `cloud`: the gate, the pulse that beats after every call, and the two clocks.
 
 mod agent;
 mod answer;
@@ -36,7 +36,7 @@ pub use identity::{Identity, IdentityError, parse_authorities};
 pub use login::{Issued, Issuer, Login};
 pub use proxy::{Environment, Protocol, Proxies, Proxy};
 pub use rotation::TlsSource;
-pub use secret::{Redactor, Secret};
+pub use secret::{Redactor, Secret, without_known_secrets};
 pub use server_name::ServerName;
 pub use text::fetch_text;
 pub use token::Token;
@@ -219,8 +219,9 @@ impl Client {
             // must not begin what can no longer end in time.
             let deadline = Instant::now() + self.settings.timing.write_timeout;
             let refused = |why| Error::new(self.url_line(method, path), Kind::Refused(why));
+            let _held = deadline::hold(deadline);
             gate.pass(&line).map_err(|why| refused(why.0))?;
-            if Instant::now() >= deadline {
+            if deadline::is_over() {
                 return Err(refused("this process was paused just before".into()));
             }
             self.try_once(&call, session, deadline)
@@ -266,7 +267,8 @@ impl Client {
         let _held = deadline::hold(deadline);
         let outcome = agent::send(session, &self.settings, call, timeout)
             .map_err(|kind| Error::new(line.clone(), kind))
-            .and_then(|response| answer::read(response, &line, timeout, &self.settings, &redactor));
+            .and_then(|response| answer::read(response, &line, timeout, &self.settings, &redactor))
+            .map_err(|error| error.without_secrets(&redactor));
         let ended = outcome.as_ref().map(|reply| reply.head.status);
         self.ended(call, &line, ended, begun.elapsed());
         outcome

@@ -4,7 +4,7 @@
 use super::error::{Error, Kind};
 use super::login::Shown;
 use super::rotation::Rotating;
-use super::{Settings, Tls, agent};
+use super::{Settings, Tls, agent, secret};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What one call is made with.
@@ -40,6 +40,7 @@ impl Sessions {
     /// What to make a call with now. The error is for people.
     pub(super) fn current(&self, settings: &Settings) -> Result<Session, String> {
         let shown = settings.login.current()?;
+        secret::remember(&shown.secrets);
         let mut connections = self.lock();
         connections.rotating.look();
         let mut tls = connections.rotating.tls.clone();

@@ -133,7 +133,7 @@ fn end_of(timeout: NextTimeout) -> Instant {
 
 fn left_until(by: Instant) -> io::Result<Duration> {
     let left = by.saturating_duration_since(Instant::now());
-    match left.is_zero() {
+    match left.is_zero() || deadline::is_over() {
         true => Err(ErrorKind::TimedOut.into()),
         false => Ok(left),
     }

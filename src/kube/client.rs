@@ -73,6 +73,25 @@ impl Client {
         Client { http, origin }
     }
 
+    /// One that reaches no API server, for tests that make no call.
+    #[cfg(test)]
+    pub(crate) fn of_nowhere() -> Client {
+        let access = Access {
+            server: "https://127.0.0.1:1".into(),
+            tls: http::Tls::default().into(),
+            proxy: None,
+            login: http::Token::none().into(),
+            origin: String::new(),
+            unencrypted: None,
+        };
+        let timing = http::Timing {
+            read_timeout: Duration::ZERO,
+            write_timeout: Duration::ZERO,
+            retry_wait: Duration::ZERO,
+        };
+        Client::new(access, Proxies::Never, timing)
+    }
+
     /// Address of the API server.
     pub fn server(&self) -> &str {
         self.http.base()

@@ -163,7 +163,7 @@ impl fmt::Display for Error {
                     status.call,
                     http::shortened(&status.message),
                     status.code,
-                    status.reason
+                    http::shortened(&status.reason)
                 )?;
                 match status.code {
                     401 => f.write_str(

@@ -9,6 +9,7 @@ use super::client::{Client, JSON, ReadFrom, Selected, percent_encoded};
 use super::error::Error;
 use super::types::{ObjectMeta, ObjectReference};
 use crate::cloud::Gate;
+use crate::http;
 use crate::text;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -229,6 +230,9 @@ fn write(client: &Client, gate: &dyn Gate, event: &Event) -> Result<(), Error> {
     } else {
         &object.namespace
     };
+    // People read it at a terminal, and it may repeat what came from outside.
+    let message = http::without_known_secrets(message);
+    let message = &*text::one_line(&message);
     let name = event_name(object, reason, message);
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let event = json!({

@@ -109,6 +109,7 @@ pub fn parse_above(
     let resolved = resolve::resolve(command, &line, environment, taken);
     let mut notices = line.notices;
     notices.extend(environment::notices(command, environment));
+    notices.extend(resolved.notices);
     let mut problems = line.problems;
     problems.extend(resolved.problems);
     Parsed {

@@ -1,5 +1,6 @@
 //! What is wrong with the settings, and what is merely worth a line in the log.
 
+use crate::text::unencrypted;
 use std::fmt;
 
 /// Longest value that a message repeats, in characters.
@@ -18,13 +19,15 @@ pub struct Problem {
     pub usage: bool,
 }
 
-/// Something that was accepted and has no effect; to be logged once. Holds names only, no values.
+/// Something that was accepted and is worth a line; to be logged once. Holds names only, no values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// A flag or variable of hcloud-cloud-controller-manager.
     Ignored { name: String },
     /// A variable that nobody reads, one slip away from one that is read.
     MisspeltVariable { name: String, nearest: &'static str },
+    /// An API is reached without TLS on another machine.
+    Unencrypted { name: String },
 }
 
 impl Problem {
@@ -77,6 +80,7 @@ impl fmt::Display for Notice {
                     "{name}: accepted and ignored, it has no effect in this version"
                 )
             }
+            Notice::Unencrypted { name } => write!(out, "{name}: {}", unencrypted::why("token")),
             Notice::MisspeltVariable { name, nearest } => {
                 let name = name.escape_debug();
                 write!(

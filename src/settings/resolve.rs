@@ -1,5 +1,6 @@
 //! What each setting is: one field and one line for every row of the table.
 
+use crate::text::unencrypted;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use super::leader_election::{self, ObjectName};
 use super::line::Line;
 use super::listen::ListenAddress;
 use super::load_balancers::{self, LoadBalancers};
-use super::problem::Problem;
+use super::problem::{Notice, Problem};
 use super::reader::{Candidate, Reader, Source, Sourced};
 use super::setting::Command;
 use super::table;
@@ -29,6 +30,8 @@ pub struct Settings {
     /// Required: `None` only together with a [`Problem`].
     pub token: Sourced<Option<Token>>,
     pub endpoint: Sourced<Url>,
+    /// APIs on other machines may be reached without TLS.
+    pub allow_insecure_endpoint: Sourced<bool>,
     pub network: Sourced<Option<NetworkName>>,
     pub network_routes_enabled: Sourced<bool>,
     pub network_disable_attached_check: Sourced<bool>,
@@ -98,6 +101,7 @@ pub struct Settings {
 pub(super) struct Resolved {
     pub(super) settings: Settings,
     pub(super) in_force: Vec<InForce>,
+    pub(super) notices: Vec<Notice>,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -108,9 +112,18 @@ pub(super) fn resolve(
     taken: Option<&Taken>,
 ) -> Resolved {
     let mut read = Reader::new(command, line, environment, taken);
+    let cloud_provider = read.setting(&table::CLOUD_PROVIDER, choice);
+    let allow_insecure_endpoint = read.setting(&table::ALLOW_INSECURE_ENDPOINT, text::boolean);
+    let unencrypted = Unencrypted {
+        is_allowed: allow_insecure_endpoint.value,
+        profile: cloud_provider.value,
+    };
     let settings = Settings {
         token: token(&mut read),
-        endpoint: read.setting(&table::ENDPOINT, Url::parse),
+        endpoint: read.setting(&table::ENDPOINT, |text| {
+            unencrypted.check(Url::parse(text)?)
+        }),
+        allow_insecure_endpoint,
         network: read.setting(&table::NETWORK, text::network),
         network_routes_enabled: read.setting(&table::NETWORK_ROUTES_ENABLED, text::boolean),
         network_disable_attached_check: read
@@ -123,8 +136,11 @@ pub(super) fn resolve(
         load_balancers: load_balancers::load_balancers(&mut read),
         kubeconfig: read.sourced(&table::KUBECONFIG, kubeconfig),
         context: read.setting(&table::CONTEXT, text::name),
-        master: read.setting(&table::MASTER, text::url),
-        cloud_provider: read.setting(&table::CLOUD_PROVIDER, choice),
+        master: read.setting(&table::MASTER, |text| {
+            let url = text::url(text)?;
+            url.map(|url| unencrypted.check(url)).transpose()
+        }),
+        cloud_provider,
         controllers: read.setting(&table::CONTROLLERS, Controllers::parse),
         node_sync_interval: read.setting(&table::NODE_SYNC_INTERVAL, interval),
         node_status_update_frequency: read.setting(&table::NODE_STATUS_UPDATE_FREQUENCY, interval),
@@ -170,6 +186,7 @@ pub(super) fn resolve(
     };
     in_force.sort_by_key(place);
     Resolved {
+        notices: unencrypted.notices(&settings),
         settings,
         in_force,
         problems,
@@ -188,6 +205,34 @@ fn token(read: &mut Reader) -> Sourced<Option<Token>> {
             .push(Problem::environment("HCLOUD_TOKEN", message));
     }
     token
+}
+
+/// What is done about an API that is reached without TLS.
+struct Unencrypted {
+    is_allowed: bool,
+    profile: Profile,
+}
+
+impl Unencrypted {
+    fn check(&self, url: Url) -> Result<Url, String> {
+        match url.leaves_unencrypted() && !self.is_allowed && self.profile != Profile::Hcloud {
+            true => Err(unencrypted::why("token")),
+            false => Ok(url),
+        }
+    }
+
+    /// Where it is worth a warning.
+    fn notices(&self, settings: &Settings) -> Vec<Notice> {
+        let endpoint = (Some(&settings.endpoint.value), &settings.endpoint.source);
+        let master = (settings.master.value.as_ref(), &settings.master.source);
+        let such = [endpoint, master]
+            .into_iter()
+            .filter(|(url, _)| !self.is_allowed && url.is_some_and(Url::leaves_unencrypted));
+        such.map(|(_, source)| Notice::Unencrypted {
+            name: source.to_string(),
+        })
+        .collect()
+    }
 }
 
 /// The flag is one path; the variable may list several.

@@ -3,7 +3,7 @@
 use super::line::{self, Line};
 use super::problem::Problem;
 use super::setting::{Command, Group, Kind, Setting};
-use super::table::{DRY_RUN, TABLE};
+use super::table::{ALLOW_INSECURE_ENDPOINT, DRY_RUN, TABLE};
 use std::ffi::OsString;
 use std::fmt;
 
@@ -101,7 +101,9 @@ impl Taken {
 pub(super) fn comes_along(setting: &Setting) -> bool {
     let is_about_the_work = matches!(setting.group, Group::Hetzner | Group::Controllers);
     let is_own = setting.secret || setting.hidden || setting.kind == Kind::Url;
-    is_about_the_work && !is_own && !std::ptr::eq(setting, &DRY_RUN)
+    let stays = [&DRY_RUN, &ALLOW_INSECURE_ENDPOINT];
+    let stays = stays.into_iter().any(|one| std::ptr::eq(setting, one));
+    is_about_the_work && !is_own && !stays
 }
 
 /// What comes along for this command: names of variables, and of flags with their dashes.

@@ -59,11 +59,11 @@ pub(super) fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
     words.map(read).collect()
 }
 
-/// A factor on every wait.
+/// A factor on every wait: with a larger one some moments would lie beyond the end of the clock.
 pub(super) fn scale(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(factor),
-        _ => Err("use a number greater than 0".to_owned()),
+        Ok(factor) if factor > 0.0 && factor <= 1000.0 => Ok(factor),
+        _ => Err("use a number greater than 0, 1000 at most".to_owned()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Base URLs of APIs: scheme, host, port and path, nothing else.
 
+use crate::text::unencrypted;
 use std::fmt;
 use std::net::Ipv6Addr;
 
@@ -10,6 +11,11 @@ pub struct Url(String);
 impl Url {
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// What is secret is read on the way there.
+    pub fn leaves_unencrypted(&self) -> bool {
+        unencrypted::leaves_unencrypted(&self.0)
     }
 
     pub(super) fn parse(text: &str) -> Result<Url, String> {

@@ -1,13 +1,51 @@
 //! How people write values, wherever they write them: on a command line, in a variable, in an annotation; and how
-//! many of them they read in one message.
+//! many of them they read in one message; and what a line of output may hold of what came from outside.
 //!
 //! Knows nothing of what a value is for, and imports nothing of ours.
 
 pub mod duration;
 pub mod nearest;
 pub mod selector;
+pub mod unencrypted;
 
 use ipnet::Ipv4Net;
+use std::borrow::Cow;
+
+/// What came from outside, as part of one line of output: what a terminal obeys, or what ends a line, is written as
+/// `\u001b`, which a string in JSON or YAML may hold as well.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    escaped(text, is_obeyed)
+}
+
+/// The same for several lines of our own, whose ends stay.
+pub fn lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| c != '\n' && is_obeyed(c))
+}
+
+fn escaped(text: &str, is_to_escape: fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(is_to_escape) {
+        return Cow::Borrowed(text);
+    }
+    let mut clean = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            '\n' if is_to_escape(c) => clean.push_str("\\n"),
+            c if is_to_escape(c) => clean.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => clean.push(c),
+        }
+    }
+    Cow::Owned(clean)
+}
+
+/// Control characters (C0, DEL and C1), those that end a line, those that turn the direction of reading, and those
+/// that are not seen at all.
+fn is_obeyed(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+        )
+}
 
 /// What Go's `strconv.ParseBool` takes.
 pub fn boolean(text: &str) -> Result<bool, String> {
@@ -168,6 +206,27 @@ pub fn replaced_between(document: &str, begin: &str, end: &str, lines: &str) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_is_in_a_line() {
+        for (text, line) in [
+            ("worker-1 → ✓", "worker-1 → ✓"),
+            ("\u{1b}[2Jgone", "\\u001b[2Jgone"),
+            ("two\nlines\r", "two\\nlines\\u000d"),
+            ("\u{9b}31m\u{7f}", "\\u009b31m\\u007f"),
+            ("\u{202e}txt\u{2069}\u{61c}", "\\u202etxt\\u2069\\u061c"),
+            ("a\u{200b}b\u{feff}\u{2028}", "a\\u200bb\\ufeff\\u2028"),
+            ("\u{85}\t\0", "\\u0085\\u0009\\u0000"),
+        ] {
+            assert_eq!(one_line(text), line);
+        }
+        for c in (0..=0xffff).filter_map(char::from_u32) {
+            let text = c.to_string();
+            let shown = one_line(&text);
+            assert!(!shown.contains(char::is_control), "{c:?}: {shown:?}");
+        }
+        assert_eq!(lines("a\nb\u{9b}\r\n"), "a\nb\\u009b\\u000d\n");
+    }
 
     #[test]
     fn of_many_names_a_few_are_told() {

@@ -25,7 +25,8 @@ impl Aged {
 
     /// Time passes, so an age grows: a lower one is another object's, with the same name.
     fn went_back(self, age: Age, now: Instant) -> bool {
-        let at_least = self.age.at_least + now.saturating_duration_since(self.seen);
+        let passed = now.saturating_duration_since(self.seen);
+        let at_least = self.age.at_least.saturating_add(passed);
         age.less_than.saturating_add(SLACK) <= at_least
     }
 }
@@ -81,6 +82,8 @@ mod tests {
             // Five days without a look.
             ("3d", 5 * DAY_S, "6d", true),
             ("3d", 5 * DAY_S, "8d", false),
+            ("18446744073709551614s", 5, "18446744073709551614s", true),
+            ("18446744073709551614s", 5, "1s", true),
         ];
         for (before, later_s, after, expected) in cases {
             let now = Instant::now();

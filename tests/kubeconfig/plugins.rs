@@ -197,6 +197,72 @@ fn what_it_is_told() {
     assert_eq!(told(&config)["spec"]["cluster"], expected);
 }
 
+/// The project's token is none of the cluster's business; what the kubeconfig itself names is.
+#[test]
+fn it_is_given_nothing_of_the_cloud() {
+    let world = World::new();
+    let folder = world.folder().display().to_string();
+    world.plugin("credential", V1, json!({"token": world.token}));
+    world.script(
+        "plugin",
+        &format!("env > {folder}/env\n{folder}/credential"),
+    );
+    let mut exec = exec("./plugin");
+    exec["env"] = json!([{"name": "HCLOUD_CONTEXT", "value": "given"}]);
+    let path = world.write("config", yaml(&world.with_exec(exec)));
+    let env = with(
+        world.env(&path),
+        &[
+            ("ROBOT_PASSWORD", "of-the-robot"),
+            ("HCLOUD_CONTEXT", "inherited"),
+            ("OTHERS", "stay"),
+        ],
+    );
+    let ran = ccm(&env, &["node", "list"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let given = std::fs::read_to_string(world.folder().join("env")).unwrap();
+    let of_cloud: Vec<&str> = given
+        .lines()
+        .filter(|line| line.contains("HCLOUD_") || line.contains("ROBOT_"))
+        .collect();
+    assert_eq!(of_cloud, ["HCLOUD_CONTEXT=given"]);
+    assert!(
+        given.contains("OTHERS=stay") && given.contains("KUBECONFIG="),
+        "{given}"
+    );
+}
+
+#[test]
+fn what_it_complains_of_is_one_short_line() {
+    let world = World::new();
+    let config = yaml(&world.with_exec(exec("./plugin")));
+    let long = "word ".repeat(100);
+    let begun: String = long.chars().take(199).collect();
+    #[rustfmt::skip]
+    let cases = [
+        (long.as_str(), format!("{}…", begun.trim())),
+        ("Authorization: Bearer abc123def456\nnext", "Authorization: [not shown] next".to_owned()),
+        ("https://me:hunter2@example.com/ is down", "https://[not shown]@example.com/ is down".to_owned()),
+    ];
+    for (says, shown) in cases {
+        world.script("plugin", &format!("cat >&2 <<'END'\n{says}\nEND\nexit 1"));
+        let message = format!(
+            "{NOT_SENT}\"./plugin\" failed (exit status: 1) and said: {shown} (kubeconfig DIR/bad, context here)"
+        );
+        assert_eq!(mismatch(&world, &config, &[], &message), None, "{says}");
+    }
+    // Where the reading ends in the middle of a secret, the half of it is not shown.
+    let token = &world.token;
+    let half = token.len() / 2;
+    let spaces = (64 << 10) - half;
+    world.script(
+        "plugin",
+        &format!("printf '%{spaces}s{token}' '' >&2; exit 1"),
+    );
+    let ran = world.list(&world.write("bad", &config), &[]);
+    assert!(!ran.stderr.contains(&token[..10]), "{ran:?}");
+}
+
 #[test]
 fn it_is_run_once_and_once_more_after_a_401() {
     let world = World::new();
@@ -321,7 +387,7 @@ fn those_that_fail() {
     let cases = [
         ("exit 3".into(), "\"./plugin\" failed (exit status: 3) and said nothing about it"),
         ("echo no such profile >&2\necho 'log in first' >&2; exit 1".into(), "\"./plugin\" failed (exit status: 1) and said: no such profile log in first"),
-        (format!("echo 'token={token} is old' >&2; exit 1"), "\"./plugin\" failed (exit status: 1) and said: [not shown] is old"),
+        (format!("echo 'token={token} is old' >&2; exit 1"), "\"./plugin\" failed (exit status: 1) and said: token=[not shown] is old"),
         ("echo \"hello $GIVEN\" >&2; exit 1".into(), "\"./plugin\" failed (exit status: 1) and said: hello [redacted]"),
         (credential(json!({"token": "it-is-short"})) + "\necho it-is-short >&2; exit 1", "\"./plugin\" failed (exit status: 1) and said: [redacted]"),
         ("kill -9 $$".into(), "\"./plugin\" failed (signal: 9 (SIGKILL)) and said nothing about it"),
@@ -341,6 +407,7 @@ fn those_that_fail() {
         (credential(json!({"token": token, "expirationTimestamp": "tomorrow"})), "the program's status.expirationTimestamp: is not a time of RFC 3339"),
         (credential(json!({"token": token, "expirationTimestamp": "9999-12-32T00:00:00Z"})), "the program's status.expirationTimestamp: is not a time of RFC 3339"),
         (credential(json!({"token": token, "expirationTimestamp": "2020-01-01T00:00:00Z"})), "the program's status.expirationTimestamp: ended at TIME; is this machine's clock right?"),
+        (credential(json!({"token": token, "expirationTimestamp": "0000-01-01T00:00:00Z"})), "the program's status.expirationTimestamp: ended at TIME; is this machine's clock right?"),
         (credential(json!({"clientCertificateData": certificate})), "the program's status.clientCertificateData: comes without a clientKeyData; both or none"),
         (credential(json!({"clientKeyData": key})), "the program's status.clientKeyData: comes without a clientCertificateData; both or none"),
         (credential(json!({"clientCertificateData": certificate, "clientKeyData": expired.key_pem})), "the program's status.clientKeyData: is the key of another certificate than the client's"),

@@ -1,6 +1,7 @@
 //! Servers whose TLS is not right: what is told, and that nothing is sent to them.
 
 use super::bad::mismatch;
+use super::common::{ccm, with};
 use super::proxy::{Answers, Proxy, Speaks};
 use super::{World, yaml};
 use base64::Engine;
@@ -146,6 +147,55 @@ fn a_server_without_tls_is_told() {
     let why = "the server does not speak TLS (is it http:// instead of https://?)";
     let message = format!("GET {url}/api/v1/nodes: TLS: {why}; {COMPARE}");
     assert_eq!(mismatch(&world, &yaml(&config), &[], &message), None);
+}
+
+/// Where a server and a proxy are, and what else is set: is the server refused, and is there a line about it?
+#[test]
+fn a_server_without_tls_is_asked_on_this_machine_alone() {
+    const ALLOW: (&str, &str) = ("HCLOUD_ALLOW_INSECURE_ENDPOINT", "true");
+    let world = World::new();
+    let (here, there) = (without_tls(), "http://0.0.0.0:1");
+    let why = "without TLS anyone on the way reads the credentials; use https://, or set \
+               HCLOUD_ALLOW_INSECURE_ENDPOINT=true where the way is yours";
+    let place = "kubeconfig DIR/bad: cluster \"there\": server: ";
+    let hcloud = "--cloud-provider=hcloud";
+    for (server, proxy, env, flags, is_refused, is_reported) in [
+        (here.as_str(), None, None, &[][..], false, false),
+        (there, None, None, &[], true, true),
+        (there, None, Some(ALLOW), &[], false, false),
+        (there, None, None, &[hcloud], false, true),
+        // What is this machine to the proxy is not this one.
+        (&here, Some("http://10.255.255.2:1"), None, &[], true, true),
+        (&here, Some("socks5://localhost:1"), None, &[], false, false),
+    ] {
+        let mut config = world.config();
+        let cluster = &mut config["clusters"][0]["cluster"];
+        cluster["server"] = server.into();
+        cluster
+            .as_object_mut()
+            .unwrap()
+            .remove("certificate-authority-data");
+        if let Some(proxy) = proxy {
+            cluster["proxy-url"] = proxy.into();
+        }
+        let path = world.write("bad", yaml(&config));
+        let env = with(world.env(&path), env.as_slice());
+        // A pass with leader election makes several clients, and still warns once.
+        for words in [&["node", "list"][..], &["run", "--once"]] {
+            let ran = ccm(&env, &[words, flags].concat());
+            let case = format!("{server} {proxy:?} {env:?} {flags:?}: {ran:?}");
+            let printed = ran
+                .stderr
+                .replace(&world.folder().display().to_string(), "DIR");
+            let line = format!("{place}{server:?}: {why}");
+            assert_eq!(
+                printed.matches(&line).count(),
+                usize::from(is_reported),
+                "{line}\n{case}"
+            );
+            assert_eq!(!printed.contains("GET http"), is_refused, "{case}");
+        }
+    }
 }
 
 /// A server that speaks no TLS, for as long as the test runs.

@@ -51,6 +51,7 @@ impl World {
             &[
                 ("KUBECONFIG", &path.display().to_string()),
                 ("HCLOUD_ENDPOINT", &format!("http://hetzner.test:{port}/v1")),
+                ("HCLOUD_ALLOW_INSECURE_ENDPOINT", "true"),
             ],
         );
         World { sandbox, env }

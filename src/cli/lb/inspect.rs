@@ -230,7 +230,7 @@ fn gone(plan: &ServicePlan) -> Option<String> {
 fn failed_lines(failed: &FailedTry) -> String {
     let text = format!("the last try failed {}: {}", failed.ago(), failed.message);
     let text = output::wrapped(&output::one_line(&text), COLUMNS - 4).join("\n    ");
-    format!("  ! {}\n    {text}\n", failed.reason)
+    output::line(format_args!("  ! {}", failed.reason)) + &format!("    {text}\n")
 }
 
 /// A target that gets no traffic is what most people come to look for.
@@ -247,10 +247,10 @@ fn unhealthy(plan: &ServicePlan) -> Vec<String> {
                     why if why.is_empty() => String::new(),
                     why => format!(": {why}"),
                 };
-                format!(
-                    "  ! target {} is unhealthy on port {}{why}\n",
+                output::line(format_args!(
+                    "  ! target {} is unhealthy on port {}{why}",
                     target.name, health.port
-                )
+                ))
             })
         })
         .collect()
@@ -263,7 +263,7 @@ fn field_lines(field: &Field) -> String {
         (want, false) => format!("= {}: {}", field.field, text(want)),
         (want, true) => format!("~ {}: {} → {}", field.field, text(&field.have), text(want)),
     };
-    format!("{}\n      {}\n", output::one_line(&line), field.source)
+    output::line(line) + &output::line(format_args!("      {}", field.source))
 }
 
 fn finding_lines(finding: &Finding) -> String {
@@ -271,6 +271,6 @@ fn finding_lines(finding: &Finding) -> String {
         Severity::Info => "·",
         Severity::Warning => "!",
     };
-    let text = output::wrapped(&finding.message, COLUMNS - 4).join("\n    ");
+    let text = output::wrapped(&output::one_line(&finding.message), COLUMNS - 4).join("\n    ");
     format!("  {mark} {}\n    {text}\n", finding.reason.name())
 }

@@ -75,8 +75,8 @@ impl Asked {
             false => (self.services).delete_orphans(&self.world, &Open, &ids),
         };
         if let Some(outage) = &report.outage {
-            for (object, line) in &report.changes {
-                Printer::stderr(&format!("{object}  {line}\n"));
+            for (object, change) in &report.changes {
+                Printer::stderr(&output::line(format_args!("{object}  {change}")));
             }
             return self.failed(&outage.error);
         }

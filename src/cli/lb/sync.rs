@@ -61,8 +61,8 @@ impl Asked {
         let (report, plans) = self.services.sync(&self.world, &Open, selection);
         if let Some(outage) = &report.outage {
             // What was done before is not lost in silence.
-            for (object, line) in &report.changes {
-                Printer::stderr(&format!("{object}  {line}\n"));
+            for (object, change) in &report.changes {
+                Printer::stderr(&output::line(format_args!("{object}  {change}")));
             }
             return self.failed(&outage.error);
         }
@@ -98,7 +98,7 @@ fn holds_back(plan: &ServicePlan) -> bool {
 fn held_back(plans: &[ServicePlan]) -> impl Iterator<Item = String> {
     plans.iter().flat_map(|plan| {
         let lines = plan.held_back_lines().into_iter();
-        lines.map(|line| format!("{}  held back: {}\n", plan.name(), output::one_line(&line)))
+        lines.map(|line| output::line(format_args!("{}  held back: {line}", plan.name())))
     })
 }
 
@@ -127,6 +127,12 @@ pub(super) fn warnings<'a>(
     plans.into_iter().flat_map(|plan| {
         let others = plan.findings.iter().chain(&plan.cloud.findings);
         let warnings = others.filter(|finding| finding.severity == Severity::Warning);
-        warnings.map(|finding| format!("{}  warning: {}\n", plan.name(), finding.message))
+        warnings.map(|finding| {
+            output::line(format_args!(
+                "{}  warning: {}",
+                plan.name(),
+                finding.message
+            ))
+        })
     })
 }

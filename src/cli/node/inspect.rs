@@ -57,7 +57,7 @@ fn inspection(plans: &Plans) -> String {
         text.push_str("  change nothing\n");
     }
     for line in lines {
-        text.push_str(&format!("  {}\n", output::one_line(&line)));
+        text.push_str(&output::line(format_args!("  {line}")));
     }
     text
 }
@@ -129,7 +129,7 @@ fn field_lines(field: &Field) -> String {
             text(&field.want)
         ),
     };
-    format!("{}\n      {}\n", output::one_line(&line), field.source)
+    output::line(line) + &output::line(format_args!("      {}", field.source))
 }
 
 fn finding_lines(finding: &Finding) -> String {
@@ -137,6 +137,6 @@ fn finding_lines(finding: &Finding) -> String {
         Severity::Info => "·",
         Severity::Warning => "!",
     };
-    let text = output::wrapped(&finding.message, COLUMNS - 4).join("\n    ");
+    let text = output::wrapped(&output::one_line(&finding.message), COLUMNS - 4).join("\n    ");
     format!("  {mark} {}\n    {text}\n", finding.reason.name())
 }

@@ -116,10 +116,10 @@ fn warnings(plans: &[Plans]) -> impl Iterator<Item = String> {
             .filter(|finding| plans.obstacles().all(|obstacle| obstacle != *finding));
         let warnings = others.filter(|finding| finding.severity == Severity::Warning);
         warnings.map(|finding| {
-            format!(
-                "node/{}  warning: {}\n",
+            output::line(format_args!(
+                "node/{}  warning: {}",
                 plans.node.object.name, finding.message
-            )
+            ))
         })
     })
 }

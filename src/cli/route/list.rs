@@ -80,7 +80,8 @@ fn state(row: &Row) -> String {
 fn tell_why(plan: &Plan) {
     let obstacles = plan.nodes.iter().filter_map(|node| {
         let finding = node.obstacle.as_ref()?;
-        Some(format!("{}  can't: {}\n", node.name(), finding.message))
+        let (name, why) = (node.name(), &finding.message);
+        Some(output::line(format_args!("{name}  can't: {why}")))
     });
     let text: String = warnings(plan).chain(obstacles).collect();
     Printer::stderr(&text);

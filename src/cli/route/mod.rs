@@ -8,7 +8,7 @@ pub(super) use list::list;
 pub(super) use sync::sync;
 
 use super::logging::Reader;
-use super::output::Printer;
+use super::output::{self, Printer};
 use super::told::{self, Read};
 use super::{Exit, help, usage, wire};
 use crate::cloud::Severity;
@@ -84,5 +84,7 @@ fn warnings(plan: &Plan) -> impl Iterator<Item = String> {
         .map(move |finding| (name.clone(), finding));
     let all = of_nodes.chain(of_network);
     let warnings = all.filter(|(_, finding)| finding.severity == Severity::Warning);
-    warnings.map(|(object, finding)| format!("{object}  warning: {}\n", finding.message))
+    warnings.map(|(object, finding)| {
+        output::line(format_args!("{object}  warning: {}", finding.message))
+    })
 }

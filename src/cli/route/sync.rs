@@ -48,8 +48,8 @@ impl Asked {
         let report = &synced.report;
         if let Some(outage) = &report.outage {
             // What was done before is not lost in silence.
-            for (object, line) in &report.changes {
-                Printer::stderr(&format!("{object}  {line}\n"));
+            for (object, change) in &report.changes {
+                Printer::stderr(&output::line(format_args!("{object}  {change}")));
             }
             return self.failed(&outage.error);
         }

@@ -249,7 +249,7 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut connection = Connection::new(listener.accept().unwrap().0).unwrap();
-        let answer: Vec<u8> = (0..32 << 20).map(|n: u32| n as u8).collect();
+        let answer: Vec<u8> = (0..16 << 20).map(|n: u32| n as u8).collect();
         connection.unsent = Some(answer.clone());
         while connection.send() == Step::Progress {}
         let left = connection.unsent.as_ref().map_or(0, Vec::len);

@@ -2,9 +2,8 @@
 
 use super::election::{Now, Step};
 use super::{Election, Gained, Lease, Patience, StopGate};
-use crate::cloud::{Gate, Refused};
+use crate::cloud::{Gate, Moment, Refused};
 use crate::kube::{self, LeaseSpec};
-use std::time::Instant;
 
 /// Writes of one look, when others write at the same time.
 const WRITES_AT_MOST: u32 = 3;
@@ -123,7 +122,7 @@ impl Keeper {
     fn look(&mut self) -> Result<Look, kube::Error> {
         if let Some(held) = &self.held {
             let renewal = self.election.renewal(&held.spec(), Now::read());
-            let sent = Instant::now();
+            let sent = self.lease.now();
             match self.write(Some(held), &renewal) {
                 Ok(lease) => return Ok(self.leading(lease, sent)),
                 Err(error) => log::debug!("{error}"),
@@ -142,7 +141,7 @@ impl Keeper {
                 Step::Wait { holder, renewed } => return Ok(Look::Standby { holder, renewed }),
                 Step::Lost { holder } => return Ok(Look::Lost { holder }),
             };
-            let sent = Instant::now();
+            let sent = self.lease.now();
             writes += 1;
             match self.write(read.as_ref(), &record) {
                 Ok(lease) => return Ok(self.leading(lease, sent)),
@@ -174,7 +173,7 @@ impl Keeper {
         }
     }
 
-    fn leading(&mut self, lease: kube::Lease, sent: Instant) -> Look {
+    fn leading(&mut self, lease: kube::Lease, sent: Moment) -> Look {
         self.held = Some(lease);
         if self.lease.renewed(sent) {
             let settings = &self.lease.settings;

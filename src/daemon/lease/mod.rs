@@ -2,8 +2,8 @@
 //!
 //! The same Lease and the same rules as client-go's leader election, so that two
 //! cloud-controller-managers hand over instead of fighting. Beyond client-go: the [`Gate`]
-//! lets a write start only when it ends before the lease does, by our monotonic clock, which
-//! goes on while the process is stopped.
+//! lets a write start only when it ends before the lease does, by two clocks: the monotonic one
+//! goes on while the process is stopped, and the wall clock knows of a machine that was suspended.
 //!
 //! | file | its one job |
 //! |---|---|
@@ -20,6 +20,7 @@ mod keeper;
 pub use identity::identity;
 
 use super::{Stop, StopGate};
+use crate::cloud::Moment;
 use crate::kube::{Client, LeaseKey};
 use crate::metrics::LEADER;
 use election::Election;
@@ -27,7 +28,7 @@ use keeper::Keeper;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A daemon that ends waits that long for its Lease to be released.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -80,6 +81,8 @@ pub struct Lease {
     client: Client,
     settings: Settings,
     stop: &'static Stop,
+    /// [`Moment::now`], outside of tests.
+    clock: Box<dyn Fn() -> Moment + Send + Sync>,
     standing: Mutex<Standing>,
     /// Another one was seen to lead.
     is_standby: AtomicBool,
@@ -90,7 +93,7 @@ enum Standing {
     Waiting,
     Leading {
         /// Just before the last renewal that succeeded was sent.
-        renewed: Instant,
+        renewed: Moment,
     },
     Lost,
     /// Never led, and won't.
@@ -104,6 +107,7 @@ impl Lease {
             client,
             settings,
             stop,
+            clock: Box::new(Moment::now),
             standing: Mutex::new(Standing::Waiting),
             is_standby: AtomicBool::new(false),
         }
@@ -158,7 +162,7 @@ impl Lease {
     }
 
     /// Takes note of a renewal; true when we did not lead before it.
-    fn renewed(&'static self, sent: Instant) -> bool {
+    fn renewed(&'static self, sent: Moment) -> bool {
         let before = {
             let mut standing = self.standing();
             // What was lost stays lost: the process is ending.
@@ -198,13 +202,18 @@ impl Lease {
             let Standing::Leading { renewed } = *self.standing() else {
                 return;
             };
-            let left = deadline.saturating_sub(renewed.elapsed());
+            let now = self.now().monotonic;
+            let left = deadline.saturating_sub(now.saturating_duration_since(renewed.monotonic));
             if left.is_zero() {
                 self.lose(&format!("not renewed for {} s", deadline.as_secs_f64()));
             } else if self.stop.wait(left) {
                 return;
             }
         }
+    }
+
+    fn now(&self) -> Moment {
+        (self.clock)()
     }
 
     fn standing(&self) -> MutexGuard<'_, Standing> {

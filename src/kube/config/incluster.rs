@@ -29,6 +29,7 @@ pub(super) fn load(mount: &Path, host: &str, port: &str) -> Result<Access, Confi
         proxy: None,
         login: Token::file(mount.join("token"), None).into(),
         origin: "in-cluster service account".into(),
+        unencrypted: None,
     })
 }
 

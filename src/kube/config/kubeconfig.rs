@@ -60,6 +60,10 @@ pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, Confi
     ];
     let server = cluster::server(cluster)?;
     let proxy = cluster::proxy(cluster)?;
+    let unencrypted = super::unencrypted(&server, proxy.as_ref()).then(|| {
+        let shown = super::hidden::url(&server);
+        cluster.error("server", shown).to_string()
+    });
     let (cluster, user) = (cluster.clone(), user.clone());
     let read = move || self::tls(&cluster, &user).map_err(|error| error.to_string());
     Ok(Access {
@@ -68,6 +72,7 @@ pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, Confi
         proxy,
         login,
         origin,
+        unencrypted,
     })
 }
 

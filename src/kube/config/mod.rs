@@ -10,6 +10,7 @@ mod kubeconfig;
 mod user;
 
 use crate::http::{Login, Proxy, Tls, TlsSource, Token};
+use crate::text::unencrypted as text;
 use std::fmt;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -59,6 +60,8 @@ pub struct Access {
     pub login: Login,
     /// What told us, for people.
     pub origin: String,
+    /// Where the address stands, when the way there leaves this machine without TLS.
+    pub unencrypted: Option<String>,
 }
 
 /// What is wrong: where, and what to do.
@@ -88,8 +91,19 @@ pub fn load(options: &Options) -> Result<Access, ConfigError> {
         access.server =
             server_url(master).map_err(|why| ConfigError(format!("--master: {why}")))?;
         access.origin = format!("--master, and {}", access.origin);
+        access.unencrypted = unencrypted(&access.server, access.proxy.as_ref())
+            .then(|| format!("--master: {}", hidden::url(&access.server)));
     }
     Ok(access)
+}
+
+/// Are credentials read on the way? To a proxy on another machine, this machine is itself.
+fn unencrypted(server: &str, proxy: Option<&Proxy>) -> bool {
+    let is_plain = server
+        .get(..7)
+        .is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"));
+    let is_elsewhere = proxy.is_some_and(|proxy| !text::is_this_machine(proxy.host()));
+    is_plain && (is_elsewhere || text::leaves_unencrypted(server))
 }
 
 /// Nobody said anything: the file where kubectl looks, or an address alone.
@@ -106,6 +120,7 @@ fn without_a_word(options: &Options, context: Option<&str>) -> Result<Access, Co
             proxy: None,
             login: Token::none().into(),
             origin: "no credentials".into(),
+            unencrypted: None,
         });
     }
     Err(ConfigError(

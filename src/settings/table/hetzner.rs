@@ -27,6 +27,17 @@ pub(in crate::settings) static ENDPOINT: Setting = Setting {
     ..Setting::BLANK
 };
 
+pub(in crate::settings) static ALLOW_INSECURE_ENDPOINT: Setting = Setting {
+    name: "allow-insecure-endpoint",
+    variables: &[Variable::Value("HCLOUD_ALLOW_INSECURE_ENDPOINT")],
+    kind: Kind::Boolean,
+    default: Some("false"),
+    help: "Whether an API may be reached without TLS (http://) on another machine than this one, HCLOUD_ENDPOINT as well \
+           as the cluster's server: whoever is on the way then reads the token. Profile hcloud only warns.",
+    group: Group::Hetzner,
+    ..Setting::BLANK
+};
+
 pub(in crate::settings) static NETWORK: Setting = Setting {
     name: "network",
     variables: &[Variable::Value("HCLOUD_NETWORK")],

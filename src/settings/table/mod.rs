@@ -38,6 +38,7 @@ pub(super) use services::*;
 pub static TABLE: &[&Setting] = &[
     &TOKEN,
     &ENDPOINT,
+    &ALLOW_INSECURE_ENDPOINT,
     &NETWORK,
     &NETWORK_ROUTES_ENABLED,
     &NETWORK_DISABLE_ATTACHED_CHECK,

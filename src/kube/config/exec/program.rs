@@ -4,7 +4,7 @@ use super::super::ConfigError;
 use super::super::cluster;
 use super::super::entry::{Entry, a, flag_of, shown, text_of, unknown};
 use super::super::hidden::without_secrets;
-use crate::http::{Redactor, Secret, shortened};
+use crate::http::{Redactor, Secret};
 use serde_json::json;
 use serde_yaml::{Mapping, Value};
 use std::cmp::Reverse;
@@ -29,6 +29,9 @@ const SHORTEST_SECRET: usize = 3;
 
 /// One as long is taken out also where it is a part of a word.
 const SECRET_ANYWHERE: usize = 8;
+
+/// Of what a program says, so much is shown.
+const SAID_CHARACTERS: usize = 200;
 
 /// What to run, and how.
 #[derive(PartialEq, Eq)]
@@ -76,7 +79,7 @@ impl Program {
             None => error("command", why),
             Some(hint) => error(
                 "command",
-                format!("{why}; {}", shortened(&without_secrets(hint))),
+                format!("{why}; {}", one_short_line(&without_secrets(hint))),
             ),
         })?;
         Ok(Some(Program {
@@ -110,7 +113,19 @@ impl Program {
         given.sort_by_key(|value| Reverse(value.len()));
         let text = Redactor::new(made).redact(stderr);
         let text = given.iter().fold(text, |text, value| without(&text, value));
-        shortened(&without_secrets(&text))
+        one_short_line(&without_secrets(&text))
+    }
+}
+
+/// What another program says: on one line, and not longer than [`SAID_CHARACTERS`].
+fn one_short_line(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(SAID_CHARACTERS) {
+        None => line,
+        Some(_) => {
+            let begun: String = line.chars().take(SAID_CHARACTERS - 1).collect();
+            format!("{}…", begun.trim_end())
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 use super::answer;
 use super::program::Program;
 use socket2::SockRef;
+use std::ffi::OsStr;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
@@ -27,6 +28,8 @@ pub(super) fn run(program: &Program, time_limit: Duration) -> Result<Vec<u8>, St
     let name = program.shown();
     let mut child = Command::new(&program.path)
         .args(&program.args)
+        .env_clear()
+        .envs(std::env::vars_os().filter(|(name, _)| !is_of_cloud(name)))
         .envs(program.env.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -42,7 +45,7 @@ pub(super) fn run(program: &Program, time_limit: Duration) -> Result<Vec<u8>, St
     let printed = stdout.kept;
     let complaint = || {
         let made = answer::secrets(&printed);
-        match program.redacted(&String::from_utf8_lossy(&stderr.kept), &made) {
+        match program.redacted(&complete_words(&stderr.kept), &made) {
             text if text.is_empty() => "and said nothing about it".into(),
             text => format!("and said: {text}"),
         }
@@ -60,6 +63,22 @@ pub(super) fn run(program: &Program, time_limit: Duration) -> Result<Vec<u8>, St
             time_limit.as_secs_f32()
         )),
     }
+}
+
+/// Where the reading ended in the middle of a word, that word may be half of a secret.
+fn complete_words(printed: &[u8]) -> String {
+    let text = String::from_utf8_lossy(printed);
+    if printed.len() <= STDERR_LIMIT_BYTES {
+        return text.into_owned();
+    }
+    let end = text.rfind(char::is_whitespace).unwrap_or_default();
+    text[..end].to_owned()
+}
+
+/// The token of the project, or of the Robot API, is not for a program of the kubeconfig.
+fn is_of_cloud(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    name.starts_with(b"HCLOUD_") || name.starts_with(b"ROBOT_")
 }
 
 /// None: it took too long, and is no more.

@@ -10,6 +10,9 @@ use serde_json::json;
 use super::Delivery;
 use crate::exchange::{Request, Response};
 
+/// Makes another answer of an answer.
+pub type Change = Arc<dyn Fn(Response) -> Response + Send + Sync>;
+
 /// Runs in the server's thread, while the client waits.
 pub type Hook = Arc<dyn Fn(&Request) + Send + Sync>;
 
@@ -24,6 +27,8 @@ pub enum Effect {
     Instead(Response),
     /// The handler runs; the client is told this all the same.
     AfterAll(Response),
+    /// The handler runs; the client gets what this makes of its answer.
+    Changed(Change),
     /// The handler runs; its answer's second half is gone and `Content-Length` fits what is left.
     Malformed,
     /// The handler does not run; the connection is reset.
@@ -45,6 +50,10 @@ impl Effect {
 
     pub fn after(hook: impl Fn(&Request) + Send + Sync + 'static) -> Effect {
         Effect::After(Arc::new(hook))
+    }
+
+    pub fn changed(change: impl Fn(Response) -> Response + Send + Sync + 'static) -> Effect {
+        Effect::Changed(Arc::new(change))
     }
 
     /// The Hetzner half refuses, e.g. `(503, "maintenance", "…")`.
@@ -127,6 +136,7 @@ impl fmt::Display for Effect {
             Effect::SlowAnswer(delay) => write!(f, "slow answer {delay:?}"),
             Effect::Instead(response) => write!(f, "{} instead", response.status),
             Effect::AfterAll(response) => write!(f, "{} after all", response.status),
+            Effect::Changed(_) => f.write_str("changed"),
             Effect::Malformed => f.write_str("malformed"),
             Effect::Reset => f.write_str("reset"),
             Effect::AnswerLost => f.write_str("answer lost"),

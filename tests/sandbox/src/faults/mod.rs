@@ -179,6 +179,9 @@ impl Plan {
                 Effect::AfterAll(response) => {
                     Some(Outcome::Change(Box::new(move |_| response.clone())))
                 }
+                Effect::Changed(change) => {
+                    Some(Outcome::Change(Box::new(move |response| change(response))))
+                }
                 Effect::Malformed => Some(Outcome::Change(Box::new(effect::malformed))),
                 Effect::Reset => Some(Outcome::Reset),
                 Effect::AnswerLost => Some(Outcome::Lose),

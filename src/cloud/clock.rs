@@ -1,0 +1,95 @@
+//! Two clocks, compared: a machine that was suspended has a monotonic clock that stood still, and only its wall clock
+//! says how long that was.
+
+use std::time::{Duration, Instant, SystemTime};
+
+/// By so much the two clocks may differ over the same time without being taken for a jump.
+///
+/// An NTP daemon slews by at most 500 ppm, that is 8 ms in a lease of 15 s, and steps by less than a second once a
+/// machine runs; a leader that renews in time has 5 s to spare. Two seconds lie between.
+pub const LARGEST_DRIFT: Duration = Duration::from_secs(2);
+
+/// A moment by both clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Never steps; stands still while a virtual machine is suspended.
+    pub monotonic: Instant,
+    /// Says how long a suspension was, once it is set again; may be set to anything.
+    pub wall: SystemTime,
+}
+
+impl Moment {
+    pub fn now() -> Moment {
+        Moment {
+            monotonic: Instant::now(),
+            wall: SystemTime::now(),
+        }
+    }
+
+    /// How long `earlier` is past, by the clock that says more. None: one clock jumped against the other by more than
+    /// [`LARGEST_DRIFT`], and nothing is known.
+    pub fn since(self, earlier: Moment) -> Option<Duration> {
+        let monotonic = self.monotonic.saturating_duration_since(earlier.monotonic);
+        // Zero when it was set back.
+        let wall = self.wall.duration_since(earlier.wall).unwrap_or_default();
+        let back = earlier.wall.duration_since(self.wall).unwrap_or_default();
+        let drift = monotonic.abs_diff(wall).saturating_add(back);
+        (drift <= LARGEST_DRIFT).then_some(monotonic.max(wall))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_jump_of_one_clock_is_no_time_that_is_known() {
+        // Milliseconds that passed by the monotonic clock and by the wall clock, and what is made of them.
+        for (monotonic, wall, expected) in [
+            (0, 0, Some(0)),
+            (7_000, 7_000, Some(7_000)),
+            // Slewed, or stepped a little.
+            (7_000, 7_004, Some(7_004)),
+            (7_000, 6_996, Some(7_000)),
+            (7_000, 9_000, Some(9_000)),
+            (7_000, 5_000, Some(7_000)),
+            // Suspended.
+            (7_000, 9_001, None),
+            (0, 60_000, None),
+            (0, 365 * 86_400_000, None),
+            // Set back.
+            (7_000, 4_999, None),
+            (0, -60_000, None),
+            (0, -365 * 86_400_000, None),
+        ] {
+            let earlier = Moment::now();
+            let by = Duration::from_millis(i64::unsigned_abs(wall));
+            let later = Moment {
+                monotonic: earlier.monotonic + Duration::from_millis(monotonic),
+                wall: match wall < 0 {
+                    true => earlier.wall - by,
+                    false => earlier.wall + by,
+                },
+            };
+            let since = later.since(earlier).map(|since| since.as_millis());
+            assert_eq!(since, expected, "{monotonic} ms, {wall} ms");
+        }
+    }
+
+    #[test]
+    fn clocks_at_the_ends_of_time_are_no_panic() {
+        let now = Moment::now();
+        for seconds in [0, 1 << 40, i64::MAX.unsigned_abs() / 2] {
+            let step = Duration::from_secs(seconds);
+            for wall in [now.wall.checked_add(step), now.wall.checked_sub(step)] {
+                let Some(wall) = wall else { continue };
+                let other = Moment { wall, ..now };
+                let (there, back) = (other.since(now), now.since(other));
+                assert_eq!(
+                    (there.is_some(), back.is_some()),
+                    (seconds == 0, seconds == 0)
+                );
+            }
+        }
+    }
+}
