@@ -8,16 +8,18 @@ use std::time::Instant;
 /// Side by side: they mostly wait.
 const THREADS: usize = 8;
 
-/// Runs all seeds, or the one of `CCM_TEST_SEED`, and tells which ones fail and how to run one alone.
-/// How many it ran.
+/// Runs all seeds, or those of `CCM_TEST_SEED`: one (`7`) or a range (`1000-2999`). A failure names the seeds that
+/// failed and the command that runs the first one alone. Answers how many it ran.
 pub fn for_each_seed(
     test: &str,
     seeds: impl Iterator<Item = u64>,
     run: impl Fn(u64) -> Result<(), String> + Sync,
 ) -> usize {
-    let seeds: Vec<u64> = match std::env::var("CCM_TEST_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => seeds.collect(),
+    let chosen = std::env::var("CCM_TEST_SEED").unwrap_or_default();
+    let seeds: Vec<u64> = match chosen.split_once('-') {
+        _ if chosen.is_empty() => seeds.collect(),
+        Some((first, last)) => (first.parse().unwrap()..=last.parse().unwrap()).collect(),
+        None => vec![chosen.parse().unwrap()],
     };
     let (count, begun) = (seeds.len(), Instant::now());
     let seeds = Mutex::new(seeds.into_iter());
