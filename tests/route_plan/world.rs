@@ -60,7 +60,7 @@ impl World {
         self
     }
 
-    /// Seen by an earlier comparison to be a node's: `destination gateway`.
+    /// Wanted by a node, as an earlier comparison saw: `destination gateway`.
     pub fn remember(&mut self, text: &str) -> &mut World {
         self.remembered.insert(route(text));
         self

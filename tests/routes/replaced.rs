@@ -211,3 +211,30 @@ fn a_route_that_was_deleted_is_not_remembered() {
     assert_eq!(compared.world.changes(mark), Vec::<String>::new());
     assert!(compared.findings().contains(&Reason::StaleRoute));
 }
+
+/// By an old list of servers a router seems to be a node's: what it is for is not the node's for that.
+#[test]
+fn a_router_with_the_address_that_a_node_had_keeps_its_routes() {
+    let mut compared = Compared::new();
+    let ip = compared.world.ip("worker-2");
+    compared.edit(|server| server["private_net"][0]["ip"] = json!("10.0.0.99"));
+    let spec = ServerSpec {
+        name: "router".into(),
+        networks: vec![(compared.world.network(), Some(ip.parse().unwrap()))],
+        ..ServerSpec::default()
+    };
+    let cloud = compared.world.sandbox.cloud();
+    cloud.create_server(compared.world.sandbox.project(), spec);
+    cloud.set_route(compared.world.network(), "10.244.200.0/24", &ip);
+    // Something is to be done, so that the Network is read before the servers are.
+    compared.world.join("worker-3", "10.244.3.0/24");
+    compared.read_nodes();
+    compared
+        .ccm
+        .network(Duration::ZERO, Urgency::Needed)
+        .unwrap();
+    compared.tick();
+    let mut expected = compared.world.wanted();
+    expected.insert(format!("10.244.200.0/24 {ip}"));
+    assert_eq!(compared.world.routes(), expected);
+}

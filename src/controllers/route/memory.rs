@@ -1,5 +1,5 @@
-//! Routes that are known to be of this cluster's nodes, because a comparison saw them so: a server's
-//! address may be another server's by the time its node is gone.
+//! Routes that a comparison saw to be wanted by this cluster's nodes: a server's address may be
+//! another server's by the time its node does not exist any more.
 
 use super::plan::{Change, Plan, Row, State, Step};
 use crate::cloud::{Network, Route, RouteChange};
@@ -25,7 +25,7 @@ impl Memory {
     pub(super) fn note(&mut self, plan: &Plan, network: &Network) {
         let there: HashSet<&Route> = network.routes.iter().collect();
         self.routes.retain(|route| there.contains(route));
-        for route in plan.rows.iter().flat_map(of_nodes) {
+        for route in plan.rows.iter().filter_map(of_node) {
             if self.routes.len() < ROUTES_AT_MOST {
                 self.routes.insert(route);
             }
@@ -42,18 +42,11 @@ impl Memory {
     }
 }
 
-/// Those of a row that lead to a node's server, or are about to.
-fn of_nodes(row: &Row) -> impl Iterator<Item = Route> {
-    let leads_to_node = match row.state {
-        State::Ok | State::Unwanted | State::LeftAlone => row.node.is_some(),
-        State::Missing | State::WrongGateway | State::Blackhole | State::Stale | State::NotOurs => {
-            false
-        }
-    };
-    let is_added = matches!(row.step, Step::Add | Step::Replace);
-    let have = row.have.filter(|_| leads_to_node);
-    let want = row.want.filter(|_| is_added);
-    have.into_iter().chain(want)
+/// One that a node wants, and that is there or is about to be. What only leads to a node's server is
+/// not the node's: by an older list of servers that address may be one that another server has now.
+fn of_node(row: &Row) -> Option<Route> {
+    let is_its = row.state == State::Ok || matches!(row.step, Step::Add | Step::Replace);
+    row.want.filter(|_| is_its)
 }
 
 #[cfg(test)]
@@ -102,13 +95,15 @@ mod tests {
         };
         let rows = vec![
             row(1, State::Ok, Step::Nothing),
-            row(2, State::Unwanted, Step::Delete),
+            row(2, State::Ok, Step::Nothing),
             row(3, State::Missing, Step::Add),
             row(4, State::Missing, Step::Cannot),
             row(5, State::NotOurs, Step::Nothing),
             row(6, State::Ok, Step::Nothing),
+            row(7, State::Unwanted, Step::Nothing),
+            row(8, State::LeftAlone, Step::Nothing),
         ];
-        memory.note(&plan(rows), &network([1, 2, 5, 6].into_iter()));
+        memory.note(&plan(rows), &network([1, 2, 5, 6, 7, 8].into_iter()));
         let expected = [1, 2, 3, 6].map(route);
         assert_eq!(*memory.routes(), expected.into_iter().collect());
         let change = |n, change| Change {

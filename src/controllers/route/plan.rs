@@ -20,7 +20,7 @@ pub struct View<'a> {
     pub network: &'a Network,
     /// `--cluster-cidr`.
     pub cluster_cidrs: &'a [IpNet],
-    /// Routes that earlier comparisons saw to be of our nodes.
+    /// Routes that an earlier comparison saw to be wanted by our nodes.
     pub remembered: &'a HashSet<Route>,
     /// Nodes, by UID, whose routes have waited for long.
     pub lacking: &'a HashSet<String>,
