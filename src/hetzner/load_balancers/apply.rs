@@ -94,8 +94,7 @@ pub(in crate::hetzner) fn apply(
             | (Write::RemoveTarget { .. }, Some("load_balancer_target_not_found")) => {
                 Ok(Applied::Overtaken)
             }
-            (Write::Delete { .. }, _) if failed.error.kind == ErrorKind::NotFound =>
-            {
+            (Write::Delete { .. }, _) if failed.error.kind == ErrorKind::NotFound => {
                 Ok(Applied::Done)
             }
             _ => Err(refused::next_step(failed)),

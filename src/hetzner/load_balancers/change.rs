@@ -207,7 +207,10 @@ impl Write {
             Write::Create(create) => create.body(),
             Write::Edit { name, labels } => object([
                 ("name", name.as_ref().map(|name| json!(name))),
-                ("labels", labels.as_ref().map(|labels| json!(labels.whole()))),
+                (
+                    "labels",
+                    labels.as_ref().map(|labels| json!(labels.whole())),
+                ),
             ]),
             Write::ChangeType { kind } => json!({ "load_balancer_type": kind }),
             Write::ChangeAlgorithm { algorithm } => json!({ "type": algorithm.name() }),
@@ -236,9 +239,9 @@ impl Write {
                 "labels": new.labels,
             }),
             Write::EditCertificate { labels, .. } => json!({ "labels": labels }),
-            Write::EnablePublicInterface
-            | Write::DisablePublicInterface
-            | Write::Delete { .. } => json!({}),
+            Write::EnablePublicInterface | Write::DisablePublicInterface | Write::Delete { .. } => {
+                json!({})
+            }
         }
     }
 }

@@ -132,7 +132,10 @@ fn labelled<'a>(
     service: &Service,
     cluster: &Cluster,
 ) -> Result<Found<'a>, Refused> {
-    let is_own = balancer.labels.get(CLUSTER_UID).is_none_or(|uid| *uid == cluster.uid);
+    let is_own = balancer
+        .labels
+        .get(CLUSTER_UID)
+        .is_none_or(|uid| *uid == cluster.uid);
     match other_cluster(balancer, cluster) {
         None => Ok(Found::Labelled {
             balancer,
@@ -234,7 +237,9 @@ fn check_adoptable(
     }
     let of_cluster = balancer.labels.get(CLUSTER_UID);
     if let Some(uid) = of_cluster.filter(|uid| **uid != cluster.uid) {
-        return refused(&format!("its label {CLUSTER_UID} names another cluster, {uid}"));
+        return refused(&format!(
+            "its label {CLUSTER_UID} names another cluster, {uid}"
+        ));
     }
     match (balancer.labels.get(SERVICE_UID), of_cluster) {
         // This cluster's, of a Service that does not exist any more.

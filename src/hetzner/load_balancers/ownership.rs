@@ -89,15 +89,21 @@ fn foreign_part(target: &Target, cluster: &Cluster) -> Option<String> {
         Target::Server { server, .. } => {
             foreign_server(server.id).map(|why| format!("its target {why}"))
         }
-        Target::Ip { ip, .. } => (!cluster.addresses.contains(&ip.ip))
-            .then(|| format!("its target {} is no address of a node of this cluster", ip.ip)),
+        Target::Ip { ip, .. } => (!cluster.addresses.contains(&ip.ip)).then(|| {
+            format!(
+                "its target {} is no address of a node of this cluster",
+                ip.ip
+            )
+        }),
         Target::LabelSelector {
             label_selector,
             targets,
         } => {
             let selector = &label_selector.selector;
             match targets.as_deref() {
-                None => Some(format!("which servers its target {selector:?} selects is not known")),
+                None => Some(format!(
+                    "which servers its target {selector:?} selects is not known"
+                )),
                 Some([]) => Some(format!("its target {selector:?} selects no server")),
                 Some(servers) => servers
                     .iter()

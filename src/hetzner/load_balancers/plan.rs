@@ -268,7 +268,9 @@ fn release(
             Some(balancer.id),
             write,
             line,
-            vec![Source::Rule("the Service is deleted, and the load balancer stays")],
+            vec![Source::Rule(
+                "the Service is deleted, and the load balancer stays",
+            )],
         )
     };
     let is_of_service = |port: u16| {

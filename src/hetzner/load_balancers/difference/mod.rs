@@ -131,7 +131,8 @@ impl<'a, 'b> Difference<'a, 'b> {
         let set: BTreeMap<String, String> = ours
             .iter()
             .filter(|(label, value)| {
-                (adopts.is_some() || !self.keeps(label)) && balancer.labels.get(**label) != Some(*value)
+                (adopts.is_some() || !self.keeps(label))
+                    && balancer.labels.get(**label) != Some(*value)
             })
             .map(|(label, value)| ((*label).to_owned(), value.clone()))
             .collect();
@@ -152,7 +153,12 @@ impl<'a, 'b> Difference<'a, 'b> {
         });
         self.plan.changes.push(Box::new(Change {
             event: adopts,
-            ..Change::new(Some(balancer.id), Write::Edit { name, labels }, line, sources)
+            ..Change::new(
+                Some(balancer.id),
+                Write::Edit { name, labels },
+                line,
+                sources,
+            )
         }));
     }
 
