@@ -51,7 +51,7 @@ macro_rules! table {
 table! {
     NAME = {
         name: "name",
-        meaning: "Name of the load balancer. An existing one of this name in which nobody else lives is taken over; a later change renames it.",
+        meaning: "Name of the load balancer. An existing one of this name is adopted while it has no ports and all its targets are nodes of this cluster; a later change renames it.",
     };
     TYPE = {
         name: "type",
