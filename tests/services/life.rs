@@ -124,6 +124,14 @@ fn deleted_is_the_load_balancer_first_found_by_its_label_and_then_the_service() 
             "{}",
             daemon.log()
         );
+        // As the API's own client sends it; and the load balancer was read just before.
+        let calls = world.cloud_calls(mark);
+        let at = calls
+            .iter()
+            .position(|call| call.method == "DELETE")
+            .unwrap();
+        assert!(calls[at].body.is_empty(), "{profile}");
+        assert_eq!(calls[at - 1].path, format!("/v1/load_balancers/{id}"));
         let left: Vec<_> = world
             .balancers()
             .iter()

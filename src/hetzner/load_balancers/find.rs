@@ -34,7 +34,11 @@ pub(super) enum Found<'a> {
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) reason: Reason,
-    pub(super) why: String,
+    why: String,
+    /// What asked for it by its name.
+    named: Option<Source>,
+    /// What an operator can do, with a command at its end.
+    remedy: Option<String>,
     /// It rests on which Services or nodes exist.
     pub(super) rests_on_whole_cluster: bool,
 }
@@ -45,6 +49,8 @@ impl Refused {
         Refused {
             reason: Reason::SyncLoadBalancerFailed,
             why,
+            named: None,
+            remedy: None,
             rests_on_whole_cluster: false,
         }
     }
@@ -56,21 +62,37 @@ impl Refused {
                 "load balancer {} is owned by another Service of this cluster, says its label {SERVICE_UID}={uid}",
                 balancer.shown()
             ),
+            named: None,
+            remedy: None,
             rests_on_whole_cluster: true,
         }
     }
 
-    /// The operator may allow it.
+    /// An operator may allow it.
     fn not_adopted(balancer: &LoadBalancer, service: &Service, why: &str) -> Refused {
         Refused {
             reason: Reason::LoadBalancerNotAdopted,
-            why: format!(
-                "load balancer {} is not adopted: {why}; to have Service {} adopt it, and change and use it alone: {}",
-                balancer.shown(),
+            why: format!("load balancer {} is not adopted: {why}", balancer.shown()),
+            named: None,
+            remedy: Some(format!(
+                "to have Service {} adopt it, with its ports and targets: {}",
                 service.full_name(),
                 names::adopt_command(balancer, service)
-            ),
+            )),
             rests_on_whole_cluster: true,
+        }
+    }
+
+    /// For the event.
+    pub(super) fn message(&self) -> String {
+        let why = &self.why;
+        match (&self.named, &self.remedy) {
+            (None, None) => why.clone(),
+            (None, Some(remedy)) => format!("{why}; {remedy}"),
+            (Some(named), None) => format!("{named}: {why}; choose another name"),
+            (Some(named), Some(remedy)) => {
+                format!("{named}: {why}; choose another name, or, {remedy}")
+            }
         }
     }
 }
@@ -176,11 +198,10 @@ fn by_name<'a>(
             rests_on_whole_cluster: false,
         });
     };
-    let because_of_name = |refused: Refused| Refused {
-        why: format!("{}: {}; or choose another name", named.source, refused.why),
+    check_adoptable(balancer, service, cluster).map_err(|refused| Refused {
+        named: Some(named.source.clone()),
         ..refused
-    };
-    check_adoptable(balancer, service, cluster).map_err(because_of_name)?;
+    })?;
     let is_unused = balancer.targets.is_empty() && !balancer.labels.contains_key(SERVICE_UID);
     Ok(Found::Adopted {
         balancer,

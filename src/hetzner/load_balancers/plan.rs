@@ -48,7 +48,7 @@ impl Rules<'_> {
         let found = match found {
             Ok(found) => found,
             Err(why) => {
-                reading.problem(why.why);
+                reading.problem(why.message());
                 let mut plan = LoadBalancerPlan {
                     rests_on_whole_cluster: why.rests_on_whole_cluster,
                     ..refused(reading)

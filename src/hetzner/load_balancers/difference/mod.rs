@@ -113,7 +113,7 @@ impl<'a, 'b> Difference<'a, 'b> {
             let has = balancer.labels.get(*label);
             // Their absence is no difference to upstream, so that a take-over writes nothing.
             let counts = *label == SERVICE_UID || !self.rules.leaves_as_found();
-            let counts = adopts.is_some() || (counts && !self.keeps(label));
+            let counts = (counts || adopts.is_some()) && !self.keeps(label);
             let want = Sourced::new(value.clone(), Source::Rule(WHOSE));
             self.field(
                 &format!("label {label}"),
@@ -131,8 +131,7 @@ impl<'a, 'b> Difference<'a, 'b> {
         let set: BTreeMap<String, String> = ours
             .iter()
             .filter(|(label, value)| {
-                (adopts.is_some() || !self.keeps(label))
-                    && balancer.labels.get(**label) != Some(*value)
+                !self.keeps(label) && balancer.labels.get(**label) != Some(*value)
             })
             .map(|(label, value)| ((*label).to_owned(), value.clone()))
             .collect();
