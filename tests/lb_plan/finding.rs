@@ -55,6 +55,7 @@ const NODE_IP: &str = "192.0.2.1";
 const OTHER_IP: &str = "192.0.2.99";
 
 type Labels = &'static [(&'static str, &'static str)];
+type Targets = fn() -> Vec<Target>;
 
 const OURS: (&str, &str) = (CLUSTER_UID, "cluster-1");
 const THEIRS: (&str, &str) = (CLUSTER_UID, "cluster-2");
@@ -151,7 +152,7 @@ fn check_fate(world: &mut World, fate: Fate, about: &str) {
 }
 
 /// Labels, ports, targets → what becomes of the one that the annotation names.
-type Case = (Labels, &'static [u16], fn() -> Vec<Target>, Fate);
+type Case = (Labels, &'static [u16], Targets, Fate);
 
 #[rustfmt::skip] // A case is a line.
 const NAMED: &[Case] = &[
@@ -280,7 +281,7 @@ fn nothing_is_adopted_by_a_default_name() {
 #[test]
 fn our_uid_on_another_clusters_is_a_conflict_unless_its_targets_are_our_nodes() {
     #[rustfmt::skip] // A case is a line.
-    let cases: &[(fn() -> Vec<Target>, bool)] = &[
+    let cases: &[(Targets, bool)] = &[
         (|| vec![server(1), address(NODE_IP)], true),
         (|| vec![selector(Some(&[1, 2]))], true),
         // The other cluster's nodes may not be up yet.
@@ -349,7 +350,7 @@ fn the_command_is_one_that_a_shell_reads_as_it_is_meant() {
 
 /// Labels, targets, seconds from the load balancer's creation to its Service's → a part of why it is released; empty:
 /// deleted.
-type Ending = (Labels, fn() -> Vec<Target>, i64, &'static str);
+type Ending = (Labels, Targets, i64, &'static str);
 
 #[rustfmt::skip] // A case is a line.
 const ENDINGS: &[Ending] = &[

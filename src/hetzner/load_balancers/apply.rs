@@ -11,7 +11,6 @@ use crate::hetzner::api::{Api, Failed};
 use crate::hetzner::error::Code;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Of the answer to a write; no content at all, where there was nothing to say. Whatever else
@@ -63,11 +62,15 @@ pub(in crate::hetzner) fn apply(
     gate: &dyn Gate,
     change: &Change,
 ) -> Result<Applied, Error> {
-    let ready = match prepared(api, change)? {
-        Ready::Send(ready) => ready,
+    let rebased;
+    let change = match prepared(api, change)? {
+        Ready::AsPlanned => change,
+        Ready::Rebased(on_now) => {
+            rebased = on_now;
+            &*rebased
+        }
         Ready::Not(instead) => return Ok(instead),
     };
-    let change = ready.as_ref();
     match send(api, gate, change) {
         Ok(answer) => applied(&change.write, answer),
         Err(failed) => match (&change.write, failed.code()) {
@@ -103,17 +106,19 @@ pub(in crate::hetzner) fn apply(
 }
 
 /// What comes before a write.
-enum Ready<'a> {
-    Send(Cow<'a, Change>),
+enum Ready {
+    AsPlanned,
+    /// With the labels that were read just now.
+    Rebased(Box<Change>),
     /// It is not made; what the caller hears instead.
     Not(Applied),
 }
 
 /// A write that replaces labels, or deletes, rests on a read just before it: an operator, Terraform or another cluster
 /// may have changed the load balancer since all of them were listed.
-fn prepared<'a>(api: &Api, change: &'a Change) -> Result<Ready<'a>, Error> {
+fn prepared(api: &Api, change: &Change) -> Result<Ready, Error> {
     let Some(id) = change.balancer else {
-        return Ok(Ready::Send(Cow::Borrowed(change)));
+        return Ok(Ready::AsPlanned);
     };
     let line = &change.line;
     match &change.write {
@@ -137,7 +142,7 @@ fn prepared<'a>(api: &Api, change: &'a Change) -> Result<Ready<'a>, Error> {
                 name: name.clone(),
                 labels: Some(labels),
             };
-            Ok(Ready::Send(Cow::Owned(Change {
+            Ok(Ready::Rebased(Box::new(Change {
                 write,
                 ..change.clone()
             })))
@@ -147,7 +152,7 @@ fn prepared<'a>(api: &Api, change: &'a Change) -> Result<Ready<'a>, Error> {
                 return Ok(Ready::Not(Applied::Done));
             };
             let Some(why) = deletion_refused(seen, &now) else {
-                return Ok(Ready::Send(Cow::Borrowed(change)));
+                return Ok(Ready::AsPlanned);
             };
             let message = format!("{line}: not done, {why}; reading and planning again");
             if *is_orphan {
@@ -156,7 +161,7 @@ fn prepared<'a>(api: &Api, change: &'a Change) -> Result<Ready<'a>, Error> {
             log::info!("{message}");
             Ok(Ready::Not(Applied::Overtaken))
         }
-        _ => Ok(Ready::Send(Cow::Borrowed(change))),
+        _ => Ok(Ready::AsPlanned),
     }
 }
 
