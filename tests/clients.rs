@@ -168,7 +168,7 @@ fn a_write_refused_for_its_token_passes_the_gate_again_with_the_new_one() {
             Method::Post,
             "/networks",
             "application/json",
-            &network,
+            Some(&network),
         )
         .unwrap();
     assert_eq!(reply.value["network"]["name"], "new");

@@ -57,7 +57,7 @@ fn client(base: String, tls: Tls, token: Token, timeout: Duration) -> http::Clie
 /// Fails for its time, and not later.
 fn times_out(what: &str, client: &http::Client, body: &Value) {
     let gate = Passed::default();
-    let outcome = client.write::<Value>(&gate, Method::Post, "/x", "application/json", body);
+    let outcome = client.write::<Value>(&gate, Method::Post, "/x", "application/json", Some(body));
     let took = gate.0.lock().unwrap().unwrap().elapsed();
     let error = outcome.map(|reply| reply.value).unwrap_err();
     assert!(took < TIMEOUT + SLACK, "{what}: {took:?}: {error}");
@@ -225,7 +225,13 @@ fn nothing_is_sent_when_the_time_is_over_before() {
         Token::none(),
         Duration::from_millis(50),
     );
-    let outcome = client.write::<Value>(&Slow, Method::Post, "/x", "application/json", &json!({}));
+    let outcome = client.write::<Value>(
+        &Slow,
+        Method::Post,
+        "/x",
+        "application/json",
+        Some(&json!({})),
+    );
     let error = outcome.map(|reply| reply.value).unwrap_err();
     assert!(
         error

@@ -85,6 +85,12 @@ pub enum Reason {
     SyncLoadBalancerFailed,
     /// A load balancer can't be removed.
     DeleteLoadBalancerFailed,
+    /// An existing load balancer has become a Service's.
+    LoadBalancerAdopted,
+    /// An existing load balancer does not become a Service's, although that asks for it.
+    LoadBalancerNotAdopted,
+    /// A load balancer stays when its Service is deleted, without what the Service had on it.
+    LoadBalancerReleased,
     /// The cloud protects the load balancer from being deleted: it stays.
     LoadBalancerProtected,
     /// Another load balancer has the name.
@@ -162,6 +168,9 @@ impl Reason {
             Reason::DeletedLoadBalancer => "DeletedLoadBalancer",
             Reason::SyncLoadBalancerFailed => "SyncLoadBalancerFailed",
             Reason::DeleteLoadBalancerFailed => "DeleteLoadBalancerFailed",
+            Reason::LoadBalancerAdopted => "LoadBalancerAdopted",
+            Reason::LoadBalancerNotAdopted => "LoadBalancerNotAdopted",
+            Reason::LoadBalancerReleased => "LoadBalancerReleased",
             Reason::LoadBalancerProtected => "LoadBalancerProtected",
             Reason::LoadBalancerNameTaken => "LoadBalancerNameTaken",
             Reason::LoadBalancerTypeUnconfigured => "LoadBalancerTypeUnconfigured",

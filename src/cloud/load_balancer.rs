@@ -29,12 +29,13 @@ pub trait LoadBalancers: Send + Sync {
         cluster: &Cluster,
     ) -> LoadBalancerPlan;
 
-    /// What removes it, found by its label alone; the nodes only give its targets their names. Pure.
+    /// What deletes or releases it, found by its label alone; the nodes only give its targets their names. Pure.
     fn plan_removal(
         &self,
         landscape: &Landscape,
         service: &Service,
         nodes: &[OfferedNode],
+        cluster: &Cluster,
     ) -> LoadBalancerPlan;
 
     /// Load balancers of this cluster whose Service does not exist. Pure.
@@ -88,6 +89,11 @@ pub trait Change: fmt::Debug + Send + Sync {
     /// come before it was refused.
     fn needs_another_first(&self) -> bool;
 
+    /// Reported on the Service once the change was made.
+    fn event(&self) -> Option<Finding> {
+        None
+    }
+
     /// For the provider that made it.
     fn as_any(&self) -> &dyn Any;
 }
@@ -97,8 +103,10 @@ pub trait Change: fmt::Debug + Send + Sync {
 pub enum ChangeKind {
     /// Which nodes get traffic.
     Targets,
-    /// The load balancer goes.
+    /// The load balancer is deleted.
     Removal,
+    /// The load balancer stays, without what its Service had on it.
+    Release,
     /// Anything else, creation included.
     Settings,
 }
@@ -126,12 +134,12 @@ pub struct LoadBalancerPlan {
     pub unsure_new: Option<Field>,
     /// Of `status`: what is there by such a default.
     pub unsure: Vec<(Ingress, Source)>,
-    /// It takes over a load balancer because nobody else lives in it, or leaves one because somebody
+    /// It adopts a load balancer because no other Service or cluster owns it, or leaves one because another
     /// does: `Cluster::service_uids` and `Cluster::servers` must have been read from the API itself
     /// after this pass began.
     pub rests_on_whole_cluster: bool,
-    /// It adds or removes targets by what `OfferedNode::reach` says, or does not say: that must have been
-    /// read after this pass began.
+    /// It adds targets, or removes some because of what `OfferedNode::reach` says: the list of servers must
+    /// have been requested after this pass began.
     pub rests_on_servers: bool,
     /// IDs of what it takes over beside `found`, since nobody lives in it: two plans of one pass must
     /// not both.

@@ -1,7 +1,9 @@
 //! A Service of type LoadBalancer and the nodes behind it, as far as a cloud needs to know them.
 
 use super::{NodeAddress, ProviderId};
+use jiff::Timestamp;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
 
 /// A Service that wants a load balancer, or wanted one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -9,6 +11,8 @@ pub struct Service {
     pub namespace: String,
     pub name: String,
     pub uid: String,
+    /// `metadata.creationTimestamp`, by the API server's clock; none: not known.
+    pub created: Option<Timestamp>,
     pub annotations: BTreeMap<String, String>,
     pub ports: Vec<ServicePort>,
     pub traffic_policy: TrafficPolicy,
@@ -59,16 +63,27 @@ pub struct OfferedNode {
     pub provider_id: ProviderId,
     pub labels: BTreeMap<String, String>,
     pub addresses: Vec<NodeAddress>,
-    /// By what its server can be reached, says the cloud; none: nobody asked it.
-    pub reach: Option<Reach>,
+    /// What the cloud's list of servers says of its server.
+    pub reach: Reach,
 }
 
-/// What a server can be reached by.
+/// What the cloud's list of servers says of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reach {
-    pub has_public_ipv4: bool,
-    /// Numbers of the private networks that it has an address in.
-    pub networks: Vec<u64>,
+pub enum Reach {
+    /// No list was read.
+    #[default]
+    Unknown,
+    /// The complete list does not have it.
+    Missing {
+        /// The list was requested after this pass began; else the server may be newer than the list.
+        is_certain: bool,
+    },
+    /// It exists, and can be reached by these.
+    By {
+        has_public_ipv4: bool,
+        /// Numbers of the private networks that it has an address in.
+        networks: Vec<u64>,
+    },
 }
 
 /// The cluster that asks.
@@ -82,6 +97,8 @@ pub struct Cluster {
     pub service_uids: HashSet<String>,
     /// Servers of all its nodes, offered or not, and the nodes' names.
     pub servers: HashMap<super::InstanceId, String>,
+    /// `InternalIP` and `ExternalIP` of all its nodes.
+    pub addresses: HashSet<IpAddr>,
     /// Nodes with a provider ID that is not ours, and that ID.
     pub strangers: Vec<(String, String)>,
 }

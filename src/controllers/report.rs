@@ -150,7 +150,9 @@ pub fn publish(
             | Reason::EnsuredLoadBalancer
             | Reason::UpdatedLoadBalancer
             | Reason::DeletingLoadBalancer
-            | Reason::DeletedLoadBalancer => EventType::Normal,
+            | Reason::DeletedLoadBalancer
+            | Reason::LoadBalancerAdopted
+            | Reason::LoadBalancerReleased => EventType::Normal,
             _ => EventType::Warning,
         };
         let event = Event {
@@ -202,6 +204,9 @@ fn is_event(reason: Reason) -> bool {
         | Reason::DeletedLoadBalancer
         | Reason::SyncLoadBalancerFailed
         | Reason::DeleteLoadBalancerFailed
+        | Reason::LoadBalancerAdopted
+        | Reason::LoadBalancerNotAdopted
+        | Reason::LoadBalancerReleased
         | Reason::LoadBalancerProtected
         | Reason::LoadBalancerNameTaken
         | Reason::LoadBalancerTypeUnconfigured

@@ -73,13 +73,13 @@ impl Api {
         }
     }
 
-    /// Writes once, when the gate lets it pass and the budget is not used up.
+    /// Writes once, when the gate lets it pass and the budget is not used up. A DELETE has no body.
     pub(super) fn write<T: DeserializeOwned>(
         &self,
         gate: &dyn Gate,
         method: Method,
         path: &str,
-        body: &impl Serialize,
+        body: Option<&impl Serialize>,
     ) -> Result<T, Failed> {
         let what = format!("{} {}{path}", method.name(), self.http.base());
         let admitted = self.budget.admit(&what, Urgency::Needed, Instant::now());

@@ -17,7 +17,7 @@ pub const HARMLESS_WRITE: &str = "PUT /load_balancers/9007199254740991";
 /// was let through to it.
 pub(super) fn permission(api: &Api, gate: &dyn Gate) -> Permission {
     let path = HARMLESS_WRITE.trim_start_matches("PUT ");
-    let answer = api.write::<IgnoredAny>(gate, Method::Put, path, &json!({}));
+    let answer = api.write::<IgnoredAny>(gate, Method::Put, path, Some(&json!({})));
     match answer {
         Ok(_) => Permission::ReadWrite,
         Err(failed) => match (&failed.error.kind, failed.code()) {

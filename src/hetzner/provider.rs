@@ -261,9 +261,10 @@ impl LoadBalancers for Hetzner {
         landscape: &Landscape,
         service: &Service,
         nodes: &[OfferedNode],
+        cluster: &Cluster,
     ) -> LoadBalancerPlan {
         match state(landscape) {
-            Some(state) => self.rules().plan_removal(state, service, nodes),
+            Some(state) => self.rules().plan_removal(state, service, nodes, cluster),
             None => not_ours(),
         }
     }

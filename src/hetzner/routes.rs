@@ -82,7 +82,7 @@ pub(super) fn change(
         "gateway": route.gateway.to_string(),
     });
     let Begun { action } = api
-        .write(gate, Method::Post, &path, &body)
+        .write(gate, Method::Post, &path, Some(&body))
         .map_err(|failed| failed.error)?;
     match action.end() {
         None => Ok(Applied::Running(action.id())),

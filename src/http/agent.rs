@@ -6,7 +6,7 @@ use super::identity::Identity;
 use super::server_name::ServerName;
 use super::session::Session;
 use super::tls::Encrypt;
-use super::{Call, Method, Settings};
+use super::{Call, Settings};
 use rustls::pki_types::CertificateDer;
 use std::time::Duration;
 use ureq::unversioned::transport::Connector;
@@ -80,8 +80,9 @@ pub(super) fn send(
         request = request.header("Authorization", header.expose());
     }
     let agent = &session.agent;
-    let sent = match call.method {
-        Method::Get => {
+    // A read has no body, nor has every DELETE.
+    let sent = match call.body.is_empty() {
+        true => {
             let request = request.body(()).map_err(|e| Kind::Request(e.to_string()))?;
             let request = agent
                 .configure_request(request)
@@ -89,7 +90,7 @@ pub(super) fn send(
                 .build();
             agent.run(request)
         }
-        Method::Post | Method::Put | Method::Patch | Method::Delete => {
+        false => {
             let request = request
                 .header("Content-Type", call.content_type)
                 .body(&call.body[..])

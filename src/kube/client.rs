@@ -256,7 +256,7 @@ impl Client {
     ) -> Result<T, Error> {
         Ok(self
             .http
-            .write(gate, method, path, content_type, body)?
+            .write(gate, method, path, content_type, Some(body))?
             .value)
     }
 

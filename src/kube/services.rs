@@ -4,9 +4,10 @@
 
 use super::client::{Client, JSON, ReadFrom, Selected, percent_encoded};
 use super::error::Error;
-use super::types::{ObjectReference, not_empty, null_as_default};
+use super::types::{ObjectReference, not_empty, null_as_default, timestamp};
 use crate::cloud::{self, Gate, Ingress};
 use crate::http::Method;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,6 +46,8 @@ pub struct ServiceMeta {
     pub finalizers: Vec<String>,
     #[serde(default)]
     pub deletion_timestamp: Option<String>,
+    #[serde(default, deserialize_with = "timestamp")]
+    pub creation_timestamp: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -156,6 +159,7 @@ impl Service {
             namespace: metadata.namespace.clone(),
             name: metadata.name.clone(),
             uid: metadata.uid.clone(),
+            created: metadata.creation_timestamp,
             annotations: metadata.annotations.clone(),
             ports: spec.ports.iter().map(ServicePort::for_cloud).collect(),
             traffic_policy: match spec.external_traffic_policy.as_str() {

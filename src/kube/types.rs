@@ -209,7 +209,7 @@ impl PodCidrs {
 }
 
 /// RFC 3339. Nothing that matters more may be lost for the sake of a time: what is none counts as missing.
-fn timestamp<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Timestamp>, D::Error> {
+pub(super) fn timestamp<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Timestamp>, D::Error> {
     let text: Option<String> = Option::deserialize(d)?;
     Ok(text.and_then(|text| text.parse().ok()))
 }

@@ -81,7 +81,7 @@ pub fn apply(state: &mut State, change: &Change) -> bool {
         _ => {}
     }
     let id = change.balancer.expect("an ID");
-    if change.write == Write::Delete {
+    if let Write::Delete { .. } = change.write {
         state.balancers.retain(|one| one.id != id);
         return false;
     }
@@ -181,14 +181,16 @@ fn order(state: &mut State, new: &NewCertificate) {
 fn changed(balancer: &mut LoadBalancer, write: &Write) {
     match write {
         Write::Create(_)
-        | Write::Delete
-        | Write::DeleteUnchanged { .. }
+        | Write::Delete { .. }
         | Write::CreateCertificate(_)
         | Write::EditCertificate { .. } => unreachable!(),
         Write::Edit { name, labels } => {
             assert!(name.is_some() || labels.is_some(), "an empty PUT");
             balancer.name = name.clone().unwrap_or(balancer.name.clone());
-            balancer.labels = labels.clone().unwrap_or(balancer.labels.clone());
+            if let Some(edit) = labels {
+                assert_ne!(edit.whole(), balancer.labels, "an edit of nothing");
+                balancer.labels = edit.whole();
+            }
         }
         Write::ChangeType { kind } => {
             let mut types = types().into_iter();

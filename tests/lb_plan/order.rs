@@ -110,7 +110,7 @@ fn those_that_are_targets_already_stay_and_then_names_decide() {
     };
     let own = Target::LabelSelector {
         label_selector: own,
-        targets: vec![SelectedServer::default()],
+        targets: Some(vec![SelectedServer::default()]),
     };
     world.balancer_mut().targets.push(own.clone());
     world.nodes = nodes(30);
@@ -342,14 +342,14 @@ fn a_target_whose_server_has_no_such_address_stays_as_it_is() {
             };
             let has_other = !lacks.contains(&id);
             let is_private = !after.is_empty();
-            node.reach = Some(Reach {
+            node.reach = Reach::By {
                 has_public_ipv4: is_private || has_other,
                 networks: vec![if is_private && !has_other {
                     11
                 } else {
                     NETWORK
                 }],
-            });
+            };
         }
         world.settle();
         let mut ways: Vec<String> = world
@@ -379,6 +379,74 @@ fn a_target_whose_server_has_no_such_address_stays_as_it_is() {
         };
         assert_eq!(create.targets.len(), 3 - lacks.len(), "{about}");
     }
+}
+
+/// Servers of the nodes: `there`, `missing` from a list requested after the pass began, from an `older` one, or none
+/// was read. Targets before and after; does the plan rest on the servers?
+#[test]
+fn only_servers_that_exist_are_targets() {
+    let exists = || Reach::By {
+        has_public_ipv4: true,
+        networks: vec![],
+    };
+    let missing = || Reach::Missing { is_certain: true };
+    let older = || Reach::Missing { is_certain: false };
+    let unknown = || Reach::Unknown;
+    type Case = ([fn() -> Reach; 3], &'static [u64], &'static [u64], bool);
+    #[rustfmt::skip] // A case is a line.
+    let cases: &[Case] = &[
+        ([exists, exists, exists], &[], &[1, 2, 3], true),
+        ([exists, exists, exists], &[1, 2, 3], &[1, 2, 3], false),
+        ([unknown, unknown, unknown], &[1, 2, 3], &[1, 2, 3], false),
+        ([unknown, unknown, unknown], &[1], &[1, 2, 3], true),
+        ([exists, exists, missing], &[1, 2], &[1, 2], false),
+        ([exists, exists, missing], &[1, 2, 3], &[1, 2], true),
+        ([exists, missing, missing], &[2], &[1], true),
+        // The server may be newer than the list: a plan to be confirmed by a newer one.
+        ([exists, exists, older], &[1, 2], &[1, 2, 3], true),
+        ([exists, exists, older], &[1, 2, 3], &[1, 2], true),
+        // A list of another project has none of the servers: nothing is removed.
+        ([missing, missing, missing], &[1, 2], &[1, 2], false),
+        ([missing, missing, missing], &[], &[], false),
+    ];
+    for (reach, before, after, rests) in cases {
+        let about = format!("{:?} {before:?}", reach.map(|reach| reach()));
+        let mut world = World::new(Profile::CcmFromScratch);
+        world.settle();
+        world.balancer_mut().targets.clear();
+        for server in *before {
+            world.balancer_mut().targets.push(Target::Server {
+                server: ServerRef { id: *server },
+                use_private_ip: false,
+                health_status: Vec::new(),
+            });
+        }
+        for (node, reach) in world.nodes.iter_mut().zip(reach) {
+            node.reach = reach();
+        }
+        assert_eq!(world.plan().rests_on_servers, *rests, "{about}");
+        // One step at a time: an older list adds and removes one in turn.
+        for change in crate::support::changes(&world.plan()) {
+            crate::model::apply(&mut world.state, &change);
+        }
+        let mut targets: Vec<u64> = world
+            .balancer()
+            .server_targets()
+            .map(|(id, _)| id)
+            .collect();
+        targets.sort_unstable();
+        assert_eq!(targets, *after, "{about}");
+    }
+    // A new one is created with the others at once.
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.nodes[0].reach = missing();
+    let plan = world.plan();
+    assert!(plan.rests_on_servers);
+    let made = world.settle();
+    let Write::Create(create) = &made[0].write else {
+        panic!();
+    };
+    assert_eq!((create.targets.len(), made.len()), (2, 1));
 }
 
 /// What the API would refuse when it came to it is said before anything is paid for, or detached.

@@ -124,7 +124,7 @@ fn balancer(random: &mut Random, id: u64) -> LoadBalancer {
         let selector = "somebody=else".to_owned();
         one.targets.push(Target::LabelSelector {
             label_selector: SelectorRef { selector },
-            targets: vec![SelectedServer::default()],
+            targets: Some(vec![SelectedServer::default()]),
         });
     }
     one
@@ -379,12 +379,16 @@ fn servers_that_can_not_be_reached_are_never_added() {
             let ProviderId::Ours(InstanceId(id)) = node.provider_id else {
                 panic!();
             };
-            let one = Reach {
+            let one = Reach::By {
                 has_public_ipv4: random.percent(70),
                 networks: vec![if random.percent(70) { NETWORK } else { 11 }],
             };
+            let one = match random.percent(10) {
+                true => Reach::Missing { is_certain: true },
+                false => one,
+            };
             reach.insert(id, one.clone());
-            node.reach = Some(one);
+            node.reach = one;
         }
         if whole.plan().obstacle.is_some() {
             continue;
@@ -407,9 +411,14 @@ fn servers_that_can_not_be_reached_are_never_added() {
             };
             for target in added {
                 let reach = &reach[&target.server];
-                let is_reached = match target.use_private_ip {
-                    true => reach.networks.contains(&NETWORK),
-                    false => reach.has_public_ipv4,
+                let is_reached = match reach {
+                    Reach::By { networks, .. } if target.use_private_ip => {
+                        networks.contains(&NETWORK)
+                    }
+                    Reach::By {
+                        has_public_ipv4, ..
+                    } => *has_public_ipv4,
+                    _ => false,
                 };
                 assert!(is_reached, "seed {seed}: {}", change.line);
             }

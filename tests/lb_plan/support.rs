@@ -2,8 +2,8 @@
 
 use crate::model;
 use ccm::cloud::{
-    Change as _, Cluster, Ingress, InstanceId, LoadBalancerPlan, OfferedNode, ProviderId, Reason,
-    Service, ServicePort, Source, Sourced,
+    Change as _, Cluster, Ingress, InstanceId, LoadBalancerPlan, OfferedNode, ProviderId, Reach,
+    Reason, Service, ServicePort, Source, Sourced,
 };
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
@@ -116,7 +116,7 @@ impl World {
             defaults: &self.defaults,
             network: self.network,
         };
-        rules.plan_removal(&self.state, &self.service, &self.nodes)
+        rules.plan_removal(&self.state, &self.service, &self.nodes, &self.cluster)
     }
 
     /// Plans and makes changes until none is left; all of them.
@@ -221,7 +221,7 @@ pub fn node(id: u64) -> OfferedNode {
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into(),
         addresses: Vec::new(),
-        reach: None,
+        reach: Reach::Unknown,
     }
 }
 

@@ -148,8 +148,7 @@ fn every_kind_of_change_is_made_and_fits_the_document() {
     }
     assert!(writes.iter().any(|write| write.starts_with("PUT ")));
 
-    let seen = world.hetzner.observe(&[], Urgency::Needed).unwrap();
-    let removal = world.hetzner.plan_removal(&seen, &world.service, &[]);
+    let removal = world.removal();
     let deleted = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
     if let Applied::Running(action) = deleted.unwrap() {
         world.wait(action).unwrap();
@@ -166,8 +165,7 @@ fn a_deletion_without_a_word_is_one_too() {
     let world = World::new();
     world.settle();
     world.sandbox.cloud().set_silent_deletes(true);
-    let seen = world.hetzner.observe(&[], Urgency::Needed).unwrap();
-    let removal = world.hetzner.plan_removal(&seen, &world.service, &[]);
+    let removal = world.removal();
     let deleted = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
     assert!(matches!(deleted, Ok(Applied::Done)), "{deleted:?}");
     common::wait_until("its end", || world.balancers().is_empty());
@@ -197,8 +195,7 @@ fn a_type_that_came_since_the_types_were_read_is_found() {
 fn an_answer_of_somebody_else_is_no_success() {
     let world = World::new();
     world.settle();
-    let seen = world.hetzner.observe(&[], Urgency::Needed).unwrap();
-    let removal = world.hetzner.plan_removal(&seen, &world.service, &[]);
+    let removal = world.removal();
     let other = Rule::new(Effect::other_json()).half(Half::Hetzner);
     world.sandbox.faults().add(other.method("DELETE").times(1));
     let deleted = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());

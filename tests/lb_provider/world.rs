@@ -3,7 +3,7 @@
 use crate::common;
 use ccm::cloud::{
     ActionId, Applied, Change, Cluster, Error, ErrorKind, Gate, InstanceId, LoadBalancerPlan,
-    LoadBalancers, OfferedNode, Provider, ProviderId, Refused, Service, ServicePort, Source,
+    LoadBalancers, OfferedNode, Provider, ProviderId, Reach, Refused, Service, ServicePort, Source,
     Sourced, Urgency,
 };
 use ccm::hetzner::load_balancers::{Defaults, annotations::PREFIX};
@@ -61,7 +61,7 @@ impl World {
             provider_id: ProviderId::Ours(InstanceId(server["id"].as_u64().unwrap())),
             labels: [("topology.kubernetes.io/zone".to_owned(), "fsn1".to_owned())].into(),
             addresses: Vec::new(),
-            reach: None,
+            reach: Reach::Unknown,
         });
         let nodes: Vec<OfferedNode> = nodes.collect();
         World {
@@ -74,14 +74,21 @@ impl World {
                 ports: vec![port(80)],
                 ..Service::default()
             },
-            nodes,
             cluster: Cluster {
                 uid: "cluster-1".into(),
                 name: "kubernetes".into(),
                 service_uids: [UID.to_owned()].into(),
+                servers: nodes.iter().filter_map(server_of).collect(),
                 ..Cluster::default()
             },
+            nodes,
         }
+    }
+
+    pub fn removal(&self) -> LoadBalancerPlan {
+        let provider = self.hetzner.load_balancers().unwrap();
+        let seen = provider.observe(&[], Urgency::Needed).unwrap();
+        provider.plan_removal(&seen, &self.service, &[], &self.cluster)
     }
 
     pub fn set(&mut self, annotations: &[(&str, &str)]) {
@@ -201,6 +208,13 @@ impl World {
                     .unwrap_or_else(|problems| panic!("{call}: {problems:?}"));
             }
         }
+    }
+}
+
+fn server_of(node: &OfferedNode) -> Option<(InstanceId, String)> {
+    match node.provider_id {
+        ProviderId::Ours(id) => Some((id, node.name.clone())),
+        _ => None,
     }
 }
 

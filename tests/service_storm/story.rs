@@ -5,7 +5,7 @@
 use crate::life::Life;
 use crate::random::Random;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
-use ccm::hetzner::load_balancers::{CLUSTER_UID, SERVICE_UID};
+use ccm::hetzner::load_balancers::{CLUSTER_UID, CREATED, SERVICE, SERVICE_UID};
 use sandbox::Sandbox;
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
@@ -173,6 +173,9 @@ impl Story {
         let target = json!([{ "type": "server", "server": { "id": foreign } }]);
         let ours = cluster_uid(sandbox);
         let dead = |cluster: &str| json!({ SERVICE_UID: DEAD_UID, CLUSTER_UID: cluster });
+        let mut left = dead(&ours);
+        left[SERVICE] = json!("default.s-3");
+        left[CREATED] = json!("true");
         for (name, labels, targets) in [
             ("theirs", dead("another-cluster"), &target),
             ("kubernetes-default-s-0", dead("another-cluster"), &target),
@@ -185,7 +188,8 @@ impl Story {
             ("somebody", json!({ "team": "blue" }), &target),
             ("free", json!({ "team": "red" }), &json!([])),
             ("kubernetes-default-s-2", json!({}), &json!([])),
-            ("kubernetes-default-s-3", dead(&ours), &json!([])),
+            // This cluster's, of a Service of the same name that does not exist any more.
+            ("kubernetes-default-s-3", left, &json!([])),
         ] {
             cloud.create_load_balancer(
                 sandbox.project(),

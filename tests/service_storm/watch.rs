@@ -1,7 +1,7 @@
 //! What must never happen, looked at in the moment in which the request arrives.
 
 use crate::story::{FINALIZER, NAMESPACE, cluster_uid};
-use ccm::hetzner::load_balancers::{CLUSTER_UID, SERVICE_UID};
+use ccm::hetzner::load_balancers::{CLUSTER_UID, CREATED, SERVICE_UID};
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::Cloud;
@@ -115,6 +115,9 @@ impl Look {
                 self.may_live_in_it(if changes { new } else { whose })
             }
             _ if !is_ours || whose.is_null() => Some(format!("not ours: {labels}")),
+            ("DELETE", _) if labels[CREATED].is_null() => {
+                Some(format!("was not made for a Service: {labels}"))
+            }
             ("DELETE", _) => {
                 let service = self.service(whose);
                 let wanted = service.is_some_and(|service| wants(&service));
@@ -170,6 +173,10 @@ impl Look {
 
     fn break_before_make(&self, id: u64, balancer: &Value, body: &Value) -> Option<String> {
         let service = self.service(&balancer["labels"][SERVICE_UID])?;
+        if !wants(&service) {
+            // It is released.
+            return None;
+        }
         let nodes = self.cluster.list("nodes", None);
         let wanted = crate::end::servers(&service, &nodes);
         let removed = body["server"]["id"].as_u64().unwrap_or_default();

@@ -25,8 +25,8 @@ fn a_service_gets_its_load_balancer_with_one_post_between_finalizer_and_status()
         );
         let calls = world.cloud_calls(mark);
         let shown: Vec<String> = calls.iter().map(ToString::to_string).collect();
-        // A list, the types, the POST, how it goes on, and a list that shows the private address.
-        assert!(calls.len() <= 6, "{profile}: {shown:#?}");
+        // A list, the types, the servers, the POST, how it goes on, and a list that shows the private address.
+        assert!(calls.len() <= 7, "{profile}: {shown:#?}");
         let first = calls.iter().find(|call| call.is_write()).unwrap();
         let patches = world.sandbox.calls().calls_since(mark);
         let mut patches = patches
@@ -49,7 +49,7 @@ fn a_service_gets_its_load_balancer_with_one_post_between_finalizer_and_status()
 }
 
 #[test]
-fn a_service_costs_a_list_a_post_and_a_question_and_the_first_one_the_types_too() {
+fn a_service_costs_two_lists_a_post_and_a_question_and_the_first_one_the_types_too() {
     let world = World::new(2);
     let _daemon = world.daemon(&[NO_RESYNC]);
     for (name, types) in [("web", 1), ("other", 0)] {
@@ -65,9 +65,11 @@ fn a_service_costs_a_list_a_post_and_a_question_and_the_first_one_the_types_too(
         let of = |path: &str| calls.iter().filter(|call| call.path == path).count();
         assert_eq!(of("/v1/load_balancers"), 2, "{name}: {calls:#?}");
         assert_eq!(of("/v1/load_balancer_types"), types, "{name}");
+        // Only servers that exist become targets.
+        assert_eq!(of("/v1/servers"), 1, "{name}: {calls:#?}");
         // A machine that is busy may see the first question come too early.
         assert!((1..=2).contains(&of("/v1/actions")), "{name}: {calls:#?}");
-        assert!(calls.len() <= 4 + types, "{name}: {calls:#?}");
+        assert!(calls.len() <= 5 + types, "{name}: {calls:#?}");
     }
 }
 
@@ -122,6 +124,14 @@ fn deleted_is_the_load_balancer_first_found_by_its_label_and_then_the_service() 
             "{}",
             daemon.log()
         );
+        // As the API's own client sends it; and the load balancer was read just before.
+        let calls = world.cloud_calls(mark);
+        let at = calls
+            .iter()
+            .position(|call| call.method == "DELETE")
+            .unwrap();
+        assert!(calls[at].body.is_empty(), "{profile}");
+        assert_eq!(calls[at - 1].path, format!("/v1/load_balancers/{id}"));
         let left: Vec<_> = world
             .balancers()
             .iter()

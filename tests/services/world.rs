@@ -112,6 +112,14 @@ impl World {
         assert!(cluster.delete("services", Some("default"), name));
     }
 
+    /// ID of the server of this name.
+    pub fn server_of(&self, name: &str) -> u64 {
+        let servers = self.sandbox.cloud().servers(self.sandbox.project());
+        let mut servers = servers.iter();
+        let found = servers.find(|server| server["name"] == name).unwrap();
+        found["id"].as_u64().unwrap()
+    }
+
     pub fn balancers(&self) -> Vec<Value> {
         self.sandbox.cloud().load_balancers(self.sandbox.project())
     }

@@ -15,7 +15,8 @@ pub struct FailedTry {
     pub at: Option<Timestamp>,
 }
 
-const FAILED: [Reason; 3] = [
+const FAILED: [Reason; 4] = [
+    Reason::LoadBalancerNotAdopted,
     Reason::SyncLoadBalancerFailed,
     Reason::UpdateLoadBalancerFailed,
     Reason::DeleteLoadBalancerFailed,

@@ -19,7 +19,7 @@ mod write;
 
 pub use failed::{FailedTry, failed_tries};
 pub use observe::Observed;
-pub use offered::offered;
+pub use offered::{Servers, offered};
 pub use plan::{ServicePlan, View, Want, plan, want};
 pub use survey::orphans;
 

@@ -1,10 +1,12 @@
 //! What both APIs say about Services: read only.
 
-use super::offered::offered;
+use super::offered::{Servers, offered};
 use super::plan::View;
 use crate::cloud::{self, Cluster, Landscape, OfferedNode, Provider, ProviderId, Urgency};
 use crate::kube::{AnyService, Node, Service};
 use crate::world::{Error, World};
+use std::collections::HashSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,7 +34,7 @@ pub(super) enum Freshness {
 }
 
 impl Observed {
-    /// What the cloud says of the servers of these nodes since then.
+    /// What the cloud says of the servers of these nodes since then. A cloud without servers says nothing.
     pub(super) fn ask_for_servers(
         &mut self,
         world: &World,
@@ -40,8 +42,15 @@ impl Observed {
         since: Instant,
         urgency: Urgency,
     ) -> Result<(), Error> {
+        if world.provider.instances().is_none() {
+            return Ok(());
+        }
         let servers = world.instances(since.elapsed(), urgency)?;
-        self.nodes = offered(nodes, &*world.provider, &servers.value);
+        let servers = Servers {
+            list: &servers.value,
+            is_certain: true,
+        };
+        self.nodes = offered(nodes, &*world.provider, Some(servers));
         Ok(())
     }
 
@@ -79,12 +88,16 @@ pub(super) fn observe(
     let for_cloud: Vec<&cloud::Service> = for_cloud.iter().collect();
     let landscape = world.load_balancers(&for_cloud, freshness.max_age(), urgency)?;
     // Whatever was read last, and by whom: see `Observed::ask_for_servers`.
-    let servers = world.instances_last().unwrap_or_default();
+    let servers = world.instances_last();
+    let servers = servers.as_ref().map(|list| Servers {
+        list,
+        is_certain: false,
+    });
     // Which Services exist changes little, and only a take-over rests on it: see `pass`.
     let all = world.any_services(Duration::MAX)?;
     Ok(Observed {
         cluster: cluster(world, cluster_name, &all.value, nodes)?,
-        nodes: offered(nodes, &*world.provider, &servers),
+        nodes: offered(nodes, &*world.provider, servers),
         services,
         landscape: landscape.value.as_ref().clone(),
     })
@@ -123,8 +136,16 @@ pub(super) fn cluster(
             .map(|service| service.metadata.uid.clone())
             .collect(),
         servers: nodes.iter().filter_map(server).collect(),
+        addresses: addresses(nodes),
         strangers: strangers(nodes, &*world.provider),
     })
+}
+
+/// Where the nodes are reached; a host name is no address.
+fn addresses(nodes: &[Arc<Node>]) -> HashSet<IpAddr> {
+    let of_nodes = nodes.iter().flat_map(|node| &node.status.addresses);
+    let are_ips = of_nodes.filter(|one| matches!(one.kind.as_str(), "InternalIP" | "ExternalIP"));
+    are_ips.filter_map(|one| one.address.parse().ok()).collect()
 }
 
 fn strangers(nodes: &[Arc<Node>], provider: &dyn Provider) -> Vec<(String, String)> {

@@ -13,17 +13,33 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers"
 /// The cluster autoscaler is about to remove the node.
 const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 
-/// The nodes that a plan may use, and what is known of their servers.
+/// A complete list of servers.
+#[derive(Clone, Copy)]
+pub struct Servers<'a> {
+    pub list: &'a [Instance],
+    /// It was requested after this pass began.
+    pub is_certain: bool,
+}
+
+/// The nodes that a plan may use, and what is known of their servers; `servers`: none were read.
 pub fn offered(
     nodes: &[Arc<Node>],
     provider: &dyn Provider,
-    servers: &[Instance],
+    servers: Option<Servers>,
 ) -> Vec<OfferedNode> {
-    let servers: HashMap<InstanceId, &Instance> =
-        servers.iter().map(|server| (server.id, server)).collect();
-    let reach = |id: &ProviderId| match id {
-        ProviderId::Ours(id) => servers.get(id).map(|server| reach(server)),
-        ProviderId::Foreign | ProviderId::Unknown(_) => None,
+    let list = servers.map_or(&[][..], |servers| servers.list);
+    let by_id: HashMap<InstanceId, &Instance> =
+        list.iter().map(|server| (server.id, server)).collect();
+    let reach = |id: &ProviderId| match (id, servers) {
+        (ProviderId::Ours(id), Some(servers)) => by_id.get(id).map_or(
+            Reach::Missing {
+                is_certain: servers.is_certain,
+            },
+            |server| reach(server),
+        ),
+        (ProviderId::Ours(_), None) | (ProviderId::Foreign | ProviderId::Unknown(_), _) => {
+            Reach::Unknown
+        }
     };
     candidates(nodes, provider)
         .filter(|(node, _)| node.taint(TO_BE_DELETED).is_none())
@@ -59,7 +75,7 @@ pub(super) fn candidates<'a>(
 
 fn reach(server: &Instance) -> Reach {
     let networks = server.private.iter().map(|private| private.network);
-    Reach {
+    Reach::By {
         has_public_ipv4: server.public_ipv4.is_some(),
         networks: networks.collect(),
     }

@@ -225,6 +225,7 @@ impl<'a> Pass<'a> {
         let name = work.plan.name();
         let is_overtaken = work.look_again && work.made.is_empty();
         for made in work.made {
+            tell::changed(self.world, self.gate, &work.plan, &*made);
             self.note(&work.plan, || made.json());
         }
         let lines = work.lines.into_iter().map(|line| (name.clone(), line));

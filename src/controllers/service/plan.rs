@@ -87,7 +87,8 @@ fn plan_service(view: &View, provider: &dyn LoadBalancers, service: &Arc<Service
     match plan.want {
         Want::Nothing => return plan,
         Want::Remove => {
-            plan.cloud = provider.plan_removal(view.landscape, &for_cloud, view.nodes);
+            plan.cloud =
+                provider.plan_removal(view.landscape, &for_cloud, view.nodes, view.cluster);
         }
         Want::Ensure => {
             plan.cloud = provider.plan(view.landscape, &for_cloud, view.nodes, view.cluster);

@@ -2,7 +2,7 @@
 
 use super::plan::ServicePlan;
 use super::{EVENT_COMPONENT, NAME};
-use crate::cloud::{ChangeKind, Finding, Gate, Reason};
+use crate::cloud::{Change, ChangeKind, Finding, Gate, Reason};
 use crate::controllers::report::publish;
 use crate::world::World;
 
@@ -31,9 +31,16 @@ pub(super) fn begin(world: &World, gate: &dyn Gate, plan: &ServicePlan, kind: Ch
         ChangeKind::Removal => {
             Finding::info(Reason::DeletingLoadBalancer, "Deleting load balancer")
         }
-        ChangeKind::Targets => return,
+        ChangeKind::Targets | ChangeKind::Release => return,
     };
     publish(world, gate, component(world), &plan.object, [finding]);
+}
+
+/// After one change that is an event by itself.
+pub(super) fn changed(world: &World, gate: &dyn Gate, plan: &ServicePlan, change: &dyn Change) {
+    if let Some(finding) = change.event() {
+        publish(world, gate, component(world), &plan.object, [&finding]);
+    }
 }
 
 /// After the last one.
@@ -55,6 +62,8 @@ pub(super) fn end(
         (Told::Done, ChangeKind::Removal) => {
             Finding::info(Reason::DeletedLoadBalancer, "Deleted load balancer")
         }
+        // Its last change reports it: see `changed`.
+        (Told::Done, ChangeKind::Release) => return,
         (Told::Failed(why), kind) => Finding::warning(failed(kind), why),
     };
     publish(world, gate, component(world), &plan.object, [finding]);
@@ -65,7 +74,7 @@ pub(super) fn failed(kind: ChangeKind) -> Reason {
     match kind {
         ChangeKind::Settings => Reason::SyncLoadBalancerFailed,
         ChangeKind::Targets => Reason::UpdateLoadBalancerFailed,
-        ChangeKind::Removal => Reason::DeleteLoadBalancerFailed,
+        ChangeKind::Removal | ChangeKind::Release => Reason::DeleteLoadBalancerFailed,
     }
 }
 

@@ -57,7 +57,7 @@ macro_rules! table {
 table! {
     NAME = {
         name: "name",
-        meaning: "Name of the load balancer. An existing one of this name is adopted only under the rules of adoption (`ccm help services`). A later change renames it.",
+        meaning: "Name of the load balancer. An existing one of this name is adopted while it has no ports and all its targets are nodes of this cluster (`ccm help services`). A later change renames it.",
     };
     TYPE = {
         name: "type",

@@ -1,16 +1,16 @@
 //! One change, one write; and what its answer means.
 
 use super::balancer::LoadBalancer;
-use super::change::{Change, Create, Write};
+use super::change::{Change, Create, LabelEdit, Write};
 use super::observe::State;
 use super::refused;
+use super::seen::Seen;
 use crate::cloud::{Applied, Error, ErrorKind, Gate, Landscape, Urgency};
 use crate::hetzner::actions::Action;
 use crate::hetzner::api::{Api, Failed};
 use crate::hetzner::error::Code;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Of the answer to a write; no content at all, where there was nothing to say. Whatever else
@@ -62,11 +62,15 @@ pub(in crate::hetzner) fn apply(
     gate: &dyn Gate,
     change: &Change,
 ) -> Result<Applied, Error> {
-    if let (Write::DeleteUnchanged { labels }, Some(id)) = (&change.write, change.balancer)
-        && !is_unchanged(api, change, id, labels)?
-    {
-        return Ok(Applied::Done);
-    }
+    let rebased;
+    let change = match prepared(api, change)? {
+        Ready::AsPlanned => change,
+        Ready::Rebased(on_now) => {
+            rebased = on_now;
+            &*rebased
+        }
+        Ready::Not(instead) => return Ok(instead),
+    };
     match send(api, gate, change) {
         Ok(answer) => applied(&change.write, answer),
         Err(failed) => match (&change.write, failed.code()) {
@@ -83,7 +87,7 @@ pub(in crate::hetzner) fn apply(
             }
             (Write::Create(create), _) => Err(refused::create(api, create, failed)),
             // Since it was read: then it stays, as the next look says.
-            (Write::Delete, Some("protected")) => {
+            (Write::Delete { .. }, Some("protected")) => {
                 log::info!("{}; looking again", failed.error);
                 Ok(Applied::Overtaken)
             }
@@ -93,9 +97,7 @@ pub(in crate::hetzner) fn apply(
             | (Write::RemoveTarget { .. }, Some("load_balancer_target_not_found")) => {
                 Ok(Applied::Overtaken)
             }
-            (Write::Delete | Write::DeleteUnchanged { .. }, _)
-                if failed.error.kind == ErrorKind::NotFound =>
-            {
+            (Write::Delete { .. }, _) if failed.error.kind == ErrorKind::NotFound => {
                 Ok(Applied::Done)
             }
             _ => Err(refused::next_step(failed)),
@@ -103,35 +105,109 @@ pub(in crate::hetzner) fn apply(
     }
 }
 
-/// Is it as it was when it was planned on? False: it is gone. Somebody may have moved into it, or
-/// protected it, since all of them were listed: then an error.
-fn is_unchanged(
-    api: &Api,
-    change: &Change,
-    id: u64,
-    labels: &BTreeMap<String, String>,
-) -> Result<bool, Error> {
-    let answer: Result<One, Error> = api.get(&format!("/load_balancers/{id}"), Urgency::Needed);
-    let now = match answer {
-        Ok(answer) => answer.load_balancer,
-        Err(error) if error.kind == ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(error),
-    };
-    let why = match (now.protection.delete, now.labels == *labels && now.id == id) {
-        (true, _) => "it is protected by now",
-        (_, false) => "its labels changed meanwhile",
-        (false, true) => return Ok(true),
+/// What comes before a write.
+enum Ready {
+    AsPlanned,
+    /// With the labels that were read just now.
+    Rebased(Box<Change>),
+    /// It is not made; what the caller hears instead.
+    Not(Applied),
+}
+
+/// A write that replaces labels, or deletes, rests on a read just before it: an operator, Terraform or another cluster
+/// may have changed the load balancer since all of them were listed.
+fn prepared(api: &Api, change: &Change) -> Result<Ready, Error> {
+    let Some(id) = change.balancer else {
+        return Ok(Ready::AsPlanned);
     };
     let line = &change.line;
-    Err(Error::new(
-        ErrorKind::Other,
-        format!("{line}: not done, {why}; look again"),
-    ))
+    match &change.write {
+        Write::Edit {
+            name,
+            labels: Some(labels),
+        } => {
+            let Some(now) = read(api, id)? else {
+                return Ok(Ready::Not(Applied::Overtaken));
+            };
+            let now = Seen::of(&now);
+            if let Some(why) = edit_refused(labels, &now) {
+                log::info!("{line}: not done, {why}; reading and planning again");
+                return Ok(Ready::Not(Applied::Overtaken));
+            }
+            let labels = LabelEdit {
+                seen: Box::new(now),
+                ..labels.clone()
+            };
+            let write = Write::Edit {
+                name: name.clone(),
+                labels: Some(labels),
+            };
+            Ok(Ready::Rebased(Box::new(Change {
+                write,
+                ..change.clone()
+            })))
+        }
+        Write::Delete { seen, is_orphan } => {
+            let Some(now) = read(api, id)? else {
+                return Ok(Ready::Not(Applied::Done));
+            };
+            let Some(why) = deletion_refused(seen, &now) else {
+                return Ok(Ready::AsPlanned);
+            };
+            let message = format!("{line}: not done, {why}; reading and planning again");
+            if *is_orphan {
+                return Err(Error::new(ErrorKind::Other, message));
+            }
+            log::info!("{message}");
+            Ok(Ready::Not(Applied::Overtaken))
+        }
+        _ => Ok(Ready::AsPlanned),
+    }
+}
+
+/// As it is now; none: it does not exist.
+fn read(api: &Api, id: u64) -> Result<Option<LoadBalancer>, Error> {
+    let path = format!("/load_balancers/{id}");
+    let answer: Result<One, Error> = api.get(&path, Urgency::Needed);
+    match answer {
+        Ok(answer) if answer.load_balancer.id == id => Ok(Some(answer.load_balancer)),
+        Ok(answer) => {
+            let other = answer.load_balancer.id;
+            let why = format!("GET {path}: answered load balancer {other}");
+            Err(Error::new(ErrorKind::Unavailable, why))
+        }
+        Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn edit_refused(edit: &LabelEdit, now: &Seen) -> Option<&'static str> {
+    if !edit.seen.has_same_owner(now) {
+        Some("the labels that say whose it is changed meanwhile")
+    } else if edit.adopts && !edit.seen.has_all_of(now) {
+        Some("it got ports or targets meanwhile")
+    } else {
+        None
+    }
+}
+
+fn deletion_refused(seen: &Seen, now: &LoadBalancer) -> Option<&'static str> {
+    let is_protected = now.protection.delete;
+    let now = Seen::of(now);
+    if is_protected {
+        Some("it is protected by now")
+    } else if seen.labels != now.labels {
+        Some("its labels changed meanwhile")
+    } else if !seen.has_all_of(&now) {
+        Some("it got ports or targets meanwhile")
+    } else {
+        None
+    }
 }
 
 fn send(api: &Api, gate: &dyn Gate, change: &Change) -> Result<Option<Answer>, Failed> {
     let (method, path, body) = change.call();
-    api.write(gate, method, &path, &body)
+    api.write(gate, method, &path, body.as_ref())
 }
 
 fn applied(write: &Write, answer: Option<Answer>) -> Result<Applied, Error> {

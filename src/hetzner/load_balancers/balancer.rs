@@ -1,6 +1,7 @@
 //! A load balancer as the API says it: only the fields we read.
 
 use crate::cloud::Word;
+use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,19 +11,20 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub struct LoadBalancer {
     pub id: u64,
     pub name: String,
-    #[serde(default)]
+    /// When it was created; none: not known.
+    #[serde(default, deserialize_with = "or_none")]
+    pub created: Option<Timestamp>,
+    /// Like `protection`, `services` and `targets`: an answer without it is none. What has no labels would seem to be
+    /// free, what has no targets to be unused.
     pub labels: BTreeMap<String, String>,
     pub load_balancer_type: BalancerType,
     pub location: Location,
     pub algorithm: AlgorithmOf,
-    #[serde(default)]
     pub protection: Protection,
     pub public_net: PublicNet,
     #[serde(default)]
     pub private_net: Vec<PrivateNet>,
-    #[serde(default)]
     pub services: Vec<super::Listener>,
-    #[serde(default)]
     pub targets: Vec<Target>,
 }
 
@@ -73,7 +75,6 @@ pub enum Algorithm {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Protection {
-    #[serde(default)]
     pub delete: bool,
 }
 
@@ -130,12 +131,12 @@ pub enum Target {
         #[serde(default)]
         health_status: Vec<HealthStatus>,
     },
-    /// Somebody's own: whatever servers carry these labels.
+    /// An operator's: whatever servers carry these labels.
     LabelSelector {
         label_selector: SelectorRef,
-        /// The servers that carry them now; each counts against the type's limit.
+        /// The servers that carry them now; each counts against the type's limit. None: the API did not say.
         #[serde(default)]
-        targets: Vec<SelectedServer>,
+        targets: Option<Vec<SelectedServer>>,
     },
     /// A kind that the API had not when this was written.
     #[serde(other)]
@@ -204,7 +205,7 @@ impl LoadBalancer {
     pub fn other_targets(&self) -> usize {
         let count = |target: &Target| match target {
             Target::Server { .. } => 0,
-            Target::LabelSelector { targets, .. } => targets.len(),
+            Target::LabelSelector { targets, .. } => targets.as_ref().map_or(0, Vec::len),
             Target::Ip { .. } | Target::Unknown => 1,
         };
         self.targets.iter().map(count).sum()
@@ -221,6 +222,12 @@ impl LoadBalancer {
             _ => None,
         })
     }
+}
+
+/// What is no time is not known.
+fn or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    Ok(text.and_then(|text| text.parse().ok()))
 }
 
 /// Null is as good as not there.

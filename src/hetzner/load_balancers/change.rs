@@ -2,12 +2,13 @@
 
 use super::balancer::Algorithm;
 use super::listener::Listener;
-use crate::cloud::{self, ChangeKind, Source};
+use super::seen::Seen;
+use crate::cloud::{self, ChangeKind, Finding, Source};
 use crate::http::Method;
 use ipnet::Ipv4Net;
 use serde_json::{Map, Value, json};
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// One write.
@@ -19,15 +20,19 @@ pub struct Change {
     /// For people, e.g. `target worker-1: added`.
     pub line: String,
     pub sources: Vec<Source>,
+    /// Reported on the Service once it is made.
+    pub event: Option<Finding>,
+    /// It is a part of a release.
+    pub is_release: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
     Create(Box<Create>),
-    /// The whole map of labels, those of others included.
+    /// The API replaces the whole map of labels, so it is read again just before.
     Edit {
         name: Option<String>,
-        labels: Option<BTreeMap<String, String>>,
+        labels: Option<LabelEdit>,
     },
     ChangeType {
         kind: String,
@@ -60,17 +65,28 @@ pub enum Write {
         /// Of those that are there now none stays.
         is_one_of_all: bool,
     },
-    Delete,
-    CreateCertificate(Box<NewCertificate>),
-    /// Only while it carries exactly these labels and is not protected: it is read again before.
-    DeleteUnchanged {
-        labels: BTreeMap<String, String>,
+    /// Only while it is not protected, has these labels, and no port or target besides: it is read again before.
+    Delete {
+        seen: Box<Seen>,
+        /// No Service plans it again: what changed is an error.
+        is_orphan: bool,
     },
+    CreateCertificate(Box<NewCertificate>),
     /// The whole map of a certificate's labels, those of others included.
     EditCertificate {
         certificate: u64,
         labels: BTreeMap<String, String>,
     },
+}
+
+/// Some labels of a load balancer; the others are kept as they are when it is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelEdit {
+    pub set: BTreeMap<String, String>,
+    pub remove: BTreeSet<String>,
+    pub seen: Box<Seen>,
+    /// It must have no port and no target besides those that were seen.
+    pub adopts: bool,
 }
 
 /// What the one POST carries.
@@ -109,31 +125,54 @@ pub struct ServerTarget {
 }
 
 /// A call to the API: method, path, body.
-pub(super) type Call = (Method, String, Value);
+pub(super) type Call = (Method, String, Option<Value>);
+
+impl LabelEdit {
+    /// All labels as they will be, of those that were seen.
+    pub fn whole(&self) -> BTreeMap<String, String> {
+        let mut labels = self.seen.labels.clone();
+        labels.retain(|label, _| !self.remove.contains(label));
+        labels.extend(self.set.clone());
+        labels
+    }
+}
 
 impl Change {
+    pub(super) fn new(
+        balancer: Option<u64>,
+        write: Write,
+        line: String,
+        sources: Vec<Source>,
+    ) -> Change {
+        Change {
+            balancer,
+            write,
+            line,
+            sources,
+            event: None,
+            is_release: false,
+        }
+    }
+
     /// The call that makes it.
     pub(super) fn call(&self) -> Call {
         let path = match self.balancer {
             Some(id) => format!("/load_balancers/{id}"),
             None => "/load_balancers".to_owned(),
         };
+        let body = Some(self.write.body());
         match self.write {
-            Write::Create(_) => (Method::Post, path, self.write.body()),
-            Write::Edit { .. } => (Method::Put, path, self.write.body()),
-            Write::Delete | Write::DeleteUnchanged { .. } => {
-                (Method::Delete, path, self.write.body())
-            }
-            Write::CreateCertificate(_) => {
-                (Method::Post, "/certificates".to_owned(), self.write.body())
-            }
+            Write::Create(_) => (Method::Post, path, body),
+            Write::Edit { .. } => (Method::Put, path, body),
+            Write::Delete { .. } => (Method::Delete, path, None),
+            Write::CreateCertificate(_) => (Method::Post, "/certificates".to_owned(), body),
             Write::EditCertificate { certificate, .. } => {
                 let path = format!("/certificates/{certificate}");
-                (Method::Put, path, self.write.body())
+                (Method::Put, path, body)
             }
             _ => {
                 let path = format!("{path}/actions/{}", self.write.action());
-                (Method::Post, path, self.write.body())
+                (Method::Post, path, body)
             }
         }
     }
@@ -157,7 +196,7 @@ impl Write {
             Write::AddService(_) => "add_service",
             Write::AddTarget(_) => "add_target",
             Write::RemoveTarget { .. } => "remove_target",
-            Write::Delete | Write::DeleteUnchanged { .. } => "delete",
+            Write::Delete { .. } => "delete",
             Write::CreateCertificate(_) => "create_certificate",
             Write::EditCertificate { .. } => "edit_certificate",
         }
@@ -168,7 +207,10 @@ impl Write {
             Write::Create(create) => create.body(),
             Write::Edit { name, labels } => object([
                 ("name", name.as_ref().map(|name| json!(name))),
-                ("labels", labels.as_ref().map(|labels| json!(labels))),
+                (
+                    "labels",
+                    labels.as_ref().map(|labels| json!(labels.whole())),
+                ),
             ]),
             Write::ChangeType { kind } => json!({ "load_balancer_type": kind }),
             Write::ChangeAlgorithm { algorithm } => json!({ "type": algorithm.name() }),
@@ -197,10 +239,7 @@ impl Write {
                 "labels": new.labels,
             }),
             Write::EditCertificate { labels, .. } => json!({ "labels": labels }),
-            Write::EnablePublicInterface
-            | Write::DisablePublicInterface
-            | Write::Delete
-            | Write::DeleteUnchanged { .. } => {
+            Write::EnablePublicInterface | Write::DisablePublicInterface | Write::Delete { .. } => {
                 json!({})
             }
         }
@@ -293,8 +332,9 @@ impl cloud::Change for Change {
 
     fn kind(&self) -> ChangeKind {
         match self.write {
+            _ if self.is_release => ChangeKind::Release,
             Write::AddTarget(_) | Write::RemoveTarget { .. } => ChangeKind::Targets,
-            Write::Delete | Write::DeleteUnchanged { .. } => ChangeKind::Removal,
+            Write::Delete { .. } => ChangeKind::Removal,
             _ => ChangeKind::Settings,
         }
     }
@@ -348,6 +388,10 @@ impl cloud::Change for Change {
                 ..
             }
         )
+    }
+
+    fn event(&self) -> Option<Finding> {
+        self.event.clone()
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -45,9 +45,9 @@ impl New<'_> {
         };
         self.check_place(reading, &place);
         let by = By::new(desired.use_private_ip.value, self.rules.network);
-        let Sorted { can, can_not } = by.sort(&desired.targets.servers, self.nodes, |_| false);
+        let Sorted { can, can_not, .. } = by.sort(&desired.targets.servers, self.nodes, |_| None);
+        plan.rests_on_servers |= !desired.targets.servers.is_empty();
         if !can_not.is_empty() {
-            plan.rests_on_servers = true;
             plan.is_unfinished = true;
             reading.finding(by.told(&can_not, "no traffic goes there"));
         }
@@ -94,12 +94,12 @@ impl New<'_> {
         self.fields(plan, &place, &wanted[..fit]);
         let line = create.line();
         plan.makes = Some(self.name.clone());
-        plan.changes.push(Box::new(Change {
-            balancer: None,
-            write: Write::Create(Box::new(create)),
+        plan.changes.push(Box::new(Change::new(
+            None,
+            Write::Create(Box::new(create)),
             line,
-            sources: vec![Source::Rule("the Service has none")],
-        }));
+            vec![Source::Rule("the Service has none")],
+        )));
     }
 
     /// What the API would refuse, as far as it was read.

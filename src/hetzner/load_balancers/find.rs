@@ -1,42 +1,103 @@
-//! Which load balancer is a Service's: by its label, else by its name where nobody else lives in
-//! it. Never a take-over.
+//! Which load balancer is a Service's: by the Service's UID, else by the label with which an operator asks for its
+//! adoption, else by its name.
 
 use super::super::Profile;
 use super::balancer::LoadBalancer;
-use super::names::{self, CLUSTER_UID, SERVICE_UID};
-use crate::cloud::{Cluster, Service, Source, Sourced};
+use super::names::{self, ADOPT, CLUSTER_UID, SERVICE_UID};
+use super::ownership::{foreign_target, has_only_own_targets};
+use crate::cloud::{Cluster, Reason, Service, Source, Sourced};
 
 /// What was found.
 #[derive(Debug)]
 pub(super) enum Found<'a> {
     /// It carries the Service's UID.
-    Labelled(&'a LoadBalancer),
-    /// It has the name, and nobody else lives in it.
-    Named {
+    Labelled {
         balancer: &'a LoadBalancer,
-        /// A Service that is not known lived in it: that must be certain.
+        /// See `LoadBalancerPlan::rests_on_whole_cluster`.
+        rests_on_whole_cluster: bool,
+    },
+    /// It is to become the Service's: no other Service or cluster owns it, or an operator says so.
+    Adopted {
+        balancer: &'a LoadBalancer,
         rests_on_whole_cluster: bool,
     },
     /// There is none.
     Nothing {
         /// That a new one gets.
         name: Sourced<String>,
-        /// Another one has the default name, and a Service that lives in it: that must be certain.
+        /// Another one has the default name, and an existing Service owns it.
         rests_on_whole_cluster: bool,
     },
 }
 
-/// Why none is taken and none is made.
+/// Why none is adopted and none is created.
 #[derive(Debug)]
 pub(super) struct Refused {
-    pub(super) why: String,
-    /// A Service lives in it, says what was read of the cluster: it may have gone since.
+    pub(super) reason: Reason,
+    why: String,
+    /// What asked for it by its name.
+    named: Option<Source>,
+    /// What an operator can do, with a command at its end.
+    remedy: Option<String>,
+    /// It rests on which Services or nodes exist.
     pub(super) rests_on_whole_cluster: bool,
-    /// What else can be done than to choose another name.
-    pub(super) or: String,
 }
 
-/// The error says who lives where.
+impl Refused {
+    /// An operator has to decide between two.
+    fn certain(why: String) -> Refused {
+        Refused {
+            reason: Reason::SyncLoadBalancerFailed,
+            why,
+            named: None,
+            remedy: None,
+            rests_on_whole_cluster: false,
+        }
+    }
+
+    fn owned_by_service(balancer: &LoadBalancer, uid: &str) -> Refused {
+        Refused {
+            reason: Reason::SyncLoadBalancerFailed,
+            why: format!(
+                "load balancer {} is owned by another Service of this cluster, says its label {SERVICE_UID}={uid}",
+                balancer.shown()
+            ),
+            named: None,
+            remedy: None,
+            rests_on_whole_cluster: true,
+        }
+    }
+
+    /// An operator may allow it.
+    fn not_adopted(balancer: &LoadBalancer, service: &Service, why: &str) -> Refused {
+        Refused {
+            reason: Reason::LoadBalancerNotAdopted,
+            why: format!("load balancer {} is not adopted: {why}", balancer.shown()),
+            named: None,
+            remedy: Some(format!(
+                "to have Service {} adopt it, with its ports and targets: {}",
+                service.full_name(),
+                names::adopt_command(balancer, service)
+            )),
+            rests_on_whole_cluster: true,
+        }
+    }
+
+    /// For the event.
+    pub(super) fn message(&self) -> String {
+        let why = &self.why;
+        match (&self.named, &self.remedy) {
+            (None, None) => why.clone(),
+            (None, Some(remedy)) => format!("{why}; {remedy}"),
+            (Some(named), None) => format!("{named}: {why}; choose another name"),
+            (Some(named), Some(remedy)) => {
+                format!("{named}: {why}; choose another name, or, {remedy}")
+            }
+        }
+    }
+}
+
+/// The error says which load balancer is in the way, and what an operator can do.
 pub(super) fn find<'a>(
     balancers: &'a [LoadBalancer],
     service: &Service,
@@ -44,52 +105,21 @@ pub(super) fn find<'a>(
     profile: Profile,
     named: Option<&Sourced<String>>,
 ) -> Result<Found<'a>, Refused> {
-    let certain = |why| Refused {
-        why,
-        rests_on_whole_cluster: false,
-        or: String::new(),
-    };
-    if let Some(balancer) = by_label(balancers, service).map_err(certain)? {
-        return Ok(Found::Labelled(balancer));
+    if let Some(balancer) = by_label(balancers, service).map_err(Refused::certain)? {
+        return labelled(balancer, service, cluster);
     }
-    let nothing = |name, rests_on_whole_cluster| Found::Nothing {
-        name,
-        rests_on_whole_cluster,
-    };
-    if let Some(named) = named {
-        return match by_name(balancers, &named.value, cluster) {
-            Ok(found) => Ok(found.unwrap_or_else(|| nothing(named.clone(), false))),
-            Err(refused) => Err(Refused {
-                why: format!(
-                    "{}: {}; choose another name{}",
-                    named.source, refused.why, refused.or
-                ),
-                ..refused
+    if let Some(balancer) = by_adopt_label(balancers, service)? {
+        return match other_service(balancer, service, cluster) {
+            Some(uid) => Err(Refused::owned_by_service(balancer, uid)),
+            None => Ok(Found::Adopted {
+                balancer,
+                rests_on_whole_cluster: balancer.labels.contains_key(SERVICE_UID),
             }),
         };
     }
-    let default = names::default_name(profile, service, cluster);
-    let source = Source::Rule("the default name");
-    match by_name(balancers, &default, cluster) {
-        Ok(found) => Ok(found.unwrap_or(nothing(Sourced::new(default, source), false))),
-        // Somebody else has it: the same, with a hash of the Service's UID.
-        Err(first) => {
-            let second = names::second_name(&default, service);
-            let source = Source::Rule("the default name is somebody else's");
-            let rests = first.rests_on_whole_cluster;
-            let found = by_name(balancers, &second, cluster)?;
-            Ok(match found {
-                None => nothing(Sourced::new(second, source), rests),
-                Some(Found::Named {
-                    balancer,
-                    rests_on_whole_cluster,
-                }) => Found::Named {
-                    balancer,
-                    rests_on_whole_cluster: rests_on_whole_cluster || rests,
-                },
-                Some(other) => other,
-            })
-        }
+    match named {
+        Some(named) => by_name(balancers, service, cluster, named),
+        None => by_default_name(balancers, service, cluster, profile),
     }
 }
 
@@ -98,9 +128,192 @@ pub(super) fn by_label<'a>(
     balancers: &'a [LoadBalancer],
     service: &Service,
 ) -> Result<Option<&'a LoadBalancer>, String> {
-    let carries = |one: &&LoadBalancer| {
-        !service.uid.is_empty() && one.labels.get(SERVICE_UID) == Some(&service.uid)
+    match service.uid.is_empty() {
+        true => Ok(None),
+        false => only_one(balancers, SERVICE_UID, &service.uid),
+    }
+}
+
+/// Is it another cluster's, although it carries the UID of one of our Services, as in a copy of a cluster? Not where all
+/// its targets are nodes of this cluster: then the cluster was restored, and its UID is new.
+pub(super) fn other_cluster<'a>(
+    balancer: &'a LoadBalancer,
+    cluster: &Cluster,
+) -> Option<&'a String> {
+    let uid = balancer.labels.get(CLUSTER_UID)?;
+    (*uid != cluster.uid && !has_only_own_targets(balancer, cluster)).then_some(uid)
+}
+
+/// An operator's label names this Service.
+pub(super) fn asks_for(balancer: &LoadBalancer, service: &Service) -> bool {
+    balancer.labels.get(ADOPT) == Some(&names::service_value(service))
+}
+
+fn labelled<'a>(
+    balancer: &'a LoadBalancer,
+    service: &Service,
+    cluster: &Cluster,
+) -> Result<Found<'a>, Refused> {
+    let is_own = balancer
+        .labels
+        .get(CLUSTER_UID)
+        .is_none_or(|uid| *uid == cluster.uid);
+    match other_cluster(balancer, cluster) {
+        None => Ok(Found::Labelled {
+            balancer,
+            rests_on_whole_cluster: !is_own,
+        }),
+        Some(_) if asks_for(balancer, service) => Ok(Found::Adopted {
+            balancer,
+            rests_on_whole_cluster: false,
+        }),
+        Some(uid) => {
+            let why = format!(
+                "it carries this Service's UID, but its label {CLUSTER_UID} names another cluster, {uid}, and its \
+                 targets do not show that it is this one's"
+            );
+            Err(Refused::not_adopted(balancer, service, &why))
+        }
+    }
+}
+
+fn by_adopt_label<'a>(
+    balancers: &'a [LoadBalancer],
+    service: &Service,
+) -> Result<Option<&'a LoadBalancer>, Refused> {
+    let found = only_one(balancers, ADOPT, &names::service_value(service));
+    found.map_err(Refused::certain)
+}
+
+/// An annotation asks for it by its name.
+fn by_name<'a>(
+    balancers: &'a [LoadBalancer],
+    service: &Service,
+    cluster: &Cluster,
+    named: &Sourced<String>,
+) -> Result<Found<'a>, Refused> {
+    let Some(balancer) = of_name(balancers, &named.value) else {
+        return Ok(Found::Nothing {
+            name: named.clone(),
+            rests_on_whole_cluster: false,
+        });
     };
+    check_adoptable(balancer, service, cluster).map_err(|refused| Refused {
+        named: Some(named.source.clone()),
+        ..refused
+    })?;
+    let is_unused = balancer.targets.is_empty() && !balancer.labels.contains_key(SERVICE_UID);
+    Ok(Found::Adopted {
+        balancer,
+        rests_on_whole_cluster: !is_unused,
+    })
+}
+
+/// Nothing asks for an existing one, so only what this cluster had made for a deleted Service of the same name is used
+/// again.
+fn by_default_name<'a>(
+    balancers: &'a [LoadBalancer],
+    service: &Service,
+    cluster: &Cluster,
+    profile: Profile,
+) -> Result<Found<'a>, Refused> {
+    let first = names::default_name(profile, service, cluster);
+    let second = names::second_name(&first, service);
+    let of_names = (of_name(balancers, &first), of_name(balancers, &second));
+    let is_left = |balancer: &&LoadBalancer| is_left_behind(balancer, service, cluster);
+    if let Some(balancer) = of_names.0.filter(is_left).or(of_names.1.filter(is_left)) {
+        return Ok(Found::Adopted {
+            balancer,
+            rests_on_whole_cluster: true,
+        });
+    }
+    match of_names {
+        (None, _) => Ok(Found::Nothing {
+            name: Sourced::new(first, Source::Rule("the default name")),
+            rests_on_whole_cluster: false,
+        }),
+        (Some(other), None) => Ok(Found::Nothing {
+            name: Sourced::new(second, Source::Rule("another one has the default name")),
+            rests_on_whole_cluster: other_service(other, service, cluster).is_some(),
+        }),
+        (Some(_), Some(other)) => Err(match other_service(other, service, cluster) {
+            Some(uid) => Refused::owned_by_service(other, uid),
+            None => Refused::not_adopted(other, service, "no annotation asks for it by its name"),
+        }),
+    }
+}
+
+/// May it be adopted by its name?
+fn check_adoptable(
+    balancer: &LoadBalancer,
+    service: &Service,
+    cluster: &Cluster,
+) -> Result<(), Refused> {
+    if let Some(uid) = other_service(balancer, service, cluster) {
+        return Err(Refused::owned_by_service(balancer, uid));
+    }
+    let refused = |why: &str| Err(Refused::not_adopted(balancer, service, why));
+    if let Some(other) = balancer.labels.get(ADOPT) {
+        return refused(&format!("its label {ADOPT} names another Service, {other}"));
+    }
+    let of_cluster = balancer.labels.get(CLUSTER_UID);
+    if let Some(uid) = of_cluster.filter(|uid| **uid != cluster.uid) {
+        return refused(&format!(
+            "its label {CLUSTER_UID} names another cluster, {uid}"
+        ));
+    }
+    match (balancer.labels.get(SERVICE_UID), of_cluster) {
+        // This cluster's, of a Service that does not exist any more.
+        (Some(_), Some(_)) => return Ok(()),
+        (Some(_), None) if has_only_own_targets(balancer, cluster) => return Ok(()),
+        (Some(uid), None) => {
+            return refused(&format!(
+                "its label {SERVICE_UID} names a Service that this cluster does not have, {uid}, and its targets do \
+                 not show that it is this cluster's"
+            ));
+        }
+        (None, _) => {}
+    }
+    if let [first, ..] = balancer.services.as_slice() {
+        return refused(&format!("it has ports, {} among them", first.listen_port));
+    }
+    match foreign_target(balancer, cluster) {
+        Some(why) => refused(&why),
+        None => Ok(()),
+    }
+}
+
+/// This cluster had made it, or adopted it, for a Service of this name, which does not exist any more.
+fn is_left_behind(balancer: &LoadBalancer, service: &Service, cluster: &Cluster) -> bool {
+    let has = |label: &str| balancer.labels.get(label);
+    !cluster.uid.is_empty()
+        && has(CLUSTER_UID) == Some(&cluster.uid)
+        && has(names::SERVICE) == Some(&names::service_value(service))
+        && has(SERVICE_UID).is_some()
+        && other_service(balancer, service, cluster).is_none()
+        && has(ADOPT).is_none()
+}
+
+/// UID of another Service of this cluster that exists and owns it.
+fn other_service<'a>(
+    balancer: &'a LoadBalancer,
+    service: &Service,
+    cluster: &Cluster,
+) -> Option<&'a String> {
+    let uid = balancer.labels.get(SERVICE_UID)?;
+    (*uid != service.uid && cluster.service_uids.contains(uid)).then_some(uid)
+}
+
+fn of_name<'a>(balancers: &'a [LoadBalancer], name: &str) -> Option<&'a LoadBalancer> {
+    balancers.iter().find(|one| one.name == name)
+}
+
+fn only_one<'a>(
+    balancers: &'a [LoadBalancer],
+    label: &str,
+    value: &str,
+) -> Result<Option<&'a LoadBalancer>, String> {
+    let carries = |one: &&LoadBalancer| one.labels.get(label).map(String::as_str) == Some(value);
     let all: Vec<&LoadBalancer> = balancers.iter().filter(carries).collect();
     match all.as_slice() {
         [] => Ok(None),
@@ -108,77 +321,10 @@ pub(super) fn by_label<'a>(
         several => {
             let names: Vec<String> = several.iter().map(|one| one.shown()).collect();
             Err(format!(
-                "load balancers {} carry the same label, {SERVICE_UID}={}: nothing is done to any; remove it from the \
+                "load balancers {} carry the same label, {label}={value}: none of them is changed; remove it from the \
                  wrong one",
-                names.join(" and "),
-                service.uid
+                crate::text::some_of(&names)
             ))
         }
     }
-}
-
-fn by_name<'a>(
-    balancers: &'a [LoadBalancer],
-    name: &str,
-    cluster: &Cluster,
-) -> Result<Option<Found<'a>>, Refused> {
-    let Some(balancer) = balancers.iter().find(|one| one.name == name) else {
-        return Ok(None);
-    };
-    let rests_on_whole_cluster = is_free(balancer, cluster)?;
-    Ok(Some(Found::Named {
-        balancer,
-        rests_on_whole_cluster,
-    }))
-}
-
-/// Does nobody live in it? True: that rests on what the cluster says of all Services and nodes.
-fn is_free(balancer: &LoadBalancer, cluster: &Cluster) -> Result<bool, Refused> {
-    let inhabited = |by: String, rests_on_whole_cluster| {
-        let shown = balancer.shown();
-        Err(Refused {
-            why: format!("load balancer {shown} is taken: {by}"),
-            rests_on_whole_cluster,
-            or: String::new(),
-        })
-    };
-    let of_cluster = balancer.labels.get(CLUSTER_UID);
-    if let Some(uid) = of_cluster.filter(|uid| **uid != cluster.uid) {
-        let by = format!("label {CLUSTER_UID} says cluster {uid}");
-        let mut refused = inhabited(by, false);
-        if let Err(refused) = &mut refused {
-            refused.or = format!(
-                ", or, if that cluster is gone and this is to be kept, take both labels off: hcloud load-balancer \
-                 remove-label {name} {CLUSTER_UID}, and {SERVICE_UID}",
-                name = balancer.name
-            );
-        }
-        return refused;
-    }
-    let Some(uid) = balancer.labels.get(SERVICE_UID) else {
-        return Ok(false);
-    };
-    if cluster.service_uids.contains(uid) {
-        let by = format!("label {SERVICE_UID} says another Service, {uid}");
-        return inhabited(by, true);
-    }
-    if of_cluster.is_some() || has_only_our_targets(balancer, cluster) {
-        return Ok(true);
-    }
-    let by = format!(
-        "label {SERVICE_UID} says a Service that this cluster does not have, {uid}, and it has targets of others"
-    );
-    inhabited(by, true)
-}
-
-/// No servers, or all of them nodes of this cluster. An address may be anybody's.
-pub(super) fn has_only_our_targets(balancer: &LoadBalancer, cluster: &Cluster) -> bool {
-    use super::balancer::Target;
-    balancer.targets.iter().all(|target| match target {
-        Target::Server { server, .. } => cluster
-            .servers
-            .contains_key(&crate::cloud::InstanceId(server.id)),
-        Target::LabelSelector { .. } => true,
-        Target::Ip { .. } | Target::Unknown => false,
-    })
 }

@@ -320,16 +320,16 @@ fn order(given: &Given, wanted: &Wanted, managed: &mut Managed) {
         want: Some(format!("managed, for {domains}")),
         source: wanted.source.clone(),
     });
-    managed.changes.push(Change {
-        balancer: None,
-        line: format!("certificate {}: ordered for {domains}", wanted.name),
-        write: Write::CreateCertificate(Box::new(NewCertificate {
+    managed.changes.push(Change::new(
+        None,
+        Write::CreateCertificate(Box::new(NewCertificate {
             name: wanted.name.clone(),
             domain_names: wanted.domains.clone(),
             labels,
         })),
-        sources: vec![wanted.source.clone()],
-    });
+        format!("certificate {}: ordered for {domains}", wanted.name),
+        vec![wanted.source.clone()],
+    ));
 }
 
 fn take_over(given: &Given, found: &Certificate, managed: &mut Managed) {
@@ -343,15 +343,15 @@ fn take_over(given: &Given, found: &Certificate, managed: &mut Managed) {
         want: Some(given.service.uid.clone()),
         source: source.clone(),
     });
-    managed.changes.push(Change {
-        balancer: None,
-        line: format!("certificate {}: taken over", found.shown()),
-        write: Write::EditCertificate {
+    managed.changes.push(Change::new(
+        None,
+        Write::EditCertificate {
             certificate: found.id,
             labels,
         },
-        sources: vec![source],
-    });
+        format!("certificate {}: taken over", found.shown()),
+        vec![source],
+    ));
 }
 
 /// Our labels, as they stand on what is ours.

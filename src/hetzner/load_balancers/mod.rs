@@ -12,6 +12,8 @@
 //! | `names` | names and labels |
 //! | `balancer`, `listener` | what the API says, and how fields compare |
 //! | `find` | which load balancer is a Service's |
+//! | `ownership` | whose one is by its targets and labels, and whether it is deleted or released |
+//! | `seen` | what a write rests on, to be compared just before it |
 //! | `subnets` | where in the Network one can be attached |
 //! | `reach` | which servers can be targets, by what the cloud says of them |
 //! | `plan`, `difference`, `targets`, `create` | what to do, in which order |
@@ -40,12 +42,14 @@ mod listener;
 mod managed;
 mod names;
 mod observe;
+mod ownership;
 mod plan;
 mod ports;
 mod public_net;
 mod reach;
 mod reading;
 mod refused;
+mod seen;
 mod status;
 mod subnets;
 mod targets;
@@ -60,11 +64,12 @@ pub use balancer::{
     Algorithm, AlgorithmOf, BalancerType, Deprecation, HealthStatus, IpRef, LoadBalancer, Location,
     PrivateNet, Protection, PublicIp, PublicNet, SelectedServer, SelectorRef, ServerRef, Target,
 };
-pub use change::{Change, Create, NewCertificate, ServerTarget, Write};
+pub use change::{Change, Create, LabelEdit, NewCertificate, ServerTarget, Write};
 pub use defaults::Defaults;
 pub use listener::{HealthCheck, Http, HttpCheck, Listener, ListenerProtocol, PortField};
-pub use names::{CLUSTER, CLUSTER_UID, SERVICE, SERVICE_UID};
+pub use names::{ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, SERVICE, SERVICE_UID};
 pub use observe::State;
+pub use seen::Seen;
 
 pub(super) use apply::apply;
 pub(super) use managed::left;

@@ -1,18 +1,34 @@
 //! Names and labels of load balancers, within Hetzner's rules.
 
 use super::super::Profile;
+use super::balancer::LoadBalancer;
 use crate::cloud::{Cluster, Service};
 use crate::text::fnv1a;
 use std::collections::BTreeMap;
 
 /// Identity, as upstream: the UID of the Service it is for.
 pub const SERVICE_UID: &str = "hcloud-ccm/service-uid";
-/// UID of the cluster: tells two clusters in one project apart.
+/// UID of the cluster: distinguishes two clusters in one project.
 pub const CLUSTER_UID: &str = "ccm-from-scratch/cluster-uid";
 /// `--cluster-name`, for people.
 pub const CLUSTER: &str = "ccm-from-scratch/cluster";
 /// `namespace.name`, for people.
 pub const SERVICE: &str = "ccm-from-scratch/service";
+
+/// On what we created, from the request that created it on; never added later, because a missing label must be the
+/// safe case.
+pub const CREATED: &str = "ccm-from-scratch/created";
+/// On what we adopted, from the adoption on.
+pub const ADOPTED: &str = "ccm-from-scratch/adopted";
+/// Set by an operator: `namespace.name` of the Service that may adopt it.
+pub const ADOPT: &str = "ccm-from-scratch/adopt";
+
+/// The value of labels that say yes.
+pub(super) const YES: &str = "true";
+
+/// Labels of Hetzner's controller and ours begin with one of these.
+pub(super) const UPSTREAM_PREFIX: &str = "hcloud-ccm/";
+pub(super) const OUR_PREFIX: &str = "ccm-from-scratch/";
 
 /// What the labels are for.
 pub(super) const WHOSE: &str = "labels say whose it is";
@@ -37,32 +53,62 @@ pub(super) fn default_name(profile: Profile, service: &Service, cluster: &Cluste
     }
 }
 
-/// The same for a Service whose name somebody else's load balancer has.
+/// The same for a Service whose default name another load balancer has.
 pub(super) fn second_name(name: &str, service: &Service) -> String {
     with_hash(name, &service.uid)
 }
 
 /// Ours, as they should be. Those of others are not among them.
 pub(super) fn labels(service: &Service, cluster: &Cluster) -> BTreeMap<&'static str, String> {
-    let label = |text: &str| {
-        fitted(text, |letter| {
-            letter.is_ascii_alphanumeric() || "-_.".contains(letter)
-        })
-    };
     let mut labels = BTreeMap::from([
         (SERVICE_UID, service.uid.clone()),
-        (
-            SERVICE,
-            label(&format!("{}.{}", service.namespace, service.name)),
-        ),
+        (SERVICE, service_value(service)),
     ]);
     if !cluster.uid.is_empty() {
         labels.insert(CLUSTER_UID, cluster.uid.clone());
     }
     if !cluster.name.is_empty() {
-        labels.insert(CLUSTER, label(&cluster.name));
+        labels.insert(CLUSTER, label_value(&cluster.name));
     }
     labels
+}
+
+/// `namespace.name`, as the labels [`SERVICE`] and [`ADOPT`] have it.
+pub(super) fn service_value(service: &Service) -> String {
+    label_value(&format!("{}.{}", service.namespace, service.name))
+}
+
+/// What an operator runs to have this Service adopt this load balancer.
+pub(super) fn adopt_command(balancer: &LoadBalancer, service: &Service) -> String {
+    let wanted = service_value(service);
+    let has = balancer.labels.get(ADOPT);
+    let overwrite = match has.is_some_and(|has| *has != wanted) {
+        true => "--overwrite ",
+        false => "",
+    };
+    let name = for_shell(balancer);
+    format!("hcloud load-balancer add-label {overwrite}{name} {ADOPT}={wanted}")
+}
+
+/// Its name as one word of a shell. Its number where the name could be read as something else: as a number, a flag, or
+/// more than one line.
+fn for_shell(balancer: &LoadBalancer) -> String {
+    let name = &balancer.name;
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let is_number = name.chars().all(|letter| letter.is_ascii_digit());
+    if is_number || name.starts_with('-') || name.chars().any(char::is_control) {
+        balancer.id.to_string()
+    } else if name.chars().all(is_plain) {
+        name.clone()
+    } else {
+        format!("'{}'", name.replace('\'', r"'\''"))
+    }
+}
+
+fn label_value(text: &str) -> String {
+    fitted(text, |letter| {
+        letter.is_ascii_alphanumeric() || "-_.".contains(letter)
+    })
 }
 
 /// The text with other letters replaced by dashes, letters or digits at both ends, and where

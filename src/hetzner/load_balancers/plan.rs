@@ -1,25 +1,27 @@
 //! What brings a Service's load balancer in order, and what removes it.
 
 use super::balancer::{BalancerType, LoadBalancer};
-use super::change::{Change, Write};
+use super::change::{Change, LabelEdit, Write};
 use super::create::{New, USUAL_TYPE};
 use super::desired::{Desired, desired};
 use super::difference::Difference;
-use super::find::{Found, by_label, find, has_only_our_targets};
+use super::find::{Found, by_label, find, other_cluster};
 use super::limits::Limits;
 use super::listener::ListenerProtocol;
-use super::names::{CLUSTER_UID, SERVICE, SERVICE_UID};
+use super::names::{ADOPT, ADOPTED, CLUSTER_UID, CREATED, OUR_PREFIX, SERVICE, SERVICE_UID, YES};
 use super::observe::{State, covers};
+use super::ownership::{End, end_with_service};
 use super::ports::Given;
 use super::reading::Reading;
+use super::seen::Seen;
 use super::status::Names;
 use super::{Rules, annotations, names, public_net, status};
 use crate::cloud::{
-    self, Cluster, Finding, LoadBalancerPlan, OfferedNode, Orphan, ProviderId, Reason, Service,
-    Source,
+    self, Cluster, Finding, InstanceId, LoadBalancerPlan, OfferedNode, Orphan, Protocol,
+    ProviderId, Reason, Service, Source,
 };
 use crate::hetzner::certificates::Certificates;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Rules<'_> {
     /// What brings this Service's load balancer in order.
@@ -63,16 +65,23 @@ impl Rules<'_> {
         let found = match found {
             Ok(found) => found,
             Err(why) => {
-                reading.problem(why.why);
-                return LoadBalancerPlan {
+                reading.problem(why.message());
+                let mut plan = LoadBalancerPlan {
                     rests_on_whole_cluster: why.rests_on_whole_cluster,
                     ..refused(reading)
                 };
+                if let Some(obstacle) = &mut plan.obstacle {
+                    obstacle.reason = why.reason;
+                }
+                return plan;
             }
         };
         let (there, rests_on_whole_cluster) = match &found {
-            Found::Labelled(balancer) => (Some(*balancer), false),
-            Found::Named {
+            Found::Labelled {
+                balancer,
+                rests_on_whole_cluster,
+            }
+            | Found::Adopted {
                 balancer,
                 rests_on_whole_cluster,
             } => (Some(*balancer), *rests_on_whole_cluster),
@@ -93,7 +102,7 @@ impl Rules<'_> {
         };
         let mut plan = LoadBalancerPlan {
             found: there.map(|balancer| status::for_people(balancer, names)),
-            is_labelled: matches!(found, Found::Labelled(_)),
+            is_labelled: matches!(found, Found::Labelled { .. }),
             rests_on_whole_cluster,
             is_unfinished: desired.ports.iter().any(|port| port.waits),
             takes: managed.takes,
@@ -105,9 +114,10 @@ impl Rules<'_> {
         }
         let is_compared = reading.problems.is_empty() && there.is_some();
         if let (true, Some(kind)) = (reading.problems.is_empty(), kind) {
-            let labels = names::labels(service, cluster);
+            let mut labels = names::labels(service, cluster);
             match found {
                 Found::Nothing { name, .. } => {
+                    labels.insert(CREATED, YES.to_owned());
                     let new = New {
                         rules: self,
                         desired: &desired,
@@ -119,10 +129,15 @@ impl Rules<'_> {
                     };
                     new.plan(&mut plan, &mut reading);
                 }
-                Found::Labelled(balancer) | Found::Named { balancer, .. } => {
+                Found::Labelled { balancer, .. } | Found::Adopted { balancer, .. } => {
+                    let adopts = matches!(found, Found::Adopted { .. });
+                    if adopts && !balancer.labels.contains_key(CREATED) {
+                        labels.insert(ADOPTED, YES.to_owned());
+                    }
+                    let adopts = adopts.then(|| adopted(balancer));
                     let there = (names, state);
                     Difference::new(&mut plan, &mut reading, self, balancer, there)
-                        .find(&desired, kind, &labels);
+                        .find(&desired, kind, &labels, adopts);
                     plan.status = Some(status::ingress(balancer, &desired));
                 }
             }
@@ -162,12 +177,13 @@ impl Rules<'_> {
         ))
     }
 
-    /// What removes it: found by its label, never by its name.
+    /// What deletes or releases it: found by its label, never by its name.
     pub fn plan_removal(
         &self,
         state: &State,
         service: &Service,
         nodes: &[OfferedNode],
+        cluster: &Cluster,
     ) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan::default();
         match by_label(&state.balancers, service) {
@@ -178,15 +194,27 @@ impl Rules<'_> {
             Ok(Some(balancer)) => {
                 let names = Names {
                     offered: nodes,
-                    cluster: None,
+                    cluster: Some(cluster),
                 };
                 plan.found = Some(status::for_people(balancer, names));
                 plan.is_labelled = true;
-                if balancer.protection.delete {
-                    plan.findings.push(protected(balancer));
-                } else {
-                    plan.changes
-                        .push(Box::new(removal(balancer, "the Service goes")));
+                if let Some(uid) = other_cluster(balancer, cluster) {
+                    plan.findings.push(left_to_its_cluster(balancer, uid));
+                    return plan;
+                }
+                match end_with_service(balancer, service.created, cluster) {
+                    End::Delete if balancer.protection.delete => {
+                        plan.findings.push(protected(balancer));
+                    }
+                    End::Delete => {
+                        let removal = removal(balancer, "the Service is deleted", false);
+                        plan.changes.push(Box::new(removal));
+                    }
+                    End::Release(why) => {
+                        for change in release(balancer, service, cluster, names, &why) {
+                            plan.changes.push(Box::new(change));
+                        }
+                    }
                 }
             }
         }
@@ -211,12 +239,8 @@ impl Rules<'_> {
         let orphan = |balancer: &LoadBalancer| {
             let stays = why_it_stays(balancer, cluster);
             let removal = stays.is_none().then(|| {
-                Box::new(Change {
-                    write: Write::DeleteUnchanged {
-                        labels: balancer.labels.clone(),
-                    },
-                    ..removal(balancer, "its Service does not exist")
-                }) as Box<dyn cloud::Change>
+                let removal = removal(balancer, "its Service does not exist", true);
+                Box::new(removal) as Box<dyn cloud::Change>
             });
             Orphan {
                 balancer: status::for_people(balancer, names),
@@ -231,14 +255,109 @@ impl Rules<'_> {
     }
 }
 
-/// What keeps an orphan from being removed. A cluster that was made from another one's backup has
-/// that one's UID: what sends traffic to servers that are no nodes here may well be wanted there.
+/// What keeps an orphan from being deleted: the rule for that of an existing Service, and more. A cluster that was
+/// restored from another one's backup has that one's UID: what sends traffic to servers that are no nodes here may well
+/// be wanted there.
 fn why_it_stays(balancer: &LoadBalancer, cluster: &Cluster) -> Option<String> {
     if balancer.protection.delete {
         return Some("it is protected from being deleted".to_owned());
     }
-    (!has_only_our_targets(balancer, cluster))
-        .then(|| "it has targets that are no nodes of this cluster".to_owned())
+    if let Some(service) = balancer.labels.get(ADOPT) {
+        return Some(format!("its label {ADOPT} keeps it for Service {service}"));
+    }
+    match end_with_service(balancer, None, cluster) {
+        End::Delete => None,
+        End::Release(why) => Some(why),
+    }
+}
+
+/// The Service's ports and targets are removed, and last, so that a restart finds it, the labels. What others added
+/// stays: ports that the Service has not, servers that are no nodes, addresses and label selectors.
+fn release(
+    balancer: &LoadBalancer,
+    service: &Service,
+    cluster: &Cluster,
+    names: Names,
+    why: &str,
+) -> Vec<Change> {
+    let shown = balancer.shown();
+    let part = |write, line| Change {
+        is_release: true,
+        ..Change::new(
+            Some(balancer.id),
+            write,
+            line,
+            vec![Source::Rule(
+                "the Service is deleted, and the load balancer stays",
+            )],
+        )
+    };
+    let is_of_service = |port: u16| {
+        let mut ports = service.ports.iter();
+        ports.any(|one| one.port == port && one.protocol == Protocol::Tcp)
+    };
+    let ports = balancer.services.iter().map(|one| one.listen_port);
+    let ports = ports.filter(|port| is_of_service(*port));
+    let ports = ports.map(|listen_port| {
+        part(
+            Write::DeleteService { listen_port },
+            format!("port {listen_port}: removed"),
+        )
+    });
+    let servers = balancer.server_targets().map(|(server, _)| server);
+    let servers = servers.filter(|server| cluster.servers.contains_key(&InstanceId(*server)));
+    let servers = servers.map(|server| {
+        let write = Write::RemoveTarget {
+            server,
+            is_one_of_all: false,
+        };
+        part(write, format!("target {}: removed", names.of(server)))
+    });
+    let remove = balancer.labels.keys();
+    let remove = remove.filter(|label| *label == SERVICE_UID || label.starts_with(OUR_PREFIX));
+    let labels = LabelEdit {
+        set: BTreeMap::new(),
+        remove: remove.cloned().collect(),
+        seen: Box::new(Seen::of(balancer)),
+        adopts: false,
+    };
+    let released = Finding::info(
+        Reason::LoadBalancerReleased,
+        format!(
+            "Released load balancer {shown}: the ports, targets and labels of this Service were removed, and it was not \
+             deleted, because {why}; it costs money until you delete it"
+        ),
+    );
+    let last = Change {
+        event: Some(released.by_provider()),
+        ..part(
+            Write::Edit {
+                name: None,
+                labels: Some(labels),
+            },
+            format!("load balancer {shown}: released, because {why}"),
+        )
+    };
+    ports.chain(servers).chain([last]).collect()
+}
+
+fn adopted(balancer: &LoadBalancer) -> Finding {
+    let how = match balancer.labels.contains_key(CREATED) {
+        true => "it is deleted with the Service",
+        false => "it is not deleted with the Service, only released",
+    };
+    let message = format!("Adopted load balancer {}: {how}", balancer.shown());
+    Finding::info(Reason::LoadBalancerAdopted, message).by_provider()
+}
+
+/// A copy of this cluster, or the one that this is a copy of, has a Service of the same UID.
+fn left_to_its_cluster(balancer: &LoadBalancer, uid: &str) -> Finding {
+    let message = format!(
+        "load balancer {} carries this Service's UID, but its label {CLUSTER_UID} names another cluster, {uid}, and its \
+         targets do not show that it is this one's: it is left unchanged",
+        balancer.shown()
+    );
+    Finding::warning(Reason::LoadBalancerNotAdopted, message).by_provider()
 }
 
 /// Nothing is done, and why.
@@ -255,20 +374,23 @@ fn protected(balancer: &LoadBalancer) -> Finding {
     Finding::warning(
         Reason::LoadBalancerProtected,
         format!(
-            "load balancer {} is protected from being deleted and stays; it costs money until somebody deletes it",
+            "load balancer {} is protected from being deleted and stays; it costs money until you delete it",
             balancer.shown()
         ),
     )
     .by_provider()
 }
 
-fn removal(balancer: &LoadBalancer, why: &'static str) -> Change {
-    Change {
-        balancer: Some(balancer.id),
-        write: Write::Delete,
-        line: format!("load balancer {}: deleted", balancer.shown()),
-        sources: vec![Source::Rule(why)],
-    }
+fn removal(balancer: &LoadBalancer, why: &'static str, is_orphan: bool) -> Change {
+    Change::new(
+        Some(balancer.id),
+        Write::Delete {
+            seen: Box::new(Seen::of(balancer)),
+            is_orphan,
+        },
+        format!("load balancer {}: deleted", balancer.shown()),
+        vec![Source::Rule(why)],
+    )
 }
 
 /// The type it should be of: the one that is wanted, else the one it has, else the smallest.

@@ -11,6 +11,8 @@ pub(super) struct Sorted {
     pub(super) can: Vec<(u64, String)>,
     /// Those that the cloud would refuse.
     pub(super) can_not: Vec<(u64, String)>,
+    /// Those that do not exist.
+    pub(super) missing: Vec<(u64, String)>,
 }
 
 /// By private IP: the Network.
@@ -28,32 +30,52 @@ impl By {
         }
     }
 
-    /// What nobody asked about is tried.
-    fn reaches(self, reach: Option<&Reach>) -> bool {
-        let Some(reach) = reach else { return true };
+    /// What is not known is tried.
+    fn reaches(self, reach: &Reach) -> bool {
+        let Reach::By {
+            has_public_ipv4,
+            networks,
+        } = reach
+        else {
+            return true;
+        };
         match self {
-            By::Private(network) => network.is_none_or(|id| reach.networks.contains(&id)),
-            By::Public => reach.has_public_ipv4,
+            By::Private(network) => network.is_none_or(|id| networks.contains(&id)),
+            By::Public => *has_public_ipv4,
         }
     }
 
-    /// `is_target`: one that is a target in this way already is none to ask about.
+    /// `is_target`: is it a target already, and if so, in the wanted way? One that is needs no other address.
     pub(super) fn sort(
         self,
         wanted: &[(u64, String)],
         nodes: &[OfferedNode],
-        is_target: impl Fn(u64) -> bool,
+        is_target: impl Fn(u64) -> Option<bool>,
     ) -> Sorted {
         let known = nodes.iter();
-        let known = known.filter_map(|node| Some((server_of(node)?, node.reach.as_ref()?)));
+        let known = known.filter_map(|node| Some((server_of(node)?, &node.reach)));
         let reach: HashMap<u64, &Reach> = known.collect();
-        let is_reached =
-            |server: u64| is_target(server) || self.reaches(reach.get(&server).copied());
-        let (can, can_not) = wanted
-            .iter()
-            .cloned()
-            .partition(|(server, _)| is_reached(*server));
-        Sorted { can, can_not }
+        // A list without any of the servers is another project's, or broken: it takes no target away.
+        let is_of_cluster = reach.values().any(|one| matches!(one, Reach::By { .. }));
+        let mut sorted = Sorted {
+            can: Vec::new(),
+            can_not: Vec::new(),
+            missing: Vec::new(),
+        };
+        for one in wanted {
+            let found = reach.get(&one.0).copied().unwrap_or(&Reach::Unknown);
+            let list = match (is_target(one.0), found) {
+                (Some(_), Reach::Missing { .. }) if is_of_cluster => &mut sorted.missing,
+                (None, Reach::Missing { is_certain: true }) => &mut sorted.missing,
+                (Some(true), _) => &mut sorted.can,
+                // Removed in one way it could not be added in the other.
+                (Some(false), Reach::Missing { .. }) => &mut sorted.can_not,
+                (_, found) if self.reaches(found) => &mut sorted.can,
+                _ => &mut sorted.can_not,
+            };
+            list.push(one.clone());
+        }
+        sorted
     }
 
     /// Why these are left out, or as they are, and what to do.
@@ -85,12 +107,6 @@ impl By {
         };
         Finding::warning(Reason::TargetIgnored, message)
     }
-}
-
-/// Was the cloud asked by what this server can be reached?
-pub(super) fn is_known(server: u64, nodes: &[OfferedNode]) -> bool {
-    let mut nodes = nodes.iter();
-    nodes.any(|node| server_of(node) == Some(server) && node.reach.is_some())
 }
 
 fn server_of(node: &OfferedNode) -> Option<u64> {

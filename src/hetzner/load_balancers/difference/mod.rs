@@ -9,14 +9,15 @@ pub(super) use targets::max_targets_reached;
 
 use super::Rules;
 use super::balancer::{BalancerType, LoadBalancer};
-use super::change::{Change, Write};
+use super::change::{Change, LabelEdit, Write};
 use super::desired::Desired;
 use super::names::{CLUSTER, SERVICE_UID, WHOSE};
 use super::observe::State;
 use super::reading::Reading;
+use super::seen::Seen;
 use super::status::Names;
 use crate::cloud::{Field, Finding, LoadBalancerPlan, Reason, Source, Sourced};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 /// The source of what stays as it is found.
@@ -50,14 +51,15 @@ impl<'a, 'b> Difference<'a, 'b> {
         }
     }
 
-    /// The order is that of the changes.
+    /// The order is that of the changes. `adopts`: it becomes the Service's with the first, which is reported so.
     pub(super) fn find(
         mut self,
         desired: &Desired,
         kind: &BalancerType,
         labels: &BTreeMap<&'static str, String>,
+        adopts: Option<Finding>,
     ) {
-        self.name_and_labels(desired, labels, &self.state.balancers);
+        self.name_and_labels(desired, labels, adopts, &self.state.balancers);
         let has = &self.balancer.load_balancer_type;
         let grows = kind.size() >= has.size();
         self.kind(desired, kind, grows);
@@ -84,6 +86,7 @@ impl<'a, 'b> Difference<'a, 'b> {
         &mut self,
         desired: &Desired,
         ours: &BTreeMap<&'static str, String>,
+        adopts: Option<Finding>,
         all: &[LoadBalancer],
     ) {
         let balancer = self.balancer;
@@ -110,7 +113,7 @@ impl<'a, 'b> Difference<'a, 'b> {
             let has = balancer.labels.get(*label);
             // Their absence is no difference to upstream, so that a take-over writes nothing.
             let counts = *label == SERVICE_UID || !self.rules.leaves_as_found();
-            let counts = counts && !self.keeps(label);
+            let counts = (counts || adopts.is_some()) && !self.keeps(label);
             let want = Sourced::new(value.clone(), Source::Rule(WHOSE));
             self.field(
                 &format!("label {label}"),
@@ -125,12 +128,13 @@ impl<'a, 'b> Difference<'a, 'b> {
         if sources.is_empty() {
             return;
         }
-        let mut labels = balancer.labels.clone();
-        labels.extend(
-            ours.iter()
-                .filter(|(label, _)| !self.keeps(label))
-                .map(|(label, value)| ((*label).to_owned(), value.clone())),
-        );
+        let set: BTreeMap<String, String> = ours
+            .iter()
+            .filter(|(label, value)| {
+                !self.keeps(label) && balancer.labels.get(**label) != Some(*value)
+            })
+            .map(|(label, value)| ((*label).to_owned(), value.clone()))
+            .collect();
         let name = renamed.map(|name| name.value.clone());
         let rename = name
             .as_ref()
@@ -140,8 +144,21 @@ impl<'a, 'b> Difference<'a, 'b> {
             .chain(differ)
             .collect::<Vec<_>>()
             .join(", ");
-        let labels = (labels != balancer.labels).then_some(labels);
-        self.change(Write::Edit { name, labels }, line, sources);
+        let labels = (!set.is_empty()).then(|| LabelEdit {
+            set,
+            remove: BTreeSet::new(),
+            seen: Box::new(Seen::of(balancer)),
+            adopts: adopts.is_some(),
+        });
+        self.plan.changes.push(Box::new(Change {
+            event: adopts,
+            ..Change::new(
+                Some(balancer.id),
+                Write::Edit { name, labels },
+                line,
+                sources,
+            )
+        }));
     }
 
     /// It says how the daemon calls the cluster, which we were not told.
@@ -239,11 +256,9 @@ impl<'a, 'b> Difference<'a, 'b> {
     }
 
     fn change(&mut self, write: Write, line: String, sources: Vec<Source>) {
-        self.plan.changes.push(Box::new(Change {
-            balancer: Some(self.balancer.id),
-            write,
-            line,
-            sources,
-        }));
+        let id = Some(self.balancer.id);
+        self.plan
+            .changes
+            .push(Box::new(Change::new(id, write, line, sources)));
     }
 }

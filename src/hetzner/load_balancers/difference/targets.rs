@@ -6,7 +6,7 @@ use crate::hetzner::load_balancers::annotations;
 use crate::hetzner::load_balancers::balancer::Target;
 use crate::hetzner::load_balancers::change::{ServerTarget, Write};
 use crate::hetzner::load_balancers::desired::Desired;
-use crate::hetzner::load_balancers::reach::{By, Sorted, is_known};
+use crate::hetzner::load_balancers::reach::{By, Sorted};
 use crate::hetzner::load_balancers::targets::{Room, Step};
 use crate::text;
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,9 +76,7 @@ impl Difference<'_, '_> {
             if turns && by_private.keeps() {
                 continue;
             }
-            let is_new = matches!(step, Step::Add(_)) && by_private.value();
-            let rests = turns || is_new && !is_known(server, self.names.offered);
-            self.plan.rests_on_servers |= rests;
+            self.plan.rests_on_servers |= turns || matches!(step, Step::Add(_));
             let source = match (turns, step) {
                 (true, _) => private.source.clone(),
                 (false, Step::Add(_)) => desired.targets.source.clone(),
@@ -119,15 +117,20 @@ impl Difference<'_, '_> {
     ) -> (Vec<(u64, String)>, BTreeSet<u64>) {
         let by = By::new(by_private.value(), self.rules.network);
         let is_target = |server| {
-            let private = there.get(&server);
-            private.is_some_and(|private| by_private.keeps() || *private == by_private.value())
+            let private = there.get(&server)?;
+            Some(by_private.keeps() || *private == by_private.value())
         };
-        let Sorted { can, can_not } =
-            by.sort(&desired.targets.servers, self.names.offered, is_target);
+        let Sorted {
+            can,
+            can_not,
+            missing,
+        } = by.sort(&desired.targets.servers, self.names.offered, is_target);
+        // Its server may only be newer than the list.
+        self.plan.rests_on_servers |= missing.iter().any(|(server, _)| there.contains_key(server));
         if can_not.is_empty() {
             return (can, BTreeSet::new());
         }
-        // It is looked at again before long, with servers as they are then.
+        // It is planned again before long, with servers as they are then.
         self.plan.rests_on_servers = true;
         self.plan.is_unfinished = true;
         let is_closed = desired.public.as_ref().is_some_and(|public| !public.value);

@@ -200,7 +200,13 @@ impl LoadBalancers for Fake {
         unreachable!()
     }
 
-    fn plan_removal(&self, _: &Landscape, _: &Service, _: &[OfferedNode]) -> LoadBalancerPlan {
+    fn plan_removal(
+        &self,
+        _: &Landscape,
+        _: &Service,
+        _: &[OfferedNode],
+        _: &Cluster,
+    ) -> LoadBalancerPlan {
         unreachable!()
     }
 

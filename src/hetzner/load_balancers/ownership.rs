@@ -1,0 +1,116 @@
+//! Whose a load balancer is, by its targets and labels: what may be adopted, and what happens to it when its Service is
+//! deleted. In doubt it stays.
+
+use super::balancer::{LoadBalancer, Target};
+use super::names::{ADOPT, ADOPTED, CREATED, OUR_PREFIX, UPSTREAM_PREFIX};
+use crate::cloud::{Cluster, InstanceId};
+use jiff::{SignedDuration, Timestamp};
+
+/// By how much the clocks of both APIs may differ.
+const CLOCKS_DIFFER_BY: SignedDuration = SignedDuration::from_secs(60);
+
+/// What happens to a load balancer when its Service is deleted.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Delete,
+    /// It stays, without what the Service had on it; why.
+    Release(String),
+}
+
+/// Deletes only what was certainly made for the Service and is used by it alone. In this order:
+///
+/// | it has | then |
+/// |---|---|
+/// | a target that is no node of this cluster, see [`foreign_target`] | released |
+/// | the label `ccm-from-scratch/created`, which only the request that creates one sets | deleted |
+/// | the label `ccm-from-scratch/adopted` or `ccm-from-scratch/adopt` | released |
+/// | a label that is neither ours nor `hcloud-ccm/…` | released: an operator's or a program's |
+/// | a label-selector target, which neither Hetzner's controller nor ours ever adds | released |
+/// | been created more than a minute before its Service, so no controller made it for that | released |
+/// | none of these | deleted: Hetzner's controller made it, or an older version of ours |
+///
+/// The last rows recognise an adopted one whose label `adopted` was removed, as Terraform does with every label that it
+/// does not know.
+pub(super) fn end_with_service(
+    balancer: &LoadBalancer,
+    service_created: Option<Timestamp>,
+    cluster: &Cluster,
+) -> End {
+    if let Some(target) = foreign_target(balancer, cluster) {
+        return End::Release(target);
+    }
+    let has = |label: &str| balancer.labels.contains_key(label);
+    if has(CREATED) {
+        return End::Delete;
+    }
+    if has(ADOPTED) || has(ADOPT) {
+        return End::Release("it was adopted".to_owned());
+    }
+    let is_known =
+        |label: &&String| label.starts_with(UPSTREAM_PREFIX) || label.starts_with(OUR_PREFIX);
+    if let Some(label) = balancer.labels.keys().find(|label| !is_known(label)) {
+        return End::Release(format!("it has label {label}, which is not a controller's"));
+    }
+    let is_selector = |target: &Target| matches!(target, Target::LabelSelector { .. });
+    if balancer.targets.iter().any(is_selector) {
+        return End::Release("it has a label-selector target".to_owned());
+    }
+    let is_older = |(balancer, service): (Timestamp, Timestamp)| {
+        service.duration_since(balancer) > CLOCKS_DIFFER_BY
+    };
+    if balancer.created.zip(service_created).is_some_and(is_older) {
+        return End::Release("it is older than the Service".to_owned());
+    }
+    End::Delete
+}
+
+/// The first target that is not proven to be a node of this cluster, for people. A server counts by its node, an
+/// address by the nodes' addresses, a label selector by the servers that it selects: one that selects none yet, or
+/// whose servers the API did not list, proves nothing.
+pub(super) fn foreign_target(balancer: &LoadBalancer, cluster: &Cluster) -> Option<String> {
+    balancer
+        .targets
+        .iter()
+        .find_map(|target| foreign_part(target, cluster))
+}
+
+/// It has targets, and all of them are nodes of this cluster. Without any nothing is proven: another cluster whose
+/// nodes are not up yet may own it.
+pub(super) fn has_only_own_targets(balancer: &LoadBalancer, cluster: &Cluster) -> bool {
+    !balancer.targets.is_empty() && foreign_target(balancer, cluster).is_none()
+}
+
+fn foreign_part(target: &Target, cluster: &Cluster) -> Option<String> {
+    let foreign_server = |id: u64| {
+        let is_node = cluster.servers.contains_key(&InstanceId(id));
+        (!is_node).then(|| format!("server {id} is no node of this cluster"))
+    };
+    match target {
+        Target::Server { server, .. } => {
+            foreign_server(server.id).map(|why| format!("its target {why}"))
+        }
+        Target::Ip { ip, .. } => (!cluster.addresses.contains(&ip.ip)).then(|| {
+            format!(
+                "its target {} is no address of a node of this cluster",
+                ip.ip
+            )
+        }),
+        Target::LabelSelector {
+            label_selector,
+            targets,
+        } => {
+            let selector = &label_selector.selector;
+            match targets.as_deref() {
+                None => Some(format!(
+                    "which servers its target {selector:?} selects is not known"
+                )),
+                Some([]) => Some(format!("its target {selector:?} selects no server")),
+                Some(servers) => servers
+                    .iter()
+                    .find_map(|selected| foreign_server(selected.server.id))
+                    .map(|why| format!("its target {selector:?} selects servers, of which {why}")),
+            }
+        }
+        Target::Unknown => Some("it has a target of a kind that is not known".to_owned()),
+    }
+}
