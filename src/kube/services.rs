@@ -2,17 +2,28 @@
 //!
 //! The official role has no `get` on services: one of them is read as a list with its name.
 
+use super::annotations::Annotations;
 use super::client::{Client, JSON, ReadFrom, Selected, percent_encoded};
 use super::error::Error;
-use super::types::{ObjectReference, not_empty, null_as_default};
-use crate::cloud::{self, Gate, Ingress};
+use super::types::{First, ObjectReference, not_empty, null_as_default, short};
+use crate::cloud::{self, Gate, Ingress, Word};
 use crate::http::Method;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 
 /// On a Service as long as its load balancer may exist.
 pub const LOAD_BALANCER_FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+
+/// The kind of a Service in references to it.
+pub const SERVICE: &str = "Service";
+
+/// The largest load balancer takes 30; others may be of protocols that it does not speak.
+const PORTS_AT_MOST: usize = 250;
+
+/// They are only named in a message.
+const RANGES_AT_MOST: usize = 100;
+
+const FINALIZERS_AT_MOST: usize = 100;
 
 const SERVICES: &str = "/api/v1/services";
 const LOAD_BALANCER: &str = "LoadBalancer";
@@ -27,7 +38,6 @@ pub struct Service {
     pub status: ServiceStatus,
 }
 
-/// Unlike a node's, its annotations are kept whole: they are what a load balancer is made from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceMeta {
@@ -39,10 +49,10 @@ pub struct ServiceMeta {
     pub uid: String,
     #[serde(deserialize_with = "not_empty")]
     pub resource_version: String,
-    #[serde(default, deserialize_with = "null_as_default")]
-    pub annotations: BTreeMap<String, String>,
-    #[serde(default, deserialize_with = "null_as_default")]
-    pub finalizers: Vec<String>,
+    #[serde(default)]
+    pub annotations: Annotations,
+    #[serde(default)]
+    pub finalizers: First<String, FINALIZERS_AT_MOST>,
     #[serde(default)]
     pub deletion_timestamp: Option<String>,
 }
@@ -54,17 +64,17 @@ pub struct ServiceSpec {
     pub kind: String,
     #[serde(default)]
     pub load_balancer_class: Option<String>,
-    #[serde(default, deserialize_with = "null_as_default")]
-    pub ports: Vec<ServicePort>,
+    #[serde(default)]
+    pub ports: First<ServicePort, PORTS_AT_MOST>,
     #[serde(default)]
     pub external_traffic_policy: String,
     /// 0 when there is none.
     #[serde(default)]
     pub health_check_node_port: u16,
-    #[serde(default, rename = "loadBalancerIP")]
+    #[serde(default, rename = "loadBalancerIP", deserialize_with = "short")]
     pub load_balancer_ip: String,
-    #[serde(default, deserialize_with = "null_as_default")]
-    pub load_balancer_source_ranges: Vec<String>,
+    #[serde(default)]
+    pub load_balancer_source_ranges: First<String, RANGES_AT_MOST>,
     #[serde(default)]
     pub session_affinity: String,
     /// `IPv4`, `IPv6`, or both.
@@ -78,7 +88,7 @@ pub struct ServicePort {
     #[serde(default)]
     pub name: String,
     #[serde(default)]
-    pub protocol: String,
+    pub protocol: Word,
     pub port: u16,
     /// 0 when there is none.
     #[serde(default)]
@@ -109,17 +119,20 @@ pub struct AnyServiceMeta {
     pub namespace: String,
     pub name: String,
     pub uid: String,
-    #[serde(default, deserialize_with = "null_as_default")]
-    pub finalizers: Vec<String>,
+    /// Is ours among its finalizers?
+    #[serde(default, rename = "finalizers", deserialize_with = "has_ours")]
+    has_our_finalizer: bool,
 }
 
 impl AnyService {
     pub fn has_our_finalizer(&self) -> bool {
-        self.metadata
-            .finalizers
-            .iter()
-            .any(|finalizer| finalizer == LOAD_BALANCER_FINALIZER)
+        self.metadata.has_our_finalizer
     }
+}
+
+fn has_ours<'de, D: Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
+    let all: First<String, FINALIZERS_AT_MOST> = First::deserialize(d)?;
+    Ok(all.iter().any(|one| one == LOAD_BALANCER_FINALIZER))
 }
 
 impl Service {
@@ -130,7 +143,7 @@ impl Service {
 
     pub fn object(&self) -> ObjectReference {
         ObjectReference {
-            kind: "Service",
+            kind: SERVICE,
             name: self.metadata.name.clone(),
             namespace: self.metadata.namespace.clone(),
             uid: self.metadata.uid.clone(),
@@ -142,6 +155,29 @@ impl Service {
             .finalizers
             .iter()
             .any(|finalizer| finalizer == LOAD_BALANCER_FINALIZER)
+    }
+
+    /// More of it than is read: no load balancer can be made from it.
+    pub fn too_large(&self) -> Option<String> {
+        let ports = &self.spec.ports;
+        let many_ports = ports.is_cut().then(|| {
+            format!(
+                "it has {} ports: {PORTS_AT_MOST} are read at most",
+                ports.count()
+            )
+        });
+        many_ports.or_else(|| self.metadata.annotations.too_large())
+    }
+
+    /// More finalizers than are read: a write of them would lose some.
+    pub fn too_many_finalizers(&self) -> Option<String> {
+        let all = &self.metadata.finalizers;
+        all.is_cut().then(|| {
+            format!(
+                "it has {} finalizers: {FINALIZERS_AT_MOST} are read at most",
+                all.count()
+            )
+        })
     }
 
     pub fn is_of_type_load_balancer(&self) -> bool {
@@ -156,7 +192,11 @@ impl Service {
             namespace: metadata.namespace.clone(),
             name: metadata.name.clone(),
             uid: metadata.uid.clone(),
-            annotations: metadata.annotations.clone(),
+            annotations: metadata
+                .annotations
+                .iter()
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect(),
             ports: spec.ports.iter().map(ServicePort::for_cloud).collect(),
             traffic_policy: match spec.external_traffic_policy.as_str() {
                 "Local" => cloud::TrafficPolicy::Local,
@@ -164,7 +204,7 @@ impl Service {
             },
             health_check_node_port: not_zero(spec.health_check_node_port),
             load_balancer_ip: spec.load_balancer_ip.clone(),
-            source_ranges: spec.load_balancer_source_ranges.clone(),
+            source_ranges: spec.load_balancer_source_ranges.to_vec(),
             has_session_affinity: spec.session_affinity == "ClientIP",
             is_ipv6_alone: spec.ip_families == ["IPv6"],
         }

@@ -7,6 +7,7 @@ pub mod duration;
 pub mod nearest;
 
 use ipnet::Ipv4Net;
+use std::borrow::Cow;
 
 /// What Go's `strconv.ParseBool` takes.
 pub fn boolean(text: &str) -> Result<bool, String> {
@@ -80,6 +81,16 @@ pub fn first_of<T: AsRef<str>>(names: &[T], at_most: usize) -> String {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }
+}
+
+/// The text, cut to so many characters; the last of a cut one is `…`.
+pub fn cut(text: &str, characters: usize) -> Cow<'_, str> {
+    // Bytes are at least as many.
+    if text.len() <= characters || text.chars().nth(characters).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let kept = text.chars().take(characters.saturating_sub(1));
+    Cow::Owned(kept.chain(['…']).collect())
 }
 
 /// Messages of the same trouble are told once, with how many there are: those that differ in
