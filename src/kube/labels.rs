@@ -190,6 +190,23 @@ mod tests {
     }
 
     #[test]
+    fn of_a_node_s_annotations_those_that_are_read_are_kept() {
+        let text = json!({
+            PROVIDED_NODE_IP: "10.0.0.2",
+            "instance.hetzner.cloud/external-ipv6": "2001:db8::1",
+            "csi.volume.kubernetes.io/nodeid": "x".repeat(10_000),
+            "io.cilium.network.ipv4-pod-cidr": "10.244.0.0/24",
+        });
+        let text = text.to_string();
+        let kept = that_are_read(&mut serde_json::Deserializer::from_str(&text)).unwrap();
+        let keys: Vec<&str> = kept.iter().map(|(key, _)| key).collect();
+        assert_eq!(
+            keys,
+            [PROVIDED_NODE_IP, "instance.hetzner.cloud/external-ipv6"]
+        );
+    }
+
+    #[test]
     fn a_value_that_is_too_long_is_cut_and_says_so() {
         let long = "ä".repeat(VALUE_BYTES_AT_MOST);
         let cut = labels(json!({ "a": long }));

@@ -291,3 +291,94 @@ impl Client {
 fn services_path(namespace: &str) -> String {
     format!("/api/v1/namespaces/{}/services", percent_encoded(namespace))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    const OURS: &str = "load-balancer.hetzner.cloud";
+
+    /// As an API server answers, with every large thing that a tenant may put there.
+    fn parsed(edit: impl FnOnce(&mut Value)) -> Service {
+        let long = "x".repeat(250_000);
+        let mut service = json!({
+            "metadata": {
+                "namespace": "default", "name": "web", "uid": "u", "resourceVersion": "7",
+                "annotations": { "example.com/a": long.clone(), format!("{OURS}/name"): "web" },
+                "labels": { "example.com/b": long.clone() },
+                "managedFields": [{ "manager": long.clone() }],
+                "finalizers": [LOAD_BALANCER_FINALIZER],
+            },
+            "spec": {
+                "type": "LoadBalancer",
+                "selector": { "app": long.clone() },
+                "loadBalancerIP": long.clone(),
+                "ports": [{ "name": "http", "port": 80, "nodePort": 30080, "appProtocol": long.clone() }],
+            },
+            "status": { "loadBalancer": {}, "conditions": [{ "message": long }] },
+        });
+        edit(&mut service);
+        serde_json::from_str(&service.to_string()).unwrap()
+    }
+
+    #[test]
+    fn of_a_service_only_what_is_read_is_kept() {
+        let service = parsed(|_| {});
+        let all = format!("{service:?}");
+        assert!(all.len() < 2000, "{} bytes: {}", all.len(), &all[..2000]);
+        let name = service.for_cloud().annotations[&format!("{OURS}/name")].clone();
+        assert_eq!(name, "web");
+        assert!(service.spec.load_balancer_ip.ends_with('…'));
+        assert_eq!(
+            (service.too_large(), service.too_many_finalizers()),
+            (None, None)
+        );
+    }
+
+    #[test]
+    fn a_service_that_has_more_than_is_read_says_so() {
+        let list =
+            |count: usize, item: fn(usize) -> Value| -> Value { (0..count).map(item).collect() };
+        let port = |n: usize| json!({ "name": format!("p{n}"), "port": n + 1 });
+        for (count, is_cut) in [
+            (PORTS_AT_MOST, false),
+            (PORTS_AT_MOST + 1, true),
+            (20_000, true),
+        ] {
+            let service = parsed(|all| all["spec"]["ports"] = list(count, port));
+            assert_eq!(service.spec.ports.len(), count.min(PORTS_AT_MOST));
+            let said = format!("it has {count} ports");
+            let why = service.too_large();
+            assert_eq!(
+                why.is_some_and(|why| why.contains(&said)),
+                is_cut,
+                "{count}"
+            );
+        }
+        let finalizer = |n: usize| json!(format!("example.com/{n}"));
+        for (count, is_cut) in [(FINALIZERS_AT_MOST, false), (20_000, true)] {
+            let service = parsed(|all| all["metadata"]["finalizers"] = list(count, finalizer));
+            assert_eq!(service.too_many_finalizers().is_some(), is_cut, "{count}");
+            assert!(format!("{service:?}").len() < 8000);
+        }
+        let range = |n: usize| json!(format!("10.0.{n}.0/24"));
+        let service = parsed(|all| all["spec"]["loadBalancerSourceRanges"] = list(20_000, range));
+        assert_eq!(service.for_cloud().source_ranges.len(), RANGES_AT_MOST);
+        assert_eq!(service.too_large(), None);
+    }
+
+    #[test]
+    fn lists_that_are_null_are_empty() {
+        let service = parsed(|all| {
+            all["metadata"]["finalizers"] = Value::Null;
+            all["metadata"]["annotations"] = Value::Null;
+            all["spec"]["ports"] = Value::Null;
+            all["spec"]["loadBalancerIP"] = Value::Null;
+            all["spec"]["loadBalancerSourceRanges"] = Value::Null;
+        });
+        assert!(service.spec.ports.is_empty() && !service.has_our_finalizer());
+        assert_eq!(service.metadata.annotations, Annotations::default());
+    }
+}

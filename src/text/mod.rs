@@ -154,6 +154,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_text_is_cut_at_a_character() {
+        for (text, characters, expected) in [
+            ("", 3, ""),
+            ("abc", 3, "abc"),
+            ("abcd", 3, "ab…"),
+            ("äöü", 3, "äöü"),
+            ("äöüß", 3, "äö…"),
+        ] {
+            assert_eq!(cut(text, characters), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn of_many_names_a_few_are_told() {
         let names: Vec<String> = (1..=57).map(|n| format!("n{n}")).collect();
         for (count, told) in [
