@@ -56,6 +56,9 @@ macro_rules! reasons {
         }
 
         impl Reason {
+            /// In the order of the table.
+            pub const ALL: &[Reason] = &[$(Reason::$name),*];
+
             /// As it stands in an event.
             pub fn name(self) -> &'static str {
                 match self {

@@ -6,6 +6,7 @@ use crate::metrics::{CHANGES, FINDINGS as FINDINGS_TOLD};
 use crate::text;
 use crate::world::{self, World};
 use jiff::Timestamp;
+use std::borrow::Cow;
 
 /// The log target of findings: commands that print them turn it off.
 pub const FINDINGS: &str = "ccm::findings";
@@ -42,6 +43,13 @@ pub struct Failure {
     pub why: String,
     /// It is a finding, which was told as such: its reason.
     pub finding: Option<Reason>,
+}
+
+impl Failure {
+    /// Why, as the log says it.
+    pub fn short_why(&self) -> Cow<'_, str> {
+        text::cut(&self.why, MESSAGE_CHARACTERS_AT_MOST)
+    }
 }
 
 /// An API did not answer, and what waits for it.

@@ -137,6 +137,6 @@ pub fn log_report(report: &Report) {
         .filter(|failure| failure.finding.is_none())
     {
         let object = failure.object.as_str();
-        log::warn!(object; "{object}: {}", failure.why);
+        log::warn!(object; "{object}: {}", failure.short_why());
     }
 }
