@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// The kind of a node in references to it.
 pub const NODE: &str = "Node";
 
-/// The annotation of a node in which its kubelet says which `--node-ip` it was given.
+/// The annotation of a node that its kubelet's `--node-ip` sets: one IP, or an IPv4 and an IPv6 joined by a comma.
 pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
 /// `metadata` of an object. Of its annotations those that are read are kept.

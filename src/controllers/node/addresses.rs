@@ -12,8 +12,6 @@ use crate::text;
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-/// Set by the kubelet's `--node-ip`: one IP, or an IPv4 and an IPv6 joined by a comma.
-
 /// In the order in which they should stand. The error: why the addresses stay as they are.
 pub(super) fn desired(
     node: &Node,
