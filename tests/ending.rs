@@ -9,6 +9,7 @@ use ccm::daemon::{self, Health, HealthSettings, Stop, StopGate};
 use ccm::http::{Proxies, Timing};
 use ccm::kube::{self, config};
 use ccm::world::{self, World};
+use common::services::{LoadBalancerService, create};
 use common::{Daemon, LIMIT, env, hetzner_calls, quiet, wait_until, with};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
@@ -55,6 +56,44 @@ fn a_second_signal_ends_it_at_once() {
             });
         }
     });
+}
+
+/// What was reported is written before the Lease is given away, though no other write starts any more.
+#[test]
+fn events_that_wait_are_written_at_the_end() {
+    const UNKNOWN: usize = 8;
+    let sandbox = quiet(1);
+    let slow = Rule::new(Effect::Slow(Duration::from_millis(60)))
+        .half(Half::Kubernetes)
+        .method("POST")
+        .path("/api/v1/namespaces/default/events");
+    sandbox.faults().add(slow);
+    let names: Vec<String> = (0..UNKNOWN).map(|n| format!("none-{n}")).collect();
+    let mut annotations = vec![("location", "fsn1")];
+    annotations.extend(names.iter().map(|name| (name.as_str(), "x")));
+    create(
+        &sandbox,
+        LoadBalancerService::new("web", &[80]).with(&annotations),
+    );
+    let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    let daemon = Daemon::start(&env, &[]);
+    let events = || {
+        let mut events = sandbox.cluster().list("events", None);
+        events.retain(|event| event["reason"] == "UnknownAnnotation");
+        events.len()
+    };
+    wait_until("the first of them", || events() > 0);
+    daemon.signal("-TERM");
+    let begun = Instant::now();
+    assert!(daemon.ended().success(), "{}", daemon.log());
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert_eq!(events(), UNKNOWN, "{}", daemon.log());
+    let calls = sandbox.calls().calls();
+    let last = calls.iter().rfind(|call| call.is_write());
+    assert!(
+        last.is_some_and(|call| common::is_lease(&call.path)),
+        "{last:?}"
+    );
 }
 
 /// Whether panics unwind, as here, or abort, as in the release: the hook ends the process before either.

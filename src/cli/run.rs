@@ -122,7 +122,9 @@ fn once(
     let mut done = None;
     let exit = leader::lead(settings, lease, stop, |gate| {
         let mut count = changes::Count::default();
-        let exit = pass(world, gate, controllers, stop, &mut count);
+        let exit = daemon::with_events(world, gate, stop, || {
+            pass(world, gate, controllers, stop, &mut count)
+        });
         // Not later: giving the Lease away stops everything.
         done = Some((count, stop.is_set()));
         exit

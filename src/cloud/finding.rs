@@ -28,187 +28,195 @@ pub enum Origin {
     Provider,
 }
 
-/// Why. The names of those that become events are upstream's, so that existing alerts keep working.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub enum Reason {
+/// What is done with findings of a reason.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trait {
+    /// Somebody who reads the object's events must see it.
+    NormalEvent,
+    WarningEvent,
+    /// It is for the log: there is no object to report it of, or it is about the shell that asks.
+    LogOnly,
+    /// The change that it is about is logged already.
+    LoggedByItsWrite,
+    /// It lasts until a person fixes it: one report is enough.
+    Once,
+    /// The object is as it should be.
+    Success,
+    /// The object is not as it should be.
+    Failure,
+}
+use Trait::{Failure, LogOnly, LoggedByItsWrite, NormalEvent, Once, Success, WarningEvent};
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident: $($of:ident)+;)*) => {
+        /// Why. The names of those that become events are upstream's, so that existing alerts keep working.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        pub enum Reason {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Reason {
+            /// In the order of the table.
+            pub const ALL: &[Reason] = &[$(Reason::$name),*];
+
+            /// As it stands in an event.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Reason::$name => stringify!($name),)*
+                }
+            }
+
+            fn traits(self) -> &'static [Trait] {
+                match self {
+                    $(Reason::$name => &[$($of),+],)*
+                }
+            }
+        }
+    };
+}
+
+// The table of all reasons: log, events and memory take what they need to know from here.
+reasons! {
     /// A node was initialised.
-    Synced,
+    Synced: NormalEvent LoggedByItsWrite Success;
     /// The provider ID belongs to another cloud.
-    UnknownProviderIDPrefix,
+    UnknownProviderIDPrefix: WarningEvent Once;
     /// No server matches the node.
-    ServerNotFound,
+    ServerNotFound: WarningEvent Failure;
     /// The provider ID names a server that does not exist, and another server has the node's name.
-    ServerReplaced,
+    ServerReplaced: WarningEvent;
     /// More than one way to match a node, or none that is safe.
-    InstanceLookupFailed,
+    InstanceLookupFailed: WarningEvent Failure;
     /// `--node-ip` of the kubelet is private, but no private network is configured.
-    InternalIPNotConfigured,
+    InternalIPNotConfigured: WarningEvent Failure;
     /// `--node-ip` of the kubelet is not an address of the server, or no address at all.
-    InvalidProvidedNodeIP,
+    InvalidProvidedNodeIP: WarningEvent Failure;
     /// The annotation that names a server's IPv6 address does not parse.
-    InvalidExternalIPv6,
+    InvalidExternalIPv6: WarningEvent Failure;
     /// That annotation has no effect with this address family.
-    IgnoredExternalIPv6,
+    IgnoredExternalIPv6: WarningEvent;
     /// Our prefix, but no server ID.
-    UnknownProviderID,
+    UnknownProviderID: LogOnly Once;
     /// Matched by an address instead of the name.
-    MatchedByAddress,
+    MatchedByAddress: LogOnly;
     /// The same server is claimed by another node's provider ID.
-    ServerClaimedTwice,
+    ServerClaimedTwice: LogOnly;
     /// Neither provider ID nor the uninitialized taint: the kubelet runs without `--cloud-provider=external`.
-    NotExternal,
+    NotExternal: LogOnly Once;
     /// The server of a node does not exist any more: the node goes.
-    DeletingNode,
+    DeletingNode: NormalEvent;
     /// Deleting the node was refused or failed.
-    DeletingNodeFailed,
+    DeletingNodeFailed: WarningEvent Failure;
     /// The shutdown taint can't be added or removed.
-    TaintingNodeFailed,
+    TaintingNodeFailed: WarningEvent Failure;
     /// The node would be deleted, if that were beyond doubt; also one that others would delete.
-    PossibleNodeDeletion,
+    PossibleNodeDeletion: WarningEvent Failure;
     /// The server has no address of the configured family and network.
-    NoAddress,
+    NoAddress: LogOnly Failure;
     /// A load balancer is being made or changed.
-    EnsuringLoadBalancer,
+    EnsuringLoadBalancer: NormalEvent LoggedByItsWrite;
     /// It is as it should be.
-    EnsuredLoadBalancer,
+    EnsuredLoadBalancer: NormalEvent LoggedByItsWrite Success;
     /// Its targets are those that they should be.
-    UpdatedLoadBalancer,
+    UpdatedLoadBalancer: NormalEvent LoggedByItsWrite Success;
     /// Changing its targets failed.
-    UpdateLoadBalancerFailed,
+    UpdateLoadBalancerFailed: WarningEvent Failure;
     /// No node can be its target.
-    UnAvailableLoadBalancer,
+    UnAvailableLoadBalancer: WarningEvent;
     /// It is being deleted.
-    DeletingLoadBalancer,
+    DeletingLoadBalancer: NormalEvent LoggedByItsWrite;
     /// It is gone.
-    DeletedLoadBalancer,
+    DeletedLoadBalancer: NormalEvent LoggedByItsWrite Success;
     /// A Service's load balancer can't be brought in order: somebody has to mend something.
-    SyncLoadBalancerFailed,
+    SyncLoadBalancerFailed: WarningEvent Failure;
     /// A load balancer can't be removed.
-    DeleteLoadBalancerFailed,
+    DeleteLoadBalancerFailed: WarningEvent Failure;
     /// An existing load balancer has become a Service's.
-    LoadBalancerAdopted,
+    LoadBalancerAdopted: NormalEvent;
     /// An existing load balancer does not become a Service's, although that asks for it.
-    LoadBalancerNotAdopted,
+    LoadBalancerNotAdopted: WarningEvent Failure;
     /// A load balancer stays when its Service is deleted, without what the Service had on it.
-    LoadBalancerReleased,
+    LoadBalancerReleased: NormalEvent Success;
     /// The cloud protects the load balancer from being deleted: it stays.
-    LoadBalancerProtected,
+    LoadBalancerProtected: WarningEvent;
     /// Another load balancer has the name.
-    LoadBalancerNameTaken,
+    LoadBalancerNameTaken: WarningEvent;
     /// Nobody said which type of load balancer to make.
-    LoadBalancerTypeUnconfigured,
+    LoadBalancerTypeUnconfigured: WarningEvent;
     /// The cloud is going to take the type of load balancer away.
-    LoadBalancerTypeDeprecated,
+    LoadBalancerTypeDeprecated: WarningEvent;
     /// A port's protocol is none that the cloud's load balancers speak.
-    UnsupportedProtocolConfigured,
+    UnsupportedProtocolConfigured: WarningEvent;
     /// `loadBalancerSourceRanges` restrict nothing in this cloud.
-    LoadBalancerSourceRangesIgnored,
+    LoadBalancerSourceRangesIgnored: WarningEvent;
     /// The type of the load balancer takes no more targets.
-    MaxTargetsReached,
+    MaxTargetsReached: WarningEvent;
     /// A node can't be a target, or a target is not ours to touch.
-    TargetIgnored,
+    TargetIgnored: LogOnly;
     /// An annotation with the provider's prefix that it does not know.
-    UnknownAnnotation,
+    UnknownAnnotation: WarningEvent;
     /// An annotation that has no effect here.
-    AnnotationWithoutEffect,
+    AnnotationWithoutEffect: WarningEvent;
     /// A field of the Service that the cloud's load balancers can't honour.
-    FieldIgnored,
+    FieldIgnored: LogOnly;
     /// A port waits for a certificate that is being issued.
-    CertificatePending,
+    CertificatePending: WarningEvent;
     /// A certificate can't be issued or renewed.
-    CertificateFailed,
+    CertificateFailed: WarningEvent;
     /// An address that was chosen to be kept goes with the load balancer.
-    AddressNotKept,
+    AddressNotKept: WarningEvent;
     /// A load balancer of this cluster whose Service does not exist.
-    OrphanedLoadBalancer,
+    OrphanedLoadBalancer: LogOnly Once;
     /// Only the default of a setting asks for it, and the daemon may have been told otherwise.
-    HeldBack,
+    HeldBack: LogOnly;
     /// The route to a node's pods can't be made.
-    FailedToCreateRoute,
+    FailedToCreateRoute: WarningEvent Failure;
     /// A node's pods are in none of the cluster's CIDRs.
-    ClusterCIDRMisconfigured,
+    ClusterCIDRMisconfigured: WarningEvent Failure;
     /// A private network takes hardly any more routes.
-    RouteLimitNear,
+    RouteLimitNear: LogOnly Once;
     /// A route leads to a server that no node runs on, and may be somebody's.
-    StaleRoute,
+    StaleRoute: LogOnly;
     /// The private network knows no IPv6.
-    IPv6RouteIgnored,
+    IPv6RouteIgnored: LogOnly Once;
     /// The private network holds no server of any node.
-    NoNodeInNetwork,
+    NoNodeInNetwork: LogOnly;
+    /// An object has more findings than are reported of it.
+    MoreFindings: WarningEvent;
 }
 
 impl Reason {
-    /// As it stands in an event.
-    pub fn name(self) -> &'static str {
-        match self {
-            Reason::Synced => "Synced",
-            Reason::UnknownProviderIDPrefix => "UnknownProviderIDPrefix",
-            Reason::ServerNotFound => "ServerNotFound",
-            Reason::ServerReplaced => "ServerReplaced",
-            Reason::InstanceLookupFailed => "InstanceLookupFailed",
-            Reason::InternalIPNotConfigured => "InternalIPNotConfigured",
-            Reason::InvalidProvidedNodeIP => "InvalidProvidedNodeIP",
-            Reason::InvalidExternalIPv6 => "InvalidExternalIPv6",
-            Reason::IgnoredExternalIPv6 => "IgnoredExternalIPv6",
-            Reason::UnknownProviderID => "UnknownProviderID",
-            Reason::MatchedByAddress => "MatchedByAddress",
-            Reason::ServerClaimedTwice => "ServerClaimedTwice",
-            Reason::NotExternal => "NotExternal",
-            Reason::DeletingNode => "DeletingNode",
-            Reason::DeletingNodeFailed => "DeletingNodeFailed",
-            Reason::TaintingNodeFailed => "TaintingNodeFailed",
-            Reason::PossibleNodeDeletion => "PossibleNodeDeletion",
-            Reason::NoAddress => "NoAddress",
-            Reason::EnsuringLoadBalancer => "EnsuringLoadBalancer",
-            Reason::EnsuredLoadBalancer => "EnsuredLoadBalancer",
-            Reason::UpdatedLoadBalancer => "UpdatedLoadBalancer",
-            Reason::UpdateLoadBalancerFailed => "UpdateLoadBalancerFailed",
-            Reason::UnAvailableLoadBalancer => "UnAvailableLoadBalancer",
-            Reason::DeletingLoadBalancer => "DeletingLoadBalancer",
-            Reason::DeletedLoadBalancer => "DeletedLoadBalancer",
-            Reason::SyncLoadBalancerFailed => "SyncLoadBalancerFailed",
-            Reason::DeleteLoadBalancerFailed => "DeleteLoadBalancerFailed",
-            Reason::LoadBalancerAdopted => "LoadBalancerAdopted",
-            Reason::LoadBalancerNotAdopted => "LoadBalancerNotAdopted",
-            Reason::LoadBalancerReleased => "LoadBalancerReleased",
-            Reason::LoadBalancerProtected => "LoadBalancerProtected",
-            Reason::LoadBalancerNameTaken => "LoadBalancerNameTaken",
-            Reason::LoadBalancerTypeUnconfigured => "LoadBalancerTypeUnconfigured",
-            Reason::LoadBalancerTypeDeprecated => "LoadBalancerTypeDeprecated",
-            Reason::UnsupportedProtocolConfigured => "UnsupportedProtocolConfigured",
-            Reason::LoadBalancerSourceRangesIgnored => "LoadBalancerSourceRangesIgnored",
-            Reason::MaxTargetsReached => "MaxTargetsReached",
-            Reason::TargetIgnored => "TargetIgnored",
-            Reason::UnknownAnnotation => "UnknownAnnotation",
-            Reason::AnnotationWithoutEffect => "AnnotationWithoutEffect",
-            Reason::FieldIgnored => "FieldIgnored",
-            Reason::CertificatePending => "CertificatePending",
-            Reason::CertificateFailed => "CertificateFailed",
-            Reason::AddressNotKept => "AddressNotKept",
-            Reason::OrphanedLoadBalancer => "OrphanedLoadBalancer",
-            Reason::HeldBack => "HeldBack",
-            Reason::FailedToCreateRoute => "FailedToCreateRoute",
-            Reason::ClusterCIDRMisconfigured => "ClusterCIDRMisconfigured",
-            Reason::RouteLimitNear => "RouteLimitNear",
-            Reason::StaleRoute => "StaleRoute",
-            Reason::IPv6RouteIgnored => "IPv6RouteIgnored",
-            Reason::NoNodeInNetwork => "NoNodeInNetwork",
+    /// The severity of its events; none: it is for the log alone.
+    pub fn event(self) -> Option<Severity> {
+        match (self.is(NormalEvent), self.is(WarningEvent)) {
+            (true, _) => Some(Severity::Info),
+            (_, true) => Some(Severity::Warning),
+            (false, false) => None,
         }
     }
-}
 
-impl Reason {
-    /// It lasts until a person mends it, so telling it once is enough.
-    pub fn is_lasting(self) -> bool {
-        matches!(
-            self,
-            Reason::UnknownProviderIDPrefix
-                | Reason::UnknownProviderID
-                | Reason::NotExternal
-                | Reason::OrphanedLoadBalancer
-                | Reason::IPv6RouteIgnored
-                | Reason::RouteLimitNear
-        )
+    /// The change that it is about is logged already.
+    pub fn is_logged_by_its_write(self) -> bool {
+        self.is(LoggedByItsWrite)
+    }
+
+    /// It is reported again while it lasts.
+    pub fn is_repeated(self) -> bool {
+        !self.is(Once)
+    }
+
+    /// Of an object that is as it should be.
+    pub fn is_success(self) -> bool {
+        self.is(Success)
+    }
+
+    /// Of an object that is not as it should be.
+    pub fn is_failure(self) -> bool {
+        self.is(Failure)
+    }
+
+    fn is(self, one: Trait) -> bool {
+        self.traits().contains(&one)
     }
 }
 

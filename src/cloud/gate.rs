@@ -9,6 +9,11 @@ pub trait Gate: Send + Sync {
     /// May a write start now? `what` names it for people, e.g. `PATCH /api/v1/nodes/worker-1`.
     fn pass(&self, what: &str) -> Result<(), Refused>;
 
+    /// The same for an event: it may still be written while this process ends, for it says what was done.
+    fn pass_event(&self, what: &str) -> Result<(), Refused> {
+        self.pass(what)
+    }
+
     /// Is it worth waiting for what a write started? Not when this process is to end: what goes
     /// on in the cloud is found there by the next one.
     fn may_wait(&self) -> bool {

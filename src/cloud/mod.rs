@@ -39,6 +39,10 @@ pub use word::Word;
 use ipnet::IpNet;
 use std::net::IpAddr;
 
+/// Annotations of Services and nodes are kept where the domain of their key ends so. Whatever a provider
+/// reads is below it; all others are dropped while an answer is parsed.
+pub const ANNOTATION_DOMAIN: &str = "hetzner.cloud";
+
 /// A cloud. What it does not offer, it answers with `None`.
 pub trait Provider: Send + Sync {
     /// Name of the profile, e.g. `ccm-from-scratch`; also the prefix of the provider IDs it writes.

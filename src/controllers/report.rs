@@ -1,11 +1,12 @@
 //! What a tick did and found; and the one place where findings become log lines and events.
 
-use crate::cloud::{
-    self, ErrorKind, Finding, Gate, Origin, Reason, Severity, without_correlations,
-};
-use crate::kube::{self, Event, EventType, ObjectReference, Repeat};
+use crate::cloud::{self, ErrorKind, Finding, Origin, Reason, Severity, without_correlations};
+use crate::kube::{self, Event, ObjectReference};
 use crate::metrics::{CHANGES, FINDINGS as FINDINGS_TOLD};
+use crate::text;
 use crate::world::{self, World};
+use jiff::Timestamp;
+use std::borrow::Cow;
 
 /// The log target of findings: commands that print them turn it off.
 pub const FINDINGS: &str = "ccm::findings";
@@ -42,6 +43,13 @@ pub struct Failure {
     pub why: String,
     /// It is a finding, which was told as such: its reason.
     pub finding: Option<Reason>,
+}
+
+impl Failure {
+    /// Why, as the log says it.
+    pub fn short_why(&self) -> Cow<'_, str> {
+        text::cut(&self.why, MESSAGE_CHARACTERS_AT_MOST)
+    }
 }
 
 /// An API did not answer, and what waits for it.
@@ -101,140 +109,90 @@ pub(super) fn count_change(controller: &str, kind: &str, outcome: Result<(), &cl
     CHANGES.count(&[controller, kind, result]);
 }
 
-/// Tells findings about an object: a log line, and an event where the reason has one. Each
-/// is told once, and again after ten minutes while it lasts.
+/// Findings of one object that are reported at once; the others are counted.
+const FINDINGS_AT_MOST: usize = 10;
+
+/// A longer message is cut, in the log and in events.
+const MESSAGE_CHARACTERS_AT_MOST: usize = 1000;
+
+/// Reports findings about an object: a log line, and an event where the reason has one. Each is
+/// reported once, and again after ten minutes while it lasts. Of many the first are reported, failures
+/// before others, and the number of the rest.
 pub fn publish(
     world: &World,
-    gate: &dyn Gate,
     controller: &'static str,
     object: &ObjectReference,
     findings: impl IntoIterator<Item = impl std::borrow::Borrow<Finding>>,
 ) {
+    let mut findings: Vec<_> = findings.into_iter().collect();
+    let rest = findings.len().saturating_sub(FINDINGS_AT_MOST);
+    if rest > 0 {
+        findings.sort_by_key(|finding| !finding.borrow().reason.is_failure());
+        findings.truncate(FINDINGS_AT_MOST);
+    }
     for finding in findings {
-        let finding = finding.borrow();
-        // The same trouble is told once, whatever number each failed call had.
-        let message = without_correlations(&finding.message);
-        let repeat = match finding.reason.is_lasting() {
-            true => Repeat::Never,
-            false => Repeat::EveryTenMinutes,
-        };
-        if !world
-            .recorder
-            .is_due(object, finding.reason.name(), &message, repeat)
-        {
-            continue;
-        }
-        let reason = finding.reason.name();
-        FINDINGS_TOLD.count(&[controller, reason]);
-        let name = object.for_people();
-        match finding.severity {
-            Severity::Info if is_told_by_its_write(finding.reason) => {}
-            Severity::Info => {
-                log::info!(target: FINDINGS, controller, object = name.as_str(), reason; "{name}: {}", finding.message);
-            }
-            Severity::Warning => {
-                log::warn!(target: FINDINGS, controller, object = name.as_str(), reason; "{name}: {} ({reason})", finding.message);
-            }
-        }
-        if !is_event(finding.reason) {
-            continue;
-        }
-        let component = match finding.origin {
-            Origin::Provider => world.provider.event_component().unwrap_or(controller),
-            Origin::Controller => controller,
-        };
-        let kind = match finding.reason {
-            Reason::Synced
-            | Reason::DeletingNode
-            | Reason::EnsuringLoadBalancer
-            | Reason::EnsuredLoadBalancer
-            | Reason::UpdatedLoadBalancer
-            | Reason::DeletingLoadBalancer
-            | Reason::DeletedLoadBalancer
-            | Reason::LoadBalancerAdopted
-            | Reason::LoadBalancerReleased => EventType::Normal,
-            _ => EventType::Warning,
-        };
-        let event = Event {
-            component,
-            object,
-            kind,
-            reason: finding.reason.name(),
-            message: &message,
-        };
-        world.recorder.write(&world.kube, gate, &event);
+        publish_one(world, controller, object, finding.borrow());
+    }
+    if rest > 0 {
+        let message = format!("{rest} more findings are not reported one by one");
+        let more = Finding::warning(Reason::MoreFindings, message);
+        publish_one(world, controller, object, &more);
     }
 }
 
-/// The line of the write itself was told already.
-fn is_told_by_its_write(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::Synced
-            | Reason::EnsuringLoadBalancer
-            | Reason::EnsuredLoadBalancer
-            | Reason::UpdatedLoadBalancer
-            | Reason::DeletingLoadBalancer
-            | Reason::DeletedLoadBalancer
-    )
+/// The object is as it should be, whether or not something was done for it: its next failure is news.
+/// True after a failure, which is logged.
+pub fn recovered(world: &World, controller: &'static str, object: &ObjectReference) -> bool {
+    let has_failed = world.recorder.recovered(object, controller);
+    if has_failed {
+        let name = object.for_people();
+        log::info!(target: FINDINGS, controller, object = name.as_str(); "{name}: is as it should be again");
+    }
+    has_failed
 }
 
-/// Findings that a person looking at the object must see; the others are for the log.
-fn is_event(reason: Reason) -> bool {
-    match reason {
-        Reason::Synced
-        | Reason::UnknownProviderIDPrefix
-        | Reason::ServerNotFound
-        | Reason::ServerReplaced
-        | Reason::InstanceLookupFailed
-        | Reason::InternalIPNotConfigured
-        | Reason::InvalidProvidedNodeIP
-        | Reason::InvalidExternalIPv6
-        | Reason::IgnoredExternalIPv6
-        | Reason::DeletingNode
-        | Reason::DeletingNodeFailed
-        | Reason::TaintingNodeFailed
-        | Reason::PossibleNodeDeletion
-        | Reason::EnsuringLoadBalancer
-        | Reason::EnsuredLoadBalancer
-        | Reason::UpdatedLoadBalancer
-        | Reason::UpdateLoadBalancerFailed
-        | Reason::UnAvailableLoadBalancer
-        | Reason::DeletingLoadBalancer
-        | Reason::DeletedLoadBalancer
-        | Reason::SyncLoadBalancerFailed
-        | Reason::DeleteLoadBalancerFailed
-        | Reason::LoadBalancerAdopted
-        | Reason::LoadBalancerNotAdopted
-        | Reason::LoadBalancerReleased
-        | Reason::LoadBalancerProtected
-        | Reason::LoadBalancerNameTaken
-        | Reason::LoadBalancerTypeUnconfigured
-        | Reason::LoadBalancerTypeDeprecated
-        | Reason::UnsupportedProtocolConfigured
-        | Reason::LoadBalancerSourceRangesIgnored
-        | Reason::MaxTargetsReached
-        | Reason::UnknownAnnotation
-        | Reason::AnnotationWithoutEffect
-        | Reason::CertificatePending
-        | Reason::CertificateFailed
-        | Reason::AddressNotKept
-        | Reason::FailedToCreateRoute
-        | Reason::ClusterCIDRMisconfigured => true,
-        Reason::UnknownProviderID
-        | Reason::MatchedByAddress
-        | Reason::ServerClaimedTwice
-        | Reason::NotExternal
-        | Reason::NoAddress
-        | Reason::TargetIgnored
-        | Reason::FieldIgnored
-        | Reason::RouteLimitNear
-        | Reason::StaleRoute
-        | Reason::IPv6RouteIgnored
-        | Reason::NoNodeInNetwork
-        // There is no object to tell it of.
-        | Reason::OrphanedLoadBalancer
-        // It is about the shell that asks.
-        | Reason::HeldBack => false,
+fn publish_one(
+    world: &World,
+    controller: &'static str,
+    object: &ObjectReference,
+    finding: &Finding,
+) {
+    // The same trouble is reported once, whatever number each failed call had.
+    let message = without_correlations(&finding.message);
+    let message = text::cut(&message, MESSAGE_CHARACTERS_AT_MOST);
+    let reason = finding.reason;
+    if !world.recorder.is_due(object, controller, reason, &message) {
+        return;
+    }
+    FINDINGS_TOLD.count(&[controller, reason.name()]);
+    log_finding(controller, object, finding);
+    if reason.event().is_none() {
+        return;
+    }
+    let component = match finding.origin {
+        Origin::Provider => world.provider.event_component().unwrap_or(controller),
+        Origin::Controller => controller,
+    };
+    world.recorder.queue(Event {
+        component,
+        object: object.clone(),
+        reason,
+        message: message.into_owned(),
+        at: Timestamp::now(),
+    });
+}
+
+fn log_finding(controller: &str, object: &ObjectReference, finding: &Finding) {
+    let name = object.for_people();
+    let reason = finding.reason.name();
+    let message = text::cut(&finding.message, MESSAGE_CHARACTERS_AT_MOST);
+    match finding.severity {
+        Severity::Info if finding.reason.is_logged_by_its_write() => {}
+        Severity::Info => {
+            log::info!(target: FINDINGS, controller, object = name.as_str(), reason; "{name}: {message}");
+        }
+        Severity::Warning => {
+            log::warn!(target: FINDINGS, controller, object = name.as_str(), reason; "{name}: {message} ({reason})");
+        }
     }
 }

@@ -26,6 +26,13 @@ use ticks::Ticks;
 /// end at most 10. (Kubernetes kills after 30 s by default.)
 const GRACE: Duration = Duration::from_millis(8_500);
 
+/// At the end events are waited for as long as that, while the Lease is held.
+const EVENTS_AT_MOST: Duration = Duration::from_secs(1);
+/// The same at the end of one pass, which nobody asked to end.
+const EVENTS_OF_A_PASS_AT_MOST: Duration = Duration::from_secs(10);
+/// After a write that took all the time.
+const EVENTS_AT_LEAST: Duration = Duration::from_millis(200);
+
 /// How often somebody who waits for work to end looks whether to end without it.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -57,6 +64,7 @@ pub fn run(
             })
         })
         .collect();
+    std::thread::spawn(|| world.recorder.write_events(&world.kube, gate));
     stop.wait_until_set();
     let deadline = Instant::now() + GRACE;
     while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < deadline {
@@ -65,10 +73,35 @@ pub fn run(
     if threads.iter().any(|thread| !thread.is_finished()) {
         log::warn!("an answer is still waited for; ending without it");
     }
+    end_events(world, deadline);
     match ticks.need_a_person() {
         true => Ended::NeedsAPerson,
         false => Ended::Stopped,
     }
+}
+
+/// Does the work of one pass while its events are written, and waits for the last of them.
+pub fn with_events<T>(
+    world: &'static World,
+    gate: &'static dyn Gate,
+    stop: &Stop,
+    work: impl FnOnce() -> T,
+) -> T {
+    std::thread::spawn(|| world.recorder.write_events(&world.kube, gate));
+    let done = work();
+    world.recorder.end(match stop.is_set() {
+        true => EVENTS_AT_MOST,
+        false => EVENTS_OF_A_PASS_AT_MOST,
+    });
+    done
+}
+
+/// Waits for the last events, as long as the end of everything has time for it.
+fn end_events(world: &World, deadline: Instant) {
+    let left = deadline.saturating_duration_since(Instant::now());
+    world
+        .recorder
+        .end(left.max(EVENTS_AT_LEAST).min(EVENTS_AT_MOST));
 }
 
 /// Does one piece of work on a thread of its own. None: after `stop` it did not end in time, and
@@ -104,6 +137,6 @@ pub fn log_report(report: &Report) {
         .filter(|failure| failure.finding.is_none())
     {
         let object = failure.object.as_str();
-        log::warn!(object; "{object}: {}", failure.why);
+        log::warn!(object; "{object}: {}", failure.short_why());
     }
 }

@@ -76,6 +76,10 @@ impl Gate for StopGate<'_> {
         }
     }
 
+    fn pass_event(&self, _what: &str) -> Result<(), Refused> {
+        Ok(())
+    }
+
     fn may_wait(&self) -> bool {
         !self.0.is_set()
     }

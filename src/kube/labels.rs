@@ -1,7 +1,9 @@
 //! Labels and annotations: few, sorted, and the same on thousands of objects.
 
+use super::annotations;
+use super::types::PROVIDED_NODE_IP;
 use crate::cloud::Word;
-use serde::de::{MapAccess, Visitor};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -51,34 +53,74 @@ impl<K: Into<Word>, V: Into<Word>> Extend<(K, V)> for Labels {
 
 impl<'de> Deserialize<'de> for Labels {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Labels, D::Error> {
-        struct Pairs;
+        d.deserialize_any(Pairs { is_kept: |_| true })
+    }
+}
 
-        impl<'de> Visitor<'de> for Pairs {
-            type Value = Labels;
+/// Of a node's annotations those that are read; other programs keep kilobytes there.
+pub(super) fn that_are_read<'de, D: Deserializer<'de>>(d: D) -> Result<Labels, D::Error> {
+    let is_kept = |key: &str| key == PROVIDED_NODE_IP || annotations::is_read(key);
+    d.deserialize_any(Pairs { is_kept })
+}
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a map of strings")
-            }
+/// Which keys are kept.
+struct Pairs {
+    is_kept: fn(&str) -> bool,
+}
 
-            /// Go writes a nil map as `null`.
-            fn visit_unit<E>(self) -> Result<Labels, E> {
-                Ok(Labels::default())
-            }
+impl<'de> Visitor<'de> for Pairs {
+    type Value = Labels;
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
-                let mut pairs: Vec<(Word, Word)> = Vec::new();
-                while let Some((key, Value(value))) = map.next_entry()? {
-                    pairs.push((key, value));
-                }
-                // API servers sort them, and never repeat one.
-                match pairs.is_sorted_by(|(left, _), (right, _)| left < right) {
-                    true => Ok(Labels(pairs.into())),
-                    false => Ok(pairs.into_iter().collect()),
-                }
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of strings")
+    }
+
+    /// Go writes a nil map as `null`.
+    fn visit_unit<E>(self) -> Result<Labels, E> {
+        Ok(Labels::default())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
+        let mut pairs: Vec<(Word, Word)> = Vec::new();
+        let Pairs { is_kept } = self;
+        while let Some(Key(key)) = map.next_key_seed(Keys { is_kept })? {
+            match key {
+                Some(key) => pairs.push((key, map.next_value::<Value>()?.0)),
+                None => drop(map.next_value::<IgnoredAny>()?),
             }
         }
+        // API servers sort them, and never repeat one.
+        match pairs.is_sorted_by(|(left, _), (right, _)| left < right) {
+            true => Ok(Labels(pairs.into())),
+            false => Ok(pairs.into_iter().collect()),
+        }
+    }
+}
 
-        d.deserialize_any(Pairs)
+/// A key; none when it is not kept.
+struct Key(Option<Word>);
+
+struct Keys {
+    is_kept: fn(&str) -> bool,
+}
+
+impl<'de> DeserializeSeed<'de> for Keys {
+    type Value = Key;
+
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Key, D::Error> {
+        d.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Keys {
+    type Value = Key;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Key, E> {
+        Ok(Key((self.is_kept)(text).then(|| text.into())))
     }
 }
 
@@ -145,6 +187,23 @@ mod tests {
             assert_eq!(labels(none), Labels::default());
         }
         assert!(serde_json::from_value::<Labels>(json!({ "a": 1 })).is_err());
+    }
+
+    #[test]
+    fn of_a_node_s_annotations_those_that_are_read_are_kept() {
+        let text = json!({
+            PROVIDED_NODE_IP: "10.0.0.2",
+            "instance.hetzner.cloud/external-ipv6": "2001:db8::1",
+            "csi.volume.kubernetes.io/nodeid": "x".repeat(10_000),
+            "io.cilium.network.ipv4-pod-cidr": "10.244.0.0/24",
+        });
+        let text = text.to_string();
+        let kept = that_are_read(&mut serde_json::Deserializer::from_str(&text)).unwrap();
+        let keys: Vec<&str> = kept.iter().map(|(key, _)| key).collect();
+        assert_eq!(
+            keys,
+            [PROVIDED_NODE_IP, "instance.hetzner.cloud/external-ipv6"]
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Knows: paths, preconditions, `Status` errors, events. Must never import a cloud's
 //! code, or decide what should be written.
 
+mod annotations;
 mod checkup;
 mod client;
 pub mod config;
@@ -10,22 +11,28 @@ mod error;
 mod events;
 mod labels;
 mod lease;
+mod recorder;
+mod reported;
 mod services;
 mod table;
 mod types;
 mod watch;
 mod workloads;
 
+pub use annotations::Annotations;
 pub use checkup::{ACCESS_REVIEW, Verb, Version, Workload};
 pub use client::{Client, READ_TIMEOUT, ReadFrom};
 pub use error::Error;
-pub use events::{Event, EventType, PastEvent, Recorder, Repeat};
+pub use events::{Event, PastEvent};
 pub use labels::Labels;
 pub use lease::{Lease, LeaseKey, LeaseSpec, micro_time};
-pub use services::{AnyService, LOAD_BALANCER_FINALIZER, Service, ServicePort, ServiceSpec};
+pub use recorder::Recorder;
+pub use services::{
+    AnyService, LOAD_BALANCER_FINALIZER, SERVICE, Service, ServicePort, ServiceSpec,
+};
 pub use table::{Age, Detail, NodeRow, NodeTable, RowMeta};
 pub use types::{
-    Condition, ListMeta, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta, ObjectReference,
-    PodCidrs, Taint,
+    Condition, ListMeta, NODE, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta,
+    ObjectReference, PROVIDED_NODE_IP, PodCidrs, Taint,
 };
 pub use workloads::{Container, container};

@@ -2,18 +2,29 @@
 //!
 //! The official role has no `get` on services: one of them is read as a list with its name.
 
+use super::annotations::Annotations;
 use super::client::{Client, JSON, ReadFrom, Selected, percent_encoded};
 use super::error::Error;
-use super::types::{ObjectReference, not_empty, null_as_default, timestamp};
-use crate::cloud::{self, Gate, Ingress};
+use super::types::{First, ObjectReference, not_empty, null_as_default, short, timestamp};
+use crate::cloud::{self, Gate, Ingress, Word};
 use crate::http::Method;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 
 /// On a Service as long as its load balancer may exist.
 pub const LOAD_BALANCER_FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+
+/// The kind of a Service in references to it.
+pub const SERVICE: &str = "Service";
+
+/// The largest load balancer takes 30; others may be of protocols that it does not speak.
+const PORTS_AT_MOST: usize = 250;
+
+/// They are only named in a message.
+const RANGES_AT_MOST: usize = 100;
+
+const FINALIZERS_AT_MOST: usize = 100;
 
 const SERVICES: &str = "/api/v1/services";
 const LOAD_BALANCER: &str = "LoadBalancer";
@@ -28,7 +39,6 @@ pub struct Service {
     pub status: ServiceStatus,
 }
 
-/// Unlike a node's, its annotations are kept whole: they are what a load balancer is made from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceMeta {
@@ -40,10 +50,10 @@ pub struct ServiceMeta {
     pub uid: String,
     #[serde(deserialize_with = "not_empty")]
     pub resource_version: String,
-    #[serde(default, deserialize_with = "null_as_default")]
-    pub annotations: BTreeMap<String, String>,
-    #[serde(default, deserialize_with = "null_as_default")]
-    pub finalizers: Vec<String>,
+    #[serde(default)]
+    pub annotations: Annotations,
+    #[serde(default)]
+    pub finalizers: First<String, FINALIZERS_AT_MOST>,
     #[serde(default)]
     pub deletion_timestamp: Option<String>,
     #[serde(default, deserialize_with = "timestamp")]
@@ -57,17 +67,17 @@ pub struct ServiceSpec {
     pub kind: String,
     #[serde(default)]
     pub load_balancer_class: Option<String>,
-    #[serde(default, deserialize_with = "null_as_default")]
-    pub ports: Vec<ServicePort>,
+    #[serde(default)]
+    pub ports: First<ServicePort, PORTS_AT_MOST>,
     #[serde(default)]
     pub external_traffic_policy: String,
     /// 0 when there is none.
     #[serde(default)]
     pub health_check_node_port: u16,
-    #[serde(default, rename = "loadBalancerIP")]
+    #[serde(default, rename = "loadBalancerIP", deserialize_with = "short")]
     pub load_balancer_ip: String,
-    #[serde(default, deserialize_with = "null_as_default")]
-    pub load_balancer_source_ranges: Vec<String>,
+    #[serde(default)]
+    pub load_balancer_source_ranges: First<String, RANGES_AT_MOST>,
     #[serde(default)]
     pub session_affinity: String,
     /// `IPv4`, `IPv6`, or both.
@@ -81,7 +91,7 @@ pub struct ServicePort {
     #[serde(default)]
     pub name: String,
     #[serde(default)]
-    pub protocol: String,
+    pub protocol: Word,
     pub port: u16,
     /// 0 when there is none.
     #[serde(default)]
@@ -112,17 +122,20 @@ pub struct AnyServiceMeta {
     pub namespace: String,
     pub name: String,
     pub uid: String,
-    #[serde(default, deserialize_with = "null_as_default")]
-    pub finalizers: Vec<String>,
+    /// Is ours among its finalizers?
+    #[serde(default, rename = "finalizers", deserialize_with = "has_ours")]
+    has_our_finalizer: bool,
 }
 
 impl AnyService {
     pub fn has_our_finalizer(&self) -> bool {
-        self.metadata
-            .finalizers
-            .iter()
-            .any(|finalizer| finalizer == LOAD_BALANCER_FINALIZER)
+        self.metadata.has_our_finalizer
     }
+}
+
+fn has_ours<'de, D: Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
+    let all: First<String, FINALIZERS_AT_MOST> = First::deserialize(d)?;
+    Ok(all.iter().any(|one| one == LOAD_BALANCER_FINALIZER))
 }
 
 impl Service {
@@ -133,7 +146,7 @@ impl Service {
 
     pub fn object(&self) -> ObjectReference {
         ObjectReference {
-            kind: "Service",
+            kind: SERVICE,
             name: self.metadata.name.clone(),
             namespace: self.metadata.namespace.clone(),
             uid: self.metadata.uid.clone(),
@@ -145,6 +158,29 @@ impl Service {
             .finalizers
             .iter()
             .any(|finalizer| finalizer == LOAD_BALANCER_FINALIZER)
+    }
+
+    /// More of it than is read: no load balancer can be made from it.
+    pub fn too_large(&self) -> Option<String> {
+        let ports = &self.spec.ports;
+        let many_ports = ports.is_cut().then(|| {
+            format!(
+                "it has {} ports: {PORTS_AT_MOST} are read at most",
+                ports.count()
+            )
+        });
+        many_ports.or_else(|| self.metadata.annotations.too_large())
+    }
+
+    /// More finalizers than are read: a write of them would lose some.
+    pub fn too_many_finalizers(&self) -> Option<String> {
+        let all = &self.metadata.finalizers;
+        all.is_cut().then(|| {
+            format!(
+                "it has {} finalizers: {FINALIZERS_AT_MOST} are read at most",
+                all.count()
+            )
+        })
     }
 
     pub fn is_of_type_load_balancer(&self) -> bool {
@@ -160,7 +196,11 @@ impl Service {
             name: metadata.name.clone(),
             uid: metadata.uid.clone(),
             created: metadata.creation_timestamp,
-            annotations: metadata.annotations.clone(),
+            annotations: metadata
+                .annotations
+                .iter()
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect(),
             ports: spec.ports.iter().map(ServicePort::for_cloud).collect(),
             traffic_policy: match spec.external_traffic_policy.as_str() {
                 "Local" => cloud::TrafficPolicy::Local,
@@ -168,7 +208,7 @@ impl Service {
             },
             health_check_node_port: not_zero(spec.health_check_node_port),
             load_balancer_ip: spec.load_balancer_ip.clone(),
-            source_ranges: spec.load_balancer_source_ranges.clone(),
+            source_ranges: spec.load_balancer_source_ranges.to_vec(),
             has_session_affinity: spec.session_affinity == "ClientIP",
             is_ipv6_alone: spec.ip_families == ["IPv6"],
         }
@@ -254,4 +294,95 @@ impl Client {
 
 fn services_path(namespace: &str) -> String {
     format!("/api/v1/namespaces/{}/services", percent_encoded(namespace))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    const OURS: &str = "load-balancer.hetzner.cloud";
+
+    /// As an API server answers, with every large thing that a tenant may put there.
+    fn parsed(edit: impl FnOnce(&mut Value)) -> Service {
+        let long = "x".repeat(250_000);
+        let mut service = json!({
+            "metadata": {
+                "namespace": "default", "name": "web", "uid": "u", "resourceVersion": "7",
+                "annotations": { "example.com/a": long.clone(), format!("{OURS}/name"): "web" },
+                "labels": { "example.com/b": long.clone() },
+                "managedFields": [{ "manager": long.clone() }],
+                "finalizers": [LOAD_BALANCER_FINALIZER],
+            },
+            "spec": {
+                "type": "LoadBalancer",
+                "selector": { "app": long.clone() },
+                "loadBalancerIP": long.clone(),
+                "ports": [{ "name": "http", "port": 80, "nodePort": 30080, "appProtocol": long.clone() }],
+            },
+            "status": { "loadBalancer": {}, "conditions": [{ "message": long }] },
+        });
+        edit(&mut service);
+        serde_json::from_str(&service.to_string()).unwrap()
+    }
+
+    #[test]
+    fn of_a_service_only_what_is_read_is_kept() {
+        let service = parsed(|_| {});
+        let all = format!("{service:?}");
+        assert!(all.len() < 2000, "{} bytes: {}", all.len(), &all[..2000]);
+        let name = service.for_cloud().annotations[&format!("{OURS}/name")].clone();
+        assert_eq!(name, "web");
+        assert!(service.spec.load_balancer_ip.ends_with('…'));
+        assert_eq!(
+            (service.too_large(), service.too_many_finalizers()),
+            (None, None)
+        );
+    }
+
+    #[test]
+    fn a_service_that_has_more_than_is_read_says_so() {
+        let list =
+            |count: usize, item: fn(usize) -> Value| -> Value { (0..count).map(item).collect() };
+        let port = |n: usize| json!({ "name": format!("p{n}"), "port": n + 1 });
+        for (count, is_cut) in [
+            (PORTS_AT_MOST, false),
+            (PORTS_AT_MOST + 1, true),
+            (20_000, true),
+        ] {
+            let service = parsed(|all| all["spec"]["ports"] = list(count, port));
+            assert_eq!(service.spec.ports.len(), count.min(PORTS_AT_MOST));
+            let said = format!("it has {count} ports");
+            let why = service.too_large();
+            assert_eq!(
+                why.is_some_and(|why| why.contains(&said)),
+                is_cut,
+                "{count}"
+            );
+        }
+        let finalizer = |n: usize| json!(format!("example.com/{n}"));
+        for (count, is_cut) in [(FINALIZERS_AT_MOST, false), (20_000, true)] {
+            let service = parsed(|all| all["metadata"]["finalizers"] = list(count, finalizer));
+            assert_eq!(service.too_many_finalizers().is_some(), is_cut, "{count}");
+            assert!(format!("{service:?}").len() < 8000);
+        }
+        let range = |n: usize| json!(format!("10.0.{n}.0/24"));
+        let service = parsed(|all| all["spec"]["loadBalancerSourceRanges"] = list(20_000, range));
+        assert_eq!(service.for_cloud().source_ranges.len(), RANGES_AT_MOST);
+        assert_eq!(service.too_large(), None);
+    }
+
+    #[test]
+    fn lists_that_are_null_are_empty() {
+        let service = parsed(|all| {
+            all["metadata"]["finalizers"] = Value::Null;
+            all["metadata"]["annotations"] = Value::Null;
+            all["spec"]["ports"] = Value::Null;
+            all["spec"]["loadBalancerIP"] = Value::Null;
+            all["spec"]["loadBalancerSourceRanges"] = Value::Null;
+        });
+        assert!(service.spec.ports.is_empty() && !service.has_our_finalizer());
+        assert_eq!(service.metadata.annotations, Annotations::default());
+    }
 }

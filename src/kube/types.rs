@@ -1,15 +1,25 @@
 //! The few fields of Kubernetes' objects that we use. Everything else is dropped while it streams in.
 
-use super::labels::Labels;
+use super::labels::{self, Labels};
 use crate::cloud::Word;
 use ipnet::IpNet;
 use jiff::Timestamp;
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
 use std::sync::Arc;
 
-/// `metadata` of an object.
+/// The kind of a node in references to it.
+pub const NODE: &str = "Node";
+
+/// The annotation of a node that its kubelet's `--node-ip` sets: one IP, or an IPv4 and an IPv6 joined by a comma.
+pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+
+/// `metadata` of an object. Of its annotations those that are read are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectMeta {
@@ -23,7 +33,7 @@ pub struct ObjectMeta {
     pub resource_version: String,
     #[serde(default)]
     pub labels: Labels,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "labels::that_are_read")]
     pub annotations: Labels,
     #[serde(default, deserialize_with = "timestamp")]
     pub creation_timestamp: Option<Timestamp>,
@@ -153,7 +163,7 @@ impl Node {
 
     pub fn object(&self) -> ObjectReference {
         ObjectReference {
-            kind: "Node",
+            kind: NODE,
             name: self.metadata.name.clone(),
             namespace: String::new(),
             uid: self.metadata.uid.clone(),
@@ -231,6 +241,91 @@ fn fitting<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Vec<T
 fn joined<'de, D: Deserializer<'de>>(d: D) -> Result<PodCidrs, D::Error> {
     let list: Vec<String> = null_as_default(d)?;
     Ok(PodCidrs(list.join(",").into()))
+}
+
+/// So many of a list at most, and how many more there were.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct First<T, const N: usize> {
+    kept: Vec<T>,
+    left_out: usize,
+}
+
+impl<T, const N: usize> First<T, N> {
+    /// All that there were.
+    pub fn count(&self) -> usize {
+        self.kept.len() + self.left_out
+    }
+
+    pub fn is_cut(&self) -> bool {
+        self.left_out > 0
+    }
+}
+
+impl<T, const N: usize> Default for First<T, N> {
+    fn default() -> First<T, N> {
+        First {
+            kept: Vec::new(),
+            left_out: 0,
+        }
+    }
+}
+
+impl<T, const N: usize> Deref for First<T, N> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.kept
+    }
+}
+
+impl<T, const N: usize> From<Vec<T>> for First<T, N> {
+    fn from(mut kept: Vec<T>) -> First<T, N> {
+        let left_out = kept.len().saturating_sub(N);
+        kept.truncate(N);
+        First { kept, left_out }
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const N: usize> Deserialize<'de> for First<T, N> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<First<T, N>, D::Error> {
+        struct Items<T, const N: usize>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>, const N: usize> Visitor<'de> for Items<T, N> {
+            type Value = First<T, N>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            /// Go writes a nil slice as `null`.
+            fn visit_unit<E>(self) -> Result<First<T, N>, E> {
+                Ok(First::default())
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<First<T, N>, A::Error> {
+                let mut first = First::default();
+                while first.kept.len() < N {
+                    match list.next_element()? {
+                        Some(item) => first.kept.push(item),
+                        None => break,
+                    }
+                }
+                while list.next_element::<IgnoredAny>()?.is_some() {
+                    first.left_out += 1;
+                }
+                first.kept.shrink_to_fit();
+                Ok(first)
+            }
+        }
+
+        d.deserialize_any(Items(PhantomData))
+    }
+}
+
+/// A longer text is cut; it is marked, so that no cut value reads as a valid one.
+pub(super) fn short<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
+    let text: String = null_as_default(d)?;
+    Ok(crate::text::cut(&text, 256).into_owned())
 }
 
 /// What every object of an API server has.

@@ -16,6 +16,7 @@ pub static TABLE: &[&Metric] = &[
     &PLANNED,
     &CHANGES,
     &FINDINGS,
+    &EVENTS,
     &NODES,
     &LOAD_BALANCERS,
     &ROUTES,
@@ -109,6 +110,13 @@ pub static FINDINGS: Metric = Metric::new(
     "ccm_findings_total",
     &["controller", "reason"],
     "Findings reported, by controller and reason; a lasting one is reported again every ten minutes.",
+);
+
+pub static EVENTS: Metric = Metric::new(
+    Kind::Counter,
+    "ccm_events_total",
+    &["result"],
+    "Events by result: written, failed (the API server did not take it), dropped (more than are written).",
 );
 
 /// A node is in one state: the first of these that holds.

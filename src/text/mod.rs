@@ -114,21 +114,6 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-/// The text, of a longer one the first characters and `…`: that many in all.
-pub fn cut(mut text: String, at_most: usize) -> String {
-    // As many bytes are no more characters.
-    if text.len() <= at_most {
-        return text;
-    }
-    if let Some((end, _)) = text.char_indices().nth(at_most.saturating_sub(1))
-        && text[end..].chars().nth(1).is_some()
-    {
-        text.truncate(end);
-        text.push('…');
-    }
-    text
-}
-
 /// Names that a message for people holds at most.
 const NAMED_AT_MOST: usize = 5;
 
@@ -145,6 +130,16 @@ pub fn first_of<T: AsRef<str>>(names: &[T], at_most: usize) -> String {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }
+}
+
+/// The text, cut to so many characters; the last of a cut one is `…`.
+pub fn cut(text: &str, characters: usize) -> Cow<'_, str> {
+    // Bytes are at least as many.
+    if text.len() <= characters || text.chars().nth(characters).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let kept = text.chars().take(characters.saturating_sub(1));
+    Cow::Owned(kept.chain(['…']).collect())
 }
 
 /// Messages of the same trouble are told once, with how many there are: those that differ in
@@ -229,6 +224,20 @@ mod tests {
     }
 
     #[test]
+    fn a_text_is_cut_at_a_character() {
+        for (text, characters, expected) in [
+            ("", 3, ""),
+            ("abc", 3, "abc"),
+            ("abcd", 3, "ab…"),
+            ("äöü", 3, "äöü"),
+            ("äöüß", 3, "äö…"),
+            ("abcd", 1, "…"),
+        ] {
+            assert_eq!(cut(text, characters), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn of_many_names_a_few_are_told() {
         let names: Vec<String> = (1..=57).map(|n| format!("n{n}")).collect();
         for (count, told) in [
@@ -243,16 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_between_characters() {
-        for (text, at_most, expected) in [
-            ("", 0, ""),
-            ("abc", 3, "abc"),
-            ("äöü", 3, "äöü"),
-            ("äöüß", 3, "äö…"),
-            ("abcd", 1, "…"),
-        ] {
-            assert_eq!(cut(text.to_owned(), at_most), expected);
-        }
+    fn a_quoted_text_is_cut_between_characters() {
         assert_eq!(quoted("a\n\"b"), r#""a\n\"b""#);
         let long = "ä".repeat(QUOTED_AT_MOST);
         assert_eq!(quoted(&long), format!("\"{long}\""));

@@ -48,7 +48,7 @@ impl World {
         World {
             kube,
             provider,
-            recorder: Recorder::default(),
+            recorder: Recorder::new(time_scale),
             nodes: Nodes::default(),
             instances: Cache::default(),
             services: Cache::default(),
@@ -135,7 +135,12 @@ impl World {
         max_age: Duration,
     ) -> Result<View<Vec<Arc<kube::AnyService>>>, Error> {
         self.any_services
-            .get(max_age, || self.kube.any_services())
+            .get(max_age, || {
+                let all = self.kube.any_services()?;
+                let uids = all.iter().map(|service| service.metadata.uid.as_str());
+                self.recorder.keep(kube::SERVICE, uids);
+                Ok(all)
+            })
             .map_err(Error::Kube)
     }
 

@@ -9,7 +9,7 @@
 //! | `rest` | an hour in which little happens: calls, bytes, processor time |
 //! | `load_balancers` | Services that get load balancers, and an hour with them |
 //! | `routes` | nodes that get routes, and an hour with them |
-//! | `memory` | what it takes of disk and memory |
+//! | `memory` | what it takes of disk and memory; `large_services`: with Services that are as large as may be |
 //! | `simulation` | the sandbox itself, so that nobody takes its time for ours |
 //! | `hour`, `figure` | the simulated hour; a row of the table |
 //!
@@ -35,7 +35,7 @@ const NODE_BYTES: usize = 12_000;
 
 type Theme = (&'static str, fn() -> Vec<Figure>);
 
-const THEMES: [Theme; 6] = [
+const THEMES: [Theme; 7] = [
     // First, for it measures the memory of this very process.
     ("simulation", simulation::all),
     ("nodes", nodes::all),
@@ -43,6 +43,7 @@ const THEMES: [Theme; 6] = [
     ("routes", routes::all),
     ("rest", rest::all),
     ("memory", memory::all),
+    ("large_services", memory::of_large_services),
 ];
 
 #[test]

@@ -1,10 +1,12 @@
 //! What it takes: of the disk, and of memory at its highest.
 
 use crate::NODE_BYTES;
-use crate::common::{Daemon, binary, env, is_lease, wait_at_most, with};
+use crate::common::services::{LoadBalancerService, create, edit, has_address, service};
+use crate::common::{Daemon, binary, ccm, env, is_lease, wait_at_most, with};
 use crate::figure::Figure;
 use crate::hour;
 use sandbox::{Half, Sandbox};
+use serde_json::Value;
 use std::time::Duration;
 
 const MANY: usize = 5000;
@@ -16,6 +18,11 @@ const PATIENCE: Duration = Duration::from_secs(900);
 const BINARY_MB: f64 = 4.0;
 const MEMORY_MB: f64 = 8.0;
 const MEMORY_OF_MANY_MB: f64 = 40.0;
+const MEMORY_OF_LARGE_MB: f64 = 10.0;
+const MEMORY_OF_LARGE_OURS_MB: f64 = 20.0;
+
+const LARGE_SERVICES: usize = 100;
+const LARGE_BYTES: usize = 250_000;
 
 pub fn all() -> Vec<Figure> {
     vec![binary_size(), of_a_hundred(), of_many()]
@@ -29,6 +36,71 @@ fn binary_size() -> Figure {
 fn of_a_hundred() -> Figure {
     let peak_kb = hour::steady().peak_kb;
     Figure::bytes("peak memory, 100 nodes", peak_kb * 1024).at_most(MEMORY_MB)
+}
+
+/// What other programs keep on Services is none of ours: it is read at every look, and never kept. Nor is more of
+/// ours than anybody needs; below that it is.
+pub fn of_large_services() -> Vec<Figure> {
+    const OURS: &str = "load-balancer.hetzner.cloud/none";
+    let foreign = |all: &mut Value| all["example.com/state"] = "x".repeat(LARGE_BYTES).into();
+    let ours = |all: &mut Value| {
+        for n in 0..LARGE_BYTES / 50 {
+            all[format!("{OURS}-{n:04}")] = "x".repeat(12).into();
+        }
+    };
+    let ours_that_are_read = |all: &mut Value| {
+        for n in 0..30 {
+            all[format!("{OURS}-{n:04}")] = "x".repeat(1000).into();
+        }
+    };
+    vec![
+        of_services("250 kB of foreign annotations", true, foreign).at_most(MEMORY_OF_LARGE_MB),
+        of_services("250 kB of our annotations", false, ours).at_most(MEMORY_OF_LARGE_MB),
+        of_services("31 kB of our annotations", true, ours_that_are_read)
+            .at_most(MEMORY_OF_LARGE_OURS_MB),
+    ]
+}
+
+fn of_services(each: &str, is_made: bool, fill: impl Fn(&mut Value)) -> Figure {
+    let sandbox = Sandbox::builder()
+        .nodes(10)
+        .heartbeats(false)
+        .scale(0.1)
+        .start();
+    let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.1")]);
+    let synced = ccm(&env, &["node", "sync"]);
+    assert_eq!(synced.code, 0, "{synced:?}");
+    let name = |n: usize| format!("large-{n}");
+    for n in 1..=LARGE_SERVICES {
+        let service = LoadBalancerService::new(&name(n), &[80]);
+        create(
+            &sandbox,
+            service.with(&[("location", "fsn1"), ("type", "lb11")]),
+        );
+        edit(&sandbox, &name(n), |service| {
+            fill(&mut service["metadata"]["annotations"]);
+        });
+    }
+    let daemon = Daemon::start(&env, &[]);
+    let is_done = |n: usize| match is_made {
+        true => has_address(&service(&sandbox, &name(n))),
+        false => daemon
+            .log()
+            .contains(&format!("/{}: its annotations", name(n))),
+    };
+    wait_at_most(PATIENCE, "what comes of all of them", || {
+        (1..=LARGE_SERVICES).all(is_done)
+    });
+    let mark = sandbox.calls().mark();
+    let is_look = |call: &sandbox::calls::Call| {
+        call.sequence > mark && call.path == "/api/v1/services" && call.duration.is_some()
+    };
+    wait_at_most(PATIENCE, "more looks at all of them", || {
+        sandbox.calls().count(is_look) >= 5
+    });
+    let (peak_kb, _) = daemon.memory_kb();
+    let title = format!("peak memory, {LARGE_SERVICES} Services with {each} each");
+    Figure::bytes(title, peak_kb * 1024)
 }
 
 /// Until all of them are initialised and were compared with their servers once more.

@@ -342,6 +342,15 @@ fn an_annotation_of_a_udp_port_changes_no_tcp_port() {
     }
 }
 
+/// What has another domain is dropped while an answer is parsed.
+#[test]
+fn every_annotation_is_in_the_domain_that_is_kept() {
+    for key in [PREFIX, ccm::hetzner::EXTERNAL_IPV6] {
+        let (domain, _) = key.split_once('/').unwrap();
+        assert!(domain.ends_with(ccm::cloud::ANNOTATION_DOMAIN), "{key}");
+    }
+}
+
 /// `CCM_UPDATE_HELP=1 cargo test --test lb_plan` writes the table.
 #[test]
 fn the_help_page_has_the_table() {

@@ -2,6 +2,7 @@
 
 use crate::family;
 use crate::story::STORY;
+use ccm::cloud::Reason;
 use ccm::metrics::{Kind, TABLE};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -128,7 +129,7 @@ fn is_said(value: &str) -> bool {
     moves.any(|(series, _)| series.contains(&quoted))
         || helps.any(is_in)
         || value.parse::<u16>().is_ok_and(|status| status < 600)
-        || include_str!("../../src/cloud/finding.rs").contains(&format!("=> {quoted}"))
+        || Reason::ALL.iter().any(|reason| reason.name() == value)
 }
 
 /// Labels in selectors and after `by`.

@@ -59,6 +59,7 @@ pub const STORY: &[Chapter] = &[
         ("ccm_changes_total{controller=\"cloud-node-controller\",kind=\"initialise\",result=\"ok\"}", Is(2.0)),
         ("ccm_changes_total{controller=\"cloud-node-controller\",kind=\"set_addresses\",result=\"ok\"}", Is(2.0)),
         ("ccm_findings_total{controller=\"cloud-node-controller\",reason=\"Synced\"}", Is(2.0)),
+        ("ccm_events_total{result=\"written\"}", Rises),
         ("ccm_kubernetes_requests_total{method=\"get\",resource=\"nodes\",code=\"200\"}", Grows),
         ("ccm_kubernetes_requests_total{method=\"patch\",resource=\"nodes/status\",code=\"200\"}", Is(2.0)),
         ("ccm_kubernetes_requests_total{method=\"put\",resource=\"leases\",code=\"200\"}", Grows),

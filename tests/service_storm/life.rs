@@ -117,7 +117,11 @@ impl Ccm {
     }
 
     pub fn tick(&mut self, gate: &Mortal, selection: &Selection) -> Report {
-        self.controller.tick(&self.world, gate, selection)
+        let world = &self.world;
+        let report = self.controller.tick(world, gate, selection);
+        // In turn, so that a story is the same each time.
+        world.recorder.alongside(&world.kube, gate, || ());
+        report
     }
 
     /// Every change that it would make now.

@@ -9,6 +9,7 @@ mod certificates;
 mod churn;
 #[path = "../common/mod.rs"]
 mod common;
+mod floods;
 mod kept;
 mod kept_targets;
 mod life;

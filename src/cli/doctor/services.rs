@@ -63,7 +63,7 @@ fn stuck(plans: &[ServicePlan]) -> Option<Outcome> {
 fn warned(plans: &[ServicePlan]) -> Option<Outcome> {
     let warned = plans.iter().filter_map(|plan| {
         let mut warnings = plan.warnings();
-        let first = text::cut(warnings.next()?.message.clone(), LONGEST_WARNING);
+        let first = text::cut(&warnings.next()?.message, LONGEST_WARNING).into_owned();
         let more = match warnings.count() {
             0 => String::new(),
             more => format!(" (and {})", counted(more, "more warning")),

@@ -72,7 +72,11 @@ impl Asked {
         }
         let (mut report, mut plans) = match ids.is_empty() {
             true => (Report::default(), Vec::new()),
-            false => (self.services).delete_orphans(&self.world, &Open, &ids),
+            false => {
+                let world = &self.world;
+                let work = || self.services.delete_orphans(world, &Open, &ids);
+                world.recorder.alongside(&world.kube, &Open, work)
+            }
         };
         if let Some(outage) = &report.outage {
             for (object, change) in &report.changes {

@@ -58,7 +58,9 @@ impl Asked {
     }
 
     fn sync(&mut self, selection: &Selection) -> Exit {
-        let (report, plans) = self.services.sync(&self.world, &Open, selection);
+        let world = &self.world;
+        let work = || self.services.sync(world, &Open, selection);
+        let (report, plans) = world.recorder.alongside(&world.kube, &Open, work);
         if let Some(outage) = &report.outage {
             // What was done before is not lost in silence.
             for (object, change) in &report.changes {

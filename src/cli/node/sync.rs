@@ -62,11 +62,19 @@ impl Asked {
     }
 
     fn sync(&mut self, selection: &Selection) -> Exit {
-        let (mut report, nodes) = self.nodes.sync(&self.world, &Open, selection);
+        let world = &self.world;
+        let work = || {
+            let nodes = self.nodes.sync(world, &Open, selection);
+            match nodes.0.outage {
+                Some(_) => (nodes, None),
+                None => (nodes, Some(self.lifecycle.sync(world, &Open, selection))),
+            }
+        };
+        let ((mut report, nodes), second) = world.recorder.alongside(&world.kube, &Open, work);
         if let Some(outage) = &report.outage {
             return self.failed(&outage.error);
         }
-        let (second, lifecycle) = self.lifecycle.sync(&self.world, &Open, selection);
+        let (second, lifecycle) = second.unwrap_or_default();
         if let Some(outage) = &second.outage {
             return self.failed(&outage.error);
         }

@@ -44,7 +44,9 @@ impl Asked {
     }
 
     fn sync(&mut self) -> Exit {
-        let synced = self.routes.sync(&self.world, &Open);
+        let world = &self.world;
+        let work = || self.routes.sync(world, &Open);
+        let synced = world.recorder.alongside(&world.kube, &Open, work);
         let report = &synced.report;
         if let Some(outage) = &report.outage {
             // What was done before is not lost in silence.

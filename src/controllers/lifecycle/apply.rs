@@ -92,7 +92,7 @@ fn make(world: &World, gate: &dyn Gate, node: &Node, change: &Change) -> Result<
         Change::DeleteNode { server } => {
             let message = format!("server {server} does not exist any more: the node is deleted");
             let deleting = Finding::info(Reason::DeletingNode, message);
-            publish(world, gate, super::NAME, &node.object(), &[deleting]);
+            publish(world, super::NAME, &node.object(), &[deleting]);
             world
                 .kube
                 .delete_node(gate, name, &node.metadata.uid, version)

@@ -12,7 +12,7 @@ mod schedule;
 pub use plan::{Change, Fact, Facts, LifecyclePlan, SHUTDOWN, View, plan};
 
 use super::backoff::Backoff;
-use super::report::{Failure, Report, publish};
+use super::report::{Failure, Report, publish, recovered};
 use super::{Controller, Proposal, Selection};
 use crate::cloud::Gate;
 use crate::kube::Node;
@@ -138,7 +138,7 @@ impl LifecycleController {
         };
         for plan in &plans {
             let object = format!("node/{}", plan.object.name);
-            publish(world, gate, NAME, &plan.object, &plan.obstacle);
+            publish(world, NAME, &plan.object, &plan.obstacle);
             let outcome = apply::apply(world, gate, plan, &facts, self.settings.deletion_guard);
             self.schedule.asked(&plan.object.uid, Instant::now());
             match &outcome {
@@ -149,7 +149,10 @@ impl LifecycleController {
             }
             match outcome {
                 Ok(None) => match &plan.obstacle {
-                    None => report.unchanged += 1,
+                    None => {
+                        recovered(world, NAME, &plan.object);
+                        report.unchanged += 1;
+                    }
                     Some(obstacle) => report.failures.push(Failure {
                         object,
                         why: obstacle.message.clone(),
@@ -157,11 +160,14 @@ impl LifecycleController {
                     }),
                 },
                 Ok(Some(line)) => {
+                    if !matches!(plan.change, Some(Change::DeleteNode { .. })) {
+                        recovered(world, NAME, &plan.object);
+                    }
                     report.changed += 1;
                     report.changes.push((object, line));
                 }
                 Err(failed) => {
-                    publish(world, gate, NAME, &plan.object, &failed.finding);
+                    publish(world, NAME, &plan.object, &failed.finding);
                     report.failures.push(Failure {
                         object,
                         why: failed.error.to_string(),

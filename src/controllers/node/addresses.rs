@@ -7,12 +7,10 @@ use crate::cloud::{
     AddressKind, Finding, Instance, Instances, Metadata, NodeAddress, Reason, Source, Sourced,
 };
 use crate::kube::Node;
+pub use crate::kube::PROVIDED_NODE_IP;
 use crate::text;
 use std::collections::HashSet;
 use std::net::IpAddr;
-
-/// Set by the kubelet's `--node-ip`: one IP, or an IPv4 and an IPv6 joined by a comma.
-pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
 /// In the order in which they should stand. The error: why the addresses stay as they are.
 pub(super) fn desired(

@@ -21,10 +21,10 @@ pub use plan::{NodePlan, Server, UNINITIALIZED, View, is_uninitialised, plan};
 
 use super::backoff::Backoff;
 use super::lifecycle::SHUTDOWN;
-use super::report::{Report, publish};
+use super::report::{Report, publish, recovered};
 use super::{Controller, Proposal, Selection};
-use crate::cloud::{Finding, Gate, Provider, ProviderId, Urgency};
-use crate::kube::Node;
+use crate::cloud::{Gate, Provider, ProviderId, Urgency};
+use crate::kube::{self, Node};
 use crate::metrics::NODES;
 use crate::world::{self, Error, Poll, ReadFrom, World};
 use due::Work;
@@ -117,10 +117,10 @@ impl NodeController {
         selection: &Selection,
     ) -> (Report, Vec<NodePlan>) {
         let mut done = Vec::new();
-        let report = self.pass(world, gate, selection, |plan| done.push(plan));
-        for plan in &done {
-            publish(world, gate, NAME, &plan.object, plan.all_findings());
-        }
+        let report = self.pass(world, gate, selection, |plan| {
+            publish_findings(world, &plan);
+            done.push(plan);
+        });
         (report, done)
     }
 
@@ -190,6 +190,7 @@ impl NodeController {
         let uids: HashSet<&str> = nodes.map(|node| node.metadata.uid.as_str()).collect();
         self.backoff.keep(|uid| uids.contains(uid));
         if was_refresh {
+            world.recorder.keep(kube::NODE, uids.iter().copied());
             self.last_refresh = Some(begun);
         }
         let (young, overdue) = (self.young(), self.overdue());
@@ -209,6 +210,16 @@ impl NodeController {
         let patience = NOT_READY_PATIENCE.mul_f64(self.settings.time_scale);
         let now = Timestamp::now();
         now.checked_sub(patience).unwrap_or(now)
+    }
+}
+
+fn publish_findings(world: &World, plan: &NodePlan) {
+    publish(world, NAME, &plan.object, plan.all_findings());
+    if !plan
+        .all_findings()
+        .any(|finding| finding.reason.is_failure())
+    {
+        recovered(world, NAME, &plan.object);
     }
 }
 
@@ -257,19 +268,9 @@ impl Controller for NodeController {
     }
 
     fn tick(&mut self, world: &World, gate: &dyn Gate, selection: &Selection) -> Report {
-        // Of thousands of plans only what is to be told is kept. Events come last: a hundred
-        // nodes are ready before the first of them is talked about.
-        let mut told = Vec::new();
-        let report = self.pass(world, gate, selection, |plan| {
-            let findings: Vec<Finding> = plan.all_findings().cloned().collect();
-            if !findings.is_empty() {
-                told.push((plan.object, findings));
-            }
-        });
-        for (object, findings) in &told {
-            publish(world, gate, NAME, object, findings);
-        }
-        report
+        self.pass(world, gate, selection, |plan| {
+            publish_findings(world, &plan);
+        })
     }
 
     fn propose(&self, world: &World, selection: &Selection) -> Result<Vec<Proposal>, Error> {

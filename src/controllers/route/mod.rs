@@ -31,7 +31,7 @@ pub use plan::{Change, NETWORK_UNAVAILABLE, NodePlan, Plan, Row, State, Step, Vi
 pub use show::condition_json;
 
 use super::backoff::Backoff;
-use super::report::{Report, publish};
+use super::report::{Report, publish, recovered};
 use super::{Controller, Proposal, Selection};
 use crate::cloud::{Finding, Gate, Instance, Reason, Route, RouteChange, Routes, Urgency};
 use crate::kube::Node;
@@ -226,15 +226,19 @@ impl RouteController {
         if passed.wrote {
             self.last_write = Some(Instant::now());
         }
-        tell(world, gate, &passed.plan);
-        for (change, error) in &passed.refused {
-            let mut nodes = passed.plan.nodes.iter();
-            let node = nodes.find(|node| Some(&node.object.name) == change.node.as_ref());
-            if let (RouteChange::Add, Some(node)) = (change.change, node) {
-                let why = format!("{}: {error}", change.tried());
-                let finding = Finding::warning(Reason::FailedToCreateRoute, why);
-                publish(world, gate, component(world), &node.object, [finding]);
-            }
+        let nodes = &passed.plan.nodes;
+        let refused = passed.refused.iter().filter_map(|(change, error)| {
+            let mut nodes = nodes.iter();
+            let node = nodes.find(|node| Some(&node.object.name) == change.node.as_ref())?;
+            (change.change == RouteChange::Add).then_some((node, change, error))
+        });
+        let refused: Vec<_> = refused.collect();
+        let uids = refused.iter().map(|(node, ..)| node.object.uid.as_str());
+        publish_findings(world, &passed.plan, &uids.collect());
+        for (node, change, error) in refused {
+            let why = format!("{}: {error}", change.tried());
+            let finding = Finding::warning(Reason::FailedToCreateRoute, why);
+            publish(world, component(world), &node.object, [finding]);
         }
         passed
     }
@@ -295,13 +299,20 @@ fn state_after(row: &Row, done: &[Change]) -> Option<State> {
     }
 }
 
-fn tell(world: &World, gate: &dyn Gate, plan: &Plan) {
+/// `refused`: UIDs of nodes whose route could not be made.
+fn publish_findings(world: &World, plan: &Plan, refused: &HashSet<&str>) {
     let component = component(world);
     for node in &plan.nodes {
-        publish(world, gate, component, &node.object, node.all_findings());
+        publish(world, component, &node.object, node.all_findings());
+        let has_failed = node
+            .all_findings()
+            .any(|finding| finding.reason.is_failure());
+        if !has_failed && !refused.contains(node.object.uid.as_str()) {
+            recovered(world, component, &node.object);
+        }
     }
     if let Some(network) = &plan.network {
-        publish(world, gate, component, network, &plan.findings);
+        publish(world, component, network, &plan.findings);
     }
 }
 
@@ -346,7 +357,7 @@ impl Controller for RouteController {
         let is_blocked = plan.nodes.iter().any(|node| node.obstacle.is_some());
         let is_doubtful = due.is_changed && is_blocked;
         if !plan.has_writes() && !is_doubtful {
-            tell(world, gate, &plan);
+            publish_findings(world, &plan, &HashSet::new());
             self.settled(world, &due, &observed.instances.value, &plan, now);
             self.backoff.succeeded(THE_NETWORK);
             let mut report = Report::default();

@@ -197,7 +197,7 @@ impl ServiceController {
             Ok(()) => {}
         }
         for plan in right {
-            pass::settle(world, gate, plan, &mut report, &mut done);
+            pass::settle(world, plan, &mut report, &mut done);
         }
         for done in &done {
             missed.remove(&done.plan.object.uid);

@@ -125,7 +125,7 @@ pub(super) fn look_after(
                 finding.message += "; ccm lb sync --delete-orphans deletes it";
             }
         }
-        publish(world, gate, NAME, &plan.object, plan.all_findings());
+        publish(world, NAME, &plan.object, plan.all_findings());
     }
 }
 

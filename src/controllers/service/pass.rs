@@ -164,7 +164,7 @@ impl<'a> Pass<'a> {
                 again.push(plan.service);
                 continue;
             }
-            tell::findings(self.world, self.gate, &plan);
+            tell::findings(self.world, &plan);
             if let Some(obstacle) = plan.cloud.obstacle.clone() {
                 self.fail(plan, obstacle.message, Some(obstacle.reason));
             } else if self.closed {
@@ -215,7 +215,7 @@ impl<'a> Pass<'a> {
         if !self.touched.contains_key(uid) {
             let kind = kind_of(&plan.cloud.changes);
             self.touched.insert(uid.clone(), kind);
-            tell::begin(self.world, self.gate, &plan, kind);
+            tell::begin(self.world, &plan, kind);
         }
         Begun::Work(Box::new(Work::new(plan)))
     }
@@ -225,7 +225,7 @@ impl<'a> Pass<'a> {
         let name = work.plan.name();
         let is_overtaken = work.look_again && work.made.is_empty();
         for made in work.made {
-            tell::changed(self.world, self.gate, &work.plan, &*made);
+            tell::changed(self.world, &work.plan, &*made);
             self.note(&work.plan, || made.json());
         }
         let lines = work.lines.into_iter().map(|line| (name.clone(), line));
@@ -272,7 +272,7 @@ impl<'a> Pass<'a> {
         };
         let plan = plan::plan_for(&view, self.provider, service);
         (plan.cloud.obstacle.is_none() && plan.cloud.changes.is_empty()).then(|| {
-            tell::findings(self.world, self.gate, &plan);
+            tell::findings(self.world, &plan);
             plan
         })
     }
@@ -347,7 +347,7 @@ impl<'a> Pass<'a> {
             false => self.report.unchanged += 1,
         }
         if let Some(kind) = self.touched.get(&plan.object.uid) {
-            tell::end(self.world, self.gate, &plan, *kind, Told::Done);
+            tell::end(self.world, &plan, *kind, Told::Done);
         }
         if let Some(service) = &service {
             plan.service = Arc::clone(service);
@@ -389,7 +389,7 @@ impl<'a> Pass<'a> {
         let kind = self.touched.get(&plan.object.uid).copied();
         let kind = kind.unwrap_or_else(|| kind_of(&plan.cloud.changes));
         if !self.closed {
-            tell::end(self.world, self.gate, &plan, kind, Told::Failed(&why));
+            tell::end(self.world, &plan, kind, Told::Failed(&why));
         }
         let told = (!self.closed).then(|| tell::failed(kind));
         self.fail(plan, why, told);
@@ -427,14 +427,8 @@ fn kind_of(changes: &[Box<dyn Change>]) -> ChangeKind {
 }
 
 /// A Service for which there is nothing to do.
-pub(super) fn settle(
-    world: &World,
-    gate: &dyn Gate,
-    plan: ServicePlan,
-    report: &mut Report,
-    done: &mut Vec<Done>,
-) {
-    tell::findings(world, gate, &plan);
+pub(super) fn settle(world: &World, plan: ServicePlan, report: &mut Report, done: &mut Vec<Done>) {
+    tell::findings(world, &plan);
     report.unchanged += 1;
     done.push(Done {
         service: Some(Arc::clone(&plan.service)),

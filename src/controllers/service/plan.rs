@@ -83,6 +83,10 @@ fn plan_service(view: &View, provider: &dyn LoadBalancers, service: &Arc<Service
         findings: Vec::new(),
         made: Vec::new(),
     };
+    if let Some(obstacle) = too_large(service, plan.want) {
+        plan.cloud.obstacle = Some(obstacle);
+        return plan;
+    }
     let for_cloud = service.for_cloud();
     match plan.want {
         Want::Nothing => return plan,
@@ -113,6 +117,25 @@ fn plan_service(view: &View, provider: &dyn LoadBalancers, service: &Arc<Service
         }
     }
     plan
+}
+
+/// Of a Service that is larger than is read too little is known: its load balancer stays as it is. Its end needs its
+/// finalizers alone.
+fn too_large(service: &Service, want: Want) -> Option<Finding> {
+    let (reason, why) = match want {
+        Want::Nothing => return None,
+        Want::Remove => (
+            Reason::DeleteLoadBalancerFailed,
+            service.too_many_finalizers(),
+        ),
+        Want::Ensure => (
+            Reason::SyncLoadBalancerFailed,
+            service
+                .too_large()
+                .or_else(|| service.too_many_finalizers()),
+        ),
+    };
+    why.map(|why| Finding::warning(reason, why))
 }
 
 /// Two Services may ask for one load balancer that nobody lives in: the first gets it, and the

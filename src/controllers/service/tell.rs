@@ -1,9 +1,9 @@
 //! What a Service's events say of the changes made for it.
 
-use super::plan::ServicePlan;
+use super::plan::{ServicePlan, Want};
 use super::{EVENT_COMPONENT, NAME};
-use crate::cloud::{Change, ChangeKind, Finding, Gate, Reason};
-use crate::controllers::report::publish;
+use crate::cloud::{Change, ChangeKind, Finding, Reason};
+use crate::controllers::report::{publish, recovered};
 use crate::world::World;
 
 /// How the changes ended.
@@ -12,18 +12,24 @@ pub(super) enum Told<'a> {
     Failed(&'a str),
 }
 
-pub(super) fn findings(world: &World, gate: &dyn Gate, plan: &ServicePlan) {
-    publish(
-        world,
-        gate,
-        component(world),
-        &plan.object,
-        plan.all_findings(),
-    );
+pub(super) fn findings(world: &World, plan: &ServicePlan) {
+    publish(world, component(world), &plan.object, plan.all_findings());
+    let is_right = plan.cloud.obstacle.is_none()
+        && plan.cloud.changes.is_empty()
+        && !plan.cloud.is_unfinished
+        && plan.want == Want::Ensure;
+    // Without a change nothing else says that the failure is over.
+    if is_right && recovered(world, component(world), &plan.object) {
+        publish(world, component(world), &plan.object, [ensured()]);
+    }
+}
+
+fn ensured() -> Finding {
+    Finding::info(Reason::EnsuredLoadBalancer, "Ensured load balancer")
 }
 
 /// Before the first change in the cloud.
-pub(super) fn begin(world: &World, gate: &dyn Gate, plan: &ServicePlan, kind: ChangeKind) {
+pub(super) fn begin(world: &World, plan: &ServicePlan, kind: ChangeKind) {
     let finding = match kind {
         ChangeKind::Settings => {
             Finding::info(Reason::EnsuringLoadBalancer, "Ensuring load balancer")
@@ -33,28 +39,20 @@ pub(super) fn begin(world: &World, gate: &dyn Gate, plan: &ServicePlan, kind: Ch
         }
         ChangeKind::Targets | ChangeKind::Release => return,
     };
-    publish(world, gate, component(world), &plan.object, [finding]);
+    publish(world, component(world), &plan.object, [finding]);
 }
 
 /// After one change that is an event by itself.
-pub(super) fn changed(world: &World, gate: &dyn Gate, plan: &ServicePlan, change: &dyn Change) {
+pub(super) fn changed(world: &World, plan: &ServicePlan, change: &dyn Change) {
     if let Some(finding) = change.event() {
-        publish(world, gate, component(world), &plan.object, [&finding]);
+        publish(world, component(world), &plan.object, [&finding]);
     }
 }
 
 /// After the last one.
-pub(super) fn end(
-    world: &World,
-    gate: &dyn Gate,
-    plan: &ServicePlan,
-    kind: ChangeKind,
-    told: Told,
-) {
+pub(super) fn end(world: &World, plan: &ServicePlan, kind: ChangeKind, told: Told) {
     let finding = match (told, kind) {
-        (Told::Done, ChangeKind::Settings) => {
-            Finding::info(Reason::EnsuredLoadBalancer, "Ensured load balancer")
-        }
+        (Told::Done, ChangeKind::Settings) => ensured(),
         (Told::Done, ChangeKind::Targets) => Finding::info(
             Reason::UpdatedLoadBalancer,
             "Updated load balancer with new hosts",
@@ -66,7 +64,7 @@ pub(super) fn end(
         (Told::Done, ChangeKind::Release) => return,
         (Told::Failed(why), kind) => Finding::warning(failed(kind), why),
     };
-    publish(world, gate, component(world), &plan.object, [finding]);
+    publish(world, component(world), &plan.object, [finding]);
 }
 
 /// Why it failed, in a word.

@@ -14,7 +14,7 @@ pub(super) fn finalizer(
     gate: &dyn Gate,
     service: &Service,
 ) -> Result<Arc<Service>, Error> {
-    let mut finalizers = service.metadata.finalizers.clone();
+    let mut finalizers = service.metadata.finalizers.to_vec();
     finalizers.push(LOAD_BALANCER_FINALIZER.to_owned());
     patch(world, gate, service, Some(json!(finalizers)), None)
 }

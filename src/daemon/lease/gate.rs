@@ -7,14 +7,14 @@ use std::time::Duration;
 impl Gate for Lease {
     /// Waits for a renewal that is late: it comes, or the Lease is lost and we end.
     fn pass(&self, what: &str) -> Result<(), Refused> {
-        self.stop
-            .wait_until_set_or(|| self.answer() != Answer::Wait);
+        self.wait_for_renewal();
         StopGate(self.stop).pass(what)?;
-        match self.answer() {
-            Answer::Pass => Ok(()),
-            Answer::Wait => Err(Refused("the lease may run out before it is done".into())),
-            Answer::Never => Err(Refused("this ccm does not lead".into())),
-        }
+        self.pass_now()
+    }
+
+    fn pass_event(&self, _what: &str) -> Result<(), Refused> {
+        self.wait_for_renewal();
+        self.pass_now()
     }
 
     fn may_wait(&self) -> bool {
@@ -33,6 +33,19 @@ enum Answer {
 }
 
 impl Lease {
+    fn wait_for_renewal(&self) {
+        self.stop
+            .wait_until_set_or(|| self.answer() != Answer::Wait);
+    }
+
+    fn pass_now(&self) -> Result<(), Refused> {
+        match self.answer() {
+            Answer::Pass => Ok(()),
+            Answer::Wait => Err(Refused("the lease may run out before it is done".into())),
+            Answer::Never => Err(Refused("this ccm does not lead".into())),
+        }
+    }
+
     fn answer(&self) -> Answer {
         let Standing::Leading { renewed } = *self.standing() else {
             return Answer::Never;

@@ -176,7 +176,7 @@ impl<'a> Reading<'a> {
             return;
         }
         match self.problems.len() {
-            ..SAID_AT_MOST => self.problems.push(text::cut(message(), LONGEST_MESSAGE)),
+            ..SAID_AT_MOST => self.problems.push(text::cut(&message(), LONGEST_MESSAGE).into_owned()),
             _ => self.more_problems += 1,
         }
     }
@@ -196,7 +196,7 @@ impl<'a> Reading<'a> {
         *count += 1;
         if *count <= SAID_AT_MOST {
             let mut finding = finding().by_provider();
-            finding.message = text::cut(finding.message, LONGEST_MESSAGE);
+            finding.message = text::cut(&finding.message, LONGEST_MESSAGE).into_owned();
             self.findings.push(finding);
         }
     }

@@ -1,0 +1,481 @@
+//! Who writes events: a thread of its own, from a bounded queue, never in the way of work.
+//!
+//! A warning costs a token: fifty at once, then one a second, so that steady trouble costs the API
+//! server nothing to speak of. Other events cost none: each stands for a change that was made. Events of
+//! one object are written in their order; among namespaces turns are taken, and what has no
+//! room is dropped from the namespace that has most of it waiting.
+
+use super::client::Client;
+use super::error::Error;
+use super::events::Event;
+use super::reported::Reported;
+use super::types::ObjectReference;
+use crate::cloud::{Gate, Reason, Refused};
+use crate::metrics::EVENTS;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Warnings that are written at once.
+const BURST: f64 = 50.0;
+
+/// After them one is written each time this has passed.
+const ONE_WARNING_EACH: Duration = Duration::from_secs(1);
+
+/// How long none is written when the API is slow or away.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// Warnings that wait: 5 kB each at most, 1 MB in all.
+const WARNINGS_AT_MOST: usize = 200;
+
+/// Others that wait: a few hundred bytes each.
+const OTHERS_AT_MOST: usize = 4000;
+
+/// Only so many are looked through for one whose turn it is.
+const CONSIDERED_AT_MOST: usize = 256;
+
+/// That events are dropped is logged no more often.
+const DROPS_LOGGED_EACH: Duration = Duration::from_secs(600);
+
+/// How long a client command waits at its end for its events.
+const END_OF_COMMAND: Duration = Duration::from_secs(10);
+
+/// What was reported, and the events that wait to be written.
+pub struct Recorder {
+    reported: Mutex<Reported>,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+struct Queue {
+    waiting: VecDeque<Event>,
+    warnings: usize,
+    /// Of the event that was written last.
+    last_namespace: String,
+    tokens: f64,
+    refilled: Instant,
+    one_warning_each: Duration,
+    paused_until: Option<Instant>,
+    /// One is being written.
+    is_busy: bool,
+    is_ending: bool,
+    drops_logged: Option<Instant>,
+}
+
+enum Next {
+    Event(Event),
+    /// Not before then.
+    At(Instant),
+    Nothing,
+}
+
+/// Events say what was done: they pass while the process ends, too.
+struct EventGate<'a>(&'a dyn Gate);
+
+impl Gate for EventGate<'_> {
+    fn pass(&self, what: &str) -> Result<(), Refused> {
+        self.0.pass_event(what)
+    }
+
+    fn may_wait(&self) -> bool {
+        self.0.may_wait()
+    }
+}
+
+impl Recorder {
+    /// `time_scale` multiplies the time between two warnings; 1 outside of tests.
+    pub fn new(time_scale: f64) -> Recorder {
+        Recorder {
+            reported: Mutex::new(Reported::new()),
+            queue: Mutex::new(Queue::new(ONE_WARNING_EACH.mul_f64(time_scale))),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Is it to be reported? Asking counts as reporting.
+    pub fn is_due(
+        &self,
+        object: &ObjectReference,
+        controller: &str,
+        reason: Reason,
+        message: &str,
+    ) -> bool {
+        let now = Instant::now();
+        self.reported()
+            .is_due(object, controller, reason, message, now)
+    }
+
+    /// The object is as it should be. Had the controller reported a failure of it before?
+    pub fn recovered(&self, object: &ObjectReference, controller: &str) -> bool {
+        self.reported().recovered(object, controller)
+    }
+
+    /// Of all objects of this kind only these exist: what was reported of others is forgotten.
+    pub fn keep<'a>(&self, kind: &str, uids: impl Iterator<Item = &'a str>) {
+        self.reported().keep(kind, uids);
+    }
+
+    /// Hands an event over to be written.
+    pub fn queue(&self, event: Event) {
+        self.lock().push(event, Instant::now());
+        self.changed.notify_all();
+    }
+
+    /// Writes events until [`end`](Recorder::end): the body of the one thread that does.
+    pub fn write_events(&self, client: &Client, gate: &dyn Gate) {
+        let gate = EventGate(gate);
+        while let Some(event) = self.next() {
+            let outcome = super::events::write(client, &gate, &event);
+            self.note(&event, &outcome);
+        }
+    }
+
+    /// Does the work while a thread writes its events, and waits for the last of them.
+    pub fn alongside<T>(&self, client: &Client, gate: &dyn Gate, work: impl FnOnce() -> T) -> T {
+        self.lock().is_ending = false;
+        std::thread::scope(|scope| {
+            scope.spawn(|| self.write_events(client, gate));
+            let done = work();
+            self.end(END_OF_COMMAND);
+            done
+        })
+    }
+
+    /// Waits that long for the events that wait, and drops the rest.
+    pub fn end(&self, at_most: Duration) {
+        let deadline = Instant::now() + at_most;
+        let mut queue = self.lock();
+        queue.is_ending = true;
+        self.changed.notify_all();
+        while queue.is_busy || !queue.waiting.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.changed.wait_timeout(queue, left);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        queue.drop_all();
+    }
+
+    /// The next one to be written; none at the end.
+    fn next(&self) -> Option<Event> {
+        let mut queue = self.lock();
+        queue.is_busy = false;
+        self.changed.notify_all();
+        loop {
+            let now = Instant::now();
+            queue = match queue.next(now) {
+                Next::Event(event) => {
+                    queue.is_busy = true;
+                    return Some(event);
+                }
+                Next::Nothing if queue.is_ending => return None,
+                Next::Nothing => self
+                    .changed
+                    .wait(queue)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Next::At(then) => {
+                    let wait = then.saturating_duration_since(now);
+                    let waited = self.changed.wait_timeout(queue, wait);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// Events are best effort: a failure is logged and fails no work.
+    fn note(&self, event: &Event, outcome: &Result<(), Error>) {
+        let Event { object, reason, .. } = event;
+        let (reason, name) = (reason.name(), object.for_people());
+        let Err(error) = outcome else {
+            EVENTS.count(&["written"]);
+            return;
+        };
+        EVENTS.count(&["failed"]);
+        // Whoever deletes a namespace deletes its events as well: the normal course.
+        if error.is_refused() || error.is_namespace_going() || error.is_not_found() {
+            log::debug!("event {reason} of {name} not written: {error}");
+            return;
+        }
+        log::warn!("event {reason} of {name} not written: {error}");
+        if error.is_unavailable() {
+            self.lock().paused_until = Some(Instant::now() + PAUSE);
+        }
+    }
+
+    fn reported(&self) -> MutexGuard<'_, Reported> {
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn new(one_warning_each: Duration) -> Queue {
+        Queue {
+            waiting: VecDeque::new(),
+            warnings: 0,
+            last_namespace: String::new(),
+            tokens: BURST,
+            refilled: Instant::now(),
+            one_warning_each,
+            paused_until: None,
+            is_busy: false,
+            is_ending: false,
+            drops_logged: None,
+        }
+    }
+
+    fn push(&mut self, event: Event, now: Instant) {
+        let is_warning = event.is_warning();
+        let (count, at_most) = match is_warning {
+            true => (self.warnings, WARNINGS_AT_MOST),
+            false => (self.waiting.len() - self.warnings, OTHERS_AT_MOST),
+        };
+        if count >= at_most {
+            self.log_drop(now);
+            EVENTS.count(&["dropped"]);
+            match self.most_crowded(&event) {
+                Some(place) => drop(self.remove(place)),
+                None => return,
+            }
+        }
+        self.warnings += usize::from(is_warning);
+        self.waiting.push_back(event);
+    }
+
+    /// The newest event of this one's kind in the namespace that has most of them waiting; none: the event itself.
+    fn most_crowded(&self, event: &Event) -> Option<usize> {
+        let is_kind = |other: &&Event| other.is_warning() == event.is_warning();
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        for other in self.waiting.iter().filter(is_kind) {
+            *counts.entry(&other.object.namespace).or_default() += 1;
+        }
+        let own = counts.get(event.object.namespace.as_str()).copied();
+        let (namespace, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        if count <= own.unwrap_or(0) + 1 {
+            return None;
+        }
+        let is_it = |other: &Event| is_kind(&other) && other.object.namespace == namespace;
+        self.waiting.iter().rposition(is_it)
+    }
+
+    fn next(&mut self, now: Instant) -> Next {
+        match self.paused_until {
+            Some(_) if self.is_ending => self.drop_all(),
+            Some(until) if now < until => return Next::At(until),
+            _ => self.paused_until = None,
+        }
+        self.refill(now);
+        // What waits at the end is the last of it: no steady trouble.
+        let may_warn = self.is_ending || self.tokens >= 1.0;
+        let Some(place) = self.whose_turn(may_warn) else {
+            return match self.waiting.is_empty() {
+                true => Next::Nothing,
+                false => {
+                    let lacking = (1.0 - self.tokens).max(0.0);
+                    Next::At(now + self.one_warning_each.mul_f64(lacking))
+                }
+            };
+        };
+        let Some(event) = self.remove(place) else {
+            return Next::Nothing;
+        };
+        if event.is_warning() {
+            self.tokens = (self.tokens - 1.0).max(0.0);
+        }
+        self.last_namespace.clone_from(&event.object.namespace);
+        Next::Event(event)
+    }
+
+    /// The oldest event that may be written and is no object's second, of another namespace than the last one where
+    /// there is one.
+    fn whose_turn(&self, may_warn: bool) -> Option<usize> {
+        let mut first = None;
+        let mut seen = HashSet::new();
+        for (place, event) in self.waiting.iter().take(CONSIDERED_AT_MOST).enumerate() {
+            let is_first = seen.insert(event.object.uid.as_str());
+            if !is_first || event.is_warning() && !may_warn {
+                continue;
+            }
+            if event.object.namespace != self.last_namespace {
+                return Some(place);
+            }
+            first = first.or(Some(place));
+        }
+        first
+    }
+
+    fn refill(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.refilled);
+        let one = self.one_warning_each.as_secs_f64().max(1e-9);
+        self.tokens = (self.tokens + passed.as_secs_f64() / one).min(BURST);
+        self.refilled = now;
+    }
+
+    fn remove(&mut self, place: usize) -> Option<Event> {
+        let event = self.waiting.remove(place)?;
+        self.warnings -= usize::from(event.is_warning());
+        Some(event)
+    }
+
+    fn drop_all(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let count = self.waiting.len();
+        EVENTS.add(&["dropped"], count as f64);
+        log::warn!("{count} events are not written: there was no time for them at the end");
+        self.waiting.clear();
+        self.warnings = 0;
+    }
+
+    fn log_drop(&mut self, now: Instant) {
+        let is_due = |at: Instant| now.saturating_duration_since(at) >= DROPS_LOGGED_EACH;
+        if self.drops_logged.is_none_or(is_due) {
+            self.drops_logged = Some(now);
+            log::warn!(
+                "more events than are written: some are dropped, from the namespaces that have most of them; \
+                 {} counts them",
+                EVENTS.name
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::panic)]
+mod tests {
+    use super::*;
+    use jiff::Timestamp;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn event(namespace: &str, uid: &str, reason: Reason, message: &str) -> Event {
+        Event {
+            component: "test",
+            object: ObjectReference {
+                kind: "Service",
+                name: uid.into(),
+                namespace: namespace.into(),
+                uid: uid.into(),
+            },
+            reason,
+            message: message.into(),
+            at: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    fn bad(namespace: &str, uid: &str, message: &str) -> Event {
+        event(namespace, uid, Reason::SyncLoadBalancerFailed, message)
+    }
+
+    fn good(namespace: &str, uid: &str, message: &str) -> Event {
+        event(namespace, uid, Reason::EnsuredLoadBalancer, message)
+    }
+
+    /// Messages of those that are written at that moment.
+    fn written(queue: &mut Queue, now: Instant) -> Vec<String> {
+        let mut messages = Vec::new();
+        while let Next::Event(event) = queue.next(now) {
+            messages.push(event.message);
+        }
+        messages
+    }
+
+    #[test]
+    fn fifty_warnings_at_once_then_one_a_second() {
+        let mut queue = Queue::new(SECOND);
+        let begun = queue.refilled;
+        for n in 0..100 {
+            queue.push(bad("a", &format!("u{n}"), ""), begun);
+        }
+        assert_eq!(written(&mut queue, begun).len(), 50);
+        for (after_s, expected) in [(0, 0), (1, 1), (4, 3), (4, 0), (14, 10)] {
+            let now = begun + SECOND * after_s;
+            assert_eq!(
+                written(&mut queue, now).len(),
+                expected,
+                "after {after_s} s"
+            );
+        }
+        assert!(
+            matches!(queue.next(begun + SECOND * 14), Next::At(then) if then == begun + SECOND * 15)
+        );
+        // What stands for a change waits for none of them.
+        queue.push(good("a", "other", "done"), begun);
+        assert_eq!(written(&mut queue, begun + SECOND * 14), ["done"]);
+        queue.is_ending = true;
+        assert_eq!(written(&mut queue, begun + SECOND * 14).len(), 36);
+    }
+
+    #[test]
+    fn events_of_one_object_keep_their_order() {
+        let mut queue = Queue::new(SECOND);
+        let begun = queue.refilled;
+        queue.tokens = 0.0;
+        for event in [
+            bad("a", "u", "1"),
+            good("a", "u", "2"),
+            good("a", "v", "3"),
+            bad("b", "u", "4"),
+            good("a", "u", "5"),
+        ] {
+            queue.push(event, begun);
+        }
+        assert_eq!(written(&mut queue, begun), ["3"]);
+        assert_eq!(written(&mut queue, begun + SECOND), ["1", "2"]);
+        assert_eq!(written(&mut queue, begun + SECOND * 2), ["4", "5"]);
+    }
+
+    #[test]
+    fn a_namespace_that_floods_costs_the_others_nothing() {
+        let mut queue = Queue::new(SECOND);
+        let begun = queue.refilled;
+        queue.tokens = 0.0;
+        for n in 0..10 * WARNINGS_AT_MOST {
+            queue.push(bad("flood", &format!("u{n}"), "flood"), begun);
+        }
+        assert_eq!(queue.waiting.len(), WARNINGS_AT_MOST);
+        for n in 0..10 {
+            queue.push(bad("calm", &format!("v{n}"), "calm"), begun);
+            queue.push(bad("flood", &format!("w{n}"), "flood"), begun);
+        }
+        assert_eq!(queue.waiting.len(), WARNINGS_AT_MOST);
+        assert_eq!(queue.warnings, WARNINGS_AT_MOST);
+        let next = written(&mut queue, begun + SECOND * 20);
+        let calm = next.iter().filter(|message| *message == "calm").count();
+        assert_eq!((next.len(), calm), (20, 10), "{next:?}");
+    }
+
+    #[test]
+    fn the_queue_has_a_bound() {
+        let mut queue = Queue::new(SECOND);
+        let begun = queue.refilled;
+        for n in 0..2 * OTHERS_AT_MOST {
+            queue.push(good("a", &format!("u{n}"), ""), begun);
+            queue.push(bad("a", &format!("u{n}"), ""), begun);
+        }
+        assert_eq!(queue.waiting.len(), OTHERS_AT_MOST + WARNINGS_AT_MOST);
+        queue.drop_all();
+        assert_eq!((queue.waiting.len(), queue.warnings), (0, 0));
+    }
+
+    #[test]
+    fn nothing_is_written_during_a_pause_and_its_end_is_waited_for() {
+        let mut queue = Queue::new(SECOND);
+        let begun = queue.refilled;
+        queue.push(good("a", "u", "1"), begun);
+        queue.paused_until = Some(begun + PAUSE);
+        assert!(matches!(queue.next(begun), Next::At(then) if then == begun + PAUSE));
+        assert_eq!(written(&mut queue, begun + PAUSE), ["1"]);
+        // At the end nobody waits for an API server that is away.
+        queue.push(good("a", "u", "2"), begun);
+        queue.paused_until = Some(begun + PAUSE * 2);
+        queue.is_ending = true;
+        assert!(matches!(queue.next(begun), Next::Nothing));
+    }
+}
