@@ -1,4 +1,4 @@
-//! What a Service's events say of the changes made for it.
+//! The events of a Service: findings of its plan, and what was begun, made or failed in the cloud.
 
 use super::plan::ServicePlan;
 use super::{EVENT_COMPONENT, NAME};
@@ -7,7 +7,7 @@ use crate::controllers::report::publish;
 use crate::world::World;
 
 /// How the changes ended.
-pub(super) enum Told<'a> {
+pub(super) enum End<'a> {
     Done,
     Failed(&'a str),
 }
@@ -42,25 +42,25 @@ pub(super) fn end(
     gate: &dyn Gate,
     plan: &ServicePlan,
     kind: ChangeKind,
-    told: Told,
+    end: End,
 ) {
-    let finding = match (told, kind) {
-        (Told::Done, ChangeKind::Settings) => {
+    let finding = match (end, kind) {
+        (End::Done, ChangeKind::Settings) => {
             Finding::info(Reason::EnsuredLoadBalancer, "Ensured load balancer")
         }
-        (Told::Done, ChangeKind::Targets) => Finding::info(
+        (End::Done, ChangeKind::Targets) => Finding::info(
             Reason::UpdatedLoadBalancer,
             "Updated load balancer with new hosts",
         ),
-        (Told::Done, ChangeKind::Removal) => {
+        (End::Done, ChangeKind::Removal) => {
             Finding::info(Reason::DeletedLoadBalancer, "Deleted load balancer")
         }
-        (Told::Failed(why), kind) => Finding::warning(failed(kind), why),
+        (End::Failed(why), kind) => Finding::warning(failed(kind), why),
     };
     publish(world, gate, component(world), &plan.object, [finding]);
 }
 
-/// Why it failed, in a word.
+/// The reason of a failure.
 pub(super) fn failed(kind: ChangeKind) -> Reason {
     match kind {
         ChangeKind::Settings => Reason::SyncLoadBalancerFailed,
@@ -69,7 +69,7 @@ pub(super) fn failed(kind: ChangeKind) -> Reason {
     }
 }
 
-/// Who stands in for another controller signs as that one does.
+/// The source of the events: a provider that replaces another controller signs as that one does.
 fn component(world: &World) -> &'static str {
     match world.provider.event_component() {
         Some(_) => EVENT_COMPONENT,

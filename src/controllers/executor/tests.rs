@@ -1,4 +1,4 @@
-//! Rounds against a cloud that answers what each change is told to.
+//! Executions against a cloud that answers to each change what the test says.
 
 mod fake;
 
