@@ -101,12 +101,12 @@ pub(super) struct Requests<'scope, 'env> {
     changes: usize,
     changes_at_most: usize,
     is_asking: bool,
-    answers: Receiver<Answer>,
+    responses: Receiver<Response>,
     /// Cloned for each request.
-    sender: Sender<Answer>,
+    sender: Sender<Response>,
 }
 
-enum Answer {
+enum Response {
     /// To a change of the execution with this ID.
     Change(u64, Box<dyn Change>, Result<Applied, Error>),
     /// Of these actions, those that have ended.
@@ -198,11 +198,11 @@ impl<T> Executor<T> {
             let moments = [until, question.filter(|_| !requests.is_asking), self.next_send()];
             let moment = moments.into_iter().flatten().min();
             let wait = moment.map_or(SLICE, |moment| moment.saturating_duration_since(now));
-            // What came meanwhile is handled together.
-            let mut answer = requests.next(wait.min(SLICE));
-            while let Some(one) = answer {
+            // All that came meanwhile are handled together.
+            let mut response = requests.next(wait.min(SLICE));
+            while let Some(one) = response {
                 self.handle(one);
-                answer = requests.next(Duration::ZERO);
+                response = requests.next(Duration::ZERO);
             }
             pulse::beat();
         }
@@ -279,9 +279,9 @@ impl<T> Executor<T> {
         requests.ask(running.map(|running| running.action).collect());
     }
 
-    fn handle(&mut self, answer: Answer) {
-        match answer {
-            Answer::Change(id, change, applied) => {
+    fn handle(&mut self, response: Response) {
+        match response {
+            Response::Change(id, change, applied) => {
                 let (controller, pause) = (self.controller, self.scaled(FOLLOW_PAUSE));
                 let first_question = self.scaled(FIRST_PAUSE);
                 let execution = self.executions.iter_mut().find(|one| one.id == id);
@@ -289,7 +289,7 @@ impl<T> Executor<T> {
                     execution.answered(controller, change, applied, pause, first_question);
                 }
             }
-            Answer::Ended(actions, ended) => self.handle_ended(&actions, ended),
+            Response::Ended(actions, ended) => self.handle_ended(&actions, ended),
         }
     }
 
@@ -507,7 +507,7 @@ impl<'scope, 'env> Requests<'scope, 'env> {
         gate: &'env dyn Gate,
         concurrency: usize,
     ) -> Requests<'scope, 'env> {
-        let (sender, answers) = channel();
+        let (sender, responses) = channel();
         Requests {
             scope,
             provider,
@@ -515,7 +515,7 @@ impl<'scope, 'env> Requests<'scope, 'env> {
             changes: 0,
             changes_at_most: concurrency.max(1),
             is_asking: false,
-            answers,
+            responses,
             sender,
         }
     }
@@ -533,7 +533,7 @@ impl<'scope, 'env> Requests<'scope, 'env> {
         let (provider, gate) = (self.provider, self.gate);
         self.spawn(move || {
             let applied = provider.apply(gate, &*change);
-            Answer::Change(id, change, applied)
+            Response::Change(id, change, applied)
         });
     }
 
@@ -542,24 +542,24 @@ impl<'scope, 'env> Requests<'scope, 'env> {
         let provider = self.provider;
         self.spawn(move || {
             let ended = provider.ended(&actions);
-            Answer::Ended(actions, ended)
+            Response::Ended(actions, ended)
         });
     }
 
-    fn spawn(&self, request: impl FnOnce() -> Answer + Send + 'env) {
+    fn spawn(&self, request: impl FnOnce() -> Response + Send + 'env) {
         let sender = self.sender.clone();
-        // Without a receiver the answer has no use.
+        // Without a receiver the response has no use.
         self.scope
             .spawn(move || drop(sender.send(request())));
     }
 
-    fn next(&mut self, wait: Duration) -> Option<Answer> {
-        let answer = self.answers.recv_timeout(wait).ok()?;
-        match answer {
-            Answer::Change(..) => self.changes -= 1,
-            Answer::Ended(..) => self.is_asking = false,
+    fn next(&mut self, wait: Duration) -> Option<Response> {
+        let response = self.responses.recv_timeout(wait).ok()?;
+        match response {
+            Response::Change(..) => self.changes -= 1,
+            Response::Ended(..) => self.is_asking = false,
         }
-        Some(answer)
+        Some(response)
     }
 }
 

@@ -366,9 +366,7 @@ impl Sync<'_> {
             task.kind = Some(kind);
             events::begin(self.world, self.gate, &plan, kind);
         }
-        if let (Want::Ensure, Some(balancer)) = (plan.want, &plan.cloud.found) {
-            task.balancer = Some((balancer.name.clone(), balancer.id));
-        }
+        task.works_on(&plan);
         Next::Execute(task, plan)
     }
 
@@ -389,6 +387,11 @@ impl Sync<'_> {
         }
         let lines = over.lines.into_iter().map(|line| (name.clone(), line));
         self.report.changes.extend(lines);
+        let shown = over.shown;
+        let in_order = shown.and_then(|shown| self.plan_on(&observed, shown, &task.service));
+        if let Some(plan) = &in_order {
+            task.works_on(plan);
+        }
         if let Some(error) = &over.error {
             self.is_closed |= error.kind == ErrorKind::Refused;
         }
@@ -413,11 +416,11 @@ impl Sync<'_> {
             // Nothing was done, so no event reports its end.
             task.kind = None;
         }
-        let shown = over.shown;
-        match shown.and_then(|shown| self.plan_on(&observed, shown, &task.service)) {
-            Some(plan) => self.finish(task, plan),
-            None => Some(task),
-        }
+        let Some(plan) = in_order else {
+            return Some(task);
+        };
+        events::findings(self.world, self.gate, &plan);
+        self.finish(task, plan)
     }
 
     /// The plan on what the answer of a write showed; none where there is more to do in the cloud.
@@ -432,14 +435,12 @@ impl Sync<'_> {
             ..observed.view(self.for_people)
         };
         let plan = plan::plan_for(&view, self.provider, service);
-        (plan.cloud.obstacle.is_none() && plan.cloud.changes.is_empty()).then(|| {
-            events::findings(self.world, self.gate, &plan);
-            plan
-        })
+        (plan.cloud.obstacle.is_none() && plan.cloud.changes.is_empty()).then_some(plan)
     }
 
     /// The load balancer is as it should be: now Kubernetes. The task where the Service has to be planned again.
-    fn finish(&mut self, task: Task, plan: ServicePlan) -> Option<Task> {
+    fn finish(&mut self, mut task: Task, plan: ServicePlan) -> Option<Task> {
+        task.works_on(&plan);
         let outcome = match (plan.want, &plan.status) {
             (Want::Remove, _) => {
                 write::nothing_left(self.world, self.gate, &plan.service).map(|()| None)
@@ -588,6 +589,13 @@ impl Task {
     fn since_now(mut self) -> Task {
         self.since = Instant::now();
         self
+    }
+
+    fn works_on(&mut self, plan: &ServicePlan) {
+        let is_changed = self.kind.is_some() && plan.want == Want::Ensure;
+        if let Some(balancer) = plan.cloud.found.as_ref().filter(|_| is_changed) {
+            self.balancer = Some((balancer.name.clone(), balancer.id));
+        }
     }
 
     /// The Service was deleted by force while its load balancer was worked on: the log is the only place left to
