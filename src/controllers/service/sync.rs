@@ -41,6 +41,7 @@ pub(super) struct Sync<'a> {
     pub(super) is_closed: bool,
     /// When the comparison of all Services began, where this tick made one.
     pub(super) compared: Option<Instant>,
+    /// Changes in the cloud were begun or ended in this tick.
     pub(super) has_written: bool,
 }
 
@@ -192,6 +193,7 @@ impl Sync<'_> {
             }
             let mut again = self.release(&over);
             self.controller.last_write = Some(Instant::now());
+            self.has_written = true;
             again.extend(over.into_iter().filter_map(|one| self.end(one)));
             if let Err(error) = self.plan_and_begin(again) {
                 self.report.outage = Report::outage(error, String::new()).outage;
