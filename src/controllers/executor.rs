@@ -155,9 +155,9 @@ impl<T> Executor<T> {
 
     /// Drops the changes that were not sent yet. The execution ends when its request and its actions have: the changes
     /// before them are in their order, and any number of them may be the last, as when the process is killed.
-    pub(super) fn stop(&mut self, is_stale: impl Fn(&T) -> bool) {
+    pub(super) fn stop(&mut self, is_stale: impl Fn(&Execution<T>) -> bool) {
         for execution in &mut self.executions {
-            if is_stale(&execution.subject) {
+            if is_stale(execution) {
                 execution.queue.clear();
                 execution.is_stopped = true;
             }
@@ -342,6 +342,12 @@ impl<T> Executor<T> {
 }
 
 impl<T> Execution<T> {
+    /// Does what was not sent yet remove targets?
+    pub(super) fn removes_targets(&self) -> bool {
+        let mut queue = self.queue.iter();
+        queue.any(|change| change.kind() == ChangeKind::Targets && !adds_target(&**change))
+    }
+
     fn is_over(&self) -> bool {
         self.queue.is_empty() && self.running.is_empty() && !self.is_in_flight
     }

@@ -340,7 +340,7 @@ fn a_stopped_execution_ends_with_what_it_has_sent() {
     std::thread::scope(|scope| {
         let mut requests = Requests::new(scope, &fake, &gate, 4);
         executor.send(&mut requests);
-        executor.stop(|place| *place == 0);
+        executor.stop(|one| one.subject == 0);
         let mut over = Vec::new();
         while !executor.executions().is_empty() {
             over.extend(executor.work(&mut requests, None));

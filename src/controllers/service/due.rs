@@ -46,11 +46,15 @@ impl Due {
     }
 
     pub(super) fn is_due(&self, service: &Service, nodes: Fingerprint, now: Instant) -> bool {
-        let uid = &service.metadata.uid;
-        let planned = self.planned.get(uid);
-        planned.is_none_or(|planned| planned.nodes != nodes)
+        self.has_other_nodes(service, nodes)
             || self.is_changed(service)
-            || self.backoff.is_retry_due(uid, now)
+            || self.backoff.is_retry_due(&service.metadata.uid, now)
+    }
+
+    /// Its plan rests on other nodes.
+    pub(super) fn has_other_nodes(&self, service: &Service, nodes: Fingerprint) -> bool {
+        let planned = self.planned.get(&service.metadata.uid);
+        planned.is_none_or(|planned| planned.nodes != nodes)
     }
 
     /// It is not as it was planned for, or was not planned for.

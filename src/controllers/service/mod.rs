@@ -243,9 +243,12 @@ impl ServiceController {
         now: Instant,
     ) -> Result<Snapshot, Error> {
         let is_resync = self.due.is_resync_due(self.settings.resync_period, now);
+        let shared = self.settings.sync_interval / 2;
         let (age, from) = match selection.is_explicit() {
-            true => (self.settings.sync_interval / 2, ReadFrom::Latest),
-            false => (self.settings.sync_interval / 2, ReadFrom::Cache),
+            true => (shared, ReadFrom::Latest),
+            false if self.unfinished() == 0 => (shared, ReadFrom::Cache),
+            // What is executed is compared with what there is now.
+            false => (Duration::ZERO, ReadFrom::Cache),
         };
         let listed = world.load_balancer_services(age, from)?;
         let mut suspects = self.suspects.clone();

@@ -133,7 +133,7 @@ impl Sync<'_> {
             error,
             waiting: super::waiting(&snapshot),
         };
-        self.stop_changed(&snapshot);
+        self.stop_stale(&snapshot);
         let for_people = self.for_people;
         let proposed =
             self.controller
@@ -163,9 +163,10 @@ impl Sync<'_> {
         Ok(())
     }
 
-    /// The rest of a plan for a Service that was changed or deleted since is dropped, and a Service that waited for a
-    /// load balancer may want another one: it is due.
-    fn stop_changed(&mut self, snapshot: &Snapshot) {
+    /// The rest of a plan for a Service that was changed or deleted since is dropped. So is a rest that removes targets
+    /// when nodes have changed: what comes instead must be added first. One that only adds targets does no harm, and is
+    /// followed by the next plan. A Service that waited for a load balancer may want another one: it is due.
+    fn stop_stale(&mut self, snapshot: &Snapshot) {
         if self.selection.is_explicit() {
             return;
         }
@@ -175,12 +176,16 @@ impl Sync<'_> {
         let services: HashMap<&str, &Arc<Service>> = services
             .map(|service| (service.metadata.uid.as_str(), service))
             .collect();
-        let is_stale = |task: &Task| {
-            let now = services.get(task.uid());
-            now.is_none_or(|service| due.is_changed(service))
+        let is_stale = |uid: &str, removes_targets: bool| match services.get(uid) {
+            None => true,
+            Some(service) => {
+                let has_other_nodes = due.has_other_nodes(service, snapshot.fingerprint);
+                due.is_changed(service) || (removes_targets && has_other_nodes)
+            }
         };
-        controller.executor.stop(|planned| is_stale(&planned.task));
-        controller.held.retain(|held| !is_stale(&held.task));
+        let executor = &mut controller.executor;
+        executor.stop(|one| is_stale(one.subject.uid(), one.removes_targets()));
+        controller.held.retain(|held| !is_stale(held.uid(), false));
     }
 
     /// Works on all executions until none is left, or until then. What has ended is finished at once, and planned
