@@ -116,10 +116,7 @@ fn a_service_waits_for_no_other_services_changes() {
     assert_eq!(ccm(&env, &["node", "sync"]).code, 0);
     let new = |name: &str, more: &[(&str, &str)]| {
         let all = [&[("location", "fsn1"), ("type", "lb31")], more].concat();
-        create(
-            &sandbox,
-            LoadBalancerService::new(name, &[80]).with(&all),
-        );
+        create(&sandbox, LoadBalancerService::new(name, &[80]).with(&all));
     };
     let cloud = sandbox.cloud();
     for command in ["create_load_balancer", "add_target"] {
@@ -166,10 +163,21 @@ fn a_service_waits_for_no_other_services_changes() {
     assert!(sent("/add_target") < 150, "the case shows nothing");
 
     // Its other targets are not added any more.
-    assert!(sandbox.cluster().delete("services", Some("default"), "many"));
+    assert!(
+        sandbox
+            .cluster()
+            .delete("services", Some("default"), "many")
+    );
     wait_at_most(limit, "the end of the deleted Service", || {
-        sandbox.cluster().get("services", Some("default"), "many").is_none()
+        sandbox
+            .cluster()
+            .get("services", Some("default"), "many")
+            .is_none()
     });
     assert!(sent("/add_target") < 100, "{}", daemon.log());
-    assert!(!daemon.log().contains("endless: algorithm"), "{}", daemon.log());
+    assert!(
+        !daemon.log().contains("endless: algorithm"),
+        "{}",
+        daemon.log()
+    );
 }

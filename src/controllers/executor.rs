@@ -195,7 +195,11 @@ impl<T> Executor<T> {
             if question.is_some_and(|question| question <= now) && !requests.is_asking {
                 self.ask(requests);
             }
-            let moments = [until, question.filter(|_| !requests.is_asking), self.next_send()];
+            let moments = [
+                until,
+                question.filter(|_| !requests.is_asking),
+                self.next_send(),
+            ];
             let moment = moments.into_iter().flatten().min();
             let wait = moment.map_or(SLICE, |moment| moment.saturating_duration_since(now));
             // All that came meanwhile are handled together.
@@ -208,7 +212,7 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Works on all executions until their end.
+    /// Works on all executions until their end; in the order in which they were begun.
     pub(super) fn run(
         &mut self,
         provider: &dyn LoadBalancers,
@@ -221,6 +225,7 @@ impl<T> Executor<T> {
             while !self.executions.is_empty() {
                 all.extend(self.work(&mut requests, None));
             }
+            all.sort_by_key(|execution| execution.id);
             all
         })
     }
@@ -555,8 +560,7 @@ impl<'scope, 'env> Requests<'scope, 'env> {
     fn spawn(&self, request: impl FnOnce() -> Response + Send + 'env) {
         let sender = self.sender.clone();
         // Without a receiver the response has no use.
-        self.scope
-            .spawn(move || drop(sender.send(request())));
+        self.scope.spawn(move || drop(sender.send(request())));
     }
 
     fn next(&mut self, wait: Duration) -> Option<Response> {
@@ -575,7 +579,11 @@ fn adds_target(change: &dyn Change) -> bool {
 
 fn count(controller: &str, change: &dyn Change, outcome: Result<(), &Error>) {
     let change = change.json();
-    count_change(controller, change["change"].as_str().unwrap_or_default(), outcome);
+    count_change(
+        controller,
+        change["change"].as_str().unwrap_or_default(),
+        outcome,
+    );
 }
 
 /// The cloud refuses this change, and would not refuse another one for the same reason.

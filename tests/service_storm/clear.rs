@@ -172,7 +172,10 @@ fn load_balancers_that_nobody_wants_are_counted_for_no_call() {
 #[test]
 fn what_a_request_in_flight_takes_no_other_service_takes() {
     // A load balancer that no Service owns, and a name that none has.
-    let cases = [("free", "PUT", "/v1/load_balancers/*"), ("front", "POST", "/v1/load_balancers")];
+    let cases = [
+        ("free", "PUT", "/v1/load_balancers/*"),
+        ("front", "POST", "/v1/load_balancers"),
+    ];
     for (name, method, path) in cases {
         let (sandbox, place) = world();
         let free = json!({ "name": "free", "load_balancer_type": "lb11", "location": "fsn1",
@@ -218,9 +221,14 @@ fn what_a_request_in_flight_takes_no_other_service_takes() {
         let all = balancers(&sandbox);
         let wanted: Vec<&Value> = all.iter().filter(|one| one["name"] == name).collect();
         assert_eq!(wanted.len(), 1, "{all:#?}");
-        assert_eq!(wanted[0]["labels"][SERVICE_UID], of("first")["metadata"]["uid"]);
+        assert_eq!(
+            wanted[0]["labels"][SERVICE_UID],
+            of("first")["metadata"]["uid"]
+        );
         let writes = sandbox.calls().count(|call| {
-            call.half == Half::Hetzner && call.method == method && call.path.starts_with(&path[..18])
+            call.half == Half::Hetzner
+                && call.method == method
+                && call.path.starts_with(&path[..18])
         });
         assert_eq!(writes, 1, "{name}: the second one wrote nothing");
     }

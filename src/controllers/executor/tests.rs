@@ -211,10 +211,7 @@ fn an_action_without_end_is_left_and_the_others_are_not() {
     let fake = Fake::default();
     // All of it takes longer than one action may.
     let many = (0..9).map(|n| step(&format!("b{n}"), &[Answer::Runs(40)]));
-    let endless = vec![
-        step("a", &[Answer::Forever]),
-        step("a2", &[Answer::Done]),
-    ];
+    let endless = vec![step("a", &[Answer::Forever]), step("a2", &[Answer::Done])];
     let begun = Instant::now();
     let works = fake.run(vec![endless, many.collect()]);
     assert!(
@@ -234,10 +231,7 @@ fn questions_without_an_answer_are_repeated_for_a_while() {
     for (deaf, ends_well) in [(0, true), (4, true), (5, false)] {
         let fake = Fake::default();
         fake.deaf.store(deaf, Relaxed);
-        let changes = vec![
-            step("a", &[Answer::Runs(0)]),
-            step("b", &[Answer::Done]),
-        ];
+        let changes = vec![step("a", &[Answer::Runs(0)]), step("b", &[Answer::Done])];
         let work = fake.run(vec![changes]).remove(0);
         let kind = work.error.map(|error| error.kind);
         let expected = (!ends_well).then_some(ErrorKind::Unavailable);
@@ -323,7 +317,10 @@ fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
     assert!(ticks > 2, "the case shows nothing");
     assert_eq!(ended[0], (1, 2, vec!["c".to_owned()]));
     let last = &ended[1];
-    assert_eq!((last.0, last.2.as_slice()), (0, &["a".to_owned(), "b".to_owned()][..]));
+    assert_eq!(
+        (last.0, last.2.as_slice()),
+        (0, &["a".to_owned(), "b".to_owned()][..])
+    );
 }
 
 /// The Service was changed: what was not sent yet is not sent, and the end of what runs is waited for.
@@ -331,10 +328,7 @@ fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
 fn a_stopped_execution_ends_with_what_it_has_sent() {
     let fake = Fake::default();
     let gate = Open::new();
-    let stale = vec![
-        target("a", &[Answer::Runs(20)]),
-        step("b", &[Answer::Done]),
-    ];
+    let stale = vec![target("a", &[Answer::Runs(20)]), step("b", &[Answer::Done])];
     let other = vec![step("c", &[Answer::Runs(20)]), step("d", &[Answer::Done])];
     let mut executor = executor(vec![stale, other]);
     std::thread::scope(|scope| {
@@ -346,7 +340,10 @@ fn a_stopped_execution_ends_with_what_it_has_sent() {
             over.extend(executor.work(&mut requests, None));
         }
         over.sort_by_key(|one| one.subject);
-        assert_eq!((over[0].is_stopped, &over[0].lines[..]), (true, &["a".to_owned()][..]));
+        assert_eq!(
+            (over[0].is_stopped, &over[0].lines[..]),
+            (true, &["a".to_owned()][..])
+        );
         assert_eq!((over[1].is_stopped, over[1].lines.len()), (false, 2));
     });
     assert!(!fake.sent().contains(&"b".to_owned()));
@@ -360,7 +357,11 @@ fn an_action_is_not_late_before_it_was_asked_about() {
     let many = (0..150).map(|n| target(&n.to_string(), &[Answer::Runs(1)]));
     let works = fake.run(vec![many.collect()]);
     assert_eq!((&works[0].error, works[0].lines.len()), (&None, 150));
-    let asked = fake.log().iter().filter(|line| line.starts_with("ask")).count();
+    let asked = fake
+        .log()
+        .iter()
+        .filter(|line| line.starts_with("ask"))
+        .count();
     assert!(asked < 20, "{asked} questions");
 }
 

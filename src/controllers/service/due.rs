@@ -172,8 +172,20 @@ mod tests {
         due.planned(&service("2", "b"));
         let cases = [
             ("the old list", service("1", "a"), 1, false, false),
-            ("the list as it should be", service("2", "b"), 1, false, false),
-            ("nothing that counts changed", service("3", "b"), 1, false, false),
+            (
+                "the list as it should be",
+                service("2", "b"),
+                1,
+                false,
+                false,
+            ),
+            (
+                "nothing that counts changed",
+                service("3", "b"),
+                1,
+                false,
+                false,
+            ),
             ("changed back", service("3", "a"), 1, true, true),
             ("a node more", service("1", "a"), 2, true, false),
         ];

@@ -37,13 +37,7 @@ pub(super) fn begin(world: &World, gate: &dyn Gate, plan: &ServicePlan, kind: Ch
 }
 
 /// After the last one.
-pub(super) fn end(
-    world: &World,
-    gate: &dyn Gate,
-    plan: &ServicePlan,
-    kind: ChangeKind,
-    end: End,
-) {
+pub(super) fn end(world: &World, gate: &dyn Gate, plan: &ServicePlan, kind: ChangeKind, end: End) {
     let finding = match (end, kind) {
         (End::Done, ChangeKind::Settings) => {
             Finding::info(Reason::EnsuredLoadBalancer, "Ensured load balancer")

@@ -182,7 +182,8 @@ impl ServiceController {
         };
         sync.run();
         let (compared, has_written) = (sync.compared, sync.has_written);
-        let (mut report, plans) = (sync.report, sync.plans);
+        let (mut report, mut plans) = (sync.report, sync.plans);
+        plans.sort_by_cached_key(ServicePlan::name);
         // What was read of load balancers is mostly what there is still: then no call for orphans alone.
         let is_read = !has_written || self.settings.delete_orphans;
         let is_whole = report.outage.is_none() && report.unreached == 0;

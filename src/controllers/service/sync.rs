@@ -89,7 +89,7 @@ pub(super) struct Held {
 
 /// What comes after the finalizer.
 enum Next {
-    Execute(Task, ServicePlan),
+    Execute(Task, Box<ServicePlan>),
     Ended,
     PlanAgain(Task),
 }
@@ -326,7 +326,7 @@ impl Sync<'_> {
                     let changes = plan.take_changes();
                     let planned = Planned {
                         task,
-                        plan,
+                        plan: *plan,
                         observed: Arc::clone(observed),
                         claims,
                     };
@@ -374,7 +374,7 @@ impl Sync<'_> {
             events::begin(self.world, self.gate, &plan, kind);
         }
         task.works_on(&plan);
-        Next::Execute(task, plan)
+        Next::Execute(task, Box::new(plan))
     }
 
     /// After the changes in the cloud. The task where the Service has to be planned again.
@@ -634,8 +634,15 @@ impl Claims {
     fn of(plan: &ServicePlan) -> Claims {
         let found = plan.cloud.found.as_ref().map(|balancer| balancer.id);
         Claims {
-            ids: found.into_iter().chain(plan.cloud.takes.iter().copied()).collect(),
-            names: plan.makes().map(|name| name.value.clone()).into_iter().collect(),
+            ids: found
+                .into_iter()
+                .chain(plan.cloud.takes.iter().copied())
+                .collect(),
+            names: plan
+                .makes()
+                .map(|name| name.value.clone())
+                .into_iter()
+                .collect(),
         }
     }
 

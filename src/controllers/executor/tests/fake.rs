@@ -5,8 +5,8 @@ use crate::cloud::{
     Cluster, LoadBalancerPlan, OfferedNode, Orphan, Refused, Service, Source, Urgency,
 };
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
 /// A second of the waits; the longest action is 240 ms.
 pub(super) const SCALE: f64 = 0.002;
@@ -112,9 +112,7 @@ impl Fake {
         gate: &dyn Gate,
         concurrency: usize,
     ) -> Vec<Execution<usize>> {
-        let mut over = executor(lists).run(self, gate, concurrency);
-        over.sort_by_key(|execution| execution.subject);
-        over
+        executor(lists).run(self, gate, concurrency)
     }
 
     pub(super) fn log(&self) -> Vec<String> {
