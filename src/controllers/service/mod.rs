@@ -183,7 +183,13 @@ impl ServiceController {
         sync.run();
         let (compared, has_written) = (sync.compared, sync.has_written);
         let (mut report, mut plans) = (sync.report, sync.plans);
-        plans.sort_by_cached_key(ServicePlan::name);
+        if for_people {
+            // In whatever order they ended: the lines of one Service stand together.
+            plans.sort_by_cached_key(ServicePlan::name);
+            report.changes.sort_by(|one, other| one.0.cmp(&other.0));
+            let failures = &mut report.failures;
+            failures.sort_by(|one, other| one.object.cmp(&other.object));
+        }
         // What was read of load balancers is mostly what there is still: then no call for orphans alone.
         let is_read = !has_written || self.settings.delete_orphans;
         let is_whole = report.outage.is_none() && report.unreached == 0;
