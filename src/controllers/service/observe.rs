@@ -80,7 +80,7 @@ pub(super) fn observe(
     let landscape = world.load_balancers(&for_cloud, freshness.max_age(), urgency)?;
     // Whatever was read last, and by whom: see `Observed::ask_for_servers`.
     let servers = world.instances_last().unwrap_or_default();
-    // Which Services exist changes little, and only a take-over rests on it: see `pass`.
+    // Which Services exist changes little, and only a take-over rests on it: see `sync`.
     let all = world.any_services(Duration::MAX)?;
     Ok(Observed {
         cluster: cluster(world, cluster_name, &all.value, nodes)?,
