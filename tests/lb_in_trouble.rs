@@ -3,13 +3,14 @@
 
 mod common;
 
-use common::services::{LoadBalancerService, balancer_of, create, has_address, service};
-use common::{Daemon, ccm, env, wait_at_most, wait_until};
+use common::services::{LoadBalancerService, balancer_of, create, edit, has_address, service};
+use common::{Daemon, ccm, env, wait_at_most, wait_until, with};
+use sandbox::calls::Call;
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use serde_json::json;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn world(nodes: usize) -> Sandbox {
     let sandbox = Sandbox::builder()
@@ -94,4 +95,89 @@ fn at_a_terminal_each_change_is_shown_as_it_is_made() {
     assert!(seen.status.success() && text.contains(line), "{seen:?}");
     let again = ccm(&env, &["lb", "sync"]);
     assert_eq!((again.code, again.stderr.as_str()), (0, ""), "{again:?}");
+}
+
+/// A second of both sides' waits, in the story of three Services.
+const SCALE: f64 = 0.3;
+
+/// One action never ends, and another load balancer gets 150 targets one after the other: both take minutes. A new
+/// Service waits for neither, and a Service that is deleted meanwhile waits for its own running actions only.
+#[test]
+fn a_service_waits_for_no_other_services_changes() {
+    let sandbox = Sandbox::builder()
+        .nodes(150)
+        .heartbeats(false)
+        .scale(SCALE)
+        .start();
+    let env = with(
+        env(&sandbox),
+        &[("CCM_TEST_TIME_SCALE", &SCALE.to_string())],
+    );
+    assert_eq!(ccm(&env, &["node", "sync"]).code, 0);
+    let new = |name: &str, more: &[(&str, &str)]| {
+        let all = [&[("location", "fsn1"), ("type", "lb31")], more].concat();
+        create(&sandbox, LoadBalancerService::new(name, &[80]).with(&all));
+    };
+    let cloud = sandbox.cloud();
+    for command in ["create_load_balancer", "add_target"] {
+        cloud.set_action_duration(command, Some(Duration::from_secs(1)));
+    }
+    new("endless", &[]);
+    new("many", &[("node-selector", "role=edge")]);
+    new("plain", &[]);
+    assert_eq!(ccm(&env, &["lb", "sync"]).code, 0);
+    let for_ever = Some(Duration::from_secs(1_000_000));
+    cloud.set_action_duration("change_algorithm", for_ever);
+    let set = |name: &str, key: &str, value: Option<&str>| {
+        edit(&sandbox, name, |service| {
+            let annotations = &mut service["metadata"]["annotations"];
+            annotations[format!("load-balancer.hetzner.cloud/{key}")] = json!(value);
+        });
+    };
+    set("endless", "algorithm-type", Some("least_connections"));
+    edit(&sandbox, "many", |service| {
+        let annotations = service["metadata"]["annotations"].as_object_mut().unwrap();
+        annotations.remove("load-balancer.hetzner.cloud/node-selector");
+    });
+    let daemon = Daemon::start(&env, &[]);
+    let sent = |end: &str| {
+        let is_sent = |call: &Call| call.is_write() && call.path.ends_with(end);
+        sandbox.calls().count(is_sent)
+    };
+    wait_until("both changes to run", || {
+        sent("/change_algorithm") > 0 && sent("/add_target") > 1
+    });
+
+    // The action of the creation takes one second more.
+    let limit = Duration::from_secs(11).mul_f64(SCALE);
+    let begun = Instant::now();
+    new("late", &[]);
+    wait_at_most(limit, "the address of the new Service", || {
+        has_address(&service(&sandbox, "late"))
+    });
+    println!("an address after {:?} of {limit:?}", begun.elapsed());
+    set("plain", "health-check-interval", Some("20s"));
+    wait_at_most(limit, "a change of another Service", || {
+        sent("/update_service") > 0
+    });
+    assert!(sent("/add_target") < 150, "the case shows nothing");
+
+    // Its other targets are not added any more.
+    assert!(
+        sandbox
+            .cluster()
+            .delete("services", Some("default"), "many")
+    );
+    wait_at_most(limit, "the end of the deleted Service", || {
+        sandbox
+            .cluster()
+            .get("services", Some("default"), "many")
+            .is_none()
+    });
+    assert!(sent("/add_target") < 100, "{}", daemon.log());
+    assert!(
+        !daemon.log().contains("endless: algorithm"),
+        "{}",
+        daemon.log()
+    );
 }

@@ -5,6 +5,7 @@
 //! `sync`, `--dry-run` and `inspect` are the same functions.
 
 mod backoff;
+mod executor;
 pub mod lifecycle;
 mod matching;
 pub mod node;
@@ -28,7 +29,7 @@ pub trait Controller: Send {
     /// Between the ends of two ticks.
     fn interval(&self) -> Duration;
 
-    /// One pass over everything that is due.
+    /// One pass over everything that is due. What is unfinished then (`Report::unfinished`) goes on in the next tick.
     fn tick(&mut self, world: &World, gate: &dyn Gate, selection: &Selection) -> Report;
 
     /// The same pass, up to the first write: what a tick would do now.

@@ -27,6 +27,8 @@ pub struct Report {
     pub changed: usize,
     /// Objects that the pass did not come to, because it was ended.
     pub unreached: usize,
+    /// Objects whose changes go on in the cloud: the next tick follows at once.
+    pub unfinished: usize,
     /// Objects that were as they should be. Those that failed are counted by `failures` alone.
     pub unchanged: usize,
     /// Load balancers of this cluster whose Service does not exist; none: not looked for in this tick.

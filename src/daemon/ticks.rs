@@ -83,8 +83,13 @@ impl Ticks {
             if std::mem::take(&mut is_first) {
                 self.first_ticks.fetch_sub(1, Ordering::Relaxed);
             }
-            pulse::pause(interval);
-            if self.stop.wait(interval) {
+            let pause = match report.unfinished {
+                0 => interval,
+                // It has taken an interval already.
+                _ => Duration::ZERO,
+            };
+            pulse::pause(pause);
+            if self.stop.wait(pause) {
                 return;
             }
         }

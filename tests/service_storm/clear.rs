@@ -8,10 +8,11 @@ use crate::story::{Event, NAMESPACE, Wish};
 use crate::watch::Watch;
 use ccm::controllers::{Report, Selection};
 use ccm::hetzner::load_balancers::SERVICE_UID;
+use sandbox::calls::Call;
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn world() -> (Sandbox, Place) {
     let sandbox = Sandbox::builder()
@@ -23,9 +24,18 @@ fn world() -> (Sandbox, Place) {
     (sandbox, place)
 }
 
-/// A long-lived `ccm`, which looks at what has changed and at nothing else.
+/// A long-lived `ccm`, which looks at what has changed and at nothing else; with the ticks that end what it begins.
 fn tick(ccm: &mut Ccm) -> Report {
-    ccm.tick(&Mortal::after(None), &Selection::Due)
+    let gate = Mortal::after(None);
+    let mut report = ccm.tick(&gate, &Selection::Due);
+    while report.unfinished > 0 {
+        let next = ccm.tick(&gate, &Selection::Due);
+        report.changes.extend(next.changes);
+        report.failures.extend(next.failures);
+        report.unfinished = next.unfinished;
+        report.orphans = next.orphans;
+    }
+    report
 }
 
 /// The next look that comes to anything: a list of Services is kept for a moment.
@@ -155,4 +165,71 @@ fn load_balancers_that_nobody_wants_are_counted_for_no_call() {
     sandbox.cloud().create_load_balancer(project, orphan);
     assert_eq!(counted(&mut ccm), (1, 1));
     assert_eq!(balancers(&sandbox).len(), 2);
+}
+
+/// The first one's write is in flight, and shows nowhere yet, when the second one comes: with its own tick, which does
+/// not wait for that write.
+#[test]
+fn what_a_request_in_flight_takes_no_other_service_takes() {
+    // A load balancer that no Service owns, and a name that none has.
+    let cases = [
+        ("free", "PUT", "/v1/load_balancers/*"),
+        ("front", "POST", "/v1/load_balancers"),
+    ];
+    for (name, method, path) in cases {
+        let (sandbox, place) = world();
+        let free = json!({ "name": "free", "load_balancer_type": "lb11", "location": "fsn1",
+                           "algorithm": { "type": "round_robin" } });
+        sandbox
+            .cloud()
+            .create_load_balancer(sandbox.project(), free);
+        let watch = Watch::new(&sandbox);
+        watch.over(&sandbox);
+        let mut ccm = Ccm::new(&place, false);
+        tick(&mut ccm);
+        let slow = Rule::new(Effect::Slow(Duration::from_millis(700)));
+        let slow = slow.half(Half::Hetzner).method(method).path(path).times(1);
+        let slow = sandbox.faults().add(slow);
+        add(&sandbox, "first", Wish::named(name));
+        let looks = || {
+            let is_look = |call: &Call| {
+                call.method == "GET" && call.path == "/v1/load_balancers" && call.status.is_some()
+            };
+            sandbox.calls().count(is_look)
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                wait_until("the first one's write", || sandbox.faults().hits(slow) == 1);
+                let before = looks();
+                add(&sandbox, "second", Wish::named(name));
+                let begun = Instant::now();
+                wait_until("a plan for the second one", || looks() > before);
+                assert!(
+                    begun.elapsed() < Duration::from_millis(400),
+                    "{name}: it waited for the request of another Service"
+                );
+            });
+            comes_to_something(&mut ccm);
+        });
+        wait_until("the second one", || {
+            let report = tick(&mut ccm);
+            let mut failures = report.failures.iter();
+            failures.any(|failure| failure.object.ends_with("/second"))
+        });
+        watch.no_harm(&sandbox).unwrap();
+        let of = |name: &str| sandbox.cluster().get("services", NAMESPACE, name).unwrap();
+        let all = balancers(&sandbox);
+        let wanted: Vec<&Value> = all.iter().filter(|one| one["name"] == name).collect();
+        assert_eq!(wanted.len(), 1, "{all:#?}");
+        assert_eq!(
+            wanted[0]["labels"][SERVICE_UID],
+            of("first")["metadata"]["uid"]
+        );
+        let writes = sandbox.calls().count(|call| {
+            call.half == Half::Hetzner
+                && call.method == method
+                && call.path.starts_with(&path[..18])
+        });
+        assert_eq!(writes, 1, "{name}: the second one wrote nothing");
+    }
 }

@@ -141,8 +141,11 @@ impl Ccm {
         let gate = Mortal::after(None);
         let mut report = Report::default();
         for round in 1..=ROUNDS_AT_MOST {
+            let failures = std::mem::take(&mut report.failures);
             report = self.tick(&gate, &Selection::All);
-            if is_at_rest(&report) {
+            // What failed by itself, as an action may, works in the next round.
+            let is_lasting = report.failures.is_empty() || report.failures == failures;
+            if is_at_rest(&report) && is_lasting {
                 return Ok(round);
             }
         }

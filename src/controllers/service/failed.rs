@@ -1,4 +1,4 @@
-//! What events say of the last try to bring a Service's load balancer in order: what `tell` wrote, read back for
+//! What events say of the last try to bring a Service's load balancer in order: what `events` wrote, read back for
 //! people.
 
 use crate::cloud::Reason;

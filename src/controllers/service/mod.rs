@@ -1,20 +1,19 @@
 //! The service controller: a Service of type LoadBalancer gets a load balancer, kept right, and taken away.
 //!
 //! What a load balancer should look like is the provider's business; here is what Kubernetes
-//! asks: finalizer before anything is created, status after, nothing on an old view, one
-//! Service's trouble never the others'.
+//! asks: finalizer before anything is created, status after, nothing on an old view, and no
+//! Service waits for another one's changes.
 
 mod due;
+mod events;
 mod failed;
 mod observe;
 mod offered;
 mod orphans;
-mod pass;
 mod plan;
 mod project;
-mod rounds;
 mod survey;
-mod tell;
+mod sync;
 mod write;
 
 pub use failed::{FailedTry, failed_tries};
@@ -23,18 +22,19 @@ pub use offered::{Servers, offered};
 pub use plan::{ServicePlan, View, Want, plan, want};
 pub use survey::orphans;
 
+use super::executor::Executor;
 use super::report::Report;
 use super::{Controller, Proposal, Selection};
 use crate::cloud::{Gate, Kept, LoadBalancers, Urgency};
 use crate::kube::{Node, Service};
 use crate::metrics::LOAD_BALANCERS;
 use crate::world::{Error, Poll, ReadFrom, World};
-use due::{Due, Fingerprints};
+use due::{Due, Fingerprint};
 use observe::Freshness;
-use pass::{Done, Pass};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use sync::{Held, Planned, Sync};
 
 pub const NAME: &str = "service-lb-controller";
 
@@ -68,23 +68,31 @@ pub struct Settings {
 pub struct ServiceController {
     settings: Settings,
     due: Due,
+    /// Services whose load balancers are being changed; they go on in the next tick.
+    executor: Executor<Planned>,
+    /// Services that wait for the end of such an execution.
+    held: Vec<Held>,
     /// Names of the Services of type LoadBalancer that were listed last: one that is missing
     /// from a later list has changed its type, or is gone.
     listed: BTreeSet<(String, String)>,
     /// Names of Services that may carry our finalizer although they are of another type.
     suspects: BTreeSet<(String, String)>,
+    /// There is no Service that has or wants a load balancer of ours.
+    has_no_services: bool,
     /// Before that, what was read of load balancers is older than what was written to them.
     last_write: Option<Instant>,
-    /// When orphans were looked for last, where there were neither any nor Services of ours.
+    /// All Services were compared then, and orphans were not searched since.
+    orphans_due: Option<Instant>,
+    /// When orphans were searched last, where there were neither any nor Services of ours.
     all_quiet: Option<Instant>,
 }
 
-/// What is looked at in one pass.
-struct Look {
+/// What Kubernetes shows at one moment.
+struct Snapshot {
     nodes: Arc<Vec<Arc<Node>>>,
     /// Every Service that we may have to do with.
     services: Vec<Arc<Service>>,
-    prints: Fingerprints,
+    fingerprint: Fingerprint,
     is_resync: bool,
 }
 
@@ -92,10 +100,14 @@ impl ServiceController {
     pub fn new(settings: Settings) -> ServiceController {
         ServiceController {
             due: Due::new(settings.time_scale),
+            executor: Executor::new(NAME, settings.time_scale),
+            held: Vec::new(),
             settings,
             listed: BTreeSet::new(),
             suspects: BTreeSet::new(),
+            has_no_services: false,
             last_write: None,
+            orphans_due: None,
             all_quiet: None,
         }
     }
@@ -110,12 +122,12 @@ impl ServiceController {
             return Ok((None, Vec::new()));
         };
         let begun = Instant::now();
-        let look = self.look(world, selection, begun)?;
+        let snapshot = self.snapshot(world, selection, begun)?;
         let (mut observed, mut plans) =
-            self.propose_for(world, provider, selection, &look, true)?;
+            self.propose_for(world, provider, selection, &snapshot, true)?;
         if let Some(observed) = &mut observed {
             if plans.iter().any(|plan| plan.cloud.rests_on_servers) {
-                observed.ask_for_servers(world, &look.nodes, begun, Urgency::Asked)?;
+                observed.ask_for_servers(world, &snapshot.nodes, begun, Urgency::Asked)?;
                 plans = plan(&observed.view(true), provider);
             }
             project::doubt(world, &observed.cluster, &mut plans);
@@ -135,17 +147,17 @@ impl ServiceController {
         provider.kept(&cluster).map_err(Error::Cloud)
     }
 
-    /// One pass, with the plans that it ended with, for a person.
+    /// One tick, with the plans that it ended with, for a person.
     pub fn sync(
         &mut self,
         world: &World,
         gate: &dyn Gate,
         selection: &Selection,
     ) -> (Report, Vec<ServicePlan>) {
-        self.pass(world, gate, selection, true)
+        self.sync_services(world, gate, selection, true)
     }
 
-    fn pass(
+    fn sync_services(
         &mut self,
         world: &World,
         gate: &dyn Gate,
@@ -155,69 +167,48 @@ impl ServiceController {
         let Some(provider) = world.provider.load_balancers() else {
             return (Report::default(), Vec::new());
         };
-        let begun = Instant::now();
-        let look = match self.look(world, selection, begun) {
-            Ok(look) => look,
-            Err(error) => return (Report::outage(error, String::new()), Vec::new()),
+        let mut sync = Sync {
+            controller: self,
+            world,
+            gate,
+            provider,
+            selection,
+            for_people,
+            report: Report::default(),
+            plans: Vec::new(),
+            is_closed: false,
+            has_written: false,
+            compared: None,
         };
-        let proposed = self.propose_for(world, provider, selection, &look, for_people);
-        let proposals = match proposed {
-            Ok((_, proposals)) => proposals,
-            Err(error) => return (Report::outage(error, waiting(&look)), Vec::new()),
-        };
-        self.remember(&look);
-        measure(&look);
-        // What stands in a Service's way may be gone by now, and what it waits for may have come.
-        let (to_do, right): (Vec<_>, Vec<_>) = proposals.into_iter().partition(|plan| {
-            plan.has_writes() || plan.cloud.obstacle.is_some() || plan.cloud.is_unfinished
-        });
-        let planned = to_do.iter().map(ServicePlan::writes).sum();
-        let uids = to_do.iter().map(|plan| plan.object.uid.clone());
-        let mut missed: HashSet<String> = uids.collect();
-        let mut has_written = false;
-        let mut pass = Pass::new(world, gate, provider, &self.settings, for_people);
-        pass.report.planned = planned;
-        let outcome = match to_do.is_empty() {
-            true => Ok(()),
-            false => {
-                let services = to_do.into_iter().map(|plan| plan.service);
-                let outcome = pass.run(services.collect(), begun);
-                has_written = pass.has_begun_changes();
-                if has_written {
-                    self.last_write = Some(Instant::now());
-                }
-                outcome
-            }
-        };
-        let (mut report, mut done) = (pass.report, pass.done);
-        match outcome {
-            Err(error) => report.outage = Report::outage(error, waiting(&look)).outage,
-            // What the pass did not come to would else wait for the next one.
-            Ok(()) if look.is_resync && report.unreached == 0 => self.due.resynced(begun),
-            Ok(()) => {}
+        sync.run();
+        let (compared, has_written) = (sync.compared, sync.has_written);
+        let (mut report, mut plans) = (sync.report, sync.plans);
+        if for_people {
+            // In whatever order they ended: the lines of one Service stand together.
+            plans.sort_by_cached_key(ServicePlan::name);
+            report.changes.sort_by(|one, other| one.0.cmp(&other.0));
+            let failures = &mut report.failures;
+            failures.sort_by(|one, other| one.object.cmp(&other.object));
         }
-        for plan in right {
-            pass::settle(world, plan, &mut report, &mut done);
-        }
-        for done in &done {
-            missed.remove(&done.plan.object.uid);
-            self.note(done, &look);
-        }
-        // Else what was found by the last comparison of all would wait for the next one.
-        missed.iter().for_each(|uid| self.due.missed(uid));
-        let is_whole = look.is_resync && report.outage.is_none() && report.unreached == 0;
         // What was read of load balancers is mostly what there is still: then no call for orphans alone.
         let is_read = !has_written || self.settings.delete_orphans;
-        let is_quiet = look.services.iter().all(|one| want(one) == Want::Nothing);
-        if !is_quiet {
-            self.all_quiet = None;
+        let is_whole = report.outage.is_none() && report.unreached == 0;
+        if let Some(compared) = compared
+            && is_whole
+            && is_read
+            && !self.was_quiet()
+        {
+            self.orphans_due = Some(compared);
         }
-        if is_whole && is_read && !self.was_quiet() {
+        if report.outage.is_none()
+            && report.unfinished == 0
+            && let Some(begun) = self.orphans_due.take()
+        {
             orphans::look_after(world, gate, provider, &self.settings, begun, &mut report);
-            let is_quiet = is_quiet && report.orphans == Some(0);
+            let is_quiet = self.has_no_services && report.orphans == Some(0);
             self.all_quiet = is_quiet.then_some(begun);
         }
-        (report, done.into_iter().map(|done| done.plan).collect())
+        (report, plans)
     }
 
     /// Load balancers of this cluster whose Service does not exist, as they are since `begun`.
@@ -252,11 +243,19 @@ impl ServiceController {
     }
 
     /// Services and nodes: read from Kubernetes alone.
-    fn look(&self, world: &World, selection: &Selection, now: Instant) -> Result<Look, Error> {
+    fn snapshot(
+        &self,
+        world: &World,
+        selection: &Selection,
+        now: Instant,
+    ) -> Result<Snapshot, Error> {
         let is_resync = self.due.is_resync_due(self.settings.resync_period, now);
+        let shared = self.settings.sync_interval / 2;
         let (age, from) = match selection.is_explicit() {
-            true => (self.settings.sync_interval / 2, ReadFrom::Latest),
-            false => (self.settings.sync_interval / 2, ReadFrom::Cache),
+            true => (shared, ReadFrom::Latest),
+            false if self.unfinished() == 0 => (shared, ReadFrom::Cache),
+            // What is executed is compared with what there is now.
+            false => (Duration::ZERO, ReadFrom::Cache),
         };
         let listed = world.load_balancer_services(age, from)?;
         let mut suspects = self.suspects.clone();
@@ -290,56 +289,62 @@ impl ServiceController {
                     .value
             }
         };
-        Ok(Look {
-            prints: Fingerprints::new(&nodes, &*world.provider),
+        Ok(Snapshot {
+            fingerprint: Fingerprint::new(&nodes, &*world.provider),
             nodes,
             services,
             is_resync,
         })
     }
 
-    /// Plans on what was read last, or, where somebody asks, on what is true now.
+    /// Plans for Services that are due, on what was read last, or for a person on what is true now. A Service whose
+    /// changes are being executed is not planned a second time.
     fn propose_for(
         &self,
         world: &World,
         provider: &dyn LoadBalancers,
         selection: &Selection,
-        look: &Look,
+        snapshot: &Snapshot,
         for_people: bool,
     ) -> Result<(Option<Observed>, Vec<ServicePlan>), Error> {
         let now = Instant::now();
         let explicit = selection.is_explicit();
+        let executions = self.executor.executions().iter();
+        let executed = executions.map(|execution| execution.subject.uid());
+        let is_busy: HashSet<&str> = executed.chain(self.held.iter().map(Held::uid)).collect();
+        let is_changed =
+            |service: &Arc<Service>| self.due.is_due(service, snapshot.fingerprint, now);
         // One that failed has times of its own.
         let is_compared =
-            |service: &Arc<Service>| look.is_resync && !self.due.is_waiting(service, now);
+            |service: &Arc<Service>| snapshot.is_resync && !self.due.is_waiting(service, now);
         let is_due = |service: &&Arc<Service>| {
             let is_ours = want(service) != Want::Nothing;
             is_ours
                 && selection.names(&service.full_name())
-                && (explicit || is_compared(service) || self.due.is_due(service, &look.prints, now))
+                && !is_busy.contains(service.metadata.uid.as_str())
+                && (explicit || is_compared(service) || is_changed(service))
         };
-        let due: Vec<Arc<Service>> = look.services.iter().filter(is_due).cloned().collect();
+        let due: Vec<Arc<Service>> = snapshot.services.iter().filter(is_due).cloned().collect();
         if due.is_empty() {
             return Ok((None, Vec::new()));
         }
         let since_write = self.last_write.map_or(Duration::MAX, |at| at.elapsed());
-        let age = match (explicit, look.is_resync) {
+        let age = match (explicit, snapshot.is_resync) {
             (true, _) => Duration::ZERO,
             (false, true) => self.settings.resync_period / 2,
             (false, false) => Duration::MAX,
         };
         // What only is compared again can wait; a Service that changed can't.
-        let changed = |service: &Arc<Service>| self.due.is_due(service, &look.prints, now);
         let urgency = match explicit {
             true => Urgency::Asked,
-            false if due.iter().any(changed) => Urgency::Needed,
+            false if due.iter().any(is_changed) => Urgency::Needed,
             false => Urgency::CanWait,
         };
         let observed = observe::observe(
             world,
             &self.settings.cluster_name,
             due,
-            &look.nodes,
+            &snapshot.nodes,
             Freshness::Proposes(age.min(since_write)),
             urgency,
         )?;
@@ -353,13 +358,13 @@ impl ServiceController {
         self.all_quiet.is_some_and(|at| at.elapsed() < period)
     }
 
-    fn remember(&mut self, look: &Look) {
+    fn remember(&mut self, snapshot: &Snapshot) {
         let name = |service: &Arc<Service>| {
             let metadata = &service.metadata;
             (metadata.namespace.clone(), metadata.name.clone())
         };
         let of_type = |is: bool| {
-            let services = look.services.iter();
+            let services = snapshot.services.iter();
             services
                 .filter(|service| service.is_of_type_load_balancer() == is)
                 .map(name)
@@ -367,33 +372,24 @@ impl ServiceController {
         };
         self.listed = of_type(true);
         self.suspects = of_type(false);
-        let uids: HashSet<&str> = look
-            .services
-            .iter()
-            .map(|service| service.metadata.uid.as_str())
-            .collect();
-        self.due.keep(&uids);
+        self.due.listed(&snapshot.services, snapshot.fingerprint);
+        let mut services = snapshot.services.iter();
+        self.has_no_services = services.all(|one| want(one) == Want::Nothing);
+        if !self.has_no_services {
+            self.all_quiet = None;
+        }
     }
 
-    fn note(&mut self, done: &Done, look: &Look) {
-        let uid = &done.plan.object.uid;
-        match done.again {
-            true => self.due.backoff.failed(uid, Instant::now()),
-            false => self.due.backoff.succeeded(uid),
-        }
-        if let Some(service) = &done.service {
-            let mut listed = look.services.iter();
-            let listed = listed.find(|listed| listed.metadata.uid == *uid);
-            self.due
-                .tried(service, &look.prints, listed.map(|one| &**one));
-        }
+    /// Services whose changes go on, or wait for those of another one.
+    fn unfinished(&self) -> usize {
+        self.executor.executions().len() + self.held.len()
     }
 }
 
 /// For the metrics.
-fn measure(look: &Look) {
+fn measure(snapshot: &Snapshot) {
     let (mut managed, mut pending, mut leaving) = (0, 0, 0);
-    for service in &look.services {
+    for service in &snapshot.services {
         match want(service) {
             Want::Nothing => {}
             Want::Remove => leaving += 1,
@@ -410,8 +406,8 @@ fn measure(look: &Look) {
     }
 }
 
-fn waiting(look: &Look) -> String {
-    let count = look
+fn waiting(snapshot: &Snapshot) -> String {
+    let count = snapshot
         .services
         .iter()
         .filter(|service| want(service) != Want::Nothing)
@@ -433,7 +429,7 @@ impl Controller for ServiceController {
     }
 
     fn tick(&mut self, world: &World, gate: &dyn Gate, selection: &Selection) -> Report {
-        self.pass(world, gate, selection, false).0
+        self.sync_services(world, gate, selection, false).0
     }
 
     fn propose(&self, world: &World, selection: &Selection) -> Result<Vec<Proposal>, Error> {

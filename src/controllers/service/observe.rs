@@ -93,7 +93,7 @@ pub(super) fn observe(
         list,
         is_certain: false,
     });
-    // Which Services exist changes little, and only a take-over rests on it: see `pass`.
+    // Which Services exist changes little, and only a take-over rests on it: see `sync`.
     let all = world.any_services(Duration::MAX)?;
     Ok(Observed {
         cluster: cluster(world, cluster_name, &all.value, nodes)?,

@@ -8,11 +8,11 @@
 
 use super::observe;
 use super::plan::{ServicePlan, Want, want};
-use super::rounds::{Rounds, Work};
 use super::{NAME, Settings};
 use crate::cloud::{
     Cluster, ErrorKind, Finding, Gate, LoadBalancerPlan, LoadBalancers, Orphan, Reason, Urgency,
 };
+use crate::controllers::executor::Executor;
 use crate::controllers::report::{Failure, Report, publish};
 use crate::kube::{ObjectReference, Service};
 use crate::metrics::LOAD_BALANCERS;
@@ -254,7 +254,7 @@ impl Deletion<'_> {
 
     /// False: nothing more may be written.
     fn delete_some(&mut self, orphans: Vec<Orphan>, cluster: &Cluster) -> Result<bool, Error> {
-        let mut works = Vec::new();
+        let mut executor = Executor::new(NAME, self.settings.time_scale);
         for orphan in orphans {
             if self.came_up(&orphan, cluster)? {
                 let name = &orphan.balancer.name;
@@ -262,18 +262,13 @@ impl Deletion<'_> {
                 self.report.unreached += 1;
                 continue;
             }
-            works.push(Work::new(plan(orphan)));
+            let mut plan = plan(orphan);
+            executor.begin(plan.name(), plan.take_changes(), plan);
         }
-        let rounds = Rounds {
-            provider: self.provider,
-            gate: self.gate,
-            concurrency: self.settings.concurrency,
-            time_scale: self.settings.time_scale,
-        };
-        rounds.run(&mut works);
+        let concurrency = self.settings.concurrency;
         let mut goes_on = true;
-        for work in works {
-            let mut plan = work.plan;
+        for work in executor.run(self.provider, self.gate, concurrency) {
+            let mut plan = work.subject;
             plan.made = work.made.iter().map(|change| change.json()).collect();
             let name = plan.name();
             let lines = work.lines.into_iter().map(|line| (name.clone(), line));

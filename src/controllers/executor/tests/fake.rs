@@ -1,15 +1,12 @@
-//! A cloud that answers to each change what the change is told to.
+//! A cloud that answers to each change what the change says.
 
 use super::super::*;
 use crate::cloud::{
-    ChangeKind, Cluster, Landscape, LoadBalancerPlan, OfferedNode, Orphan, Refused, Service,
-    Source, Urgency,
+    Cluster, LoadBalancerPlan, OfferedNode, Orphan, Refused, Service, Source, Urgency,
 };
-use crate::controllers::service::Want;
 use std::any::Any;
-use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
 /// A second of the waits; the longest action is 240 ms.
 pub(super) const SCALE: f64 = 0.002;
@@ -24,6 +21,8 @@ pub(super) enum Answer {
     Fails(u64),
     /// It never ends.
     Forever,
+    /// Done, and the answer takes so many milliseconds.
+    Slow(u64),
     LookAgain,
     Error(fn() -> ErrorKind),
 }
@@ -74,6 +73,15 @@ pub(super) fn last(name: &str, answers: &[Answer]) -> Box<dyn Change> {
     })
 }
 
+/// All of these begun; the subject of each is its place.
+pub(super) fn executor(lists: Vec<Vec<Box<dyn Change>>>) -> Executor<usize> {
+    let mut executor = Executor::new("test", SCALE);
+    for (place, changes) in lists.into_iter().enumerate() {
+        executor.begin(format!("service/default/{place}"), changes, place);
+    }
+    executor
+}
+
 pub(super) fn boxed(name: &str, answers: &[Answer], follows: bool, alone: bool) -> Box<dyn Change> {
     Box::new(Step {
         follows,
@@ -92,38 +100,19 @@ fn unboxed(name: &str, answers: &[Answer]) -> Step {
     }
 }
 
-pub(super) fn work(changes: Vec<Box<dyn Change>>) -> Work {
-    let json = serde_json::json!({ "metadata": { "name": "web", "namespace": "default", "uid": "1",
-        "resourceVersion": "1" } });
-    let service: crate::kube::Service = serde_json::from_value(json).unwrap();
-    Work::new(ServicePlan {
-        made: Vec::new(),
-        object: service.object(),
-        service: Arc::new(service),
-        want: Want::Ensure,
-        cloud: LoadBalancerPlan {
-            changes,
-            ..LoadBalancerPlan::default()
-        },
-        add_finalizer: false,
-        status: None,
-        findings: Vec::new(),
-    })
-}
-
 impl Fake {
-    pub(super) fn run(&self, works: &mut [Work]) {
-        self.run_with(works, &Open::new(), 4);
+    /// Executes each of these lists until its end; the executions, in the order of the lists.
+    pub(super) fn run(&self, lists: Vec<Vec<Box<dyn Change>>>) -> Vec<Execution<usize>> {
+        self.run_with(lists, &Open::new(), 4)
     }
 
-    pub(super) fn run_with(&self, works: &mut [Work], gate: &dyn Gate, concurrency: usize) {
-        let rounds = Rounds {
-            provider: self,
-            gate,
-            concurrency,
-            time_scale: SCALE,
-        };
-        rounds.run(works);
+    pub(super) fn run_with(
+        &self,
+        lists: Vec<Vec<Box<dyn Change>>>,
+        gate: &dyn Gate,
+        concurrency: usize,
+    ) -> Vec<Execution<usize>> {
+        executor(lists).run(self, gate, concurrency)
     }
 
     pub(super) fn log(&self) -> Vec<String> {
@@ -155,14 +144,17 @@ impl LoadBalancers for Fake {
         let now = self.in_flight.fetch_add(1, Relaxed) + 1;
         self.most_in_flight.fetch_max(now, Relaxed);
         std::thread::sleep(Duration::from_millis(2));
-        self.in_flight.fetch_sub(1, Relaxed);
         let mut answers = step.answers.lock().unwrap();
         let answer = match answers.len() {
             1 => answers[0],
             _ => answers.pop_front().unwrap(),
         };
+        if let Answer::Slow(ms) = answer {
+            std::thread::sleep(Duration::from_millis(ms));
+        }
+        self.in_flight.fetch_sub(1, Relaxed);
         match answer {
-            Answer::Done => Ok(Applied::Done),
+            Answer::Done | Answer::Slow(_) => Ok(Applied::Done),
             Answer::Runs(ms) => Ok(Applied::Running(self.start(Some(ms), true))),
             Answer::Fails(ms) => Ok(Applied::Running(self.start(Some(ms), false))),
             Answer::Forever => Ok(Applied::Running(self.start(None, true))),

@@ -1,4 +1,4 @@
-//! What a Service's events say of the changes made for it.
+//! The events of a Service: findings of its plan, and what was begun, made or failed in the cloud.
 
 use super::plan::{ServicePlan, Want};
 use super::{EVENT_COMPONENT, NAME};
@@ -7,7 +7,7 @@ use crate::controllers::report::{publish, recovered};
 use crate::world::World;
 
 /// How the changes ended.
-pub(super) enum Told<'a> {
+pub(super) enum End<'a> {
     Done,
     Failed(&'a str),
 }
@@ -50,24 +50,24 @@ pub(super) fn changed(world: &World, plan: &ServicePlan, change: &dyn Change) {
 }
 
 /// After the last one.
-pub(super) fn end(world: &World, plan: &ServicePlan, kind: ChangeKind, told: Told) {
-    let finding = match (told, kind) {
-        (Told::Done, ChangeKind::Settings) => ensured(),
-        (Told::Done, ChangeKind::Targets) => Finding::info(
+pub(super) fn end(world: &World, plan: &ServicePlan, kind: ChangeKind, end: End) {
+    let finding = match (end, kind) {
+        (End::Done, ChangeKind::Settings) => ensured(),
+        (End::Done, ChangeKind::Targets) => Finding::info(
             Reason::UpdatedLoadBalancer,
             "Updated load balancer with new hosts",
         ),
-        (Told::Done, ChangeKind::Removal) => {
+        (End::Done, ChangeKind::Removal) => {
             Finding::info(Reason::DeletedLoadBalancer, "Deleted load balancer")
         }
         // Its last change reports it: see `changed`.
-        (Told::Done, ChangeKind::Release) => return,
-        (Told::Failed(why), kind) => Finding::warning(failed(kind), why),
+        (End::Done, ChangeKind::Release) => return,
+        (End::Failed(why), kind) => Finding::warning(failed(kind), why),
     };
     publish(world, component(world), &plan.object, [finding]);
 }
 
-/// Why it failed, in a word.
+/// The reason of a failure.
 pub(super) fn failed(kind: ChangeKind) -> Reason {
     match kind {
         ChangeKind::Settings => Reason::SyncLoadBalancerFailed,
@@ -76,7 +76,7 @@ pub(super) fn failed(kind: ChangeKind) -> Reason {
     }
 }
 
-/// Who stands in for another controller signs as that one does.
+/// The source of the events: a provider that replaces another controller signs as that one does.
 fn component(world: &World) -> &'static str {
     match world.provider.event_component() {
         Some(_) => EVENT_COMPONENT,

@@ -1,0 +1,599 @@
+//! Executes ordered changes in the cloud, those of many objects at the same time.
+//!
+//! Each object has an [`Execution`]: its changes in their order. A change that the cloud carries out as an action
+//! counts as made when the action has ended. An execution waits for its own requests and actions only; requests run
+//! on threads of their own, so that a slow one occupies one of `--concurrent-service-syncs` and holds up nothing else.
+//! One question is asked for all running actions.
+
+use super::report::{count_change, tell_change};
+use crate::cloud::{
+    ActionId, Applied, Change, ChangeKind, Error, ErrorKind, Gate, Landscape, LoadBalancers, pulse,
+};
+use std::collections::{HashMap, VecDeque};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+/// From the start of an action to the question whether it has ended, and how that grows. Most take about a second, and
+/// an earlier question is a wasted call.
+const FIRST_PAUSE: Duration = Duration::from_millis(1200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(3);
+
+/// Actions that no change waits for are asked about when they have run for so long.
+const ASKED_AFTER: Duration = Duration::from_secs(30);
+
+/// After a change that runs as an action, before the next one that may follow at once is sent: most actions take about
+/// a second, and a change that comes too early costs a call.
+const FOLLOW_PAUSE: Duration = Duration::from_secs(1);
+
+/// An action that runs for longer is a failure of its execution.
+const LONGEST_ACTION: Duration = Duration::from_secs(120);
+
+/// A change answered "busy" is sent so often.
+const TRIES_AT_MOST: u32 = 10;
+
+/// After so many questions in a row without an answer, executions with running actions fail.
+const QUESTIONS_AT_MOST: u32 = 5;
+
+/// A wait is cut into these: the end of the process does not wait for an action.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// All executions of one controller. It may be kept from one tick to the next.
+pub(super) struct Executor<T> {
+    controller: &'static str,
+    /// Multiplies the pauses; 1 outside of tests.
+    time_scale: f64,
+    executions: Vec<Execution<T>>,
+    last_id: u64,
+    /// Questions in a row that got no answer.
+    unanswered: u32,
+}
+
+/// The changes of one object.
+pub(super) struct Execution<T> {
+    pub(super) id: u64,
+    /// What the changes are for.
+    pub(super) subject: T,
+    /// E.g. `service/default/web`.
+    object: String,
+    queue: VecDeque<Box<dyn Change>>,
+    is_in_flight: bool,
+    running: Vec<Running>,
+    /// Nothing is sent before.
+    not_before: Instant,
+    /// How often the cloud answered "busy" to the next change.
+    tries: u32,
+    /// One of the targets to be added was added; one was refused.
+    target_added: bool,
+    target_refused: bool,
+    /// A line for each change that was made.
+    pub(super) lines: Vec<String>,
+    /// Those changes.
+    pub(super) made: Vec<Box<dyn Change>>,
+    /// Changes that were refused, and did not keep the others from being made.
+    pub(super) refused: Vec<Error>,
+    /// Why the rest was not made.
+    pub(super) error: Option<Error>,
+    /// What the rest of the changes rests on may have changed: the rest was dropped, and a new plan is needed.
+    pub(super) needs_new_plan: bool,
+    /// `Executor::stop` dropped the rest.
+    pub(super) is_stopped: bool,
+    /// The load balancer as the answer to its creation showed it.
+    pub(super) shown: Option<Landscape>,
+}
+
+/// A change that the cloud carries out.
+struct Running {
+    action: ActionId,
+    change: Box<dyn Change>,
+    since: Instant,
+    /// The last question about it.
+    asked: Option<Instant>,
+    /// From that to the next question.
+    pause: Duration,
+}
+
+/// Requests in flight, each on a thread of its own that ends with the scope.
+pub(super) struct Requests<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    provider: &'env dyn LoadBalancers,
+    gate: &'env dyn Gate,
+    changes: usize,
+    changes_at_most: usize,
+    is_asking: bool,
+    responses: Receiver<Response>,
+    /// Cloned for each request.
+    sender: Sender<Response>,
+}
+
+enum Response {
+    /// To a change of the execution with this ID.
+    Change(u64, Box<dyn Change>, Result<Applied, Error>),
+    /// Of these actions, those that have ended.
+    Ended(Vec<ActionId>, Result<Ended, Error>),
+}
+
+type Ended = HashMap<ActionId, Result<(), Error>>;
+
+impl<T> Executor<T> {
+    pub(super) fn new(controller: &'static str, time_scale: f64) -> Executor<T> {
+        Executor {
+            controller,
+            time_scale,
+            executions: Vec::new(),
+            last_id: 0,
+            unanswered: 0,
+        }
+    }
+
+    pub(super) fn begin(&mut self, object: String, changes: Vec<Box<dyn Change>>, subject: T) {
+        self.last_id += 1;
+        self.executions.push(Execution {
+            id: self.last_id,
+            subject,
+            object,
+            queue: changes.into(),
+            is_in_flight: false,
+            running: Vec::new(),
+            not_before: Instant::now(),
+            tries: 0,
+            target_added: false,
+            target_refused: false,
+            lines: Vec::new(),
+            made: Vec::new(),
+            refused: Vec::new(),
+            error: None,
+            needs_new_plan: false,
+            is_stopped: false,
+            shown: None,
+        });
+    }
+
+    pub(super) fn executions(&self) -> &[Execution<T>] {
+        &self.executions
+    }
+
+    /// Drops the changes that were not sent yet. The execution ends when its request and its actions have: the changes
+    /// before them are in their order, and any number of them may be the last, as when the process is killed.
+    pub(super) fn stop(&mut self, is_stale: impl Fn(&Execution<T>) -> bool) {
+        for execution in &mut self.executions {
+            if is_stale(execution) {
+                execution.queue.clear();
+                execution.is_stopped = true;
+            }
+        }
+    }
+
+    /// Works on all executions until some have ended, and takes those out; none: it is later than `until`, or there is
+    /// no execution. What was begun goes on with the next call.
+    pub(super) fn work(
+        &mut self,
+        requests: &mut Requests,
+        until: Option<Instant>,
+    ) -> Vec<Execution<T>> {
+        loop {
+            self.send(requests);
+            let over = self.executions.extract_if(.., |one| one.is_over());
+            let over: Vec<Execution<T>> = over.collect();
+            let now = Instant::now();
+            if !over.is_empty()
+                || self.executions.is_empty()
+                || until.is_some_and(|until| until <= now)
+            {
+                return over;
+            }
+            if !requests.gate.may_wait() && !requests.are_in_flight() {
+                self.abandon(ErrorKind::Refused, "ccm is ending", |_| true);
+                continue;
+            }
+            let longest = self.scaled(LONGEST_ACTION);
+            let why = format!("it still runs after {} s", LONGEST_ACTION.as_secs());
+            self.abandon(ErrorKind::Unavailable, &why, |one| {
+                one.is_late(longest, now)
+            });
+            let question = self.next_question();
+            if question.is_some_and(|question| question <= now) && !requests.is_asking {
+                self.ask(requests);
+            }
+            let moments = [
+                until,
+                question.filter(|_| !requests.is_asking),
+                self.next_send(),
+            ];
+            let moment = moments.into_iter().flatten().min();
+            let wait = moment.map_or(SLICE, |moment| moment.saturating_duration_since(now));
+            // All that came meanwhile are handled together.
+            let mut response = requests.next(wait.min(SLICE));
+            while let Some(one) = response {
+                self.handle(one);
+                response = requests.next(Duration::ZERO);
+            }
+            pulse::beat();
+        }
+    }
+
+    /// Works on all executions until their end; in the order in which they were begun.
+    pub(super) fn run(
+        &mut self,
+        provider: &dyn LoadBalancers,
+        gate: &dyn Gate,
+        concurrency: usize,
+    ) -> Vec<Execution<T>> {
+        std::thread::scope(|scope| {
+            let mut requests = Requests::new(scope, provider, gate, concurrency);
+            let mut all = Vec::new();
+            while !self.executions.is_empty() {
+                all.extend(self.work(&mut requests, None));
+            }
+            all.sort_by_key(|execution| execution.id);
+            all
+        })
+    }
+
+    /// Sends one change for each execution that can go on, while there is room: first for the one that has waited
+    /// longest.
+    pub(super) fn send(&mut self, requests: &mut Requests) {
+        let now = Instant::now();
+        while requests.have_room() {
+            let ready = self.executions.iter_mut();
+            let ready = ready.filter(|one| one.can_send() && one.not_before <= now);
+            let Some(execution) = ready.min_by_key(|one| one.not_before) else {
+                return;
+            };
+            if let Some(change) = execution.next_change() {
+                execution.is_in_flight = true;
+                requests.send(execution.id, change);
+            }
+        }
+    }
+
+    fn next_send(&self) -> Option<Instant> {
+        let can_send = self.executions.iter().filter(|one| one.can_send());
+        // Without room nothing is sent before an answer.
+        let later = can_send.map(|one| one.not_before);
+        later.filter(|moment| *moment > Instant::now()).min()
+    }
+
+    /// When to ask whether actions have ended. Actions that started one soon after the other share a question.
+    fn next_question(&self) -> Option<Instant> {
+        let mut moments = Vec::new();
+        let mut starts = Vec::new();
+        for execution in &self.executions {
+            let waits = execution.waits_for_actions();
+            for running in &execution.running {
+                match running.asked {
+                    None if waits => starts.push(running.since),
+                    Some(asked) if waits => moments.push(asked + running.pause),
+                    asked => {
+                        let last = asked.unwrap_or(running.since);
+                        moments.push(last + self.scaled(ASKED_AFTER));
+                    }
+                }
+            }
+        }
+        let (first, last) = (starts.iter().min(), starts.iter().max());
+        moments.extend(first.zip(last).map(|(first, last)| {
+            let soon = *last + self.scaled(FIRST_PAUSE);
+            soon.min(*first + self.scaled(LONGEST_PAUSE))
+        }));
+        moments.into_iter().min()
+    }
+
+    fn ask(&self, requests: &mut Requests) {
+        let running = self.executions.iter().flat_map(|one| &one.running);
+        requests.ask(running.map(|running| running.action).collect());
+    }
+
+    fn handle(&mut self, response: Response) {
+        match response {
+            Response::Change(id, change, applied) => {
+                let (controller, pause) = (self.controller, self.scaled(FOLLOW_PAUSE));
+                let first_question = self.scaled(FIRST_PAUSE);
+                let execution = self.executions.iter_mut().find(|one| one.id == id);
+                if let Some(execution) = execution {
+                    execution.answered(controller, change, applied, pause, first_question);
+                }
+            }
+            Response::Ended(actions, ended) => self.handle_ended(&actions, ended),
+        }
+    }
+
+    fn handle_ended(&mut self, actions: &[ActionId], ended: Result<Ended, Error>) {
+        let now = Instant::now();
+        let longest = self.scaled(LONGEST_PAUSE);
+        let all = self.executions.iter_mut().flat_map(|one| &mut one.running);
+        for running in all.filter(|running| actions.contains(&running.action)) {
+            running.asked = Some(now);
+            running.pause = (running.pause * 3 / 2).min(longest);
+        }
+        match ended {
+            Ok(mut ended) => {
+                self.unanswered = 0;
+                for execution in &mut self.executions {
+                    execution.actions_ended(self.controller, &mut ended);
+                }
+            }
+            Err(error) if self.unanswered + 1 >= QUESTIONS_AT_MOST => {
+                self.unanswered = 0;
+                let why = error.to_string();
+                self.abandon(error.kind, &why, |one| !one.running.is_empty());
+            }
+            Err(error) => {
+                log::debug!("{error}; asking again");
+                self.unanswered += 1;
+            }
+        }
+    }
+
+    /// Ends executions without waiting for what runs: it goes on in the cloud, and the next plan finds it there.
+    fn abandon(&mut self, kind: ErrorKind, why: &str, is_given_up: impl Fn(&Execution<T>) -> bool) {
+        for execution in self.executions.iter_mut().filter(|one| is_given_up(one)) {
+            let running = execution.running.iter().map(|running| &running.change);
+            let first = running.chain(&execution.queue).next();
+            let what = first.map(|change| change.line()).unwrap_or_default();
+            let error = Error::new(kind.clone(), format!("{what}: {why}"));
+            for running in std::mem::take(&mut execution.running) {
+                let (object, line) = (&execution.object, running.change.line());
+                log::info!("{object}: {line} (begun; its end was not waited for)");
+                count(self.controller, &*running.change, Err(&error));
+            }
+            execution.fail(error);
+        }
+    }
+
+    fn scaled(&self, time: Duration) -> Duration {
+        time.mul_f64(self.time_scale)
+    }
+}
+
+impl<T> Execution<T> {
+    /// Does what was not sent yet remove targets?
+    pub(super) fn removes_targets(&self) -> bool {
+        let mut queue = self.queue.iter();
+        queue.any(|change| change.kind() == ChangeKind::Targets && !adds_target(&**change))
+    }
+
+    fn is_over(&self) -> bool {
+        self.queue.is_empty() && self.running.is_empty() && !self.is_in_flight
+    }
+
+    /// Could its next change be sent, although others may run?
+    fn can_send(&self) -> bool {
+        let follows = |change: &dyn Change| {
+            self.running.is_empty() || (self.tries == 0 && change.may_follow_at_once())
+        };
+        let next = self.queue.front();
+        !self.is_in_flight && next.is_some_and(|change| follows(&**change))
+    }
+
+    /// Nothing can be sent before an action has ended.
+    fn waits_for_actions(&self) -> bool {
+        !self.running.is_empty() && !self.is_in_flight && !self.can_send()
+    }
+
+    /// Was an action still running when it was asked about, and started longer ago?
+    fn is_late(&self, longest: Duration, now: Instant) -> bool {
+        let is_late = |one: &Running| {
+            one.asked.is_some() && now.saturating_duration_since(one.since) > longest
+        };
+        !self.is_in_flight && self.running.iter().any(is_late)
+    }
+
+    /// Takes the next change out of the queue. None: it and the rest are not to be made.
+    fn next_change(&mut self) -> Option<Box<dyn Change>> {
+        let change = self.queue.pop_front()?;
+        let has_no_other = self.target_refused && !self.target_added;
+        if change.needs_another_first() && has_no_other {
+            // The last target would go, and the changes after it rest on that.
+            self.queue.clear();
+            let why = format!(
+                "{}: not yet, because none of the others could be added",
+                change.line()
+            );
+            self.refused.push(Error::new(ErrorKind::Other, why));
+            return None;
+        }
+        Some(change)
+    }
+
+    /// The cloud's answer to a change.
+    fn answered(
+        &mut self,
+        controller: &'static str,
+        change: Box<dyn Change>,
+        applied: Result<Applied, Error>,
+        follow_pause: Duration,
+        pause: Duration,
+    ) {
+        self.is_in_flight = false;
+        let now = Instant::now();
+        let (action, needs_new_plan) = match applied {
+            Ok(Applied::Done) => (None, false),
+            Ok(Applied::Running(action)) => (Some(action), false),
+            Ok(Applied::LookAgain(action)) => (action, true),
+            Ok(Applied::Shown(action, shown)) => {
+                self.shown = Some(shown);
+                (action, true)
+            }
+            Ok(Applied::Overtaken) => {
+                count(controller, &*change, Err(&Error::new(ErrorKind::Busy, "")));
+                self.needs_new_plan = true;
+                return self.queue.clear();
+            }
+            Err(error) => {
+                count(controller, &*change, Err(&error));
+                return self.answered_with_error(change, error, now + follow_pause);
+            }
+        };
+        self.tries = 0;
+        if needs_new_plan {
+            self.needs_new_plan = true;
+            self.queue.clear();
+        }
+        let Some(action) = action else {
+            self.not_before = now;
+            return self.is_made(controller, change);
+        };
+        log::debug!("{}: {} (begun)", self.object, change.line());
+        self.not_before = now + follow_pause;
+        self.running.push(Running {
+            action,
+            change,
+            since: now,
+            asked: None,
+            pause,
+        });
+    }
+
+    fn answered_with_error(&mut self, change: Box<dyn Change>, error: Error, again: Instant) {
+        match error.kind {
+            ErrorKind::InPart => match change.without_parts() {
+                Some(rest) if !self.is_stopped => {
+                    let object = &self.object;
+                    log::warn!("{object}: {error}; made first without what may be refused");
+                    self.queue.push_front(rest);
+                }
+                _ => self.fail(error),
+            },
+            ErrorKind::Busy if self.tries < TRIES_AT_MOST && !self.is_stopped => {
+                self.tries += 1;
+                self.not_before = again;
+                self.queue.push_front(change);
+            }
+            _ if change.may_fail_alone() && is_about_one_change(&error) => {
+                self.tries = 0;
+                self.refuse(&*change, error);
+            }
+            _ => self.fail(error),
+        }
+    }
+
+    fn actions_ended(&mut self, controller: &'static str, ended: &mut Ended) {
+        for running in std::mem::take(&mut self.running) {
+            match ended.remove(&running.action) {
+                None => self.running.push(running),
+                Some(Ok(())) => {
+                    self.not_before = Instant::now();
+                    self.is_made(controller, running.change);
+                }
+                Some(Err(error)) => {
+                    let change = running.change;
+                    count(controller, &*change, Err(&error));
+                    let why = format!("{}: {}", change.line(), error.message);
+                    let error = Error::new(error.kind, why);
+                    match change.may_fail_alone() {
+                        true => self.refuse(&*change, error),
+                        false => self.fail(error),
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_made(&mut self, controller: &'static str, change: Box<dyn Change>) {
+        count(controller, &*change, Ok(()));
+        let line = change.line();
+        tell_change(controller, &self.object, &line);
+        self.target_added |= adds_target(&*change);
+        self.lines.push(line);
+        self.made.push(change);
+    }
+
+    fn refuse(&mut self, change: &dyn Change, error: Error) {
+        self.target_refused |= adds_target(change);
+        self.refused.push(error);
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.queue.clear();
+        self.error.get_or_insert(error);
+    }
+}
+
+impl<'scope, 'env> Requests<'scope, 'env> {
+    /// At most so many changes are in flight; one question comes beside them.
+    pub(super) fn new(
+        scope: &'scope Scope<'scope, 'env>,
+        provider: &'env dyn LoadBalancers,
+        gate: &'env dyn Gate,
+        concurrency: usize,
+    ) -> Requests<'scope, 'env> {
+        let (sender, responses) = channel();
+        Requests {
+            scope,
+            provider,
+            gate,
+            changes: 0,
+            changes_at_most: concurrency.max(1),
+            is_asking: false,
+            responses,
+            sender,
+        }
+    }
+
+    pub(super) fn are_in_flight(&self) -> bool {
+        self.changes > 0 || self.is_asking
+    }
+
+    fn have_room(&self) -> bool {
+        self.changes < self.changes_at_most
+    }
+
+    fn send(&mut self, id: u64, change: Box<dyn Change>) {
+        self.changes += 1;
+        let (provider, gate) = (self.provider, self.gate);
+        self.spawn(move || {
+            let applied = provider.apply(gate, &*change);
+            Response::Change(id, change, applied)
+        });
+    }
+
+    fn ask(&mut self, actions: Vec<ActionId>) {
+        self.is_asking = true;
+        let provider = self.provider;
+        self.spawn(move || {
+            let ended = provider.ended(&actions);
+            Response::Ended(actions, ended)
+        });
+    }
+
+    fn spawn(&self, request: impl FnOnce() -> Response + Send + 'env) {
+        let sender = self.sender.clone();
+        // Without a receiver the response has no use.
+        self.scope.spawn(move || drop(sender.send(request())));
+    }
+
+    fn next(&mut self, wait: Duration) -> Option<Response> {
+        let response = self.responses.recv_timeout(wait).ok()?;
+        match response {
+            Response::Change(..) => self.changes -= 1,
+            Response::Ended(..) => self.is_asking = false,
+        }
+        Some(response)
+    }
+}
+
+fn adds_target(change: &dyn Change) -> bool {
+    change.may_fail_alone() && change.kind() == ChangeKind::Targets
+}
+
+fn count(controller: &str, change: &dyn Change, outcome: Result<(), &Error>) {
+    let change = change.json();
+    count_change(
+        controller,
+        change["change"].as_str().unwrap_or_default(),
+        outcome,
+    );
+}
+
+/// The cloud refuses this change, and would not refuse another one for the same reason.
+fn is_about_one_change(error: &Error) -> bool {
+    matches!(
+        error.kind,
+        ErrorKind::Other | ErrorKind::NotFound | ErrorKind::Busy
+    )
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
