@@ -176,7 +176,9 @@ impl<'a> Reading<'a> {
             return;
         }
         match self.problems.len() {
-            ..SAID_AT_MOST => self.problems.push(text::cut(&message(), LONGEST_MESSAGE).into_owned()),
+            ..SAID_AT_MOST => self
+                .problems
+                .push(text::cut(&message(), LONGEST_MESSAGE).into_owned()),
             _ => self.more_problems += 1,
         }
     }
