@@ -76,7 +76,9 @@ fn a_node_whose_server_was_deleted_goes_and_says_why() {
     delete_server(&sandbox, "worker-2");
     wait_until("the node to go", || !is_there(&sandbox, "worker-2"));
     assert!(is_there(&sandbox, "worker-1") && is_there(&sandbox, "worker-3"));
-    assert!(reasons(&sandbox, "worker-2").contains(&"DeletingNode".to_owned()));
+    wait_until("the event", || {
+        reasons(&sandbox, "worker-2").contains(&"DeletingNode".to_owned())
+    });
     let calls = sandbox.calls().calls();
     let deletion = calls.iter().find(|call| call.method == "DELETE").unwrap();
     let preconditions = deletion.json().unwrap()["preconditions"].clone();

@@ -63,6 +63,9 @@ pub(super) struct Execution<T> {
     not_before: Instant,
     /// How often the cloud answered "busy" to the next change.
     tries: u32,
+    /// A creation that is refused because of a part of it ends the execution: see `refused_in_part`. Else it is made
+    /// without what may be refused.
+    plans_again: bool,
     /// One of the targets to be added was added; one was refused.
     target_added: bool,
     target_refused: bool,
@@ -76,6 +79,9 @@ pub(super) struct Execution<T> {
     pub(super) error: Option<Error>,
     /// What the rest of the changes rests on may have changed: the rest was dropped, and a new plan is needed.
     pub(super) needs_new_plan: bool,
+    /// A part of a creation was refused, e.g. a target whose server does not exist any more. A plan on newer lists may
+    /// be without it.
+    pub(super) refused_in_part: bool,
     /// `Executor::stop` dropped the rest.
     pub(super) is_stopped: bool,
     /// The load balancer as the answer to its creation showed it.
@@ -126,7 +132,14 @@ impl<T> Executor<T> {
         }
     }
 
-    pub(super) fn begin(&mut self, object: String, changes: Vec<Box<dyn Change>>, subject: T) {
+    /// `plans_again`: see [`Execution::plans_again`].
+    pub(super) fn begin(
+        &mut self,
+        object: String,
+        changes: Vec<Box<dyn Change>>,
+        subject: T,
+        plans_again: bool,
+    ) {
         self.last_id += 1;
         self.executions.push(Execution {
             id: self.last_id,
@@ -137,6 +150,7 @@ impl<T> Executor<T> {
             running: Vec::new(),
             not_before: Instant::now(),
             tries: 0,
+            plans_again,
             target_added: false,
             target_refused: false,
             lines: Vec::new(),
@@ -144,6 +158,7 @@ impl<T> Executor<T> {
             refused: Vec::new(),
             error: None,
             needs_new_plan: false,
+            refused_in_part: false,
             is_stopped: false,
             shown: None,
         });
@@ -447,6 +462,12 @@ impl<T> Execution<T> {
 
     fn answered_with_error(&mut self, change: Box<dyn Change>, error: Error, again: Instant) {
         match error.kind {
+            ErrorKind::InPart if self.plans_again && !self.is_stopped => {
+                log::info!("{}: {error}; reading again", self.object);
+                self.refused_in_part = true;
+                self.needs_new_plan = true;
+                self.queue.clear();
+            }
             ErrorKind::InPart => match change.without_parts() {
                 Some(rest) if !self.is_stopped => {
                     let object = &self.object;

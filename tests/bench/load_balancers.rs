@@ -21,9 +21,8 @@ const CALLS_BESIDE_POSTS: usize = 30;
 const ADDRESS_SECONDS: f64 = 6.0;
 const CALLS_FOR_A_NODE: usize = 45;
 const CALLS_FOR_AN_ANNOTATION: usize = 6;
-/// A list of load balancers; the list of servers, which is two pages and reads the first again; a POST; a question whether
-/// it has ended; and one question more, where it takes longer.
-const CALLS_FOR_A_SERVICE: usize = 7;
+/// A list, a POST, a question whether it has ended; and one question more, where it takes longer.
+const CALLS_FOR_A_SERVICE: usize = 4;
 const CALLS_AN_HOUR: usize = 20;
 const MEMORY_MB: f64 = 8.0;
 

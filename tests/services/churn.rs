@@ -126,6 +126,27 @@ fn a_server_that_goes_before_its_node_is_no_trouble() {
     assert_eq!(world.cloud_writes(mark).len(), 1);
 }
 
+/// The last list of servers is older than the deletion: the API refuses the creation, which is planned again on a new list.
+#[test]
+fn a_server_that_was_deleted_since_the_last_list_is_left_out_of_a_creation() {
+    let world = World::new(2);
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    world.ticks(2);
+    let stays = server_of(&world, "worker-1");
+    let deleted = server_of(&world, "worker-2");
+    world.sandbox.cloud().delete_server(deleted);
+    let mark = world.mark();
+    let uid = world.create("web", &[], &[80]);
+    world.up("web");
+    world.tells("web", "EnsuredLoadBalancer", &[]);
+    world.ticks(2);
+    // The first one is refused. No target is added one by one.
+    assert_eq!(world.cloud_writes(mark), ["POST /load_balancers"; 2]);
+    assert_eq!(targets(&world.of_uid(&uid).unwrap()), [stays]);
+    let failed = world.told("web", "SyncLoadBalancerFailed");
+    assert_eq!(failed, Vec::<String>::new());
+}
+
 #[test]
 fn an_old_target_stays_until_a_new_one_works() {
     let world = World::new(2);

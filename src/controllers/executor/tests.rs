@@ -300,7 +300,7 @@ fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
     while !executor.executions().is_empty() {
         ticks += 1;
         if ticks == 2 {
-            executor.begin("late".into(), vec![step("c", &[Answer::Done])], 1);
+            executor.begin("late".into(), vec![step("c", &[Answer::Done])], 1, false);
         }
         let until = Instant::now() + Duration::from_millis(10);
         std::thread::scope(|scope| {

@@ -263,7 +263,7 @@ impl Deletion<'_> {
                 continue;
             }
             let mut plan = plan(orphan);
-            executor.begin(plan.name(), plan.take_changes(), plan);
+            executor.begin(plan.name(), plan.take_changes(), plan, false);
         }
         let concurrency = self.settings.concurrency;
         let mut goes_on = true;

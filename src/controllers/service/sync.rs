@@ -53,6 +53,8 @@ pub(super) struct Task {
     /// being made.
     since: Instant,
     plans: u32,
+    /// A creation was refused in part: the next plan rests on a list of servers that is read for it.
+    needs_servers: bool,
     /// What kind of change was begun in the cloud, where one was.
     kind: Option<ChangeKind>,
     /// Name and ID of the load balancer that is worked on.
@@ -267,7 +269,8 @@ impl Sync<'_> {
             Urgency::Needed,
         )?;
         let mut plans = plan::plan(&observed.view(self.for_people), self.provider);
-        if plans.iter().any(|plan| plan.cloud.rests_on_servers) {
+        let needs_servers = tasks.iter().any(|task| task.needs_servers);
+        if needs_servers || plans.iter().any(|plan| plan.cloud.rests_on_servers) {
             observed.ask_for_servers(self.world, &nodes, begun, Urgency::Needed)?;
             plans = plan::plan(&observed.view(self.for_people), self.provider);
         }
@@ -331,7 +334,9 @@ impl Sync<'_> {
                         claims,
                     };
                     let name = planned.plan.name();
-                    self.controller.executor.begin(name, changes, planned);
+                    let plans_again = !planned.task.needs_servers;
+                    let executor = &mut self.controller.executor;
+                    executor.begin(name, changes, planned, plans_again);
                 }
                 (Next::PlanAgain(task), _) => again.push(task),
                 (Next::Execute(..) | Next::Ended, _) => {}
@@ -389,6 +394,7 @@ impl Sync<'_> {
         let name = plan.name();
         let is_overtaken = over.needs_new_plan && over.made.is_empty();
         task.has_changed |= !over.made.is_empty();
+        task.needs_servers |= over.refused_in_part;
         for made in &over.made {
             events::changed(self.world, &plan, &**made);
         }
@@ -585,6 +591,7 @@ impl Task {
             service,
             since,
             plans: 0,
+            needs_servers: false,
             kind: None,
             balancer: None,
             has_changed: false,

@@ -10,7 +10,7 @@ use super::reach::{By, Sorted};
 use super::reading::Reading;
 use super::{annotations, names, public_net, subnets};
 use crate::cloud::{
-    Field, LoadBalancerPlan, OfferedNode, ProviderId, Source, Sourced, TopologyLabel,
+    Field, LoadBalancerPlan, OfferedNode, ProviderId, Reach, Source, Sourced, TopologyLabel,
 };
 use std::collections::BTreeMap;
 
@@ -46,7 +46,15 @@ impl New<'_> {
         self.check_place(reading, &place);
         let by = By::new(desired.use_private_ip.value, self.rules.network);
         let Sorted { can, can_not, .. } = by.sort(&desired.targets.servers, self.nodes, |_| None);
-        plan.rests_on_servers |= !desired.targets.servers.is_empty();
+        // Servers of the last list that were deleted since make the API refuse the call: then they are read again.
+        let is_known = |node: &OfferedNode| {
+            matches!(
+                node.reach,
+                Reach::By { .. } | Reach::Missing { is_certain: true }
+            )
+        };
+        let has_targets = !desired.targets.servers.is_empty();
+        plan.rests_on_servers |= has_targets && !self.nodes.iter().all(is_known);
         if !can_not.is_empty() {
             plan.is_unfinished = true;
             reading.finding(by.told(&can_not, "no traffic goes there"));

@@ -77,7 +77,7 @@ pub(super) fn last(name: &str, answers: &[Answer]) -> Box<dyn Change> {
 pub(super) fn executor(lists: Vec<Vec<Box<dyn Change>>>) -> Executor<usize> {
     let mut executor = Executor::new("test", SCALE);
     for (place, changes) in lists.into_iter().enumerate() {
-        executor.begin(format!("service/default/{place}"), changes, place);
+        executor.begin(format!("service/default/{place}"), changes, place, false);
     }
     executor
 }
