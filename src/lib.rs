@@ -1,46 +1,64 @@
-//! ccm-from-scratch: a cloud-controller-manager for Kubernetes on Hetzner Cloud, and the tool to look inside.
+//! ccm-from-scratch: a cloud-controller-manager for Kubernetes on Hetzner Cloud, and the tool to inspect it.
 //!
 //! # The map
 //!
-//! | room | its job | must not know |
+//! | module | its job | must not know |
 //! |---|---|---|
-//! | [`cli`] | what a person types and reads; wires the provider in | how anything is decided |
-//! | [`daemon`] | threads, ticks, the Lease, signals, health | any controller's business |
-//! | [`controllers`] | observe → plan → apply, on the contract | which provider is plugged in |
-//! | [`world`] | what both APIs say, with its age | what to do about it |
-//! | [`cloud`] | the contract: traits and plain types, no I/O | anything else of ours |
+//! | [`cli`] | commands: what a user types and reads; builds everything from settings | how anything is decided |
+//! | [`daemon`] | threads, ticks, the Lease, signals, health | what a controller does |
+//! | [`controllers`] | observe → plan → apply, on the contract | which provider is used |
+//! | [`cache`] | what both APIs answered, and when | what to do about it |
+//! | [`provider`] | the contract: traits and plain types, no I/O | any other module |
 //! | [`hetzner`] | the contract for Hetzner Cloud | controllers, Kubernetes |
-//! | [`kube`] | the Kubernetes API: configuration, client, the few types we use | clouds |
-//! | [`http`] | one blocking JSON client for both APIs | either API's objects |
-//! | [`metrics`] | what is counted, for `/metrics` | what it is counted for |
+//! | [`kube`] | the Kubernetes API: configuration, client, the few types we use | providers |
+//! | [`http`] | one blocking JSON client for both APIs; redacts secrets | the objects of either API |
+//! | [`metrics`] | the metrics of `/metrics` | what is counted |
 //! | [`settings`] | one table of flags and variables | what they are used for |
-//! | [`text`] | how values are written: durations, booleans, label selectors, near misses; and what a line of output may hold | what a value is for |
+//! | [`text`] | how values are written: durations, booleans, label selectors, near misses; what a line of output may hold | what a value is for |
 //!
 //! `src/help` has no code: its pages are what `ccm help TOPIC` prints, embedded by [`cli`].
 //! Recipes ("add an annotation", "add a setting", …) are in `src/README.md`.
 //!
-//! Arrows point one way, and a test reads the `use` lines and keeps them:
+//! A test reads the `use` lines and keeps the arrows in one direction:
 //! `main → cli → {daemon, controllers, hetzner, kube, settings, text}`,
-//! `daemon → controllers → world → {cloud, kube}`, `controllers → text`, `hetzner → {cloud, http, text}`, `kube → {http, text}`, `settings → text`;
-//! `daemon` reads and writes the Lease with `kube` itself.
-//! Everybody may use `metrics` and `cloud`, which use nobody: the gate that every write passes, the pulse
-//! that shows a thread at work and the two clocks are part of the contract, so `http` takes them from there.
+//! `daemon → controllers → cache → {provider, kube}`, `controllers → text`, `hetzner → {provider, http, text}`,
+//! `kube → {provider, http, text}`, `settings → text`, `http → provider`; `daemon` reads and writes the Lease with
+//! `kube`. Every module may use `metrics` and `provider`, which use no other: the gate that every write passes, the
+//! heartbeat of a thread, and the clocks are part of the contract.
+//!
+//! Where to look when it is not obvious: a panic in a thread is handled in `cli/process.rs`; secrets are redacted in
+//! `http/secret.rs`; an error in an annotation is made in `hetzner/load_balancers/reading.rs` and reported by
+//! `controllers/service/events.rs`; an interval of a controller is scaled and passed on in `cli/wire.rs`.
 //!
 //! # The shape of a controller
 //!
-//! `observe` reads, `plan` decides and is pure, `apply` makes one change with one write. The
-//! daemon's tick, `run --once`, `sync`, `--dry-run` and `inspect` are the same three
-//! functions. State lives in the two APIs and nowhere else: killed between any two writes
-//! and started again, the end is the same.
+//! `observe` reads, `plan` decides and is pure, `apply` makes one change with one write. The daemon's tick,
+//! `run --once`, `sync`, `--dry-run` and `inspect` call the same three functions. State is in the two APIs only: a
+//! process that is killed between any two writes and started again reaches the same end.
+//!
+//! # Glossary
+//!
+//! | term | meaning |
+//! |---|---|
+//! | *action* | a change that Hetzner carries out after it was requested; it has a number and an end |
+//! | *adopted*, *released* | an existing load balancer became a Service's; it stays without what the Service had on it |
+//! | *execution* | the ordered changes of one object that are being made |
+//! | *finding* | something a plan reports about an object; it becomes a log line, an event and a metric |
+//! | *gate* | the question before each write: does the lease still fit, is the process to end, is it a dry run |
+//! | *held back* | a change that only the default of a setting asks for, which a shell may not know |
+//! | *offered node* | a node that may become a target |
+//! | *orphan* | a load balancer of this cluster whose Service does not exist |
+//! | *profile* | whose provider IDs and labels are written: `ccm-from-scratch` or `hcloud` |
+//! | *tick* | one run of a controller, at its interval |
 
+pub mod cache;
 pub mod cli;
-pub mod cloud;
 pub mod controllers;
 pub mod daemon;
 pub mod hetzner;
 pub mod http;
 pub mod kube;
 pub mod metrics;
+pub mod provider;
 pub mod settings;
 pub mod text;
-pub mod world;

@@ -4,11 +4,13 @@
 
 mod common;
 
-use ccm::cloud::{Instance, InstanceId, InstanceState, PrivateAddress, Provider, Source, Sourced};
 use ccm::controllers::node::{Change, NodePlan, PROVIDED_NODE_IP, View, plan};
 use ccm::hetzner::{AddressFamily, EXTERNAL_IPV6, Hetzner, NetworkSelector, Profile, Settings};
 use ccm::http::{Proxies, Secret, Timing, Tls, Token};
 use ccm::kube::Node;
+use ccm::provider::{
+    Instance, InstanceId, InstanceState, PrivateAddress, Provider, Source, Sourced,
+};
 use sandbox::{Half, Sandbox};
 use serde_json::json;
 use std::fmt::Write;

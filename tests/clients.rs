@@ -3,10 +3,10 @@
 
 mod common;
 
-use ccm::cloud::{ErrorKind, Gate, Provider, Refused, Source, Sourced, Urgency};
 use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Profile, Settings};
 use ccm::http::{self, Kind, Method, Proxies, Secret, Timing, Tls, Token};
 use ccm::kube::{self, ReadFrom, config};
+use ccm::provider::{ErrorKind, Gate, Provider, Refused, Source, Sourced, Urgency};
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};

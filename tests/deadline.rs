@@ -3,10 +3,10 @@
 
 mod common;
 
-use ccm::cloud::{Gate, Refused};
 use ccm::http::{
     self, Kind, Method, Proxies, Roots, Secret, Timing, Tls, Token, parse_authorities,
 };
+use ccm::provider::{Gate, Refused};
 use common::wait_until;
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};

@@ -3,12 +3,12 @@
 
 mod common;
 
-use ccm::cloud::{self, Gate, Instances, Provider, ProviderId};
+use ccm::cache::{self, Apis};
 use ccm::controllers::{Controller, Proposal, Report, Selection};
 use ccm::daemon::{self, Health, HealthSettings, Stop, StopGate};
 use ccm::http::{Proxies, Timing};
 use ccm::kube::{self, config};
-use ccm::world::{self, World};
+use ccm::provider::{self, Gate, Instances, Provider, ProviderId};
 use common::services::{LoadBalancerService, create};
 use common::{Daemon, LIMIT, env, hetzner_calls, quiet, wait_until, with};
 use sandbox::Half;
@@ -139,7 +139,7 @@ fn child() {
         retry_wait: Duration::from_millis(10),
     };
     let client = kube::Client::new(config::load(&options).unwrap(), Proxies::Never, timing);
-    let world: &'static World = Box::leak(Box::new(World::new(client, Box::new(NoCloud), 1.0)));
+    let world: &'static Apis = Box::leak(Box::new(Apis::new(client, Box::new(NoCloud), 1.0)));
     let stop: &'static Stop = Box::leak(Box::default());
     let health = Health::start(
         HealthSettings {
@@ -177,11 +177,11 @@ impl Controller for Works {
         Duration::from_millis(1)
     }
 
-    fn tick(&mut self, _: &World, _: &dyn Gate, _: &Selection) -> Report {
+    fn tick(&mut self, _: &Apis, _: &dyn Gate, _: &Selection) -> Report {
         Report::default()
     }
 
-    fn propose(&self, _: &World, _: &Selection) -> Result<Vec<Proposal>, world::Error> {
+    fn propose(&self, _: &Apis, _: &Selection) -> Result<Vec<Proposal>, cache::Error> {
         Ok(Vec::new())
     }
 }
@@ -195,7 +195,7 @@ impl Controller for Panics {
         Duration::from_millis(1)
     }
 
-    fn tick(&mut self, _: &World, _: &dyn Gate, _: &Selection) -> Report {
+    fn tick(&mut self, _: &Apis, _: &dyn Gate, _: &Selection) -> Report {
         self.ticks_left = self
             .ticks_left
             .checked_sub(1)
@@ -203,7 +203,7 @@ impl Controller for Panics {
         Report::default()
     }
 
-    fn propose(&self, _: &World, _: &Selection) -> Result<Vec<Proposal>, world::Error> {
+    fn propose(&self, _: &Apis, _: &Selection) -> Result<Vec<Proposal>, cache::Error> {
         Ok(Vec::new())
     }
 }
@@ -221,7 +221,7 @@ impl Provider for NoCloud {
         None
     }
 
-    fn prepare(&self) -> Result<(), cloud::Error> {
+    fn prepare(&self) -> Result<(), provider::Error> {
         Ok(())
     }
 }

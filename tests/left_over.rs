@@ -5,9 +5,9 @@ mod common;
 #[path = "common/memory.rs"]
 mod memory;
 
-use ccm::cloud::Reason;
 use ccm::controllers::node::{NodePlan, UNINITIALIZED, View, plan};
 use ccm::kube::Node;
+use ccm::provider::Reason;
 use common::{Daemon, env, events, node, wait_until, with};
 use jiff::Timestamp;
 use memory::Memory;

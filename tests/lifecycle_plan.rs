@@ -6,9 +6,9 @@ mod memory;
 #[path = "common/random.rs"]
 mod random;
 
-use ccm::cloud::{InstanceId, InstanceState, Reason, Severity};
 use ccm::controllers::lifecycle::{Change, Fact, Facts, LifecyclePlan, SHUTDOWN, View, plan};
 use ccm::kube::Node;
+use ccm::provider::{InstanceId, InstanceState, Reason, Severity};
 use memory::Memory;
 use random::Random;
 use serde_json::json;

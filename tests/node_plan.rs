@@ -6,11 +6,11 @@ mod memory;
 #[path = "common/random.rs"]
 mod random;
 
-use ccm::cloud::{Instance, InstanceId, InstanceState, PrivateAddress, Reason, TopologyLabel};
 use ccm::controllers::node::{
     Change, NodePlan, Server, UNINITIALIZED, View, is_uninitialised, plan,
 };
 use ccm::kube::Node;
+use ccm::provider::{Instance, InstanceId, InstanceState, PrivateAddress, Reason, TopologyLabel};
 use memory::Memory;
 use random::Random;
 use serde_json::{Value, json};

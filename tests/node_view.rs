@@ -6,9 +6,9 @@ mod common;
 #[path = "common/memory.rs"]
 mod memory;
 
+use ccm::cache::{Apis, Poll, ReadFrom};
 use ccm::http::{self, Proxies, Timing};
 use ccm::kube::{self, Labels, Node, config};
-use ccm::world::{Poll, ReadFrom, World};
 use common::quiet;
 use memory::Memory;
 use sandbox::Sandbox;
@@ -34,7 +34,7 @@ const CELLS: Poll = Poll {
     ..METADATA
 };
 
-fn world(sandbox: &Sandbox) -> World {
+fn world(sandbox: &Sandbox) -> Apis {
     let env = sandbox.env_of("ccm");
     let (_, path) = env.iter().find(|(name, _)| name == "KUBECONFIG").unwrap();
     let options = config::Options {
@@ -42,10 +42,10 @@ fn world(sandbox: &Sandbox) -> World {
         ..config::Options::default()
     };
     let kube = kube::Client::new(config::load(&options).unwrap(), Proxies::Never, TIMING);
-    World::new(kube, Box::new(Memory::default()), 1.0)
+    Apis::new(kube, Box::new(Memory::default()), 1.0)
 }
 
-fn poll(world: &World, poll: Poll) -> Arc<Vec<Arc<Node>>> {
+fn poll(world: &Apis, poll: Poll) -> Arc<Vec<Arc<Node>>> {
     world.poll_nodes(poll).unwrap().value
 }
 

@@ -5,9 +5,9 @@ mod common;
 #[path = "common/library.rs"]
 mod library;
 
-use ccm::cloud::{Reason, Urgency};
 use ccm::controllers::node::{NodeController, NodePlan, Settings};
 use ccm::controllers::{Controller, Selection};
+use ccm::provider::{Reason, Urgency};
 use common::{
     Daemon, LAGS, LIMIT, UNINITIALIZED, addresses, all_initialised, ccm, env, events,
     hetzner_calls, is_initialised, is_lease, needs_simulation, node, quiet, second_page,

@@ -1,8 +1,8 @@
 //! What the commands that change something say about it, whatever it is that they change.
 
 use super::output::line;
-use crate::cloud::{Gate, Refused};
 use crate::controllers::{Proposal, Report};
+use crate::provider::{Gate, Refused};
 
 /// `sync` writes what it was told to.
 pub(super) struct Open;

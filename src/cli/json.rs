@@ -1,7 +1,7 @@
 //! The stable form of what the commands show: `-o json` and `-o yaml`.
 
-use crate::cloud::Kept;
 use crate::controllers::Report;
+use crate::provider::Kept;
 use serde::Serialize;
 
 /// What every command prints.

@@ -2,13 +2,13 @@
 
 use super::output::Printer;
 use super::{Exit, wire};
-use crate::cloud::Gate;
+use crate::cache::Apis;
 use crate::daemon::lease::{self, Gained, Lease, Patience};
 use crate::daemon::{Stop, StopGate};
 use crate::kube::LeaseKey;
 use crate::metrics::LEADER;
+use crate::provider::Gate;
 use crate::settings::{self, Settings};
-use crate::world::World;
 use jiff::Timestamp;
 use std::time::Duration;
 
@@ -70,9 +70,9 @@ pub(super) fn lead(
 
 /// A line for the person whose command works beside a daemon: who leads, as far as one read
 /// shows it. Nothing depends on it, so what can't be read is not talked about.
-pub(super) fn tell(settings: &Settings, world: &World) {
+pub(super) fn tell(settings: &Settings, apis: &Apis) {
     let key = key(settings);
-    let Ok(Some(lease)) = world.kube.lease(&key) else {
+    let Ok(Some(lease)) = apis.kube.lease(&key) else {
         return;
     };
     let spec = lease.spec();

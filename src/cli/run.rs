@@ -5,7 +5,7 @@ use super::output::Printer;
 use super::told::{self, Read};
 use super::wire;
 use super::{Exit, changes, help, leader, waiting};
-use crate::cloud::Gate;
+use crate::cache::Apis;
 use crate::controllers::lifecycle::LifecycleController;
 use crate::controllers::node::NodeController;
 use crate::controllers::route::RouteController;
@@ -14,8 +14,8 @@ use crate::controllers::{Controller, Selection};
 use crate::daemon::lease::Lease;
 use crate::daemon::{self, Ended, Stop};
 use crate::metrics;
+use crate::provider::Gate;
 use crate::settings::{self, Command, Settings};
-use crate::world::World;
 use std::ffi::OsString;
 use std::time::Instant;
 
@@ -27,21 +27,21 @@ pub(super) fn run(words: Vec<OsString>) -> Exit {
         Read::End(exit) => return exit,
     };
     let settings = ready.settings;
-    let world = match wire::world(&settings, wire::metadata(&settings)) {
-        Ok(world) => world,
+    let apis = match wire::apis(&settings, wire::metadata(&settings)) {
+        Ok(apis) => apis,
         Err(why) => return Printer::failure(&why),
     };
     let controllers = controllers(&settings);
     if controllers.is_empty() {
         return Printer::failure("--controllers: none is left that could run; nothing to do");
     }
-    tell_start(&settings, &world, &controllers);
+    tell_start(&settings, &apis, &controllers);
     // The process's own for as long as it lives.
-    let world: &'static World = Box::leak(Box::new(world));
+    let apis: &'static Apis = Box::leak(Box::new(apis));
     if settings.dry_run.value {
         waiting::tell();
         // No write to finish: a signal ends it as it ends any program.
-        return dry_run(world, &controllers);
+        return dry_run(apis, &controllers);
     }
     let stop: &'static Stop = Box::leak(Box::new(Stop::default()));
     if let Err(error) = daemon::stop_on_signals(stop) {
@@ -52,13 +52,13 @@ pub(super) fn run(words: Vec<OsString>) -> Exit {
         Err(why) => return Printer::failure(&why),
     };
     if settings.once.value {
-        return once(&settings, lease, world, controllers, stop);
+        return once(&settings, lease, apis, controllers, stop);
     }
     metrics::begin();
-    metrics::BUILD.set(&[env!("CARGO_PKG_VERSION"), world.provider.name()], 1.0);
-    let health = daemon::Health::start(wire::health_settings(&settings), world, stop, lease);
+    metrics::BUILD.set(&[env!("CARGO_PKG_VERSION"), apis.provider.name()], 1.0);
+    let health = daemon::Health::start(wire::health_settings(&settings), apis, stop, lease);
     let exit = leader::lead(&settings, lease, stop, |gate| {
-        match daemon::run(world, gate, controllers, stop, health) {
+        match daemon::run(apis, gate, controllers, stop, health) {
             Ended::Stopped => Exit::Done,
             Ended::NeedsAPerson => Exit::Failed,
         }
@@ -94,7 +94,7 @@ fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {
     controllers
 }
 
-fn tell_start(settings: &Settings, world: &World, controllers: &[Box<dyn Controller>]) {
+fn tell_start(settings: &Settings, apis: &Apis, controllers: &[Box<dyn Controller>]) {
     let names: Vec<&str> = controllers
         .iter()
         .map(|controller| controller.name())
@@ -102,9 +102,9 @@ fn tell_start(settings: &Settings, world: &World, controllers: &[Box<dyn Control
     log::info!(
         "ccm {}: profile {}, cluster {} ({}), Hetzner {}, running {}",
         env!("CARGO_PKG_VERSION"),
-        world.provider.name(),
-        world.kube.server(),
-        world.kube.origin(),
+        apis.provider.name(),
+        apis.kube.server(),
+        apis.kube.origin(),
         settings.endpoint.value.as_str(),
         names.join(", ")
     );
@@ -114,7 +114,7 @@ fn tell_start(settings: &Settings, world: &World, controllers: &[Box<dyn Control
 fn once(
     settings: &Settings,
     lease: Option<&'static Lease>,
-    world: &'static World,
+    apis: &'static Apis,
     controllers: Vec<Box<dyn Controller>>,
     stop: &'static Stop,
 ) -> Exit {
@@ -122,8 +122,8 @@ fn once(
     let mut done = None;
     let exit = leader::lead(settings, lease, stop, |gate| {
         let mut count = changes::Count::default();
-        let exit = daemon::with_events(world, gate, stop, || {
-            pass(world, gate, controllers, stop, &mut count)
+        let exit = daemon::with_events(apis, gate, stop, || {
+            pass(apis, gate, controllers, stop, &mut count)
         });
         // Not later: giving the Lease away stops everything.
         done = Some((count, stop.is_set()));
@@ -139,15 +139,15 @@ fn once(
             "pass {end} after {:.1} s: {}; calls made: {} to the cloud, {} to the cluster",
             begun.elapsed().as_secs_f64(),
             count.text(),
-            world.provider.calls(),
-            world.kube.calls()
+            apis.provider.calls(),
+            apis.kube.calls()
         );
     }
     exit
 }
 
 fn pass(
-    world: &'static World,
+    apis: &'static Apis,
     gate: &'static dyn Gate,
     controllers: Vec<Box<dyn Controller>>,
     stop: &Stop,
@@ -161,11 +161,11 @@ fn pass(
             exit = Exit::Failed;
             continue;
         }
-        let tick = move || controller.tick(world, gate, &Selection::All);
+        let tick = move || controller.tick(apis, gate, &Selection::All);
         let Some(report) = daemon::unless_stopped(stop, tick) else {
             log::warn!(
                 "{name}: ended while an answer was waited for; {}",
-                not_reached(world)
+                not_reached(apis)
             );
             exit = Exit::Failed;
             continue;
@@ -182,15 +182,15 @@ fn pass(
             exit = Exit::Failed;
         }
     }
-    if !stop.is_set() && reach_cloud(world, stop) == Exit::Failed {
+    if !stop.is_set() && reach_cloud(apis, stop) == Exit::Failed {
         exit = Exit::Failed;
     }
     exit
 }
 
 /// A wrong token is an error of every pass, also of one that had nothing to ask.
-fn reach_cloud(world: &'static World, stop: &Stop) -> Exit {
-    match daemon::unless_stopped(stop, || daemon::reach_cloud(world)) {
+fn reach_cloud(apis: &'static Apis, stop: &Stop) -> Exit {
+    match daemon::unless_stopped(stop, || daemon::reach_cloud(apis)) {
         Some(Ok(())) => return Exit::Done,
         Some(Err(error)) => log::error!("{error}"),
         None => log::warn!("ended while the cloud's answer was waited for"),
@@ -199,8 +199,8 @@ fn reach_cloud(world: &'static World, stop: &Stop) -> Exit {
 }
 
 /// For the end of a pass that was left behind: nobody knows how far it came but by its lines.
-fn not_reached(world: &World) -> String {
-    match world.nodes_seen() {
+fn not_reached(apis: &Apis) -> String {
+    match apis.nodes_seen() {
         None => "no node was reached".to_owned(),
         Some(nodes) => format!(
             "of {} nodes, those without a line above were not reached",
@@ -210,11 +210,11 @@ fn not_reached(world: &World) -> String {
 }
 
 /// What one pass would do, as `sync --dry-run` prints it.
-fn dry_run(world: &World, controllers: &[Box<dyn Controller>]) -> Exit {
+fn dry_run(apis: &Apis, controllers: &[Box<dyn Controller>]) -> Exit {
     let mut text = String::new();
     let mut exit = Exit::Done;
     for controller in controllers {
-        match controller.propose(world, &Selection::All) {
+        match controller.propose(apis, &Selection::All) {
             Ok(proposals) => {
                 if proposals.iter().any(|proposal| proposal.obstacle.is_some()) {
                     exit = Exit::Failed;
@@ -227,7 +227,7 @@ fn dry_run(world: &World, controllers: &[Box<dyn Controller>]) -> Exit {
             }
         }
     }
-    if let Err(error) = daemon::reach_cloud(world) {
+    if let Err(error) = daemon::reach_cloud(apis) {
         log::error!("{error}");
         exit = Exit::Failed;
     }

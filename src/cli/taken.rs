@@ -2,10 +2,10 @@
 
 use super::output::Printer;
 use super::wire;
-use crate::cloud::ProviderId;
+use crate::cache::{Apis, Error, ReadFrom};
 use crate::kube::{self, Node, container};
+use crate::provider::ProviderId;
 use crate::settings::{self, Command, Settings, Source, Taken, WorkloadName};
-use crate::world::{Error, ReadFrom, World};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,14 +108,14 @@ pub(super) fn unknown(
 
 /// With the other profile's eyes no node is ours: every target would go, and a new node would get
 /// a provider ID that it keeps for good. The error: what to say, when only a default says so.
-pub(super) fn check_profile(world: &World, unknown: &[String]) -> Result<Option<String>, Error> {
+pub(super) fn check_profile(apis: &Apis, unknown: &[String]) -> Result<Option<String>, Error> {
     if !unknown.iter().any(|name| name == CLOUD_PROVIDER) {
         return Ok(None);
     }
-    let nodes = world.nodes(Duration::MAX, ReadFrom::Latest)?.value;
+    let nodes = apis.nodes(Duration::MAX, ReadFrom::Latest)?.value;
     let has_id = |node: &&Arc<Node>| !node.spec.provider_id.is_empty();
     let is_foreign = |node: &Arc<Node>| {
-        let id = world.provider.parse_provider_id(&node.spec.provider_id);
+        let id = apis.provider.parse_provider_id(&node.spec.provider_id);
         id == ProviderId::Foreign
     };
     let mut with_id = nodes.iter().filter(has_id).peekable();
@@ -124,7 +124,7 @@ pub(super) fn check_profile(world: &World, unknown: &[String]) -> Result<Option<
         format!(
             "no node has a provider ID of profile {}, and --cloud-provider is not set here: name the cluster's profile, \
              or take the daemon's settings with --settings-from",
-            world.provider.name()
+            apis.provider.name()
         )
     }))
 }

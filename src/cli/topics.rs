@@ -155,7 +155,10 @@ mod tests {
         let (_, troubleshooting) = pages()
             .find(|(name, _)| *name == "troubleshooting")
             .unwrap();
-        for name in crate::cloud::Reason::ALL.iter().map(|reason| reason.name()) {
+        for name in crate::provider::Reason::ALL
+            .iter()
+            .map(|reason| reason.name())
+        {
             let row = format!("| `{name}` |");
             assert!(troubleshooting.contains(&row), "{name}");
         }

@@ -1,15 +1,15 @@
-//! From settings to a world: the one place that knows which provider is plugged in.
+//! From settings to a apis: the one place that knows which provider is plugged in.
 
-use crate::cloud;
+use crate::cache::Apis;
 use crate::controllers::{lifecycle, node, route, service};
 use crate::daemon;
 use crate::hetzner::load_balancers;
 use crate::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile};
 use crate::http::{self, Authorities, Proxies, Secret, Timing, Tls, Token, WRITE_TIMEOUT};
 use crate::kube::{self, config};
+use crate::provider;
 use crate::settings::{self, Settings, Source, Sourced};
 use crate::text::unencrypted;
-use crate::world::World;
 use std::path::Path;
 use std::sync::Once;
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub(super) fn metadata(settings: &Settings) -> Option<String> {
 }
 
 /// Both APIs as the settings name them. No call is made.
-pub(super) fn world(settings: &Settings, metadata: Option<String>) -> Result<World, String> {
+pub(super) fn apis(settings: &Settings, metadata: Option<String>) -> Result<Apis, String> {
     world_on(kube_client(settings)?, settings, metadata, Vec::new())
 }
 
@@ -55,7 +55,7 @@ pub(super) fn world_of(
     kube: Option<kube::Client>,
     settings: &Settings,
     unknown: Vec<String>,
-) -> Result<World, String> {
+) -> Result<Apis, String> {
     let kube = match kube {
         Some(kube) => kube,
         None => kube_client(settings)?,
@@ -68,14 +68,14 @@ fn world_on(
     settings: &Settings,
     metadata: Option<String>,
     unknown: Vec<String>,
-) -> Result<World, String> {
+) -> Result<Apis, String> {
     let provider = provider_with(settings, metadata, unknown)?;
     tell_token_length(settings);
     Ok(together(settings, kube, provider))
 }
 
-pub(super) fn together(settings: &Settings, kube: kube::Client, provider: Hetzner) -> World {
-    World::new(kube, Box::new(provider), settings.test_time_scale.value)
+pub(super) fn together(settings: &Settings, kube: kube::Client, provider: Hetzner) -> Apis {
+    Apis::new(kube, Box::new(provider), settings.test_time_scale.value)
 }
 
 /// The cloud alone. No call is made.
@@ -372,7 +372,7 @@ fn load_balancers(set: &settings::LoadBalancers) -> Option<load_balancers::Defau
                     load_balancers::Algorithm::LeastConnections
                 }
             };
-            cloud::Sourced::new(algorithm, set.source)
+            provider::Sourced::new(algorithm, set.source)
         }),
         disable_public_network: if_set(&set.disable_public_network),
         disable_private_ingress: if_set(&set.disable_private_ingress),
@@ -391,7 +391,7 @@ fn load_balancers(set: &settings::LoadBalancers) -> Option<load_balancers::Defau
 }
 
 /// A setting without a default, where somebody set it.
-fn if_set<T: Clone>(setting: &Sourced<Option<T>>) -> Option<cloud::Sourced<T>> {
+fn if_set<T: Clone>(setting: &Sourced<Option<T>>) -> Option<provider::Sourced<T>> {
     let value = setting.value.clone()?;
     Some(sourced(setting, "", |_| value.clone()))
 }
@@ -429,16 +429,16 @@ fn sourced<T, U>(
     setting: &Sourced<T>,
     variable: &'static str,
     convert: impl Fn(&T) -> U,
-) -> cloud::Sourced<U> {
+) -> provider::Sourced<U> {
     let source = match &setting.source {
-        Source::Flag(flag) => cloud::Source::Flag(flag.clone()),
-        Source::Environment(name) => cloud::Source::Environment((*name).to_owned()),
-        Source::File { variable, .. } => cloud::Source::Environment((*variable).to_owned()),
+        Source::Flag(flag) => provider::Source::Flag(flag.clone()),
+        Source::Environment(name) => provider::Source::Environment((*name).to_owned()),
+        Source::File { variable, .. } => provider::Source::Environment((*variable).to_owned()),
         Source::Taken { what, .. } if what.starts_with('-') => {
-            cloud::Source::Flag(setting.source.to_string())
+            provider::Source::Flag(setting.source.to_string())
         }
-        Source::Taken { .. } => cloud::Source::Environment(setting.source.to_string()),
-        Source::Default => cloud::Source::Default(variable.to_owned()),
+        Source::Taken { .. } => provider::Source::Environment(setting.source.to_string()),
+        Source::Default => provider::Source::Default(variable.to_owned()),
     };
-    cloud::Sourced::new(convert(&setting.value), source)
+    provider::Sourced::new(convert(&setting.value), source)
 }

@@ -6,7 +6,7 @@
 //! One question is asked for all running actions.
 
 use super::report::{count_change, tell_change};
-use crate::cloud::{
+use crate::provider::{
     ActionId, Applied, Change, ChangeKind, Error, ErrorKind, Gate, Landscape, LoadBalancers, pulse,
 };
 use std::collections::{HashMap, VecDeque};

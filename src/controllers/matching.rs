@@ -1,7 +1,7 @@
 //! Which server a node runs on: by provider ID, else by name, else by an address – and never by guessing.
 
-use crate::cloud::{Finding, Instance, InstanceId, Instances, Provider, ProviderId, Reason};
 use crate::kube::Node;
+use crate::provider::{Finding, Instance, InstanceId, Instances, Provider, ProviderId, Reason};
 use crate::text;
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};

@@ -1,4 +1,4 @@
-//! The controllers: observe → plan → apply, on the contract of `cloud` and the views of `world`.
+//! The controllers: observe → plan → apply, on the contract of `cloud` and the views of `apis`.
 //!
 //! Knows: what Kubernetes promises about nodes. Must never import a provider, `daemon` or
 //! `cli`. `plan` makes no call, reads no clock and has no side effect: the daemon's tick,
@@ -16,8 +16,8 @@ pub mod service;
 pub use matching::{MatchedBy, Outcome};
 pub use report::{CHANGES_MADE, FINDINGS, Failure, Outage, Report};
 
-use crate::cloud::Gate;
-use crate::world::World;
+use crate::cache::Apis;
+use crate::provider::Gate;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -30,14 +30,14 @@ pub trait Controller: Send {
     fn interval(&self) -> Duration;
 
     /// One pass over everything that is due. What is unfinished then (`Report::unfinished`) goes on in the next tick.
-    fn tick(&mut self, world: &World, gate: &dyn Gate, selection: &Selection) -> Report;
+    fn tick(&mut self, apis: &Apis, gate: &dyn Gate, selection: &Selection) -> Report;
 
     /// The same pass, up to the first write: what a tick would do now.
     fn propose(
         &self,
-        world: &World,
+        apis: &Apis,
         selection: &Selection,
-    ) -> Result<Vec<Proposal>, crate::world::Error>;
+    ) -> Result<Vec<Proposal>, crate::cache::Error>;
 }
 
 /// What a tick would do to one object, in words.

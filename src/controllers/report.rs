@@ -1,10 +1,10 @@
 //! What a tick did and found; and the one place where findings become log lines and events.
 
-use crate::cloud::{self, ErrorKind, Finding, Origin, Reason, Severity, without_correlations};
+use crate::cache::{self, Apis};
 use crate::kube::{self, Event, ObjectReference};
 use crate::metrics::{CHANGES, FINDINGS as FINDINGS_TOLD};
+use crate::provider::{self, ErrorKind, Finding, Origin, Reason, Severity, without_correlations};
 use crate::text;
-use crate::world::{self, World};
 use jiff::Timestamp;
 use std::borrow::Cow;
 
@@ -57,13 +57,13 @@ impl Failure {
 /// An API did not answer, and what waits for it.
 #[derive(Debug)]
 pub struct Outage {
-    pub error: world::Error,
+    pub error: cache::Error,
     /// E.g. `2 nodes wait to be initialised`; empty when nothing does.
     pub waiting: String,
 }
 
 impl Report {
-    pub fn outage(error: world::Error, waiting: String) -> Report {
+    pub fn outage(error: cache::Error, waiting: String) -> Report {
         Report {
             outage: Some(Outage { error, waiting }),
             ..Report::default()
@@ -101,7 +101,7 @@ pub(super) fn count_write(controller: &str, kind: &str, outcome: Result<(), &kub
 }
 
 /// The same for a write to the cloud.
-pub(super) fn count_change(controller: &str, kind: &str, outcome: Result<(), &cloud::Error>) {
+pub(super) fn count_change(controller: &str, kind: &str, outcome: Result<(), &provider::Error>) {
     let result = match outcome.map_err(|error| &error.kind) {
         Ok(()) => "ok",
         Err(ErrorKind::Refused) => return,
@@ -121,7 +121,7 @@ const MESSAGE_CHARACTERS_AT_MOST: usize = 1000;
 /// reported once, and again after ten minutes while it lasts. Of many the first are reported, failures
 /// before others, and the number of the rest.
 pub fn publish(
-    world: &World,
+    apis: &Apis,
     controller: &'static str,
     object: &ObjectReference,
     findings: impl IntoIterator<Item = impl std::borrow::Borrow<Finding>>,
@@ -133,19 +133,19 @@ pub fn publish(
         findings.truncate(FINDINGS_AT_MOST);
     }
     for finding in findings {
-        publish_one(world, controller, object, finding.borrow());
+        publish_one(apis, controller, object, finding.borrow());
     }
     if rest > 0 {
         let message = format!("{rest} more findings are not reported one by one");
         let more = Finding::warning(Reason::MoreFindings, message);
-        publish_one(world, controller, object, &more);
+        publish_one(apis, controller, object, &more);
     }
 }
 
 /// The object is as it should be, whether or not something was done for it: its next failure is news.
 /// True after a failure, which is logged.
-pub fn recovered(world: &World, controller: &'static str, object: &ObjectReference) -> bool {
-    let has_failed = world.recorder.recovered(object, controller);
+pub fn recovered(apis: &Apis, controller: &'static str, object: &ObjectReference) -> bool {
+    let has_failed = apis.recorder.recovered(object, controller);
     if has_failed {
         let name = object.for_people();
         log::info!(target: FINDINGS, controller, object = name.as_str(); "{name}: is as it should be again");
@@ -153,17 +153,12 @@ pub fn recovered(world: &World, controller: &'static str, object: &ObjectReferen
     has_failed
 }
 
-fn publish_one(
-    world: &World,
-    controller: &'static str,
-    object: &ObjectReference,
-    finding: &Finding,
-) {
+fn publish_one(apis: &Apis, controller: &'static str, object: &ObjectReference, finding: &Finding) {
     // The same trouble is reported once, whatever number each failed call had.
     let message = without_correlations(&finding.message);
     let message = text::cut(&message, MESSAGE_CHARACTERS_AT_MOST);
     let reason = finding.reason;
-    if !world.recorder.is_due(object, controller, reason, &message) {
+    if !apis.recorder.is_due(object, controller, reason, &message) {
         return;
     }
     FINDINGS_TOLD.count(&[controller, reason.name()]);
@@ -172,10 +167,10 @@ fn publish_one(
         return;
     }
     let component = match finding.origin {
-        Origin::Provider => world.provider.event_component().unwrap_or(controller),
+        Origin::Provider => apis.provider.event_component().unwrap_or(controller),
         Origin::Controller => controller,
     };
-    world.recorder.queue(Event {
+    apis.recorder.queue(Event {
         component,
         object: object.clone(),
         reason,

@@ -15,9 +15,9 @@ pub use signals::stop_on_signals;
 pub use stop::{Stop, StopGate};
 pub use ticks::reach_cloud;
 
-use crate::cloud::{Gate, pulse};
+use crate::cache::Apis;
 use crate::controllers::{Controller, Report};
-use crate::world::World;
+use crate::provider::{Gate, pulse};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use ticks::Ticks;
@@ -47,13 +47,13 @@ pub enum Ended {
 
 /// Ticks every controller on a thread of its own until `stop`.
 pub fn run(
-    world: &'static World,
+    apis: &'static Apis,
     gate: &'static dyn Gate,
     controllers: Vec<Box<dyn Controller>>,
     stop: &'static Stop,
     health: &Health,
 ) -> Ended {
-    let ticks: &'static Ticks = Box::leak(Box::new(Ticks::new(world, gate, stop, &controllers)));
+    let ticks: &'static Ticks = Box::leak(Box::new(Ticks::new(apis, gate, stop, &controllers)));
     let threads: Vec<_> = controllers
         .into_iter()
         .map(|controller| {
@@ -64,7 +64,7 @@ pub fn run(
             })
         })
         .collect();
-    std::thread::spawn(|| world.recorder.write_events(&world.kube, gate));
+    std::thread::spawn(|| apis.recorder.write_events(&apis.kube, gate));
     stop.wait_until_set();
     let deadline = Instant::now() + GRACE;
     while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < deadline {
@@ -73,7 +73,7 @@ pub fn run(
     if threads.iter().any(|thread| !thread.is_finished()) {
         log::warn!("an answer is still waited for; ending without it");
     }
-    end_events(world, deadline);
+    end_events(apis, deadline);
     match ticks.need_a_person() {
         true => Ended::NeedsAPerson,
         false => Ended::Stopped,
@@ -82,14 +82,14 @@ pub fn run(
 
 /// Does the work of one pass while its events are written, and waits for the last of them.
 pub fn with_events<T>(
-    world: &'static World,
+    apis: &'static Apis,
     gate: &'static dyn Gate,
     stop: &Stop,
     work: impl FnOnce() -> T,
 ) -> T {
-    std::thread::spawn(|| world.recorder.write_events(&world.kube, gate));
+    std::thread::spawn(|| apis.recorder.write_events(&apis.kube, gate));
     let done = work();
-    world.recorder.end(match stop.is_set() {
+    apis.recorder.end(match stop.is_set() {
         true => EVENTS_AT_MOST,
         false => EVENTS_OF_A_PASS_AT_MOST,
     });
@@ -97,10 +97,9 @@ pub fn with_events<T>(
 }
 
 /// Waits for the last events, as long as the end of everything has time for it.
-fn end_events(world: &World, deadline: Instant) {
+fn end_events(apis: &Apis, deadline: Instant) {
     let left = deadline.saturating_duration_since(Instant::now());
-    world
-        .recorder
+    apis.recorder
         .end(left.max(EVENTS_AT_LEAST).min(EVENTS_AT_MOST));
 }
 

@@ -1,8 +1,8 @@
 //! What keeps controllers from their work is told once for each change of state, not at every
 //! tick and not by every controller.
 
+use crate::cache;
 use crate::controllers::Outage;
-use crate::world;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -57,7 +57,7 @@ fn tell_begin(state: &str, controller: &str, outage: &Outage, interval: Duration
 
 fn state_of(outage: &Outage) -> &'static str {
     match &outage.error {
-        world::Error::Cloud(error) if error.is_put_off() => PUT_OFF,
+        cache::Error::Cloud(error) if error.is_put_off() => PUT_OFF,
         error => error.state(),
     }
 }

@@ -1,6 +1,6 @@
 //! The wish to end: set once, seen by every thread at once, also by those that wait.
 
-use crate::cloud::{Gate, Refused};
+use crate::provider::{Gate, Refused};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 

@@ -2,16 +2,16 @@
 
 use super::outage::Outages;
 use super::{Stop, log_report};
-use crate::cloud::{Gate, Urgency, pulse};
+use crate::cache::{self, Apis};
 use crate::controllers::{Controller, Outage, Report, Selection};
 use crate::metrics::{PLANNED, TICK_DURATION, TICKS};
-use crate::world::{self, World};
+use crate::provider::{Gate, Urgency, pulse};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// What the threads share.
 pub(super) struct Ticks {
-    world: &'static World,
+    apis: &'static Apis,
     gate: &'static dyn Gate,
     stop: &'static Stop,
     outages: Outages,
@@ -23,22 +23,22 @@ pub(super) struct Ticks {
 
 /// Asks the cloud for something, unless it has answered already since the start. A wrong token
 /// or Network is found out at the start, also where no controller has a question yet.
-pub fn reach_cloud(world: &World) -> Result<(), world::Error> {
-    match world.provider.is_reached() {
+pub fn reach_cloud(apis: &Apis) -> Result<(), cache::Error> {
+    match apis.provider.is_reached() {
         true => Ok(()),
-        false => world.instances(Duration::MAX, Urgency::Needed).map(drop),
+        false => apis.instances(Duration::MAX, Urgency::Needed).map(drop),
     }
 }
 
 impl Ticks {
     pub(super) fn new(
-        world: &'static World,
+        apis: &'static Apis,
         gate: &'static dyn Gate,
         stop: &'static Stop,
         controllers: &[Box<dyn Controller>],
     ) -> Ticks {
         Ticks {
-            world,
+            apis,
             gate,
             stop,
             outages: Outages::default(),
@@ -59,7 +59,7 @@ impl Ticks {
         loop {
             pulse::beat();
             let begun = Instant::now();
-            let mut report = controller.tick(self.world, self.gate, &Selection::Due);
+            let mut report = controller.tick(self.apis, self.gate, &Selection::Due);
             let others_may_ask = self.first_ticks.load(Ordering::Relaxed) > usize::from(is_first);
             if !others_may_ask && report.outage.is_none() {
                 self.look_at_cloud(&mut report);
@@ -76,7 +76,7 @@ impl Ticks {
                 self.stop.set();
                 return;
             }
-            worked_once |= report.outage.is_none() && self.world.provider.is_reached();
+            worked_once |= report.outage.is_none() && self.apis.provider.is_reached();
             measure(name, &report, begun.elapsed());
             self.outages.tell(name, report.outage.as_ref(), interval);
             log_report(&report);
@@ -96,18 +96,18 @@ impl Ticks {
     }
 
     /// Credentials that were good for another call and are not any more are being replaced.
-    fn is_rotation(&self, error: &world::Error) -> bool {
+    fn is_rotation(&self, error: &cache::Error) -> bool {
         error.is_unauthorized()
             && match error {
-                world::Error::Kube(_) => self.world.kube.is_reached(),
-                world::Error::Cloud(_) => self.world.provider.is_reached(),
+                cache::Error::Kube(_) => self.apis.kube.is_reached(),
+                cache::Error::Cloud(_) => self.apis.provider.is_reached(),
             }
     }
 
     /// When no controller had a question for the cloud in its first tick, one asks for all: until
     /// then the daemon is not ready, and does not know whether its token is good.
     fn look_at_cloud(&self, report: &mut Report) {
-        if let Err(error) = reach_cloud(self.world) {
+        if let Err(error) = reach_cloud(self.apis) {
             report.outage = Some(Outage {
                 error,
                 waiting: String::new(),

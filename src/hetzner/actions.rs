@@ -2,7 +2,7 @@
 
 use super::api::Api;
 use super::error::is_busy;
-use crate::cloud::{ActionId, Error, ErrorKind, Urgency};
+use crate::provider::{ActionId, Error, ErrorKind, Urgency};
 use serde::Deserialize;
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
 //! A server's addresses as a node's, by address family and private Network.
 
-use crate::cloud::{
+use crate::provider::{
     AddressKind, Finding, Instance, Metadata, Node, NodeAddress, Reason, Source, Sourced,
 };
 use ipnet::IpNet;

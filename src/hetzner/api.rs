@@ -3,8 +3,8 @@
 use super::budget::Budget;
 use super::error::{Code, Error};
 use super::pages::{self, PER_PAGE, Pagination, Part};
-use crate::cloud::{self, ErrorKind, Gate, Urgency};
 use crate::http::{self, Method};
+use crate::provider::{self, ErrorKind, Gate, Urgency};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ pub(super) struct Api {
 
 /// A write that failed.
 pub(super) struct Failed {
-    pub(super) error: cloud::Error,
+    pub(super) error: provider::Error,
     /// None: the API did not answer with an error of its own.
     pub(super) code: Option<Code>,
 }
@@ -61,7 +61,7 @@ impl Api {
         &self,
         path: &str,
         urgency: Urgency,
-    ) -> Result<T, cloud::Error> {
+    ) -> Result<T, provider::Error> {
         let what = || format!("GET {}{path}", self.http.base());
         self.budget.admit(&what(), urgency, Instant::now())?;
         match self.http.get(path) {
@@ -107,7 +107,7 @@ impl Api {
         &self,
         path: &str,
         urgency: Urgency,
-    ) -> Result<Vec<P::Item>, cloud::Error> {
+    ) -> Result<Vec<P::Item>, provider::Error> {
         let separator = if path.contains('?') { '&' } else { '?' };
         let read = |number: u32| {
             // By ID, or the order of reads would not help: see `pages`.
@@ -119,7 +119,7 @@ impl Api {
             let different: HashSet<u64> = items.iter().map(P::id).collect();
             match pagination.last(number, different.len()) {
                 Ok(last) => Ok(Part { items, last }),
-                Err(why) => Err(cloud::Error::new(
+                Err(why) => Err(provider::Error::new(
                     ErrorKind::Unavailable,
                     format!(
                         "GET {}{path}: {why}; nothing is done on an incomplete list",
@@ -131,18 +131,18 @@ impl Api {
         pages::whole(P::id, read)
     }
 
-    fn failed(&self, error: Error) -> cloud::Error {
+    fn failed(&self, error: Error) -> provider::Error {
         let now = Instant::now();
         if let Some(head) = error.head() {
             self.budget.note(head, now);
         }
         let rate_limited = error.is_rate_limit();
-        let error = cloud::Error::from(error);
+        let error = provider::Error::from(error);
         match self.budget.admit("", Urgency::Needed, now) {
-            Err(cloud::Error {
+            Err(provider::Error {
                 kind: kind @ ErrorKind::RateLimited { .. },
                 ..
-            }) if rate_limited => cloud::Error {
+            }) if rate_limited => provider::Error {
                 kind,
                 message: error.message,
             },
@@ -158,9 +158,9 @@ impl Failed {
 }
 
 /// A list may be empty, but it is always there.
-fn always_there(error: cloud::Error) -> cloud::Error {
+fn always_there(error: provider::Error) -> provider::Error {
     match error.kind {
-        ErrorKind::NotFound => cloud::Error::new(
+        ErrorKind::NotFound => provider::Error::new(
             ErrorKind::Misconfigured,
             format!("{error}; is HCLOUD_ENDPOINT complete, with /v1 at its end?"),
         ),

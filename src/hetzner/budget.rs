@@ -1,9 +1,9 @@
 //! The rate limit of the project's API: 3,600 calls an hour, shared with the autoscaler, the
 //! CSI driver and Terraform. Every call we save is somebody's deploy that works.
 
-use crate::cloud::{Error, ErrorKind, Urgency};
 use crate::http::Head;
 use crate::metrics::{HCLOUD_LIMIT, HCLOUD_REMAINING};
+use crate::provider::{Error, ErrorKind, Urgency};
 use jiff::Timestamp;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 
 use super::api::{Api, Meta, Page};
 use super::load_balancers::ServerRef;
-use crate::cloud::{Error, Urgency};
+use crate::provider::{Error, Urgency};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
 

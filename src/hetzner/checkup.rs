@@ -1,8 +1,8 @@
 //! What the token may do, found without changing anything.
 
 use super::api::Api;
-use crate::cloud::{ErrorKind, Gate, Permission};
 use crate::http::Method;
+use crate::provider::{ErrorKind, Gate, Permission};
 use serde::de::IgnoredAny;
 use serde_json::json;
 

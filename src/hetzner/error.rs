@@ -1,7 +1,7 @@
 //! A failed call to the Cloud API, in its own words.
 
-use crate::cloud::{self, CORRELATION, ErrorKind};
 use crate::http::{self, Kind};
+use crate::provider::{self, CORRELATION, ErrorKind};
 use serde::Deserialize;
 use std::fmt;
 
@@ -118,9 +118,9 @@ impl From<http::Error> for Error {
     }
 }
 
-impl From<Error> for cloud::Error {
-    fn from(error: Error) -> cloud::Error {
-        cloud::Error::new(error.kind(), error.to_string())
+impl From<Error> for provider::Error {
+    fn from(error: Error) -> provider::Error {
+        provider::Error::new(error.kind(), error.to_string())
     }
 }
 

@@ -2,8 +2,8 @@
 //! cloud server, on no other machine, and never behind a proxy.
 
 use super::networks::Network;
-use crate::cloud::{Attached, Error, ErrorKind};
 use crate::http;
+use crate::provider::{Attached, Error, ErrorKind};
 use crate::text;
 use serde::Deserialize;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The private Network: found once, by ID or by name.
 
 use super::api::{Api, Meta, Page};
-use crate::cloud::{Error, ErrorKind, Urgency};
+use crate::provider::{Error, ErrorKind, Urgency};
 use crate::text;
 use ipnet::Ipv4Net;
 use serde::Deserialize;

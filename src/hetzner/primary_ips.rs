@@ -2,7 +2,7 @@
 
 use super::api::{Api, Meta, Page};
 use super::load_balancers::Location;
-use crate::cloud::{Error, Urgency};
+use crate::provider::{Error, Urgency};
 use ipnet::IpNet;
 use serde::Deserialize;
 use std::collections::BTreeMap;

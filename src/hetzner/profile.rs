@@ -1,6 +1,6 @@
 //! The two profiles: what is written on nodes, and how provider IDs are read.
 
-use crate::cloud::{Instance, InstanceId, ProviderId, Source, Sourced, TopologyLabel};
+use crate::provider::{Instance, InstanceId, ProviderId, Source, Sourced, TopologyLabel};
 use std::collections::BTreeMap;
 
 /// `--cloud-provider`.

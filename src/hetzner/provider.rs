@@ -11,13 +11,13 @@ use super::networks::{self, Network, NetworkSelector};
 use super::profile::Profile;
 use super::routes;
 use super::servers;
-use crate::cloud::{
+use crate::http::{self, Proxies, Timing, Tls, Token};
+use crate::provider::{
     ActionId, Applied, Attached, Change, Checkup, Cluster, Error, ErrorKind, Finding, Gate,
     Instance, InstanceId, Instances, Kept, Landscape, LoadBalancerPlan, LoadBalancers, Metadata,
     Network as PrivateNetwork, Node, NodeAddress, OfferedNode, Orphan, Provider, ProviderId,
     Reason, Route, RouteChange, Routes, Service, Source, Sourced, Urgency,
 };
-use crate::http::{self, Proxies, Timing, Tls, Token};
 use ipnet::{IpNet, Ipv4Net};
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -2,8 +2,8 @@
 
 use super::actions::Action;
 use super::api::Api;
-use crate::cloud::{Applied, Error, ErrorKind, Gate, Network, Route, RouteChange, Urgency};
 use crate::http::Method;
+use crate::provider::{Applied, Error, ErrorKind, Gate, Network, Route, RouteChange, Urgency};
 use ipnet::Ipv4Net;
 use serde::Deserialize;
 use serde_json::json;

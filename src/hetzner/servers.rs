@@ -1,7 +1,7 @@
 //! Servers: the fields we read of them, and as the contract's plain `Instance`.
 
 use super::api::{Api, Meta, Page};
-use crate::cloud::{
+use crate::provider::{
     Error, ErrorKind, Instance, InstanceId, InstanceState, PrivateAddress, Urgency, Word,
 };
 use ipnet::Ipv6Net;

@@ -7,7 +7,7 @@
 //! suspended has a monotonic clock that stands still: a call during which the clocks jumped against each
 //! other is over as well. Everything is blocking, so a call is on one thread from its beginning to its end.
 
-use crate::cloud::Moment;
+use crate::provider::Moment;
 use std::cell::Cell;
 use std::time::Instant;
 

@@ -42,7 +42,7 @@ pub use text::fetch_text;
 pub use token::Token;
 pub use waiting::{Open, longest_wait, note_waits};
 
-use crate::cloud::{Gate, pulse};
+use crate::provider::{Gate, pulse};
 use retry::{Attempts, Next};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,7 +1,7 @@
 //! Annotations of a Service: those that the provider reads, in little room. All others are skipped while they
 //! stream in; a Service may carry 256 kB of them.
 
-use crate::cloud::ANNOTATION_DOMAIN;
+use crate::provider::ANNOTATION_DOMAIN;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;

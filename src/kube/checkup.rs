@@ -2,8 +2,8 @@
 
 use super::client::{Client, JSON, percent_encoded};
 use super::error::Error;
-use crate::cloud::Gate;
 use crate::http::Method;
+use crate::provider::Gate;
 use serde_json::{Value, json};
 
 /// As the gate is asked: a question in the form of a write, which changes nothing.

@@ -6,8 +6,8 @@
 use super::client::{Client, JSON, ReadFrom, Selected, percent_encoded};
 use super::error::Error;
 use super::types::{ObjectMeta, ObjectReference};
-use crate::cloud::{Gate, Reason, Severity};
 use crate::http;
+use crate::provider::{Gate, Reason, Severity};
 use crate::text;
 use jiff::Timestamp;
 use serde::Deserialize;

@@ -2,7 +2,7 @@
 
 use super::annotations;
 use super::types::PROVIDED_NODE_IP;
-use crate::cloud::Word;
+use crate::provider::Word;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;

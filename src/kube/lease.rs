@@ -5,8 +5,8 @@
 
 use super::client::{Client, percent_encoded};
 use super::error::Error;
-use crate::cloud::Gate;
 use crate::http::Method;
+use crate::provider::Gate;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

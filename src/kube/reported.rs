@@ -1,7 +1,7 @@
 //! What was reported of which object, and when: hashes, and no text of anybody.
 
 use super::types::ObjectReference;
-use crate::cloud::Reason;
+use crate::provider::Reason;
 use crate::text::fnv1a;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -6,8 +6,8 @@ use super::annotations::Annotations;
 use super::client::{Client, JSON, ReadFrom, Selected, percent_encoded};
 use super::error::Error;
 use super::types::{First, ObjectReference, not_empty, null_as_default, short, timestamp};
-use crate::cloud::{self, Gate, Ingress, Word};
 use crate::http::Method;
+use crate::provider::{self, Gate, Ingress, Word};
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
@@ -188,10 +188,10 @@ impl Service {
     }
 
     /// As a cloud sees it.
-    pub fn for_cloud(&self) -> cloud::Service {
+    pub fn for_cloud(&self) -> provider::Service {
         let spec = &self.spec;
         let metadata = &self.metadata;
-        cloud::Service {
+        provider::Service {
             namespace: metadata.namespace.clone(),
             name: metadata.name.clone(),
             uid: metadata.uid.clone(),
@@ -203,8 +203,8 @@ impl Service {
                 .collect(),
             ports: spec.ports.iter().map(ServicePort::for_cloud).collect(),
             traffic_policy: match spec.external_traffic_policy.as_str() {
-                "Local" => cloud::TrafficPolicy::Local,
-                _ => cloud::TrafficPolicy::Cluster,
+                "Local" => provider::TrafficPolicy::Local,
+                _ => provider::TrafficPolicy::Cluster,
             },
             health_check_node_port: not_zero(spec.health_check_node_port),
             load_balancer_ip: spec.load_balancer_ip.clone(),
@@ -216,13 +216,13 @@ impl Service {
 }
 
 impl ServicePort {
-    fn for_cloud(&self) -> cloud::ServicePort {
-        cloud::ServicePort {
+    fn for_cloud(&self) -> provider::ServicePort {
+        provider::ServicePort {
             name: self.name.clone(),
             protocol: match self.protocol.as_str() {
-                "UDP" => cloud::Protocol::Udp,
-                "SCTP" => cloud::Protocol::Sctp,
-                _ => cloud::Protocol::Tcp,
+                "UDP" => provider::Protocol::Udp,
+                "SCTP" => provider::Protocol::Sctp,
+                _ => provider::Protocol::Tcp,
             },
             port: self.port,
             node_port: not_zero(self.node_port),

@@ -1,7 +1,7 @@
 //! The few fields of Kubernetes' objects that we use. Everything else is dropped while it streams in.
 
 use super::labels::{self, Labels};
-use crate::cloud::Word;
+use crate::provider::Word;
 use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};

@@ -1,12 +1,12 @@
 //! The library's controllers in the test's own process, over real HTTP, behind a gate that closes for good.
 #![allow(dead_code, clippy::unwrap_used)]
 
-use ccm::cloud::{self, Gate, Refused, Source};
+use ccm::cache::Apis;
 use ccm::hetzner::load_balancers::Defaults;
 use ccm::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile};
 use ccm::http::{Proxies, Secret, Timing, Tls, Token};
 use ccm::kube::{self, config};
-use ccm::world::World;
+use ccm::provider::{self, Gate, Refused, Source};
 use sandbox::Sandbox;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl Place {
     }
 
     /// Both APIs as a new process sees them.
-    pub fn world(&self, token: &str, load_balancers: Option<Defaults>) -> World {
+    pub fn world(&self, token: &str, load_balancers: Option<Defaults>) -> Apis {
         let timing = Timing {
             read_timeout: Duration::from_secs(5),
             write_timeout: Duration::from_secs(5),
@@ -64,14 +64,14 @@ impl Place {
             metadata: None,
             token: Token::fixed(Secret::new(token)),
             network: self.network.map(NetworkSelector::Id),
-            address_family: cloud::Sourced::new(AddressFamily::Ipv4, Source::Rule("test")),
+            address_family: provider::Sourced::new(AddressFamily::Ipv4, Source::Rule("test")),
             load_balancers,
-            zone_label: cloud::Sourced::new(true, Source::Rule("test")),
+            zone_label: provider::Sourced::new(true, Source::Rule("test")),
             debug: false,
             timing,
             time_scale: SCALE,
         });
-        World::new(
+        Apis::new(
             kube::Client::new(access, Proxies::Never, timing),
             Box::new(hetzner),
             SCALE,

@@ -1,6 +1,6 @@
 //! A second provider of a handful of lines: the contract is enough to write one.
 
-use ccm::cloud::{
+use ccm::provider::{
     AddressKind, Error, ErrorKind, Finding, Instance, InstanceId, Instances, Metadata, Node,
     NodeAddress, Provider, ProviderId, Source, Sourced, TopologyLabel, Urgency,
 };

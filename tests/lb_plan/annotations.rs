@@ -1,10 +1,10 @@
 //! Every annotation: set at creation, changed, removed again, and with a bad value; in both profiles.
 
 use crate::support::{PROFILES, World, port, words};
-use ccm::cloud::{Protocol, Reason, ServicePort};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::{BEGIN, END, PREFIX, State, TABLE, markdown};
 use ccm::hetzner::load_balancers::{Listener, PortField};
+use ccm::provider::{Protocol, Reason, ServicePort};
 use std::collections::BTreeSet;
 
 /// One annotation and what it does.
@@ -347,7 +347,7 @@ fn an_annotation_of_a_udp_port_changes_no_tcp_port() {
 fn every_annotation_is_in_the_domain_that_is_kept() {
     for key in [PREFIX, ccm::hetzner::EXTERNAL_IPV6] {
         let (domain, _) = key.split_once('/').unwrap();
-        assert!(domain.ends_with(ccm::cloud::ANNOTATION_DOMAIN), "{key}");
+        assert!(domain.ends_with(ccm::provider::ANNOTATION_DOMAIN), "{key}");
     }
 }
 

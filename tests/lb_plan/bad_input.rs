@@ -1,10 +1,10 @@
 //! What somebody gets wrong: said with what to do about it, and nothing is changed.
 
 use crate::support::{PROFILES, World, port};
-use ccm::cloud::{Protocol, Reason, ServicePort};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::Certificate;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
+use ccm::provider::{Protocol, Reason, ServicePort};
 
 /// What is wrong, and what the error must say.
 type Case = (fn(&mut World), &'static [&'static str]);

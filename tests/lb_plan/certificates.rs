@@ -2,12 +2,12 @@
 
 use crate::model::fresh;
 use crate::support::{PROFILES, UID, World, changes, lines, port, words};
-use ccm::cloud::{Change as _, Protocol, Reason};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
     CLUSTER, CLUSTER_UID, Certificate, CertificateError, CertificateStatus, SERVICE, SERVICE_UID,
     ServerRef, Write,
 };
+use ccm::provider::{Change as _, Protocol, Reason};
 
 const DEFAULT: &str = "ccm-managed-certificate-5f2c0e5e-0000-4000-8000-000000000001";
 

@@ -1,9 +1,9 @@
 //! Which protocol targets are checked by, when nobody says so or only half of it.
 
 use crate::support::{World, environment};
-use ccm::cloud::Reason;
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{HttpCheck, PortField};
+use ccm::provider::Reason;
 
 /// Annotations, whether the environment has an interval, and the check: ours, and profile `hcloud`.
 type Case = (

@@ -1,10 +1,10 @@
 //! Every environment default: in force without an annotation, below one, and gone again.
 
 use crate::support::{NETWORK, PROFILES, World, environment, words};
-use ccm::cloud::{Source, TrafficPolicy};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::TABLE;
 use ccm::hetzner::load_balancers::{Algorithm, Defaults, PortField};
+use ccm::provider::{Source, TrafficPolicy};
 use std::collections::BTreeSet;
 
 struct Case {
@@ -26,7 +26,7 @@ fn addresses(world: &World) -> String {
     world.ingress().len().to_string()
 }
 
-fn env<T>(variable: &str, value: T) -> Option<ccm::cloud::Sourced<T>> {
+fn env<T>(variable: &str, value: T) -> Option<ccm::provider::Sourced<T>> {
     Some(environment(variable, value))
 }
 

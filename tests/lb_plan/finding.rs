@@ -2,12 +2,12 @@
 
 use crate::model::fresh;
 use crate::support::{PROFILES, UID, World, changes, lines, node, words};
-use ccm::cloud::{Cluster, InstanceId, Reason};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
     ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, IpRef, Listener, LoadBalancer, Rules, SERVICE,
     SERVICE_UID, SelectedServer, SelectorRef, ServerRef, Target, Write,
 };
+use ccm::provider::{Cluster, InstanceId, Reason};
 
 const NAME: &str = "kubernetes-default-web";
 const OTHER: &str = "6a000000-0000-4000-8000-00000000000f";

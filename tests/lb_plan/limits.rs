@@ -3,9 +3,9 @@
 //! Annotations have 256 KiB together, an object some 1.5 MB.
 
 use crate::support::{PROFILES, World, node, nodes, port};
-use ccm::cloud::{Protocol, ProviderId, ServicePort};
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{Certificate, CertificateStatus};
+use ccm::provider::{Protocol, ProviderId, ServicePort};
 use std::time::{Duration, Instant};
 
 /// Of all annotations of an object, in bytes.

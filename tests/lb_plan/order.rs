@@ -2,11 +2,11 @@
 
 use crate::model::fresh;
 use crate::support::{NETWORK, UID, World, environment, lines, node, nodes, port, words};
-use ccm::cloud::{AddressKind, Change as _, InstanceId, NodeAddress, ProviderId, Reach, Reason};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
     PrivateNet, SERVICE_UID, SelectedServer, SelectorRef, ServerRef, Subnet, Target, Write,
 };
+use ccm::provider::{AddressKind, Change as _, InstanceId, NodeAddress, ProviderId, Reach, Reason};
 
 #[test]
 fn everything_at_once_comes_in_the_order_of_the_specification() {

@@ -1,9 +1,9 @@
 //! Primary IPs: which ones a new load balancer gets, and every reason why not.
 
 use crate::support::{PROFILES, World, changes, environment, words};
-use ccm::cloud::{Field, Reason};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{Location, PrimaryIp, Selector, Write};
+use ccm::provider::{Field, Reason};
 
 /// Of IPv4 and IPv6.
 type Ids = (Option<u64>, Option<u64>);

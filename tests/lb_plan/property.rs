@@ -4,12 +4,12 @@
 use crate::model::{apply, fresh, same_listener, types};
 use crate::random::Random;
 use crate::support::{NETWORK, PROFILES, UID, World, changes, environment, lines, node, port};
-use ccm::cloud::{InstanceId, Protocol, ProviderId, Reach, Reason, ServicePort, TrafficPolicy};
 use ccm::hetzner::load_balancers::{
     Algorithm, AlgorithmOf, Certificate, CertificateStatus, HealthCheck, Http, HttpCheck, Listener,
     ListenerProtocol, LoadBalancer, Location, PrimaryIp, PrivateNet, SERVICE_UID, SelectedServer,
     SelectorRef, ServerRef, Target, Write,
 };
+use ccm::provider::{InstanceId, Protocol, ProviderId, Reach, Reason, ServicePort, TrafficPolicy};
 use std::collections::BTreeMap;
 
 const SEEDS: u64 = 1500;

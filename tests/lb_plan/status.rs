@@ -1,9 +1,9 @@
 //! What the Service's status says, and what people read of a load balancer.
 
 use crate::support::{World, node};
-use ccm::cloud::{Health, Reason};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{HealthStatus, Target};
+use ccm::provider::{Health, Reason};
 
 const V4: &str = "203.0.113.1";
 const V6: &str = "2001:db8::1";
@@ -132,8 +132,8 @@ fn people_read_nodes_and_their_health() {
 #[test]
 fn nodes_that_are_not_ours_are_told_and_no_targets() {
     let mut world = World::new(Profile::CcmFromScratch);
-    world.nodes[0].provider_id = ccm::cloud::ProviderId::Foreign;
-    world.nodes[1].provider_id = ccm::cloud::ProviderId::Unknown("no number".into());
+    world.nodes[0].provider_id = ccm::provider::ProviderId::Foreign;
+    world.nodes[1].provider_id = ccm::provider::ProviderId::Unknown("no number".into());
     world.nodes.push(node(3)); // Claims a server twice.
     let told = world.findings();
     assert!(told.contains(&Reason::UnknownProviderIDPrefix), "{told:?}");

@@ -1,14 +1,14 @@
 //! A small world: one Service, some nodes, a project; and the way from a plan to its end.
 
 use crate::model;
-use ccm::cloud::{
-    Change as _, Cluster, Ingress, InstanceId, LoadBalancerPlan, OfferedNode, ProviderId, Reach,
-    Reason, Service, ServicePort, Source, Sourced,
-};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{
     Certificate, Change, Defaults, Listener, LoadBalancer, Rules, SERVICE_UID, State,
+};
+use ccm::provider::{
+    Change as _, Cluster, Ingress, InstanceId, LoadBalancerPlan, OfferedNode, ProviderId, Reach,
+    Reason, Service, ServicePort, Source, Sourced,
 };
 
 pub const PROFILES: [Profile; 2] = [Profile::CcmFromScratch, Profile::Hcloud];

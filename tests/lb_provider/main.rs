@@ -5,11 +5,11 @@
 mod common;
 mod world;
 
-use ccm::cloud::{
+use ccm::hetzner::load_balancers::{Defaults, SERVICE_UID, annotations::PREFIX};
+use ccm::provider::{
     ActionId, Applied, ErrorKind, InstanceId, LoadBalancers, OfferedNode, Provider, ProviderId,
     Urgency,
 };
-use ccm::hetzner::load_balancers::{Defaults, SERVICE_UID, annotations::PREFIX};
 use sandbox::Half;
 use sandbox::calls::Call;
 use sandbox::exchange::Response;

@@ -1,14 +1,14 @@
 //! One Service of one cluster, the provider that serves it, and what the controller will do with both.
 
 use crate::common;
-use ccm::cloud::{
+use ccm::hetzner::load_balancers::{Defaults, annotations::PREFIX};
+use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Profile, Settings};
+use ccm::http::{self, Proxies, Secret, Timing, Tls, Token};
+use ccm::provider::{
     ActionId, Applied, Change, Cluster, Error, ErrorKind, Gate, InstanceId, LoadBalancerPlan,
     LoadBalancers, OfferedNode, Provider, ProviderId, Reach, Refused, Service, ServicePort, Source,
     Sourced, Urgency,
 };
-use ccm::hetzner::load_balancers::{Defaults, annotations::PREFIX};
-use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Profile, Settings};
-use ccm::http::{self, Proxies, Secret, Timing, Tls, Token};
 use sandbox::{Half, Sandbox};
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -164,7 +164,7 @@ impl World {
         false
     }
 
-    pub fn wait(&self, action: ActionId) -> Result<(), ccm::cloud::Error> {
+    pub fn wait(&self, action: ActionId) -> Result<(), ccm::provider::Error> {
         let begun = Instant::now();
         loop {
             let mut ended = self.hetzner.ended(&[action]).unwrap();

@@ -2,8 +2,8 @@
 
 use crate::family;
 use crate::story::STORY;
-use ccm::cloud::Reason;
 use ccm::metrics::{Kind, TABLE};
+use ccm::provider::Reason;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -2,8 +2,8 @@
 
 use crate::random::Random;
 use crate::world::{World, changes, overlap, route};
-use ccm::cloud::{InstanceId, Route, RouteChange};
 use ccm::controllers::route::NodePlan;
+use ccm::provider::{InstanceId, Route, RouteChange};
 use ipnet::IpNet;
 
 /// A random world: nodes and servers in any state, a network with routes of anybody.

@@ -1,8 +1,8 @@
 //! Rules, each by its cases.
 
 use crate::world::{World, anchored, changes, node, reasons, route, row};
-use ccm::cloud::Reason;
 use ccm::controllers::route::{NETWORK_UNAVAILABLE, State};
+use ccm::provider::Reason;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -414,7 +414,7 @@ fn a_cluster_s_range_that_the_network_does_not_carry_is_told_of_the_network() {
         world.network.range = Some(range.parse().unwrap());
         let plan = world.plan();
         let is_it =
-            |finding: &&ccm::cloud::Finding| finding.reason == Reason::ClusterCIDRMisconfigured;
+            |finding: &&ccm::provider::Finding| finding.reason == Reason::ClusterCIDRMisconfigured;
         let found = plan.findings.iter().find(is_it);
         let message = found.map_or("", |finding| &finding.message);
         assert_eq!(message.is_empty(), told.is_empty(), "{cidrs}: {message}");

@@ -1,9 +1,9 @@
 //! Nodes, servers and a network as data.
 
 use crate::memory::Memory;
-use ccm::cloud::{Instance, InstanceId, Network, PrivateAddress, Route, RouteChange};
 use ccm::controllers::route::{NETWORK_UNAVAILABLE, NodePlan, Plan, Row, View, plan};
 use ccm::kube::Node;
+use ccm::provider::{Instance, InstanceId, Network, PrivateAddress, Route, RouteChange};
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashSet};

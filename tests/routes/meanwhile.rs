@@ -3,9 +3,9 @@
 use crate::common;
 use crate::library::{Mortal, Place, SCALE, scaled};
 use crate::world::{CIDR, NOBODY, World};
-use ccm::cloud::Urgency;
 use ccm::controllers::route::{RouteController, Settings};
 use ccm::controllers::{Controller, Selection};
+use ccm::provider::Urgency;
 use sandbox::Half;
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};

@@ -2,9 +2,9 @@
 
 use crate::library::{Mortal, Place};
 use crate::world::World;
-use ccm::cloud::{Reason, Urgency};
 use ccm::controllers::route::{RouteController, Settings};
 use ccm::controllers::{Controller, Report, Selection};
+use ccm::provider::{Reason, Urgency};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
@@ -18,7 +18,7 @@ const PODS: &str = "10.244.2.0/24";
 /// itself while a test runs.
 struct Compared {
     world: World,
-    ccm: ccm::world::World,
+    ccm: ccm::cache::Apis,
     controller: RouteController,
 }
 
@@ -54,7 +54,7 @@ impl Compared {
 
     /// Another controller reads the nodes.
     fn read_nodes(&self) {
-        let latest = ccm::world::ReadFrom::Latest;
+        let latest = ccm::cache::ReadFrom::Latest;
         self.ccm.nodes(Duration::ZERO, latest).unwrap();
     }
 

@@ -115,7 +115,7 @@ impl Tally {
 }
 
 struct Ccm {
-    world: ccm::world::World,
+    world: ccm::cache::Apis,
     controller: RouteController,
 }
 

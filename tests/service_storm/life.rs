@@ -3,11 +3,11 @@
 use crate::library::{Mortal, Place, SCALE, scaled};
 use crate::random::Random;
 use crate::story::Event;
-use ccm::cloud::{Source, Sourced};
+use ccm::cache::Apis;
 use ccm::controllers::service::{self, ServiceController};
 use ccm::controllers::{Controller, Report, Selection};
 use ccm::hetzner::load_balancers::Defaults;
-use ccm::world::World;
+use ccm::provider::{Source, Sourced};
 use sandbox::Sandbox;
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub struct Life {
 }
 
 pub struct Ccm {
-    pub world: World,
+    pub world: Apis,
     controller: ServiceController,
 }
 

@@ -94,12 +94,9 @@ fn findings_of_one_reason_do_not_evict_each_other() {
     }
     let told = world.told("web", "UnknownAnnotation");
     assert_eq!(told.len(), 3, "{told:?}");
-    // The same three, and what was done: none is counted up at each look.
-    assert!(
-        event_writes(&world, "web") <= 6,
-        "{}",
-        event_writes(&world, "web")
-    );
+    // The same three; the creation, perhaps before its node was there. None is counted up at each of the ticks.
+    let writes = event_writes(&world, "web");
+    assert!(writes <= 8, "{writes}");
 }
 
 /// Slow events, and a Service with more findings than anybody reads.
@@ -132,7 +129,7 @@ fn many_findings_of_one_service_delay_no_other() {
         let written = event_writes(&world, "bad");
         assert!(written <= FINDINGS_AT_MOST + 2, "{count}: {written} events");
         if count == 400 {
-            let rest = format!("{} more findings", count - 10);
+            let rest = format!("and {} more like the 5", count - 5);
             assert_eq!(
                 lines(&daemon, &["service/default/bad", &rest]),
                 1,
@@ -147,8 +144,14 @@ fn many_findings_of_one_service_delay_no_other() {
 fn a_long_message_is_cut() {
     let world = World::new(1);
     let daemon = world.daemon(&[NO_RESYNC]);
-    let long = "ä".repeat(2000);
-    world.create("web", &[("algorithm-type", &long)], &[80]);
+    let long = "ä".repeat(500);
+    let names = [
+        "algorithm-type",
+        "protocol",
+        "health-check-protocol",
+        "uses-proxyprotocol",
+    ];
+    world.create("web", &names.map(|name| (name, long.as_str())), &[80]);
     world.tells("web", "SyncLoadBalancerFailed", &["algorithm-type"]);
     for message in world.told("web", "SyncLoadBalancerFailed") {
         assert_eq!(message.chars().count(), 1000, "{message}");

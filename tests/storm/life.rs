@@ -2,10 +2,10 @@
 
 use crate::library::{Mortal, Place, SCALE, scaled};
 use crate::random::Random;
+use ccm::cache::Apis;
 use ccm::controllers::lifecycle::{self, LifecycleController};
 use ccm::controllers::node::{self, NodeController};
 use ccm::controllers::{Controller, Report, Selection};
-use ccm::world::World;
 use std::time::Duration;
 
 /// Rounds in which everything must have come to rest.
@@ -33,7 +33,7 @@ enum Manner {
 }
 
 struct Ccm {
-    world: World,
+    world: Apis,
     node: NodeController,
     lifecycle: LifecycleController,
 }
@@ -92,7 +92,7 @@ impl Life {
         }
     }
 
-    fn alone(&self, controller: &mut dyn Controller, world: &World, gate: &Mortal) {
+    fn alone(&self, controller: &mut dyn Controller, world: &Apis, gate: &Mortal) {
         for _ in 0..self.rounds {
             if !gate.is_closed() {
                 controller.tick(world, gate, &self.selection);
@@ -148,7 +148,7 @@ impl Ccm {
         }
     }
 
-    fn controllers(&mut self) -> [(&mut dyn Controller, &World); 2] {
+    fn controllers(&mut self) -> [(&mut dyn Controller, &Apis); 2] {
         [
             (&mut self.node, &self.world),
             (&mut self.lifecycle, &self.world),

@@ -3,7 +3,7 @@
 use super::check::{Outcome, counted};
 use super::view::View;
 use crate::cli::wire::TOKEN_CHARACTERS;
-use crate::cloud::{Attached, Permission};
+use crate::provider::{Attached, Permission};
 
 /// Below this share of the limit the daemon puts refreshes off.
 const RESERVE_SHARE: u64 = 10;

@@ -2,8 +2,8 @@
 
 use super::check::{Outcome, counted, some};
 use super::view::View;
-use crate::cloud::{Finding, Reason};
 use crate::controllers::node::{NodePlan, Server, is_uninitialised};
+use crate::provider::{Finding, Reason};
 
 /// Nodes that we have to do with, and how many of them have their server in this project.
 fn own(nodes: &[NodePlan]) -> (usize, usize) {

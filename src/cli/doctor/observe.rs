@@ -3,16 +3,16 @@
 use super::services::lacks;
 use super::verbs::{NEEDS, Need};
 use super::view::{Gap, Lease, Seen, Token, View};
+use crate::cache::{self, Apis, ReadFrom};
 use crate::cli::wire;
-use crate::cloud::{Checkup, ErrorKind, Gate, Instance, Provider, Refused, Urgency};
 use crate::controllers::Selection;
 use crate::controllers::node::{self, NodePlan};
 use crate::controllers::route::{self, RouteController};
 use crate::controllers::service::{self, FailedTry, ServiceController, ServicePlan};
 use crate::hetzner::{self, Hetzner};
 use crate::kube::{self, LeaseKey, Node};
+use crate::provider::{Checkup, ErrorKind, Gate, Instance, Provider, Refused, Urgency};
 use crate::settings::{Controller, Parsed, Settings};
-use crate::world::{self, ReadFrom, World};
 use jiff::Timestamp;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -78,9 +78,9 @@ pub(super) fn observe(parsed: &Parsed, mut unknown: Vec<String>) -> View {
     let cloud = look_at_cloud(&mut view, settings, unknown);
     match (kube, cloud) {
         (Some(kube), Some(cloud)) => {
-            let world = wire::together(settings, kube, cloud.provider);
-            let instances = world.instances_listed(cloud.servers, cloud.asked).value;
-            look_at_both(&mut view, settings, &world, &instances);
+            let apis = wire::together(settings, kube, cloud.provider);
+            let instances = apis.instances_listed(cloud.servers, cloud.asked).value;
+            look_at_both(&mut view, settings, &apis, &instances);
         }
         (Some(_), None) => view.nodes = Err(Gap::Needs("api")),
         (None, _) => {}
@@ -216,60 +216,60 @@ fn look_at_cloud(view: &mut View, settings: &Settings, unknown: Vec<String>) -> 
     }
 }
 
-fn look_at_both(view: &mut View, settings: &Settings, world: &World, instances: &[Instance]) {
-    let nodes = match world.nodes(ONE_LOOK, ReadFrom::Latest) {
+fn look_at_both(view: &mut View, settings: &Settings, apis: &Apis, instances: &[Instance]) {
+    let nodes = match apis.nodes(ONE_LOOK, ReadFrom::Latest) {
         Ok(nodes) => nodes.value,
         Err(error) => {
             view.nodes = Err(gap(error));
             return;
         }
     };
-    view.nodes = Ok(node_plans(world, &nodes, instances));
+    view.nodes = Ok(node_plans(apis, &nodes, instances));
     if matches!(view.checkup.network, Some(Err(_))) {
         view.services = Err(Gap::Needs("network"));
         view.routes = Err(Gap::Needs("network"));
         return;
     }
-    view.routes = route_plan(settings, world);
-    if world.provider.load_balancers().is_none() {
+    view.routes = route_plan(settings, apis);
+    if apis.provider.load_balancers().is_none() {
         let why = "HCLOUD_LOAD_BALANCERS_ENABLED=false: no Service gets a load balancer";
         view.services = Err(Gap::NotHere(why.into()));
         view.orphans = Err(Gap::NotHere(why.into()));
         return;
     }
-    view.services = service_plans(settings, world);
+    view.services = service_plans(settings, apis);
     if let Ok(plans) = &view.services {
         if plans.iter().any(|plan| lacks(plan).is_some()) {
-            view.failed_tries = failed_tries(world);
+            view.failed_tries = failed_tries(apis);
         }
-        let orphans = service::orphans(world, &nodes);
+        let orphans = service::orphans(apis, &nodes);
         view.orphans = orphans.map_err(|error| Gap::Failed(error.to_string()));
     }
 }
 
-fn node_plans(world: &World, nodes: &[Arc<Node>], instances: &[Instance]) -> Vec<NodePlan> {
+fn node_plans(apis: &Apis, nodes: &[Arc<Node>], instances: &[Instance]) -> Vec<NodePlan> {
     let view = node::View {
         nodes,
         instances,
         overdue: Timestamp::MIN,
     };
-    node::plan(&view, &*world.provider, |_| true)
+    node::plan(&view, &*apis.provider, |_| true)
 }
 
-fn service_plans(settings: &Settings, world: &World) -> Seen<Vec<ServicePlan>> {
+fn service_plans(settings: &Settings, apis: &Apis) -> Seen<Vec<ServicePlan>> {
     let services = ServiceController::new(service::Settings {
         sync_interval: ONE_LOOK,
         resync_period: ONE_LOOK,
         ..wire::service_settings(settings)
     });
-    match services.evaluate(world, &Selection::All) {
+    match services.evaluate(apis, &Selection::All) {
         Ok((_, plans)) => Ok(plans),
         Err(error) => Err(gap(error)),
     }
 }
 
-fn failed_tries(world: &World) -> Seen<HashMap<String, FailedTry>> {
-    let events = world.kube.service_events(None);
+fn failed_tries(apis: &Apis) -> Seen<HashMap<String, FailedTry>> {
+    let events = apis.kube.service_events(None);
     let tries = events.map(|events| service::failed_tries(&events));
     tries.map_err(|error| {
         Gap::NotHere(match error.is_forbidden() {
@@ -279,7 +279,7 @@ fn failed_tries(world: &World) -> Seen<HashMap<String, FailedTry>> {
     })
 }
 
-fn route_plan(settings: &Settings, world: &World) -> Seen<route::Plan> {
+fn route_plan(settings: &Settings, apis: &Apis) -> Seen<route::Plan> {
     if !settings.controllers.value.contains(Controller::Route) {
         return Err(Gap::NotHere("--controllers leaves routes out".into()));
     }
@@ -294,13 +294,13 @@ fn route_plan(settings: &Settings, world: &World) -> Seen<route::Plan> {
         Gap::NotHere(format!("no routes with these settings: {}{how}", off.why))
     })?;
     let routes = RouteController::new(routes);
-    routes.evaluate_within(world, ONE_LOOK).map_err(gap)
+    routes.evaluate_within(apis, ONE_LOOK).map_err(gap)
 }
 
 /// Of a call to either API.
-fn gap(error: world::Error) -> Gap {
+fn gap(error: cache::Error) -> Gap {
     match error {
-        world::Error::Kube(error) if error.is_forbidden() => Gap::Needs("rights"),
+        cache::Error::Kube(error) if error.is_forbidden() => Gap::Needs("rights"),
         error => Gap::Failed(error.to_string()),
     }
 }

@@ -4,9 +4,9 @@
 use super::check::{Outcome, Status, some};
 use super::view::View;
 use super::{cluster, nodes};
-use crate::cloud::{Finding, Reason, Severity};
 use crate::controllers::node::{self, Server};
 use crate::controllers::route::{NETWORK_UNAVAILABLE, NodePlan, Plan, Row, State, Step};
+use crate::provider::{Finding, Reason, Severity};
 use std::collections::BTreeMap;
 
 pub(super) fn routes(view: &View) -> Outcome {

@@ -3,8 +3,8 @@
 use super::check::{Outcome, counted, some};
 use super::nodes;
 use super::view::{Gap, View};
-use crate::cloud::Orphan;
 use crate::controllers::service::{ServicePlan, Want};
+use crate::provider::Orphan;
 use crate::text;
 use std::collections::HashMap;
 

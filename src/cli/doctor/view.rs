@@ -1,11 +1,11 @@
 //! What there is to look at: what was read, or why it was not.
 
 use super::verbs::Need;
-use crate::cloud::{Checkup, Orphan};
 use crate::controllers::node::NodePlan;
 use crate::controllers::route;
 use crate::controllers::service::{FailedTry, ServicePlan};
 use crate::kube::{LeaseSpec, Version, Workload};
+use crate::provider::{Checkup, Orphan};
 use std::collections::HashMap;
 
 /// Something that was looked at.

@@ -1,14 +1,14 @@
 //! One Service and its load balancer: what is wrong first, then both sides, and why sync would do what it would.
 
 use super::{ask, json, or_dash, targets_cell, usage};
+use crate::cache::Apis;
 use crate::cli::output::{self, Printer};
 use crate::cli::table::{self, COLUMNS};
 use crate::cli::{Exit, leader};
-use crate::cloud::{Field, Finding, Severity};
 use crate::controllers::service::{self, FailedTry, ServicePlan, Want};
 use crate::kube::ServicePort;
+use crate::provider::{Field, Finding, Severity};
 use crate::settings::{Command, Output};
-use crate::world::World;
 use std::ffi::OsString;
 
 pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Exit {
@@ -27,7 +27,7 @@ pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Exit {
         Ok(plans) => plans,
         Err(exit) => return exit,
     };
-    leader::tell(&asked.settings, &asked.world);
+    leader::tell(&asked.settings, &asked.apis);
     // Who only looks is told, and goes on.
     let _ = asked.check_profile();
     let text = match asked.settings.output.value {
@@ -35,18 +35,18 @@ pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Exit {
         Output::Yaml => output::yaml(&json::plans("LoadBalancerInspection", &plans)),
         Output::Table | Output::Wide => plans
             .iter()
-            .map(|plan| inspection(plan, failed_try(&asked.world, plan)))
+            .map(|plan| inspection(plan, failed_try(&asked.apis, plan)))
             .collect(),
     };
     Printer::stdout(&text)
 }
 
 /// What came of the last try, where something is left to do; one call, and none where nothing is.
-fn failed_try(world: &World, plan: &ServicePlan) -> Option<FailedTry> {
+fn failed_try(apis: &Apis, plan: &ServicePlan) -> Option<FailedTry> {
     if !plan.has_writes() {
         return None;
     }
-    match world.kube.service_events(Some(&plan.object)) {
+    match apis.kube.service_events(Some(&plan.object)) {
         Ok(events) => service::failed_tries(&events).remove(&plan.object.uid),
         Err(error) => {
             log::debug!("events of {}: {error}", plan.name());
@@ -109,7 +109,8 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
 fn sides(plan: &ServicePlan) -> String {
     let service = &plan.service;
     let balancer = plan.cloud.found.as_ref();
-    let of_cloud = |text: fn(&crate::cloud::Balancer) -> String| balancer.map_or("-".into(), text);
+    let of_cloud =
+        |text: fn(&crate::provider::Balancer) -> String| balancer.map_or("-".into(), text);
     let state = match plan.want {
         Want::Ensure => "wants a load balancer",
         Want::Remove => "its load balancer is to go",
@@ -208,7 +209,7 @@ fn health(plan: &ServicePlan) -> String {
     )
 }
 
-fn why(health: &crate::cloud::Health) -> String {
+fn why(health: &crate::provider::Health) -> String {
     let code = health.http_status.map(|code| format!("HTTP {code}"));
     let parts = health.detail.iter().map(ToString::to_string).chain(code);
     parts.collect::<Vec<_>>().join(", ")

@@ -1,9 +1,9 @@
 //! Services and load balancers in the stable form.
 
 use crate::cli::json::Document;
-use crate::cloud::{Balancer, Field, Finding, Ingress};
 use crate::controllers::service::{ServicePlan, Want};
 use crate::controllers::{Failure, Report};
+use crate::provider::{Balancer, Field, Finding, Ingress};
 use serde::Serialize;
 use serde_json::Value;
 

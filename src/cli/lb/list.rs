@@ -4,9 +4,9 @@ use super::{TURNED_OFF, ask, json, or_dash, targets_cell, usage};
 use crate::cli::output::{self, Printer};
 use crate::cli::table::{self, COLUMNS, Yielding};
 use crate::cli::{Exit, leader};
-use crate::cloud::{Field, Kept};
 use crate::controllers::Selection;
 use crate::controllers::service::{ServicePlan, Want};
+use crate::provider::{Field, Kept};
 use crate::settings::{Command, Output};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -35,12 +35,12 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
         Ok(orphans) => plans.extend(orphans),
         Err(exit) => return exit,
     }
-    leader::tell(&asked.settings, &asked.world);
+    leader::tell(&asked.settings, &asked.apis);
     // Who only looks is told, and goes on.
     let _ = asked.check_profile();
     // Of one namespace alone nobody asks for what has none.
     let kept = match selection {
-        Selection::All => Some(asked.services.kept(&asked.world)),
+        Selection::All => Some(asked.services.kept(&asked.apis)),
         _ => None,
     };
     if let Some(Err(error)) = &kept {
@@ -54,7 +54,7 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
             None => document,
         }
     };
-    let is_off = asked.world.provider.load_balancers().is_none();
+    let is_off = asked.apis.provider.load_balancers().is_none();
     if is_off && !matches!(asked.settings.output.value, Output::Table | Output::Wide) {
         Printer::stderr(&format!("ccm: {TURNED_OFF}\n"));
     }

@@ -15,11 +15,11 @@ use super::output::Printer;
 use super::told::{self, Read};
 use super::wire;
 use super::{Exit, help, or_dash, taken, usage};
+use crate::cache::{self, Apis, ReadFrom};
 use crate::controllers::Selection;
 use crate::controllers::service::{ServiceController, ServicePlan, Want, want};
 use crate::kube::Service;
 use crate::settings::{Command, Settings, all_nearest, one_of};
-use crate::world::{self, ReadFrom, World};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -35,7 +35,7 @@ const TURNED_OFF: &str = "HCLOUD_LOAD_BALANCERS_ENABLED=false: no Service gets a
 /// Everything a command needs.
 struct Asked {
     settings: Settings,
-    world: World,
+    apis: Apis,
     services: ServiceController,
     /// `namespace/name`.
     names: Vec<String>,
@@ -58,14 +58,14 @@ fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
         .collect::<Result<Vec<String>, String>>()
         .map_err(|why| usage(&why))?;
     let unknown = taken::unknown(command, &ready.settings, ready.left_out.as_ref());
-    let world = wire::world_of(ready.kube, &ready.settings, unknown.clone());
-    let world = world.map_err(|why| Printer::failure(&why))?;
+    let apis = wire::world_of(ready.kube, &ready.settings, unknown.clone());
+    let apis = apis.map_err(|why| Printer::failure(&why))?;
     // A list says it in the place of its rows.
-    if command != Command::LbList && world.provider.load_balancers().is_none() {
+    if command != Command::LbList && apis.provider.load_balancers().is_none() {
         return Err(Printer::failure(TURNED_OFF));
     }
     Ok(Asked {
-        world,
+        apis,
         services: ServiceController::new(wire::service_settings(&ready.settings)),
         settings: ready.settings,
         names,
@@ -115,14 +115,14 @@ impl Asked {
     fn evaluate(&self, selection: &Selection) -> Result<Vec<ServicePlan>, Exit> {
         let (_, plans) = self
             .services
-            .evaluate(&self.world, selection)
+            .evaluate(&self.apis, selection)
             .map_err(|error| self.failed(&error))?;
         Ok(plans)
     }
 
     /// Nothing is planned with the eyes of a profile that only a default names.
     fn check_profile(&self) -> Result<(), Exit> {
-        match taken::check_profile(&self.world, &self.unknown) {
+        match taken::check_profile(&self.apis, &self.unknown) {
             Ok(None) => Ok(()),
             Ok(Some(why)) => Err(Printer::failure(&why)),
             Err(error) => Err(self.failed(&error)),
@@ -132,7 +132,7 @@ impl Asked {
     /// Every Service that is of type LoadBalancer, and what it asks of us.
     fn there(&self) -> Result<Vec<(String, Want)>, Exit> {
         let services = self
-            .world
+            .apis
             .load_balancer_services(Duration::MAX, ReadFrom::Latest)
             .map_err(|error| self.failed(&error))?;
         let services = services.value.iter();
@@ -170,7 +170,7 @@ impl Asked {
     fn of_another_type(&self, name: &str) -> Result<Option<Arc<Service>>, Exit> {
         match name.split_once('/') {
             Some((namespace, name)) => self
-                .world
+                .apis
                 .service(namespace, name)
                 .map_err(|error| self.failed(&error)),
             None => Ok(None),
@@ -178,12 +178,12 @@ impl Asked {
     }
 
     /// Who runs a command may have several kubeconfigs, and be surprised which one it was.
-    fn failed(&self, error: &world::Error) -> Exit {
+    fn failed(&self, error: &cache::Error) -> Exit {
         match error {
-            world::Error::Kube(_) => {
-                Printer::failure(&format!("{error} ({})", self.world.kube.origin()))
+            cache::Error::Kube(_) => {
+                Printer::failure(&format!("{error} ({})", self.apis.kube.origin()))
             }
-            world::Error::Cloud(_) => Printer::failure(&error.to_string()),
+            cache::Error::Cloud(_) => Printer::failure(&error.to_string()),
         }
     }
 }

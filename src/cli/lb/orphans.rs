@@ -24,7 +24,7 @@ impl Asked {
     ) -> Result<Vec<ServicePlan>, Exit> {
         let mut orphans = self
             .services
-            .orphans(&self.world, begun)
+            .orphans(&self.apis, begun)
             .map_err(|error| self.failed(&error))?;
         let number = |plan: &ServicePlan| plan.cloud.found.as_ref().map(|found| found.id);
         let taken: HashSet<u64> = plans.iter().filter_map(number).collect();
@@ -73,9 +73,9 @@ impl Asked {
         let (mut report, mut plans) = match ids.is_empty() {
             true => (Report::default(), Vec::new()),
             false => {
-                let world = &self.world;
-                let work = || self.services.delete_orphans(world, &Open, &ids);
-                world.recorder.alongside(&world.kube, &Open, work)
+                let apis = &self.apis;
+                let work = || self.services.delete_orphans(apis, &Open, &ids);
+                apis.recorder.alongside(&apis.kube, &Open, work)
             }
         };
         if let Some(outage) = &report.outage {

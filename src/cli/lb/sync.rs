@@ -4,9 +4,9 @@ use super::{Asked, ask, json, usage};
 use crate::cli::changes::{self, Open};
 use crate::cli::output::{self, Printer};
 use crate::cli::{Exit, leader};
-use crate::cloud::Severity;
 use crate::controllers::service::ServicePlan;
 use crate::controllers::{Proposal, Selection};
+use crate::provider::Severity;
 use crate::settings::{Command, Output};
 use std::ffi::OsString;
 
@@ -22,14 +22,14 @@ pub(in crate::cli) fn sync(words: Vec<OsString>) -> Exit {
         return exit;
     }
     if asked.settings.delete_orphans.value {
-        leader::tell(&asked.settings, &asked.world);
+        leader::tell(&asked.settings, &asked.apis);
         return asked.delete_orphans();
     }
     let selection = match asked.selection() {
         Ok(selection) => selection,
         Err(exit) => return exit,
     };
-    leader::tell(&asked.settings, &asked.world);
+    leader::tell(&asked.settings, &asked.apis);
     match asked.settings.dry_run.value {
         true => asked.dry_run(&selection),
         false => asked.sync(&selection),
@@ -58,9 +58,9 @@ impl Asked {
     }
 
     fn sync(&mut self, selection: &Selection) -> Exit {
-        let world = &self.world;
-        let work = || self.services.sync(world, &Open, selection);
-        let (report, plans) = world.recorder.alongside(&world.kube, &Open, work);
+        let apis = &self.apis;
+        let work = || self.services.sync(apis, &Open, selection);
+        let (report, plans) = apis.recorder.alongside(&apis.kube, &Open, work);
         if let Some(outage) = &report.outage {
             // What was done before is not lost in silence.
             for (object, change) in &report.changes {

@@ -4,9 +4,9 @@ use super::{Plans, ask, json, or_dash, state_cell, usage};
 use crate::cli::output::{self, Printer};
 use crate::cli::table::{self, COLUMNS};
 use crate::cli::{Exit, leader};
-use crate::cloud::{Finding, Severity};
 use crate::controllers::Selection;
 use crate::controllers::node::{Field, NodePlan, Server, is_uninitialised};
+use crate::provider::{Finding, Severity};
 use crate::settings::{Command, Output};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -24,7 +24,7 @@ pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Exit {
         Ok(plans) => plans,
         Err(exit) => return exit,
     };
-    leader::tell(&asked.settings, &asked.world);
+    leader::tell(&asked.settings, &asked.apis);
     let text = match asked.settings.output.value {
         Output::Json => output::json(&json::plans("NodeInspection", &plans)),
         Output::Yaml => output::yaml(&json::plans("NodeInspection", &plans)),

@@ -2,10 +2,10 @@
 
 use super::Plans;
 use crate::cli::json::Document;
-use crate::cloud::{Finding, NodeAddress};
 use crate::controllers::lifecycle;
 use crate::controllers::node::{Change, Field, Server, is_uninitialised};
 use crate::controllers::{Failure, Report};
+use crate::provider::{Finding, NodeAddress};
 use serde::Serialize;
 
 /// One Kubernetes object, its cloud counterpart, and what lies between them.

@@ -4,10 +4,10 @@ use super::{Plans, ask, json, or_dash, state_cell, usage};
 use crate::cli::output::{self, Printer};
 use crate::cli::table::{self, Yielding};
 use crate::cli::{Exit, leader};
-use crate::cloud::NodeAddress;
 use crate::controllers::Selection;
 use crate::controllers::lifecycle;
 use crate::controllers::node::{NodePlan, Server, is_uninitialised};
+use crate::provider::NodeAddress;
 use crate::settings::{Command, Output};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -26,7 +26,7 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
         Ok(plans) => plans,
         Err(exit) => return exit,
     };
-    leader::tell(&asked.settings, &asked.world);
+    leader::tell(&asked.settings, &asked.apis);
     let text = match asked.settings.output.value {
         Output::Json => output::json(&json::plans("NodeList", &plans)),
         Output::Yaml => output::yaml(&json::plans("NodeList", &plans)),

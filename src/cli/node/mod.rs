@@ -14,12 +14,12 @@ use super::output::Printer;
 use super::told::{self, Read};
 use super::wire;
 use super::{Exit, help, or_dash, taken, usage};
-use crate::cloud::Finding;
+use crate::cache::Apis;
 use crate::controllers::lifecycle::{LifecycleController, LifecyclePlan};
 use crate::controllers::node::{NodeController, NodePlan, Server};
 use crate::controllers::{Proposal, Selection};
+use crate::provider::Finding;
 use crate::settings::{Command, Settings, all_nearest, one_of};
-use crate::world::World;
 use std::collections::HashMap;
 use std::ffi::OsString;
 
@@ -29,7 +29,7 @@ const NEAREST_AT_MOST: usize = 3;
 /// Everything a command needs.
 struct Asked {
     settings: Settings,
-    world: World,
+    apis: Apis,
     nodes: NodeController,
     lifecycle: LifecycleController,
     names: Vec<String>,
@@ -50,10 +50,10 @@ fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
         Read::End(exit) => return Err(exit),
     };
     let unknown = taken::unknown(command, &ready.settings, ready.left_out.as_ref());
-    let world = wire::world_of(ready.kube, &ready.settings, unknown.clone());
-    let world = world.map_err(|why| Printer::failure(&why))?;
+    let apis = wire::world_of(ready.kube, &ready.settings, unknown.clone());
+    let apis = apis.map_err(|why| Printer::failure(&why))?;
     Ok(Asked {
-        world,
+        apis,
         nodes: NodeController::new(wire::node_settings(&ready.settings)),
         lifecycle: LifecycleController::new(wire::lifecycle_settings(&ready.settings)),
         settings: ready.settings,
@@ -67,22 +67,22 @@ impl Asked {
         self.check_names()?;
         let (_, nodes) = self
             .nodes
-            .evaluate(&self.world, selection)
+            .evaluate(&self.apis, selection)
             .map_err(|error| self.failed(&error))?;
         let (lifecycle, _) = self
             .lifecycle
-            .evaluate(&self.world, selection)
+            .evaluate(&self.apis, selection)
             .map_err(|error| self.failed(&error))?;
         Ok(together(nodes, lifecycle))
     }
 
     /// Who runs a command may have several kubeconfigs, and be surprised which one it was.
-    fn failed(&self, error: &crate::world::Error) -> Exit {
+    fn failed(&self, error: &crate::cache::Error) -> Exit {
         match error {
-            crate::world::Error::Kube(_) => {
-                Printer::failure(&format!("{error} ({})", self.world.kube.origin()))
+            crate::cache::Error::Kube(_) => {
+                Printer::failure(&format!("{error} ({})", self.apis.kube.origin()))
             }
-            crate::world::Error::Cloud(_) => Printer::failure(&error.to_string()),
+            crate::cache::Error::Cloud(_) => Printer::failure(&error.to_string()),
         }
     }
 
@@ -93,7 +93,7 @@ impl Asked {
         }
         let nodes = self
             .nodes
-            .nodes(&self.world, &Selection::All)
+            .nodes(&self.apis, &Selection::All)
             .map_err(|error| self.failed(&error))?;
         let there: Vec<&str> = nodes.value.iter().map(|node| node.name()).collect();
         let mut exit = Ok(());

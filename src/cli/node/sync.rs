@@ -4,8 +4,8 @@ use super::{Asked, Plans, ask, json, together, usage};
 use crate::cli::changes::{self, Open};
 use crate::cli::output::{self, Printer};
 use crate::cli::{Exit, leader, taken};
-use crate::cloud::Severity;
 use crate::controllers::{Proposal, Report, Selection};
+use crate::provider::Severity;
 use crate::settings::{Command, Output};
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
@@ -24,7 +24,7 @@ pub(in crate::cli) fn sync(words: Vec<OsString>) -> Exit {
     if asked.settings.detailed_exitcode.value && !asked.settings.dry_run.value {
         return usage("--detailed-exitcode goes with --dry-run");
     }
-    match taken::check_profile(&asked.world, &asked.unknown) {
+    match taken::check_profile(&asked.apis, &asked.unknown) {
         Ok(None) => {}
         Ok(Some(why)) => return Printer::failure(&why),
         Err(error) => return asked.failed(&error),
@@ -32,7 +32,7 @@ pub(in crate::cli) fn sync(words: Vec<OsString>) -> Exit {
     if let Err(exit) = asked.check_names() {
         return exit;
     }
-    leader::tell(&asked.settings, &asked.world);
+    leader::tell(&asked.settings, &asked.apis);
     match asked.settings.dry_run.value {
         true => asked.dry_run(&selection),
         false => asked.sync(&selection),
@@ -62,15 +62,15 @@ impl Asked {
     }
 
     fn sync(&mut self, selection: &Selection) -> Exit {
-        let world = &self.world;
+        let apis = &self.apis;
         let work = || {
-            let nodes = self.nodes.sync(world, &Open, selection);
+            let nodes = self.nodes.sync(apis, &Open, selection);
             match nodes.0.outage {
                 Some(_) => (nodes, None),
-                None => (nodes, Some(self.lifecycle.sync(world, &Open, selection))),
+                None => (nodes, Some(self.lifecycle.sync(apis, &Open, selection))),
             }
         };
-        let ((mut report, nodes), second) = world.recorder.alongside(&world.kube, &Open, work);
+        let ((mut report, nodes), second) = apis.recorder.alongside(&apis.kube, &Open, work);
         if let Some(outage) = &report.outage {
             return self.failed(&outage.error);
         }

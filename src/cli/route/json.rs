@@ -2,9 +2,9 @@
 //! to set or with something in its way.
 
 use crate::cli::json::Document;
-use crate::cloud::Route;
 use crate::controllers::Failure;
 use crate::controllers::route::{NodePlan, Plan, Row, Synced, condition_json};
+use crate::provider::Route;
 use serde::Serialize;
 use serde_json::{Value, json};
 

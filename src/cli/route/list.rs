@@ -17,7 +17,7 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
         Ok(plan) => plan,
         Err(exit) => return exit,
     };
-    leader::tell(&asked.settings, &asked.world);
+    leader::tell(&asked.settings, &asked.apis);
     let text = match asked.settings.output.value {
         Output::Json => output::json(&json::plan("RouteList", &plan)),
         Output::Yaml => output::yaml(&json::plan("RouteList", &plan)),

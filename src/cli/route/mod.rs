@@ -11,17 +11,17 @@ use super::logging::Reader;
 use super::output::{self, Printer};
 use super::told::{self, Read};
 use super::{Exit, help, usage, wire};
-use crate::cloud::Severity;
+use crate::cache::{self, Apis};
 use crate::controllers::route::{Plan, RouteController};
+use crate::provider::Severity;
 use crate::settings::{Command, Settings};
-use crate::world::{self, World};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 
 /// Everything a command needs.
 struct Asked {
     settings: Settings,
-    world: World,
+    apis: Apis,
     routes: RouteController,
 }
 
@@ -42,10 +42,10 @@ fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
     }
     let routes = wire::route_settings(&ready.settings)
         .map_err(|off| Printer::failure(&format!("there are no routes: {}", off.why)))?;
-    let world = wire::world_of(ready.kube, &ready.settings, Vec::new())
+    let apis = wire::world_of(ready.kube, &ready.settings, Vec::new())
         .map_err(|why| Printer::failure(&why))?;
     Ok(Asked {
-        world,
+        apis,
         routes: RouteController::new(routes),
         settings: ready.settings,
     })
@@ -53,19 +53,19 @@ fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
 
 impl Asked {
     fn evaluate(&self) -> Result<Plan, Exit> {
-        let evaluated = self.routes.evaluate(&self.world);
+        let evaluated = self.routes.evaluate(&self.apis);
         evaluated
             .map_err(|error| self.failed(&error))
             .map(|(_, plan)| plan)
     }
 
     /// Who runs a command may have several kubeconfigs, and be surprised which one it was.
-    fn failed(&self, error: &world::Error) -> Exit {
+    fn failed(&self, error: &cache::Error) -> Exit {
         match error {
-            world::Error::Kube(_) => {
-                Printer::failure(&format!("{error} ({})", self.world.kube.origin()))
+            cache::Error::Kube(_) => {
+                Printer::failure(&format!("{error} ({})", self.apis.kube.origin()))
             }
-            world::Error::Cloud(_) => Printer::failure(&error.to_string()),
+            cache::Error::Cloud(_) => Printer::failure(&error.to_string()),
         }
     }
 }

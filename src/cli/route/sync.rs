@@ -15,7 +15,7 @@ pub(in crate::cli) fn sync(words: Vec<OsString>) -> Exit {
     if asked.settings.detailed_exitcode.value && !asked.settings.dry_run.value {
         return usage("--detailed-exitcode goes with --dry-run");
     }
-    leader::tell(&asked.settings, &asked.world);
+    leader::tell(&asked.settings, &asked.apis);
     match asked.settings.dry_run.value {
         true => asked.dry_run(),
         false => asked.sync(),
@@ -44,9 +44,9 @@ impl Asked {
     }
 
     fn sync(&mut self) -> Exit {
-        let world = &self.world;
-        let work = || self.routes.sync(world, &Open);
-        let synced = world.recorder.alongside(&world.kube, &Open, work);
+        let apis = &self.apis;
+        let work = || self.routes.sync(apis, &Open);
+        let synced = apis.recorder.alongside(&apis.kube, &Open, work);
         let report = &synced.report;
         if let Some(outage) = &report.outage {
             // What was done before is not lost in silence.

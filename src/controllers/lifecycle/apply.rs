@@ -1,10 +1,10 @@
 //! One change, one write, on a node that was read just before.
 
 use super::plan::{Change, Facts, LifecyclePlan, View, plan};
-use crate::cloud::{Finding, Gate, Provider, Reason};
+use crate::cache::{Apis, Error};
 use crate::controllers::report::{count_write, publish, tell_change};
 use crate::kube::{self, Node, Taint};
-use crate::world::{Error, World};
+use crate::provider::{Finding, Gate, Provider, Reason};
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ pub(super) struct Failed {
 
 /// The line of the change that was made; none when there is nothing to change (any more).
 pub(super) fn apply(
-    world: &World,
+    apis: &Apis,
     gate: &dyn Gate,
     proposed: &LifecyclePlan,
     facts: &Facts,
@@ -28,17 +28,17 @@ pub(super) fn apply(
     if proposed.change.is_none() {
         return Ok(None);
     }
-    let Some(node) = world.node(&proposed.object.name).map_err(Failed::from)? else {
+    let Some(node) = apis.node(&proposed.object.name).map_err(Failed::from)? else {
         return Ok(None);
     };
     if node.metadata.uid != proposed.object.uid {
         // Another node came to carry this name: it is looked at in the next tick.
         return Ok(None);
     }
-    let Some(change) = decide_again(&node, facts, &*world.provider, guard) else {
+    let Some(change) = decide_again(&node, facts, &*apis.provider, guard) else {
         return Ok(None);
     };
-    let made = make(world, gate, &node, &change);
+    let made = make(apis, gate, &node, &change);
     let outcome = match &made {
         Err(Failed {
             error: Error::Kube(error),
@@ -69,16 +69,15 @@ fn decide_again(
     plans.into_iter().next().and_then(|plan| plan.change)
 }
 
-fn make(world: &World, gate: &dyn Gate, node: &Node, change: &Change) -> Result<(), Failed> {
+fn make(apis: &Apis, gate: &dyn Gate, node: &Node, change: &Change) -> Result<(), Failed> {
     let (name, version) = (node.name(), &node.metadata.resource_version);
     match change {
         Change::AddShutdownTaint { taints } | Change::RemoveShutdownTaint { taints } => {
             let body = taints_patch(version, taints);
             let begun = Instant::now();
-            world
-                .kube
+            apis.kube
                 .patch_node(gate, name, &body)
-                .map(|node| world.node_written(node, begun))
+                .map(|node| apis.node_written(node, begun))
                 .map_err(|error| {
                     let message =
                         format!("not done, tried again later: {}: {error}", change.line());
@@ -92,9 +91,8 @@ fn make(world: &World, gate: &dyn Gate, node: &Node, change: &Change) -> Result<
         Change::DeleteNode { server } => {
             let message = format!("server {server} does not exist any more: the node is deleted");
             let deleting = Finding::info(Reason::DeletingNode, message);
-            publish(world, super::NAME, &node.object(), &[deleting]);
-            world
-                .kube
+            publish(apis, super::NAME, &node.object(), &[deleting]);
+            apis.kube
                 .delete_node(gate, name, &node.metadata.uid, version)
                 .map_err(|error| {
                     let message = format!("not deleted, tried again later: {error}");

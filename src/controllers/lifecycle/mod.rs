@@ -14,9 +14,9 @@ pub use plan::{Change, Fact, Facts, LifecyclePlan, SHUTDOWN, View, plan};
 use super::backoff::Backoff;
 use super::report::{Failure, Report, publish, recovered};
 use super::{Controller, Proposal, Selection};
-use crate::cloud::Gate;
+use crate::cache::{self, Apis, Error, Poll, ReadFrom};
 use crate::kube::Node;
-use crate::world::{self, Error, Poll, ReadFrom, World};
+use crate::provider::Gate;
 use schedule::Schedule;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -61,20 +61,20 @@ impl LifecycleController {
     /// What would be done to the nodes that are due or asked for.
     pub fn evaluate(
         &self,
-        world: &World,
+        apis: &Apis,
         selection: &Selection,
     ) -> Result<(Vec<LifecyclePlan>, Facts), Error> {
-        let nodes = self.nodes(world, selection)?;
+        let nodes = self.nodes(apis, selection)?;
         let due = self.due(&nodes.value, selection);
         if due.is_empty() {
             return Ok((Vec::new(), Facts::new()));
         }
         let max_age = self.settings.server_cache_max_age;
-        let facts = observe::facts(world, &nodes.value, &due, max_age)?;
+        let facts = observe::facts(apis, &nodes.value, &due, max_age)?;
         // After the cloud answered: while it does not, no node is read in vain.
         let nodes = match selection.is_explicit() {
             true => nodes.clone(),
-            false => self.read_again(world, &due)?,
+            false => self.read_again(apis, &due)?,
         };
         // One that was made anew meanwhile is no node that was asked about.
         let asked: HashSet<&str> = due.iter().map(|node| node.metadata.uid.as_str()).collect();
@@ -84,25 +84,25 @@ impl LifecycleController {
             nodes: &due,
             facts: &facts,
         };
-        let plans = plan(&view, &*world.provider, self.settings.deletion_guard);
+        let plans = plan(&view, &*apis.provider, self.settings.deletion_guard);
         Ok((plans, facts))
     }
 
-    fn nodes(&self, world: &World, selection: &Selection) -> Result<world::View<Nodes>, Error> {
+    fn nodes(&self, apis: &Apis, selection: &Selection) -> Result<cache::View<Nodes>, Error> {
         let look_max_age = self.settings.monitor_period / 2;
         if selection.is_explicit() {
-            return world.nodes(look_max_age, ReadFrom::Latest);
+            return apis.nodes(look_max_age, ReadFrom::Latest);
         }
-        world.poll_nodes(Poll {
+        apis.poll_nodes(Poll {
             look_max_age,
             whole_max_age: self.settings.node_max_age,
             metadata_max_age: None,
         })
     }
 
-    fn read_again(&self, world: &World, due: &[&Node]) -> Result<world::View<Nodes>, Error> {
+    fn read_again(&self, apis: &Apis, due: &[&Node]) -> Result<cache::View<Nodes>, Error> {
         let names: Vec<String> = due.iter().map(|node| node.name().to_owned()).collect();
-        world.nodes_again(&names, self.settings.monitor_period / 2)
+        apis.nodes_again(&names, self.settings.monitor_period / 2)
     }
 
     /// Those that are not ready or shall lose the shutdown taint, when it is their time.
@@ -123,23 +123,23 @@ impl LifecycleController {
     /// One pass, with the plans that it was made of.
     pub fn sync(
         &mut self,
-        world: &World,
+        apis: &Apis,
         gate: &dyn Gate,
         selection: &Selection,
     ) -> (Report, Vec<LifecyclePlan>) {
-        let (plans, facts) = match self.evaluate(world, selection) {
+        let (plans, facts) = match self.evaluate(apis, selection) {
             Ok(evaluated) => evaluated,
             Err(error) => return (Report::outage(error, String::new()), Vec::new()),
         };
-        self.keep_schedule(world);
+        self.keep_schedule(apis);
         let mut report = Report {
             planned: plans.iter().filter(|plan| plan.change.is_some()).count(),
             ..Report::default()
         };
         for plan in &plans {
             let object = format!("node/{}", plan.object.name);
-            publish(world, NAME, &plan.object, &plan.obstacle);
-            let outcome = apply::apply(world, gate, plan, &facts, self.settings.deletion_guard);
+            publish(apis, NAME, &plan.object, &plan.obstacle);
+            let outcome = apply::apply(apis, gate, plan, &facts, self.settings.deletion_guard);
             self.schedule.asked(&plan.object.uid, Instant::now());
             match &outcome {
                 Err(failed) if !failed.refused => {
@@ -150,7 +150,7 @@ impl LifecycleController {
             match outcome {
                 Ok(None) => match &plan.obstacle {
                     None => {
-                        recovered(world, NAME, &plan.object);
+                        recovered(apis, NAME, &plan.object);
                         report.unchanged += 1;
                     }
                     Some(obstacle) => report.failures.push(Failure {
@@ -161,13 +161,13 @@ impl LifecycleController {
                 },
                 Ok(Some(line)) => {
                     if !matches!(plan.change, Some(Change::DeleteNode { .. })) {
-                        recovered(world, NAME, &plan.object);
+                        recovered(apis, NAME, &plan.object);
                     }
                     report.changed += 1;
                     report.changes.push((object, line));
                 }
                 Err(failed) => {
-                    publish(world, NAME, &plan.object, &failed.finding);
+                    publish(apis, NAME, &plan.object, &failed.finding);
                     report.failures.push(Failure {
                         object,
                         why: failed.error.to_string(),
@@ -183,8 +183,8 @@ impl LifecycleController {
     }
 
     /// Nodes that are ready again, or gone, are asked for at once when they are not ready the next time.
-    fn keep_schedule(&mut self, world: &World) {
-        let Some(nodes) = world.nodes_seen() else {
+    fn keep_schedule(&mut self, apis: &Apis) {
+        let Some(nodes) = apis.nodes_seen() else {
             return;
         };
         let uids = |such: fn(&Node) -> bool| -> HashSet<&str> {
@@ -212,12 +212,12 @@ impl Controller for LifecycleController {
         self.settings.monitor_period
     }
 
-    fn tick(&mut self, world: &World, gate: &dyn Gate, selection: &Selection) -> Report {
-        self.sync(world, gate, selection).0
+    fn tick(&mut self, apis: &Apis, gate: &dyn Gate, selection: &Selection) -> Report {
+        self.sync(apis, gate, selection).0
     }
 
-    fn propose(&self, world: &World, selection: &Selection) -> Result<Vec<Proposal>, Error> {
-        let (plans, _) = self.evaluate(world, selection)?;
+    fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, Error> {
+        let (plans, _) = self.evaluate(apis, selection)?;
         Ok(plans.iter().map(LifecyclePlan::proposal).collect())
     }
 }

@@ -1,9 +1,9 @@
 //! What the cloud says about the servers of nodes that are not ready: read only, and nothing guessed.
 
 use super::plan::{Fact, Facts, server_of};
-use crate::cloud::{self, ErrorKind, Instance, InstanceId, Urgency};
+use crate::cache::{Apis, Error};
 use crate::kube::Node;
-use crate::world::{Error, World};
+use crate::provider::{self, ErrorKind, Instance, InstanceId, Urgency};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ const FAILURES_AT_MOST: usize = 3;
 
 /// Facts about the servers of those of the `due` nodes that are not ready. `nodes` are all nodes.
 pub fn facts(
-    world: &World,
+    apis: &Apis,
     nodes: &[Arc<Node>],
     due: &[&Node],
     list_max_age: Duration,
@@ -25,14 +25,14 @@ pub fn facts(
         .iter()
         .filter(|node| !node.is_ready() && node.metadata.deletion_timestamp.is_none());
     let ids: HashSet<InstanceId> = not_ready
-        .filter_map(|node| server_of(node, &*world.provider))
+        .filter_map(|node| server_of(node, &*apis.provider))
         .collect();
-    facts_about(world, nodes, &ids, list_max_age)
+    facts_about(apis, nodes, &ids, list_max_age)
 }
 
 /// Facts about these servers.
 fn facts_about(
-    world: &World,
+    apis: &Apis,
     nodes: &[Arc<Node>],
     ids: &HashSet<InstanceId>,
     list_max_age: Duration,
@@ -41,14 +41,14 @@ fn facts_about(
     if ids.is_empty() {
         return Ok(Facts::new());
     }
-    let pages = world.instances_seen().div_ceil(SERVERS_A_PAGE).max(1);
+    let pages = apis.instances_seen().div_ceil(SERVERS_A_PAGE).max(1);
     let mut asking = Asking {
-        world,
+        apis,
         said: HashMap::new(),
         failures: 0,
     };
     if ids.len() > 2 * pages {
-        let list = world.instances(list_max_age, Urgency::Needed)?;
+        let list = apis.instances(list_max_age, Urgency::Needed)?;
         let listed = list
             .value
             .iter()
@@ -71,11 +71,11 @@ fn facts_about(
             .collect());
     }
     // The second witness: a list that is complete, and younger than this look.
-    let list = world.instances(begun.elapsed(), Urgency::Needed)?;
+    let list = apis.instances(begun.elapsed(), Urgency::Needed)?;
     let there: HashMap<InstanceId, &Instance> = list.value.iter().map(|i| (i.id, i)).collect();
     let visible: HashSet<InstanceId> = nodes
         .iter()
-        .filter_map(|node| server_of(node, &*world.provider))
+        .filter_map(|node| server_of(node, &*apis.provider))
         .filter(|id| there.contains_key(id))
         .collect();
     let judge = |(id, said): (InstanceId, Said)| {
@@ -91,21 +91,21 @@ fn facts_about(
 /// What was said about one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Said {
-    Exists(cloud::InstanceState),
+    Exists(provider::InstanceState),
     /// By the API itself; nothing else counts.
     NotFound,
     Unclear(String),
 }
 
 struct Asking<'a> {
-    world: &'a World,
+    apis: &'a Apis,
     said: HashMap<InstanceId, Said>,
     failures: usize,
 }
 
 impl Asking<'_> {
     fn ask(&mut self, id: InstanceId) -> Result<(), Error> {
-        let said = match self.world.instance(id) {
+        let said = match self.apis.instance(id) {
             Ok(instance) => Said::Exists(instance.state),
             Err(error) if error.kind == ErrorKind::NotFound => Said::NotFound,
             Err(error) => {

@@ -1,8 +1,8 @@
 //! What should be done to nodes that are not ready: a pure function of nodes and facts.
 
-use crate::cloud::{Finding, InstanceId, InstanceState, Provider, ProviderId, Reason};
 use crate::controllers::Proposal;
 use crate::kube::{Node, ObjectReference, Taint};
+use crate::provider::{Finding, InstanceId, InstanceState, Provider, ProviderId, Reason};
 use serde::Serialize;
 use std::collections::HashMap;
 

@@ -3,11 +3,11 @@
 //! The rules are those of k8s.io/cloud-provider's node helpers: a provided IP must be one
 //! of the server's, comes first, and is the only one of its type; the rest follow.
 
-use crate::cloud::{
-    AddressKind, Finding, Instance, Instances, Metadata, NodeAddress, Reason, Source, Sourced,
-};
 use crate::kube::Node;
 pub use crate::kube::PROVIDED_NODE_IP;
+use crate::provider::{
+    AddressKind, Finding, Instance, Instances, Metadata, NodeAddress, Reason, Source, Sourced,
+};
 use crate::text;
 use std::collections::HashSet;
 use std::net::IpAddr;

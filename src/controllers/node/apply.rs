@@ -2,10 +2,10 @@
 
 use super::change::Change;
 use super::plan::NodePlan;
-use crate::cloud::Gate;
+use crate::cache::Apis;
 use crate::controllers::report::{count_write, tell_change};
 use crate::kube::{self, Node};
-use crate::world::World;
+use crate::provider::Gate;
 use serde_json::{Map, Value, json};
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ pub(super) struct Applied {
 /// Makes the changes of a plan in their order. `replan` plans for the node as it is now, where
 /// it may.
 pub(super) fn apply(
-    world: &World,
+    apis: &Apis,
     gate: &dyn Gate,
     plan: NodePlan,
     replan: impl Fn(&Node) -> Option<NodePlan>,
@@ -39,7 +39,7 @@ pub(super) fn apply(
     };
     let mut plan = plan;
     for round in 1.. {
-        let error = match make_changes(world, gate, &plan, &mut applied) {
+        let error = match make_changes(apis, gate, &plan, &mut applied) {
             Ok(()) => break,
             Err(error) => error,
         };
@@ -55,7 +55,7 @@ pub(super) fn apply(
             "node/{}: changed meanwhile, planning again",
             plan.object.name
         );
-        plan = match world.kube.node(&plan.object.name) {
+        plan = match apis.kube.node(&plan.object.name) {
             Ok(None) => return applied,
             // Another node came to carry this name: the list of servers may be from before it.
             // The next tick begins with it.
@@ -78,7 +78,7 @@ pub(super) fn apply(
 }
 
 fn make_changes(
-    world: &World,
+    apis: &Apis,
     gate: &dyn Gate,
     plan: &NodePlan,
     applied: &mut Applied,
@@ -89,13 +89,13 @@ fn make_changes(
         let body = patch(change, &version);
         let begun = Instant::now();
         let written = match change {
-            Change::SetAddresses { .. } => world.kube.patch_node_status(gate, name, &body),
-            Change::Update { .. } => world.kube.patch_node(gate, name, &body),
+            Change::SetAddresses { .. } => apis.kube.patch_node_status(gate, name, &body),
+            Change::Update { .. } => apis.kube.patch_node(gate, name, &body),
         };
         count_write(super::NAME, change.kind(), written.as_ref().map(drop));
         let node = written?;
         version.clone_from(&node.metadata.resource_version);
-        world.node_written(node, begun);
+        apis.node_written(node, begun);
         applied.lines.extend(plan.lines_of(change));
         tell_change(super::NAME, &format!("node/{name}"), &change.summary());
         applied.initialised |= matches!(

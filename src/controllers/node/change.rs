@@ -1,7 +1,7 @@
 //! What a plan is made of: values of a node, and the writes that change them.
 
-use crate::cloud::{AddressKind, NodeAddress, Source};
 use crate::kube::Taint;
+use crate::provider::{AddressKind, NodeAddress, Source};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;

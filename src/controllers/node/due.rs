@@ -3,9 +3,9 @@
 use super::observe::Need;
 use super::plan::{NodePlan, is_uninitialised};
 use super::{NodeController, Selection};
-use crate::cloud::{Provider, ProviderId};
+use crate::cache::{self, Apis, Error};
 use crate::kube::Node;
-use crate::world::{self, Error, World};
+use crate::provider::{Provider, ProviderId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ pub(super) enum Work {
 /// What list of servers these plans may rest on; made on an older one, they only propose.
 /// `look` is when this tick began, `young` what a write may rest on.
 pub(super) fn need(
-    world: &World,
+    apis: &Apis,
     plans: impl Iterator<Item = NodePlan>,
     look: Instant,
     young: Duration,
@@ -39,7 +39,7 @@ pub(super) fn need(
         }
         if plan.needs_later_list() {
             // All new nodes of a tick share the list that the last one of them needs.
-            let first_seen = world.node_first_seen(&plan.node);
+            let first_seen = apis.node_first_seen(&plan.node);
             let since = first_seen.unwrap_or_else(Instant::now);
             need.asked_since = need.asked_since.max(Some(since));
         }
@@ -50,12 +50,12 @@ pub(super) fn need(
 impl NodeController {
     pub(super) fn work(
         &self,
-        world: &World,
+        apis: &Apis,
         nodes: &[Arc<Node>],
         selection: &Selection,
         now: Instant,
     ) -> Work {
-        if selection.is_explicit() || nodes.iter().any(|node| self.is_due(node, world, now)) {
+        if selection.is_explicit() || nodes.iter().any(|node| self.is_due(node, apis, now)) {
             Work::Needed
         } else if self.is_refresh_due(now) {
             Work::Refresh
@@ -85,31 +85,31 @@ impl NodeController {
     /// Those that are due, as they are now: a table shows no taint.
     pub(super) fn read_again(
         &self,
-        world: &World,
+        apis: &Apis,
         nodes: &[Arc<Node>],
         now: Instant,
-    ) -> Result<world::View<Vec<Arc<Node>>>, Error> {
-        let due = nodes.iter().filter(|node| self.is_due(node, world, now));
+    ) -> Result<cache::View<Vec<Arc<Node>>>, Error> {
+        let due = nodes.iter().filter(|node| self.is_due(node, apis, now));
         let names: Vec<String> = due.map(|node| node.name().to_owned()).collect();
-        world.nodes_again(&names, self.settings.sync_interval / 2)
+        apis.nodes_again(&names, self.settings.sync_interval / 2)
     }
 
     /// Waits for its initialisation, or failed before; and its back-off is over.
-    pub(super) fn is_due(&self, node: &Node, world: &World, now: Instant) -> bool {
+    pub(super) fn is_due(&self, node: &Node, apis: &Apis, now: Instant) -> bool {
         let uid = &node.metadata.uid;
-        let is_new = is_uninitialised(node) && !is_left_alone(node, &*world.provider);
+        let is_new = is_uninitialised(node) && !is_left_alone(node, &*apis.provider);
         self.backoff.is_retry_due(uid, now) || (is_new && !self.backoff.is_waiting(uid, now))
     }
 
     /// What an outage keeps waiting, for the line that tells it.
-    pub(super) fn waiting(&self, world: &World, now: Instant) -> String {
-        let Some(nodes) = world.nodes_seen() else {
+    pub(super) fn waiting(&self, apis: &Apis, now: Instant) -> String {
+        let Some(nodes) = apis.nodes_seen() else {
             return String::new();
         };
         match nodes
             .value
             .iter()
-            .filter(|node| self.is_due(node, world, now))
+            .filter(|node| self.is_due(node, apis, now))
             .count()
         {
             0 => String::new(),

@@ -1,7 +1,7 @@
 //! The labels a node should have: set once from the server, afterwards kept equal to their beta twins.
 
-use crate::cloud::{Metadata, Source, Sourced, TopologyLabel};
 use crate::kube::Node;
+use crate::provider::{Metadata, Source, Sourced, TopologyLabel};
 
 /// A label and what it should be.
 pub(super) type Wanted = (String, Sourced<String>);

@@ -23,10 +23,10 @@ use super::backoff::Backoff;
 use super::lifecycle::SHUTDOWN;
 use super::report::{Report, publish, recovered};
 use super::{Controller, Proposal, Selection};
-use crate::cloud::{Gate, Provider, ProviderId, Urgency};
+use crate::cache::{self, Apis, Error, Poll, ReadFrom};
 use crate::kube::{self, Node};
 use crate::metrics::NODES;
-use crate::world::{self, Error, Poll, ReadFrom, World};
+use crate::provider::{Gate, Provider, ProviderId, Urgency};
 use due::Work;
 use jiff::Timestamp;
 use observe::Need;
@@ -78,14 +78,14 @@ impl NodeController {
     /// All nodes; those that the next evaluation within the interval plans on.
     pub fn nodes(
         &self,
-        world: &World,
+        apis: &Apis,
         selection: &Selection,
-    ) -> Result<world::View<Vec<Arc<Node>>>, Error> {
+    ) -> Result<cache::View<Vec<Arc<Node>>>, Error> {
         let look_max_age = self.settings.sync_interval / 2;
         if selection.is_explicit() {
-            return world.nodes(look_max_age, ReadFrom::Latest);
+            return apis.nodes(look_max_age, ReadFrom::Latest);
         }
-        world.poll_nodes(Poll {
+        apis.poll_nodes(Poll {
             look_max_age,
             whole_max_age: self.whole_max_age(Instant::now()),
             metadata_max_age: None,
@@ -95,15 +95,15 @@ impl NodeController {
     /// What both APIs say and what would be done, for the nodes that are due or asked for.
     pub fn evaluate(
         &self,
-        world: &World,
+        apis: &Apis,
         selection: &Selection,
     ) -> Result<(Observed, Vec<NodePlan>), Error> {
-        let (observed, wanted) = self.look(world, selection)?;
-        let index = observed.index(&*world.provider);
+        let (observed, wanted) = self.look(apis, selection)?;
+        let index = observed.index(&*apis.provider);
         let overdue = self.overdue();
         let plans = wanted
             .iter()
-            .map(|node| plan_node(node, &index, &*world.provider, overdue));
+            .map(|node| plan_node(node, &index, &*apis.provider, overdue));
         let plans = plans.collect();
         drop(index);
         Ok((observed, plans))
@@ -112,13 +112,13 @@ impl NodeController {
     /// One pass, with the plans that it ended with.
     pub fn sync(
         &mut self,
-        world: &World,
+        apis: &Apis,
         gate: &dyn Gate,
         selection: &Selection,
     ) -> (Report, Vec<NodePlan>) {
         let mut done = Vec::new();
-        let report = self.pass(world, gate, selection, |plan| {
-            publish_findings(world, &plan);
+        let report = self.pass(apis, gate, selection, |plan| {
+            publish_findings(apis, &plan);
             done.push(plan);
         });
         (report, done)
@@ -126,10 +126,10 @@ impl NodeController {
 
     /// What both APIs say, and the nodes that are due or asked for; servers are only asked
     /// for when there are any, and are as young as their plans need.
-    fn look(&self, world: &World, selection: &Selection) -> Result<(Observed, Nodes), Error> {
-        let nodes = self.nodes(world, selection)?;
+    fn look(&self, apis: &Apis, selection: &Selection) -> Result<(Observed, Nodes), Error> {
+        let nodes = self.nodes(apis, selection)?;
         let now = Instant::now();
-        let urgency = match self.work(world, &nodes.value, selection, now) {
+        let urgency = match self.work(apis, &nodes.value, selection, now) {
             Work::Nothing => return Ok((Observed::only(nodes), Vec::new())),
             Work::Refresh if self.last_refresh.is_some() => Urgency::CanWait,
             Work::Refresh | Work::Needed => Urgency::Needed,
@@ -138,17 +138,17 @@ impl NodeController {
             Urgency::Needed | Urgency::Asked => self.young(),
             Urgency::CanWait => self.settings.status_update_frequency / 2,
         };
-        let mut observed = observe::observe(world, nodes, Need::in_use(proposal_age), urgency)?;
+        let mut observed = observe::observe(apis, nodes, Need::in_use(proposal_age), urgency)?;
         if !selection.is_explicit() {
             // After the cloud answered: while it does not, no node is read in vain.
-            observed.nodes = self.read_again(world, &observed.nodes.value, now)?;
+            observed.nodes = self.read_again(apis, &observed.nodes.value, now)?;
         }
         let refresh = selection.is_explicit() || self.is_refresh_due(now);
         // One that came while this tick looked would need a list of its own: it is left to the next.
-        let is_late = |node: &Node| world.node_first_seen(node).is_some_and(|seen| seen > now);
+        let is_late = |node: &Node| apis.node_first_seen(node).is_some_and(|seen| seen > now);
         let wanted = |node: &&Arc<Node>| {
             selection.names(node.name())
-                && (refresh || self.is_due(node, world, now))
+                && (refresh || self.is_due(node, apis, now))
                 && !is_late(node)
         };
         let wanted: Nodes = observed
@@ -160,14 +160,14 @@ impl NodeController {
             .collect();
         let overdue = self.overdue();
         let need = {
-            let index = observed.index(&*world.provider);
+            let index = observed.index(&*apis.provider);
             let plans = wanted
                 .iter()
-                .map(|node| plan_node(node, &index, &*world.provider, overdue));
-            due::need(world, plans, now, self.young())
+                .map(|node| plan_node(node, &index, &*apis.provider, overdue));
+            due::need(apis, plans, now, self.young())
         };
         if !observed.is_good_for(need) {
-            observed = observe::observe(world, observed.nodes, need, urgency)?;
+            observed = observe::observe(apis, observed.nodes, need, urgency)?;
         }
         Ok((observed, wanted))
     }
@@ -175,27 +175,27 @@ impl NodeController {
     /// One pass; `done` is given each plan as it was applied last.
     fn pass(
         &mut self,
-        world: &World,
+        apis: &Apis,
         gate: &dyn Gate,
         selection: &Selection,
         done: impl FnMut(NodePlan),
     ) -> Report {
         let begun = Instant::now();
         let was_refresh = selection.is_explicit() || self.is_refresh_due(begun);
-        let (observed, wanted) = match self.look(world, selection) {
+        let (observed, wanted) = match self.look(apis, selection) {
             Ok(looked) => looked,
-            Err(error) => return Report::outage(error, self.waiting(world, begun)),
+            Err(error) => return Report::outage(error, self.waiting(apis, begun)),
         };
         let nodes = observed.nodes.value.iter();
         let uids: HashSet<&str> = nodes.map(|node| node.metadata.uid.as_str()).collect();
         self.backoff.keep(|uid| uids.contains(uid));
         if was_refresh {
-            world.recorder.keep(kube::NODE, uids.iter().copied());
+            apis.recorder.keep(kube::NODE, uids.iter().copied());
             self.last_refresh = Some(begun);
         }
         let (young, overdue) = (self.young(), self.overdue());
-        measure(&observed.nodes.value, &*world.provider, &self.backoff);
-        let pass = Pass::new(world, gate, young, overdue, &mut self.backoff, done);
+        measure(&observed.nodes.value, &*apis.provider, &self.backoff);
+        let pass = Pass::new(apis, gate, young, overdue, &mut self.backoff, done);
         pass.run(observed, wanted)
     }
 
@@ -213,13 +213,13 @@ impl NodeController {
     }
 }
 
-fn publish_findings(world: &World, plan: &NodePlan) {
-    publish(world, NAME, &plan.object, plan.all_findings());
+fn publish_findings(apis: &Apis, plan: &NodePlan) {
+    publish(apis, NAME, &plan.object, plan.all_findings());
     if !plan
         .all_findings()
         .any(|finding| finding.reason.is_failure())
     {
-        recovered(world, NAME, &plan.object);
+        recovered(apis, NAME, &plan.object);
     }
 }
 
@@ -267,14 +267,14 @@ impl Controller for NodeController {
         self.settings.sync_interval
     }
 
-    fn tick(&mut self, world: &World, gate: &dyn Gate, selection: &Selection) -> Report {
-        self.pass(world, gate, selection, |plan| {
-            publish_findings(world, &plan);
+    fn tick(&mut self, apis: &Apis, gate: &dyn Gate, selection: &Selection) -> Report {
+        self.pass(apis, gate, selection, |plan| {
+            publish_findings(apis, &plan);
         })
     }
 
-    fn propose(&self, world: &World, selection: &Selection) -> Result<Vec<Proposal>, Error> {
-        let (_, plans) = self.evaluate(world, selection)?;
+    fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, Error> {
+        let (_, plans) = self.evaluate(apis, selection)?;
         Ok(plans.iter().map(NodePlan::proposal).collect())
     }
 }

@@ -1,16 +1,16 @@
 //! What both APIs say about nodes: read only.
 
-use crate::cloud::{Instance, Provider, Urgency};
+use crate::cache::{self, Apis, Error};
 use crate::controllers::matching::Index;
 use crate::kube::Node;
-use crate::world::{self, Error, World};
+use crate::provider::{Instance, Provider, Urgency};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Nodes, and servers where somebody asked for them.
 pub struct Observed {
-    pub nodes: world::View<Vec<Arc<Node>>>,
-    pub instances: Option<world::View<Vec<Instance>>>,
+    pub nodes: cache::View<Vec<Arc<Node>>>,
+    pub instances: Option<cache::View<Vec<Instance>>>,
 }
 
 /// How young a list of servers plans need.
@@ -32,15 +32,15 @@ impl Need {
 }
 
 pub(super) fn observe(
-    world: &World,
-    nodes: world::View<Vec<Arc<Node>>>,
+    apis: &Apis,
+    nodes: cache::View<Vec<Arc<Node>>>,
     need: Need,
     urgency: Urgency,
 ) -> Result<Observed, Error> {
     let max_age = need.in_use_at_most;
     let instances = match need.asked_since {
-        Some(since) => world.instances_since(since, max_age, urgency)?,
-        None => world.instances(max_age, urgency)?,
+        Some(since) => apis.instances_since(since, max_age, urgency)?,
+        None => apis.instances(max_age, urgency)?,
     };
     Ok(Observed {
         nodes,
@@ -49,7 +49,7 @@ pub(super) fn observe(
 }
 
 impl Observed {
-    pub(super) fn only(nodes: world::View<Vec<Arc<Node>>>) -> Observed {
+    pub(super) fn only(nodes: cache::View<Vec<Arc<Node>>>) -> Observed {
         Observed {
             nodes,
             instances: None,

@@ -6,18 +6,18 @@
 use super::apply::{self, Applied};
 use super::observe::{self, Need, Observed};
 use super::plan::{NodePlan, is_uninitialised, plan_node};
-use crate::cloud::{Finding, Gate, Reason, Urgency};
+use crate::cache::Apis;
 use crate::controllers::backoff::Backoff;
 use crate::controllers::report::{Failure, Report};
 use crate::kube::{self, Node};
-use crate::world::World;
+use crate::provider::{Finding, Gate, Reason, Urgency};
 use jiff::Timestamp;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(super) struct Pass<'a, Done> {
-    world: &'a World,
+    apis: &'a Apis,
     gate: &'a dyn Gate,
     /// How old a list of servers a write may rest on.
     young: Duration,
@@ -41,7 +41,7 @@ enum Stretch {
 
 impl<'a, Done: FnMut(NodePlan)> Pass<'a, Done> {
     pub(super) fn new(
-        world: &'a World,
+        apis: &'a Apis,
         gate: &'a dyn Gate,
         young: Duration,
         overdue: Timestamp,
@@ -49,7 +49,7 @@ impl<'a, Done: FnMut(NodePlan)> Pass<'a, Done> {
         done: Done,
     ) -> Pass<'a, Done> {
         Pass {
-            world,
+            apis,
             gate,
             young,
             overdue,
@@ -63,7 +63,7 @@ impl<'a, Done: FnMut(NodePlan)> Pass<'a, Done> {
         let mut queue = VecDeque::from(nodes);
         let young = Need::in_use(self.young);
         while self.work_off(&mut queue, &observed) == Stretch::ListTooOld {
-            observed = match observe::observe(self.world, observed.nodes, young, Urgency::Needed) {
+            observed = match observe::observe(self.apis, observed.nodes, young, Urgency::Needed) {
                 Ok(observed) => observed,
                 Err(error) => {
                     let outage = Report::outage(error, format!("{} nodes wait", queue.len()));
@@ -79,7 +79,7 @@ impl<'a, Done: FnMut(NodePlan)> Pass<'a, Done> {
     /// A plan is made when it is its node's turn: thousands at once would need the memory of
     /// thousands.
     fn work_off(&mut self, queue: &mut VecDeque<Arc<Node>>, observed: &Observed) -> Stretch {
-        let provider = &*self.world.provider;
+        let provider = &*self.apis.provider;
         let index = observed.index(provider);
         let young = Need::in_use(self.young);
         let overdue = self.overdue;
@@ -99,7 +99,7 @@ impl<'a, Done: FnMut(NodePlan)> Pass<'a, Done> {
                 plan.object.uid.clone(),
             );
             self.report.planned += planned;
-            let applied = apply::apply(self.world, self.gate, plan, replan);
+            let applied = apply::apply(self.apis, self.gate, plan, replan);
             let is_closed = applied.error.as_ref().is_some_and(kube::Error::is_refused);
             if is_closed && applied.lines.is_empty() {
                 queue.push_front(node);

@@ -3,13 +3,13 @@
 use super::addresses::{self, reported};
 use super::change::{Change, Field, FieldName};
 use super::labels;
-use crate::cloud::{
-    self, Finding, Instance, InstanceId, Instances, Metadata, NodeAddress, Provider, Reason,
-    Source, Sourced,
-};
 use crate::controllers::Proposal;
 use crate::controllers::matching::{Index, MatchedBy, Outcome};
 use crate::kube::{Node, ObjectReference};
+use crate::provider::{
+    self, Finding, Instance, InstanceId, Instances, Metadata, NodeAddress, Provider, Reason,
+    Source, Sourced,
+};
 use jiff::Timestamp;
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -300,7 +300,7 @@ impl NodePlan {
     }
 
     fn for_server(&mut self, instance: &Instance, instances: &dyn Instances) {
-        let about = cloud::Node {
+        let about = provider::Node {
             name: self.node.name().to_owned(),
             annotations: self
                 .node

@@ -3,8 +3,10 @@
 
 use super::Settings;
 use super::plan::{Change, Plan};
-use crate::cloud::{ActionId, Applied, Error, ErrorKind, Gate, Route, RouteChange, Routes, pulse};
 use crate::controllers::report::{count_change, tell_change};
+use crate::provider::{
+    ActionId, Applied, Error, ErrorKind, Gate, Route, RouteChange, Routes, pulse,
+};
 use ipnet::Ipv4Net;
 use serde_json::Value;
 use std::collections::HashSet;

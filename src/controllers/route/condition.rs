@@ -4,10 +4,10 @@
 use super::doubt::ROUTE_CREATED;
 use super::plan::{NETWORK_UNAVAILABLE, NodePlan};
 use super::show::{condition_json, condition_line, status};
-use crate::cloud::Gate;
+use crate::cache::{Apis, Error};
 use crate::controllers::report::{Failure, count_write, tell_change};
 use crate::kube::Node;
-use crate::world::{Error, World};
+use crate::provider::Gate;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -19,7 +19,7 @@ const TRIES_AT_MOST: u32 = 4;
 
 /// The conditions of one pass.
 pub(super) struct Conditions<'a> {
-    world: &'a World,
+    apis: &'a Apis,
     gate: &'a dyn Gate,
     /// Nodes that are done, by UID.
     done: HashSet<String>,
@@ -31,9 +31,9 @@ pub(super) struct Conditions<'a> {
 }
 
 impl<'a> Conditions<'a> {
-    pub(super) fn new(world: &'a World, gate: &'a dyn Gate) -> Conditions<'a> {
+    pub(super) fn new(apis: &'a Apis, gate: &'a dyn Gate) -> Conditions<'a> {
         Conditions {
-            world,
+            apis,
             gate,
             done: HashSet::new(),
             made: Vec::new(),
@@ -85,20 +85,20 @@ impl<'a> Conditions<'a> {
             let body = body(&node, unavailable);
             let begun = Instant::now();
             let patched = self
-                .world
+                .apis
                 .kube
                 .patch_node_condition(self.gate, node.name(), &body);
             count_write(super::NAME, "condition", patched.as_ref().map(drop));
             match patched {
                 Ok(node) => {
-                    self.world.node_written(node, begun);
+                    self.apis.node_written(node, begun);
                     break;
                 }
                 Err(error) if error.is_not_found() => return Ok(false),
                 Err(error) if error.is_conflict() && tries < TRIES_AT_MOST => {}
                 Err(error) => return Err(Error::Kube(error)),
             }
-            match self.world.node(node.name())? {
+            match self.apis.node(node.name())? {
                 Some(now) if is_as_planned(&now, &plan.node) => node = Arc::new(now),
                 // What was planned does not hold for it any more.
                 Some(_) | None => return Ok(false),

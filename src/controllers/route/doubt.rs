@@ -7,8 +7,8 @@
 
 use super::plan::{NETWORK_UNAVAILABLE, View};
 use super::wishes::{Wishes, is_within, overlap};
-use crate::cloud::{Instance, Route};
 use crate::kube::Node;
+use crate::provider::{Instance, Route};
 use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, HashSet};
 

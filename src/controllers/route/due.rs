@@ -2,10 +2,10 @@
 //! or it is time to compare.
 
 use super::{COMPARE_PERIOD, Nodes, RouteController, THE_NETWORK};
-use crate::cloud::{Instance, InstanceId, PrivateAddress, Provider, ProviderId};
+use crate::cache::{Apis, Error, Poll};
 use crate::controllers::Controller;
 use crate::kube::Node;
-use crate::world::{Error, Poll, World};
+use crate::provider::{Instance, InstanceId, PrivateAddress, Provider, ProviderId};
 use jiff::Timestamp;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -41,8 +41,8 @@ pub(super) struct Tried {
 
 impl RouteController {
     /// What is due. None: nothing is.
-    pub(super) fn look(&mut self, world: &World, now: Instant) -> Result<Option<Due>, Error> {
-        let nodes = world
+    pub(super) fn look(&mut self, apis: &Apis, now: Instant) -> Result<Option<Due>, Error> {
+        let nodes = apis
             .poll_nodes(Poll {
                 look_max_age: self.interval() / 2,
                 // The node controller reads them whole more often, where it runs.
@@ -50,8 +50,8 @@ impl RouteController {
                 metadata_max_age: Some(self.settings.scaled(METADATA_MAX_AGE)),
             })?
             .value;
-        let nodes = self.with_addresses(world, nodes, now)?;
-        let ours = |node: &&Arc<Node>| is_ours(node, world);
+        let nodes = self.with_addresses(apis, nodes, now)?;
+        let ours = |node: &&Arc<Node>| is_ours(node, apis);
         if !nodes
             .iter()
             .filter(ours)
@@ -65,10 +65,10 @@ impl RouteController {
         let is_compared = since(self.compared) >= self.settings.scaled(COMPARE_PERIOD);
         let is_retried = self.backoff.is_retry_due(THE_NETWORK, now);
         // By the last list that any controller read: no call is made for it.
-        let servers = world.instances_last();
+        let servers = apis.instances_last();
         let is_elsewhere = |tried: &Tried| {
             let mut servers = servers.iter();
-            servers.any(|all| addresses(&nodes, all, &*world.provider) != tried.addresses)
+            servers.any(|all| addresses(&nodes, all, &*apis.provider) != tried.addresses)
         };
         let is_as_tried = |tried: &Tried| tried.nodes == print && !is_elsewhere(tried);
         let is_changed = is_retried || !self.tried.as_ref().is_some_and(is_as_tried);
@@ -87,7 +87,7 @@ impl RouteController {
     /// that have none yet are read again, ever less often. Old ones may never get any.
     fn with_addresses(
         &mut self,
-        world: &World,
+        apis: &Apis,
         nodes: Arc<Nodes>,
         now: Instant,
     ) -> Result<Arc<Nodes>, Error> {
@@ -95,7 +95,7 @@ impl RouteController {
         let lacks = |node: &&Arc<Node>| {
             let created = node.metadata.creation_timestamp;
             let is_new = created.is_some_and(|created| created > old);
-            is_new && node.spec.pod_cidrs.is_empty() && is_ours(node, world)
+            is_new && node.spec.pod_cidrs.is_empty() && is_ours(node, apis)
         };
         let lacking: Vec<&Arc<Node>> = nodes.iter().filter(lacks).collect();
         let uids: HashSet<&str> = lacking.iter().map(|n| n.metadata.uid.as_str()).collect();
@@ -109,15 +109,15 @@ impl RouteController {
             return Ok(nodes);
         }
         let names: Vec<String> = due.iter().map(|(name, _)| name.clone()).collect();
-        let nodes = world.nodes_again(&names, self.interval() / 2)?.value;
+        let nodes = apis.nodes_again(&names, self.interval() / 2)?.value;
         due.iter()
             .for_each(|(_, uid)| self.unassigned.failed(uid, now));
         Ok(nodes)
     }
 }
 
-fn is_ours(node: &Node, world: &World) -> bool {
-    let id = world.provider.parse_provider_id(&node.spec.provider_id);
+fn is_ours(node: &Node, apis: &Apis) -> bool {
+    let id = apis.provider.parse_provider_id(&node.spec.provider_id);
     matches!(id, ProviderId::Ours(_))
 }
 

@@ -4,7 +4,7 @@
 use super::doubt::{Accepted, Doubt, had_its_route};
 use super::plan::{NETWORK_UNAVAILABLE, NodePlan, Row, State, Step, View};
 use super::wishes::{Gateway, Wish, Wishes, is_within, overlap};
-use crate::cloud::{Finding, Reason, Route};
+use crate::provider::{Finding, Reason, Route};
 use ipnet::{IpNet, Ipv4Net};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

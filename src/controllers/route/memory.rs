@@ -2,7 +2,7 @@
 //! another server's by the time its node does not exist any more.
 
 use super::plan::{Change, Plan, Row, State, Step};
-use crate::cloud::{Network, Route, RouteChange};
+use crate::provider::{Network, Route, RouteChange};
 use std::collections::HashSet;
 
 /// A network takes 100 routes. What is beyond this number is not remembered: such a route is

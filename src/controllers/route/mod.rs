@@ -33,10 +33,10 @@ pub use show::condition_json;
 use super::backoff::Backoff;
 use super::report::{Report, publish, recovered};
 use super::{Controller, Proposal, Selection};
-use crate::cloud::{Finding, Gate, Instance, Reason, Route, RouteChange, Routes, Urgency};
+use crate::cache::{Apis, Error, ReadFrom};
 use crate::kube::Node;
 use crate::metrics::ROUTES;
-use crate::world::{Error, ReadFrom, World};
+use crate::provider::{Finding, Gate, Instance, Reason, Route, RouteChange, Routes, Urgency};
 use due::{Due, Tried};
 use ipnet::IpNet;
 use memory::Memory;
@@ -138,40 +138,40 @@ impl RouteController {
     }
 
     /// What both APIs say now, and what would be done.
-    pub fn evaluate(&self, world: &World) -> Result<(Observed, Plan), Error> {
-        let nodes = world.nodes(LOOK_INTERVAL / 2, ReadFrom::Latest)?.value;
+    pub fn evaluate(&self, apis: &Apis) -> Result<(Observed, Plan), Error> {
+        let nodes = apis.nodes(LOOK_INTERVAL / 2, ReadFrom::Latest)?.value;
         let ages = Ages {
             instances: self.settings.young(),
             network: Duration::ZERO,
             urgency: Urgency::Needed,
         };
-        let observed = observe::observe(world, nodes, ages)?;
-        let plan = self.plan(world, &observed);
+        let observed = observe::observe(apis, nodes, ages)?;
+        let plan = self.plan(apis, &observed);
         Ok((observed, plan))
     }
 
     /// The same for who has read much already, no longer ago than that. Where a server seems to
     /// be gone, all are listed anew.
-    pub fn evaluate_within(&self, world: &World, max_age: Duration) -> Result<Plan, Error> {
-        let nodes = world.nodes(max_age, ReadFrom::Latest)?.value;
+    pub fn evaluate_within(&self, apis: &Apis, max_age: Duration) -> Result<Plan, Error> {
+        let nodes = apis.nodes(max_age, ReadFrom::Latest)?.value;
         let ages = Ages {
             instances: max_age,
             network: max_age,
             urgency: Urgency::Needed,
         };
-        let observed = observe::observe(world, nodes, ages)?;
-        let plan = self.plan(world, &observed);
+        let observed = observe::observe(apis, nodes, ages)?;
+        let plan = self.plan(apis, &observed);
         if !plan.needs_all_servers() {
             return Ok(plan);
         }
-        let observed = observed.with_all_servers(world)?;
-        Ok(self.plan(world, &observed))
+        let observed = observed.with_all_servers(apis)?;
+        Ok(self.plan(apis, &observed))
     }
 
     /// One pass, whatever is due.
-    pub fn sync(&mut self, world: &World, gate: &dyn Gate) -> Synced {
-        let passed = match world.provider.routes() {
-            Some(routes) => self.pass(world, gate, routes),
+    pub fn sync(&mut self, apis: &Apis, gate: &dyn Gate) -> Synced {
+        let passed = match apis.provider.routes() {
+            Some(routes) => self.pass(apis, gate, routes),
             None => Passed::default(),
         };
         Synced {
@@ -182,7 +182,7 @@ impl RouteController {
     }
 
     /// Plans on what was read last, as far as that may do.
-    fn propose_for(&self, world: &World, due: &Due) -> Result<(Observed, Plan), Error> {
+    fn propose_for(&self, apis: &Apis, due: &Due) -> Result<(Observed, Plan), Error> {
         let period = self.settings.scaled(COMPARE_PERIOD);
         let since_write = self.last_write.map_or(Duration::MAX, |at| at.elapsed());
         let ages = Ages {
@@ -200,21 +200,21 @@ impl RouteController {
                 false => Urgency::CanWait,
             },
         };
-        let observed = observe::observe(world, Arc::clone(&due.nodes), ages)?;
-        let plan = self.plan(world, &observed);
+        let observed = observe::observe(apis, Arc::clone(&due.nodes), ages)?;
+        let plan = self.plan(apis, &observed);
         Ok((observed, plan))
     }
 
-    fn plan(&self, world: &World, observed: &Observed) -> Plan {
+    fn plan(&self, apis: &Apis, observed: &Observed) -> Plan {
         let lacking = self.lacking();
         let remembered = self.memory.routes();
-        observed.plan(world, &self.settings.cluster_cidrs, remembered, &lacking)
+        observed.plan(apis, &self.settings.cluster_cidrs, remembered, &lacking)
     }
 
-    fn pass(&mut self, world: &World, gate: &dyn Gate, routes: &dyn Routes) -> Passed {
+    fn pass(&mut self, apis: &Apis, gate: &dyn Gate, routes: &dyn Routes) -> Passed {
         let lacking = self.lacking();
         let pass = Pass {
-            world,
+            apis,
             gate,
             routes,
             settings: &self.settings,
@@ -234,27 +234,20 @@ impl RouteController {
         });
         let refused: Vec<_> = refused.collect();
         let uids = refused.iter().map(|(node, ..)| node.object.uid.as_str());
-        publish_findings(world, &passed.plan, &uids.collect());
+        publish_findings(apis, &passed.plan, &uids.collect());
         for (node, change, error) in refused {
             let why = format!("{}: {error}", change.tried());
             let finding = Finding::warning(Reason::FailedToCreateRoute, why);
-            publish(world, component(world), &node.object, [finding]);
+            publish(apis, component(apis), &node.object, [finding]);
         }
         passed
     }
 
     /// These nodes were planned for, on this list of servers, and compared.
-    fn settled(
-        &mut self,
-        world: &World,
-        due: &Due,
-        servers: &[Instance],
-        plan: &Plan,
-        now: Instant,
-    ) {
+    fn settled(&mut self, apis: &Apis, due: &Due, servers: &[Instance], plan: &Plan, now: Instant) {
         self.tried = Some(Tried {
             nodes: due.print,
-            addresses: due::addresses(&due.nodes, servers, &*world.provider),
+            addresses: due::addresses(&due.nodes, servers, &*apis.provider),
         });
         self.compared = Some(now);
         self.is_blocked = plan.nodes.iter().any(|node| node.obstacle.is_some());
@@ -300,25 +293,25 @@ fn state_after(row: &Row, done: &[Change]) -> Option<State> {
 }
 
 /// `refused`: UIDs of nodes whose route could not be made.
-fn publish_findings(world: &World, plan: &Plan, refused: &HashSet<&str>) {
-    let component = component(world);
+fn publish_findings(apis: &Apis, plan: &Plan, refused: &HashSet<&str>) {
+    let component = component(apis);
     for node in &plan.nodes {
-        publish(world, component, &node.object, node.all_findings());
+        publish(apis, component, &node.object, node.all_findings());
         let has_failed = node
             .all_findings()
             .any(|finding| finding.reason.is_failure());
         if !has_failed && !refused.contains(node.object.uid.as_str()) {
-            recovered(world, component, &node.object);
+            recovered(apis, component, &node.object);
         }
     }
     if let Some(network) = &plan.network {
-        publish(world, component, network, &plan.findings);
+        publish(apis, component, network, &plan.findings);
     }
 }
 
 /// Who stands in for another controller signs as that one does.
-fn component(world: &World) -> &'static str {
-    match world.provider.event_component() {
+fn component(apis: &Apis) -> &'static str {
+    match apis.provider.event_component() {
         Some(_) => EVENT_COMPONENT,
         None => NAME,
     }
@@ -334,21 +327,21 @@ impl Controller for RouteController {
         look.min(self.settings.reconciliation_period)
     }
 
-    fn tick(&mut self, world: &World, gate: &dyn Gate, selection: &Selection) -> Report {
-        let Some(routes) = world.provider.routes() else {
+    fn tick(&mut self, apis: &Apis, gate: &dyn Gate, selection: &Selection) -> Report {
+        let Some(routes) = apis.provider.routes() else {
             return Report::default();
         };
         if selection.is_explicit() {
-            return self.sync(world, gate).report;
+            return self.sync(apis, gate).report;
         }
         let now = Instant::now();
-        let due = match self.look(world, now) {
+        let due = match self.look(apis, now) {
             Ok(Some(due)) => due,
             Ok(None) => return Report::default(),
             Err(error) => return Report::outage(error, String::new()),
         };
         self.passed = Some(now);
-        let (observed, plan) = match self.propose_for(world, &due) {
+        let (observed, plan) = match self.propose_for(apis, &due) {
             Ok(proposed) => proposed,
             Err(error) => return Report::outage(error, String::new()),
         };
@@ -357,14 +350,14 @@ impl Controller for RouteController {
         let is_blocked = plan.nodes.iter().any(|node| node.obstacle.is_some());
         let is_doubtful = due.is_changed && is_blocked;
         if !plan.has_writes() && !is_doubtful {
-            publish_findings(world, &plan, &HashSet::new());
-            self.settled(world, &due, &observed.instances.value, &plan, now);
+            publish_findings(apis, &plan, &HashSet::new());
+            self.settled(apis, &due, &observed.instances.value, &plan, now);
             self.backoff.succeeded(THE_NETWORK);
             let mut report = Report::default();
             pass::count(&mut report, &plan, &HashSet::new());
             return report;
         }
-        let passed = self.pass(world, gate, routes);
+        let passed = self.pass(apis, gate, routes);
         let is_done = passed.report.outage.is_none() && passed.report.unreached == 0;
         // What only a person can mend is looked at again when it is time to compare.
         let has_failed = passed
@@ -377,7 +370,7 @@ impl Controller for RouteController {
             false => self.backoff.failed(THE_NETWORK, Instant::now()),
         }
         if let Some(servers) = passed.instances.as_ref().filter(|_| is_done) {
-            self.settled(world, &due, servers, &passed.plan, now);
+            self.settled(apis, &due, servers, &passed.plan, now);
         }
         if passed.plan.network.is_some() {
             measure(&passed.plan, &passed.done);
@@ -388,8 +381,8 @@ impl Controller for RouteController {
         }
     }
 
-    fn propose(&self, world: &World, _: &Selection) -> Result<Vec<Proposal>, Error> {
-        Ok(self.evaluate(world)?.1.proposals())
+    fn propose(&self, apis: &Apis, _: &Selection) -> Result<Vec<Proposal>, Error> {
+        Ok(self.evaluate(apis)?.1.proposals())
     }
 }
 

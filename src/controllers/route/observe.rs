@@ -1,9 +1,9 @@
 //! What both APIs say about routes: read only.
 
 use super::plan::{Plan, View, plan};
-use crate::cloud::{Instance, Network, Route, Urgency};
+use crate::cache::{self, Apis, Error};
 use crate::kube::Node;
-use crate::world::{self, Error, World};
+use crate::provider::{Instance, Network, Route, Urgency};
 use ipnet::IpNet;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 /// Everything a plan rests on.
 pub struct Observed {
     pub nodes: Arc<Vec<Arc<Node>>>,
-    pub instances: world::View<Vec<Instance>>,
-    pub network: world::View<Network>,
+    pub instances: cache::View<Vec<Instance>>,
+    pub network: cache::View<Network>,
     /// When all of it was there.
     pub(super) complete: Instant,
 }
@@ -28,12 +28,12 @@ pub(super) struct Ages {
 
 /// The nodes are given.
 pub(super) fn observe(
-    world: &World,
+    apis: &Apis,
     nodes: Arc<Vec<Arc<Node>>>,
     ages: Ages,
 ) -> Result<Observed, Error> {
-    let network = world.network(ages.network, ages.urgency)?;
-    let instances = world.instances(ages.instances, ages.urgency)?;
+    let network = apis.network(ages.network, ages.urgency)?;
+    let instances = apis.instances(ages.instances, ages.urgency)?;
     Ok(Observed {
         nodes,
         instances,
@@ -45,10 +45,10 @@ pub(super) fn observe(
 impl Observed {
     /// Lists the servers after the network was read, unless that was so: then the gateway of a
     /// route that is there is in the list, if it is a server's.
-    pub(super) fn with_all_servers(self, world: &World) -> Result<Observed, Error> {
+    pub(super) fn with_all_servers(self, apis: &Apis) -> Result<Observed, Error> {
         let since_read = self.network.time_in_use();
         Ok(Observed {
-            instances: world.instances(since_read, Urgency::Needed)?,
+            instances: apis.instances(since_read, Urgency::Needed)?,
             complete: Instant::now(),
             ..self
         })
@@ -56,7 +56,7 @@ impl Observed {
 
     pub(super) fn plan(
         &self,
-        world: &World,
+        apis: &Apis,
         cluster_cidrs: &[IpNet],
         remembered: &HashSet<Route>,
         lacking: &HashSet<String>,
@@ -69,6 +69,6 @@ impl Observed {
             remembered,
             lacking,
         };
-        plan(&view, &*world.provider)
+        plan(&view, &*apis.provider)
     }
 }

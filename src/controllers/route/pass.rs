@@ -8,9 +8,9 @@ use super::condition::Conditions;
 use super::memory::Memory;
 use super::observe::{Ages, Observed, observe};
 use super::plan::{Change, NodePlan, Plan};
-use crate::cloud::{Gate, Instance, Reason, Route, RouteChange, Routes, Urgency};
+use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::report::{Failure, Outage, Report};
-use crate::world::{Error, ReadFrom, World};
+use crate::provider::{Gate, Instance, Reason, Route, RouteChange, Routes, Urgency};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const LOOKS_AT_MOST: u32 = 40;
 const ROUNDS_AT_MOST: u32 = 3;
 
 pub(super) struct Pass<'a> {
-    pub(super) world: &'a World,
+    pub(super) apis: &'a Apis,
     pub(super) gate: &'a dyn Gate,
     pub(super) routes: &'a dyn Routes,
     pub(super) settings: &'a Settings,
@@ -39,7 +39,7 @@ pub(super) struct Passed {
     /// As it was made last.
     pub(super) plan: Plan,
     /// Changes that were refused, and that a later look still lacked; each with why.
-    pub(super) refused: Vec<(Change, crate::cloud::Error)>,
+    pub(super) refused: Vec<(Change, crate::provider::Error)>,
     /// Changes of this plan that were made.
     pub(super) done: Vec<Change>,
     /// A route was deleted to be replaced, and its replacement is not there.
@@ -53,7 +53,7 @@ pub(super) struct Passed {
 impl Pass<'_> {
     pub(super) fn run(mut self) -> Passed {
         let mut making = Making::new(self.routes, self.gate, self.settings);
-        let mut conditions = Conditions::new(self.world, self.gate);
+        let mut conditions = Conditions::new(self.apis, self.gate);
         let mut plan = Plan::default();
         let mut instances = None;
         let mut outage = None;
@@ -121,19 +121,19 @@ impl Pass<'_> {
     fn look(&mut self) -> Result<(Observed, Plan), Error> {
         let now = Instant::now();
         // Routes are deleted by this list: one from a cache may lack a node that is there.
-        let nodes = self.world.nodes(now.elapsed(), ReadFrom::Latest)?.value;
+        let nodes = self.apis.nodes(now.elapsed(), ReadFrom::Latest)?.value;
         let ages = Ages {
             network: now.elapsed(),
             instances: self.settings.young(),
             urgency: Urgency::Needed,
         };
-        let mut observed = observe(self.world, nodes, ages)?;
+        let mut observed = observe(self.apis, nodes, ages)?;
         let cidrs = &self.settings.cluster_cidrs;
         let remembered = self.memory.routes();
-        let mut plan = observed.plan(self.world, cidrs, remembered, self.lacking);
+        let mut plan = observed.plan(self.apis, cidrs, remembered, self.lacking);
         if plan.needs_all_servers() {
-            observed = observed.with_all_servers(self.world)?;
-            plan = observed.plan(self.world, cidrs, remembered, self.lacking);
+            observed = observed.with_all_servers(self.apis)?;
+            plan = observed.plan(self.apis, cidrs, remembered, self.lacking);
         }
         self.memory.note(&plan, &observed.network.value);
         Ok((observed, plan))
@@ -177,7 +177,7 @@ fn passed(
         passed.report.changes.push((object.clone(), line));
         passed.made.push((object, json));
     }
-    let failure = |(place, (change, error)): (usize, &(Change, crate::cloud::Error))| Failure {
+    let failure = |(place, (change, error)): (usize, &(Change, crate::provider::Error))| Failure {
         object: change.object(),
         why: format!("{}: {error}", change.tried()),
         // Told of the node.

@@ -4,8 +4,8 @@
 
 use super::judge::Judge;
 use super::wishes::Wishes;
-use crate::cloud::{Finding, Instance, Network, Provider, Route, RouteChange};
 use crate::kube::{Node, ObjectReference};
+use crate::provider::{Finding, Instance, Network, Provider, Route, RouteChange};
 use ipnet::{IpNet, Ipv4Net};
 use std::collections::HashSet;
 use std::sync::Arc;

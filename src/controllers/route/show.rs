@@ -1,8 +1,8 @@
 //! A plan in words: for people, for programs, and as what a tick would do.
 
 use super::plan::{Change, NETWORK_UNAVAILABLE, NodePlan, Plan, State};
-use crate::cloud::{Finding, RouteChange};
 use crate::controllers::Proposal;
+use crate::provider::{Finding, RouteChange};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

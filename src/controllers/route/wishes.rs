@@ -1,8 +1,8 @@
 //! What nodes ask of the network: which destinations, and by which gateway.
 
 use super::plan::View;
-use crate::cloud::{Instance, InstanceId, Provider, ProviderId};
 use crate::kube::Node;
+use crate::provider::{Instance, InstanceId, Provider, ProviderId};
 use ipnet::{IpNet, Ipv4Net};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};

@@ -3,9 +3,9 @@
 
 use super::offered::candidates;
 use super::plan::want;
-use crate::cloud::Provider;
 use crate::controllers::backoff::Backoff;
 use crate::kube::{Node, Service};
+use crate::provider::Provider;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;

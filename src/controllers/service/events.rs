@@ -2,9 +2,9 @@
 
 use super::plan::{ServicePlan, Want};
 use super::{EVENT_COMPONENT, NAME};
-use crate::cloud::{Change, ChangeKind, Finding, Reason};
+use crate::cache::Apis;
 use crate::controllers::report::{publish, recovered};
-use crate::world::World;
+use crate::provider::{Change, ChangeKind, Finding, Reason};
 
 /// How the changes ended.
 pub(super) enum End<'a> {
@@ -12,15 +12,15 @@ pub(super) enum End<'a> {
     Failed(&'a str),
 }
 
-pub(super) fn findings(world: &World, plan: &ServicePlan) {
-    publish(world, component(world), &plan.object, plan.all_findings());
+pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
+    publish(apis, component(apis), &plan.object, plan.all_findings());
     let is_right = plan.cloud.obstacle.is_none()
         && plan.cloud.changes.is_empty()
         && !plan.cloud.is_unfinished
         && plan.want == Want::Ensure;
     // Without a change nothing else says that the failure is over.
-    if is_right && recovered(world, component(world), &plan.object) {
-        publish(world, component(world), &plan.object, [ensured()]);
+    if is_right && recovered(apis, component(apis), &plan.object) {
+        publish(apis, component(apis), &plan.object, [ensured()]);
     }
 }
 
@@ -29,7 +29,7 @@ fn ensured() -> Finding {
 }
 
 /// Before the first change in the cloud.
-pub(super) fn begin(world: &World, plan: &ServicePlan, kind: ChangeKind) {
+pub(super) fn begin(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
     let finding = match kind {
         ChangeKind::Settings => {
             Finding::info(Reason::EnsuringLoadBalancer, "Ensuring load balancer")
@@ -39,18 +39,18 @@ pub(super) fn begin(world: &World, plan: &ServicePlan, kind: ChangeKind) {
         }
         ChangeKind::Targets | ChangeKind::Release => return,
     };
-    publish(world, component(world), &plan.object, [finding]);
+    publish(apis, component(apis), &plan.object, [finding]);
 }
 
 /// After one change that is an event by itself.
-pub(super) fn changed(world: &World, plan: &ServicePlan, change: &dyn Change) {
+pub(super) fn changed(apis: &Apis, plan: &ServicePlan, change: &dyn Change) {
     if let Some(finding) = change.event() {
-        publish(world, component(world), &plan.object, [&finding]);
+        publish(apis, component(apis), &plan.object, [&finding]);
     }
 }
 
 /// After the last one.
-pub(super) fn end(world: &World, plan: &ServicePlan, kind: ChangeKind, end: End) {
+pub(super) fn end(apis: &Apis, plan: &ServicePlan, kind: ChangeKind, end: End) {
     let finding = match (end, kind) {
         (End::Done, ChangeKind::Settings) => ensured(),
         (End::Done, ChangeKind::Targets) => Finding::info(
@@ -64,7 +64,7 @@ pub(super) fn end(world: &World, plan: &ServicePlan, kind: ChangeKind, end: End)
         (End::Done, ChangeKind::Release) => return,
         (End::Failed(why), kind) => Finding::warning(failed(kind), why),
     };
-    publish(world, component(world), &plan.object, [finding]);
+    publish(apis, component(apis), &plan.object, [finding]);
 }
 
 /// The reason of a failure.
@@ -77,8 +77,8 @@ pub(super) fn failed(kind: ChangeKind) -> Reason {
 }
 
 /// The source of the events: a provider that replaces another controller signs as that one does.
-fn component(world: &World) -> &'static str {
-    match world.provider.event_component() {
+fn component(apis: &Apis) -> &'static str {
+    match apis.provider.event_component() {
         Some(_) => EVENT_COMPONENT,
         None => NAME,
     }

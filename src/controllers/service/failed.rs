@@ -1,8 +1,8 @@
 //! What events say of the last try to bring a Service's load balancer in order: what `events` wrote, read back for
 //! people.
 
-use crate::cloud::Reason;
 use crate::kube::PastEvent;
+use crate::provider::Reason;
 use jiff::Timestamp;
 use std::collections::HashMap;
 use std::sync::Arc;

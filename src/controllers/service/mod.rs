@@ -25,10 +25,10 @@ pub use survey::orphans;
 use super::executor::Executor;
 use super::report::Report;
 use super::{Controller, Proposal, Selection};
-use crate::cloud::{Gate, Kept, LoadBalancers, Urgency};
+use crate::cache::{Apis, Error, Poll, ReadFrom};
 use crate::kube::{Node, Service};
 use crate::metrics::LOAD_BALANCERS;
-use crate::world::{Error, Poll, ReadFrom, World};
+use crate::provider::{Gate, Kept, LoadBalancers, Urgency};
 use due::{Due, Fingerprint};
 use observe::Freshness;
 use std::collections::{BTreeSet, HashSet};
@@ -115,61 +115,61 @@ impl ServiceController {
     /// What both APIs say and what would be done, for the Services that are asked for.
     pub fn evaluate(
         &self,
-        world: &World,
+        apis: &Apis,
         selection: &Selection,
     ) -> Result<(Option<Observed>, Vec<ServicePlan>), Error> {
-        let Some(provider) = world.provider.load_balancers() else {
+        let Some(provider) = apis.provider.load_balancers() else {
             return Ok((None, Vec::new()));
         };
         let begun = Instant::now();
-        let snapshot = self.snapshot(world, selection, begun)?;
+        let snapshot = self.snapshot(apis, selection, begun)?;
         let (mut observed, mut plans) =
-            self.propose_for(world, provider, selection, &snapshot, true)?;
+            self.propose_for(apis, provider, selection, &snapshot, true)?;
         if let Some(observed) = &mut observed {
             if plans.iter().any(|plan| plan.cloud.rests_on_servers) {
-                observed.ask_for_servers(world, &snapshot.nodes, begun, Urgency::Asked)?;
+                observed.ask_for_servers(apis, &snapshot.nodes, begun, Urgency::Asked)?;
                 plans = plan(&observed.view(true), provider);
             }
-            project::doubt(world, &observed.cluster, &mut plans);
+            project::doubt(apis, &observed.cluster, &mut plans);
         }
         plan::share_out(&mut plans);
         Ok((observed, plans))
     }
 
     /// What is kept in the cloud of Services that do not exist any more.
-    pub fn kept(&self, world: &World) -> Result<Vec<Kept>, Error> {
-        let Some(provider) = world.provider.load_balancers() else {
+    pub fn kept(&self, apis: &Apis) -> Result<Vec<Kept>, Error> {
+        let Some(provider) = apis.provider.load_balancers() else {
             return Ok(Vec::new());
         };
-        let all = world.any_services(Duration::MAX)?;
+        let all = apis.any_services(Duration::MAX)?;
         let name = &self.settings.cluster_name;
-        let cluster = observe::cluster(world, name, &all.value, &[])?;
+        let cluster = observe::cluster(apis, name, &all.value, &[])?;
         provider.kept(&cluster).map_err(Error::Cloud)
     }
 
     /// One tick, with the plans that it ended with, for a person.
     pub fn sync(
         &mut self,
-        world: &World,
+        apis: &Apis,
         gate: &dyn Gate,
         selection: &Selection,
     ) -> (Report, Vec<ServicePlan>) {
-        self.sync_services(world, gate, selection, true)
+        self.sync_services(apis, gate, selection, true)
     }
 
     fn sync_services(
         &mut self,
-        world: &World,
+        apis: &Apis,
         gate: &dyn Gate,
         selection: &Selection,
         for_people: bool,
     ) -> (Report, Vec<ServicePlan>) {
-        let Some(provider) = world.provider.load_balancers() else {
+        let Some(provider) = apis.provider.load_balancers() else {
             return (Report::default(), Vec::new());
         };
         let mut sync = Sync {
             controller: self,
-            world,
+            apis,
             gate,
             provider,
             selection,
@@ -204,7 +204,7 @@ impl ServiceController {
             && report.unfinished == 0
             && let Some(begun) = self.orphans_due.take()
         {
-            orphans::look_after(world, gate, provider, &self.settings, begun, &mut report);
+            orphans::look_after(apis, gate, provider, &self.settings, begun, &mut report);
             let is_quiet = self.has_no_services && report.orphans == Some(0);
             self.all_quiet = is_quiet.then_some(begun);
         }
@@ -212,40 +212,33 @@ impl ServiceController {
     }
 
     /// Load balancers of this cluster whose Service does not exist, as they are since `begun`.
-    pub fn orphans(&self, world: &World, begun: Instant) -> Result<Vec<ServicePlan>, Error> {
-        let Some(provider) = world.provider.load_balancers() else {
+    pub fn orphans(&self, apis: &Apis, begun: Instant) -> Result<Vec<ServicePlan>, Error> {
+        let Some(provider) = apis.provider.load_balancers() else {
             return Ok(Vec::new());
         };
         let name = &self.settings.cluster_name;
-        let found = orphans::find(
-            world,
-            provider,
-            name,
-            begun,
-            Duration::ZERO,
-            Urgency::Needed,
-        )?;
+        let found = orphans::find(apis, provider, name, begun, Duration::ZERO, Urgency::Needed)?;
         Ok(found.into_iter().map(orphans::plan).collect())
     }
 
     /// Deletes those of these numbers that still are orphans, each with what was made.
     pub fn delete_orphans(
         &self,
-        world: &World,
+        apis: &Apis,
         gate: &dyn Gate,
         ids: &HashSet<u64>,
     ) -> (Report, Vec<ServicePlan>) {
-        let Some(provider) = world.provider.load_balancers() else {
+        let Some(provider) = apis.provider.load_balancers() else {
             return (Report::default(), Vec::new());
         };
         let chosen = orphans::Chosen::These(ids);
-        orphans::delete(world, gate, provider, &self.settings, chosen)
+        orphans::delete(apis, gate, provider, &self.settings, chosen)
     }
 
     /// Services and nodes: read from Kubernetes alone.
     fn snapshot(
         &self,
-        world: &World,
+        apis: &Apis,
         selection: &Selection,
         now: Instant,
     ) -> Result<Snapshot, Error> {
@@ -257,11 +250,11 @@ impl ServiceController {
             // What is executed is compared with what there is now.
             false => (Duration::ZERO, ReadFrom::Cache),
         };
-        let listed = world.load_balancer_services(age, from)?;
+        let listed = apis.load_balancer_services(age, from)?;
         let mut suspects = self.suspects.clone();
         suspects.extend(self.listed.iter().cloned());
         if is_resync || selection.is_explicit() {
-            let all = world.any_services(self.settings.resync_period / 2)?;
+            let all = apis.any_services(self.settings.resync_period / 2)?;
             let ours = all
                 .value
                 .iter()
@@ -272,25 +265,24 @@ impl ServiceController {
             }));
         }
         let mut services = listed.value.as_ref().clone();
-        services.extend(observe::leftovers(world, &services, suspects)?);
+        services.extend(observe::leftovers(apis, &services, suspects)?);
         services.sort_by_cached_key(|service| service.full_name());
         let nodes = match (selection.is_explicit(), services.is_empty()) {
-            (true, _) => world.nodes(age, from)?.value,
+            (true, _) => apis.nodes(age, from)?.value,
             // Nobody asks which nodes there are.
             (false, true) => Arc::default(),
             (false, false) => {
-                world
-                    .poll_nodes(Poll {
-                        look_max_age: age,
-                        // The node controller reads them whole more often, where it runs.
-                        whole_max_age: self.settings.resync_period * 2,
-                        metadata_max_age: Some(METADATA_MAX_AGE.mul_f64(self.settings.time_scale)),
-                    })?
-                    .value
+                apis.poll_nodes(Poll {
+                    look_max_age: age,
+                    // The node controller reads them whole more often, where it runs.
+                    whole_max_age: self.settings.resync_period * 2,
+                    metadata_max_age: Some(METADATA_MAX_AGE.mul_f64(self.settings.time_scale)),
+                })?
+                .value
             }
         };
         Ok(Snapshot {
-            fingerprint: Fingerprint::new(&nodes, &*world.provider),
+            fingerprint: Fingerprint::new(&nodes, &*apis.provider),
             nodes,
             services,
             is_resync,
@@ -301,7 +293,7 @@ impl ServiceController {
     /// changes are being executed is not planned a second time.
     fn propose_for(
         &self,
-        world: &World,
+        apis: &Apis,
         provider: &dyn LoadBalancers,
         selection: &Selection,
         snapshot: &Snapshot,
@@ -341,7 +333,7 @@ impl ServiceController {
             false => Urgency::CanWait,
         };
         let observed = observe::observe(
-            world,
+            apis,
             &self.settings.cluster_name,
             due,
             &snapshot.nodes,
@@ -428,15 +420,15 @@ impl Controller for ServiceController {
         self.settings.sync_interval
     }
 
-    fn tick(&mut self, world: &World, gate: &dyn Gate, selection: &Selection) -> Report {
-        self.sync_services(world, gate, selection, false).0
+    fn tick(&mut self, apis: &Apis, gate: &dyn Gate, selection: &Selection) -> Report {
+        self.sync_services(apis, gate, selection, false).0
     }
 
-    fn propose(&self, world: &World, selection: &Selection) -> Result<Vec<Proposal>, Error> {
+    fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, Error> {
         let begun = Instant::now();
-        let (_, mut plans) = self.evaluate(world, selection)?;
+        let (_, mut plans) = self.evaluate(apis, selection)?;
         if self.settings.delete_orphans {
-            let mut orphans = self.orphans(world, begun)?;
+            let mut orphans = self.orphans(apis, begun)?;
             orphans.retain(ServicePlan::has_writes);
             plans.extend(orphans);
         }

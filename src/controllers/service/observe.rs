@@ -2,9 +2,9 @@
 
 use super::offered::{Servers, offered};
 use super::plan::View;
-use crate::cloud::{self, Cluster, Landscape, OfferedNode, Provider, ProviderId, Urgency};
+use crate::cache::{Apis, Error};
 use crate::kube::{AnyService, Node, Service};
-use crate::world::{Error, World};
+use crate::provider::{self, Cluster, Landscape, OfferedNode, Provider, ProviderId, Urgency};
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -37,20 +37,20 @@ impl Observed {
     /// What the cloud says of the servers of these nodes since then. A cloud without servers says nothing.
     pub(super) fn ask_for_servers(
         &mut self,
-        world: &World,
+        apis: &Apis,
         nodes: &[Arc<Node>],
         since: Instant,
         urgency: Urgency,
     ) -> Result<(), Error> {
-        if world.provider.instances().is_none() {
+        if apis.provider.instances().is_none() {
             return Ok(());
         }
-        let servers = world.instances(since.elapsed(), urgency)?;
+        let servers = apis.instances(since.elapsed(), urgency)?;
         let servers = Servers {
             list: &servers.value,
             is_certain: true,
         };
-        self.nodes = offered(nodes, &*world.provider, Some(servers));
+        self.nodes = offered(nodes, &*apis.provider, Some(servers));
         Ok(())
     }
 
@@ -76,28 +76,28 @@ impl Freshness {
 
 /// The Services themselves are given: those that are due.
 pub(super) fn observe(
-    world: &World,
+    apis: &Apis,
     cluster_name: &str,
     services: Vec<Arc<Service>>,
     nodes: &[Arc<Node>],
     freshness: Freshness,
     urgency: Urgency,
 ) -> Result<Observed, Error> {
-    let for_cloud: Vec<cloud::Service> =
+    let for_cloud: Vec<provider::Service> =
         services.iter().map(|service| service.for_cloud()).collect();
-    let for_cloud: Vec<&cloud::Service> = for_cloud.iter().collect();
-    let landscape = world.load_balancers(&for_cloud, freshness.max_age(), urgency)?;
+    let for_cloud: Vec<&provider::Service> = for_cloud.iter().collect();
+    let landscape = apis.load_balancers(&for_cloud, freshness.max_age(), urgency)?;
     // Whatever was read last, and by whom: see `Observed::ask_for_servers`.
-    let servers = world.instances_last();
+    let servers = apis.instances_last();
     let servers = servers.as_ref().map(|list| Servers {
         list,
         is_certain: false,
     });
     // Which Services exist changes little, and only a take-over rests on it: see `sync`.
-    let all = world.any_services(Duration::MAX)?;
+    let all = apis.any_services(Duration::MAX)?;
     Ok(Observed {
-        cluster: cluster(world, cluster_name, &all.value, nodes)?,
-        nodes: offered(nodes, &*world.provider, servers),
+        cluster: cluster(apis, cluster_name, &all.value, nodes)?,
+        nodes: offered(nodes, &*apis.provider, servers),
         services,
         landscape: landscape.value.as_ref().clone(),
     })
@@ -105,7 +105,7 @@ pub(super) fn observe(
 
 /// Who we are, and who lives here.
 pub(super) fn cluster(
-    world: &World,
+    apis: &Apis,
     name: &str,
     all: &[Arc<AnyService>],
     nodes: &[Arc<Node>],
@@ -119,12 +119,12 @@ pub(super) fn cluster(
     let Some(identity) = identity else {
         let why = "the Service default/kubernetes, whose UID names this cluster on its load balancers, is not \
                    there; the API server makes it by itself within a minute of its start";
-        return Err(Error::Cloud(cloud::Error::new(
-            cloud::ErrorKind::Other,
+        return Err(Error::Cloud(provider::Error::new(
+            provider::ErrorKind::Other,
             why,
         )));
     };
-    let server = |node: &Arc<Node>| match world.provider.parse_provider_id(&node.spec.provider_id) {
+    let server = |node: &Arc<Node>| match apis.provider.parse_provider_id(&node.spec.provider_id) {
         ProviderId::Ours(id) => Some((id, node.name().to_owned())),
         ProviderId::Foreign | ProviderId::Unknown(_) => None,
     };
@@ -137,7 +137,7 @@ pub(super) fn cluster(
             .collect(),
         servers: nodes.iter().filter_map(server).collect(),
         addresses: addresses(nodes),
-        strangers: strangers(nodes, &*world.provider),
+        strangers: strangers(nodes, &*apis.provider),
     })
 }
 
@@ -160,13 +160,13 @@ fn strangers(nodes: &[Arc<Node>], provider: &dyn Provider) -> Vec<(String, Strin
 
 /// Each of these Services as it is now; those that are gone are left out.
 pub(super) fn read_again(
-    world: &World,
+    apis: &Apis,
     services: &[Arc<Service>],
 ) -> Result<Vec<Arc<Service>>, Error> {
     let mut fresh = Vec::with_capacity(services.len());
     for service in services {
         let metadata = &service.metadata;
-        let now = world.service(&metadata.namespace, &metadata.name)?;
+        let now = apis.service(&metadata.namespace, &metadata.name)?;
         // Another one that came to carry its name is looked at in the next tick.
         fresh.extend(now.filter(|now| now.metadata.uid == metadata.uid));
     }
@@ -175,7 +175,7 @@ pub(super) fn read_again(
 
 /// Services that are not of type LoadBalancer any more, but carry our finalizer.
 pub(super) fn leftovers(
-    world: &World,
+    apis: &Apis,
     listed: &[Arc<Service>],
     suspects: impl IntoIterator<Item = (String, String)>,
 ) -> Result<Vec<Arc<Service>>, Error> {
@@ -187,7 +187,7 @@ pub(super) fn leftovers(
         if listed.iter().any(is_listed) {
             continue;
         }
-        let service = world.service(&namespace, &name)?;
+        let service = apis.service(&namespace, &name)?;
         let ours = |service: &Arc<Service>| {
             service.has_our_finalizer() && !service.is_of_type_load_balancer()
         };

@@ -3,8 +3,10 @@
 //! Ready is not asked for: the load balancer has health checks of its own, and nodes that flap
 //! must not churn targets.
 
-use crate::cloud::{Instance, InstanceId, NodeAddress, OfferedNode, Provider, ProviderId, Reach};
 use crate::kube::Node;
+use crate::provider::{
+    Instance, InstanceId, NodeAddress, OfferedNode, Provider, ProviderId, Reach,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 

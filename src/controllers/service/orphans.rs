@@ -9,15 +9,15 @@
 use super::observe;
 use super::plan::{ServicePlan, Want, want};
 use super::{NAME, Settings};
-use crate::cloud::{
-    Cluster, ErrorKind, Finding, Gate, LoadBalancerPlan, LoadBalancers, Orphan, Reason, Urgency,
-};
+use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::executor::Executor;
 use crate::controllers::report::{Failure, Report, publish};
 use crate::kube::{ObjectReference, Service};
 use crate::metrics::LOAD_BALANCERS;
+use crate::provider::{
+    Cluster, ErrorKind, Finding, Gate, LoadBalancerPlan, LoadBalancers, Orphan, Reason, Urgency,
+};
 use crate::text;
-use crate::world::{Error, ReadFrom, World};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,31 +35,31 @@ pub(super) enum Chosen<'a> {
 /// What both APIs say, not older than `begun` where it says that there are any. Whatever was read
 /// before then must be no older than `age`.
 pub(super) fn find(
-    world: &World,
+    apis: &Apis,
     provider: &dyn LoadBalancers,
     name: &str,
     begun: Instant,
     age: Duration,
     urgency: Urgency,
 ) -> Result<Vec<Orphan>, Error> {
-    let mut seen = world.nodes_seen();
+    let mut seen = apis.nodes_seen();
     let mut age = age.max(begun.elapsed());
     loop {
-        let landscape = world.load_balancers(&[], age, urgency)?;
-        let all = world.any_services(age)?;
+        let landscape = apis.load_balancers(&[], age, urgency)?;
+        let all = apis.any_services(age)?;
         let nodes = seen.as_ref().map_or(&[][..], |seen| seen.value.as_slice());
-        let cluster = observe::cluster(world, name, &all.value, nodes)?;
+        let cluster = observe::cluster(apis, name, &all.value, nodes)?;
         let orphans = provider.orphans(&landscape.value, &cluster);
         let is_certain =
             landscape.asked >= begun && all.asked >= landscape.answered && seen.is_some();
         if orphans.is_empty() || is_certain {
             return Ok(orphans);
         }
-        let landscape = world.load_balancers(&[], begun.elapsed(), urgency)?;
-        world.any_services(landscape.answered.elapsed())?;
+        let landscape = apis.load_balancers(&[], begun.elapsed(), urgency)?;
+        apis.any_services(landscape.answered.elapsed())?;
         // Without Services nobody may have read nodes yet, and only their servers' targets are ours.
         if seen.is_none() {
-            seen = Some(world.nodes(Duration::MAX, ReadFrom::Cache)?);
+            seen = Some(apis.nodes(Duration::MAX, ReadFrom::Cache)?);
         }
         age = begun.elapsed();
     }
@@ -67,14 +67,14 @@ pub(super) fn find(
 
 /// Deletes them; what there was, each with what was made.
 pub(super) fn delete(
-    world: &World,
+    apis: &Apis,
     gate: &dyn Gate,
     provider: &dyn LoadBalancers,
     settings: &Settings,
     chosen: Chosen,
 ) -> (Report, Vec<ServicePlan>) {
     let mut deletion = Deletion {
-        world,
+        apis,
         gate,
         provider,
         settings,
@@ -90,7 +90,7 @@ pub(super) fn delete(
 /// In the daemon, after all Services were compared: counted and told, and deleted where that is
 /// asked for.
 pub(super) fn look_after(
-    world: &World,
+    apis: &Apis,
     gate: &dyn Gate,
     provider: &dyn LoadBalancers,
     settings: &Settings,
@@ -98,14 +98,14 @@ pub(super) fn look_after(
     report: &mut Report,
 ) {
     let (name, age) = (&settings.cluster_name, settings.resync_period / 2);
-    let mut left: Vec<ServicePlan> = match find(world, provider, name, begun, age, Urgency::CanWait)
+    let mut left: Vec<ServicePlan> = match find(apis, provider, name, begun, age, Urgency::CanWait)
     {
         Ok(orphans) => orphans.into_iter().map(plan).collect(),
         // Nothing waits for it.
         Err(error) => return log::debug!("load balancers that nobody wants: {error}"),
     };
     if settings.delete_orphans && left.iter().any(ServicePlan::has_writes) {
-        let (deleted, plans) = delete(world, gate, provider, settings, Chosen::All);
+        let (deleted, plans) = delete(apis, gate, provider, settings, Chosen::All);
         report.changes.extend(deleted.changes);
         report.failures.extend(deleted.failures);
         report.changed += deleted.changed;
@@ -125,7 +125,7 @@ pub(super) fn look_after(
                 finding.message += "; ccm lb sync --delete-orphans deletes it";
             }
         }
-        publish(world, NAME, &plan.object, plan.all_findings());
+        publish(apis, NAME, &plan.object, plan.all_findings());
     }
 }
 
@@ -179,7 +179,7 @@ impl ServicePlan {
 }
 
 struct Deletion<'a> {
-    world: &'a World,
+    apis: &'a Apis,
     gate: &'a dyn Gate,
     provider: &'a dyn LoadBalancers,
     settings: &'a Settings,
@@ -192,7 +192,7 @@ impl Deletion<'_> {
         let begun = Instant::now();
         let name = &self.settings.cluster_name;
         let found = find(
-            self.world,
+            self.apis,
             self.provider,
             name,
             begun,
@@ -230,17 +230,17 @@ impl Deletion<'_> {
     /// Everything again, from the APIs themselves. One that a Service is about to take over by its
     /// name is somebody's: that is how people keep an address.
     fn make_certain(&self, begun: Instant) -> Result<(Cluster, Vec<Orphan>), Error> {
-        let world = self.world;
-        let nodes = world.nodes(begun.elapsed(), ReadFrom::Latest)?;
-        let services = world.load_balancer_services(Duration::ZERO, ReadFrom::Latest)?;
+        let apis = self.apis;
+        let nodes = apis.nodes(begun.elapsed(), ReadFrom::Latest)?;
+        let services = apis.load_balancer_services(Duration::ZERO, ReadFrom::Latest)?;
         let wanting = services.value.iter();
         let wanting = wanting.filter(|service| want(service) == Want::Ensure);
         let wanting: Vec<_> = wanting.map(|service| service.for_cloud()).collect();
         let of: Vec<_> = wanting.iter().collect();
-        let landscape = world.load_balancers(&of, begun.elapsed(), Urgency::Needed)?;
-        let all = world.any_services(Duration::ZERO)?;
+        let landscape = apis.load_balancers(&of, begun.elapsed(), Urgency::Needed)?;
+        let all = apis.any_services(Duration::ZERO)?;
         let name = &self.settings.cluster_name;
-        let cluster = observe::cluster(world, name, &all.value, &nodes.value)?;
+        let cluster = observe::cluster(apis, name, &all.value, &nodes.value)?;
         let (landscape, provider) = (&landscape.value, self.provider);
         let taken = wanting.iter().filter_map(|service| {
             let plan = provider.plan(landscape, service, &[], &cluster);
@@ -294,7 +294,7 @@ impl Deletion<'_> {
         let Some((namespace, name)) = orphan.service.split_once('.') else {
             return Ok(false);
         };
-        let service = self.world.service(namespace, name)?;
+        let service = self.apis.service(namespace, name)?;
         Ok(service.is_some_and(|service| {
             let uid = &service.metadata.uid;
             *uid == orphan.service_uid || !cluster.service_uids.contains(uid)

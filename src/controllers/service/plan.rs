@@ -1,11 +1,11 @@
 //! What should be done for Services: a pure function of what both APIs say.
 
-use crate::cloud::{
+use crate::controllers::Proposal;
+use crate::kube::{ObjectReference, Service};
+use crate::provider::{
     Change, Cluster, Field, Finding, Ingress, Landscape, LoadBalancerPlan, LoadBalancers,
     OfferedNode, Reason, Severity, Source, Sourced,
 };
-use crate::controllers::Proposal;
-use crate::kube::{ObjectReference, Service};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;

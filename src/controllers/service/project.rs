@@ -2,19 +2,19 @@
 //! balancer there would take the traffic away, and a Service let go would leave the real one behind.
 
 use super::plan::{ServicePlan, Want, addresses};
-use crate::cloud::{Cluster, Finding, Ingress, Reason, Urgency};
-use crate::world::World;
+use crate::cache::Apis;
+use crate::provider::{Cluster, Finding, Ingress, Reason, Urgency};
 use std::time::Duration;
 
 /// Refuses plans that rest on a load balancer having gone, where the project holds no server of the cluster's nodes
 /// either. Servers are listed only when there is such a plan: after what it rests on was read, for a token may be
 /// replaced at any time. A cluster without nodes of ours has nothing to tell projects apart by.
-pub(super) fn doubt(world: &World, cluster: &Cluster, plans: &mut [ServicePlan]) {
+pub(super) fn doubt(apis: &Apis, cluster: &Cluster, plans: &mut [ServicePlan]) {
     let is_doubted = plans.iter().any(lacks_its_own) && !cluster.servers.is_empty();
-    if !is_doubted || world.provider.instances().is_none() {
+    if !is_doubted || apis.provider.instances().is_none() {
         return;
     }
-    let why = match world.instances(Duration::ZERO, Urgency::Needed) {
+    let why = match apis.instances(Duration::ZERO, Urgency::Needed) {
         Ok(servers) => {
             let mut servers = servers.value.iter();
             if servers.any(|server| cluster.servers.contains_key(&server.id)) {

@@ -8,16 +8,16 @@ use super::events::{self, End};
 use super::observe::{self, Freshness, Observed};
 use super::plan::{self, ServicePlan, View, Want, status_line};
 use super::{ServiceController, Snapshot, project, write};
-use crate::cloud::{
-    Change, ChangeKind, ErrorKind, Gate, Landscape, LoadBalancers, Reason, Urgency,
-    without_correlations,
-};
+use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::Selection;
 use crate::controllers::executor::{Execution, Requests};
 use crate::controllers::report::{Failure, Outage, Report, tell_change};
 use crate::kube::{self, Service};
+use crate::provider::{
+    Change, ChangeKind, ErrorKind, Gate, Landscape, LoadBalancers, Reason, Urgency,
+    without_correlations,
+};
 use crate::text;
-use crate::world::{Error, ReadFrom, World};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const PLANS_AT_MOST: u32 = 5;
 /// One tick's work.
 pub(super) struct Sync<'a> {
     pub(super) controller: &'a mut ServiceController,
-    pub(super) world: &'a World,
+    pub(super) apis: &'a Apis,
     pub(super) gate: &'a dyn Gate,
     pub(super) provider: &'a dyn LoadBalancers,
     pub(super) selection: &'a Selection,
@@ -128,8 +128,8 @@ impl Sync<'_> {
             error,
             waiting: String::new(),
         };
-        let (world, selection) = (self.world, self.selection);
-        let snapshot = self.controller.snapshot(world, selection, begun);
+        let (apis, selection) = (self.apis, self.selection);
+        let snapshot = self.controller.snapshot(apis, selection, begun);
         let snapshot = snapshot.map_err(without)?;
         let waiting = |error| Outage {
             error,
@@ -139,7 +139,7 @@ impl Sync<'_> {
         let for_people = self.for_people;
         let proposed =
             self.controller
-                .propose_for(world, self.provider, selection, &snapshot, for_people);
+                .propose_for(apis, self.provider, selection, &snapshot, for_people);
         let (_, proposals) = proposed.map_err(waiting)?;
         self.controller.remember(&snapshot);
         super::measure(&snapshot);
@@ -252,16 +252,16 @@ impl Sync<'_> {
     fn plan(&self, tasks: &[Task]) -> Result<(Option<Arc<Observed>>, Vec<ServicePlan>), Error> {
         let begun = Instant::now();
         let services: Vec<_> = tasks.iter().map(|task| Arc::clone(&task.service)).collect();
-        let services = observe::read_again(self.world, &services)?;
+        let services = observe::read_again(self.apis, &services)?;
         if services.is_empty() {
             return Ok((None, Vec::new()));
         }
         // Targets are removed by this list: an old one must not take a node away.
-        let nodes = self.world.nodes(begun.elapsed(), ReadFrom::Latest)?.value;
+        let nodes = self.apis.nodes(begun.elapsed(), ReadFrom::Latest)?.value;
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
         let name = &self.controller.settings.cluster_name;
         let mut observed = observe::observe(
-            self.world,
+            self.apis,
             name,
             services,
             &nodes,
@@ -271,15 +271,15 @@ impl Sync<'_> {
         let mut plans = plan::plan(&observed.view(self.for_people), self.provider);
         let needs_servers = tasks.iter().any(|task| task.needs_servers);
         if needs_servers || plans.iter().any(|plan| plan.cloud.rests_on_servers) {
-            observed.ask_for_servers(self.world, &nodes, begun, Urgency::Needed)?;
+            observed.ask_for_servers(self.apis, &nodes, begun, Urgency::Needed)?;
             plans = plan::plan(&observed.view(self.for_people), self.provider);
         }
         if plans.iter().any(|plan| plan.cloud.rests_on_whole_cluster) {
-            let all = self.world.any_services(begun.elapsed())?;
-            observed.cluster = observe::cluster(self.world, name, &all.value, &nodes)?;
+            let all = self.apis.any_services(begun.elapsed())?;
+            observed.cluster = observe::cluster(self.apis, name, &all.value, &nodes)?;
             plans = plan::plan(&observed.view(self.for_people), self.provider);
         }
-        project::doubt(self.world, &observed.cluster, &mut plans);
+        project::doubt(self.apis, &observed.cluster, &mut plans);
         Ok((Some(Arc::new(observed)), plans))
     }
 
@@ -315,7 +315,7 @@ impl Sync<'_> {
                 continue;
             }
             claimed.extend(&claims);
-            events::findings(self.world, &plan);
+            events::findings(self.apis, &plan);
             if let Some(obstacle) = plan.cloud.obstacle.clone() {
                 self.fail(task, plan, obstacle.message, Some(obstacle.reason));
                 continue;
@@ -350,7 +350,7 @@ impl Sync<'_> {
     /// What comes before the first change in the cloud: our finalizer, and an event.
     fn begin_one(&mut self, mut task: Task, mut plan: ServicePlan) -> Next {
         if plan.add_finalizer {
-            match write::finalizer(self.world, self.gate, &plan.service) {
+            match write::finalizer(self.apis, self.gate, &plan.service) {
                 Ok(service) => {
                     let line = "finalizer: added".to_owned();
                     self.note_write(&mut task, &plan, line, plan::finalizer_added);
@@ -376,7 +376,7 @@ impl Sync<'_> {
         if task.kind.is_none() {
             let kind = kind_of(&plan.cloud.changes);
             task.kind = Some(kind);
-            events::begin(self.world, &plan, kind);
+            events::begin(self.apis, &plan, kind);
         }
         task.works_on(&plan);
         Next::Execute(task, Box::new(plan))
@@ -396,7 +396,7 @@ impl Sync<'_> {
         task.has_changed |= !over.made.is_empty();
         task.needs_servers |= over.refused_in_part;
         for made in &over.made {
-            events::changed(self.world, &plan, &**made);
+            events::changed(self.apis, &plan, &**made);
         }
         if self.for_people {
             task.made.extend(over.made.iter().map(|made| made.json()));
@@ -435,7 +435,7 @@ impl Sync<'_> {
         let Some(plan) = in_order else {
             return Some(task);
         };
-        events::findings(self.world, &plan);
+        events::findings(self.apis, &plan);
         self.finish(task, plan)
     }
 
@@ -459,10 +459,10 @@ impl Sync<'_> {
         task.works_on(&plan);
         let outcome = match (plan.want, &plan.status) {
             (Want::Remove, _) => {
-                write::nothing_left(self.world, self.gate, &plan.service).map(|()| None)
+                write::nothing_left(self.apis, self.gate, &plan.service).map(|()| None)
             }
             (_, Some(status)) => {
-                write::status(self.world, self.gate, &plan.service, status).map(Some)
+                write::status(self.apis, self.gate, &plan.service, status).map(Some)
             }
             (_, None) => Ok(Some(Arc::clone(&plan.service))),
         };
@@ -478,7 +478,7 @@ impl Sync<'_> {
         let Some(status) = &plan.status else {
             return plan;
         };
-        match write::status(self.world, self.gate, &plan.service, status) {
+        match write::status(self.apis, self.gate, &plan.service, status) {
             Ok(service) => {
                 let line = status_line(status);
                 self.note_write(task, &plan, line, || plan::status_set(status));
@@ -509,7 +509,7 @@ impl Sync<'_> {
             false => self.report.unchanged += 1,
         }
         if let Some(kind) = task.kind {
-            events::end(self.world, &plan, kind, End::Done);
+            events::end(self.apis, &plan, kind, End::Done);
         }
         if let Some(service) = service {
             self.controller.due.written(&service);
@@ -520,7 +520,7 @@ impl Sync<'_> {
 
     /// A Service for which there is nothing to do.
     fn in_order(&mut self, plan: ServicePlan) {
-        events::findings(self.world, &plan);
+        events::findings(self.apis, &plan);
         self.report.unchanged += 1;
         self.controller.due.planned(&plan.service);
         self.ended(Vec::new(), plan, false);
@@ -538,7 +538,7 @@ impl Sync<'_> {
     fn failed(&mut self, task: Task, plan: ServicePlan, why: String) {
         let kind = task.kind.unwrap_or_else(|| kind_of(&plan.cloud.changes));
         if !self.is_closed {
-            events::end(self.world, &plan, kind, End::Failed(&why));
+            events::end(self.apis, &plan, kind, End::Failed(&why));
         }
         let finding = (!self.is_closed).then(|| events::failed(kind));
         self.fail(task, plan, why, finding);

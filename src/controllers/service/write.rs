@@ -1,48 +1,48 @@
 //! What is written to a Service: our finalizer and its status, each by a merge patch through the
 //! status, which is all that the official role allows. Each names the version it was planned on.
 
-use crate::cloud::{Gate, Ingress};
+use crate::cache::Apis;
 use crate::controllers::report::count_write;
 use crate::kube::{Error, LOAD_BALANCER_FINALIZER, Service};
-use crate::world::World;
+use crate::provider::{Gate, Ingress};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// Before anything is created for it.
 pub(super) fn finalizer(
-    world: &World,
+    apis: &Apis,
     gate: &dyn Gate,
     service: &Service,
 ) -> Result<Arc<Service>, Error> {
     let mut finalizers = service.metadata.finalizers.to_vec();
     finalizers.push(LOAD_BALANCER_FINALIZER.to_owned());
-    patch(world, gate, service, Some(json!(finalizers)), None)
+    patch(apis, gate, service, Some(json!(finalizers)), None)
 }
 
 pub(super) fn status(
-    world: &World,
+    apis: &Apis,
     gate: &dyn Gate,
     service: &Service,
     status: &[Ingress],
 ) -> Result<Arc<Service>, Error> {
-    patch(world, gate, service, None, Some(json!(status)))
+    patch(apis, gate, service, None, Some(json!(status)))
 }
 
 /// Status emptied and our finalizer removed, in one patch: with it the Service may go.
-pub(super) fn nothing_left(world: &World, gate: &dyn Gate, service: &Service) -> Result<(), Error> {
+pub(super) fn nothing_left(apis: &Apis, gate: &dyn Gate, service: &Service) -> Result<(), Error> {
     let finalizers = service.metadata.finalizers.iter();
     let others: Vec<&String> = finalizers
         .filter(|finalizer| *finalizer != LOAD_BALANCER_FINALIZER)
         .collect();
     let finalizers = Some(json!(others));
-    match patch(world, gate, service, finalizers, Some(Value::Null)) {
+    match patch(apis, gate, service, finalizers, Some(Value::Null)) {
         Err(error) if error.is_not_found() => Ok(()),
         outcome => outcome.map(drop),
     }
 }
 
 fn patch(
-    world: &World,
+    apis: &Apis,
     gate: &dyn Gate,
     service: &Service,
     finalizers: Option<Value>,
@@ -61,7 +61,7 @@ fn patch(
     if let Some(ingress) = ingress {
         body["status"] = json!({ "loadBalancer": { "ingress": ingress } });
     }
-    let kube = &world.kube;
+    let kube = &apis.kube;
     let written = kube.patch_service_status(gate, &meta.namespace, &meta.name, &body);
     count_write(super::NAME, kind, written.as_ref().map(drop));
     written.map(Arc::new)

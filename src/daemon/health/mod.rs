@@ -17,9 +17,9 @@ mod server;
 
 use super::Stop;
 use super::lease::Lease;
-use crate::cloud::pulse::Pulse;
+use crate::cache::Apis;
 use crate::metrics;
-use crate::world::World;
+use crate::provider::pulse::Pulse;
 use std::fmt::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -67,7 +67,7 @@ impl fmt::Display for Address {
 
 /// Whether the daemon lives and is ready.
 pub struct Health {
-    world: &'static World,
+    apis: &'static Apis,
     silence_limit: Duration,
     threads: Mutex<Vec<Watched>>,
     /// None: this process does not wait for a Lease.
@@ -94,12 +94,12 @@ impl Health {
     /// Begins to answer, where an address is set. Lives as long as the process.
     pub fn start(
         settings: HealthSettings,
-        world: &'static World,
+        apis: &'static Apis,
         stop: &'static Stop,
         lease: Option<&'static Lease>,
     ) -> &'static Health {
         let health: &'static Health = Box::leak(Box::new(Health {
-            world,
+            apis,
             silence_limit: settings.silence_limit,
             threads: Mutex::default(),
             lease,
@@ -132,8 +132,8 @@ impl Health {
             "/healthz" | "/livez" => Some(self.live()),
             "/readyz" => Some(ready(
                 self.lease.is_some_and(Lease::is_standby),
-                self.world.kube.is_reached(),
-                self.world.provider.is_reached(),
+                self.apis.kube.is_reached(),
+                self.apis.provider.is_reached(),
             )),
             "/metrics" if self.has_metrics => Some(Verdict {
                 content_type: EXPOSITION,

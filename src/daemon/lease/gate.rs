@@ -1,7 +1,7 @@
 //! No write starts unless its own time-out still fits into the lease.
 
 use super::{Lease, Standing, StopGate};
-use crate::cloud::{Gate, Refused};
+use crate::provider::{Gate, Refused};
 use std::time::Duration;
 
 impl Gate for Lease {
@@ -69,10 +69,10 @@ fn fits(since_renewal: Duration, write_timeout: Duration, lease_duration: Durati
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::cloud::Moment;
     use crate::daemon::Stop;
     use crate::daemon::lease::Settings;
     use crate::kube::{Client, LeaseKey};
+    use crate::provider::Moment;
     use std::sync::{Arc, Mutex};
 
     /// Clocks that a test sets.

@@ -2,8 +2,8 @@
 
 use super::election::{Now, Step};
 use super::{Election, Gained, Lease, Patience, StopGate};
-use crate::cloud::{Gate, Moment, Refused};
 use crate::kube::{self, LeaseSpec};
+use crate::provider::{Gate, Moment, Refused};
 
 /// Writes of one look, when others write at the same time.
 const WRITES_AT_MOST: u32 = 3;

@@ -20,9 +20,9 @@ mod keeper;
 pub use identity::identity;
 
 use super::{Stop, StopGate};
-use crate::cloud::Moment;
 use crate::kube::{Client, LeaseKey};
 use crate::metrics::LEADER;
+use crate::provider::Moment;
 use election::Election;
 use keeper::Keeper;
 use std::sync::atomic::{AtomicBool, Ordering};

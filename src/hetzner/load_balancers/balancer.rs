@@ -1,6 +1,6 @@
 //! A load balancer as the API says it: only the fields we read.
 
-use crate::cloud::Word;
+use crate::provider::Word;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;

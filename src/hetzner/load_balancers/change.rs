@@ -3,8 +3,8 @@
 use super::balancer::Algorithm;
 use super::listener::Listener;
 use super::seen::Seen;
-use crate::cloud::{self, ChangeKind, Finding, Source};
 use crate::http::Method;
+use crate::provider::{self, ChangeKind, Finding, Source};
 use ipnet::Ipv4Net;
 use serde_json::{Map, Value, json};
 use std::any::Any;
@@ -312,7 +312,7 @@ impl ServerTarget {
     }
 }
 
-impl cloud::Change for Change {
+impl provider::Change for Change {
     fn line(&self) -> String {
         self.line.clone()
     }
@@ -364,7 +364,7 @@ impl cloud::Change for Change {
     }
 
     /// A load balancer without ports and targets, which are then tried one by one.
-    fn without_parts(&self) -> Option<Box<dyn cloud::Change>> {
+    fn without_parts(&self) -> Option<Box<dyn provider::Change>> {
         let Write::Create(create) = &self.write else {
             return None;
         };

@@ -6,7 +6,7 @@ use super::listener::{HealthCheck, HttpCheck, ListenerProtocol, PortField};
 use super::ports::{Given, Port};
 use super::reading::Reading;
 use super::values as v;
-use crate::cloud::{Finding, Reason, ServicePort, Source, Sourced, TrafficPolicy};
+use crate::provider::{Finding, Reason, ServicePort, Source, Sourced, TrafficPolicy};
 
 /// What the API takes when nothing is said.
 const INTERVAL_S: u32 = 15;

@@ -9,7 +9,7 @@ use super::observe::State;
 use super::reach::{By, Sorted};
 use super::reading::Reading;
 use super::{annotations, names, public_net, subnets};
-use crate::cloud::{
+use crate::provider::{
     Field, LoadBalancerPlan, OfferedNode, ProviderId, Reach, Source, Sourced, TopologyLabel,
 };
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 use super::annotations::Annotation;
 use super::balancer::Algorithm;
-use crate::cloud::{Source, Sourced};
+use crate::provider::{Source, Sourced};
 use crate::text::selector::Selector;
 use ipnet::Ipv4Net;
 

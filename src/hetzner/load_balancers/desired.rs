@@ -8,7 +8,7 @@ use super::ports::{Given, Port, ports};
 use super::public_net::{self, Asked};
 use super::reading::Reading;
 use super::values as v;
-use crate::cloud::{Finding, OfferedNode, ProviderId, Reason, Service, Source, Sourced};
+use crate::provider::{Finding, OfferedNode, ProviderId, Reason, Service, Source, Sourced};
 use crate::text::{self, selector::Selector};
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;

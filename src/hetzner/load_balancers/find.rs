@@ -5,7 +5,7 @@ use super::super::Profile;
 use super::balancer::LoadBalancer;
 use super::names::{self, ADOPT, CLUSTER_UID, SERVICE_UID};
 use super::ownership::{foreign_target, has_only_own_targets};
-use crate::cloud::{Cluster, Reason, Service, Source, Sourced};
+use crate::provider::{Cluster, Reason, Service, Source, Sourced};
 
 /// What was found.
 #[derive(Debug)]

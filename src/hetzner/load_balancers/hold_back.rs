@@ -7,7 +7,7 @@ use super::names::CLUSTER;
 use super::observe::State;
 use super::reading::Reading;
 use super::{Defaults, Rules, annotations as a, public_net};
-use crate::cloud::{
+use crate::provider::{
     self, Cluster, Field, Ingress, LoadBalancerPlan, OfferedNode, Service, Source, TrafficPolicy,
 };
 use crate::text;
@@ -107,7 +107,7 @@ impl Rules<'_> {
 
     /// It would claim a Primary IP, and the daemon may know that Services may not claim this one.
     fn may_not_claim(&self, plan: &LoadBalancerPlan) -> bool {
-        let claims = |change: &dyn cloud::Change| {
+        let claims = |change: &dyn provider::Change| {
             let change: Option<&Change> = change.as_any().downcast_ref();
             matches!(change.map(|one| &one.write), Some(Write::Create(one)) if one.ipv4.or(one.ipv6).is_some())
         };

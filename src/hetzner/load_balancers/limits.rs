@@ -1,7 +1,7 @@
 //! How much a Service may ask for at all: checked before anything is computed for each port.
 
 use super::observe::State;
-use crate::cloud::{Protocol, Service};
+use crate::provider::{Protocol, Service};
 
 /// What the largest type of load balancer takes; that of the Service may take less.
 #[derive(Clone, Copy, Debug)]

@@ -7,8 +7,10 @@ use super::names::{self, CLUSTER_UID, SERVICE, SERVICE_UID};
 use super::ports::Given;
 use super::reading::Reading;
 use super::values::{self as v, CertificateType};
-use crate::cloud::{Cluster, Field, Finding, Kept, Protocol, Reason, ServicePort, Source, Sourced};
 use crate::hetzner::certificates::{Certificate, CertificateStatus};
+use crate::provider::{
+    Cluster, Field, Finding, Kept, Protocol, Reason, ServicePort, Source, Sourced,
+};
 use crate::text;
 use std::collections::BTreeMap;
 
@@ -377,7 +379,7 @@ pub(super) fn issued(reading: &mut Reading, ports: &str, certificate: &Certifica
             )
         },
     );
-    let mend = "its domains must be in DNS zones of this project that the world sees at Hetzner's name servers: mend \
+    let mend = "its domains must be in DNS zones of this project that the apis sees at Hetzner's name servers: mend \
                 that, and have it tried again, in the console or with hcloud certificate retry";
     let name = &certificate.name;
     if certificate.is_issued() {

@@ -77,10 +77,10 @@ pub(super) use observe::{Known, Types, covers, observe};
 pub(super) use subnets::Subnets;
 
 use super::Profile;
-use crate::cloud::Source;
+use crate::provider::Source;
 use annotations::Annotation;
 
-/// What plans rest on besides the world.
+/// What plans rest on besides the apis.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
     pub profile: Profile,

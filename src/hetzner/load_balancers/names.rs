@@ -2,7 +2,7 @@
 
 use super::super::Profile;
 use super::balancer::LoadBalancer;
-use crate::cloud::{Cluster, Service};
+use crate::provider::{Cluster, Service};
 use crate::text::fnv1a;
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 
 use super::balancer::{LoadBalancer, Target};
 use super::names::{ADOPT, ADOPTED, CREATED, OUR_PREFIX, UPSTREAM_PREFIX};
-use crate::cloud::{Cluster, InstanceId};
+use crate::provider::{Cluster, InstanceId};
 use jiff::{SignedDuration, Timestamp};
 
 /// By how much the clocks of both APIs may differ.

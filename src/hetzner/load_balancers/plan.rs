@@ -16,11 +16,11 @@ use super::reading::Reading;
 use super::seen::Seen;
 use super::status::Names;
 use super::{Rules, annotations, names, public_net, status};
-use crate::cloud::{
+use crate::hetzner::certificates::Certificates;
+use crate::provider::{
     self, Cluster, Finding, InstanceId, LoadBalancerPlan, OfferedNode, Orphan, Protocol,
     ProviderId, Reason, Service, Source,
 };
-use crate::hetzner::certificates::Certificates;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Rules<'_> {
@@ -240,7 +240,7 @@ impl Rules<'_> {
             let stays = why_it_stays(balancer, cluster);
             let removal = stays.is_none().then(|| {
                 let removal = removal(balancer, "its Service does not exist", true);
-                Box::new(removal) as Box<dyn cloud::Change>
+                Box::new(removal) as Box<dyn provider::Change>
             });
             Orphan {
                 balancer: status::for_people(balancer, names),

@@ -10,10 +10,10 @@ use super::managed::{self, Managed};
 use super::reading::{Reading, hash};
 use super::values::{self as v, CertificateType};
 use super::without_effect;
-use crate::cloud::{
+use crate::hetzner::certificates::{Certificate, Certificates};
+use crate::provider::{
     Cluster, Field, Finding, Protocol, Reason, Service, ServicePort, Source, Sourced,
 };
-use crate::hetzner::certificates::{Certificate, Certificates};
 use crate::text::{self, nearest::did_you_mean};
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub(super) struct Port {
     pub(super) waits: bool,
 }
 
-/// What of the world the ports rest on.
+/// What of the apis the ports rest on.
 pub(super) struct Given<'a> {
     pub(super) service: &'a Service,
     pub(super) rules: &'a Rules<'a>,

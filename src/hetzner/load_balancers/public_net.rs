@@ -12,8 +12,8 @@ use super::observe::State;
 use super::ports::Given;
 use super::reading::Reading;
 use super::{status, values as v};
-use crate::cloud::{Error, Field, Finding, Reason, Service, Source, Sourced};
 use crate::hetzner::primary_ips::{PrimaryIp, covers};
+use crate::provider::{Error, Field, Finding, Reason, Service, Source, Sourced};
 use crate::text::{nearest::did_you_mean, quoted};
 use std::net::IpAddr;
 

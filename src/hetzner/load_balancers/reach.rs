@@ -2,7 +2,7 @@
 //! be removed for it first stays, for traffic still comes through.
 
 use super::annotations as a;
-use crate::cloud::{Finding, OfferedNode, ProviderId, Reach, Reason};
+use crate::provider::{Finding, OfferedNode, ProviderId, Reach, Reason};
 use crate::text;
 use std::collections::HashMap;
 

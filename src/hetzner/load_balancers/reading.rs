@@ -4,7 +4,7 @@
 //! of them.
 
 use super::annotations::{Annotation, PREFIX, State, TABLE};
-use crate::cloud::{Finding, Protocol, Reason, Service, ServicePort, Source, Sourced};
+use crate::provider::{Finding, Protocol, Reason, Service, ServicePort, Source, Sourced};
 use crate::text::{self, nearest::nearest};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -12,6 +12,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Of problems, and of findings of one reason, so many are said; the others are counted.
 const SAID_AT_MOST: usize = 10;
+
+/// Of one reason; the rest is counted. Of one object ten findings are reported at most.
+const FINDINGS_OF_A_REASON: usize = 5;
 
 /// Of one problem or finding.
 const LONGEST_MESSAGE: usize = 1000;
@@ -196,7 +199,7 @@ impl<'a> Reading<'a> {
         }
         let count = self.count.entry(reason).or_default();
         *count += 1;
-        if *count <= SAID_AT_MOST {
+        if *count <= FINDINGS_OF_A_REASON {
             let mut finding = finding().by_provider();
             finding.message = text::cut(&finding.message, LONGEST_MESSAGE).into_owned();
             self.findings.push(finding);
@@ -222,8 +225,9 @@ impl<'a> Reading<'a> {
         }
         let problems = self.problems.join("; ");
         for (reason, count) in self.count {
-            if let Some(more @ 1..) = count.checked_sub(SAID_AT_MOST) {
-                let message = format!("and {more} more like the {SAID_AT_MOST} that are reported");
+            if let Some(more @ 1..) = count.checked_sub(FINDINGS_OF_A_REASON) {
+                let message =
+                    format!("and {more} more like the {FINDINGS_OF_A_REASON} that are reported");
                 self.findings
                     .push(Finding::warning(reason, message).by_provider());
             }

@@ -4,8 +4,8 @@ use super::annotations as a;
 use super::balancer::Location;
 use super::change::Create;
 use super::public_net;
-use crate::cloud::{Error, Urgency};
 use crate::hetzner::api::{Api, Failed};
+use crate::provider::{Error, Urgency};
 use crate::text::one_of;
 use serde::Deserialize;
 

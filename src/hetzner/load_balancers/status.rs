@@ -2,7 +2,9 @@
 
 use super::balancer::{HealthStatus, LoadBalancer, Target};
 use super::desired::Desired;
-use crate::cloud::{self, Balancer, Cluster, Health, Ingress, InstanceId, OfferedNode, ProviderId};
+use crate::provider::{
+    self, Balancer, Cluster, Health, Ingress, InstanceId, OfferedNode, ProviderId,
+};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// `status.loadBalancer.ingress`: the host name alone, else the addresses in order.
@@ -112,7 +114,7 @@ fn is_private(balancer: &LoadBalancer, ip: &IpAddr) -> bool {
     private.any(|net| net.ip.is_some_and(|own| IpAddr::V4(own) == *ip))
 }
 
-fn target(target: &Target, names: Names) -> cloud::Target {
+fn target(target: &Target, names: Names) -> provider::Target {
     let (name, health): (String, &[HealthStatus]) = match target {
         Target::Server {
             server,
@@ -131,7 +133,7 @@ fn target(target: &Target, names: Names) -> cloud::Target {
         detail: status.detail.clone(),
         http_status: status.http_status_code,
     });
-    cloud::Target {
+    provider::Target {
         name,
         health: health.collect(),
     }

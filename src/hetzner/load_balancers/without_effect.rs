@@ -4,7 +4,7 @@ use super::annotations::{self as a, Annotation};
 use super::listener::ListenerProtocol;
 use super::ports::Port;
 use super::reading::{Held, Reading};
-use crate::cloud::{Finding, Reason};
+use crate::provider::{Finding, Reason};
 use crate::text;
 
 /// An annotation, and whether plain `http` has it too.

@@ -1,7 +1,7 @@
 //! A cloud that answers to each change what the change says.
 
 use super::super::*;
-use crate::cloud::{
+use crate::provider::{
     Cluster, LoadBalancerPlan, OfferedNode, Orphan, Refused, Service, Source, Urgency,
 };
 use std::any::Any;

@@ -16,7 +16,7 @@ use super::observe::State;
 use super::reading::Reading;
 use super::seen::Seen;
 use super::status::Names;
-use crate::cloud::{Field, Finding, LoadBalancerPlan, Reason, Source, Sourced};
+use crate::provider::{Field, Finding, LoadBalancerPlan, Reason, Source, Sourced};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 

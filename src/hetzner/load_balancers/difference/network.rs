@@ -1,10 +1,10 @@
 //! The ways in and out: the private Network, and the public interface.
 
 use super::Difference;
-use crate::cloud::{Finding, Reason, Source, Sourced};
 use crate::hetzner::load_balancers::change::Write;
 use crate::hetzner::load_balancers::desired::{Attach, Desired};
 use crate::hetzner::load_balancers::{annotations, subnets};
+use crate::provider::{Finding, Reason, Source, Sourced};
 use std::net::Ipv4Addr;
 
 impl Difference<'_, '_> {

@@ -1,10 +1,10 @@
 //! Ports, which the API calls services: removed, changed, added.
 
 use super::{Difference, UNASKED};
-use crate::cloud::{Field, Source, Sourced};
 use crate::hetzner::load_balancers::change::Write;
 use crate::hetzner::load_balancers::listener::{Listener, PortField};
 use crate::hetzner::load_balancers::ports::Port;
+use crate::provider::{Field, Source, Sourced};
 
 impl Difference<'_, '_> {
     pub(super) fn services(&mut self, ports: &[Port]) {

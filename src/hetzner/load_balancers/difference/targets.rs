@@ -1,13 +1,13 @@
 //! Servers that traffic goes to.
 
 use super::Difference;
-use crate::cloud::{Finding, Reason, Source, Sourced};
 use crate::hetzner::load_balancers::annotations;
 use crate::hetzner::load_balancers::balancer::Target;
 use crate::hetzner::load_balancers::change::{ServerTarget, Write};
 use crate::hetzner::load_balancers::desired::Desired;
 use crate::hetzner::load_balancers::reach::{By, Sorted};
 use crate::hetzner::load_balancers::targets::{Room, Step};
+use crate::provider::{Finding, Reason, Source, Sourced};
 use crate::text;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -4,17 +4,19 @@
 //! decide what to do about what it shows.
 
 mod bell;
-mod cache;
+mod cached;
 mod nodes;
 mod outage;
 
-pub use cache::View;
+pub use cached::View;
 pub use nodes::Poll;
 
-use crate::cloud::{self, ErrorKind, Instance, InstanceId, Landscape, Network, Provider, Urgency};
 use crate::kube::{self, Recorder};
 pub use crate::kube::{Detail, ReadFrom};
-use cache::Cache;
+use crate::provider::{
+    self, ErrorKind, Instance, InstanceId, Landscape, Network, Provider, Urgency,
+};
+use cached::Cached;
 use nodes::Nodes;
 use outage::Outage;
 use std::fmt;
@@ -22,16 +24,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Both APIs, as one place to look at.
-pub struct World {
+pub struct Apis {
     pub kube: kube::Client,
     pub provider: Box<dyn Provider>,
     pub recorder: Recorder,
     nodes: Nodes,
-    instances: Cache<Vec<Instance>>,
-    services: Cache<Vec<Arc<kube::Service>>>,
-    any_services: Cache<Vec<Arc<kube::AnyService>>>,
-    load_balancers: Cache<Landscape>,
-    network: Cache<Network>,
+    instances: Cached<Vec<Instance>>,
+    services: Cached<Vec<Arc<kube::Service>>>,
+    any_services: Cached<Vec<Arc<kube::AnyService>>>,
+    load_balancers: Cached<Landscape>,
+    network: Cached<Network>,
     outage: Outage,
 }
 
@@ -39,22 +41,22 @@ pub struct World {
 #[derive(Debug)]
 pub enum Error {
     Kube(kube::Error),
-    Cloud(cloud::Error),
+    Cloud(provider::Error),
 }
 
-impl World {
+impl Apis {
     /// `time_scale` multiplies waits; 1 outside of tests.
-    pub fn new(kube: kube::Client, provider: Box<dyn Provider>, time_scale: f64) -> World {
-        World {
+    pub fn new(kube: kube::Client, provider: Box<dyn Provider>, time_scale: f64) -> Apis {
+        Apis {
             kube,
             provider,
             recorder: Recorder::new(time_scale),
             nodes: Nodes::default(),
-            instances: Cache::default(),
-            services: Cache::default(),
-            any_services: Cache::default(),
-            load_balancers: Cache::default(),
-            network: Cache::default(),
+            instances: Cached::default(),
+            services: Cached::default(),
+            any_services: Cached::default(),
+            load_balancers: Cached::default(),
+            network: Cached::default(),
             outage: Outage::new(time_scale),
         }
     }
@@ -147,13 +149,13 @@ impl World {
     /// All load balancers, and what plans for these Services rest on, no older than that.
     pub fn load_balancers(
         &self,
-        services: &[&cloud::Service],
+        services: &[&provider::Service],
         max_age: Duration,
         urgency: Urgency,
     ) -> Result<View<Landscape>, Error> {
         let Some(provider) = self.provider.load_balancers() else {
             let why = "this cloud has no load balancers";
-            return Err(Error::Cloud(cloud::Error::new(ErrorKind::Other, why)));
+            return Err(Error::Cloud(provider::Error::new(ErrorKind::Other, why)));
         };
         let covers = |landscape: &Landscape| {
             let mut services = services.iter();
@@ -177,7 +179,7 @@ impl World {
     pub fn network(&self, max_age: Duration, urgency: Urgency) -> Result<View<Network>, Error> {
         let observe = || match self.provider.routes() {
             Some(routes) => routes.observe(urgency),
-            None => Err(cloud::Error::new(
+            None => Err(provider::Error::new(
                 ErrorKind::Other,
                 "this cloud has no private network",
             )),
@@ -188,10 +190,10 @@ impl World {
     }
 
     /// One server as it is now.
-    pub fn instance(&self, id: InstanceId) -> Result<Instance, cloud::Error> {
+    pub fn instance(&self, id: InstanceId) -> Result<Instance, provider::Error> {
         self.outage.guard(|| match self.provider.instances() {
             Some(instances) => instances.get(id),
-            None => Err(cloud::Error::new(
+            None => Err(provider::Error::new(
                 ErrorKind::Other,
                 "this cloud has no servers",
             )),
@@ -208,7 +210,7 @@ impl World {
         self.instances.last().map(|view| view.value)
     }
 
-    /// All servers as somebody listed them who had no world yet, asked for then.
+    /// All servers as somebody listed them who had no apis yet, asked for then.
     pub fn instances_listed(
         &self,
         instances: Vec<Instance>,

@@ -1,6 +1,6 @@
 //! A view and its age. A reader says how old a view it accepts.
 
-use crate::cloud::pulse;
+use crate::provider::pulse;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -19,11 +19,11 @@ pub struct View<T> {
 
 /// The last view of one kind.
 #[derive(Debug)]
-pub(super) struct Cache<T> {
+pub(super) struct Cached<T> {
     last: Mutex<Option<View<T>>>,
 }
 
-impl<T> Cache<T> {
+impl<T> Cached<T> {
     /// The last view when it is young enough, else a new one; whoever comes meanwhile waits
     /// for it instead of asking as well.
     pub(super) fn get<E>(
@@ -57,7 +57,7 @@ impl<T> Cache<T> {
     }
 }
 
-impl<T> Cache<T> {
+impl<T> Cached<T> {
     /// What was read elsewhere, asked for then.
     pub(super) fn put(&self, value: T, asked: Instant) -> View<T> {
         let view = View {
@@ -113,9 +113,9 @@ impl<T> Clone for View<T> {
     }
 }
 
-impl<T> Default for Cache<T> {
-    fn default() -> Cache<T> {
-        Cache {
+impl<T> Default for Cached<T> {
+    fn default() -> Cached<T> {
+        Cached {
             last: Mutex::new(None),
         }
     }
@@ -125,13 +125,13 @@ impl<T> Default for Cache<T> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::cloud::pulse::Pulse;
+    use crate::provider::pulse::Pulse;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::mpsc;
 
     #[test]
     fn many_readers_share_one_fetch_and_an_error_is_not_kept() {
-        let cache = Cache::default();
+        let cache = Cached::default();
         let fetches = AtomicU32::new(0);
         assert_eq!(cache.get(Duration::MAX, || Err("down")).err(), Some("down"));
         std::thread::scope(|scope| {
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_another_s_fetch_shows_life() {
-        let cache = Cache::default();
+        let cache = Cached::default();
         let (fetching, begun) = mpsc::channel();
         let (end, ended) = mpsc::channel::<()>();
         let waiting = Arc::new(Pulse::new());

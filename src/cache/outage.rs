@@ -1,7 +1,7 @@
 //! While the cloud's API does not answer it is asked ever less often: every call would be one
 //! of the hour's budget, spent when it helps least.
 
-use crate::cloud::{Error, ErrorKind};
+use crate::provider::{Error, ErrorKind};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 

@@ -6,7 +6,7 @@
 //! as the last whole look, or younger where somebody asks for those nodes again.
 
 use super::bell::{self, Aged};
-use super::cache::{View, turn};
+use super::cached::{View, turn};
 use crate::kube::{Age, Client, Detail, Error, Node, NodeRow, NodeTable, ReadFrom};
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
