@@ -1,6 +1,13 @@
 //! The binary from outside: run it, watch it, wait for what it should bring about.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod at_rest;
+pub mod library;
+pub mod memory;
+pub mod proxy;
+pub mod random;
+pub mod secrets;
+pub mod seeds;
 pub mod services;
 
 use sandbox::{Builder, Half, Sandbox};

@@ -8,6 +8,16 @@ use std::time::Instant;
 /// Side by side: they mostly wait.
 const THREADS: usize = 8;
 
+/// These seeds, or those of `CCM_TEST_SEED`: one (`7`) or a range (`1000-2999`). An empty variable counts as unset.
+pub fn chosen(seeds: impl Iterator<Item = u64>) -> Vec<u64> {
+    let chosen = std::env::var("CCM_TEST_SEED").unwrap_or_default();
+    match chosen.split_once('-') {
+        _ if chosen.is_empty() => seeds.collect(),
+        Some((first, last)) => (first.parse().unwrap()..=last.parse().unwrap()).collect(),
+        None => vec![chosen.parse().unwrap()],
+    }
+}
+
 /// Runs all seeds, or those of `CCM_TEST_SEED`: one (`7`) or a range (`1000-2999`). A failure names the seeds that
 /// failed and the command that runs the first one alone. Answers how many it ran.
 pub fn for_each_seed(
@@ -15,12 +25,7 @@ pub fn for_each_seed(
     seeds: impl Iterator<Item = u64>,
     run: impl Fn(u64) -> Result<(), String> + Sync,
 ) -> usize {
-    let chosen = std::env::var("CCM_TEST_SEED").unwrap_or_default();
-    let seeds: Vec<u64> = match chosen.split_once('-') {
-        _ if chosen.is_empty() => seeds.collect(),
-        Some((first, last)) => (first.parse().unwrap()..=last.parse().unwrap()).collect(),
-        None => vec![chosen.parse().unwrap()],
-    };
+    let seeds = chosen(seeds);
     let (count, begun) = (seeds.len(), Instant::now());
     let seeds = Mutex::new(seeds.into_iter());
     let failed: Mutex<BTreeMap<u64, String>> = Mutex::default();

@@ -1,14 +1,12 @@
-//! What people install: the chart, the kustomize overlays, and the image.
-//!
-//! Rendered by the real tools where they are there: helm (`make helm`), kubectl, buildah.
+//! Everything around the binary: manifests, chart, image, examples, and other clients on the sandbox.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]
 mod common;
 
-mod chart;
-mod chart_values;
-mod cron;
-mod image;
-mod overlays;
-mod rendered;
+mod built;
+mod examples;
+mod hcloud_python;
+mod kubectl;
+mod manifests;
+mod real_cluster;

@@ -1,0 +1,418 @@
+//! The clients below the controllers: the gate before every write, tries, tokens, long lists, bounds.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Profile, Settings};
+use ccm::http::{self, Kind, Method, Proxies, Secret, Timing, Tls, Token};
+use ccm::kube::{self, ReadFrom, config};
+use ccm::provider::{ErrorKind, Gate, Provider, Refused, Source, Sourced, Urgency};
+use sandbox::faults::{Effect, Rule};
+use sandbox::{Half, Sandbox};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+const TIMING: Timing = Timing {
+    read_timeout: Duration::from_secs(5),
+    write_timeout: http::WRITE_TIMEOUT,
+    retry_wait: Duration::from_millis(1),
+};
+
+/// Counts what passes, and lets through the first so many.
+struct Counter {
+    passed: AtomicUsize,
+    at_most: usize,
+}
+
+impl Counter {
+    fn new(at_most: usize) -> Counter {
+        Counter {
+            passed: AtomicUsize::new(0),
+            at_most,
+        }
+    }
+
+    fn passed(&self) -> usize {
+        self.passed.load(Ordering::Relaxed)
+    }
+}
+
+impl Gate for Counter {
+    fn pass(&self, what: &str) -> Result<(), Refused> {
+        assert!(
+            what.starts_with("PATCH /api/v1/nodes/") || what.starts_with("POST /"),
+            "{what}"
+        );
+        if self.passed() == self.at_most {
+            return Err(Refused("the test says no".into()));
+        }
+        self.passed.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+fn kube_client(sandbox: &Sandbox) -> kube::Client {
+    let env = sandbox.env_of("ccm");
+    let path = env
+        .iter()
+        .find(|(name, _)| name == "KUBECONFIG")
+        .unwrap()
+        .1
+        .clone();
+    let options = config::Options {
+        kubeconfig: vec![path.into()],
+        ..config::Options::default()
+    };
+    kube::Client::new(config::load(&options).unwrap(), Proxies::Never, TIMING)
+}
+
+fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
+    Hetzner::new(Settings {
+        profile: Profile::CcmFromScratch,
+        endpoint: sandbox.hetzner_url(),
+        tls: Tls::default(),
+        proxies: Proxies::Never,
+        token: Token::fixed(Secret::new(&sandbox.projects().token)),
+        network,
+        metadata: None,
+        address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
+        zone_label: Sourced::new(true, Source::Kept),
+        load_balancers: None,
+        debug: false,
+        timing: TIMING,
+        time_scale: 1.0,
+    })
+}
+
+/// A plain client of the Hetzner half.
+fn plain(sandbox: &Sandbox, token: Token, body_limit_bytes: u64) -> http::Client {
+    http::Client::new(http::Settings {
+        base: sandbox.hetzner_url(),
+        tls: Tls::default().into(),
+        proxies: Proxies::Never,
+        login: token.into(),
+        connect_timeout: Duration::from_secs(5),
+        timing: TIMING,
+        retry_rate_limited: false,
+        body_limit_bytes,
+        log_bodies: false,
+        watch: |_, _, _| {},
+    })
+}
+
+fn patch() -> Value {
+    json!({ "metadata": { "labels": { "a": "b" } } })
+}
+
+#[test]
+fn a_write_that_the_gate_refuses_never_leaves() {
+    let sandbox = Sandbox::builder().heartbeats(false).start();
+    let client = kube_client(&sandbox);
+    let gate = Counter::new(0);
+    let error = client.patch_node(&gate, "worker-1", &patch()).unwrap_err();
+    assert!(
+        error.is_refused() && error.to_string().contains("not sent: the test says no"),
+        "{error}"
+    );
+    assert_eq!(sandbox.calls().count(|call| call.is_write()), 0);
+}
+
+#[test]
+fn a_write_is_sent_once_whatever_comes_back() {
+    let answers = [
+        Effect::Reset,
+        Effect::AnswerLost,
+        Effect::cut_off(),
+        Effect::Malformed,
+        Effect::gateway_timeout(),
+        Effect::kubernetes_busy(1),
+        Effect::kubernetes_status(500, "InternalError", "sorry"),
+    ];
+    for answer in answers {
+        let sandbox = Sandbox::builder().heartbeats(false).start();
+        sandbox
+            .faults()
+            .add(Rule::new(answer).half(Half::Kubernetes).writes());
+        let gate = Counter::new(10);
+        assert!(
+            kube_client(&sandbox)
+                .patch_node(&gate, "worker-1", &patch())
+                .is_err()
+        );
+        assert_eq!(
+            (gate.passed(), sandbox.calls().count(|call| call.is_write())),
+            (1, 1)
+        );
+    }
+}
+
+#[test]
+fn a_write_refused_for_its_token_passes_the_gate_again_with_the_new_one() {
+    let sandbox = Sandbox::builder().only(Half::Hetzner).nodes(0).start();
+    let file = sandbox.folder().join("token");
+    std::fs::write(&file, "old").unwrap();
+    // The file is replaced while the first try is under way.
+    let (new, path) = (sandbox.projects().token.clone(), file.clone());
+    let replace = move |_: &sandbox::exchange::Request| std::fs::write(&path, &new).unwrap();
+    sandbox
+        .faults()
+        .add(Rule::new(Effect::before(replace)).nth(1));
+    let client = plain(&sandbox, Token::file(file, None), 1 << 20);
+    let gate = Counter::new(2);
+    let network = json!({ "name": "new", "ip_range": "10.0.0.0/16" });
+    let reply = client
+        .write::<Value>(
+            &gate,
+            Method::Post,
+            "/networks",
+            "application/json",
+            Some(&network),
+        )
+        .unwrap();
+    assert_eq!(reply.value["network"]["name"], "new");
+    let statuses: Vec<_> = sandbox
+        .calls()
+        .calls()
+        .iter()
+        .map(|call| call.status)
+        .collect();
+    assert_eq!((gate.passed(), statuses), (2, vec![Some(401), Some(201)]));
+}
+
+#[test]
+fn a_read_is_tried_three_times_at_most() {
+    let sandbox = Sandbox::builder().only(Half::Hetzner).nodes(1).start();
+    let client = hetzner(&sandbox, None);
+    let list = || client.instances().unwrap().list(Urgency::Needed);
+    let rule = sandbox.faults().add(Rule::new(Effect::Reset).times(2));
+    assert_eq!(list().unwrap().len(), 1, "two failures heal");
+    assert_eq!((sandbox.faults().hits(rule), client.calls()), (2, 3));
+    sandbox.faults().add(Rule::new(Effect::Reset));
+    assert_eq!(list().unwrap_err().kind, ErrorKind::Unavailable);
+    assert_eq!(client.calls(), 6);
+}
+
+/// Hetzner's goes to the budget, which pauses everything; Kubernetes' is about this call.
+#[test]
+fn a_429_is_retried_only_where_no_budget_is_kept() {
+    for (half, calls) in [(Half::Hetzner, 1), (Half::Kubernetes, 2)] {
+        let sandbox = Sandbox::builder().nodes(1).heartbeats(false).start();
+        let answer = match half {
+            Half::Hetzner => Effect::Instead(
+                sandbox::exchange::Response::json(
+                    429,
+                    &json!({ "error": { "code": "rate_limit_exceeded", "message": "wait" } }),
+                )
+                .with_header("Retry-After", "1"),
+            ),
+            Half::Kubernetes => Effect::kubernetes_busy(1),
+        };
+        sandbox.faults().add(Rule::new(answer).half(half).times(1));
+        match half {
+            Half::Hetzner => {
+                let client = hetzner(&sandbox, None);
+                let error = client.instances().unwrap().list(Urgency::Needed);
+                let kind = error.unwrap_err().kind;
+                assert!(matches!(kind, ErrorKind::RateLimited { .. }), "{kind:?}");
+            }
+            Half::Kubernetes => {
+                assert_eq!(
+                    kube_client(&sandbox).nodes(ReadFrom::Latest).unwrap().len(),
+                    1
+                );
+            }
+        }
+        let made = sandbox.calls().count(|call| call.half == half);
+        assert_eq!(made, calls, "{half}");
+    }
+}
+
+#[test]
+fn a_long_list_comes_in_pages_and_begins_anew_when_it_expires() {
+    let sandbox = Sandbox::builder()
+        .only(Half::Kubernetes)
+        .nodes(0)
+        .heartbeats(false)
+        .start();
+    for n in 0..1_100 {
+        sandbox.cluster().create(
+            "nodes",
+            None,
+            json!({ "metadata": { "name": format!("n-{n:04}") } }),
+        );
+    }
+    let client = kube_client(&sandbox);
+    let pages = || sandbox.calls().count(|call| call.path == "/api/v1/nodes");
+    assert_eq!(
+        (client.nodes(ReadFrom::Latest).unwrap().len(), pages()),
+        (1_100, 3)
+    );
+    assert_eq!(
+        (client.nodes(ReadFrom::Cache).unwrap().len(), pages()),
+        (1_100, 4),
+        "one answer from the cache"
+    );
+
+    let cluster = Arc::clone(sandbox.cluster());
+    let expire = move |_: &sandbox::exchange::Request| cluster.expire_continue_tokens();
+    let continued = |request: &sandbox::exchange::Request| request.query("continue").is_some();
+    let rule = sandbox
+        .faults()
+        .add(Rule::new(Effect::before(expire)).when(continued).times(1));
+    sandbox.calls().clear();
+    assert_eq!(
+        (client.nodes(ReadFrom::Latest).unwrap().len(), pages()),
+        (1_100, 2 + 3)
+    );
+    sandbox.faults().remove(rule);
+
+    let cluster = Arc::clone(sandbox.cluster());
+    let expire = move |_: &sandbox::exchange::Request| cluster.expire_continue_tokens();
+    sandbox
+        .faults()
+        .add(Rule::new(Effect::before(expire)).when(continued));
+    sandbox.calls().clear();
+    let error = client.nodes(ReadFrom::Latest).unwrap_err();
+    assert!(
+        error.is_expired() && pages() == 3 * 2,
+        "{error}: {} pages",
+        pages()
+    );
+}
+
+/// Before each page is asked for, servers are deleted and others made.
+#[test]
+fn a_list_that_changes_while_it_is_read_misses_no_server() {
+    let sandbox = Sandbox::builder().only(Half::Hetzner).nodes(120).start();
+    let client = hetzner(&sandbox, None);
+    let list = || {
+        let instances = client.instances().unwrap().list(Urgency::Needed);
+        instances.map(|all| all.iter().map(|one| one.id.0).collect::<Vec<_>>())
+    };
+    let pages = || {
+        let calls = sandbox.calls().calls();
+        let page = |call: &sandbox::calls::Call| {
+            let (_, page) = call.query.iter().find(|(name, _)| name == "page").unwrap();
+            page.parse().unwrap()
+        };
+        calls.iter().map(page).collect::<Vec<u32>>()
+    };
+    let ids = list().unwrap();
+    assert_eq!((ids.len(), pages()), (120, vec![1, 3, 2, 1]));
+
+    sandbox.calls().clear();
+    let cloud = Arc::clone(sandbox.cloud());
+    let (project, there, count) = (sandbox.project(), ids.clone(), AtomicUsize::new(0));
+    let change = move |_: &sandbox::exchange::Request| {
+        let n = count.fetch_add(1, Ordering::Relaxed);
+        cloud.delete_server(there[n]);
+        cloud.create_server(
+            project,
+            sandbox::hetzner::ServerSpec {
+                name: format!("made-{n}"),
+                ..Default::default()
+            },
+        );
+    };
+    sandbox.faults().add(Rule::new(Effect::before(change)));
+    let after = list().unwrap();
+    assert_eq!(pages(), [1, 3, 2, 1], "nothing is begun anew");
+    for id in &ids[4..] {
+        assert!(after.contains(id), "server {id} slipped through");
+    }
+}
+
+/// An empty list that is not said to be the whole one is no empty project.
+#[test]
+fn a_list_without_its_pagination_is_an_error() {
+    let sandbox = Sandbox::builder().only(Half::Hetzner).nodes(1).start();
+    let client = hetzner(&sandbox, None);
+    let full = json!({ "page": 1, "per_page": 50, "previous_page": null, "next_page": null,
+        "last_page": 1, "total_entries": 0 });
+    let without = |field: &str| {
+        let mut pagination = full.clone();
+        pagination.as_object_mut().unwrap().remove(field);
+        pagination
+    };
+    for (pagination, is_whole) in [
+        (full.clone(), true),
+        (json!({ "page": 1 }), false),
+        (without("next_page"), false),
+        (without("last_page"), false),
+        (without("page"), false),
+        (json!({}), false),
+    ] {
+        let body = json!({ "servers": [], "meta": { "pagination": pagination } });
+        let answer = sandbox::exchange::Response::json(200, &body);
+        let rule = sandbox.faults().add(Rule::new(Effect::Instead(answer)));
+        let outcome = client.instances().unwrap().list(Urgency::Needed);
+        assert_eq!(outcome.is_ok(), is_whole, "{pagination}: {outcome:?}");
+        sandbox.faults().remove(rule);
+    }
+}
+
+#[test]
+fn an_answer_that_is_too_long_or_elsewhere_is_an_error() {
+    let sandbox = Sandbox::builder().only(Half::Hetzner).nodes(50).start();
+    let token = || Token::fixed(Secret::new(&sandbox.projects().token));
+    let small = plain(&sandbox, token(), 10_000);
+    let error = small.get::<Value>("/servers?per_page=50").unwrap_err();
+    assert!(
+        matches!(error.kind, Kind::Malformed(_)) && error.to_string().contains("longer than"),
+        "{error}"
+    );
+
+    let moved = sandbox::exchange::Response {
+        status: 302,
+        headers: vec![(
+            "Location".into(),
+            format!("{}/servers", sandbox.hetzner_url()),
+        )],
+        body: Vec::new(),
+    };
+    sandbox.faults().add(Rule::new(Effect::Instead(moved)));
+    let error = plain(&sandbox, token(), 1 << 20)
+        .get::<Value>("/servers")
+        .unwrap_err();
+    assert_eq!(
+        error.status(),
+        Some(302),
+        "a token is not carried elsewhere"
+    );
+}
+
+#[test]
+fn a_network_is_found_by_id_or_name_with_one_call() {
+    let sandbox = Sandbox::builder()
+        .only(Half::Hetzner)
+        .nodes(0)
+        .network("10.0.0.0/16")
+        .start();
+    let id = sandbox.network().unwrap();
+    let name = |name: &str| NetworkSelector::Name(name.into());
+    for (named, found) in [
+        (name("sandbox"), true),
+        (NetworkSelector::Id(id), true),
+        (name("other"), false),
+        (NetworkSelector::Id(1), false),
+    ] {
+        let client = hetzner(&sandbox, Some(named));
+        let outcome = client.prepare();
+        assert_eq!(client.calls(), 1);
+        match found {
+            true => assert_eq!(
+                (outcome, client.prepare(), client.calls()),
+                (Ok(()), Ok(()), 1),
+                "and asked once"
+            ),
+            false => {
+                let error = outcome.unwrap_err();
+                assert!(
+                    error.needs_a_person()
+                        && error.message.contains(&format!("has sandbox ({id})")),
+                    "{error}"
+                );
+            }
+        }
+    }
+}

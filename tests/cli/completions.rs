@@ -1,0 +1,174 @@
+//! The completions, in the shells themselves.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::common;
+
+use common::ccm;
+use std::collections::BTreeSet;
+use std::process::Command;
+
+/// What is typed, and what may follow; a star: among others.
+const CASES: &[(&str, &str)] = &[
+    ("ccm no", "node"),
+    ("ccm node ", "inspect list sync"),
+    ("ccm node in", "inspect"),
+    ("ccm help lb ", "inspect list sync"),
+    ("ccm help tr", "troubleshooting"),
+    ("ccm completions ", "bash fish zsh"),
+    ("ccm completions f", "fish"),
+    ("ccm co", "completions config"),
+    ("ccm node list --det", ""),
+    ("ccm node sync --det", "--detailed-exitcode"),
+    ("ccm lb sync --dry", "--dry-run"),
+    ("ccm lb list --names", "--namespace"),
+    ("ccm node list --names", ""),
+    ("ccm run --controll", "--controllers"),
+    ("ccm --once --controll", "--controllers"),
+    ("ccm config --controll", "--controllers"),
+    ("ccm config --outp", "--output"),
+    ("ccm run --outp", ""),
+    ("ccm node list --output ", "json table wide yaml"),
+    ("ccm node list -o y", "yaml"),
+    ("ccm node list --output=j", "json"),
+    ("ccm run --cloud-provider=h", "hcloud"),
+    (
+        "ccm run --once --cloud-provider ",
+        "ccm-from-scratch hcloud",
+    ),
+    ("ccm run --leader-elect=f", "false"),
+    ("ccm run --test-time", ""),
+    ("ccm lb list -n ", ""),
+];
+
+fn script(shell: &str) -> String {
+    let ran = ccm(&Vec::new(), &["completions", shell]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{shell}");
+    ran.stdout
+}
+
+/// Runs a shell with the script in its reach; every line that it prints.
+fn runs(shell: &str, flag: &str, lines: &str) -> Option<Vec<String>> {
+    let folder = std::env::temp_dir().join(format!("ccm-{shell}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("script");
+    std::fs::write(&path, script(shell)).unwrap();
+    let text = lines.replace("SCRIPT", &path.display().to_string());
+    let ran = Command::new(shell)
+        .args([flag, &text])
+        .env("HOME", &folder)
+        .output();
+    let Ok(output) = ran else {
+        let why = format!("there is no {shell}");
+        sandbox::skipped::skip("completions", shell, &why);
+        return None;
+    };
+    let complaints = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(complaints, "", "{shell}: {text}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    Some(printed.lines().map(str::to_owned).collect())
+}
+
+/// A line `@N` begins what was offered for the case of that number.
+fn check(shell: &str, printed: &[String]) {
+    let mut offered = vec![BTreeSet::new(); CASES.len()];
+    let mut case = 0;
+    for line in printed {
+        match line.strip_prefix('@') {
+            Some(number) => case = number.parse().unwrap(),
+            None => offered[case].extend(line.split(' ').filter(|word| !word.is_empty())),
+        }
+    }
+    for ((typed, expected), offered) in CASES.iter().zip(offered) {
+        let expected: BTreeSet<&str> = expected.split(' ').filter(|w| !w.is_empty()).collect();
+        assert_eq!(offered, expected, "{shell}: {typed}");
+    }
+}
+
+/// As readline splits a line: `=` is a word of its own.
+fn words(typed: &str) -> Vec<String> {
+    let words = typed.split(' ');
+    let words = words.flat_map(|word| match word.split_once('=') {
+        Some((flag, value)) => vec![flag, "=", value],
+        None => vec![word],
+    });
+    words.map(|word| format!("'{word}'")).collect()
+}
+
+#[test]
+fn bash_completes() {
+    let mut text = "set -eu; source SCRIPT; set +eu\n".to_owned();
+    for (number, (typed, _)) in CASES.iter().enumerate() {
+        let words = words(typed);
+        let (list, last) = (words.join(" "), words.len() - 1);
+        text += &format!("COMPREPLY=(); COMP_WORDS=({list}); COMP_CWORD={last}; _ccm\n");
+        text += &format!("echo @{number}; echo \"${{COMPREPLY[*]}}\"\n");
+    }
+    text += "complete -p ccm";
+    let mut printed = runs("bash", "-c", &text).expect("bash is everywhere");
+    assert_eq!(printed.pop().as_deref(), Some("complete -F _ccm ccm"));
+    check("bash", &printed);
+}
+
+/// Outside of its line editor zsh has neither the words nor `compadd`: they stand in here, and
+/// what does not begin with what was typed is left out, as it would do itself.
+#[test]
+fn zsh_completes() {
+    let mut text = "compdef() {}; _files() {}\n\
+        compset() { PREFIX=${PREFIX#*=} }\n\
+        compadd() { shift; for word in \"$@\"; do [[ $word == \"$PREFIX\"* ]] && print -r -- $word; done; true }\n\
+        source SCRIPT\n"
+        .to_owned();
+    for (number, (typed, _)) in CASES.iter().enumerate() {
+        let words: Vec<String> = typed.split(' ').map(|word| format!("'{word}'")).collect();
+        let (list, count) = (words.join(" "), words.len());
+        text +=
+            &format!("print @{number}; words=({list}); CURRENT={count}; PREFIX=$words[-1]; _ccm\n");
+    }
+    if let Some(printed) = runs("zsh", "-fc", &text) {
+        check("zsh", &printed);
+    }
+}
+
+#[test]
+fn fish_completes() {
+    let mut text = "source SCRIPT\n".to_owned();
+    for (number, (typed, _)) in CASES.iter().enumerate() {
+        text += &format!("echo @{number}; complete -C '{typed}' | string replace -r '\\t.*' ''\n");
+    }
+    if let Some(printed) = runs("fish", "-c", &text) {
+        // A value after = comes with its flag there.
+        let value = |line: &String| match line.split_once('=') {
+            Some((_, value)) => value.to_owned(),
+            None => line.clone(),
+        };
+        let printed: Vec<String> = printed.iter().map(value).collect();
+        check("fish", &printed);
+    }
+}
+
+#[test]
+fn other_shells_are_named() {
+    for (words, code, told) in [
+        (
+            &["completions"][..],
+            2,
+            "ccm: completions takes one word: bash, zsh or fish\n",
+        ),
+        (
+            &["completions", "bash", "zsh"],
+            2,
+            "ccm: completions takes one word: bash, zsh or fish\n",
+        ),
+        (
+            &["completions", "zhs"],
+            2,
+            "ccm: unknown shell \"zhs\"; did you mean zsh?\nSee ccm help.\n",
+        ),
+        (&["completions", "tcsh"], 2, "ccm: unknown shell \"tcsh\"; "),
+    ] {
+        let ran = ccm(&Vec::new(), words);
+        assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{words:?}");
+        assert!(ran.stderr.starts_with(told), "{words:?}: {}", ran.stderr);
+    }
+}

@@ -1,0 +1,199 @@
+//! `ccm config`: what is in force, who said so, what is wrong; and never a secret or a call.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::common;
+
+use ccm::settings::{Command, TABLE};
+use common::{Env, Ran, ccm, snapshot, with};
+use serde_json::Value;
+use std::net::TcpListener;
+
+const TOKEN: &str = "jEheVytlAoFl7F8MqUQ7jAo2hOXASztXjEheVytlAoFl7F8MqUQ7jAo2hOXASztX";
+
+fn config(changes: &[(&str, &str)], words: &[&str]) -> Ran {
+    let env: Env = with(vec![("HCLOUD_TOKEN".into(), TOKEN.into())], changes);
+    let ran = ccm(&env, &[&["config"], words].concat());
+    let printed = format!("{}{}", ran.stdout, ran.stderr);
+    assert!(
+        !printed.contains(TOKEN) && !printed.contains("pass-word"),
+        "{printed}"
+    );
+    ran
+}
+
+fn item<'a>(document: &'a Value, name: &str) -> &'a Value {
+    let items = document["items"].as_array().unwrap();
+    let found = items.iter().find(|item| item["setting"] == name);
+    found.unwrap_or_else(|| panic!("no {name} in {document}"))
+}
+
+#[test]
+fn a_table_for_people() {
+    let flags = [
+        "--node-sync-interval=10s",
+        "--once",
+        "--controllers=*,-service",
+        "-v",
+        "4",
+    ];
+    let env = [
+        ("HCLOUD_NETWORK", " private "),
+        (
+            "HCLOUD_ENDPOINT",
+            "https://me:pass-word@example.com/v1?key=pass-word",
+        ),
+        ("HCLOUD_METRICS_ENABLED", "F"),
+        ("ROBOT_ENABLED", ""),
+        ("HCLOUD_SERVER_CACHE_MODE", "all"),
+    ];
+    let ran = config(&env, &flags);
+    let text = format!("{}{}(exit {})\n", ran.stdout, ran.stderr, ran.code);
+    snapshot("config.txt", &text);
+    let env: Vec<(String, String)> = env
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
+    let words = [&["config"], &flags[..]].concat();
+    for line in common::at_terminal(&env, &words)
+        .unwrap_or_default()
+        .lines()
+    {
+        assert!(
+            line.chars().count() <= 80 || line.starts_with("ccm: "),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn every_value_and_who_said_so() {
+    let folder = std::env::temp_dir().join(format!("ccm-config-{}", std::process::id()));
+    std::fs::write(&folder, TOKEN).unwrap();
+    let file = folder.display().to_string();
+    let env = [
+        ("HCLOUD_TOKEN", ""),
+        ("HCLOUD_TOKEN_FILE", file.as_str()),
+        ("HCLOUD_SERVER_CACHE_TTL", "1m"),
+        ("HCLOUD_DEBUG", "t"),
+        ("CCM_TEST_TIME_SCALE", "0.5"),
+    ];
+    let flags = [
+        "-o",
+        "json",
+        "--leader-elect=0",
+        "--master",
+        "https://[fd00::1]:6443",
+    ];
+    let ran = config(&env, &flags);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let document = ran.json();
+    assert_eq!(
+        (&document["apiVersion"], &document["kind"]),
+        (&"ccm/v1".into(), &"SettingList".into())
+    );
+    let token_source = format!("HCLOUD_TOKEN_FILE ({file})");
+    for (name, value, source) in [
+        ("token", "<redacted>", token_source.as_str()),
+        ("server-cache-max-age", "1m", "HCLOUD_SERVER_CACHE_TTL"),
+        ("debug", "true", "HCLOUD_DEBUG"),
+        ("leader-elect", "false", "--leader-elect"),
+        ("master", "https://[fd00::1]:6443", "--master"),
+        ("cloud-provider", "ccm-from-scratch", "default"),
+        ("test-time-scale", "0.5", "CCM_TEST_TIME_SCALE"),
+    ] {
+        let item = item(&document, name);
+        assert_eq!(
+            (&item["value"], &item["source"]),
+            (&value.into(), &source.into()),
+            "{name}"
+        );
+        assert_eq!(item["problem"], Value::Null, "{name}");
+    }
+    assert_eq!(item(&document, "network")["value"], Value::Null);
+    // Everything that the daemon takes, in the table's order, and nothing else.
+    let items = document["items"].as_array().unwrap();
+    let shown: Vec<&str> = items
+        .iter()
+        .map(|item| item["setting"].as_str().unwrap())
+        .collect();
+    let daemon = TABLE.iter().filter(|setting| {
+        setting.is_for(Command::Run) && (!setting.hidden || setting.name == "test-time-scale")
+    });
+    assert_eq!(
+        shown,
+        daemon.map(|setting| setting.name).collect::<Vec<_>>()
+    );
+    let yaml: Value =
+        serde_yaml::from_str(&config(&env, &["-oyaml", flags[2], flags[3], flags[4]]).stdout)
+            .unwrap();
+    assert_eq!(yaml, document);
+    std::fs::remove_file(&folder).unwrap();
+}
+
+#[test]
+#[rustfmt::skip] // A case is a line.
+fn what_is_wrong_is_shown_with_its_setting() {
+    for (env, flags, name, source, problem) in [
+        (&[("HCLOUD_TOKEN", "")][..], &[][..], "token", "HCLOUD_TOKEN", "HCLOUD_TOKEN: not set; "),
+        (&[], &["--node-sync-interval=5"], "node-sync-interval", "--node-sync-interval", "--node-sync-interval: \"5\": a duration needs a unit"),
+        (&[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv5")], &[], "address-family", "HCLOUD_INSTANCES_ADDRESS_FAMILY", "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\": use ipv4, "),
+        (&[("ROBOT_ENABLED", "true")], &[], "robot-enabled", "ROBOT_ENABLED", "ROBOT_ENABLED: "),
+        (&[], &["--leader-elect-lease-duration=9s"], "leader-elect-lease-duration", "--leader-elect-lease-duration", "--leader-elect-lease-duration: \"9s\": must be longer than "),
+        (&[], &["-v", "high"], "verbosity", "-v", "-v: \"high\": use a whole number"),
+    ] {
+        let ran = config(env, &[&["-o", "json"], flags].concat());
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(ran.stderr.starts_with(&format!("ccm: {problem}")), "{}", ran.stderr);
+        let document = ran.json();
+        let item = item(&document, name);
+        assert_eq!((&item["value"], &item["source"]), (&Value::Null, &source.into()), "{name}");
+        assert!(item["problem"].as_str().unwrap().starts_with(problem), "{item}");
+        let table = config(env, flags);
+        let line = table.stdout.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
+        assert!(table.code == 1 && line.contains(" !wrong "), "{line}");
+    }
+}
+
+/// The daemon's flags are known here; what is no setting at all is wrong usage.
+#[test]
+fn a_wrong_command_line_is_wrong_usage() {
+    for (words, told) in [
+        (
+            &["-o", "xml"][..],
+            "ccm: -o: \"xml\": use table, wide, json or yaml\n",
+        ),
+        (
+            &["--nod-sync-interval=1s"],
+            "ccm: --nod-sync-interval: unknown flag; did you mean --node-sync-interval?\n",
+        ),
+        (
+            &["network"],
+            "ccm: ccm config: \"network\": unexpected word; it takes only flags\n",
+        ),
+        (
+            &["--detailed-exitcode"],
+            "ccm: --detailed-exitcode: only for sync\n",
+        ),
+        (
+            &["--hcloud-token=pass-word"],
+            "ccm: --hcloud-token: unknown flag; a secret on the command line",
+        ),
+    ] {
+        let ran = config(&[], words);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{words:?}");
+        assert!(ran.stderr.starts_with(told), "{}", ran.stderr);
+    }
+    // Those of hcloud-cloud-controller-manager too.
+    let ran = config(&[], &["--allow-untagged-cloud", "--secure-port=1"]);
+    assert_eq!((ran.code, ran.stderr.lines().count()), (0, 2), "{ran:?}");
+}
+
+#[test]
+fn it_asks_nobody() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let ran = config(&[("HCLOUD_ENDPOINT", &url)], &["--master", &url]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(listener.accept().is_err(), "it was asked");
+}

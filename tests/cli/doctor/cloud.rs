@@ -1,0 +1,244 @@
+//! Broken on the cloud's side: token, project, budget, clock, Network.
+
+use crate::doctor::world::{World, each};
+use sandbox::Half;
+use sandbox::exchange::Request;
+use sandbox::faults::{Effect, Rule};
+use sandbox::hetzner::ServerSpec;
+
+#[test]
+fn tokens() {
+    each(&[
+        (
+            "no token",
+            |world| world.set("HCLOUD_TOKEN", ""),
+            "token",
+            "fail",
+            &["HCLOUD_TOKEN: not set"],
+            "Read & Write",
+        ),
+        (
+            "not a token",
+            |world| world.set("HCLOUD_TOKEN", "a b"),
+            "token",
+            "fail",
+            &["white space inside"],
+            "HCLOUD_TOKEN_FILE",
+        ),
+        (
+            "refused",
+            |world| world.set("HCLOUD_TOKEN", &"x".repeat(64)),
+            "api",
+            "fail",
+            &["/servers", "unauthorized"],
+            "copy it anew",
+        ),
+        (
+            "read-only",
+            |world| {
+                let token = world.sandbox.projects().read_only_token.clone();
+                world.set("HCLOUD_TOKEN", &token);
+            },
+            "permission",
+            "fail",
+            &["may only read"],
+            "Read & Write",
+        ),
+        (
+            "another project's",
+            |world| {
+                let token = world.sandbox.projects().foreign_token.clone();
+                world.set("HCLOUD_TOKEN", &token);
+                world.set("HCLOUD_NETWORK", "");
+            },
+            "project",
+            "fail",
+            &["of 2 nodes none has its server", "another project's token"],
+            "right --context",
+        ),
+    ]);
+}
+
+/// As it was called before October 2026.
+#[test]
+fn a_read_only_token_by_its_older_code_and_one_that_nobody_can_judge() {
+    for (status, code, expected) in [
+        (403, "token_readonly", "fail"),
+        (403, "forbidden", "fail"),
+        (404, "not_found", "ok"),
+        (422, "invalid_input", "ok"),
+        (503, "maintenance", "skipped"),
+        (409, "conflict", "skipped"),
+    ] {
+        let world = World::healthy();
+        let effect = Effect::hetzner_error(status, code, "why not");
+        world
+            .sandbox
+            .faults()
+            .add(Rule::new(effect).half(Half::Hetzner).writes());
+        let ran = world.doctor(&["-o", "json"]);
+        let checks = crate::doctor::world::checks(&ran);
+        let (_, check) = checks
+            .iter()
+            .find(|(name, _)| name == "permission")
+            .unwrap();
+        assert_eq!(check.status, expected, "{status} {code}: {check:?}");
+        let cannot_be_told = check.message.contains("can't be told");
+        assert_eq!(cannot_be_told, expected == "skipped", "{check:?}");
+    }
+}
+
+/// A token of another length may be one.
+#[test]
+fn a_token_of_another_length() {
+    each(&[(
+        "short",
+        |world| {
+            let cloud = world.sandbox.cloud();
+            cloud.add_token(world.sandbox.project(), "short", false);
+            world.set("HCLOUD_TOKEN", "short");
+        },
+        "token",
+        "warn",
+        &["5 characters", "have 64", "HCLOUD_TOKEN"],
+        "copy it anew",
+    )]);
+}
+
+#[test]
+fn the_api() {
+    each(&[
+        (
+            "nobody there",
+            |world| world.sandbox.stop(Half::Hetzner),
+            "api",
+            "fail",
+            &["connection refused"],
+            "HCLOUD_ENDPOINT",
+        ),
+        (
+            "another page",
+            |world| {
+                let endpoint = world.sandbox.metadata_url();
+                world.set("HCLOUD_ENDPOINT", &endpoint);
+            },
+            "api",
+            "fail",
+            &["/servers"],
+            "HCLOUD_ENDPOINT",
+        ),
+        (
+            "budget nearly spent",
+            |world| {
+                // Set anew before each call: it is refilled fast here.
+                let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
+                let spend = move |_: &Request| cloud.set_rate_limit(project, 3600, 200);
+                let rule = Rule::new(Effect::before(spend)).half(Half::Hetzner);
+                world.sandbox.faults().add(rule);
+            },
+            "rate-limit",
+            "warn",
+            &["of 3600 calls an hour are left: refreshes wait"],
+            "autoscaler",
+        ),
+        (
+            "clock off",
+            |world| world.sandbox.cloud().set_clock_ahead(40),
+            "clock",
+            "warn",
+            &["s behind the API's"],
+            "timedatectl",
+        ),
+        (
+            "clock far off",
+            |world| world.sandbox.cloud().set_clock_ahead(-3600),
+            "clock",
+            "fail",
+            &["36", "s ahead of the API's"],
+            "timedatectl",
+        ),
+    ]);
+}
+
+#[test]
+fn a_budget_that_is_spent_is_told_by_what_could_not_be_asked() {
+    let world = World::healthy();
+    let rule = Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner);
+    world.sandbox.faults().add(rule);
+    let before = world.sandbox.calls().mark();
+    let ran = world.doctor(&["-o", "json"]);
+    let checks = crate::doctor::world::checks(&ran);
+    let of = |wanted: &str| &checks.iter().find(|(name, _)| name == wanted).unwrap().1;
+    assert_eq!(of("rate-limit").status, "fail");
+    assert!(of("rate-limit").message.contains("none of 3600"), "{ran:?}");
+    assert!(of("api").message.contains("rate_limit_exceeded"), "{ran:?}");
+    let calls = world.sandbox.calls().calls_since(before);
+    let asked = calls
+        .iter()
+        .filter(|call| call.half == Half::Hetzner && !call.path.contains("metadata"));
+    assert_eq!(asked.count(), 1, "who is refused asks no more");
+}
+
+#[test]
+fn the_network() {
+    let detached: fn(&mut World) = |world| {
+        let alone = ServerSpec {
+            name: "alone".into(),
+            ..ServerSpec::default()
+        };
+        let cloud = world.sandbox.cloud();
+        let alone = cloud.create_server(world.sandbox.project(), alone);
+        cloud.set_metadata_server(Some(alone));
+    };
+    each(&[
+        (
+            "no such Network",
+            |world| world.set("HCLOUD_NETWORK", "4711"),
+            "network",
+            "fail",
+            &["there is no Network 4711; this project has sandbox"],
+            "ID or the name",
+        ),
+        (
+            "a shell on a machine outside",
+            detached,
+            "attached",
+            "warn",
+            &["not attached to sandbox", "but to none"],
+            "attach it",
+        ),
+        (
+            "a pod on a machine outside",
+            |world| {
+                let alone = ServerSpec {
+                    name: "alone".into(),
+                    ..ServerSpec::default()
+                };
+                let cloud = world.sandbox.cloud();
+                let alone = cloud.create_server(world.sandbox.project(), alone);
+                cloud.set_metadata_server(Some(alone));
+                world.set("KUBERNETES_SERVICE_HOST", "10.96.0.1");
+            },
+            "attached",
+            "fail",
+            &["ccm run would end here"],
+            "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK",
+        ),
+        (
+            "no cloud server",
+            |world| world.sandbox.cloud().set_metadata_server(None),
+            "attached",
+            "skipped",
+            &["outside of Hetzner Cloud"],
+            "",
+        ),
+        (
+            "nobody asks",
+            |world| world.set("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", "true"),
+            "attached",
+            "skipped",
+            &["nobody asks"],
+            "",
+        ),
+    ]);
+}

@@ -1,0 +1,388 @@
+//! Broken nodes, Services and load balancers.
+
+use crate::common::services::{LoadBalancerService, balancer_of, create};
+use crate::common::{UNINITIALIZED, ccm};
+use crate::doctor::world::{World, checks, each, rules};
+use sandbox::exchange::Request;
+use sandbox::faults::{Effect, Rule};
+use sandbox::hetzner::ServerSpec;
+use sandbox::kubelet::NodeSpec;
+use serde_json::{Value, json};
+
+fn stray(world: &World, name: &str) {
+    let node = NodeSpec {
+        name: name.into(),
+        ..NodeSpec::default()
+    };
+    world.sandbox.register_node(node);
+}
+
+#[test]
+fn nodes() {
+    each(&[
+        (
+            "hcloud-cloud-controller-manager's nodes",
+            |world| {
+                world.edit_node("worker-2", |node| {
+                    node["spec"]["providerID"] = json!("hcloud://42")
+                });
+            },
+            "provider-ids",
+            "fail",
+            &["worker-2 (hcloud://42)", "ccm-from-scratch://"],
+            "--cloud-provider=hcloud",
+        ),
+        (
+            "another cloud's node",
+            |world| {
+                world.edit_node("worker-2", |node| {
+                    node["spec"]["providerID"] = json!("aws:///a/i-0")
+                });
+            },
+            "provider-ids",
+            "warn",
+            &["left alone", "worker-2 (aws:///a/i-0)"],
+            "join anew",
+        ),
+        (
+            "a kubelet without --cloud-provider=external",
+            |world| {
+                stray(world, "plain");
+                world.edit_node("plain", |node| node["spec"]["taints"] = json!([]));
+            },
+            "kubelets",
+            "fail",
+            &["without provider ID and without uninitialized taint: plain"],
+            "--cloud-provider=external",
+        ),
+        (
+            "a node without a server",
+            |world| stray(world, "stray"),
+            "nodes",
+            "fail",
+            &["stray: no server is named \"stray\""],
+            "ccm node inspect",
+        ),
+        (
+            "a node whose server was deleted",
+            |world| {
+                let servers = world.sandbox.cloud().servers(world.sandbox.project());
+                let gone = servers
+                    .iter()
+                    .find(|server| server["name"] == "worker-2")
+                    .unwrap();
+                world
+                    .sandbox
+                    .cloud()
+                    .delete_server(gone["id"].as_u64().unwrap());
+            },
+            "nodes",
+            "warn",
+            &["without a server in this project, or without one that is known: worker-2"],
+            "surely gone",
+        ),
+        (
+            "a node whose server was made anew under its name",
+            |world| {
+                let cloud = world.sandbox.cloud();
+                let servers = cloud.servers(world.sandbox.project());
+                let mut servers = servers.iter();
+                let old = servers.find(|server| server["name"] == "worker-2");
+                cloud.delete_server(old.unwrap()["id"].as_u64().unwrap());
+                let spec = ServerSpec {
+                    name: "worker-2".into(),
+                    networks: world
+                        .sandbox
+                        .network()
+                        .map(|id| (id, None))
+                        .into_iter()
+                        .collect(),
+                    ..ServerSpec::default()
+                };
+                cloud.create_server(world.sandbox.project(), spec);
+            },
+            "nodes",
+            "fail",
+            &["another server has the node's name: worker-2"],
+            "kubectl delete node NAME",
+        ),
+        (
+            "an ID that is no number",
+            |world| {
+                world.edit_node("worker-2", |node| {
+                    node["spec"]["providerID"] = json!("ccm-from-scratch://x");
+                });
+            },
+            "nodes",
+            "warn",
+            &["worker-2"],
+            "ccm node inspect",
+        ),
+        (
+            "a node that waits",
+            |world| {
+                world.sandbox.join(ServerSpec {
+                    name: "new".into(),
+                    ..ServerSpec::default()
+                });
+                world.edit_node("new", |node| {
+                    let taints = node["spec"]["taints"].to_string();
+                    assert!(taints.contains(UNINITIALIZED), "{taints}");
+                });
+            },
+            "nodes",
+            "warn",
+            &["waiting to be initialised: new"],
+            "ccm node sync",
+        ),
+    ]);
+}
+
+/// The Service goes, and nobody waits for its load balancer.
+fn orphaned(world: &mut World) {
+    let cluster = world.sandbox.cluster();
+    cluster.edit("services", Some("default"), "web", |service| {
+        service["metadata"]["finalizers"] = json!([]);
+    });
+    assert!(cluster.delete("services", Some("default"), "web"));
+}
+
+/// The project has as many load balancers as it may.
+fn refused(world: &mut World) {
+    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    cloud.set_load_balancer_limit(project, 1);
+    let service = LoadBalancerService::new("new", &[80]);
+    create(&world.sandbox, service.with(&[("location", "fsn1")]));
+    let synced = ccm(&world.env, &["lb", "sync", "--yes"]);
+    assert_eq!(synced.code, 1, "{synced:?}");
+}
+
+#[test]
+fn services() {
+    each(&[
+        (
+            "an annotation that means nothing",
+            |world| {
+                let service = LoadBalancerService::new("odd", &[80]);
+                let wrong = [("location", "fsn1"), ("algorithm-type", "fastest")];
+                create(&world.sandbox, service.with(&wrong));
+            },
+            "services",
+            "fail",
+            &["default/odd: ", "algorithm-type"],
+            "each message says what to change",
+        ),
+        (
+            "two load balancers with one label, a Service without node ports, and one that waits",
+            |world| {
+                let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+                let labels =
+                    cloud.load_balancer(balancer_of(&world.sandbox, "web"))["labels"].clone();
+                let twin = json!({
+                    "name": "twin", "load_balancer_type": "lb11", "location": "fsn1", "labels": labels,
+                });
+                cloud.create_load_balancer(project, twin);
+                let fsn1 = ("location", "fsn1");
+                let closed = LoadBalancerService::new("closed", &[80]).with(&[fsn1]);
+                let spec = json!({ "allocateLoadBalancerNodePorts": false });
+                create(&world.sandbox, closed.spec(spec));
+                create(
+                    &world.sandbox,
+                    LoadBalancerService::new("new", &[80]).with(&[fsn1]),
+                );
+            },
+            "services",
+            "fail",
+            &[
+                "default/web: load balancers ",
+                "remove it from the wrong one",
+                "default/closed: port 80 has no node port",
+                "without an address: default/new (",
+            ],
+            "each message says what to change; ccm lb inspect NAMESPACE/NAME shows the Service beside its \
+             load balancer; the daemon does what is left to do",
+        ),
+        (
+            "one that asks for what it does not get",
+            |world| {
+                world
+                    .sandbox
+                    .cluster()
+                    .edit("services", Some("default"), "web", |service| {
+                        let annotations = &mut service["metadata"]["annotations"];
+                        annotations["load-balancer.hetzner.cloud/http-cookie-name"] = json!("a");
+                        annotations["load-balancer.hetzner.cloud/prtocol"] = json!("http");
+                    });
+            },
+            "services",
+            "warn",
+            &[
+                "warnings: default/web: annotation load-balancer.hetzner.cloud/prtocol is not one that is known; did you mean",
+                "(and 1 more warning)",
+            ],
+            "ccm lb inspect NAMESPACE/NAME shows all of a Service's",
+        ),
+        (
+            "one that waits",
+            |world| {
+                let service = LoadBalancerService::new("new", &[80]);
+                create(&world.sandbox, service.with(&[("location", "fsn1")]));
+            },
+            "services",
+            "warn",
+            &["without an address: default/new (its load balancer is not made yet)"],
+            "ccm lb sync",
+        ),
+        (
+            "one that was refused",
+            refused,
+            "services",
+            "fail",
+            &[
+                "refused at the last try: default/new (its load balancer is not made yet), ",
+                " ago: ",
+                "resource_limit_exceeded",
+            ],
+            "ccm lb sync at once",
+        ),
+        (
+            "one that was refused, asked by who may not list events",
+            |world| {
+                refused(world);
+                world.role(rules("role.yaml"));
+            },
+            "services",
+            "warn",
+            &[
+                "without an address: default/new (its load balancer is not made yet)",
+                "this user may not list events",
+            ],
+            "ccm lb sync",
+        ),
+        (
+            "one that was refused and then made",
+            |world| {
+                refused(world);
+                let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+                cloud.set_load_balancer_limit(project, 10);
+                let synced = ccm(&world.env, &["lb", "sync", "--yes"]);
+                assert_eq!(synced.code, 0, "{synced:?}");
+                let id = balancer_of(&world.sandbox, "new");
+                let change = |one: &mut Value| one["targets"] = json!([]);
+                cloud.edit_load_balancer(id, change);
+            },
+            "services",
+            "warn",
+            &["not as wanted: default/new (2 changes are due)"],
+            "ccm lb sync",
+        ),
+        (
+            "a load balancer that somebody deleted",
+            |world| {
+                let id = balancer_of(&world.sandbox, "web");
+                world.sandbox.cloud().delete_load_balancer(id);
+            },
+            "services",
+            "warn",
+            &["gone, whatever the status says: the load balancer of default/web"],
+            "another address",
+        ),
+        (
+            "a load balancer that somebody changed",
+            |world| {
+                let id = balancer_of(&world.sandbox, "web");
+                let change = |one: &mut Value| one["targets"] = json!([]);
+                world.sandbox.cloud().edit_load_balancer(id, change);
+            },
+            "services",
+            "warn",
+            &["not as wanted: default/web (2 changes are due)"],
+            "ccm lb sync",
+        ),
+        (
+            "one that the daemon may have been told to make like this",
+            |world| {
+                let id = balancer_of(&world.sandbox, "web");
+                let change =
+                    |one: &mut Value| one["services"][0]["health_check"]["interval"] = json!(60);
+                world.sandbox.cloud().edit_load_balancer(id, change);
+            },
+            "services",
+            "ok",
+            &["1 Service, with nothing to be done"],
+            "",
+        ),
+        (
+            "a load balancer that does not go",
+            |world| {
+                let cluster = world.sandbox.cluster();
+                assert!(cluster.delete("services", Some("default"), "web"));
+            },
+            "services",
+            "warn",
+            &["not as wanted: default/web (it was deleted, and not all is done)"],
+            "ccm lb sync",
+        ),
+        (
+            "an orphan",
+            orphaned,
+            "orphans",
+            "warn",
+            &["kubernetes-default-web (", "of Service default/web)"],
+            "ccm lb sync --delete-orphans",
+        ),
+        (
+            "a protected orphan",
+            |world| {
+                let id = balancer_of(&world.sandbox, "web");
+                let cloud = world.sandbox.cloud();
+                cloud.edit_load_balancer(id, |one| one["protection"]["delete"] = json!(true));
+                orphaned(world);
+            },
+            "orphans",
+            "warn",
+            &[
+                "no Service wants these, they cost money, and ccm leaves them alone: kubernetes-default-web (",
+                "of Service default/web: it is protected from being deleted)",
+            ],
+            "only you can delete them, once nobody wants them",
+        ),
+        (
+            "turned off",
+            |world| world.set("HCLOUD_LOAD_BALANCERS_ENABLED", "false"),
+            "services",
+            "skipped",
+            &["no Service gets a load balancer"],
+            "",
+        ),
+    ]);
+}
+
+/// Services are read before load balancers, and the daemon may make one of each in between.
+#[test]
+fn what_was_made_meanwhile_is_no_orphan() {
+    let world = World::healthy();
+    let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
+    let cluster = world.sandbox.cluster().clone();
+    let id = balancer_of(&world.sandbox, "web");
+    let make = move |_: &Request| {
+        let late = json!({
+            "metadata": { "name": "late" },
+            "spec": { "ports": [{ "port": 80 }], "selector": { "app": "late" } },
+        });
+        let late = cluster.create("services", Some("default"), late);
+        let mut labels = cloud.load_balancer(id)["labels"].clone();
+        labels["hcloud-ccm/service-uid"] = late["metadata"]["uid"].clone();
+        let balancer = json!({
+            "name": "late", "load_balancer_type": "lb11", "location": "fsn1", "labels": labels,
+        });
+        cloud.create_load_balancer(project, balancer);
+    };
+    let rule = Rule::new(Effect::before(make)).path("/v1/load_balancers");
+    let rule = world.sandbox.faults().add(rule.times(1));
+    let ran = world.doctor(&["-o", "json"]);
+    assert_eq!(world.sandbox.faults().hits(rule), 1);
+    let checks = checks(&ran);
+    let (_, check) = checks.iter().find(|(name, _)| name == "orphans").unwrap();
+    assert_eq!(check.status, "ok", "{check:?}");
+}

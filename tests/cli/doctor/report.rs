@@ -1,0 +1,259 @@
+//! The report as a whole: on a healthy world, on one where everything is broken, and in each form.
+
+use crate::common::{Ran, openapi, snapshot};
+use crate::doctor::world::{CHECKS, World, checks, unchanged};
+use sandbox::Half;
+use sandbox::faults::{Effect, Rule};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+const PROBE: &str = "/v1/load_balancers/9007199254740991";
+
+/// What differs from run to run is replaced by something of the same length.
+fn seen(world: &World, words: &[&str]) -> String {
+    let Ran {
+        code,
+        stdout,
+        stderr,
+    } = world.doctor(words);
+    assert_eq!(stderr, "");
+    let mut text = format!("$ ccm doctor {}\n{stdout}(exit {code})\n", words.join(" "));
+    for end in [" of 3600 calls", " s: nobody leads"] {
+        if let Some(at) = text.find(end) {
+            let begin = text[..at].rfind(|c: char| !c.is_ascii_digit()).unwrap() + 1;
+            assert_eq!(at - begin, 4, "{text}");
+            text.replace_range(begin..at, "NNNN");
+        }
+    }
+    for half in [Half::Hetzner, Half::Kubernetes] {
+        let address = world.sandbox.address(half).to_string();
+        text = text.replace(&address, &"X".repeat(address.len()));
+    }
+    if let Some(id) = world.sandbox.network() {
+        text = text.replace(&format!("({id})"), "(ID)");
+    }
+    text
+}
+
+fn fits(text: &str) {
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
+fn in_its_folder(mut world: World) -> World {
+    let (_, path) = world
+        .env
+        .iter()
+        .find(|(name, _)| name == "KUBECONFIG")
+        .unwrap();
+    let file = std::path::Path::new(path).file_name().unwrap();
+    let file = file.to_str().unwrap().to_owned();
+    world.set("KUBECONFIG", &file);
+    world
+}
+
+#[test]
+fn a_healthy_world_is_all_ok_and_nothing_is_written() {
+    let world = in_its_folder(World::healthy());
+    let before = world.everything();
+    let mark = world.sandbox.calls().mark();
+    let ran = world.doctor(&["-o", "json"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
+    for (name, check) in checks(&ran) {
+        assert_eq!(check.status, "ok", "{name}: {check:?}");
+    }
+    unchanged(&before, &world.everything());
+    let calls = world.sandbox.calls().calls_since(mark);
+    let writes = calls
+        .iter()
+        .filter(|call| call.is_write() && call.caller != "admin");
+    let (reviews, others): (Vec<_>, Vec<_>) = writes.partition(|call| call.path == REVIEWS);
+    assert_eq!(reviews.len(), 13);
+    let others: Vec<_> = others
+        .iter()
+        .map(|call| (call.path.as_str(), call.status))
+        .collect();
+    assert_eq!(others, [(PROBE, Some(404))]);
+    let to = |half| {
+        calls
+            .iter()
+            .filter(|call| call.half == half && !call.is_write())
+            .count()
+    };
+    assert!(to(Half::Hetzner) <= 6, "{calls:?}");
+    let lists = calls.iter().filter(|call| call.path == "/v1/servers");
+    assert_eq!(lists.count(), 1, "{calls:?}");
+    assert!(to(Half::Kubernetes) <= 8, "{calls:?}");
+    let table = seen(&world, &[]);
+    fits(&table);
+    snapshot("doctor.txt", &table);
+    let wide = seen(&world, &["-o", "wide"]);
+    fits(&wide);
+    snapshot("doctor-wide.txt", &wide);
+    let yaml = seen(&world, &["-o", "yaml"]);
+    assert!(
+        yaml.contains("apiVersion: ccm/v1\nkind: Doctor\nitems:\n- check: settings\n"),
+        "{yaml}"
+    );
+}
+
+#[test]
+fn every_request_fits_the_api_s_own_document() {
+    let Some(spec) = openapi() else { return };
+    let world = World::healthy();
+    let mark = world.sandbox.calls().mark();
+    assert_eq!(world.doctor(&[]).code, 0);
+    let mut calls = world.sandbox.calls().calls_since(mark);
+    calls.retain(|call| call.half == Half::Hetzner && call.path.starts_with("/v1/"));
+    assert!(calls.iter().any(|call| call.path == PROBE), "{calls:?}");
+    for call in calls {
+        spec.check_request(&call.method, &call.path, &call.query, &call.body)
+            .unwrap_or_else(|e| panic!("{call}: {e:?}"));
+    }
+}
+
+/// The account of the manifests may not look at Deployments, and needs not.
+#[test]
+fn the_daemon_s_own_account_will_do() {
+    let world = World::deployed();
+    let ran = world.doctor(&["-o", "json"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let mut skipped = Vec::new();
+    for (name, check) in checks(&ran) {
+        match check.status.as_str() {
+            "ok" => {}
+            _ => skipped.push((name, check.status, check.message)),
+        }
+    }
+    let names: Vec<_> = skipped.iter().map(|(name, ..)| name.as_str()).collect();
+    assert_eq!(names, ["other-ccm", "probes"], "{skipped:?}");
+    assert!(skipped.iter().all(|(_, status, why)| status == "skipped"
+        && why.contains("may not list Deployments")));
+}
+
+#[test]
+fn where_everything_is_broken_the_report_is_whole() {
+    let mut world = World::healthy();
+    world.set("HCLOUD_TOKEN", "");
+    world.set("KUBECONFIG", "missing");
+    world.set("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv5");
+    let ran = world.doctor(&["-o", "json"]);
+    assert_eq!(ran.code, 1);
+    let all = checks(&ran);
+    assert_eq!(all.len(), CHECKS);
+    let failed = all.iter().filter(|(_, check)| check.status == "fail");
+    let failed: Vec<_> = failed.map(|(name, _)| name.as_str()).collect();
+    assert_eq!(failed, ["settings", "token", "cluster"]);
+    let first: Vec<_> = all.iter().take(3).map(|(name, _)| name.as_str()).collect();
+    assert_eq!(first, failed, "they come first");
+    assert!(
+        all.iter()
+            .skip(3)
+            .all(|(_, check)| check.status == "skipped"),
+        "{ran:?}"
+    );
+    let text = seen(&world, &[]);
+    fits(&text);
+    snapshot("doctor-all-broken.txt", &text);
+}
+
+/// Several troubles at once, each with its remedy.
+#[test]
+fn what_needs_somebody_comes_first() {
+    let mut world = in_its_folder(World::healthy());
+    let token = world.sandbox.projects().read_only_token.clone();
+    world.set("HCLOUD_TOKEN", &token);
+    world.leads("worker-1_4711", 4000);
+    world.edit_node("worker-2", |node| {
+        node["spec"]["providerID"] = "aws:///a/i-0".into()
+    });
+    let text = seen(&world, &[]);
+    fits(&text);
+    snapshot("doctor-trouble.txt", &text);
+}
+
+/// Who does not answer costs one time-out, not one for each check.
+#[test]
+fn silence_is_waited_for_once() {
+    for half in [Half::Hetzner, Half::Kubernetes] {
+        let world = World::healthy();
+        let hangs = Effect::Slow(Duration::from_secs(60));
+        world.sandbox.faults().add(Rule::new(hangs).half(half));
+        let begun = Instant::now();
+        let ran = world.doctor(&["-o", "json"]);
+        // The time-out is two seconds in tests.
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "{half:?}: {:?}",
+            begun.elapsed()
+        );
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert_eq!(checks(&ran).len(), CHECKS);
+        assert!(ran.stdout.contains("no complete answer within"), "{ran:?}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    let world = World::healthy();
+    for (words, told) in [
+        (
+            &["web"][..],
+            "\"web\": unexpected word; it takes only flags",
+        ),
+        (&["--nonsense"], "--nonsense"),
+        (&["-o", "xml"], "xml"),
+    ] {
+        let ran = world.doctor(words);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(
+            ran.stderr.contains(told) && ran.stdout.is_empty(),
+            "{ran:?}"
+        );
+    }
+}
+
+/// As a Job it has the arguments of the daemon, those of hcloud-cloud-controller-manager among them.
+#[test]
+fn it_takes_the_daemon_s_arguments() {
+    let world = World::healthy();
+    let ran = world.doctor(&[
+        "--cloud-provider=ccm-from-scratch",
+        "--cluster-cidr=10.244.0.0/16",
+        "--route-reconciliation-period=30s",
+        "--webhook-secure-port=0",
+        "--allow-untagged-cloud",
+        "--allocate-node-cidrs=true",
+        "--metrics-address=:8233",
+        "-v=4",
+        "-o=json",
+    ]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(checks(&ran).len(), CHECKS);
+}
+
+#[test]
+fn and_its_settings_from_the_cluster() {
+    let world = World::healthy();
+    let args = json!(["run", "--cloud-provider=hcloud"]);
+    let container = json!({ "name": "ccm", "image": "ccm-from-scratch:0.1.0", "args": args });
+    world.deployment("elsewhere", container);
+    let from = "--settings-from=kube-system/deployment";
+    let ran = world.doctor(&["-o=json", &format!("{from}/elsewhere")]);
+    let checks = checks(&ran);
+    let (_, ids) = checks
+        .iter()
+        .find(|(name, _)| name == "provider-ids")
+        .unwrap();
+    assert_eq!(ids.status, "fail", "{ran:?}");
+    let ran = world.doctor(&[&format!("{from}/nowhere")]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(
+        ran.stderr
+            .contains("there is no deployment kube-system/nowhere")
+            && ran.stdout.is_empty(),
+        "{ran:?}"
+    );
+}

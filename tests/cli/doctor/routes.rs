@@ -1,0 +1,312 @@
+//! Broken routes of the Network, and nodes that say that their pods can't be reached.
+
+use crate::common::node;
+use crate::doctor::world::{CIDR, World, checks, each};
+use sandbox::Sandbox;
+use sandbox::exchange::Request;
+use sandbox::faults::{Effect, Rule};
+use sandbox::hetzner::ServerSpec;
+use sandbox::kubelet::NodeSpec;
+use serde_json::json;
+
+const PROBE: &str = "/v1/load_balancers/9007199254740991";
+
+/// In the Network's range, and no server's.
+const NOBODY: &str = "10.0.0.250";
+
+fn pods(world: &World, name: &str) -> String {
+    let node = node(&world.sandbox, name);
+    node["spec"]["podCIDR"].as_str().unwrap().to_owned()
+}
+
+fn set_route(world: &World, destination: &str, gateway: &str) {
+    let cloud = world.sandbox.cloud();
+    cloud.set_route(world.network(), destination, gateway);
+}
+
+fn says(world: &World, name: &str, status: &str) {
+    world.edit_node(name, |node| {
+        let conditions = node["status"]["conditions"].as_array_mut().unwrap();
+        conditions.retain(|one| one["type"] != "NetworkUnavailable");
+        conditions.push(json!({
+            "type": "NetworkUnavailable", "status": status, "reason": "Test", "message": "",
+        }));
+    });
+}
+
+/// A server of the project with an address in the Network, if it is to be there; and that address.
+fn server(sandbox: &Sandbox, name: &str, is_attached: bool) -> (u64, String) {
+    let network = is_attached.then(|| (sandbox.network().unwrap(), None));
+    let spec = ServerSpec {
+        name: name.into(),
+        networks: network.into_iter().collect(),
+        ..ServerSpec::default()
+    };
+    let (cloud, project) = (sandbox.cloud(), sandbox.project());
+    let id = cloud.create_server(project, spec);
+    let servers = cloud.servers(project);
+    let server = servers.iter().find(|server| server["id"] == id).unwrap();
+    let ip = server["private_net"][0]["ip"].as_str().unwrap_or_default();
+    (id, ip.to_owned())
+}
+
+/// A node that is initialised, on this server.
+fn register(world: &World, name: &str, server: u64, pods: &[&str]) {
+    world.sandbox.register_node(NodeSpec {
+        name: name.into(),
+        server: Some(server),
+        provider_id: Some(format!("ccm-from-scratch://{server}")),
+        pod_cidrs: pods.iter().map(|&net| net.to_owned()).collect(),
+        ..NodeSpec::default()
+    });
+    world.edit_node(name, |node| node["spec"]["taints"] = json!([]));
+}
+
+#[test]
+fn what_the_next_pass_mends() {
+    each(&[
+        (
+            "one is missing",
+            |world| {
+                let destination = pods(world, "worker-2");
+                let cloud = world.sandbox.cloud();
+                cloud.delete_route(world.network(), &destination);
+            },
+            "routes",
+            "warn",
+            &["1 missing (10.244.", "/24 of worker-2)"],
+            "ccm route sync does it now",
+        ),
+        (
+            "a blackhole",
+            |world| set_route(world, "10.244.9.0/24", NOBODY),
+            "routes",
+            "warn",
+            &["1 blackhole (10.244.9.0/24 via 10.0.0.250)"],
+            "the daemon does that",
+        ),
+        (
+            "another node's gateway",
+            |world| set_route(world, &pods(world, "worker-2"), NOBODY),
+            "routes",
+            "warn",
+            &["1 wrong gateway (10.244.", "via 10.0.0.250)"],
+            "see lease",
+        ),
+        (
+            "a condition of yesterday",
+            |world| says(world, "worker-2", "True"),
+            "pod-network",
+            "warn",
+            &["NetworkUnavailable=True, so that nothing new is scheduled there: worker-2"],
+            "ccm route sync does it now",
+        ),
+    ]);
+}
+
+#[test]
+fn what_somebody_has_to_mend() {
+    each(&[
+        (
+            "to a server that is no node's",
+            |world| {
+                let (_, ip) = server(&world.sandbox, "old", true);
+                set_route(world, "10.244.9.0/24", &ip);
+            },
+            "routes",
+            "warn",
+            &[
+                "network sandbox: the route 10.244.9.0/24 via",
+                "leads to server old, which is no node's",
+            ],
+            "ccm does not delete such a route",
+        ),
+        (
+            "a node outside of the Network",
+            |world| {
+                let (id, _) = server(&world.sandbox, "alone", false);
+                register(world, "alone", id, &["10.244.7.0/24"]);
+            },
+            "routes",
+            "fail",
+            &[
+                "alone: no route: server 1",
+                "is not attached to network sandbox",
+            ],
+            "attach the servers to the Network",
+        ),
+        (
+            "and what it says itself",
+            |world| {
+                let (id, _) = server(&world.sandbox, "alone", true);
+                register(world, "alone", id, &[]);
+                says(world, "alone", "True");
+            },
+            "pod-network",
+            "warn",
+            &["scheduled there: alone"],
+            "mend what routes says",
+        ),
+        (
+            "a node without addresses for pods",
+            |world| {
+                let (id, _) = server(&world.sandbox, "bare", true);
+                register(world, "bare", id, &[]);
+            },
+            "routes",
+            "warn",
+            &["without spec.podCIDR, so that no route leads to their pods: bare"],
+            "--allocate-node-cidrs",
+        ),
+        (
+            "pods outside of --cluster-cidr",
+            |world| {
+                let (id, _) = server(&world.sandbox, "far", true);
+                register(world, "far", id, &["10.99.0.0/24"]);
+            },
+            "routes",
+            "warn",
+            &["far: its pods' 10.99.0.0/24 is not within --cluster-cidr=10.244.0.0/16"],
+            "kube-controller-manager",
+        ),
+        (
+            "few are left",
+            |world| {
+                for number in 0..90 {
+                    set_route(world, &format!("172.16.{number}.0/24"), NOBODY);
+                }
+            },
+            "routes",
+            "warn",
+            &["network sandbox: 90 or more of the 100 routes"],
+            "overlay",
+        ),
+        (
+            "pods beside the Network's range",
+            |world| world.flags = vec![CIDR, "--cluster-cidr=192.168.0.0/16"],
+            "routes",
+            "warn",
+            &["--cluster-cidr=192.168.0.0/16 is not within its range"],
+            "within the Network's",
+        ),
+        (
+            "two at once",
+            |world| {
+                set_route(world, "10.244.9.0/24", NOBODY);
+                let (id, _) = server(&world.sandbox, "alone", false);
+                register(world, "alone", id, &["10.244.7.0/24"]);
+            },
+            "routes",
+            "fail",
+            &["alone: no route", "; 1 blackhole (10.244.9.0/24"],
+            "now; the daemon does that",
+        ),
+    ]);
+}
+
+#[test]
+fn where_nobody_looks_nothing_is_said() {
+    each(&[
+        (
+            "without --cluster-cidr",
+            |world| world.flags = Vec::new(),
+            "routes",
+            "skipped",
+            &[
+                "--cluster-cidr does not say where pods have their addresses",
+                "--settings-from",
+            ],
+            "",
+        ),
+        (
+            "turned off",
+            |world| {
+                world.set("HCLOUD_NETWORK_ROUTES_ENABLED", "false");
+                set_route(world, "10.244.9.0/24", NOBODY);
+            },
+            "routes",
+            "skipped",
+            &["HCLOUD_NETWORK_ROUTES_ENABLED is false"],
+            "",
+        ),
+        (
+            "without a Network",
+            |world| world.set("HCLOUD_NETWORK", ""),
+            "routes",
+            "skipped",
+            &["HCLOUD_NETWORK does not name a private Network"],
+            "",
+        ),
+        (
+            "left out",
+            |world| world.flags.push("--controllers=*,-route"),
+            "routes",
+            "skipped",
+            &["--controllers leaves routes out"],
+            "",
+        ),
+        (
+            "somebody else says it",
+            |world| {
+                world.flags = Vec::new();
+                says(world, "worker-2", "True");
+            },
+            "pod-network",
+            "warn",
+            &["worker-2"],
+            "it is not ccm that says so",
+        ),
+        (
+            "hcloud-cloud-controller-manager may keep them",
+            |world| {
+                world.leads("hcloud-cloud-controller-manager-7d_4711", -600);
+                let cluster = world.sandbox.cluster();
+                cluster.delete("deployments", Some("kube-system"), "ccm-from-scratch");
+                set_route(world, "10.244.9.0/24", NOBODY);
+            },
+            "routes",
+            "skipped",
+            &["see other-ccm"],
+            "",
+        ),
+    ]);
+}
+
+/// Servers are read first, and a machine may join before the nodes are.
+#[test]
+fn a_node_that_came_meanwhile_is_not_without_its_server() {
+    let world = World::healthy();
+    let rule = {
+        let (cloud, project) = (world.sandbox.cloud().clone(), world.sandbox.project());
+        let (network, cluster) = (world.network(), world.sandbox.cluster().clone());
+        let mut late = node(&world.sandbox, "worker-2");
+        late["metadata"] = json!({ "name": "late" });
+        let make = move |_: &Request| {
+            let spec = ServerSpec {
+                name: "late".into(),
+                networks: vec![(network, None)],
+                ..ServerSpec::default()
+            };
+            let id = cloud.create_server(project, spec);
+            let servers = cloud.servers(project);
+            let made = servers.iter().find(|server| server["id"] == id).unwrap();
+            let mut late = late.clone();
+            late["spec"] = json!({
+                "providerID": format!("ccm-from-scratch://{id}"),
+                "podCIDR": "10.244.77.0/24",
+                "podCIDRs": ["10.244.77.0/24"],
+            });
+            cluster.create("nodes", None, late);
+            let ip = made["private_net"][0]["ip"].as_str().unwrap();
+            cloud.set_route(network, "10.244.77.0/24", ip);
+        };
+        Rule::new(Effect::before(make)).path(PROBE).times(1)
+    };
+    let rule = world.sandbox.faults().add(rule);
+    let ran = world.doctor(&["-o", "json"]);
+    assert_eq!(world.sandbox.faults().hits(rule), 1);
+    let checks = checks(&ran);
+    let (_, check) = checks.iter().find(|(name, _)| name == "routes").unwrap();
+    assert_eq!(check.status, "ok", "{check:?}");
+    assert_eq!(check.message, "3 routes, each as it should be");
+}

@@ -1,0 +1,199 @@
+//! In the Deployment of hcloud-cloud-controller-manager, with `ccm` as its image.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use crate::common;
+
+use ccm::settings::{DROP_IN_FLAGS, TABLE};
+use common::services::{LoadBalancerService, balancer_of, create, has_address, service};
+use common::{Daemon, addresses, all_initialised, env, events, node, wait_until};
+use sandbox::Sandbox;
+use std::os::unix::process::CommandExt;
+
+/// The arguments of its chart.
+const WORDS: [&str; 8] = [
+    "--allow-untagged-cloud",
+    "--cloud-provider=hcloud",
+    "--feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation=false",
+    "--route-reconciliation-period=30s",
+    "--webhook-secure-port=0",
+    "--leader-elect=false",
+    "--allocate-node-cidrs=true",
+    "--cluster-cidr=10.244.0.0/16",
+];
+
+/// With the variables of its chart, its networks variant included, under its role.
+#[test]
+fn in_the_place_of_hcloud_cloud_controller_manager() {
+    let sandbox = common::builder()
+        .nodes(2)
+        .network("10.0.0.0/8")
+        .heartbeats(false)
+        .start();
+    common::under_its_role(&sandbox);
+    let variables = [
+        ("HCLOUD_LOAD_BALANCERS_ENABLED", "false"),
+        ("HCLOUD_METRICS_ENABLED", "true"),
+        ("HCLOUD_NETWORK_ROUTES_ENABLED", "false"),
+        ("ROBOT_USER", "nobody"),
+        ("ROBOT_PASSWORD", "hunter2"),
+        // Optional keys of its Secret that are empty, and what its container has besides.
+        ("HCLOUD_INSTANCES_ADDRESS_FAMILY", ""),
+        ("ROBOT_ENABLED", "false"),
+        ("KUBERNETES_SERVICE_HOST", "192.0.2.1"),
+        ("KUBERNETES_SERVICE_PORT", "443"),
+    ];
+    let env = common::with(env(&sandbox), &variables);
+    let daemon = Daemon::start_with(&env, &WORDS);
+    wait_until("initialised nodes", || all_initialised(&sandbox));
+    wait_until("their events", || {
+        ["worker-1", "worker-2"]
+            .iter()
+            .all(|name| events(&sandbox, name) == [("Synced".to_owned(), 1)])
+    });
+    daemon.signal("-TERM");
+    assert!(daemon.ended().success(), "{}", daemon.log());
+
+    let server = &sandbox.cloud().servers(sandbox.project())[0];
+    let worker = node(&sandbox, "worker-1");
+    assert_eq!(
+        worker["spec"]["providerID"],
+        format!("hcloud://{}", server["id"])
+    );
+    assert_eq!(
+        addresses(&worker),
+        [
+            "Hostname worker-1",
+            "ExternalIP 203.0.113.1",
+            "InternalIP 10.0.0.2"
+        ]
+    );
+    for (key, value) in [
+        ("node.kubernetes.io/instance-type", "cx22"),
+        ("topology.kubernetes.io/region", "fsn1"),
+        ("topology.kubernetes.io/zone", "fsn1-dc14"),
+        ("instance.hetzner.cloud/provided-by", "cloud"),
+    ] {
+        assert_eq!(worker["metadata"]["labels"][key], value, "{key}");
+    }
+    nothing_refused(&sandbox);
+
+    let log = daemon.log();
+    for word in WORDS {
+        let name = word.trim_start_matches('-').split('=').next().unwrap();
+        let flag = DROP_IN_FLAGS.iter().find(|flag| flag.name == name).unwrap();
+        let notices = log
+            .matches(&format!("--{name}: accepted and ignored"))
+            .count();
+        assert_eq!(notices, usize::from(!flag.is_honoured()), "{name}:\n{log}");
+    }
+    for (name, value) in variables {
+        let is_ours = TABLE
+            .iter()
+            .any(|row| row.variables.iter().any(|variable| variable.name() == name));
+        let is_known = name.starts_with("HCLOUD_") || name.starts_with("ROBOT_");
+        let expected = usize::from(is_known && !is_ours && !value.is_empty());
+        let notices = log
+            .matches(&format!("{name}: accepted and ignored"))
+            .count();
+        assert_eq!(notices, expected, "{name}:\n{log}");
+    }
+    assert!(!log.contains("WARN") && !log.contains("hunter2"), "{log}");
+}
+
+/// A Service as its documentation for networks has it.
+#[test]
+fn and_a_service_gets_what_it_would_have_made() {
+    let sandbox = common::builder()
+        .nodes(2)
+        .network("10.0.0.0/8")
+        .heartbeats(false)
+        .start();
+    common::under_its_role(&sandbox);
+    let variables = [
+        ("HCLOUD_LOAD_BALANCERS_ENABLED", "true"),
+        ("HCLOUD_LOAD_BALANCERS_LOCATION", "nbg1"),
+        ("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP", "true"),
+        ("HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS", "true"),
+        ("HCLOUD_NETWORK_ROUTES_ENABLED", "false"),
+    ];
+    let env = common::with(env(&sandbox), &variables);
+    let daemon = Daemon::start_with(&env, &WORDS);
+    // Without a node it would warn.
+    wait_until("initialised nodes", || all_initialised(&sandbox));
+    let wanted = LoadBalancerService::new("web", &[80]).with(&[("type", "lb11")]);
+    create(&sandbox, wanted);
+    wait_until("an address, and both targets", || {
+        let all = sandbox.cloud().load_balancers(sandbox.project());
+        let targets = all.first().and_then(|one| one["targets"].as_array());
+        has_address(&service(&sandbox, "web")) && targets.is_some_and(|list| list.len() == 2)
+    });
+    wait_until("its event", || {
+        let told = events(&sandbox, "web");
+        told.iter()
+            .any(|(reason, _)| reason == "EnsuredLoadBalancer")
+    });
+    let made = service(&sandbox, "web");
+    let uid = made["metadata"]["uid"].as_str().unwrap();
+    let balancer = sandbox.cloud().load_balancer(balancer_of(&sandbox, "web"));
+    // As upstream names it.
+    let name: String = format!("a{}", uid.replace('-', ""))
+        .chars()
+        .take(32)
+        .collect();
+    assert_eq!(balancer["name"], name);
+    assert_eq!(balancer["location"]["name"], "nbg1");
+    let targets = balancer["targets"].as_array().unwrap();
+    assert!(
+        targets.iter().all(|one| one["use_private_ip"] == true),
+        "{targets:#?}"
+    );
+    let public = &balancer["public_net"];
+    let ingress = made["status"]["loadBalancer"]["ingress"]
+        .as_array()
+        .unwrap();
+    let addresses: Vec<&serde_json::Value> = ingress.iter().map(|one| &one["ip"]).collect();
+    assert_eq!(addresses, [&public["ipv4"]["ip"], &public["ipv6"]["ip"]]);
+    let finalizers = &made["metadata"]["finalizers"];
+    assert_eq!(finalizers[0], "service.kubernetes.io/load-balancer-cleanup");
+    let events = sandbox.cluster().list("events", None);
+    let mut of_service = events
+        .iter()
+        .filter(|event| event["involvedObject"]["name"] == "web");
+    assert!(of_service.all(|event| event["source"]["component"] == "service-controller"));
+    daemon.signal("-TERM");
+    assert!(daemon.ended().success(), "{}", daemon.log());
+    nothing_refused(&sandbox);
+    assert!(!daemon.log().contains("WARN"), "{}", daemon.log());
+}
+
+fn nothing_refused(sandbox: &Sandbox) {
+    let calls = sandbox.calls().calls();
+    let refused = calls.iter().filter(|call| call.status == Some(403));
+    let refused: Vec<String> = refused.map(ToString::to_string).collect();
+    assert_eq!(refused, Vec::<String>::new());
+}
+
+/// Its `command:` names its own binary, for which the image has a link.
+#[test]
+fn called_by_the_name_of_its_binary_it_is_that_one() {
+    for (words, prefix) in [
+        (&["--allow-untagged-cloud", "--once"][..], "hcloud://"),
+        (&["run", "--once"], "hcloud://"),
+        (&["--once", "--cloud-provider=hcloud"], "hcloud://"),
+        // What is said wins.
+        (
+            &["--once", "--cloud-provider=ccm-from-scratch"],
+            "ccm-from-scratch://",
+        ),
+    ] {
+        let sandbox = common::quiet(1);
+        common::under_its_role(&sandbox);
+        let mut command = common::command(&env(&sandbox), words);
+        let ran = command.arg0("/bin/hcloud-cloud-controller-manager");
+        let ran = ran.output().unwrap();
+        let log = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{words:?}: {log}");
+        let id = node(&sandbox, "worker-1")["spec"]["providerID"].clone();
+        assert!(id.as_str().unwrap().starts_with(prefix), "{words:?}: {id}");
+    }
+}

@@ -1,0 +1,448 @@
+//! What people see when something is wrong: the exact line, the exit code, and what was not done.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::common;
+
+use common::services::{LoadBalancerService, create};
+use common::{Daemon, Env, ccm, node, wait_until, with};
+use sandbox::faults::{Effect, Rule};
+use sandbox::kubernetes::PolicyRule;
+use sandbox::{Half, Sandbox};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Three nodes that wait to be initialised, in the Network `sandbox`.
+fn world() -> Sandbox {
+    common::builder()
+        .nodes(3)
+        .scale(0.02)
+        .network("10.0.0.0/8")
+        .heartbeats(false)
+        .start()
+}
+
+/// What stays the same from run to run, without the `ccm: ` or the time before each line, and without what is no
+/// complaint.
+fn complaints(sandbox: &Sandbox, stderr: &str) -> String {
+    let text = stderr
+        .replace(&sandbox.folder().display().to_string(), "DIR")
+        .replace(&sandbox.hetzner_url(), "HETZNER")
+        .replace(&sandbox.hetzner_url().replace("/v1", ""), "HETZNER_ROOT")
+        .replace(&sandbox.kubernetes_url(), "KUBERNETES")
+        .replace("?limit=500&resourceVersion=0: ", ": ")
+        .replace("?limit=500: ", ": ")
+        .replace("?sort=id:asc&page=1&per_page=50: ", ": ");
+    let mut parts = text.split("correlation ");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        text += "ID";
+        text += part.trim_start_matches(|c: char| c.is_ascii_alphanumeric());
+    }
+    let lines = text.lines().map(|line| match line.split_once(' ') {
+        Some((time, rest)) if time.parse::<jiff::Timestamp>().is_ok() => rest,
+        _ => line.trim_start_matches("ccm: "),
+    });
+    let lines: Vec<&str> = lines.filter(|line| !line.starts_with("INFO ")).collect();
+    lines.join("\n")
+}
+
+/// Without routes: that nobody says where pods have their addresses is told with each start, and has its own tests.
+fn env(sandbox: &Sandbox) -> Env {
+    let no_routes = [("HCLOUD_NETWORK_ROUTES_ENABLED", "false")];
+    with(common::env(sandbox), &no_routes)
+}
+
+/// A command, what is set otherwise, its exit code, and its complaints.
+type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], i32, &'a str);
+
+fn check(sandbox: &Sandbox, env: &Env, cases: &[Case]) {
+    let mut wrong = 0;
+    for (words, changes, code, message) in cases {
+        let ran = ccm(&with(env.clone(), changes), words);
+        let answered = complaints(sandbox, &ran.stderr);
+        if (ran.code, answered.as_str()) != (*code, *message) {
+            println!(
+                "{words:?} {changes:?}\n  expected {code} {message}\n  answered {} {answered}",
+                ran.code
+            );
+            wrong += 1;
+        }
+    }
+    assert_eq!(wrong, 0);
+}
+
+const LIST: &[&str] = &["node", "list"];
+/// What the Lease adds to this has its own tests.
+const ONCE: &[&str] = &["run", "--once", "--leader-elect=false"];
+
+/// 64 characters, as a token has.
+const NO_TOKEN: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+#[test]
+fn settings() {
+    let sandbox = world();
+    let foreign = sandbox.projects().foreign_token.clone();
+    let root = sandbox.hetzner_url().replace("/v1", "");
+    sandbox
+        .cloud()
+        .create_network(sandbox.project(), "other", "10.0.0.0/8");
+    #[rustfmt::skip]
+    check(&sandbox, &env(&sandbox), &[
+        (LIST, &[("HCLOUD_TOKEN", "")], 1, "HCLOUD_TOKEN: not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API (Hetzner Console → Security → API tokens)"),
+        (LIST, &[("HCLOUD_TOKEN", "short")], 1, "warn: the token from HCLOUD_TOKEN has 5 characters; tokens of the Cloud API have 64\nGET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?"),
+        (LIST, &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?"),
+        (LIST, &[("HCLOUD_TOKEN", "two words")], 1, "HCLOUD_TOKEN: holds characters that no token has, e.g. white space inside"),
+        (LIST, &[("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", "/nowhere")], 1, "HCLOUD_TOKEN_FILE: \"/nowhere\": No such file or directory (os error 2)"),
+        (LIST, &[("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", NO_TOKEN)], 1, "HCLOUD_TOKEN_FILE: can't be read, and looks like a token itself; write the path of a file that holds the token"),
+        (LIST, &[("HCLOUD_NETWORK", "sandbix")], 1, "HCLOUD_NETWORK: there is no Network sandbix; this project has sandbox (1000001), other (1000011)"),
+        (LIST, &[("HCLOUD_NETWORK", "4711")], 1, "HCLOUD_NETWORK: there is no Network 4711; this project has sandbox (1000001), other (1000011)"),
+        (LIST, &[("HCLOUD_NETWORK", "nets"), ("HCLOUD_TOKEN", &foreign)], 1, "HCLOUD_NETWORK: there is no Network nets; this project has none"),
+        (LIST, &[("HCLOUD_ENDPOINT", "localhost")], 1, "HCLOUD_ENDPOINT: \"localhost\": write a whole URL, e.g. https://api.example.com"),
+        (LIST, &[("HCLOUD_ENDPOINT", &root)], 1, "GET HETZNER_ROOT/networks: resource not found (not_found, ID); is HCLOUD_ENDPOINT complete, with /v1 at its end?"),
+        (LIST, &[("HCLOUD_ENDPOINT", "http://127.0.0.1:1/v1")], 1, "GET http://127.0.0.1:1/v1/networks: connection refused; is the API running, and is this its address?"),
+        (LIST, &[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv5"), ("HCLOUD_DEBUG", "maybe")], 1, "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\": use ipv4, ipv6 or dualstack\nHCLOUD_DEBUG: \"maybe\": use true or false"),
+        (LIST, &[("HCLOUD_NETWROK", "x"), ("HCLOUD_NETWORK", "")], 0, "warn: HCLOUD_NETWROK: not a variable that ccm reads; did you mean HCLOUD_NETWORK?"),
+        (ONCE, &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "ERROR cloud-node-controller: 3 nodes wait: GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?"),
+        (&["run", "--once", "--controllers=-cloud-node"], &[], 1, "--controllers: none is left that could run; nothing to do"),
+        (&["run", "--node-sync-interval=5", "--onec", "extra"], &[("HCLOUD_DEBUG", "2"), ("HCLOUD_TOKEN", "")], 2, "--onec: unknown flag; did you mean --once?\nHCLOUD_TOKEN: not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API (Hetzner Console → Security → API tokens)\n--node-sync-interval: \"5\": a duration needs a unit, e.g. 5s or 1m30s\nHCLOUD_DEBUG: \"2\": use true or false"),
+    ]);
+}
+
+#[test]
+fn usage() {
+    let sandbox = world();
+    #[rustfmt::skip]
+    check(&sandbox, &env(&sandbox), &[
+        (&["nodes"], &[], 2, "unknown command \"nodes\"; did you mean node?\nSee ccm help."),
+        (&["frobnicate"], &[], 2, "unknown command \"frobnicate\"; there is run, node, lb, route, doctor, config, completions, help, version\nSee ccm help."),
+        (&["--context", "foo", "node", "list"], &[], 2, "flags go after the command: ccm node list --context foo"),
+        (&["version", "extra"], &[], 2, "version takes no words and no flags"),
+        (&["node", "lst"], &[], 2, "unknown command \"node lst\"; did you mean node list?\nSee ccm help."),
+        (&["help", "nod"], &[], 2, "unknown command or topic \"nod\"; did you mean node?\nSee ccm help."),
+        (&["help", "anotations"], &[], 2, "unknown command or topic \"anotations\"; did you mean annotations?\nSee ccm help."),
+        (&["help", "trouble"], &[], 2, "unknown command or topic \"trouble\"; did you mean troubleshooting?\nSee ccm help."),
+        (&["help", "xyz"], &[], 2, "unknown command or topic \"xyz\"\nSee ccm help."),
+        (&["node", "list", "--outptu", "json"], &[], 2, "--outptu: unknown flag; did you mean --output?"),
+        (&["node", "list", "-o", "xml"], &[], 2, "-o: \"xml\": use table, wide, json or yaml"),
+        (&["node", "list", "-o"], &[], 2, "-o: needs a value: table|wide|json|yaml"),
+        (&["node", "list", "-o", "xml", "--frob", "-v=much"], &[("HCLOUD_DEBUG", "2")], 2, "--frob: unknown flag; see --help\n-o: \"xml\": use table, wide, json or yaml\n-v: \"much\": use a whole number from 0\nHCLOUD_DEBUG: \"2\": use true or false"),
+        (&["node", "list", "worker-1"], &[], 2, "node list takes no name; ccm node inspect worker-1 shows one node"),
+        (&["node", "list", "--token", NO_TOKEN], &[], 2, "--token: unknown flag; a secret on the command line could be read by every user of this machine, set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"),
+        (&["node", "inspect"], &[], 2, "node inspect takes one name, e.g. ccm node inspect worker-1"),
+        (&["node", "inspect", "worker1"], &[], 1, "there is no node \"worker1\"; did you mean worker-1?"),
+        (&["node", "inspect", "worker-"], &[], 1, "there is no node \"worker-\"; did you mean worker-1, worker-2 or worker-3?"),
+        (&["node", "inspect", "other"], &[], 1, "there is no node \"other\"; ccm node list shows all 3"),
+        (&["node", "sync", "worker-1", "wroker-2", "zzz"], &[], 1, "there is no node \"wroker-2\"; did you mean worker-2?\nthere is no node \"zzz\"; ccm node list shows all 3"),
+        (&["node", "sync", "--detailed-exitcode"], &[], 2, "--detailed-exitcode goes with --dry-run"),
+        (&["node", "list", "\u{1b}[2J"], &[], 2, "node list takes no name; ccm node inspect \\u001b[2J shows one node"),
+        (&["\u{1b}[2J"], &[], 2, "unknown command \"\\u{1b}[2J\"; there is run, node, lb, route, doctor, config, completions, help, version\nSee ccm help."),
+    ]);
+    for name in ["worker-1", "worker-2", "worker-3"] {
+        assert!(!common::is_initialised(&node(&sandbox, name)), "{name}");
+    }
+}
+
+#[test]
+fn answers_of_something_else() {
+    let sandbox = world();
+    let env = env(&sandbox);
+    #[rustfmt::skip]
+    let cases: [(Half, Effect, &str); 11] = [
+        (Half::Hetzner, Effect::html(), "answered 200 with text/html; charset=utf-8 instead of JSON; is this the API's address, or a proxy's page?"),
+        (Half::Hetzner, Effect::proxy_not_found(), "HTTP status 404 without an error of the Hetzner API; is HCLOUD_ENDPOINT right, or a proxy in between?"),
+        (Half::Hetzner, Effect::gateway_timeout(), "HTTP status 504 without an error of the Hetzner API; is HCLOUD_ENDPOINT right, or a proxy in between?"),
+        (Half::Hetzner, Effect::other_json(), "the answer is not what the API answers: missing field `networks` at line 1 column 30"),
+        (Half::Hetzner, Effect::Malformed, "the answer ended before it was complete"),
+        (Half::Hetzner, Effect::Reset, "the connection was reset"),
+        (Half::Hetzner, Effect::hetzner_rate_limit(), "limit of 3600 requests per hour reached (rate_limit_exceeded, ID); all tokens of the project share this limit: wait, or see who else uses it up"),
+        (Half::Hetzner, Effect::hetzner_error(503, "maintenance", "back soon"), "back soon (maintenance, ID)"),
+        (Half::Kubernetes, Effect::html(), "answered 200 with text/html; charset=utf-8 instead of JSON; is this the API's address, or a proxy's page?"),
+        (Half::Kubernetes, Effect::proxy_not_found(), "HTTP status 404 without a Kubernetes Status; is this the API server's address, or a proxy in between?"),
+        (Half::Kubernetes, Effect::kubernetes_status(500, "InternalError", "etcdserver: request timed out"), "etcdserver: request timed out (500 InternalError)"),
+    ];
+    for (half, effect, why) in cases {
+        let rule = sandbox.faults().add(Rule::new(effect).half(half));
+        let (list, once) = match half {
+            Half::Hetzner => {
+                let call = format!("GET HETZNER/networks: {why}");
+                (call.clone(), format!("3 nodes wait: {call}"))
+            }
+            Half::Kubernetes => {
+                let call = format!("GET KUBERNETES/api/v1/nodes: {why}");
+                (
+                    format!("{call} (kubeconfig DIR/kubeconfig-ccm, context ccm)"),
+                    call,
+                )
+            }
+        };
+        let once = format!("ERROR cloud-node-controller: {once}");
+        check(
+            &sandbox,
+            &env,
+            &[(LIST, &[], 1, &list), (ONCE, &[], 1, &once)],
+        );
+        sandbox.faults().remove(rule);
+    }
+}
+
+#[test]
+fn unreachable() {
+    let sandbox = world();
+    let env = env(&sandbox);
+    let refused = "connection refused; is the API running, and is this its address?";
+    let hetzner = format!("GET HETZNER/networks: {refused}");
+    let kubernetes = format!("GET KUBERNETES/api/v1/nodes: {refused}");
+    let origin = "(kubeconfig DIR/kubeconfig-ccm, context ccm)";
+    #[rustfmt::skip]
+    let cases = [
+        (Half::Hetzner, hetzner.clone(), format!("3 nodes wait: {hetzner}")),
+        (Half::Kubernetes, format!("{kubernetes} {origin}"), kubernetes),
+    ];
+    for (half, list, once) in cases {
+        sandbox.stop(half);
+        let once = format!("ERROR cloud-node-controller: {once}");
+        let planned = once.replace("3 nodes wait: ", "");
+        #[rustfmt::skip]
+        check(&sandbox, &env, &[
+            (LIST, &[], 1, &list),
+            (&["node", "list", "-o", "json"], &[], 1, &list),
+            (&["node", "sync"], &[], 1, &list),
+            (&["node", "sync", "--dry-run"], &[], 1, &list),
+            (ONCE, &[], 1, &once),
+            (&["run", "--dry-run"], &[], 1, &planned),
+        ]);
+        sandbox.resume(half).unwrap();
+    }
+    check(&sandbox, &env, &[(LIST, &[], 0, "")]);
+}
+
+#[test]
+fn what_a_role_does_not_allow() {
+    let sandbox = world();
+    let rule = |verbs: &[&str]| PolicyRule {
+        api_groups: vec![String::new()],
+        resources: vec!["nodes".into()],
+        verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+        ..PolicyRule::default()
+    };
+    sandbox.add_user("nobody", &[], Vec::new()).unwrap();
+    sandbox
+        .add_user("reader", &[], vec![rule(&["get", "list"])])
+        .unwrap();
+    let env_of = |user| {
+        let mut env = env(&sandbox);
+        env.retain(|(name, _)| name != "KUBECONFIG");
+        env.extend(sandbox.env_of(user));
+        env
+    };
+    let denied = "GET KUBERNETES/api/v1/nodes: nodes is forbidden: User \"nobody\" cannot \
+                  list resource \"nodes\" in API group \"\" at the cluster scope (403 Forbidden); give this user a role \
+                  that allows it";
+    let (listed, logged) = (
+        format!("{denied} (kubeconfig DIR/kubeconfig-nobody, context nobody)"),
+        format!("ERROR cloud-node-controller: {denied}"),
+    );
+    #[rustfmt::skip]
+    check(&sandbox, &env_of("nobody"), &[
+        (LIST, &[], 1, &listed),
+        (ONCE, &[], 1, &logged),
+        (&["run", "--leader-elect=false", "--controllers=cloud-node"], &[], 1, &logged),
+    ]);
+    check(&sandbox, &env_of("reader"), &[(LIST, &[], 0, "")]);
+    let ran = ccm(&env_of("reader"), &["node", "sync", "worker-2"]);
+    let expected = "node/worker-2  failed: PATCH KUBERNETES/api/v1/nodes/worker-2/status: nodes \"worker-2\" is forbidden: \
+                    User \"reader\" cannot patch resource \"nodes/status\" in API group \"\" at the cluster scope \
+                    (403 Forbidden); give this user a role that allows it\n";
+    let told = complaints(&sandbox, &ran.stdout);
+    assert!(
+        ran.code == 1 && told.starts_with(expected) && told.ends_with(" 1 failed"),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn tokens_of_others() {
+    let sandbox = world();
+    let env = env(&sandbox);
+    let projects = sandbox.projects();
+    let read_only = with(env.clone(), &[("HCLOUD_TOKEN", &projects.read_only_token)]);
+    assert_eq!(ccm(&read_only, &["node", "sync", "worker-1"]).code, 0);
+    let before = sandbox.cluster().list("nodes", None);
+    let foreign = with(
+        env,
+        &[
+            ("HCLOUD_TOKEN", &projects.foreign_token),
+            ("HCLOUD_NETWORK", ""),
+        ],
+    );
+    let codes = [LIST, ONCE, &["node", "sync"]].map(|words| ccm(&foreign, words).code);
+    assert_eq!(codes, [0, 1, 1]);
+    let log = ccm(&foreign, ONCE).stderr;
+    for found in [
+        "node/worker-1: provider ID \"ccm-from-scratch://1000002\": this token's project has no server 1000002; was it \
+         deleted, or is the token another project's?",
+        "node/worker-2: no server is named \"worker-2\", and none that is free has an address the node reports \
+         (10.0.0.3); the project has no servers at all: is the token another project's?",
+    ] {
+        assert!(log.contains(found), "{log}");
+    }
+    assert_eq!(
+        sandbox.cluster().list("nodes", None),
+        before,
+        "a node was written to"
+    );
+}
+
+#[test]
+fn a_daemon_that_needs_a_person_ends() {
+    let sandbox = world();
+    let env = env(&sandbox);
+    #[rustfmt::skip]
+    check(&sandbox, &env, &[
+        (&["run"], &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "ERROR cloud-node-controller: 3 nodes wait: GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?"),
+        (&["run"], &[("HCLOUD_NETWORK", "4711")], 1, "ERROR cloud-node-controller: 3 nodes wait: HCLOUD_NETWORK: there is no Network 4711; this project has sandbox (1000001)"),
+        (&["run"], &[("KUBECONFIG", "/nowhere")], 1, "kubeconfig /nowhere: the file does not exist; correct the path"),
+    ]);
+}
+
+#[test]
+fn a_daemon_waits_for_what_is_unreachable() {
+    let sandbox = world();
+    for half in [Half::Hetzner, Half::Kubernetes] {
+        sandbox.stop(half);
+        // At -v=4 each failed call is a line: so it is seen that many ticks have failed.
+        let daemon = Daemon::start(
+            &env(&sandbox),
+            &[
+                "-v=4",
+                "--node-status-update-frequency=1s",
+                "--leader-elect=false",
+            ],
+        );
+        let failed = || daemon.log().matches("DEBUG GET").count();
+        let warnings = || {
+            daemon
+                .log()
+                .lines()
+                .filter(|line| line.contains(" WARN "))
+                .count()
+        };
+        wait_until("ten failed calls", || failed() >= 10);
+        wait_until("the outage", || warnings() == 1);
+        sandbox.resume(half).unwrap();
+        daemon.logs("both APIs answer again");
+        wait_until("initialised nodes", || common::all_initialised(&sandbox));
+        sandbox.stop(half);
+        let before = failed();
+        wait_until("the next outage", || warnings() == 2);
+        wait_until("ten more failed calls", || failed() >= before + 10);
+        sandbox.resume(half).unwrap();
+        wait_until("its end", || {
+            daemon.log().matches("both APIs answer again").count() == 2
+        });
+        daemon.signal("-TERM");
+        assert_eq!(daemon.ended().code(), Some(0));
+        assert_eq!(warnings(), 2, "{}", daemon.log());
+    }
+}
+
+#[test]
+fn a_token_that_is_taken_away_later_is_waited_for() {
+    let sandbox = world();
+    let daemon = Daemon::start(&env(&sandbox), &["--node-status-update-frequency=1s"]);
+    wait_until("initialised nodes", || common::all_initialised(&sandbox));
+    let projects = sandbox.projects();
+    sandbox.cloud().remove_token(&projects.token);
+    daemon.logs("is not accepted");
+    sandbox
+        .cloud()
+        .add_token(projects.own, &projects.token, false);
+    daemon.logs("both APIs answer again");
+    assert_eq!(daemon.log().matches("WARN").count(), 1, "{}", daemon.log());
+}
+
+#[test]
+fn output_that_nobody_takes() {
+    let sandbox = world();
+    let run = |stdout: Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ccm"));
+        command
+            .args(LIST)
+            .env_clear()
+            .envs(env(&sandbox))
+            .stdout(stdout)
+            .stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        let output = child.wait_with_output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    assert_eq!(
+        run(writer.into()),
+        (Some(0), String::new()),
+        "a reader that went away"
+    );
+    let full = std::fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let message =
+        "ccm: the output can't be written to stdout: No space left on device (os error 28)\n";
+    assert_eq!(run(full.into()), (Some(1), message.into()), "a full disk");
+}
+
+/// What is there and does not answer is waited for, and not in silence.
+#[test]
+fn who_waits_for_an_api_is_told_so() {
+    const CIDR: &str = "--cluster-cidr=10.244.0.0/16";
+    let commands: [&[&str]; 9] = [
+        &["doctor"],
+        &["node", "list"],
+        &["node", "sync"],
+        &["lb", "list", "-o", "json"],
+        &["lb", "sync"],
+        &["lb", "sync", "--dry-run"],
+        &["route", "list", CIDR],
+        &["route", "sync", CIDR],
+        &["run", "--dry-run"],
+    ];
+    for half in [Half::Hetzner, Half::Kubernetes] {
+        let sandbox = world();
+        create(&sandbox, LoadBalancerService::new("web", &[80]));
+        let hangs = Effect::Slow(Duration::from_secs(60));
+        sandbox.faults().add(Rule::new(hangs).half(half));
+        // Nothing is cut short: time-outs are as long as a person's.
+        let env = with(common::env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+        let url = match half {
+            Half::Hetzner => sandbox.hetzner_url(),
+            Half::Kubernetes => sandbox.kubernetes_url(),
+        };
+        let waiting = format!("ccm: waiting for GET {url}/");
+        let start = |words: &&[&str]| {
+            let mut command = common::command(&env, words);
+            command.stdout(Stdio::null()).stderr(Stdio::piped());
+            (words.join(" "), command.spawn().unwrap())
+        };
+        let children: Vec<_> = commands.iter().map(start).collect();
+        for (words, mut child) in children {
+            let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+            let mut told = Vec::new();
+            for line in lines.map_while(Result::ok) {
+                let is_it = line.starts_with(&waiting) && line.ends_with(" s)");
+                told.push(line);
+                if is_it {
+                    break;
+                }
+            }
+            let _ = child.kill();
+            let _ = child.wait();
+            let last = told.last().cloned().unwrap_or_default();
+            assert!(last.starts_with(&waiting), "{half:?}: {words}: {told:#?}");
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! What people see of load balancers: each command's output as a file to read, on a cluster with every kind of Service.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use crate::common;
+
+use common::services::{LoadBalancerService, balancer_of, create, edit};
+use common::{Ran, ccm, env, snapshot, with};
+use sandbox::Sandbox;
+use sandbox::hetzner::{Health, Machine};
+use serde_json::{Value, json};
+
+/// So that numbers and addresses are the same in each run.
+const ONE_BY_ONE: &str = "--concurrent-service-syncs=1";
+const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+
+/// `web` is right, and there is one Service for each kind of trouble.
+fn cluster() -> Sandbox {
+    let sandbox = common::builder()
+        .nodes(3)
+        .network("10.0.0.0/16")
+        .scale(0.01)
+        .heartbeats(false)
+        .start();
+    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    let fsn1 = ("location", "fsn1");
+    for (name, ports) in [
+        ("web", &[80, 443][..]),
+        ("edited", &[80, 8080]),
+        ("sick", &[80]),
+        ("going", &[80]),
+        ("retyped", &[80]),
+        ("protected", &[80]),
+        ("twice", &[80]),
+    ] {
+        let named = [fsn1, ("name", name)];
+        create(&sandbox, LoadBalancerService::new(name, ports).with(&named));
+    }
+    let synced = ccm(&env(&sandbox), &["lb", "sync", ONE_BY_ONE]);
+    assert_eq!(synced.code, 0, "{synced:?}");
+    trouble_of_those_that_have_one(&sandbox);
+    trouble_of_new_ones(&sandbox);
+    orphans(&sandbox);
+    sandbox
+}
+
+/// Load balancers whose Service is gone, one of them protected.
+fn orphans(sandbox: &Sandbox) {
+    let cluster = sandbox
+        .cluster()
+        .get("services", Some("default"), "kubernetes");
+    for name in ["orphan", "kept"] {
+        let labels = json!({
+            "ccm-from-scratch/cluster-uid": cluster.as_ref().unwrap()["metadata"]["uid"],
+            "ccm-from-scratch/service": format!("shop.{name}"),
+            "hcloud-ccm/service-uid": format!("uid-of-{name}"),
+        });
+        let spec = json!({ "name": name, "load_balancer_type": "lb11", "location": "fsn1", "labels": labels });
+        let cloud = sandbox.cloud();
+        let id = cloud.create_load_balancer(sandbox.project(), spec);
+        cloud.edit_load_balancer(id, |one| {
+            one["protection"]["delete"] = json!(name == "kept")
+        });
+    }
+}
+
+fn trouble_of_those_that_have_one(sandbox: &Sandbox) {
+    let cloud = sandbox.cloud();
+    let of = |name: &str| balancer_of(sandbox, name);
+    cloud.edit_load_balancer(of("edited"), |one| {
+        one["algorithm"]["type"] = json!("least_connections");
+        one["services"][0]["health_check"]["interval"] = json!(60);
+        let targets = one["targets"].as_array_mut().unwrap();
+        targets.remove(0);
+    });
+    let servers = cloud.servers(sandbox.project());
+    let unhealthy = |detail: &str, code| Health {
+        status: "unhealthy".into(),
+        detail: Some(detail.into()),
+        http_status_code: code,
+    };
+    for (server, health) in [
+        (0, unhealthy("layer4_timeout", None)),
+        (1, unhealthy("unexpected_http_status", Some(503))),
+    ] {
+        let id = servers[server]["id"].as_u64().unwrap();
+        cloud.set_health(of("sick"), Machine::Server(id), None, Some(health));
+    }
+    cloud.edit_load_balancer(of("protected"), |one| {
+        one["protection"]["delete"] = json!(true)
+    });
+    for name in ["going", "protected"] {
+        sandbox.cluster().delete("services", Some("default"), name);
+    }
+    edit(sandbox, "retyped", |service| {
+        service["spec"]["type"] = json!("ClusterIP");
+        let spec = service["spec"].as_object_mut().unwrap();
+        spec.remove("allocateLoadBalancerNodePorts");
+        // As the API server does of itself.
+        let port = service["spec"]["ports"][0].as_object_mut().unwrap();
+        port.remove("nodePort");
+        service["status"]["loadBalancer"] = json!({});
+    });
+    let labels = cloud.load_balancer(of("twice"))["labels"].clone();
+    let twin = json!({
+        "name": "twin", "load_balancer_type": "lb11", "location": "fsn1", "labels": labels,
+    });
+    cloud.create_load_balancer(sandbox.project(), twin);
+}
+
+fn trouble_of_new_ones(sandbox: &Sandbox) {
+    let service = LoadBalancerService::new;
+    let fsn1 = ("location", "fsn1");
+    let other = json!({
+        "name": "taken", "load_balancer_type": "lb11", "location": "fsn1",
+        "labels": { "ccm-from-scratch/cluster-uid": "another-cluster", "hcloud-ccm/service-uid": "another" },
+    });
+    sandbox
+        .cloud()
+        .create_load_balancer(sandbox.project(), other);
+    for (new, spec) in [
+        (service("new", &[80, 443]).with(&[fsn1]), json!({})),
+        (
+            service("a-name-that-its-owner-thought-about-for-long", &[80]).with(&[fsn1]),
+            json!({}),
+        ),
+        (
+            service("taken", &[80]).with(&[("name", "taken")]),
+            json!({}),
+        ),
+        (
+            service("bad-value", &[80]).with(&[("protocol", "smtp")]),
+            json!({}),
+        ),
+        (
+            service("bad-type", &[80]).with(&[fsn1, ("type", "lb99")]),
+            json!({}),
+        ),
+        (
+            service("six-ports", &[1, 2, 3, 4, 5, 6]).with(&[fsn1]),
+            json!({}),
+        ),
+        (
+            service("no-node-port", &[80]).with(&[fsn1]),
+            json!({ "allocateLoadBalancerNodePorts": false }),
+        ),
+        (
+            service("ignored", &[80]).with(&[fsn1]),
+            json!({ "loadBalancerSourceRanges": ["192.0.2.0/24"], "sessionAffinity": "ClientIP" }),
+        ),
+        (
+            service("dns", &[53]).with(&[fsn1]),
+            json!({ "ports": [
+                { "name": "udp", "port": 53, "protocol": "UDP" }, { "name": "tcp", "port": 53 },
+            ] }),
+        ),
+        (
+            service("no-nodes", &[80]).with(&[fsn1, ("node-selector", "role=edge")]),
+            json!({}),
+        ),
+        (
+            service("of-others", &[80]),
+            json!({ "loadBalancerClass": "example.com/other" }),
+        ),
+    ] {
+        create(sandbox, new.spec(spec));
+    }
+}
+
+/// One run and what came of it, as a person sees it; what differs from run to run is replaced.
+fn seen(sandbox: &Sandbox, words: &[&str]) -> String {
+    let Ran {
+        code,
+        stdout,
+        stderr,
+    } = match words.contains(&"sync") {
+        true => ccm(&env(sandbox), &[words, &[ONE_BY_ONE]].concat()),
+        false => ccm(&env(sandbox), words),
+    };
+    let mut text = format!("$ ccm {}\n{stdout}", words.join(" "));
+    if !stderr.is_empty() {
+        text += &format!("(stderr)\n{stderr}");
+    }
+    text += &format!("(exit {code})\n");
+    let mut services = sandbox.cluster().list("services", None);
+    // A real API server's own is in no list of the test's.
+    let kubernetes = sandbox
+        .cluster()
+        .get("services", Some("default"), "kubernetes");
+    services.extend(kubernetes);
+    // Before ports: some UID holds the digits of one.
+    for service in &services {
+        text = text.replace(service["metadata"]["uid"].as_str().unwrap(), "UID");
+    }
+    for service in &services {
+        for port in service["spec"]["ports"].as_array().unwrap() {
+            if let Some(port) = port["nodePort"].as_u64() {
+                text = text.replace(&port.to_string(), "NPORT");
+            }
+        }
+    }
+    text.replace(&sandbox.kubernetes_url(), "KUBERNETES")
+        .replace(&sandbox.hetzner_url(), "HETZNER")
+}
+
+/// Tables and texts for people fit a terminal of 80 columns.
+fn fits(text: &str) {
+    // What was done for a Service, or failed, is one line however long, so that it can be searched for; so are mistakes.
+    let is_free = |line: &&str| {
+        let objects = ["service/", "load-balancer/", "ccm: "];
+        objects.iter().any(|object| line.starts_with(object))
+    };
+    for line in text.lines().filter(|line| !is_free(line)) {
+        let count = line.chars().count();
+        assert!(count <= 80, "{count} characters: {line}");
+    }
+}
+
+fn services(sandbox: &Sandbox) -> (Vec<Value>, Vec<Value>) {
+    let services = sandbox.cluster().list("services", None);
+    (services, sandbox.cloud().load_balancers(sandbox.project()))
+}
+
+#[test]
+fn lb_list() {
+    let sandbox = cluster();
+    let table = seen(&sandbox, &["lb", "list"]);
+    snapshot("lb-list.txt", &table);
+    let name = "default/a-name-that-its-owner-thought-about-for-long";
+    common::is_cut_at_a_terminal_alone(&env(&sandbox), &["lb", "list"], name);
+    let wide = seen(&sandbox, &["lb", "list", "-o", "wide"]);
+    snapshot("lb-list-wide.txt", &wide);
+}
+
+#[test]
+fn lb_inspect() {
+    let sandbox = cluster();
+    let names = [
+        "web",
+        "edited",
+        "sick",
+        "new",
+        "going",
+        "protected",
+        "retyped",
+        "twice",
+        "taken",
+        "bad-value",
+        "bad-type",
+        "six-ports",
+        "no-node-port",
+        "ignored",
+        "dns",
+        "no-nodes",
+    ];
+    let inspect = |name: &&str| seen(&sandbox, &["lb", "inspect", &format!("default/{name}")]);
+    let texts: Vec<String> = names.iter().map(inspect).collect();
+    snapshot("lb-inspect.txt", &texts.join("\n"));
+    texts.iter().for_each(|text| fits(text));
+    let yaml = ["lb", "inspect", "default/edited", "-o", "yaml"];
+    snapshot("lb-inspect.yaml", &seen(&sandbox, &yaml));
+}
+
+#[test]
+fn lb_sync() {
+    let sandbox = cluster();
+    let before = services(&sandbox);
+    let mut text = String::new();
+    let exact = ["lb", "sync", "--dry-run", "--detailed-exitcode"];
+    for words in [
+        &["lb", "sync", "--dry-run"][..],
+        &["lb", "sync", "--dry-run", "-n", "default", "new", "edited"],
+        &[&exact[..], &["default/new"]].concat(),
+        &[&exact[..], &["default/web"]].concat(),
+        &[&exact[..], &["default/taken"]].concat(),
+        &[&exact[..], &["--delete-orphans"]].concat(),
+    ] {
+        text += &(seen(&sandbox, words) + "\n");
+    }
+    let json = ["lb", "sync", "default/new", "--dry-run", "-o", "json"];
+    snapshot("lb-sync-dry-run.json", &seen(&sandbox, &json));
+    assert_eq!(services(&sandbox), before, "nothing was written");
+    for words in [
+        &["lb", "sync", "default/new", "default/web"][..],
+        &["lb", "sync", "default/new"],
+    ] {
+        text += &(seen(&sandbox, words) + "\n");
+    }
+    let yaml = ["lb", "sync", "-n", "default", "edited", "dns", "-o", "yaml"];
+    // The first health checks of a new one may be over or not.
+    let checked = seen(&sandbox, &yaml).replace("status: unknown", "status: healthy");
+    snapshot("lb-sync.yaml", &checked);
+    text += &(seen(&sandbox, &["lb", "sync"]) + "\n");
+    text += &(seen(&sandbox, &["lb", "sync", "--yes"]) + "\n");
+    text += &seen(&sandbox, &["lb", "sync", "--delete-orphans", "--yes"]);
+    let gone = ["lb", "sync", "--delete-orphans", "--yes", "-o", "yaml"];
+    snapshot("lb-orphans.yaml", &seen(&sandbox, &gone));
+    // The private address of the one that goes is free again for the next, or not yet.
+    let private = |line: &str| match line.split_once(", 10.0.0.") {
+        Some((before, _)) if line.contains("  status: ") => format!("{before}, 10.0.0.N\n"),
+        _ => line.to_owned(),
+    };
+    let text: String = text.split_inclusive('\n').map(private).collect();
+    snapshot("lb-sync.txt", &text);
+    fits(&text);
+}
+
+#[test]
+fn lb_mistakes() {
+    let sandbox = cluster();
+    let mut text = String::new();
+    for words in [
+        &["lb"][..],
+        &["lb", "lst"],
+        &["lb", "inspect"],
+        &["lb", "inspect", "web"],
+        &["lb", "inspect", "default/"],
+        &["lb", "inspect", "default/wbe"],
+        &["lb", "inspect", "elsewhere/zzz"],
+        &["lb", "inspect", "default/web", "default/new"],
+        &["lb", "inspect", "-n", "other", "default/web"],
+        &["lb", "inspect", "default/of-others"],
+        &["lb", "inspect", "default/kubernetes"],
+        &["lb", "list", "default/web"],
+        &["lb", "list", "-n", "elsewhere"],
+        &["lb", "list", "-n", "elsewhere", "-o", "json"],
+        &["lb", "sync", "--detailed-exitcode"],
+        &["lb", "sync", "default/web", "default/wbe", "nowhere/near"],
+    ] {
+        text += &(seen(&sandbox, words) + "\n");
+    }
+    snapshot("lb-mistakes.txt", &text);
+}
+
+#[test]
+fn lb_help() {
+    let nobody = with(Vec::new(), &[]);
+    let mut text = String::new();
+    for words in [
+        &["help", "lb"][..],
+        &["lb", "list", "--help"],
+        &["lb", "inspect", "-h"],
+        &["help", "lb", "sync"],
+    ] {
+        let Ran {
+            code,
+            stdout,
+            stderr,
+        } = ccm(&nobody, words);
+        text += &format!(
+            "$ ccm {}\n{stdout}{stderr}(exit {code})\n\n",
+            words.join(" ")
+        );
+    }
+    fits(&text);
+    snapshot("lb-help.txt", &text);
+}
+
+/// An lb11 takes 25 targets: nothing is left to do, and yet not all is well.
+#[test]
+fn nodes_that_a_load_balancer_has_no_room_for_are_shown() {
+    let sandbox = common::builder()
+        .nodes(27)
+        .scale(0.01)
+        .heartbeats(false)
+        .start();
+    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    let annotations = [("location", "fsn1"), ("type", "lb11")];
+    for name in ["web", "small"] {
+        let service = LoadBalancerService::new(name, &[80]).with(&annotations);
+        create(&sandbox, service);
+    }
+    edit(&sandbox, "small", |service| {
+        let key = "load-balancer.hetzner.cloud/node-selector";
+        service["metadata"]["annotations"][key] = json!("kubernetes.io/hostname=worker-1");
+    });
+    assert_eq!(ccm(&env(&sandbox), &["lb", "sync"]).code, 0);
+    let list = ccm(&env(&sandbox), &["lb", "list"]);
+    let line = |name: &str| {
+        let mut lines = list.stdout.lines();
+        lines
+            .find(|line| line.starts_with(&format!("default/{name} ")))
+            .unwrap()
+    };
+    assert!(
+        line("web").ends_with(" 25/25    MaxTargetsReached"),
+        "{list:?}"
+    );
+    assert!(line("small").ends_with("-"), "{list:?}");
+    let list = ccm(&env(&sandbox), &["lb", "list", "-o", "json"]).json();
+    let items = list["items"].as_array().unwrap().iter();
+    let reasons: Vec<(&Value, &Value)> = items
+        .map(|item| (&item["object"]["name"], &item["findings"][0]["reason"]))
+        .collect();
+    let expected = [
+        (&json!("small"), &Value::Null),
+        (&json!("web"), &json!("MaxTargetsReached")),
+    ];
+    assert_eq!(reasons, expected);
+    let doctor = ccm(&env(&sandbox), &["doctor", "-o", "json"]).json();
+    let mut checks = doctor["items"].as_array().unwrap().iter();
+    let services = checks.find(|one| one["check"] == "services").unwrap();
+    assert_eq!(services["status"], "warn", "{services}");
+    let message = services["message"].as_str().unwrap();
+    let says = "warnings: default/web: the load balancer takes 25 targets, and has no room for ";
+    assert!(message.starts_with(says), "{message}");
+}
+
+/// Nobody else's finalizer, class or load balancer is in the way of reading.
+#[test]
+fn a_service_of_another_controller_is_not_listed() {
+    let sandbox = cluster();
+    let list = ccm(&env(&sandbox), &["lb", "list", "-o", "json"]).json();
+    let items = list["items"].as_array().unwrap();
+    let has = |name: &str| items.iter().any(|item| item["object"]["name"] == name);
+    assert!(has("web") && !has("of-others"), "{list}");
+    let web = sandbox.cluster().get("services", Some("default"), "web");
+    assert_eq!(web.unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
+}

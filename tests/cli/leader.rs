@@ -1,0 +1,167 @@
+//! Leader election and everything but the daemon: `run --once`, dry runs, the commands of a
+//! person, and `--leader-elect=false`.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use crate::common;
+
+use common::{Daemon, all_initialised, ccm, env, is_lease, quiet, wait_until};
+use sandbox::Sandbox;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+const NAME: &str = "cloud-controller-manager";
+const NAMESPACE: Option<&str> = Some("kube-system");
+
+fn holder(sandbox: &Sandbox) -> Option<Value> {
+    let lease = sandbox.cluster().get("leases", NAMESPACE, NAME)?;
+    Some(lease["spec"]["holderIdentity"].clone())
+}
+
+fn record(sandbox: &Sandbox, renewed: &str) {
+    let spec = json!({
+        "holderIdentity": "another-host_1",
+        "leaseDurationSeconds": 15,
+        "acquireTime": renewed,
+        "renewTime": renewed,
+        "leaseTransitions": 7,
+    });
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": { "name": NAME },
+        "spec": spec,
+    });
+    sandbox.cluster().create("leases", NAMESPACE, lease);
+}
+
+fn now() -> String {
+    let now = jiff::Timestamp::now();
+    now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
+fn writes(sandbox: &Sandbox) -> usize {
+    let such = |call: &sandbox::calls::Call| call.is_write() && call.caller != "admin";
+    sandbox.calls().count(such)
+}
+
+#[test]
+fn once_takes_a_free_lease_and_hands_it_back() {
+    let sandbox = quiet(1);
+    for transitions in [0, 1] {
+        let ran = ccm(&env(&sandbox), &["run", "--once"]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        assert!(all_initialised(&sandbox));
+        let lease = sandbox.cluster().get("leases", NAMESPACE, NAME).unwrap();
+        assert_eq!(lease["spec"]["holderIdentity"], "");
+        assert_eq!(lease["spec"]["leaseTransitions"], transitions);
+    }
+}
+
+#[test]
+fn once_takes_the_lease_of_a_holder_that_does_not_renew_it() {
+    let sandbox = quiet(1);
+    record(&sandbox, &now());
+    let begun = Instant::now();
+    let ran = ccm(&env(&sandbox), &["run", "--once"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(
+        begun.elapsed() > Duration::from_millis(1_400),
+        "watched it first"
+    );
+    assert!(all_initialised(&sandbox));
+    assert_eq!(holder(&sandbox), Some(json!("")), "and handed it back");
+}
+
+#[test]
+fn once_leaves_the_work_to_a_leader_that_is_alive() {
+    let sandbox = quiet(1);
+    let daemon = Daemon::start(&env(&sandbox), &[]);
+    wait_until("an initialised node", || all_initialised(&sandbox));
+    let before = holder(&sandbox).unwrap();
+    let ran = ccm(&env(&sandbox), &["run", "--once"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let told = format!(
+        "{} leads and does this work; nothing done",
+        before.as_str().unwrap()
+    );
+    assert!(ran.stderr.contains(&told), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("calls made"), "{}", ran.stderr);
+    assert_eq!(holder(&sandbox), Some(before), "{}", daemon.log());
+}
+
+#[test]
+fn once_fails_when_the_lease_cannot_be_read() {
+    let sandbox = quiet(1);
+    sandbox.stop(sandbox::Half::Kubernetes);
+    let ran = ccm(&env(&sandbox), &["run", "--once"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("connection refused"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_role_without_leases_is_told_and_client_commands_do_not_mind() {
+    let sandbox = quiet(1);
+    let mut rules = sandbox::world::official_rules();
+    rules.retain(|rule| !rule.resources.contains(&"leases".to_owned()));
+    sandbox.add_user("ccm", &[], rules).unwrap();
+    let daemon = Daemon::start(&env(&sandbox), &[]);
+    assert_eq!(daemon.ended().code(), Some(1));
+    daemon.logs("lease kube-system/cloud-controller-manager: GET");
+    daemon.logs("give this user a role that allows it; --leader-elect=false works without a Lease");
+    let ran = ccm(&env(&sandbox), &["node", "list"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let ran = ccm(&env(&sandbox), &["run", "--once", "--leader-elect=false"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+}
+
+#[test]
+fn commands_say_who_leads_and_dry_runs_write_nothing() {
+    let commands: [&[&str]; 5] = [
+        &["node", "list", "-o", "json"],
+        &["node", "inspect", "worker-1"],
+        &["node", "sync", "--dry-run"],
+        &["run", "--once", "--dry-run"],
+        &["node", "sync"],
+    ];
+    // Nobody's, somebody's, somebody's long ago.
+    let long_ago = "2020-01-01T00:00:00.000000Z".to_owned();
+    for (renewed, told) in [(None, false), (Some(now()), true), (Some(long_ago), false)] {
+        let sandbox = quiet(1);
+        if let Some(renewed) = &renewed {
+            record(&sandbox, renewed);
+        }
+        for words in commands {
+            let ran = ccm(&env(&sandbox), words);
+            assert_eq!(ran.code, 0, "{words:?}: {}", ran.stderr);
+            let line = "another-host_1 leads (lease kube-system/cloud-controller-manager)";
+            let is_told = ran.stderr.contains(line);
+            assert_eq!(
+                is_told,
+                told && words[0] == "node",
+                "{words:?}: {}",
+                ran.stderr
+            );
+            let is_dry = words != ["node", "sync"];
+            assert_eq!(writes(&sandbox) == 0, is_dry, "{words:?}");
+        }
+    }
+}
+
+#[test]
+fn two_without_leader_election_reach_the_same_end() {
+    let sandbox = quiet(10);
+    let daemons = [0; 2].map(|_| Daemon::start(&env(&sandbox), &["--leader-elect=false"]));
+    wait_until("initialised nodes", || all_initialised(&sandbox));
+    assert_eq!(sandbox.cluster().list("nodes", None).len(), 10);
+    assert_eq!(sandbox.calls().count(|call| is_lease(&call.path)), 0);
+    for daemon in &daemons {
+        daemon.signal("-TERM");
+        assert!(daemon.ended().success(), "{}", daemon.log());
+    }
+    let ran = ccm(&env(&sandbox), &["run", "--once", "--leader-elect=false"]);
+    assert!(
+        ran.stderr.contains("0 changed, 10 unchanged, 0 failed"),
+        "{}",
+        ran.stderr
+    );
+}

@@ -1,0 +1,17 @@
+//! What a user types and reads.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod clients;
+mod completions;
+mod config;
+mod doctor;
+mod drop_in;
+mod errors;
+mod lb;
+mod leader;
+mod node;
+mod route;
+mod settings;

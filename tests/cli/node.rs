@@ -1,0 +1,272 @@
+//! What people see: each command's output as a file to read, on a cluster with every kind of node.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use crate::common;
+
+use common::{Ran, ccm, env, node, snapshot, with};
+use sandbox::Sandbox;
+use sandbox::hetzner::ServerSpec;
+use sandbox::kubelet::NodeSpec;
+use serde_json::json;
+
+/// `worker-1` new, `worker-2` initialised, `worker-3` with another zone label, and one node for
+/// each kind of trouble.
+fn cluster() -> Sandbox {
+    let sandbox = common::builder()
+        .nodes(3)
+        .network("10.0.0.0/16")
+        .heartbeats(false)
+        .start();
+    let synced = ccm(&env(&sandbox), &["node", "sync", "worker-2", "worker-3"]);
+    assert_eq!(synced.code, 0, "{synced:?}");
+    sandbox.cluster().edit("nodes", None, "worker-3", |node| {
+        node["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!("elsewhere");
+        node["status"]["addresses"][1]["address"] = json!("203.0.113.99");
+    });
+    for (name, provider_id) in [
+        ("foreign", "aws:///eu-central-1a/i-0abc"),
+        ("gone", "ccm-from-scratch://99"),
+        ("odd", "ccm-from-scratch://x"),
+    ] {
+        sandbox.register_node(NodeSpec {
+            name: name.into(),
+            ..NodeSpec::default()
+        });
+        sandbox.cluster().edit("nodes", None, name, |node| {
+            node["spec"]["providerID"] = json!(provider_id);
+            node["spec"]["taints"] = json!([]);
+        });
+    }
+    sandbox.register_node(NodeSpec {
+        name: "stray".into(),
+        ..NodeSpec::default()
+    });
+    let off = sandbox.join(ServerSpec {
+        name: "off-at-night".into(),
+        ..ServerSpec::default()
+    });
+    sandbox.cloud().set_power(off, false);
+    sandbox.join(ServerSpec {
+        name: "wrong-node-ip".into(),
+        ..ServerSpec::default()
+    });
+    sandbox
+        .cluster()
+        .edit("nodes", None, "wrong-node-ip", |node| {
+            node["metadata"]["annotations"]["alpha.kubernetes.io/provided-node-ip"] =
+                json!("192.0.2.1");
+        });
+    sandbox
+}
+
+/// One run and what came of it, as a person sees it; what differs from run to run is replaced.
+fn seen(sandbox: &Sandbox, words: &[&str]) -> String {
+    let Ran {
+        code,
+        stdout,
+        stderr,
+    } = ccm(&env(sandbox), words);
+    let mut text = format!("$ ccm {}\n{stdout}", words.join(" "));
+    if !stderr.is_empty() {
+        text += &format!("(stderr)\n{stderr}");
+    }
+    text += &format!("(exit {code})\n");
+    for node in sandbox.cluster().list("nodes", None) {
+        text = text.replace(node["metadata"]["uid"].as_str().unwrap(), "UID");
+    }
+    text.replace(&sandbox.kubernetes_url(), "KUBERNETES")
+        .replace(&sandbox.hetzner_url(), "HETZNER")
+}
+
+/// Tables and texts for people fit a terminal of 80 columns.
+fn fits(text: &str) {
+    // What was done to a node, or failed, is one line however long, so that it can be searched for.
+    for line in text.lines().filter(|line| !line.starts_with("node/")) {
+        assert!(
+            line.chars().count() <= 80,
+            "{} characters: {line}",
+            line.chars().count()
+        );
+    }
+}
+
+#[test]
+fn node_list() {
+    let sandbox = cluster();
+    let table = seen(&sandbox, &["node", "list"]);
+    snapshot("node-list.txt", &table);
+    snapshot(
+        "node-list-wide.txt",
+        &seen(&sandbox, &["node", "list", "-o", "wide"]),
+    );
+}
+
+#[test]
+fn a_long_name_is_cut_at_a_terminal_alone() {
+    let sandbox = cluster();
+    let name = "a-node-with-a-name-as-long-as-its-owner-is-proud-of-it";
+    sandbox.register_node(NodeSpec {
+        name: name.into(),
+        ..NodeSpec::default()
+    });
+    common::is_cut_at_a_terminal_alone(&env(&sandbox), &["node", "list"], name);
+}
+
+#[test]
+fn node_inspect() {
+    let sandbox = cluster();
+    let names = [
+        "worker-1",
+        "worker-2",
+        "worker-3",
+        "foreign",
+        "gone",
+        "odd",
+        "stray",
+        "off-at-night",
+        "wrong-node-ip",
+    ];
+    let texts: Vec<String> = names
+        .iter()
+        .map(|name| seen(&sandbox, &["node", "inspect", name]))
+        .collect();
+    texts.iter().for_each(|text| fits(text));
+    snapshot("node-inspect.txt", &texts.join("\n"));
+    snapshot(
+        "node-inspect.yaml",
+        &seen(&sandbox, &["node", "inspect", "worker-3", "-o", "yaml"]),
+    );
+}
+
+#[test]
+fn node_sync() {
+    let sandbox = cluster();
+    let before = sandbox.cluster().list("nodes", None);
+    let mut text = String::new();
+    for words in [
+        &["node", "sync", "--dry-run", "worker-1", "worker-3"][..],
+        &[
+            "node",
+            "sync",
+            "--dry-run",
+            "--detailed-exitcode",
+            "worker-1",
+        ],
+        &[
+            "node",
+            "sync",
+            "--dry-run",
+            "--detailed-exitcode",
+            "worker-2",
+        ],
+        &["node", "sync", "--dry-run", "wrong-node-ip"],
+    ] {
+        text += &(seen(&sandbox, words) + "\n");
+    }
+    snapshot(
+        "node-sync-dry-run.json",
+        &seen(
+            &sandbox,
+            &["node", "sync", "worker-1", "--dry-run", "-o", "json"],
+        ),
+    );
+    assert_eq!(
+        sandbox.cluster().list("nodes", None),
+        before,
+        "nothing was written"
+    );
+    for words in [
+        &["node", "sync", "worker-1", "worker-2"][..],
+        &["node", "sync", "worker-1"],
+        &["node", "sync"],
+    ] {
+        text += &(seen(&sandbox, words) + "\n");
+    }
+    fits(&text);
+    snapshot("node-sync.txt", &text);
+}
+
+#[test]
+fn run_dry_run_writes_nothing() {
+    let sandbox = cluster();
+    let before = sandbox.cluster().list("nodes", None);
+    let ran = ccm(&env(&sandbox), &["run", "--dry-run"]);
+    assert_eq!(
+        (
+            ran.code,
+            ran.stdout
+                .contains("worker-1  taint uninitialized: removed")
+        ),
+        (1, true),
+        "some can't be helped: {ran:?}"
+    );
+    assert_eq!(sandbox.cluster().list("nodes", None), before);
+    let writes = sandbox
+        .calls()
+        .count(|call| call.is_write() && call.path.ends_with("worker-1"));
+    assert_eq!(writes, 0);
+}
+
+#[test]
+fn sync_touches_only_the_nodes_that_were_named() {
+    let sandbox = cluster();
+    let others = |sandbox: &Sandbox| {
+        let nodes = sandbox.cluster().list("nodes", None);
+        nodes
+            .into_iter()
+            .filter(|node| node["metadata"]["name"] != "worker-1")
+            .collect::<Vec<_>>()
+    };
+    let before = others(&sandbox);
+    assert_eq!(ccm(&env(&sandbox), &["node", "sync", "worker-1"]).code, 0);
+    assert_eq!(others(&sandbox), before);
+    assert!(common::is_initialised(&node(&sandbox, "worker-1")));
+}
+
+#[test]
+fn help() {
+    let nobody = with(Vec::new(), &[]);
+    let words: [&[&str]; 14] = [
+        &["help"],
+        &["help", "run"],
+        &["help", "node"],
+        &["node", "list", "--help"],
+        &["node", "inspect", "-h"],
+        &["help", "node", "sync"],
+        &["help", "config"],
+        &["completions", "-h"],
+        &["help", "completions"],
+        &["help", "doctor"],
+        &["help", "version"],
+        &["version"],
+        &["--version"],
+        &["hepl"],
+    ];
+    let mut text = String::new();
+    for words in words {
+        let ran = ccm(&nobody, words);
+        text += &format!(
+            "$ ccm {}\n{}{}(exit {})\n\n",
+            words.join(" "),
+            ran.stdout,
+            ran.stderr,
+            ran.code
+        );
+    }
+    fits(&text);
+    snapshot("help.txt", &text);
+    // In a pipe too a topic is plain text.
+    let topic = ccm(&nobody, &["help", "scripting"]);
+    assert_eq!((topic.code, topic.stderr.as_str()), (0, ""));
+    fits(&topic.stdout);
+    for line in ["SCRIPTS, CRON AND CI", "CODE  MEANING", "0     done"] {
+        assert!(topic.stdout.lines().any(|one| one == line), "{topic:?}");
+    }
+    let nothing = ccm(&nobody, &[]);
+    assert_eq!((nothing.code, nothing.stdout.as_str()), (2, ""));
+    assert!(
+        nothing
+            .stderr
+            .starts_with("ccm – a cloud-controller-manager")
+    );
+}

@@ -1,0 +1,202 @@
+//! What people see of routes: each command's output as a file to read, on a Network with every kind of route.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use crate::common;
+
+use common::{Ran, ccm, env, snapshot, with};
+use sandbox::Sandbox;
+use sandbox::hetzner::ServerSpec;
+use sandbox::kubelet::NodeSpec;
+use serde_json::json;
+
+const CIDR: &str = "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56";
+
+/// `worker-1` is right, and there is something for each kind of trouble.
+fn cluster() -> Sandbox {
+    let sandbox = common::builder()
+        .nodes(5)
+        .network("10.0.0.0/8")
+        .scale(0.01)
+        .heartbeats(false)
+        .start();
+    let synced = ccm(&env(&sandbox), &["node", "sync"]);
+    assert_eq!(synced.code, 0, "{synced:?}");
+    let synced = ccm(&env(&sandbox), &["route", "sync", CIDR]);
+    assert_eq!(synced.code, 0, "{synced:?}");
+    let cloud = sandbox.cloud();
+    let network = sandbox.network().unwrap();
+    cloud.delete_route(network, "10.244.2.0/24");
+    cloud.set_route(network, "10.244.3.0/24", "10.0.0.2");
+    cloud.set_route(network, "10.244.40.0/24", "10.0.0.250");
+    cloud.set_route(network, "10.244.41.0/24", "10.0.0.2");
+    cloud.set_route(network, "0.0.0.0/0", "10.0.0.250");
+    cloud.set_route(network, "10.99.0.0/16", "10.0.0.250");
+    let spec = |name: &str| ServerSpec {
+        name: name.into(),
+        networks: vec![(network, None)],
+        ..ServerSpec::default()
+    };
+    cloud.create_server(sandbox.project(), spec("router"));
+    cloud.set_route(network, "10.244.42.0/24", "10.0.0.7");
+    // Detached, and another cloud's.
+    let servers = cloud.servers(sandbox.project());
+    let four = servers[3]["id"].as_u64().unwrap();
+    cloud.edit_server(four, |server| server["private_net"] = json!([]));
+    sandbox.register_node(NodeSpec {
+        name: "elsewhere".into(),
+        provider_id: Some("aws:///i-1".into()),
+        pod_cidrs: vec!["10.244.60.0/24".into()],
+        ..NodeSpec::default()
+    });
+    cloud.set_route(network, "10.244.60.0/24", "10.0.0.250");
+    let misfit = cloud.create_server(
+        sandbox.project(),
+        spec("a-node-with-a-name-as-long-as-its-owner-is-proud"),
+    );
+    sandbox.register_node(NodeSpec {
+        name: "a-node-with-a-name-as-long-as-its-owner-is-proud".into(),
+        server: Some(misfit),
+        provider_id: Some(format!("ccm-from-scratch://{misfit}")),
+        pod_cidrs: vec!["10.244.70.0/24".into(), "fd00:10:244:7::/64".into()],
+        ..NodeSpec::default()
+    });
+    let misfit = cloud.create_server(sandbox.project(), spec("misfit"));
+    sandbox.register_node(NodeSpec {
+        name: "misfit".into(),
+        server: Some(misfit),
+        provider_id: Some(format!("ccm-from-scratch://{misfit}")),
+        pod_cidrs: vec!["10.250.1.0/24".into()],
+        ..NodeSpec::default()
+    });
+    sandbox
+}
+
+/// One run and what came of it, as a person sees it; what differs from run to run is replaced.
+fn seen(sandbox: &Sandbox, words: &[&str]) -> String {
+    let Ran {
+        code,
+        stdout,
+        stderr,
+    } = ccm(&env(sandbox), words);
+    let mut text = format!("$ ccm {}\n{stdout}", words.join(" "));
+    if !stderr.is_empty() {
+        text += &format!("(stderr)\n{stderr}");
+    }
+    text += &format!("(exit {code})\n");
+    for node in sandbox.cluster().list("nodes", None) {
+        text = text.replace(node["metadata"]["uid"].as_str().unwrap(), "UID");
+    }
+    text.replace(&sandbox.kubernetes_url(), "KUBERNETES")
+        .replace(&sandbox.hetzner_url(), "HETZNER")
+}
+
+/// Tables and texts for people fit a terminal of 80 columns.
+fn fits(text: &str) {
+    // What was done, failed, or should be known is one line however long, so that it can be searched for; and a list
+    // in a pipe is not cut.
+    let is_free = |line: &&str| {
+        [
+            "node/",
+            "route/",
+            "network/",
+            "ccm: ",
+            "DESTINATION",
+            "0.0.0.0/0 ",
+            "10.",
+        ]
+        .iter()
+        .any(|start| line.starts_with(start))
+    };
+    for line in text.lines().filter(|line| !is_free(line)) {
+        let count = line.chars().count();
+        assert!(count <= 80, "{count} characters: {line}");
+    }
+}
+
+#[test]
+fn route_list() {
+    let sandbox = cluster();
+    let table = seen(&sandbox, &["route", "list", CIDR]);
+    snapshot("route-list.txt", &table);
+    let name = "a-node-with-a-name-as-long-as-its-owner-is-proud";
+    common::is_cut_at_a_terminal_alone(&env(&sandbox), &["route", "list", CIDR], name);
+    let wide = seen(&sandbox, &["route", "list", CIDR, "-o", "wide"]);
+    snapshot("route-list-wide.txt", &wide);
+    let json = seen(&sandbox, &["route", "list", CIDR, "-o", "json"]);
+    snapshot("route-list.json", &json);
+}
+
+#[test]
+fn route_sync() {
+    let sandbox = cluster();
+    let network = sandbox.network().unwrap();
+    let before = (
+        sandbox.cloud().routes(network),
+        sandbox.cluster().list("nodes", None),
+    );
+    let dry = ["route", "sync", CIDR, "--dry-run"];
+    let mut text = seen(&sandbox, &dry) + "\n";
+    let yaml = seen(&sandbox, &[&dry[..], &["-o", "yaml"]].concat());
+    snapshot("route-sync-dry-run.yaml", &yaml);
+    let after = (
+        sandbox.cloud().routes(network),
+        sandbox.cluster().list("nodes", None),
+    );
+    assert_eq!(after, before, "nothing was written");
+    text += &(seen(&sandbox, &["route", "sync", CIDR]) + "\n");
+    text += &(seen(&sandbox, &["route", "sync", CIDR]) + "\n");
+    text += &(seen(&sandbox, &["route", "list", CIDR]) + "\n");
+    snapshot("route-sync.txt", &text);
+    fits(&text);
+}
+
+#[test]
+fn a_dry_run_says_by_its_exit_code_whether_there_is_something_to_do() {
+    let sandbox = common::builder()
+        .nodes(2)
+        .network("10.0.0.0/8")
+        .scale(0.01)
+        .heartbeats(false)
+        .start();
+    assert_eq!(ccm(&env(&sandbox), &["node", "sync"]).code, 0);
+    let exact = ["route", "sync", CIDR, "--dry-run", "--detailed-exitcode"];
+    assert_eq!(ccm(&env(&sandbox), &exact).code, 3);
+    let json = ccm(&env(&sandbox), &["route", "sync", CIDR, "-o", "json"]);
+    assert_eq!(json.code, 0, "{json:?}");
+    let summary = json.json()["summary"].clone();
+    assert_eq!(
+        summary,
+        json!({ "changed": 2, "unchanged": 0, "failed": 0 })
+    );
+    assert_eq!(ccm(&env(&sandbox), &exact).code, 0);
+    let alone = ccm(
+        &env(&sandbox),
+        &["route", "sync", CIDR, "--detailed-exitcode"],
+    );
+    assert_eq!(alone.code, 2, "{alone:?}");
+}
+
+#[test]
+fn route_help() {
+    let nobody = with(Vec::new(), &[]);
+    let mut text = String::new();
+    for words in [
+        &["help", "route"][..],
+        &["route", "list", "--help"],
+        &["help", "route", "sync"],
+        &["route"],
+        &["route", "lst"],
+    ] {
+        let Ran {
+            code,
+            stdout,
+            stderr,
+        } = ccm(&nobody, words);
+        text += &format!(
+            "$ ccm {}\n{stdout}{stderr}(exit {code})\n\n",
+            words.join(" ")
+        );
+    }
+    fits(&text);
+    snapshot("route-help.txt", &text);
+}

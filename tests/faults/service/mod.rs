@@ -1,0 +1,229 @@
+//! Services in a storm: worlds, weather and deaths of `ccm`, each chosen by a seed.
+//!
+//! No harm may be done at any moment (`watch`), and when the faults have ended there are exactly the load balancers
+//! that are wanted (`end`). Most stories run the library's controller over real HTTP (`life`); a few run the binary
+//! and kill it (`binary`).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::common::library;
+use crate::common::random;
+use crate::common::seeds;
+
+mod binary;
+mod clear;
+mod end;
+mod life;
+mod story;
+mod watch;
+mod weather;
+
+use library::Place;
+use life::Ccm;
+use sandbox::calls::Call;
+use sandbox::{Half, Sandbox};
+use seeds::for_each_seed;
+use std::sync::Mutex;
+use story::{Chapter, Story};
+use watch::{Watch, all_writes};
+use weather::Weather;
+
+/// Told in the library's controller.
+const STORIES: u64 = 210;
+
+/// Hetzner calls of one look at the world, and of one Service in it, when answers get lost and calls are repeated.
+const CALLS_OF_A_LOOK: usize = 12;
+const CALLS_OF_A_SERVICE: usize = 6;
+
+/// Hetzner calls and writes of one Service, from any state to the right one, in calm weather.
+const CALLS_TO_SETTLE: usize = 15;
+const WRITES_TO_SETTLE: usize = 8;
+
+#[test]
+fn whatever_happens_each_service_ends_with_its_load_balancer_and_nobody_loses_one() {
+    let tally = Mutex::default();
+    let told = for_each_seed("faults service", 1..=STORIES, |seed| {
+        let story = Story::of(seed);
+        let sandbox = story.begin();
+        let outcome = in_storm(&story, &sandbox, &tally);
+        outcome.map_err(|why| match why.contains("all writes") {
+            true => why,
+            false => format!("{why}\n{}", all_writes(&sandbox)),
+        })
+    });
+    let tally: Tally = tally.into_inner().unwrap();
+    println!("{tally:?}");
+    if told == STORIES as usize {
+        tally.was_a_storm();
+    }
+}
+
+/// What the stories were made of, over all of them.
+#[derive(Debug, Default)]
+struct Tally {
+    calls: usize,
+    faults: usize,
+    deaths: usize,
+    created: usize,
+    ordered: usize,
+    kept: usize,
+    deleted: usize,
+    adopted: usize,
+    targets_removed: usize,
+    busy: usize,
+    /// The most of any story, for each Service.
+    calls_to_settle: usize,
+    writes_to_settle: usize,
+    rounds_to_settle: usize,
+    /// Of what is allowed, in percent.
+    calls_in_storm: usize,
+}
+
+/// With faults and deaths; then the weather clears up and a new `ccm` starts.
+fn in_storm(story: &Story, sandbox: &Sandbox, tally: &Mutex<Tally>) -> Result<(), String> {
+    let place = Place::new(sandbox);
+    let watch = Watch::new(sandbox);
+    let (others, orphans) = (end::others(sandbox), end::orphans(sandbox));
+    let mut deaths = 0;
+    storm(story, sandbox, &watch, |chapter| {
+        let lives = chapter.lives.iter();
+        deaths += lives.map(|life| life.live(sandbox, &place)).sum::<usize>();
+        Ok(())
+    })?;
+    watch.no_harm(sandbox)?;
+    let in_storm = cloud_calls(sandbox, 0).len();
+    let looks = story.chapters.iter().flat_map(|chapter| &chapter.lives);
+    let looks: usize = looks.map(life::Life::looks).sum();
+    // Services are taken up at each interval, also while a request that gets no answer holds the tick's end up.
+    let is_list =
+        |call: &Call| call.path == "/api/v1/services" && call.query("fieldSelector").is_some();
+    let looks = looks.max(sandbox.calls().count(is_list));
+    let services = story::SERVICES as usize;
+    let allowed = looks * (CALLS_OF_A_LOOK + services * CALLS_OF_A_SERVICE);
+    if in_storm > allowed {
+        return Err(format!(
+            "{in_storm} calls in {looks} looks, and {allowed} are allowed"
+        ));
+    }
+
+    let mark = sandbox.calls().mark();
+    let rounds = Ccm::new(&place, true).settle()?;
+    watch.no_harm(sandbox)?;
+    let calls = cloud_calls(sandbox, mark);
+    let writes = calls.iter().filter(|call| call.is_write()).count();
+    {
+        let mut tally = tally.lock().unwrap();
+        tally.add(sandbox, deaths);
+        let most = |most: &mut usize, now: usize| *most = now.max(*most);
+        most(&mut tally.calls_to_settle, calls.len() / services);
+        most(&mut tally.writes_to_settle, writes / services);
+        most(&mut tally.rounds_to_settle, rounds);
+        most(&mut tally.calls_in_storm, in_storm * 100 / allowed);
+    }
+    if calls.len() > services * CALLS_TO_SETTLE || writes > services * WRITES_TO_SETTLE {
+        return Err(format!(
+            "{} calls, {writes} of them writes, to settle",
+            calls.len()
+        ));
+    }
+    at_rest(sandbox, &place)?;
+    // One that was there from the start may be adopted.
+    let left = end::orphans(sandbox);
+    if !story.forces() && !left.is_subset(&orphans) {
+        return Err(format!("orphans before {orphans:?}, after {left:?}"));
+    }
+    match end::others(sandbox) == others {
+        true => Ok(()),
+        false => Err(format!(
+            "others before {others:#?}\nafter {:#?}",
+            end::others(sandbox)
+        )),
+    }
+}
+
+/// All is right, a new `ccm` finds nothing to do, and writes nothing.
+fn at_rest(sandbox: &Sandbox, place: &Place) -> Result<(), String> {
+    end::is_right(sandbox)?;
+    let mut ccm = Ccm::new(place, true);
+    let left = ccm.proposes()?;
+    if !left.is_empty() {
+        return Err(format!("planned again: {left:#?}"));
+    }
+    let mark = sandbox.calls().mark();
+    ccm.settle()?;
+    let calls = sandbox.calls().calls_since(mark);
+    let is_event = |call: &Call| call.path.contains("/events");
+    let write = calls.iter().find(|call| call.is_write() && !is_event(call));
+    match write {
+        None => Ok(()),
+        Some(call) => Err(format!("a write when nothing differs: {call}")),
+    }
+}
+
+/// All chapters in bad weather, with `ccm` doing in each what it is told to, and then the weather clears up.
+fn storm(
+    story: &Story,
+    sandbox: &Sandbox,
+    watch: &Watch,
+    mut ccm: impl FnMut(&Chapter) -> Result<(), String>,
+) -> Result<(), String> {
+    for chapter in &story.chapters {
+        chapter
+            .events
+            .iter()
+            .for_each(|event| event.happen(sandbox));
+        let weather = Weather::of(chapter.seed);
+        weather.begin(sandbox);
+        watch.over(sandbox);
+        let outcome = ccm(chapter);
+        weather.end(sandbox);
+        outcome?;
+    }
+    end::certificates_come(sandbox);
+    watch.over(sandbox);
+    Ok(())
+}
+
+fn cloud_calls(sandbox: &Sandbox, mark: u64) -> Vec<Call> {
+    let calls = sandbox.calls().calls_since(mark).into_iter();
+    calls.filter(|call| call.half == Half::Hetzner).collect()
+}
+
+impl Tally {
+    fn add(&mut self, sandbox: &Sandbox, deaths: usize) {
+        let is_fault = |fault: &String| !fault.split(", ").all(|effect| effect == "hook before");
+        self.deaths += deaths;
+        for call in sandbox.calls().calls() {
+            self.calls += 1;
+            self.faults += usize::from(call.fault.as_ref().is_some_and(is_fault));
+            if call.half != Half::Hetzner {
+                continue;
+            }
+            let done = call.status.is_some_and(|status| status < 300);
+            let is = |method: &str, end: &str| {
+                usize::from(done && call.method == method && call.path.ends_with(end))
+            };
+            self.created += is("POST", "/v1/load_balancers");
+            self.ordered += is("POST", "/v1/certificates");
+            let asks = !call.json().unwrap_or_default()["public_net"].is_null();
+            self.kept += usize::from(asks) * is("POST", "/v1/load_balancers");
+            self.deleted += is("DELETE", "");
+            self.adopted += is("PUT", "");
+            self.targets_removed += is("POST", "/remove_target");
+            self.busy += usize::from(matches!(call.status, Some(409 | 423)));
+        }
+    }
+
+    /// A storm that became a breeze, because somebody changed how stories are made, shows nothing.
+    fn was_a_storm(&self) {
+        let stories = STORIES as usize;
+        assert!(self.faults > self.calls / 40, "{self:?}");
+        assert!(self.deaths > stories / 2, "{self:?}");
+        assert!(self.created > stories * 3 / 4, "{self:?}");
+        assert!(self.ordered > stories / 5, "{self:?}");
+        assert!(self.kept > stories / 6, "{self:?}");
+        assert!(self.deleted > stories / 4, "{self:?}");
+        assert!(self.adopted > stories / 4, "{self:?}");
+        assert!(self.targets_removed > stories / 4, "{self:?}");
+        assert!(self.busy > stories / 2, "{self:?}");
+    }
+}

@@ -1,0 +1,446 @@
+//! What happens outside of `ccm`: Services, nodes and other people's load balancers, at the beginning and later on.
+//!
+//! Nothing here is told to `ccm`; what the end has to be follows from what is there then, see `end`.
+
+use crate::service::life::Life;
+use crate::service::random::Random;
+use ccm::hetzner::load_balancers::annotations::PREFIX;
+use ccm::hetzner::load_balancers::{CLUSTER_UID, CREATED, SERVICE, SERVICE_UID};
+use sandbox::Sandbox;
+use sandbox::hetzner::ServerSpec;
+use sandbox::kubelet::NodeSpec;
+use serde_json::{Value, json};
+
+pub const NAMESPACE: Option<&str> = Some("default");
+pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+pub const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+
+/// At most.
+pub const SERVICES: u64 = 4;
+
+/// Of a Service that nobody has any more.
+const DEAD_UID: &str = "00000000-dead-4000-8000-000000000000";
+
+pub struct Story {
+    has_network: bool,
+    nodes: u64,
+    services: Vec<(String, Wish)>,
+    pub chapters: Vec<Chapter>,
+}
+
+/// Something happens, and then a few lives of `ccm` pass.
+pub struct Chapter {
+    pub seed: u64,
+    pub events: Vec<Event>,
+    pub lives: Vec<Life>,
+}
+
+/// How a Service is made.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    ports: Vec<u64>,
+    annotations: Vec<(&'static str, &'static str)>,
+    has_class: bool,
+}
+
+#[derive(Clone, Debug)]
+pub enum Event {
+    Add(String, Wish),
+    Delete(String),
+    /// Its finalizers are taken away by force, and it comes back under its name: what it had stays behind.
+    Recreate(String, Wish),
+    Annotate(String, &'static str, Option<&'static str>),
+    Ports(String, Vec<u64>),
+    /// Away from LoadBalancer, or back.
+    Turn(String),
+    /// Somebody deletes its load balancer in the console.
+    LoseBalancer(String),
+    Join(String),
+    Leave(String),
+    /// With its server.
+    Destroy(String),
+    Exclude(String, bool),
+    /// All nodes go, new ones come.
+    Renew(u64),
+}
+
+/// Values that a load balancer can have, and some that none can.
+const ANNOTATIONS: [(&str, &str); 12] = [
+    ("algorithm-type", "least_connections"),
+    ("algorithm-type", "round_robin"),
+    ("type", "lb21"),
+    ("type", "lb11"),
+    ("uses-proxyprotocol", "true"),
+    ("health-check-interval", "7s"),
+    ("protocol", "http"),
+    ("node-selector", "pool=a"),
+    ("algorithm-type", "by-the-moon"),
+    ("type", "lb99"),
+    ("http-sticky-sessions", "maybe"),
+    ("ipv4-rdns", "lb.example.org"),
+];
+
+/// A certificate of its own.
+const MANAGED: [(&str, &str); 3] = [
+    ("protocol", "https"),
+    ("certificate-type", "managed"),
+    ("http-managed-certificate-domains", "www.example.com"),
+];
+
+/// `shared`: wanted by several; `theirs`: another cluster's; `free`: nobody lives in it.
+const NAMES: [&str; 5] = ["front", "shared", "shared", "theirs", "free"];
+
+impl Story {
+    /// Does a Service go by force in it, so that its load balancer may stay?
+    pub fn forces(&self) -> bool {
+        let chapters = self.chapters.iter();
+        let mut events = chapters.flat_map(|chapter| {
+            let between_looks = chapter.lives.iter().flat_map(Life::events);
+            chapter.events.iter().chain(between_looks)
+        });
+        events.any(|event| matches!(event, Event::Recreate(..)))
+    }
+
+    pub fn of(seed: u64) -> Story {
+        Story::with(seed, Random::new(!seed).percent(25))
+    }
+
+    /// With two `ccm` at once a load balancer that nobody lives in is wanted by one Service at most, as Hetzner's API
+    /// knows no condition on a write.
+    pub fn with(seed: u64, two_at_once: bool) -> Story {
+        let mut random = Random::new(seed);
+        let mut services = Vec::new();
+        for n in 0..1 + random.below(SERVICES) {
+            services.push((format!("s-{n}"), Wish::of(&mut random, two_at_once)));
+        }
+        let chapters = 1 + random.below(3);
+        let chapters = (0..chapters).map(|n| {
+            let count = if n == 0 { 0 } else { random.below(5) };
+            Chapter {
+                seed: random.next(),
+                events: (0..count)
+                    .map(|_| Event::of(&mut random, two_at_once))
+                    .collect(),
+                lives: (0..1 + random.below(3))
+                    .map(|_| Life::of(&mut random, two_at_once))
+                    .collect(),
+            }
+        });
+        let chapters = chapters.collect();
+        Story {
+            has_network: random.percent(40),
+            nodes: random.below(5),
+            services,
+            chapters,
+        }
+    }
+
+    /// The world at the beginning.
+    pub fn begin(&self) -> Sandbox {
+        let mut builder = Sandbox::builder()
+            .nodes(0)
+            .heartbeats(false)
+            .scale(crate::service::library::SCALE);
+        if self.has_network {
+            builder = builder.network("10.0.0.0/16");
+        }
+        let sandbox = builder.start();
+        for n in 0..self.nodes {
+            join(&sandbox, &format!("n-{n}"));
+        }
+        self.others(&sandbox);
+        let (cloud, project) = (sandbox.cloud(), sandbox.project());
+        for name in ["kept", "another"] {
+            cloud.create_primary_ip(
+                project,
+                json!({ "name": name, "type": "ipv4", "location": "fsn1" }),
+            );
+        }
+        for (name, wish) in &self.services {
+            wish.make(&sandbox, name);
+        }
+        sandbox
+    }
+
+    /// Load balancers of others, and some that nobody lives in.
+    fn others(&self, sandbox: &Sandbox) {
+        let cloud = sandbox.cloud();
+        let foreign = ServerSpec {
+            name: "foreign".into(),
+            ..ServerSpec::default()
+        };
+        let foreign = cloud.create_server(sandbox.project(), foreign);
+        let target = json!([{ "type": "server", "server": { "id": foreign } }]);
+        let ours = cluster_uid(sandbox);
+        let dead = |cluster: &str| json!({ SERVICE_UID: DEAD_UID, CLUSTER_UID: cluster });
+        let mut left = dead(&ours);
+        left[SERVICE] = json!("default.s-3");
+        left[CREATED] = json!("true");
+        for (name, labels, targets) in [
+            ("theirs", dead("another-cluster"), &target),
+            ("kubernetes-default-s-0", dead("another-cluster"), &target),
+            // Made by upstream's controller, of a cluster that nobody here knows.
+            (
+                "kubernetes-default-s-1",
+                json!({ SERVICE_UID: DEAD_UID }),
+                &target,
+            ),
+            ("somebody", json!({ "team": "blue" }), &target),
+            ("free", json!({ "team": "red" }), &json!([])),
+            ("kubernetes-default-s-2", json!({}), &json!([])),
+            // This cluster's, of a Service of the same name that does not exist any more.
+            ("kubernetes-default-s-3", left, &json!([])),
+        ] {
+            cloud.create_load_balancer(
+                sandbox.project(),
+                json!({ "name": name, "load_balancer_type": "lb11", "location": "fsn1", "labels": labels,
+                        "targets": targets, "services": [], "algorithm": { "type": "round_robin" } }),
+            );
+        }
+    }
+}
+
+impl Wish {
+    fn of(random: &mut Random, two_at_once: bool) -> Wish {
+        let mut annotations = Vec::new();
+        for _ in 0..random.below(4) {
+            annotations.push(*random.pick(&ANNOTATIONS));
+        }
+        if random.percent(30) {
+            annotations.push(("name", name(random, two_at_once)));
+        }
+        if random.percent(30) {
+            annotations.extend(MANAGED);
+            // Two at once can't help it that a free one is taken over by both.
+            if !two_at_once && random.percent(40) {
+                annotations.push(("http-managed-certificate-name", "shared"));
+            }
+        }
+        if random.percent(30) {
+            let asked = random.pick::<&str>(&["kept", "kept", "another"]);
+            annotations.push(("public-net-ipv4", asked));
+        }
+        Wish {
+            ports: ports(random),
+            annotations,
+            has_class: random.percent(8),
+        }
+    }
+
+    /// One port, and a name for its load balancer.
+    pub fn named(name: &'static str) -> Wish {
+        Wish {
+            ports: vec![80],
+            annotations: vec![("name", name)],
+            has_class: false,
+        }
+    }
+
+    /// One port, and nothing else.
+    pub fn plain() -> Wish {
+        Wish {
+            ports: vec![80],
+            annotations: Vec::new(),
+            has_class: false,
+        }
+    }
+
+    fn make(&self, sandbox: &Sandbox, name: &str) {
+        let annotations = self.annotations.iter();
+        let annotations: serde_json::Map<String, Value> = annotations
+            .map(|(key, value)| (format!("{PREFIX}{key}"), json!(value)))
+            .collect();
+        let mut service = json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": { "name": name, "namespace": "default", "annotations": annotations },
+            "spec": { "type": "LoadBalancer", "selector": { "app": name }, "ports": spec_ports(&self.ports) },
+        });
+        if self.has_class {
+            service["spec"]["loadBalancerClass"] = json!("example.org/another");
+        }
+        sandbox.cluster().create("services", NAMESPACE, service);
+    }
+}
+
+fn name(random: &mut Random, two_at_once: bool) -> &'static str {
+    match *random.pick(&NAMES) {
+        "free" if two_at_once => "front",
+        name => name,
+    }
+}
+
+fn ports(random: &mut Random) -> Vec<u64> {
+    let mut ports: Vec<u64> = [80, 81, 443, 8080]
+        .into_iter()
+        .filter(|_| random.percent(50))
+        .collect();
+    if ports.is_empty() {
+        ports.push(80);
+    }
+    ports
+}
+
+fn spec_ports(ports: &[u64]) -> Value {
+    let port = |port: &u64| json!({ "name": format!("p{port}"), "port": port, "protocol": "TCP" });
+    ports.iter().map(port).collect()
+}
+
+impl Event {
+    pub fn of(random: &mut Random, two_at_once: bool) -> Event {
+        let service = format!("s-{}", random.below(SERVICES));
+        let node = format!("n-{}", random.below(6));
+        match random.below(15) {
+            0 | 1 => Event::Add(service, Wish::of(random, two_at_once)),
+            2 | 3 => Event::Delete(service),
+            4 => Event::Recreate(service, Wish::of(random, two_at_once)),
+            5 => {
+                let (key, value) = *random.pick(&ANNOTATIONS);
+                Event::Annotate(service, key, random.percent(60).then_some(value))
+            }
+            6 => Event::Annotate(service, "name", Some(name(random, two_at_once))),
+            7 => Event::Ports(service, ports(random)),
+            8 | 9 => Event::Turn(service),
+            10 => Event::LoseBalancer(service),
+            11 => Event::Join(node),
+            12 => match random.percent(50) {
+                true => Event::Leave(node),
+                false => Event::Destroy(node),
+            },
+            13 => Event::Exclude(node, random.percent(50)),
+            _ => Event::Renew(random.below(100)),
+        }
+    }
+
+    /// What cannot happen to what is not there does not.
+    pub fn happen(&self, sandbox: &Sandbox) {
+        let cluster = sandbox.cluster();
+        let edit = |name: &str, change: &mut dyn FnMut(&mut Value)| {
+            cluster.edit("services", NAMESPACE, name, |service| change(service));
+        };
+        match self {
+            Event::Add(name, wish) => {
+                if cluster.get("services", NAMESPACE, name).is_none() {
+                    wish.make(sandbox, name);
+                }
+            }
+            Event::Delete(name) => drop(cluster.delete("services", NAMESPACE, name)),
+            Event::Recreate(name, wish) => {
+                edit(name, &mut |service| {
+                    service["metadata"]["finalizers"] = json!([]);
+                });
+                cluster.delete("services", NAMESPACE, name);
+                if cluster.get("services", NAMESPACE, name).is_none() {
+                    wish.make(sandbox, name);
+                }
+            }
+            Event::Annotate(name, key, value) => edit(name, &mut |service| {
+                let annotations = &mut service["metadata"]["annotations"];
+                let key = format!("{PREFIX}{key}");
+                match value {
+                    Some(value) => annotations[key] = json!(value),
+                    None => {
+                        if let Some(annotations) = annotations.as_object_mut() {
+                            annotations.remove(&key);
+                        }
+                    }
+                }
+            }),
+            Event::Ports(name, ports) => edit(name, &mut |service| {
+                let old = service["spec"]["ports"].take();
+                let old = old.as_array().cloned().unwrap_or_default();
+                let wanted = ports.iter().map(|number| {
+                    let same = old.iter().find(|port| port["port"] == *number);
+                    same.cloned().unwrap_or_else(|| {
+                        json!({ "name": format!("p{number}"), "port": number, "protocol": "TCP",
+                                "targetPort": number, "nodePort": 31_000 + number % 1_000 })
+                    })
+                });
+                service["spec"]["ports"] = wanted.collect();
+            }),
+            Event::Turn(name) => edit(name, &mut |service| {
+                let spec = &mut service["spec"];
+                if spec["loadBalancerClass"].is_null() {
+                    let away = spec["type"] == "LoadBalancer";
+                    spec["type"] = json!(if away { "NodePort" } else { "LoadBalancer" });
+                }
+            }),
+            Event::LoseBalancer(name) => {
+                let service = cluster.get("services", NAMESPACE, name);
+                let uid = service.map(|service| service["metadata"]["uid"].clone());
+                let all = sandbox.cloud().load_balancers(sandbox.project());
+                let own = all
+                    .iter()
+                    .find(|one| uid.is_some() && Some(&one["labels"][SERVICE_UID]) == uid.as_ref());
+                if let Some(id) = own.and_then(|one| one["id"].as_u64()) {
+                    sandbox.cloud().delete_load_balancer(id);
+                }
+            }
+            Event::Join(name) => {
+                if cluster.get("nodes", None, name).is_none() {
+                    join(sandbox, name);
+                }
+            }
+            Event::Leave(name) => drop(cluster.delete("nodes", None, name)),
+            Event::Destroy(name) => destroy(sandbox, name),
+            Event::Exclude(name, yes) => {
+                cluster.edit("nodes", None, name, |node| {
+                    let labels = &mut node["metadata"]["labels"];
+                    labels[EXCLUDED] = json!(if *yes { "" } else { "false" });
+                });
+            }
+            Event::Renew(mark) => {
+                for node in cluster.list("nodes", None) {
+                    let name = node["metadata"]["name"].as_str().unwrap();
+                    cluster.delete("nodes", None, name);
+                }
+                for n in 0..2 {
+                    join(sandbox, &format!("r-{mark}-{n}"));
+                }
+            }
+        }
+    }
+}
+
+/// With the server of that name, or a new one; half of the nodes are in pool `a`.
+fn join(sandbox: &Sandbox, name: &str) {
+    let all = sandbox.cloud().servers(sandbox.project());
+    let there = all.iter().find(|server| server["name"] == name);
+    let id = there.and_then(|server| server["id"].as_u64());
+    let id = id.unwrap_or_else(|| {
+        let spec = ServerSpec {
+            name: name.to_owned(),
+            ..ServerSpec::default()
+        };
+        sandbox.cloud().create_server(sandbox.project(), spec)
+    });
+    let pool = if name.ends_with(['0', '2', '4']) {
+        "a"
+    } else {
+        "b"
+    };
+    sandbox.register_node(NodeSpec {
+        name: name.to_owned(),
+        server: Some(id),
+        provider_id: Some(format!("ccm-from-scratch://{id}")),
+        labels: [("pool".to_owned(), pool.to_owned())].into(),
+        ..NodeSpec::default()
+    });
+}
+
+fn destroy(sandbox: &Sandbox, name: &str) {
+    let all = sandbox.cloud().servers(sandbox.project());
+    let there = all.iter().find(|server| server["name"] == name);
+    if let Some(id) = there.and_then(|server| server["id"].as_u64()) {
+        sandbox.cloud().delete_server(id);
+    }
+    sandbox.cluster().delete("nodes", None, name);
+}
+
+/// Of the Service that names the cluster.
+pub fn cluster_uid(sandbox: &Sandbox) -> String {
+    let identity = sandbox.cluster().get("services", NAMESPACE, "kubernetes");
+    identity.unwrap()["metadata"]["uid"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}

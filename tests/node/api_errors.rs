@@ -1,0 +1,653 @@
+//! Nodes in bad times: kills, conflicts, outages, lists that go wrong, budgets used up.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use crate::common;
+use crate::common::library;
+
+use ccm::controllers::node::{NodeController, NodePlan, Settings};
+use ccm::controllers::{Controller, Selection};
+use ccm::provider::{Reason, Urgency};
+use common::{
+    Daemon, LAGS, LIMIT, UNINITIALIZED, addresses, all_initialised, ccm, env, events,
+    hetzner_calls, is_initialised, is_lease, needs_simulation, node, quiet, second_page,
+    side_by_side, wait_until, with, writes,
+};
+use library::{Mortal, Place, SCALE, scaled};
+use sandbox::faults::{Effect, Rule};
+use sandbox::hetzner::ServerSpec;
+use sandbox::kubelet::NodeSpec;
+use sandbox::{Half, Sandbox};
+use serde_json::{Value, json};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Kills the daemon at its n-th write, before or after the write happened, and starts another one.
+#[test]
+fn killed_between_any_two_writes_the_node_ends_initialised_once() {
+    std::thread::scope(|scope| {
+        for n in 1..=3 {
+            for after in [false, true] {
+                scope.spawn(move || killed_at_write(n, after));
+            }
+        }
+    });
+}
+
+fn killed_at_write(n: u64, after: bool) {
+    let sandbox = quiet(1);
+    let killer: Arc<OnceLock<Box<dyn Fn() + Send + Sync>>> = Arc::default();
+    let kill = Arc::clone(&killer);
+    let hook = move |_: &sandbox::exchange::Request| kill.wait()();
+    let effect = if after {
+        Effect::after(hook)
+    } else {
+        Effect::before(hook)
+    };
+    let rule = Rule::new(effect).half(Half::Kubernetes).writes();
+    let of_the_controller = |request: &sandbox::exchange::Request| !is_lease(&request.path);
+    let rule = sandbox.faults().add(rule.when(of_the_controller).nth(n));
+    let daemon = Daemon::start(&env(&sandbox), &[]);
+    assert!(killer.set(Box::new(daemon.killer())).is_ok());
+    assert!(!daemon.ended().success());
+    sandbox.faults().remove(rule);
+
+    let second = Daemon::start(&env(&sandbox), &[]);
+    wait_until("an initialised node", || all_initialised(&sandbox));
+    if n == 1 {
+        wait_until("its event", || !events(&sandbox, "worker-1").is_empty());
+    }
+    drop(second);
+    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    let worker = node(&sandbox, "worker-1");
+    assert_eq!(
+        addresses(&worker),
+        ["Hostname worker-1", "ExternalIP 203.0.113.1"],
+        "write {n}, {after}"
+    );
+    // A request that had left before the kill is carried out all the same, so from
+    // the second write on the first daemon's work counts, and its event may be lost.
+    let told = events(&sandbox, "worker-1");
+    assert!(
+        told.len() <= 1 && told.iter().all(|(_, count)| *count == 1),
+        "write {n}: {told:?}"
+    );
+    assert!(n > 1 || told.len() == 1, "write {n}: {told:?}");
+}
+
+#[test]
+fn a_node_that_changed_since_it_was_read_is_read_again_and_planned_again() {
+    let sandbox = quiet(1);
+    if needs_simulation(&sandbox, LAGS) {
+        return;
+    }
+    sandbox.cluster().freeze_cache(true);
+    sandbox.cluster().edit("nodes", None, "worker-1", |node| {
+        node["metadata"]["labels"]["mine"] = json!("kept");
+        node["spec"]["taints"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({ "key": "mine", "effect": "NoExecute" }));
+    });
+    let _daemon = Daemon::start(&env(&sandbox), &[]);
+    wait_until("an initialised node", || {
+        is_initialised(&node(&sandbox, "worker-1"))
+    });
+    assert!(sandbox.calls().count(|call| call.status == Some(409)) >= 1);
+    let worker = node(&sandbox, "worker-1");
+    assert_eq!(worker["metadata"]["labels"]["mine"], "kept");
+    let taints: Vec<&Value> = worker["spec"]["taints"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|t| &t["key"])
+        .collect();
+    assert!(
+        taints.contains(&&json!("mine")) && !taints.contains(&&json!(UNINITIALIZED)),
+        "{taints:?}"
+    );
+}
+
+#[test]
+fn a_node_that_never_stops_changing_is_left_for_later() {
+    let sandbox = quiet(2);
+    let cluster = Arc::clone(sandbox.cluster());
+    let change = move |_: &sandbox::exchange::Request| {
+        cluster.edit("nodes", None, "worker-1", |node| {
+            let count = node["metadata"]["annotations"]["count"]
+                .as_str()
+                .map_or(0, |text| text.parse().unwrap());
+            node["metadata"]["annotations"]["count"] = json!((count + 1).to_string());
+        });
+    };
+    sandbox.faults().add(
+        Rule::new(Effect::before(change))
+            .half(Half::Kubernetes)
+            .method("PATCH")
+            .path("/api/v1/nodes/worker-1/status"),
+    );
+    let ran = ccm(&env(&sandbox), &["run", "--once"]);
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.stderr.contains("node/worker-1") && ran.stderr.contains("has been modified"),
+        "{}",
+        ran.stderr
+    );
+    assert!(
+        is_initialised(&node(&sandbox, "worker-2")),
+        "one object's trouble never stops the others"
+    );
+    let tries = sandbox
+        .calls()
+        .count(|call| call.path.ends_with("worker-1/status") && call.is_write());
+    assert!((2..=4).contains(&tries), "{tries} tries");
+}
+
+#[test]
+fn a_used_up_budget_is_respected_and_what_waits_is_told() {
+    let sandbox = quiet(2);
+    let rule = sandbox
+        .faults()
+        .add(Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
+    // At this scale the first pause lasts 0.4 s, ten ticks.
+    let scaled = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.2")]);
+    // The others have questions of their own, which they would ask first at this very moment.
+    let daemon = Daemon::start(
+        &scaled,
+        &["--node-sync-interval=200ms", "--controllers=cloud-node"],
+    );
+    daemon.logs("2 nodes wait: GET");
+    daemon.logs("rate_limit_exceeded");
+    wait_until("a second try", || sandbox.faults().hits(rule) == 2);
+    sandbox.faults().remove(rule);
+    // Between the first call to Hetzner and the second one, the last look belongs to the second.
+    let calls = sandbox.calls().calls();
+    let of_hetzner = |call: &sandbox::calls::Call| call.half == Half::Hetzner;
+    let first = calls.iter().position(of_hetzner).unwrap();
+    let paused = calls[first + 1..]
+        .iter()
+        .take_while(|call| !of_hetzner(call));
+    let looks = paused.filter(|call| call.path == "/api/v1/nodes").count();
+    assert!(
+        looks >= 3,
+        "the cluster was looked at {looks} times in the pause"
+    );
+    wait_until("initialised nodes", || all_initialised(&sandbox));
+    daemon.logs("both APIs answer again");
+    assert_eq!(
+        daemon.log().matches("WARN").count(),
+        1,
+        "one line for the whole outage:\n{}",
+        daemon.log()
+    );
+}
+
+#[test]
+fn while_little_budget_remains_refreshes_wait_and_new_nodes_do_not() {
+    let sandbox = quiet(1);
+    let daemon = Daemon::start(
+        &env(&sandbox),
+        &[
+            "--node-status-update-frequency=5s",
+            "--node-sync-interval=2s",
+        ],
+    );
+    wait_until("an initialised node", || all_initialised(&sandbox));
+    sandbox.cloud().set_rate_limit(sandbox.project(), 3600, 20);
+    // The refresh after this answer sees how little is left.
+    daemon.logs("put off");
+    let mark = sandbox.calls().mark();
+    let looks = |sandbox: &Sandbox| {
+        sandbox
+            .calls()
+            .calls_since(mark)
+            .iter()
+            .filter(|call| call.path == "/api/v1/nodes")
+            .count()
+    };
+    wait_until("ten more looks at the cluster", || looks(&sandbox) > 10);
+    let asked = sandbox
+        .calls()
+        .calls_since(mark)
+        .iter()
+        .filter(|call| call.half == Half::Hetzner)
+        .count();
+    assert_eq!(asked, 0, "refreshes can wait");
+    sandbox.join(ServerSpec {
+        name: "late".into(),
+        ..ServerSpec::default()
+    });
+    wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
+
+    sandbox
+        .cloud()
+        .set_rate_limit(sandbox.project(), 3600, 3600);
+    sandbox.join(ServerSpec {
+        name: "later".into(),
+        ..ServerSpec::default()
+    });
+    daemon.logs("cloud-node-controller: refreshes go on");
+    let log = daemon.log();
+    let of_nodes = |text: &str| {
+        let lines = log.lines().filter(|line| line.contains("INFO"));
+        lines
+            .filter(|line| line.contains("cloud-node-controller: ") && line.contains(text))
+            .count()
+    };
+    assert_eq!(
+        (of_nodes("put off"), of_nodes("refreshes go on")),
+        (1, 1),
+        "each is told once:\n{log}"
+    );
+    assert!(
+        !log.contains("WARN") && !log.contains("answer again"),
+        "nothing had stopped answering:\n{log}"
+    );
+}
+
+/// What an API may answer instead of its list.
+fn bad_answers(half: Half) -> Vec<(&'static str, Effect)> {
+    let error = match half {
+        Half::Hetzner => Effect::hetzner_error(500, "server_error", "sorry"),
+        Half::Kubernetes => Effect::kubernetes_status(500, "InternalError", "sorry"),
+    };
+    let unavailable = match half {
+        Half::Hetzner => Effect::hetzner_error(503, "maintenance", "later"),
+        Half::Kubernetes => Effect::kubernetes_busy(1),
+    };
+    vec![
+        ("an error", error),
+        ("unavailable", unavailable),
+        ("a reset", Effect::Reset),
+        ("no answer", Effect::AnswerLost),
+        ("malformed", Effect::Malformed),
+        ("cut off", Effect::cut_off()),
+        ("cut off in chunks", Effect::cut_off_chunked()),
+        ("a web page", Effect::html()),
+        ("another document", Effect::other_json()),
+        ("a proxy's 404", Effect::proxy_not_found()),
+        ("a gateway's time-out", Effect::gateway_timeout()),
+        ("silence", Effect::Slow(LIMIT * 2)),
+    ]
+}
+
+/// Page 2 of the servers, or the list of nodes, goes wrong until it is mended.
+fn survives(half: Half, name: &str, effect: Effect) {
+    let sandbox = quiet(2);
+    second_page(&sandbox);
+    let rule = Rule::new(effect).half(half);
+    let rule = match half {
+        Half::Hetzner => rule
+            .path("/v1/servers")
+            .when(|request| request.query("page") == Some("2")),
+        Half::Kubernetes => rule.path("/api/v1/nodes"),
+    };
+    let rule = sandbox.faults().add(rule);
+    let daemon = Daemon::start(&env(&sandbox), &[]);
+    daemon.logs("WARN");
+    assert_eq!(
+        writes(&sandbox),
+        Vec::<String>::new(),
+        "{half}, {name}: {}",
+        daemon.log()
+    );
+    sandbox.faults().remove(rule);
+    wait_until("healing", || all_initialised(&sandbox));
+    daemon.logs("both APIs answer again");
+    assert_eq!(
+        daemon.log().matches("WARN").count(),
+        1,
+        "{half}, {name}: one clear line:\n{}",
+        daemon.log()
+    );
+}
+
+#[test]
+fn a_list_of_servers_that_goes_wrong_leads_to_nothing_wrong() {
+    side_by_side(bad_answers(Half::Hetzner), |(name, effect)| {
+        survives(Half::Hetzner, name, effect)
+    });
+}
+
+#[test]
+fn a_list_of_nodes_that_goes_wrong_leads_to_nothing_wrong() {
+    side_by_side(bad_answers(Half::Kubernetes), |(name, effect)| {
+        survives(Half::Kubernetes, name, effect)
+    });
+}
+
+/// Every kind of fault, at random, on both sides; the seed is in the message of a failure.
+#[test]
+fn any_faults_heal_without_harm() {
+    for seed in common::seeds::chosen(1..=6) {
+        let sandbox = common::builder().nodes(4).scale(0.05).start();
+        sandbox.faults().random(seed, 0.3);
+        let daemon = Daemon::start(&env(&sandbox), &["--node-status-update-frequency=10s"]);
+        let begun = Instant::now();
+        while !all_initialised(&sandbox) {
+            assert!(
+                begun.elapsed() < LIMIT * 2,
+                "seed {seed} does not heal:\n{}",
+                daemon.log()
+            );
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        sandbox.faults().clear();
+        // Its Lease is free at once.
+        daemon.signal("-TERM");
+        assert!(daemon.ended().success(), "seed {seed}: {}", daemon.log());
+        let settled = ccm(&env(&sandbox), &["run", "--once"]);
+        assert_eq!(settled.code, 0, "seed {seed}: {}", settled.stderr);
+        for server in sandbox.cloud().servers(sandbox.project()) {
+            let name = server["name"].as_str().unwrap();
+            let worker = node(&sandbox, name);
+            assert_eq!(
+                worker["spec"]["providerID"],
+                format!("ccm-from-scratch://{}", server["id"]),
+                "seed {seed}"
+            );
+            let ip = server["public_net"]["ipv4"]["ip"].as_str().unwrap();
+            assert_eq!(
+                addresses(&worker),
+                [format!("Hostname {name}"), format!("ExternalIP {ip}")],
+                "seed {seed}"
+            );
+            let synced = events(&sandbox, name)
+                .iter()
+                .filter(|(reason, _)| reason == "Synced")
+                .count();
+            assert!(synced <= 1, "seed {seed}: {name} was synced {synced} times");
+        }
+    }
+}
+
+/// A pass that takes longer than a list of servers may be old reads it again on the way.
+#[test]
+fn a_list_that_grows_old_during_a_pass_is_read_again() {
+    let sandbox = quiet(2);
+    let id = |name: &str| {
+        let servers = sandbox.cloud().servers(sandbox.project());
+        servers
+            .iter()
+            .find(|server| server["name"] == name)
+            .unwrap()["id"]
+            .as_u64()
+            .unwrap()
+    };
+    let old = id("worker-2");
+    // While the first node is written, slowly, the second one's server is replaced.
+    let (cloud, project) = (Arc::clone(sandbox.cloud()), sandbox.project());
+    let replace = move |_: &sandbox::exchange::Request| {
+        cloud.delete_server(old);
+        cloud.create_server(
+            project,
+            ServerSpec {
+                name: "worker-2".into(),
+                ..ServerSpec::default()
+            },
+        );
+        std::thread::sleep(std::time::Duration::from_millis(600));
+    };
+    let first = Rule::new(Effect::before(replace))
+        .method("PATCH")
+        .path("/api/v1/nodes/worker-1/status");
+    sandbox.faults().add(first.times(1));
+    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    let new = id("worker-2");
+    assert_ne!(new, old);
+    assert_eq!(
+        node(&sandbox, "worker-2")["spec"]["providerID"],
+        format!("ccm-from-scratch://{new}")
+    );
+}
+
+#[test]
+fn a_node_that_somebody_takes_away_meanwhile_is_no_failure() {
+    let sandbox = quiet(2);
+    let cluster = Arc::clone(sandbox.cluster());
+    let take_away = move |_: &sandbox::exchange::Request| {
+        cluster.delete("nodes", None, "worker-1");
+    };
+    let rule = Rule::new(Effect::before(take_away))
+        .method("PATCH")
+        .path("/api/v1/nodes/worker-1/status");
+    sandbox.faults().add(rule);
+    let ran = ccm(&env(&sandbox), &["run", "--once"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(is_initialised(&node(&sandbox, "worker-2")));
+}
+
+/// A list without resourceVersions would make writes without a precondition.
+#[test]
+fn an_object_without_a_version_is_no_answer() {
+    let sandbox = quiet(1);
+    let mut node = node(&sandbox, "worker-1");
+    node["metadata"]["resourceVersion"] = json!("");
+    let list = json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [node] });
+    let answer = Effect::Instead(sandbox::exchange::Response::json(200, &list));
+    sandbox
+        .faults()
+        .add(Rule::new(answer).method("GET").path("/api/v1/nodes"));
+    let ran = ccm(&env(&sandbox), &["run", "--once"]);
+    assert!(
+        ran.code == 1 && ran.stderr.contains("not what the API answers"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(writes(&sandbox), Vec::<String>::new());
+}
+
+#[test]
+fn events_that_can_t_be_written_hold_nobody_up() {
+    let sandbox = quiet(4);
+    let slow = Rule::new(Effect::Slow(LIMIT))
+        .method("POST")
+        .path("/api/v1/namespaces/default/events");
+    let slow = sandbox.faults().add(slow);
+    let real_time = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    let _daemon = Daemon::start(&real_time, &["--node-sync-interval=200ms"]);
+    wait_until("the first event", || sandbox.faults().hits(slow) == 1);
+    assert!(
+        all_initialised(&sandbox),
+        "all nodes come before the first event"
+    );
+    let begun = Instant::now();
+    sandbox.join(ServerSpec {
+        name: "late".into(),
+        ..ServerSpec::default()
+    });
+    wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
+    assert!(
+        begun.elapsed().as_secs() < 12,
+        "one write may be waited for, not four"
+    );
+    assert_eq!(sandbox.faults().hits(slow), 1);
+}
+
+#[test]
+fn an_outage_is_asked_about_ever_less_often() {
+    let sandbox = quiet(1);
+    let away = Rule::new(Effect::hetzner_error(500, "server_error", "sorry")).half(Half::Hetzner);
+    sandbox.faults().add(away);
+    let _daemon = Daemon::start(&env(&sandbox), &[]);
+    let looks = || sandbox.calls().count(|call| call.path == "/api/v1/nodes");
+    // Two minutes: asked at once, after 5, 15, 35 and 75 seconds, three tries each.
+    wait_until("two minutes of ticks", || looks() >= 24);
+    assert!(
+        hetzner_calls(&sandbox) <= 6 * 3,
+        "{} calls",
+        hetzner_calls(&sandbox)
+    );
+}
+
+fn server_id(sandbox: &Sandbox, name: &str) -> u64 {
+    let servers = sandbox.cloud().servers(sandbox.project());
+    let own = servers.iter().find(|server| server["name"] == name);
+    own.and_then(|server| server["id"].as_u64()).unwrap()
+}
+
+fn provider_id(sandbox: &Sandbox, name: &str) -> Value {
+    node(sandbox, name)["spec"]["providerID"].clone()
+}
+
+fn lists_of_servers(sandbox: &Sandbox) -> usize {
+    sandbox
+        .calls()
+        .count(|call| call.half == Half::Hetzner && call.path == "/v1/servers")
+}
+
+/// With lists of servers that stay young for an hour.
+fn controller() -> NodeController {
+    NodeController::new(Settings {
+        sync_interval: scaled(5),
+        status_update_frequency: Duration::from_secs(3600),
+        server_cache_max_age: Duration::from_secs(3600),
+        time_scale: SCALE,
+    })
+}
+
+/// The node's name, the server's name, and what both have: the machine that is made anew.
+fn replaced(sandbox: &Sandbox, node: &str, server: &str) -> u64 {
+    let cloud = sandbox.cloud();
+    cloud.delete_server(server_id(sandbox, server));
+    sandbox.cluster().delete("nodes", None, node);
+    machine(sandbox, node, server)
+}
+
+fn machine(sandbox: &Sandbox, node: &str, server: &str) -> u64 {
+    let ip = "10.0.0.77";
+    let network = sandbox.network().unwrap();
+    let spec = ServerSpec {
+        name: server.into(),
+        networks: vec![(network, Some(ip.parse().unwrap()))],
+        ..ServerSpec::default()
+    };
+    let id = sandbox.cloud().create_server(sandbox.project(), spec);
+    sandbox.register_node(NodeSpec {
+        name: node.into(),
+        server: Some(id),
+        internal_ip: Some(ip.into()),
+        ..NodeSpec::default()
+    });
+    id
+}
+
+/// The list of servers at hand, however young, may hold the machine that was there before.
+#[test]
+fn a_provider_id_rests_on_a_list_requested_after_the_node_was_first_seen() {
+    let cases = [("by name", "w", "w"), ("by address", "w", "machine-7")];
+    side_by_side(cases.to_vec(), |(case, name, server)| {
+        let sandbox = common::builder().nodes(1).network("10.0.0.0/8").start();
+        let old = machine(&sandbox, name, server);
+        let hour = with(env(&sandbox), &[("HCLOUD_SERVER_CACHE_MAX_AGE", "1h")]);
+        let daemon = Daemon::start(&hour, &[]);
+        wait_until("the old node", || all_initialised(&sandbox));
+        assert_eq!(
+            provider_id(&sandbox, name),
+            format!("ccm-from-scratch://{old}")
+        );
+        let new = replaced(&sandbox, name, server);
+        wait_until("the new node", || is_initialised(&node(&sandbox, name)));
+        let expected = format!("ccm-from-scratch://{new}");
+        let log = daemon.log();
+        assert_eq!(provider_id(&sandbox, name), expected, "{case}: {log}");
+    });
+}
+
+#[test]
+fn new_nodes_of_a_tick_share_one_list_and_another_try_needs_none() {
+    let sandbox = quiet(2);
+    let world = Place::new(&sandbox).world(&sandbox.projects().token, None);
+    let mut controller = controller();
+    let gate = Mortal::after(None);
+    let mut tick = || controller.tick(&world, &gate, &Selection::Due);
+    assert_eq!(tick().changed, 2);
+    assert_eq!(lists_of_servers(&sandbox), 1);
+    // Some are seen by a read of each, many by a list of all.
+    for (count, lists) in [(3, 2), (15, 3)] {
+        for n in 1..=count {
+            let name = format!("new-{count}-{n}");
+            sandbox.join(ServerSpec {
+                name,
+                ..ServerSpec::default()
+            });
+        }
+        let error = Effect::kubernetes_status(500, "InternalError", "try again");
+        let rule = Rule::new(error).half(Half::Kubernetes).method("PATCH");
+        let rule = sandbox.faults().add(rule);
+        wait_until("the first try", || {
+            tick();
+            sandbox.faults().hits(rule) >= count
+        });
+        assert_eq!(lists_of_servers(&sandbox), lists, "{count} new nodes");
+        sandbox.faults().clear();
+        wait_until("another try", || {
+            tick();
+            all_initialised(&sandbox)
+        });
+        assert_eq!(lists_of_servers(&sandbox), lists, "{count} tried again");
+    }
+}
+
+/// The write is refused, because the node is another one by now.
+#[test]
+fn a_node_made_anew_under_a_write_is_another_node() {
+    let sandbox = Arc::new(common::builder().nodes(1).network("10.0.0.0/8").start());
+    machine(&sandbox, "w", "w");
+    let other = Arc::downgrade(&sandbox);
+    let replace = move |_: &sandbox::exchange::Request| {
+        replaced(&other.upgrade().unwrap(), "w", "w");
+    };
+    let rule = Rule::new(Effect::before(replace))
+        .method("PATCH")
+        .path("/api/v1/nodes/w/status");
+    sandbox.faults().add(rule.times(1));
+    let _daemon = Daemon::start(&env(&sandbox), &[]);
+    wait_until("the new node", || is_initialised(&node(&sandbox, "w")));
+    let id = server_id(&sandbox, "w");
+    assert_eq!(
+        provider_id(&sandbox, "w"),
+        format!("ccm-from-scratch://{id}")
+    );
+}
+
+/// A provider ID that an older list of servers does not hold may name a server that was made since.
+#[test]
+fn a_server_is_only_said_to_be_missing_by_a_list_requested_after_the_node_was_first_seen() {
+    let sandbox = quiet(1);
+    sandbox.cloud().create_server(
+        sandbox.project(),
+        ServerSpec {
+            name: "w".into(),
+            ..ServerSpec::default()
+        },
+    );
+    let world = Place::new(&sandbox).world(&sandbox.projects().token, None);
+    let mut controller = controller();
+    controller.tick(&world, &Mortal::after(None), &Selection::Due);
+    sandbox.cloud().delete_server(server_id(&sandbox, "w"));
+    let id = sandbox.cloud().create_server(
+        sandbox.project(),
+        ServerSpec {
+            name: "w".into(),
+            ..ServerSpec::default()
+        },
+    );
+    sandbox.register_node(NodeSpec {
+        name: "w".into(),
+        server: Some(id),
+        provider_id: Some(format!("ccm-from-scratch://{id}")),
+        ..NodeSpec::default()
+    });
+    let evaluated = || controller.evaluate(&world, &Selection::All).unwrap().1;
+    let findings = |plans: &[NodePlan]| -> Vec<Reason> {
+        let findings = plans.iter().flat_map(NodePlan::all_findings);
+        findings.map(|finding| finding.reason).collect()
+    };
+    assert_eq!(findings(&evaluated()), []);
+    // One that is gone for good is said to be missing without another list.
+    sandbox.cloud().delete_server(id);
+    world.instances(Duration::ZERO, Urgency::Needed).unwrap();
+    let lists = lists_of_servers(&sandbox);
+    assert_eq!(findings(&evaluated()), [Reason::ServerNotFound]);
+    assert_eq!(lists_of_servers(&sandbox), lists);
+}

@@ -1,0 +1,279 @@
+//! How the daemon sees that something happened to a node, and how little it reads for that:
+//! the binary against the sandbox.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use crate::common;
+use crate::common::at_rest;
+
+use at_rest::{AtRest, NO_REFRESH, Read, is_table, is_tainted, read};
+use common::{
+    LAGS, ccm, env, is_initialised, is_lease, needs_simulation, node, quiet, side_by_side,
+    wait_until,
+};
+use sandbox::calls::Call;
+use sandbox::hetzner::ServerSpec;
+use serde_json::json;
+
+#[test]
+fn at_rest_it_reads_tables_and_nothing_else() {
+    let world = AtRest::new(3, NO_REFRESH);
+    world.looks(20);
+    let calls = world.calls();
+    let others: Vec<&Call> = calls
+        .iter()
+        .filter(|call| !is_lease(&call.path) && read(call) != Some(Read::Table))
+        .collect();
+    assert!(others.is_empty(), "{others:?}");
+    for call in calls.iter().filter(|call| read(call) == Some(Read::Table)) {
+        assert_eq!(
+            call.header("accept"),
+            Some("application/json;as=Table;v=v1;g=meta.k8s.io")
+        );
+        let query = [
+            ("limit", "500"),
+            ("includeObject", "None"),
+            ("resourceVersion", "0"),
+        ];
+        assert_eq!(
+            query.map(|(name, _)| call.query(name)),
+            query.map(|(_, value)| Some(value))
+        );
+    }
+}
+
+/// One change at a time: what is read by name for it, and how often at most.
+#[test]
+fn each_change_is_read_by_name_at_the_next_look() {
+    type Change = fn(&AtRest);
+    let cases: Vec<(&str, Change, &str)> = vec![
+        (
+            "not ready",
+            |world| world.set_ready("worker-2", "Unknown"),
+            "worker-2",
+        ),
+        (
+            "no condition",
+            |world| {
+                world
+                    .sandbox
+                    .cluster()
+                    .edit("nodes", None, "worker-2", |node| {
+                        node["status"]["conditions"] = json!([]);
+                    });
+            },
+            "worker-2",
+        ),
+        (
+            "deleted",
+            |world| {
+                assert!(world.sandbox.cluster().delete("nodes", None, "worker-2"));
+            },
+            "worker-2",
+        ),
+        (
+            "joined",
+            |world| {
+                world.sandbox.join(ServerSpec {
+                    name: "late".into(),
+                    ..ServerSpec::default()
+                });
+            },
+            "late",
+        ),
+    ];
+    side_by_side(cases, |(name, change, node)| {
+        let mut world = AtRest::new(3, NO_REFRESH);
+        world.mark();
+        change(&world);
+        wait_until(name, || world.by_name(node) > 0);
+        // The look that was under way may have missed it.
+        let reads = world.reads();
+        let tables = reads
+            .iter()
+            .take_while(|read| **read == Read::Table)
+            .count();
+        assert!(tables <= 2, "{name}: {reads:?}");
+        assert_eq!(reads[tables], Read::ByName(node.into()), "{name}");
+        world.looks(5);
+        let others = world
+            .reads()
+            .into_iter()
+            .filter(|read| !matches!(read, Read::Table));
+        let others: Vec<Read> = others
+            .filter(|read| *read != Read::ByName(node.into()))
+            .collect();
+        assert_eq!(others, [], "{name}: {}", world.daemon.log());
+        // Once for the ring; a node that is not ready also at its own pace.
+        let at_most = if name.starts_with("no") { 3 } else { 1 };
+        assert!(
+            world.by_name(node) <= at_most,
+            "{name}: {} times",
+            world.by_name(node)
+        );
+    });
+}
+
+#[test]
+fn a_joined_node_is_initialised_and_a_cordoned_one_is_ready() {
+    let world = AtRest::new(2, NO_REFRESH);
+    world
+        .sandbox
+        .cluster()
+        .edit("nodes", None, "worker-1", |node| {
+            node["spec"]["unschedulable"] = json!(true);
+        });
+    world.sandbox.join(ServerSpec {
+        name: "late".into(),
+        ..ServerSpec::default()
+    });
+    wait_until("the late node", || {
+        is_initialised(&node(&world.sandbox, "late"))
+    });
+    world.looks(5);
+    assert_eq!(
+        (
+            world.whole(),
+            world.by_name("worker-1"),
+            world.by_name("late")
+        ),
+        (0, 0, 1)
+    );
+}
+
+/// Between two looks, so that the table shows the same name and the same status.
+#[test]
+fn a_node_made_again_under_its_name_is_seen_by_its_age() {
+    let mut world = AtRest::new(3, NO_REFRESH);
+    if needs_simulation(&world.sandbox, LAGS) {
+        return;
+    }
+    world
+        .sandbox
+        .cluster()
+        .edit("nodes", None, "worker-2", |node| {
+            node["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+        });
+    world.looks(3);
+    world.mark();
+    // No table while it is done.
+    let cluster = std::sync::Arc::clone(world.sandbox.cluster());
+    cluster.freeze_cache(true);
+    assert!(cluster.delete("nodes", None, "worker-2"));
+    world.register("worker-2");
+    cluster.freeze_cache(false);
+    wait_until("its initialisation", || {
+        is_initialised(&node(&world.sandbox, "worker-2"))
+    });
+    world.looks(5);
+    assert_eq!(
+        (world.whole(), world.by_name("worker-2")),
+        (0, 1),
+        "{:?}",
+        world.reads()
+    );
+}
+
+#[test]
+fn more_than_ten_at_once_are_read_by_one_list() {
+    let mut world = AtRest::new(12, NO_REFRESH);
+    if needs_simulation(&world.sandbox, LAGS) {
+        return;
+    }
+    let cluster = std::sync::Arc::clone(world.sandbox.cluster());
+    cluster.freeze_cache(true);
+    for n in 1..=12 {
+        cluster.edit("nodes", None, &format!("worker-{n}"), |node| {
+            node["status"]["conditions"] = json!([]);
+        });
+    }
+    world.mark();
+    cluster.freeze_cache(false);
+    wait_until("a list", || world.whole() > 0);
+    world.looks(2);
+    let reads = world.reads();
+    let named = reads
+        .iter()
+        .filter(|read| matches!(read, Read::ByName(_)))
+        .count();
+    assert_eq!(named, 0, "{reads:?}");
+    let tables = reads
+        .iter()
+        .take_while(|read| **read == Read::Table)
+        .count();
+    assert!(tables <= 2, "{reads:?}");
+}
+
+/// A table shows no label: the slow refresh does.
+#[test]
+fn what_a_table_does_not_show_is_seen_at_the_refresh() {
+    let world = AtRest::new(2, "--node-status-update-frequency=20s");
+    world
+        .sandbox
+        .cluster()
+        .edit("nodes", None, "worker-1", |node| {
+            node["metadata"]["labels"]["beta.kubernetes.io/instance-type"] = json!("cx99");
+        });
+    wait_until("the stable label to follow", || {
+        node(&world.sandbox, "worker-1")["metadata"]["labels"]["node.kubernetes.io/instance-type"]
+            == "cx99"
+    });
+    wait_until("more refreshes", || world.whole() >= 4);
+    let reads = world.reads();
+    // Four looks to a refresh, and not more than two refreshes running late.
+    assert!(world.whole() * 2 <= reads.len(), "{reads:?}");
+    assert_eq!(world.by_name("worker-1"), 0, "{reads:?}");
+}
+
+/// Nor a taint: a node that is not ready is read again when it is its time.
+#[test]
+fn a_node_that_is_not_ready_is_read_at_its_own_pace() {
+    let world = AtRest::new(2, NO_REFRESH);
+    let servers = world.sandbox.cloud().servers(world.sandbox.project());
+    world
+        .sandbox
+        .cloud()
+        .set_power(servers[0]["id"].as_u64().unwrap(), false);
+    world.set_ready("worker-1", "Unknown");
+    for _ in 0..2 {
+        wait_until("the taint", || is_tainted(&world.sandbox, "worker-1"));
+        world
+            .sandbox
+            .cluster()
+            .edit("nodes", None, "worker-1", |node| {
+                node["spec"]["taints"] = json!([]);
+            });
+    }
+    wait_until("the taint again", || is_tainted(&world.sandbox, "worker-1"));
+    world.set_ready("worker-1", "True");
+    wait_until("the taint to go", || {
+        !is_tainted(&world.sandbox, "worker-1")
+    });
+    assert_eq!(world.whole(), 0);
+}
+
+/// What a person asks for is read whole, and from etcd.
+#[test]
+fn one_shot_commands_read_no_table() {
+    let sandbox = quiet(2);
+    for words in [
+        &["run", "--once"][..],
+        &["run", "--dry-run"],
+        &["node", "list"],
+        &["node", "inspect", "worker-1"],
+        &["node", "sync"],
+        &["node", "sync", "--dry-run"],
+    ] {
+        let mark = sandbox.calls().mark();
+        assert_eq!(ccm(&env(&sandbox), words).code, 0, "{words:?}");
+        let calls = sandbox.calls().calls_since(mark);
+        let lists: Vec<&Call> = calls
+            .iter()
+            .filter(|call| call.path == "/api/v1/nodes")
+            .collect();
+        assert!(!lists.is_empty(), "{words:?}");
+        for list in lists {
+            let is_latest = list.query("resourceVersion").is_none();
+            assert!(!is_table(list) && is_latest, "{words:?}: {list}");
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! Nodes get their identity, in good times: the binary against the sandbox.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use crate::common;
+
+use common::{
+    Daemon, addresses, all_initialised, ccm, env, events, hetzner_calls, is_initialised, is_lease,
+    node, quiet, wait_until, with, writes,
+};
+use sandbox::Half;
+use sandbox::faults::{Effect, Rule};
+use sandbox::hetzner::ServerSpec;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::time::Instant;
+
+#[test]
+fn the_daemon_initialises_new_nodes_and_ends_cleanly() {
+    let sandbox = common::builder().nodes(3).network("10.0.0.0/8").start();
+    let daemon = Daemon::start(&env(&sandbox), &[]);
+    wait_until("three initialised nodes", || all_initialised(&sandbox));
+    let worker = node(&sandbox, "worker-1");
+    assert_eq!(
+        addresses(&worker),
+        [
+            "Hostname worker-1",
+            "ExternalIP 203.0.113.1",
+            "InternalIP 10.0.0.2"
+        ]
+    );
+    let id = sandbox.cloud().servers(sandbox.project())[0]["id"]
+        .as_u64()
+        .unwrap();
+    assert_eq!(
+        worker["spec"]["providerID"],
+        format!("ccm-from-scratch://{id}")
+    );
+    for (key, value) in [
+        ("node.kubernetes.io/instance-type", "cx22"),
+        ("beta.kubernetes.io/instance-type", "cx22"),
+        ("topology.kubernetes.io/zone", "fsn1"),
+        ("failure-domain.beta.kubernetes.io/zone", "fsn1"),
+        ("topology.kubernetes.io/region", "eu-central"),
+        ("failure-domain.beta.kubernetes.io/region", "eu-central"),
+    ] {
+        assert_eq!(worker["metadata"]["labels"][key], value, "{key}");
+    }
+    sandbox.join(ServerSpec {
+        name: "late".into(),
+        ..ServerSpec::default()
+    });
+    wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
+    wait_until("its event", || {
+        events(&sandbox, "late") == [("Synced".to_owned(), 1)]
+    });
+    let begun = Instant::now();
+    // Some send the same wish twice.
+    daemon.signal("-TERM");
+    daemon.signal("-TERM");
+    assert!(daemon.ended().success(), "{}", daemon.log());
+    assert!(begun.elapsed().as_secs() < 2, "it had nothing left to do");
+}
+
+#[test]
+fn ctrl_c_ends_it_at_once_even_while_an_answer_is_waited_for() {
+    let sandbox = quiet(1);
+    let slow = Effect::Slow(std::time::Duration::from_secs(60));
+    sandbox.faults().add(Rule::new(slow).half(Half::Hetzner));
+    // In real time, in which the answer may take longer than a pod is given to end.
+    let real_time = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    let daemon = Daemon::start(&real_time, &[]);
+    wait_until("a call", || hetzner_calls(&sandbox) > 0);
+    let begun = Instant::now();
+    daemon.signal("-INT");
+    assert!(daemon.ended().success(), "{}", daemon.log());
+    assert!(begun.elapsed().as_secs() < 10);
+}
+
+/// A CronJob's pod is given 30 s, a person at a terminal less.
+#[test]
+fn one_pass_ends_in_time_even_while_an_answer_is_waited_for() {
+    let left_behind = [
+        "cloud-node-controller: ended while an answer was waited for; of 2 nodes, those without a line above were \
+         not reached",
+        "cloud-node-lifecycle-controller: not begun",
+    ];
+    std::thread::scope(|scope| {
+        scope.spawn(|| ends_in_time("--once", "-TERM", Some(1), &left_behind));
+        scope.spawn(|| ends_in_time("--once", "-INT", Some(1), &left_behind));
+        // Nothing to finish: the signal itself ends it.
+        scope.spawn(|| ends_in_time("--dry-run", "-TERM", None, &[]));
+    });
+}
+
+fn ends_in_time(flag: &str, signal: &str, code: Option<i32>, lines: &[&str]) {
+    let sandbox = quiet(2);
+    let slow = Effect::Slow(std::time::Duration::from_secs(60));
+    sandbox.faults().add(Rule::new(slow).half(Half::Hetzner));
+    let real_time = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    let pass = Daemon::start(&real_time, &[flag]);
+    wait_until("a call", || hetzner_calls(&sandbox) > 0);
+    let begun = Instant::now();
+    pass.signal(signal);
+    assert_eq!(pass.ended().code(), code, "{flag}: {}", pass.log());
+    assert!(begun.elapsed().as_secs() < 10, "{flag}");
+    for line in lines {
+        pass.logs(line);
+    }
+}
+
+#[test]
+fn addresses_are_written_before_the_taint_goes() {
+    let sandbox = quiet(1);
+    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    let expected = [
+        "PATCH /api/v1/nodes/worker-1/status",
+        "PATCH /api/v1/nodes/worker-1",
+        "POST /api/v1/namespaces/default/events",
+    ];
+    assert_eq!(writes(&sandbox), expected);
+    let bodies: Vec<Value> = sandbox
+        .calls()
+        .calls()
+        .iter()
+        .filter(|call| call.method == "PATCH")
+        .map(|call| call.json().unwrap())
+        .collect();
+    for body in &bodies {
+        assert!(
+            body["metadata"]["resourceVersion"].is_string(),
+            "a patch names the version it was planned on"
+        );
+    }
+    assert!(bodies[0]["spec"].is_null() && bodies[1]["spec"]["providerID"].is_string());
+}
+
+#[test]
+fn nothing_is_written_when_nothing_differs() {
+    let sandbox = quiet(2);
+    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    sandbox.calls().clear();
+    let again = ccm(&env(&sandbox), &["run", "--once"]);
+    assert_eq!((again.code, writes(&sandbox)), (0, vec![]));
+    assert!(
+        again.stderr.contains("0 changed, 2 unchanged, 0 failed"),
+        "{}",
+        again.stderr
+    );
+}
+
+#[test]
+fn steady_state_costs_no_hetzner_call_and_no_write() {
+    let sandbox = common::builder().nodes(3).scale(0.02).start();
+    let daemon = Daemon::start(&env(&sandbox), &["--node-status-update-frequency=1h"]);
+    wait_until("initialised nodes", || all_initialised(&sandbox));
+    wait_until("all events", || {
+        (1..=3).all(|n| !events(&sandbox, &format!("worker-{n}")).is_empty())
+    });
+    // What a daemon finds out once, at its start.
+    wait_until("a look for orphans", || {
+        let is_look = |call: &sandbox::calls::Call| call.path == "/v1/load_balancers";
+        sandbox.calls().count(is_look) > 0
+    });
+    let mark = sandbox.calls().mark();
+    let since = || sandbox.calls().calls_since(mark);
+    wait_until("thirty looks", || {
+        since()
+            .iter()
+            .filter(|call| call.path == "/api/v1/nodes")
+            .count()
+            > 30
+    });
+    let others: Vec<String> = since()
+        .iter()
+        .filter(|call| !is_lease(&call.path))
+        .filter(|call| {
+            let is_look = ["/api/v1/nodes", "/api/v1/services"].contains(&call.path.as_str());
+            !(is_look && call.method == "GET")
+        })
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(others, Vec::<String>::new(), "{}", daemon.log());
+}
+
+#[test]
+fn a_node_without_a_server_waits_with_a_growing_pause() {
+    let sandbox = quiet(1);
+    sandbox.register_node(sandbox::kubelet::NodeSpec {
+        name: "stray".into(),
+        ..Default::default()
+    });
+    let daemon = Daemon::start(&env(&sandbox), &[]);
+    wait_until("its event", || {
+        events(&sandbox, "stray") == [("ServerNotFound".to_owned(), 1)]
+    });
+    let lists = || {
+        let calls = sandbox.calls().calls();
+        let lists = calls.iter().filter(|call| call.path == "/v1/servers");
+        lists.map(|call| call.started).collect::<Vec<_>>()
+    };
+    wait_until("six looks", || lists().len() >= 6);
+    let pauses: Vec<_> = lists().windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses[4] > pauses[1] * 2, "{pauses:?}");
+    assert!(
+        !is_initialised(&node(&sandbox, "stray")),
+        "{}",
+        daemon.log()
+    );
+    assert_eq!(
+        events(&sandbox, "stray"),
+        [("ServerNotFound".to_owned(), 1)],
+        "told once"
+    );
+    sandbox.cloud().create_server(
+        sandbox.project(),
+        ServerSpec {
+            name: "stray".into(),
+            ..ServerSpec::default()
+        },
+    );
+    wait_until("its initialisation", || {
+        is_initialised(&node(&sandbox, "stray"))
+    });
+}
+
+#[test]
+fn another_project_s_token_changes_nothing() {
+    let sandbox = quiet(2);
+    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    let before = sandbox.cluster().list("nodes", None);
+    let foreign = with(
+        env(&sandbox),
+        &[("HCLOUD_TOKEN", &sandbox.projects().foreign_token)],
+    );
+    let ran = ccm(&foreign, &["run", "--once"]);
+    assert!(
+        ran.stderr.contains("is the token another project's?"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(sandbox.cluster().list("nodes", None), before);
+}
+
+#[test]
+fn addresses_that_change_in_the_cloud_follow_at_the_refresh() {
+    let sandbox = quiet(1);
+    let _daemon = Daemon::start(&env(&sandbox), &["--node-status-update-frequency=10s"]);
+    wait_until("an initialised node", || all_initialised(&sandbox));
+    let id = sandbox.cloud().servers(sandbox.project())[0]["id"]
+        .as_u64()
+        .unwrap();
+    sandbox.cloud().edit_server(id, |server| {
+        server["public_net"]["ipv4"]["ip"] = json!("203.0.113.77")
+    });
+    wait_until("the new address", || {
+        addresses(&node(&sandbox, "worker-1")) == ["Hostname worker-1", "ExternalIP 203.0.113.77"]
+    });
+}
+
+#[test]
+fn rotated_tokens_are_picked_up_without_a_restart() {
+    let sandbox = quiet(1);
+    let token_file = sandbox.folder().join("hcloud-token");
+    std::fs::write(&token_file, &sandbox.projects().token).unwrap();
+    let from_file = [
+        ("HCLOUD_TOKEN", ""),
+        ("HCLOUD_TOKEN_FILE", token_file.to_str().unwrap()),
+    ];
+    let daemon = Daemon::start(&with(env(&sandbox), &from_file), &[]);
+    wait_until("an initialised node", || all_initialised(&sandbox));
+    let rotated = "r".repeat(64);
+    sandbox
+        .cloud()
+        .add_token(sandbox.project(), &rotated, false);
+    std::fs::write(&token_file, &rotated).unwrap();
+    sandbox.cloud().remove_token(&sandbox.projects().token);
+    sandbox.join(ServerSpec {
+        name: "late".into(),
+        ..ServerSpec::default()
+    });
+    wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
+    assert!(!daemon.log().contains("WARN"), "{}", daemon.log());
+}
+
+/// As in `HCLOUD_TOKEN_FILE=<(pass hcloud) ccm run --once`.
+#[test]
+fn a_token_from_a_pipe_is_read_once_and_kept() {
+    let sandbox = quiet(60);
+    let from_stdin = [("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", "/dev/stdin")];
+    let env = with(env(&sandbox), &from_stdin);
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer
+        .write_all(sandbox.projects().token.as_bytes())
+        .unwrap();
+    drop(writer);
+    let output = common::command(&env, &["run", "--once"])
+        .stdin(reader)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(all_initialised(&sandbox));
+}
+
+#[test]
+fn it_takes_the_place_of_the_other_one_by_its_arguments() {
+    let sandbox = quiet(1);
+    let words = [
+        "--cloud-provider=hcloud",
+        "--leader-elect=false",
+        "--allow-untagged-cloud",
+        "--route-reconciliation-period=30s",
+        "--webhook-secure-port=0",
+        "--allocate-node-cidrs=true",
+        "--cluster-cidr=10.244.0.0/16",
+        "--once",
+    ];
+    let ran = ccm(&env(&sandbox), &words);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(
+        ran.stderr
+            .contains("--webhook-secure-port: accepted and ignored"),
+        "{}",
+        ran.stderr
+    );
+    let worker = node(&sandbox, "worker-1");
+    assert!(
+        worker["spec"]["providerID"]
+            .as_str()
+            .unwrap()
+            .starts_with("hcloud://")
+    );
+    let labels = &worker["metadata"]["labels"];
+    assert_eq!(labels["topology.kubernetes.io/zone"], "fsn1-dc14");
+    assert_eq!(labels["topology.kubernetes.io/region"], "fsn1");
+    assert_eq!(labels["instance.hetzner.cloud/provided-by"], "cloud");
+}
+
+#[test]
+fn every_request_fits_the_api_s_own_document() {
+    let Some(spec) = common::openapi() else {
+        return;
+    };
+    let sandbox = common::builder()
+        .nodes(60)
+        .network("10.0.0.0/8")
+        .heartbeats(false)
+        .start();
+    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    let calls = sandbox.calls().calls();
+    let hetzner: Vec<_> = calls
+        .iter()
+        // The metadata service is on the same half, and has no document.
+        .filter(|call| call.half == Half::Hetzner && call.path.starts_with("/v1/"))
+        .collect();
+    assert!(hetzner.len() >= 3, "a network and two pages");
+    for call in hetzner {
+        spec.check_request(&call.method, &call.path, &call.query, &call.body)
+            .unwrap_or_else(|e| panic!("{call}: {e:?}"));
+    }
+}
+
+/// Its kubelet reports on the Node of the machine before, so that it is ready, and stays.
+#[test]
+fn a_node_whose_server_was_replaced_under_its_name_is_reported_with_the_fix() {
+    let sandbox = quiet(2);
+    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    let servers = sandbox.cloud().servers(sandbox.project());
+    let id = |server: &Value| server["id"].as_u64().unwrap();
+    let of = |name: &str| servers.iter().find(|server| server["name"] == name);
+    let old = id(of("worker-2").unwrap());
+    sandbox.cloud().delete_server(old);
+    let new = sandbox.cloud().create_server(
+        sandbox.project(),
+        ServerSpec {
+            name: "worker-2".into(),
+            ..ServerSpec::default()
+        },
+    );
+    let message = format!(
+        "server {old} does not exist, and server {new} has the node's name; a provider ID can't be changed: delete \
+         the node (kubectl delete node worker-2)"
+    );
+    let inspected = ccm(
+        &env(&sandbox),
+        &["node", "inspect", "worker-2", "-o", "json"],
+    );
+    assert!(inspected.stdout.contains(&message), "{inspected:?}");
+    let daemon = Daemon::start(
+        &env(&sandbox),
+        &[
+            "--node-sync-interval=1s",
+            "--node-status-update-frequency=2s",
+        ],
+    );
+    daemon.logs(&message);
+    let lists = || sandbox.calls().count(|call| call.path == "/v1/servers");
+    let enough = lists() + 5;
+    wait_until("five refreshes", || lists() >= enough);
+    let reported = events(&sandbox, "worker-2");
+    let is_it = |(reason, _): &&(String, u64)| reason == "ServerReplaced";
+    let reported: Vec<_> = reported.iter().filter(is_it).collect();
+    assert_eq!(reported, [&("ServerReplaced".to_owned(), 1)]);
+    assert_eq!(daemon.log().matches(&message).count(), 1);
+    let worker = node(&sandbox, "worker-2");
+    assert_eq!(
+        worker["spec"]["providerID"],
+        format!("ccm-from-scratch://{old}"),
+        "it stays"
+    );
+    // The fix.
+    sandbox.cluster().delete("nodes", None, "worker-2");
+    sandbox.register_nodes_of(&[new]);
+    wait_until("the new node", || {
+        let id = &node(&sandbox, "worker-2")["spec"]["providerID"];
+        *id == format!("ccm-from-scratch://{new}")
+    });
+}

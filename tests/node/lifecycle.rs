@@ -1,0 +1,594 @@
+//! Nodes that go: only when there is no doubt. The binary against the sandbox.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use crate::common;
+
+use common::{
+    Daemon, ccm, env, events, is_lease, node, second_page, side_by_side, wait_until, with,
+};
+use sandbox::faults::{Effect, Rule};
+use sandbox::hetzner::ServerSpec;
+use sandbox::{Half, Sandbox};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+
+/// So many initialised nodes that change only when somebody changes them.
+fn initialised(nodes: usize) -> Sandbox {
+    let sandbox = common::builder().nodes(nodes).heartbeats(false).start();
+    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    sandbox
+}
+
+fn server_id(sandbox: &Sandbox, name: &str) -> u64 {
+    let servers = sandbox.cloud().servers(sandbox.project());
+    servers
+        .iter()
+        .find(|server| server["name"] == name)
+        .unwrap()["id"]
+        .as_u64()
+        .unwrap()
+}
+
+/// The server is deleted, and the node controller of Kubernetes has noticed that the kubelet is silent.
+fn delete_server(sandbox: &Sandbox, name: &str) {
+    sandbox.cloud().delete_server(server_id(sandbox, name));
+    sandbox.kubelets().expire();
+    assert!(!is_ready(sandbox, name));
+}
+
+fn is_ready(sandbox: &Sandbox, name: &str) -> bool {
+    let node = node(sandbox, name);
+    let conditions = node["status"]["conditions"].as_array().unwrap();
+    conditions
+        .iter()
+        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}
+
+fn is_there(sandbox: &Sandbox, name: &str) -> bool {
+    sandbox.cluster().get("nodes", None, name).is_some()
+}
+
+fn is_tainted(sandbox: &Sandbox, name: &str) -> bool {
+    let taints = node(sandbox, name)["spec"]["taints"].clone();
+    taints
+        .as_array()
+        .is_some_and(|taints| taints.iter().any(|taint| taint["key"] == SHUTDOWN))
+}
+
+fn deletions(sandbox: &Sandbox) -> usize {
+    sandbox.calls().count(|call| call.method == "DELETE")
+}
+
+fn reasons(sandbox: &Sandbox, name: &str) -> Vec<String> {
+    events(sandbox, name)
+        .into_iter()
+        .map(|(reason, _)| reason)
+        .collect()
+}
+
+#[test]
+fn a_node_whose_server_was_deleted_goes_and_says_why() {
+    let sandbox = initialised(3);
+    let _daemon = Daemon::start(&env(&sandbox), &[]);
+    delete_server(&sandbox, "worker-2");
+    wait_until("the node to go", || !is_there(&sandbox, "worker-2"));
+    assert!(is_there(&sandbox, "worker-1") && is_there(&sandbox, "worker-3"));
+    wait_until("the event", || {
+        reasons(&sandbox, "worker-2").contains(&"DeletingNode".to_owned())
+    });
+    let calls = sandbox.calls().calls();
+    let deletion = calls.iter().find(|call| call.method == "DELETE").unwrap();
+    let preconditions = deletion.json().unwrap()["preconditions"].clone();
+    assert!(preconditions["uid"].is_string() && preconditions["resourceVersion"].is_string());
+}
+
+#[test]
+fn a_node_whose_server_is_off_is_tainted_until_it_is_ready_again() {
+    let sandbox = initialised(2);
+    let id = server_id(&sandbox, "worker-1");
+    let _daemon = Daemon::start(&env(&sandbox), &[]);
+    sandbox.cluster().edit("nodes", None, "worker-1", |node| {
+        node["spec"]["taints"] = json!([{ "key": "mine", "effect": "NoSchedule" }]);
+    });
+    sandbox.cloud().set_power(id, false);
+    sandbox.kubelets().expire();
+    wait_until("the taint", || is_tainted(&sandbox, "worker-1"));
+    assert!(!is_tainted(&sandbox, "worker-2"));
+    sandbox.cloud().set_power(id, true);
+    sandbox.kubelets().heartbeat();
+    wait_until("the taint to go", || !is_tainted(&sandbox, "worker-1"));
+    let taints = node(&sandbox, "worker-1")["spec"]["taints"].clone();
+    assert!(
+        taints
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|taint| taint["key"] == "mine"),
+        "others' taints stay: {taints}"
+    );
+    assert_eq!(deletions(&sandbox), 0);
+}
+
+#[test]
+fn a_node_that_is_not_ready_while_its_server_runs_is_left_alone() {
+    let sandbox = initialised(2);
+    let before = sandbox.cluster().list("nodes", None).len();
+    sandbox.cluster().edit("nodes", None, "worker-1", |node| {
+        for condition in node["status"]["conditions"].as_array_mut().unwrap() {
+            if condition["type"] == "Ready" {
+                condition["status"] = json!("Unknown");
+            }
+        }
+    });
+    let mark = sandbox.calls().mark();
+    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    let writes = sandbox
+        .calls()
+        .calls_since(mark)
+        .iter()
+        .filter(|call| call.is_write() && !is_lease(&call.path))
+        .count();
+    assert_eq!(
+        (sandbox.cluster().list("nodes", None).len(), writes),
+        (before, 0)
+    );
+}
+
+/// Everything that is not a complete list and the API's own 404 is a doubt.
+#[test]
+fn on_a_doubt_the_node_stays() {
+    let one = "/v1/servers/*";
+    let list = "/v1/servers";
+    let error = Effect::hetzner_error;
+    let cases: Vec<(&str, Rule)> = vec![
+        ("401", Rule::new(error(401, "unauthorized", "no")).path(one)),
+        ("403", Rule::new(error(403, "forbidden", "no")).path(one)),
+        ("429", Rule::new(Effect::hetzner_rate_limit()).path(one)),
+        ("500", Rule::new(error(500, "server_error", "no")).path(one)),
+        ("503", Rule::new(error(503, "maintenance", "no")).path(one)),
+        (
+            "404 of another kind",
+            Rule::new(error(404, "gone_fishing", "no")).path(one),
+        ),
+        (
+            "a proxy's 404",
+            Rule::new(Effect::proxy_not_found()).path(one),
+        ),
+        ("a reset", Rule::new(Effect::Reset).path(one)),
+        (
+            "silence",
+            Rule::new(Effect::Slow(Duration::from_secs(60))).path(one),
+        ),
+        ("malformed", Rule::new(Effect::other_json()).path(one)),
+        (
+            "the list: 500",
+            Rule::new(error(500, "server_error", "no")).path(list),
+        ),
+        ("the list: cut off", Rule::new(Effect::cut_off()).path(list)),
+        (
+            "the list: malformed",
+            Rule::new(Effect::Malformed).path(list),
+        ),
+        ("the list: page 2", {
+            let page_2 = |request: &sandbox::exchange::Request| request.query("page") == Some("2");
+            Rule::new(error(500, "server_error", "no"))
+                .path(list)
+                .when(page_2)
+        }),
+        ("the list: empty", {
+            let body = json!({ "servers": [], "meta": { "pagination": {
+                "page": 1, "per_page": 50, "previous_page": null, "next_page": null, "last_page": 1, "total_entries": 0,
+            } } });
+            Rule::new(Effect::Instead(sandbox::exchange::Response::json(
+                200, &body,
+            )))
+            .path(list)
+        }),
+    ];
+    side_by_side(cases, |(name, rule)| {
+        stays_until_it_is_mended(name, rule.half(Half::Hetzner))
+    });
+}
+
+/// Of more servers than it shows, a list says nothing about those that it does not show.
+#[test]
+fn a_list_that_holds_less_than_it_says_is_incomplete() {
+    for (per_page, last, total) in [
+        (50, json!(null), 120),
+        (50, json!(1), 120),
+        (2, json!(1), 100),
+    ] {
+        let sandbox = initialised(2);
+        delete_server(&sandbox, "worker-2");
+        let servers = sandbox.cloud().servers(sandbox.project());
+        let first = servers.iter().find(|server| server["name"] == "worker-1");
+        let numbered = |n: u64| {
+            let mut server = first.unwrap().clone();
+            if n > 0 {
+                server["id"] = json!(5_000_000 + n);
+                server["name"] = json!(format!("other-{n}"));
+            }
+            server
+        };
+        let body = json!({
+            "servers": (0..per_page).map(numbered).collect::<Vec<Value>>(),
+            "meta": { "pagination": {
+                "page": 1, "per_page": per_page, "previous_page": null, "next_page": null,
+                "last_page": last, "total_entries": total,
+            } },
+        });
+        let effect = Effect::Instead(sandbox::exchange::Response::json(200, &body));
+        sandbox
+            .faults()
+            .add(Rule::new(effect).path("/v1/servers").half(Half::Hetzner));
+        let ran = ccm(&env(&sandbox), &["run", "--once"]);
+        assert!(
+            ran.code == 1 && ran.stderr.contains("nothing is done on an incomplete list"),
+            "{body}: {ran:?}"
+        );
+        assert!(is_there(&sandbox, "worker-2") && deletions(&sandbox) == 0);
+    }
+}
+
+fn stays_until_it_is_mended(name: &str, rule: Rule) {
+    let sandbox = initialised(2);
+    second_page(&sandbox);
+    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    let daemon = Daemon::start(&env(&sandbox), &[]);
+    let looks = |since| {
+        let calls = sandbox.calls().calls_since(since);
+        calls
+            .iter()
+            .filter(|call| call.path == "/api/v1/nodes")
+            .count()
+    };
+    let start = sandbox.calls().mark();
+    wait_until("the first ticks", || looks(start) > 3);
+    let rule = sandbox.faults().add(rule);
+    delete_server(&sandbox, "worker-2");
+    let mark = sandbox.calls().mark();
+    wait_until("some ticks", || {
+        sandbox.faults().hits(rule) > 0 && looks(mark) > 6
+    });
+    assert!(
+        is_there(&sandbox, "worker-2") && deletions(&sandbox) == 0,
+        "{name}:\n{}",
+        daemon.log()
+    );
+    sandbox.faults().remove(rule);
+    wait_until("the node to go when the doubt is over", || {
+        !is_there(&sandbox, "worker-2")
+    });
+    assert_eq!(sandbox.cluster().list("nodes", None).len(), 2, "{name}");
+}
+
+/// A job that runs every minute is only heard of by its exit code.
+#[test]
+fn a_doubt_is_a_failure_of_the_pass() {
+    let one = "/v1/servers/*";
+    let error = Effect::hetzner_error;
+    let other_server = json!({ "server": { "id": 1 } });
+    let cases = vec![
+        ("500", error(500, "server_error", "no")),
+        ("404 of another kind", error(404, "gone_fishing", "no")),
+        ("410", error(410, "not_found", "no")),
+        (
+            "another server",
+            Effect::Instead(sandbox::exchange::Response::json(200, &other_server)),
+        ),
+    ];
+    side_by_side(cases, |(name, effect)| {
+        let sandbox = initialised(2);
+        delete_server(&sandbox, "worker-2");
+        sandbox.cluster().edit("nodes", None, "worker-1", |node| {
+            for condition in node["status"]["conditions"].as_array_mut().unwrap() {
+                condition["status"] = json!("True");
+            }
+        });
+        let rule = Rule::new(effect).path(one).half(Half::Hetzner);
+        sandbox.faults().add(rule);
+        let once = ccm(&env(&sandbox), &["run", "--once"]);
+        let said = |text: &str| once.stderr.contains(text);
+        assert!(
+            once.code == 1 && said("WARN") && said("is not clear") && said(", 1 failed"),
+            "{name}: {once:?}"
+        );
+        assert!(reasons(&sandbox, "worker-2").contains(&"InstanceLookupFailed".to_owned()));
+        let sync = ccm(&env(&sandbox), &["node", "sync"]);
+        let said = |text: &str| sync.stdout.contains(text);
+        assert!(
+            sync.code == 1 && said("node/worker-2  failed: ") && said(", 1 failed"),
+            "{name}: {sync:?}"
+        );
+        let dry = ccm(&env(&sandbox), &["node", "sync", "--dry-run"]);
+        let said = |text: &str| dry.stdout.contains(text);
+        assert!(
+            dry.code == 1 && said("node/worker-2  can't: ") && said(", 1 can't be helped"),
+            "{name}: {dry:?}"
+        );
+        assert!(is_there(&sandbox, "worker-2"), "{name}");
+    });
+}
+
+#[test]
+fn another_project_s_token_fails_a_pass() {
+    let sandbox = initialised(2);
+    for name in ["worker-1", "worker-2"] {
+        sandbox.cloud().set_power(server_id(&sandbox, name), false);
+    }
+    sandbox.kubelets().expire();
+    let foreign = with(
+        env(&sandbox),
+        &[("HCLOUD_TOKEN", &sandbox.projects().foreign_token)],
+    );
+    for (words, failed) in [
+        (&["run", "--once"][..], ", 2 failed"),
+        (&["node", "sync"], ", 2 failed"),
+        (&["node", "sync", "--dry-run"], ", 2 can't be helped"),
+    ] {
+        let ran = ccm(&foreign, words);
+        let said = |text: &str| ran.stdout.contains(text) || ran.stderr.contains(text);
+        assert!(
+            ran.code == 1 && said("--node-deletion-guard=false") && said(failed),
+            "{words:?}: {ran:?}"
+        );
+    }
+    assert_eq!(deletions(&sandbox), 0);
+}
+
+/// The API server does not let us: that is told once, and tried less and less often.
+#[test]
+fn a_taint_that_can_t_be_removed_is_left_for_longer_and_longer() {
+    let sandbox = initialised(2);
+    let rule = Rule::new(Effect::kubernetes_status(403, "Forbidden", "no"))
+        .half(Half::Kubernetes)
+        .method("PATCH")
+        .path("/api/v1/nodes/*");
+    let rule = sandbox.faults().add(rule);
+    sandbox.cluster().edit("nodes", None, "worker-1", |node| {
+        node["spec"]["taints"] = json!([{ "key": SHUTDOWN, "effect": "NoSchedule" }]);
+    });
+    let mark = sandbox.calls().mark();
+    let daemon = Daemon::start(&env(&sandbox), &[]);
+    let calls = |is_such: fn(&sandbox::calls::Call) -> bool| {
+        let calls = sandbox.calls().calls_since(mark);
+        calls.iter().filter(|call| is_such(call)).count()
+    };
+    let patches = || calls(|call| call.method == "PATCH");
+    wait_until("two tries", || patches() >= 2);
+    // Each look is a tick of one of two controllers, five seconds apart: five minutes of them.
+    let looks = || calls(|call| call.path == "/api/v1/nodes");
+    wait_until("many looks", || looks() >= 120);
+    assert!(patches() <= 12, "{} tries in {} looks", patches(), looks());
+    let told = daemon.log().matches("(TaintingNodeFailed)").count();
+    assert_eq!(told, 1, "{}", daemon.log());
+    assert!(reasons(&sandbox, "worker-1").contains(&"TaintingNodeFailed".to_owned()));
+    sandbox.faults().remove(rule);
+    wait_until("the taint to go", || !is_tainted(&sandbox, "worker-1"));
+}
+
+#[test]
+fn another_project_s_token_deletes_nothing() {
+    let sandbox = initialised(3);
+    for name in ["worker-1", "worker-2", "worker-3"] {
+        sandbox.cloud().set_power(server_id(&sandbox, name), false);
+    }
+    sandbox.kubelets().expire();
+    let foreign = with(
+        env(&sandbox),
+        &[("HCLOUD_TOKEN", &sandbox.projects().foreign_token)],
+    );
+    let daemon = Daemon::start(&foreign, &[]);
+    daemon.logs("the token is probably another project's");
+    wait_until("its event", || {
+        reasons(&sandbox, "worker-1").contains(&"PossibleNodeDeletion".to_owned())
+    });
+    assert_eq!(
+        (
+            deletions(&sandbox),
+            sandbox.cluster().list("nodes", None).len()
+        ),
+        (0, 3)
+    );
+    drop(daemon);
+    // Turned off, it does as it is told.
+    let _daemon = Daemon::start(&foreign, &["--node-deletion-guard=false"]);
+    wait_until("all nodes to go", || {
+        sandbox.cluster().list("nodes", None).is_empty()
+    });
+}
+
+#[test]
+fn the_last_node_of_a_project_stays_by_the_guard() {
+    let sandbox = initialised(1);
+    delete_server(&sandbox, "worker-1");
+    let ran = ccm(&env(&sandbox), &["run", "--once"]);
+    assert!(
+        ran.code == 1 && ran.stderr.contains("--node-deletion-guard=false"),
+        "{ran:?}"
+    );
+    assert!(is_there(&sandbox, "worker-1"));
+}
+
+/// The node is written to by its kubelet, or made anew, in the moment before it is deleted.
+#[test]
+fn a_node_that_was_renewed_in_between_stays() {
+    for made_anew in [false, true] {
+        let sandbox = initialised(3);
+        delete_server(&sandbox, "worker-2");
+        let cluster = Arc::clone(sandbox.cluster());
+        let renew = move |_: &sandbox::exchange::Request| {
+            if made_anew {
+                let mut node: Value = cluster.get("nodes", None, "worker-2").unwrap();
+                cluster.delete("nodes", None, "worker-2");
+                node["metadata"] = json!({ "name": "worker-2" });
+                node["spec"] = json!({});
+                cluster.create("nodes", None, node);
+            } else {
+                cluster.edit("nodes", None, "worker-2", |node| {
+                    node["metadata"]["labels"]["alive"] = json!("yes")
+                });
+            }
+        };
+        let rule = Rule::new(Effect::before(renew))
+            .half(Half::Kubernetes)
+            .method("DELETE")
+            .times(1);
+        sandbox.faults().add(rule);
+        let ran = ccm(&env(&sandbox), &["run", "--once"]);
+        assert_eq!((ran.code, deletions(&sandbox)), (1, 1), "{}", ran.stderr);
+        assert!(is_there(&sandbox, "worker-2"));
+        assert!(reasons(&sandbox, "worker-2").contains(&"DeletingNodeFailed".to_owned()));
+    }
+}
+
+#[test]
+fn nodes_that_are_not_ours_stay_whatever_their_state() {
+    let sandbox = initialised(2);
+    for (name, provider_id) in [
+        ("foreign", "aws:///eu-central-1a/i-0abc"),
+        ("odd", "ccm-from-scratch://not-a-number"),
+        ("other-profile", "hcloud://1"),
+        ("without", ""),
+    ] {
+        sandbox.register_node(sandbox::kubelet::NodeSpec {
+            name: name.into(),
+            ..Default::default()
+        });
+        sandbox.cluster().edit("nodes", None, name, |node| {
+            node["spec"] = json!({ "providerID": provider_id });
+            node["status"]["conditions"] = json!([]);
+        });
+    }
+    let before = sandbox.cluster().list("nodes", None).len();
+    ccm(&env(&sandbox), &["run", "--once"]);
+    assert_eq!(
+        (
+            sandbox.cluster().list("nodes", None).len(),
+            deletions(&sandbox)
+        ),
+        (before, 0)
+    );
+    sandbox.register_node(sandbox::kubelet::NodeSpec {
+        name: "robot".into(),
+        provider_id: Some("hcloud://bm-1".into()),
+        ..Default::default()
+    });
+    sandbox.cluster().edit("nodes", None, "robot", |node| {
+        node["status"]["conditions"] = json!([])
+    });
+    ccm(
+        &env(&sandbox),
+        &["run", "--once", "--cloud-provider=hcloud"],
+    );
+    assert!(is_there(&sandbox, "robot") && is_there(&sandbox, "foreign"));
+}
+
+#[test]
+fn not_ready_nodes_cost_few_calls() {
+    let sandbox = initialised(2);
+    sandbox.cluster().edit("nodes", None, "worker-1", |node| {
+        node["status"]["conditions"] = json!([])
+    });
+    let mark = sandbox.calls().mark();
+    let _daemon = Daemon::start(&env(&sandbox), &["--node-status-update-frequency=10h"]);
+    let since = || sandbox.calls().calls_since(mark);
+    // A minute of it: the server is asked for at once, after 15, 45 and 105 seconds.
+    wait_until("a minute's looks", || {
+        since()
+            .iter()
+            .filter(|call| call.path == "/api/v1/nodes")
+            .count()
+            >= 24
+    });
+    let asked = since()
+        .iter()
+        .filter(|call| call.path.starts_with("/v1/servers/"))
+        .count();
+    assert!((1..=4).contains(&asked), "asked {asked} times");
+}
+
+#[test]
+fn many_not_ready_nodes_share_one_list() {
+    let sandbox = initialised(20);
+    for n in 1..=20 {
+        sandbox
+            .cluster()
+            .edit("nodes", None, &format!("worker-{n}"), |node| {
+                node["status"]["conditions"] = json!([])
+            });
+    }
+    let mark = sandbox.calls().mark();
+    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    let hetzner = sandbox
+        .calls()
+        .calls_since(mark)
+        .iter()
+        .filter(|call| call.half == Half::Hetzner && call.path.starts_with("/v1/servers"))
+        .count();
+    assert_eq!(hetzner, 1, "one page, for both controllers");
+}
+
+#[test]
+fn a_controller_that_is_turned_off_does_nothing() {
+    let sandbox = initialised(2);
+    delete_server(&sandbox, "worker-1");
+    let ran = ccm(
+        &env(&sandbox),
+        &["run", "--once", "--controllers=*,-cloud-node-lifecycle"],
+    );
+    assert_eq!((ran.code, deletions(&sandbox)), (0, 0), "{}", ran.stderr);
+}
+
+#[test]
+fn the_commands_show_it_and_sync_does_it() {
+    let sandbox = initialised(3);
+    delete_server(&sandbox, "worker-2");
+    let off = sandbox.join(ServerSpec {
+        name: "off".into(),
+        ..ServerSpec::default()
+    });
+    assert_eq!(ccm(&env(&sandbox), &["node", "sync", "off"]).code, 0);
+    sandbox.cloud().set_power(off, false);
+    sandbox.kubelets().expire();
+    let list = ccm(&env(&sandbox), &["node", "list"]).stdout;
+    let row = |name: &str| {
+        list.lines()
+            .find(|line| line.starts_with(name))
+            .unwrap()
+            .to_owned()
+    };
+    assert!(
+        row("worker-2").ends_with("delete") && row("worker-2").contains("missing"),
+        "{list}"
+    );
+    assert!(
+        row("off").ends_with("shutdown taint") && row("off").contains("NotReady"),
+        "{list}"
+    );
+    let inspect = ccm(&env(&sandbox), &["node", "inspect", "worker-2"]).stdout;
+    assert!(inspect.contains("deleted (server "), "{inspect}");
+    let dry = ccm(
+        &env(&sandbox),
+        &["node", "sync", "--dry-run", "--detailed-exitcode"],
+    );
+    assert_eq!((dry.code, deletions(&sandbox)), (3, 0), "{dry:?}");
+    let json = ccm(
+        &env(&sandbox),
+        &["node", "sync", "worker-2", "--dry-run", "-o", "json"],
+    )
+    .json();
+    assert_eq!(json["items"][0]["changes"][0]["change"], "DeleteNode");
+    let synced = ccm(&env(&sandbox), &["node", "sync"]);
+    assert_eq!(synced.code, 0, "{synced:?}");
+    assert!(
+        synced
+            .stdout
+            .ends_with("2 changed, 2 unchanged, 0 failed\n"),
+        "{synced:?}"
+    );
+    assert!(!is_there(&sandbox, "worker-2") && is_tainted(&sandbox, "off"));
+}

@@ -1,0 +1,13 @@
+//! Nodes: the binary against the sandbox.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod api_errors;
+mod change_detection;
+mod change_detection_errors;
+mod initialise;
+mod lifecycle;
+mod network;
+mod view;

@@ -1,0 +1,144 @@
+//! The private Network at start: which one, and whether this machine is in it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::common;
+
+use common::{Daemon, all_initialised, ccm, env, wait_until, with, writes};
+use sandbox::Sandbox;
+use sandbox::hetzner::ServerSpec;
+
+fn world() -> Sandbox {
+    Sandbox::builder()
+        .nodes(2)
+        .scale(0.02)
+        .network("10.0.0.0/8")
+        .heartbeats(false)
+        .start()
+}
+
+/// Runs until the Network is known and all nodes are initialised, and ends it.
+fn works(sandbox: &Sandbox, changes: &[(&str, &str)]) -> String {
+    let daemon = Daemon::start(&with(env(sandbox), changes), &[]);
+    daemon.logs("private Network: sandbox");
+    wait_until("initialised nodes", || all_initialised(sandbox));
+    daemon.signal("-TERM");
+    assert!(daemon.ended().success(), "{}", daemon.log());
+    daemon.log()
+}
+
+/// By ID or by name; digits are an ID, even where a Network is named like that.
+#[test]
+fn by_id_or_by_name() {
+    let sandbox = world();
+    let id = sandbox.network().unwrap().to_string();
+    let other = sandbox
+        .cloud()
+        .create_network(sandbox.project(), &id, "10.9.0.0/16");
+    for named in [id.as_str(), "sandbox"] {
+        let log = works(&sandbox, &[("HCLOUD_NETWORK", named)]);
+        assert!(
+            log.contains(&format!("private Network: sandbox ({id})")),
+            "{log}"
+        );
+        assert!(!log.contains("metadata"), "{log}");
+    }
+    let ran = ccm(
+        &with(env(&sandbox), &[("HCLOUD_NETWORK", "4711")]),
+        &["run"],
+    );
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let expected = format!(
+        "HCLOUD_NETWORK: there is no Network 4711; this project has sandbox ({id}), {id} ({other})"
+    );
+    assert!(ran.stderr.contains(&expected), "{ran:?}");
+}
+
+/// This machine is not in the Network: that is told before anything is written.
+#[test]
+fn a_machine_outside_of_the_network_ends_with_what_to_do() {
+    let sandbox = world();
+    let other = sandbox
+        .cloud()
+        .create_network(sandbox.project(), "other", "10.9.0.0/16");
+    let alone = sandbox.cloud().create_server(
+        sandbox.project(),
+        ServerSpec {
+            name: "alone".into(),
+            ..ServerSpec::default()
+        },
+    );
+    let elsewhere = sandbox.cloud().create_server(
+        sandbox.project(),
+        ServerSpec {
+            name: "elsewhere".into(),
+            networks: vec![(other, None)],
+            ..ServerSpec::default()
+        },
+    );
+    let id = sandbox.network().unwrap();
+    for (server, there) in [
+        (alone, "none".to_owned()),
+        (elsewhere, format!("other ({other})")),
+    ] {
+        sandbox.cloud().set_metadata_server(Some(server));
+        for words in [&["run"][..], &["run", "--once"]] {
+            let ran = ccm(&env(&sandbox), words);
+            assert_eq!(ran.code, 1, "{ran:?}");
+            let expected = format!(
+                "HCLOUD_NETWORK: this machine is not attached to the Network sandbox ({id}), but to {there}; attach it, \
+                 correct HCLOUD_NETWORK, or set HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true if it need not be"
+            );
+            assert!(ran.stderr.contains(&expected), "{ran:?}");
+        }
+        assert_eq!(writes(&sandbox), Vec::<String>::new());
+        // A person may ask and try from anywhere.
+        for words in [&["node", "list"][..], &["run", "--dry-run"]] {
+            let ran = ccm(&env(&sandbox), words);
+            assert!(ran.code == 0 && !ran.stderr.contains("attached"), "{ran:?}");
+        }
+    }
+    let log = works(
+        &sandbox,
+        &[("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", "true")],
+    );
+    assert!(!log.contains("attached"), "{log}");
+}
+
+/// No metadata service, or somebody else's: nobody can tell, and it is said once.
+#[test]
+fn outside_of_hetzner_it_goes_on_with_a_warning() {
+    for (endpoint, why) in [
+        (None, "HTTP status 404"),
+        (
+            Some("http://127.0.0.1:1/hetzner/v1/metadata"),
+            "(connection refused). That is so",
+        ),
+        (
+            Some("http://metadata.test"),
+            "failed to lookup address information",
+        ),
+    ] {
+        let sandbox = world();
+        sandbox.cloud().set_metadata_server(None);
+        let changes: Vec<_> = endpoint
+            .map(|url| ("HCLOUD_METADATA_ENDPOINT", url))
+            .into_iter()
+            .collect();
+        let log = works(&sandbox, &changes);
+        let told: Vec<&str> = log
+            .lines()
+            .filter(|line| {
+                line.contains("not checked whether this machine is attached to the Network sandbox")
+            })
+            .collect();
+        assert_eq!(told.len(), 1, "{log}");
+        assert!(
+            told[0].contains("WARN") && told[0].contains(why),
+            "{told:?}"
+        );
+        assert!(
+            told[0].ends_with("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true silences this"),
+            "{told:?}"
+        );
+    }
+}

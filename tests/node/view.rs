@@ -1,0 +1,183 @@
+//! The view of nodes that controllers share: what a look at the table with metadata sees, and
+//! what is kept of a write's answer. The library against the sandbox.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use crate::common;
+use crate::common::memory;
+
+use ccm::cache::{Apis, Poll, ReadFrom};
+use ccm::http::{self, Proxies, Timing};
+use ccm::kube::{self, Labels, Node, config};
+use common::quiet;
+use memory::Memory;
+use sandbox::Sandbox;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const TIMING: Timing = Timing {
+    read_timeout: Duration::from_secs(5),
+    write_timeout: http::WRITE_TIMEOUT,
+    retry_wait: Duration::from_millis(1),
+};
+
+/// Looks at the table every time, and at everything only at first.
+const METADATA: Poll = Poll {
+    look_max_age: Duration::ZERO,
+    whole_max_age: Duration::MAX,
+    metadata_max_age: Some(Duration::ZERO),
+};
+
+const CELLS: Poll = Poll {
+    metadata_max_age: None,
+    ..METADATA
+};
+
+fn world(sandbox: &Sandbox) -> Apis {
+    let env = sandbox.env_of("ccm");
+    let (_, path) = env.iter().find(|(name, _)| name == "KUBECONFIG").unwrap();
+    let options = config::Options {
+        kubeconfig: vec![path.into()],
+        ..config::Options::default()
+    };
+    let kube = kube::Client::new(config::load(&options).unwrap(), Proxies::Never, TIMING);
+    Apis::new(kube, Box::new(Memory::default()), 1.0)
+}
+
+fn poll(world: &Apis, poll: Poll) -> Arc<Vec<Arc<Node>>> {
+    world.poll_nodes(poll).unwrap().value
+}
+
+fn named(nodes: &[Arc<Node>], name: &str) -> Arc<Node> {
+    Arc::clone(nodes.iter().find(|node| node.name() == name).unwrap())
+}
+
+fn reads_by_name(sandbox: &Sandbox) -> usize {
+    let is_one = |path: &str| path.starts_with("/api/v1/nodes/");
+    sandbox
+        .calls()
+        .count(|call| call.method == "GET" && is_one(&call.path))
+}
+
+#[test]
+fn with_metadata_labels_deletion_and_a_new_uid_ring_too() {
+    let sandbox = quiet(3);
+    let world = world(&sandbox);
+    let before = poll(&world, METADATA);
+    assert_eq!(before.len(), 3);
+    let cluster = sandbox.cluster();
+    cluster.edit("nodes", None, "worker-1", |node| {
+        node["metadata"]["labels"]["pool"] = json!("a");
+        node["metadata"]["annotations"]["not"] = json!("read");
+    });
+    cluster.edit("nodes", None, "worker-2", |node| {
+        node["metadata"]["finalizers"] = json!(["example.com/mine"]);
+    });
+    assert!(cluster.delete("nodes", None, "worker-2"));
+    let mut anew = cluster.get("nodes", None, "worker-3").unwrap();
+    let labels = anew["metadata"]["labels"].clone();
+    assert!(cluster.delete("nodes", None, "worker-3"));
+    anew["metadata"] = json!({ "name": "worker-3", "labels": labels });
+    let status = anew["status"].clone();
+    cluster.create("nodes", None, anew);
+    cluster.edit("nodes", None, "worker-3", |node| {
+        node["status"] = status.clone()
+    });
+
+    // The same names, the same status, and too young to tell by their age.
+    let nodes = poll(&world, CELLS);
+    assert_eq!(
+        (nodes.as_ref(), reads_by_name(&sandbox)),
+        (before.as_ref(), 0)
+    );
+    let nodes = poll(&world, METADATA);
+    assert_eq!(reads_by_name(&sandbox), 3);
+    assert_eq!(
+        named(&nodes, "worker-1").metadata.labels.get("pool"),
+        Some("a")
+    );
+    assert!(
+        named(&nodes, "worker-2")
+            .metadata
+            .deletion_timestamp
+            .is_some()
+    );
+    let uid = |nodes: &[Arc<Node>]| named(nodes, "worker-3").metadata.uid.clone();
+    assert_ne!(uid(&nodes), uid(&before));
+    let again = poll(&world, METADATA);
+    assert_eq!((again, reads_by_name(&sandbox)), (nodes, 3), "known by now");
+    assert_eq!(before.len(), 3, "who holds a view keeps it as it was");
+}
+
+#[test]
+fn a_write_s_answer_is_kept_unless_something_newer_was_read() {
+    let sandbox = quiet(1);
+    let world = world(&sandbox);
+    let labelled = |node: &Node, value: &str| {
+        let mut node = node.clone();
+        node.metadata.labels = Labels::from_iter([("written", value)]);
+        node
+    };
+    let old = Instant::now();
+    let nodes = world.nodes(Duration::ZERO, ReadFrom::Latest).unwrap().value;
+    let seen = || {
+        let nodes = world.nodes_seen().unwrap().value;
+        nodes[0].metadata.labels.get("written").map(str::to_owned)
+    };
+    world.node_written(labelled(&nodes[0], "before the list"), old);
+    assert_eq!(seen(), None);
+    world.node_written(labelled(&nodes[0], "after it"), Instant::now());
+    assert_eq!(seen(), Some("after it".to_owned()));
+    let mut another = labelled(&nodes[0], "another UID");
+    another.metadata.uid = "another".into();
+    world.node_written(another, Instant::now());
+    assert_eq!(seen(), Some("after it".to_owned()));
+    let names = ["worker-1".to_owned(), "nobody".to_owned()];
+    world.nodes_again(&names, Duration::MAX).unwrap();
+    assert_eq!((seen().is_some(), reads_by_name(&sandbox)), (true, 0));
+    world.nodes_again(&names, Duration::ZERO).unwrap();
+    assert_eq!((seen(), reads_by_name(&sandbox)), (None, 1));
+}
+
+/// By its UID: a list of servers that was requested later knows its machine.
+#[test]
+fn a_node_is_first_seen_once_and_another_one_of_its_name_anew() {
+    let sandbox = quiet(2);
+    let world = world(&sandbox);
+    let list = || world.nodes(Duration::ZERO, ReadFrom::Latest).unwrap().value;
+    let before = Instant::now();
+    let first = named(&list(), "worker-1");
+    let seen = world.node_first_seen(&first).unwrap();
+    assert!(seen > before);
+    // Listed, written and read by its name again, it is the same.
+    list();
+    world
+        .nodes_again(&["worker-1".to_owned()], Duration::ZERO)
+        .unwrap();
+    world.node_written(first.as_ref().clone(), Instant::now());
+    assert_eq!(world.node_first_seen(&first), Some(seen));
+    let other = named(&list(), "worker-2");
+    let renew = |name: &str| {
+        sandbox.cluster().delete("nodes", None, name);
+        sandbox.register_node(sandbox::kubelet::NodeSpec {
+            name: name.into(),
+            ..Default::default()
+        });
+    };
+    // Read by its name, and by a list.
+    renew("worker-1");
+    let before = Instant::now();
+    let nodes = world.nodes_again(&["worker-1".to_owned()], Duration::ZERO);
+    let second = named(&nodes.unwrap().value, "worker-1");
+    assert_eq!(
+        world.node_first_seen(&first),
+        None,
+        "another one has its name"
+    );
+    assert!(world.node_first_seen(&second).unwrap() > before);
+    renew("worker-2");
+    let before = Instant::now();
+    let renewed = named(&list(), "worker-2");
+    assert_eq!(world.node_first_seen(&other), None);
+    assert!(world.node_first_seen(&renewed).unwrap() > before);
+}

@@ -1,0 +1,156 @@
+//! The chart, as helm renders it.
+
+use crate::built::rendered::{base, documents, folder, one, pod, read, understood};
+use crate::common::{self, ccm, env};
+use sandbox::Sandbox;
+use sandbox::kubernetes::PolicyRule;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::{Command, Output};
+
+const ACCOUNT: &str = "system:serviceaccount:kube-system:ccm-from-scratch";
+
+/// On the path, or where `make helm` puts it; none where there is no helm.
+pub fn helm(words: &[&str]) -> Option<Output> {
+    let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools/helm");
+    let run = |program: &Path| Command::new(program).args(words).output();
+    let ran = run(Path::new("helm")).or_else(|_| run(&made));
+    if ran.is_err() {
+        let why = "there is no helm on this machine; make helm builds one";
+        sandbox::skipped::skip("the chart, rendered", "helm", why);
+    }
+    ran.ok()
+}
+
+/// `--set` words of a table's case.
+pub fn settings(set: &str) -> Vec<&str> {
+    set.split_whitespace()
+        .flat_map(|one| ["--set", one])
+        .collect()
+}
+
+/// The chart with these words of `helm template` besides; none where there is no helm.
+pub fn rendered(words: &[&str]) -> Option<Vec<Value>> {
+    let chart = folder().join("chart");
+    let template = [
+        "template",
+        "ccm",
+        chart.to_str().unwrap(),
+        "-n",
+        "kube-system",
+        // A helm that was built by `go install` takes itself for an old cluster.
+        "--kube-version=1.30.0",
+    ];
+    let ran = helm(&[&template, words].concat())?;
+    let complaint = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{words:?}: {complaint}");
+    Some(documents(&String::from_utf8(ran.stdout).unwrap()))
+}
+
+/// Needs no helm: what it renders the rules from is the base's own text, and versions are the program's.
+#[test]
+fn the_chart_holds_the_rules_and_the_version_of_the_rest() {
+    for file in ["role.yaml", "lease.yaml"] {
+        let of = |folder_name| std::fs::read(folder().join(folder_name).join(file)).unwrap();
+        assert_eq!(of("chart/files"), of("base"), "{file}");
+    }
+    let chart = read("chart/Chart.yaml").remove(0);
+    for field in ["version", "appVersion"] {
+        assert_eq!(chart[field], env!("CARGO_PKG_VERSION"), "{field}");
+    }
+}
+
+/// Rules, bindings and the Pod are the base's but for what a chart adds.
+#[test]
+fn as_it_is_the_chart_is_the_base() {
+    let Some(built) = rendered(&[]) else {
+        return;
+    };
+    let base = base();
+    assert_eq!(built.len(), base.len());
+    for expected in &base {
+        let kind = expected["kind"].as_str().unwrap();
+        let object = one(&built, kind);
+        for field in ["name", "namespace"] {
+            let value = &object["metadata"][field];
+            assert_eq!(value, &expected["metadata"][field], "{kind} {field}");
+        }
+        for field in ["rules", "roleRef", "subjects"] {
+            assert_eq!(object[field], expected[field], "{kind} {field}");
+        }
+    }
+    let (ours, theirs) = (one(&built, "Deployment"), one(&base, "Deployment"));
+    let mut expected = pod(theirs).clone();
+    let container = &mut expected["containers"][0];
+    container["imagePullPolicy"] = json!("IfNotPresent");
+    container["args"] = json!(["run", "--cloud-provider=ccm-from-scratch"]);
+    // The Network only with networking.enabled.
+    let variables = container["env"].as_array_mut().unwrap();
+    variables.retain(|one| one["name"] != "HCLOUD_NETWORK");
+    assert_eq!(pod(ours), &expected);
+    for field in ["replicas", "strategy", "revisionHistoryLimit"] {
+        assert_eq!(ours["spec"][field], theirs["spec"][field], "{field}");
+    }
+    let parsed = understood(&pod(ours)["containers"][0]);
+    assert!(parsed.notices.is_empty(), "{:?}", parsed.notices);
+}
+
+/// Strictly, and with everything in it.
+#[test]
+fn helm_finds_no_fault() {
+    let chart = folder().join("chart");
+    for set in [
+        "",
+        "kind=DaemonSet networking.enabled=true robot.enabled=true monitoring.podMonitor.enabled=true",
+    ] {
+        let lint = ["lint", "--strict", chart.to_str().unwrap()];
+        let Some(ran) = helm(&[&lint[..], &settings(set)].concat()) else {
+            return;
+        };
+        let said = String::from_utf8_lossy(&ran.stdout);
+        assert!(ran.status.success(), "{said}");
+    }
+}
+
+/// The daemon as the chart would run it: its words, its account, and a Lease of another name.
+#[test]
+fn what_it_renders_may_do_what_it_is_told_to() {
+    let set = "args.leader-elect-resource-name=mine args.leader-elect-resource-namespace=default";
+    let Some(built) = rendered(&settings(set)) else {
+        return;
+    };
+    let sandbox = common::quiet(2);
+    let rules = |kind| -> Vec<PolicyRule> {
+        serde_json::from_value(one(&built, kind)["rules"].clone()).unwrap()
+    };
+    sandbox
+        .add_user(ACCOUNT, &[], rules("ClusterRole"))
+        .unwrap();
+    let namespace = one(&built, "Role")["metadata"]["namespace"].as_str();
+    assert_eq!(
+        one(&built, "RoleBinding")["metadata"]["namespace"].as_str(),
+        namespace
+    );
+    let cluster = sandbox.cluster();
+    cluster.grant_in_namespace(ACCOUNT, namespace.unwrap(), rules("Role"));
+    let container = &pod(one(&built, "Deployment"))["containers"][0];
+    let words = container["args"].as_array().unwrap().iter();
+    let mut words: Vec<&str> = words.map(|word| word.as_str().unwrap()).collect();
+    words.push("--once");
+    let ran = ccm(&as_account(&sandbox), &words);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(common::all_initialised(&sandbox), "{}", ran.stderr);
+    assert!(
+        cluster.get("leases", Some("default"), "mine").is_some(),
+        "{}",
+        ran.stderr
+    );
+    let refused = sandbox.calls().count(|call| call.status == Some(403));
+    assert_eq!(refused, 0, "{}", ran.stderr);
+}
+
+fn as_account(sandbox: &Sandbox) -> common::Env {
+    let account = sandbox.env_of(ACCOUNT);
+    let kubeconfig = account.iter().find(|(name, _)| name == "KUBECONFIG");
+    common::with(env(sandbox), &[("KUBECONFIG", &kubeconfig.unwrap().1)])
+}

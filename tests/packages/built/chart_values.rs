@@ -1,0 +1,158 @@
+//! What each value of the chart changes, and which are refused.
+
+use crate::built::chart::{helm, rendered, settings};
+use crate::built::rendered::{flags, folder, one, pod, understood, variables};
+use serde_json::{Value, json};
+
+/// Values, where they are found in the Deployment, and what is there.
+#[rustfmt::skip] // A case is a line.
+const CASES: &[(&str, &str, &str)] = &[
+    ("replicaCount=2", "/spec/replicas", "2"),
+    ("image.repository=registry.example.com/ccm,image.tag=v1", "/spec/template/spec/containers/0/image", r#""registry.example.com/ccm:v1""#),
+    ("image.pullPolicy=Always", "/spec/template/spec/containers/0/imagePullPolicy", r#""Always""#),
+    ("image.pullSecrets[0].name=registry", "/spec/template/spec/imagePullSecrets", r#"[{"name":"registry"}]"#),
+    ("resources.limits.memory=1Gi", "/spec/template/spec/containers/0/resources/limits/memory", r#""1Gi""#),
+    ("nodeSelector.zone=a", "/spec/template/spec/nodeSelector", r#"{"zone":"a"}"#),
+    ("affinity=null", "/spec/template/spec/affinity", "null"),
+    ("priorityClassName=mine", "/spec/template/spec/priorityClassName", r#""mine""#),
+    ("additionalTolerations[0].key=x", "/spec/template/spec/tolerations/5", r#"{"key":"x"}"#),
+    ("podLabels.team=a", "/spec/template/metadata/labels/team", r#""a""#),
+    ("podAnnotations.team=a", "/spec/template/metadata/annotations", r#"{"team":"a"}"#),
+    ("selectorLabels.app=ccm", "/spec/selector/matchLabels/app", r#""ccm""#),
+    ("selectorLabels.app=ccm", "/spec/template/metadata/labels/app", r#""ccm""#),
+    ("hostNetwork=false", "/spec/template/spec/hostNetwork", "null"),
+    ("dnsPolicy=ClusterFirst", "/spec/template/spec/dnsPolicy", r#""ClusterFirst""#),
+    ("dnsConfig.nameservers[0]=192.0.2.1", "/spec/template/spec/dnsConfig/nameservers/0", r#""192.0.2.1""#),
+    ("strategy.type=Recreate,strategy.rollingUpdate=null", "/spec/strategy", r#"{"type":"Recreate"}"#),
+    ("extraVolumes[0].name=v", "/spec/template/spec/volumes", r#"[{"name":"v"}]"#),
+    ("extraVolumeMounts[0].name=v,extraVolumeMounts[0].mountPath=/v", "/spec/template/spec/containers/0/volumeMounts", r#"[{"mountPath":"/v","name":"v"}]"#),
+    ("nameOverride=other", "/metadata/name", r#""other""#),
+    ("nameOverride=other", "/spec/template/spec/serviceAccountName", r#""other""#),
+    ("args.metrics-address=:9000", "/spec/template/spec/containers/0/ports/0/containerPort", "9000"),
+    ("args.metrics-address=127.0.0.1:9000", "/spec/template/spec/containers/0/livenessProbe/httpGet/host", r#""127.0.0.1""#),
+    ("env.HCLOUD_METRICS_ADDRESS.value=:9001", "/spec/template/spec/containers/0/ports/0/containerPort", "9001"),
+];
+
+#[test]
+fn each_value_does_what_it_says() {
+    for (set, pointer, expected) in CASES {
+        let Some(built) = rendered(&settings(set)) else {
+            return;
+        };
+        let deployment = one(&built, "Deployment");
+        let found = deployment.pointer(pointer).cloned().unwrap_or_default();
+        let expected: Value = serde_json::from_str(expected).unwrap();
+        assert_eq!(found, expected, "{set}");
+    }
+}
+
+/// Values, the flags they come to, and variables with their values (`from`: from a Secret).
+#[rustfmt::skip] // A case is a line.
+const COMMANDS: &[(&str, &str, &str)] = &[
+    ("", "--cloud-provider=ccm-from-scratch", "HCLOUD_TOKEN=from"),
+    ("args.cloud-provider=hcloud", "--cloud-provider=hcloud", "HCLOUD_TOKEN=from"),
+    ("args.cloud-provider=null args.leader-elect=false args.v=4", "--leader-elect=false --v=4", "HCLOUD_TOKEN=from"),
+    // An empty value is the bare flag.
+    ("args.leader-elect=", "--cloud-provider=ccm-from-scratch --leader-elect", "HCLOUD_TOKEN=from"),
+    ("networking.enabled=true", "--cloud-provider=ccm-from-scratch --cluster-cidr=10.244.0.0/16", "HCLOUD_NETWORK=from HCLOUD_TOKEN=from"),
+    ("networking.enabled=true networking.clusterCIDR=10.0.0.0/8 networking.network.valueFrom=null networking.network.value=net", "--cloud-provider=ccm-from-scratch --cluster-cidr=10.0.0.0/8", "HCLOUD_NETWORK=net HCLOUD_TOKEN=from"),
+    ("monitoring.enabled=false", "--cloud-provider=ccm-from-scratch", "HCLOUD_METRICS_ENABLED=false HCLOUD_TOKEN=from"),
+    ("env.HCLOUD_TOKEN=null env.HCLOUD_TOKEN_FILE.value=/t", "--cloud-provider=ccm-from-scratch", "HCLOUD_TOKEN_FILE=/t"),
+];
+
+#[test]
+fn arguments_and_variables_are_what_ccm_understands() {
+    for (set, expected_flags, expected_variables) in COMMANDS {
+        let Some(built) = rendered(&settings(set)) else {
+            return;
+        };
+        let container = &pod(one(&built, "Deployment"))["containers"][0];
+        assert_eq!(flags(container).join(" "), *expected_flags, "{set}");
+        let shown: Vec<String> = variables(container)
+            .into_iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        assert_eq!(shown.join(" "), *expected_variables, "{set}");
+        understood(container);
+    }
+    // Refused by ccm as long as it is not built; here it says what it would.
+    let built = rendered(&settings("robot.enabled=true")).unwrap();
+    let shown = variables(&pod(one(&built, "Deployment"))["containers"][0]);
+    for (name, value) in [
+        ("ROBOT_ENABLED", "true"),
+        ("ROBOT_USER", "from"),
+        ("ROBOT_PASSWORD", "from"),
+    ] {
+        assert_eq!(shown[name], value, "{name}");
+    }
+}
+
+#[test]
+fn a_daemonset_is_the_deployments_pod_on_each_node() {
+    let (Some(deployment), Some(daemonset)) =
+        (rendered(&[]), rendered(&settings("kind=DaemonSet")))
+    else {
+        return;
+    };
+    let daemonset = one(&daemonset, "DaemonSet");
+    assert_eq!(pod(daemonset), pod(one(&deployment, "Deployment")));
+    for of_deployments in ["replicas", "strategy"] {
+        assert_eq!(daemonset["spec"][of_deployments], Value::Null);
+    }
+}
+
+#[test]
+fn what_is_optional_is_there_when_asked_for() {
+    let set = "monitoring.podMonitor.enabled=true monitoring.podMonitor.labels.release=prometheus \
+               rbac.create=false serviceAccount.annotations.owner=me";
+    let Some(built) = rendered(&settings(set)) else {
+        return;
+    };
+    let kinds: Vec<&str> = built
+        .iter()
+        .map(|one| one["kind"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["ServiceAccount", "Deployment", "PodMonitor"]);
+    let monitor = one(&built, "PodMonitor");
+    let deployment = one(&built, "Deployment");
+    assert_eq!(
+        monitor["spec"]["selector"], deployment["spec"]["selector"],
+        "{monitor}"
+    );
+    assert_eq!(monitor["metadata"]["labels"]["release"], "prometheus");
+    let endpoints = &monitor["spec"]["podMetricsEndpoints"];
+    let port = &pod(deployment)["containers"][0]["ports"][0]["name"];
+    assert_eq!(endpoints, &json!([{"port": port}]));
+    let account = one(&built, "ServiceAccount");
+    assert_eq!(account["metadata"]["annotations"], json!({"owner": "me"}));
+}
+
+/// Values and what the complaint names.
+const REFUSED: &[(&str, &str)] = &[
+    ("replicacount=2", "replicacount"),
+    ("kind=CronJob", "kind"),
+    ("networking.enabled=maybe", "enabled"),
+    ("networking.clustercidr=10.0.0.0/8", "clustercidr"),
+    ("env.HCLOUD_NETWORK.value=a", "networking.enabled"),
+    ("env.HCLOUD_METRICS_ENABLED.value=a", "monitoring.enabled"),
+    ("env.ROBOT_ENABLED.value=a", "robot.enabled"),
+    ("env.A=b", "env"),
+    ("args.cluster-cidr=a", "networking.clusterCIDR"),
+    ("args.--v=4", "--v"),
+    ("args.metrics-address=", "metrics-address"),
+    ("monitoring.podMonitor.spec.selector.a=b", "spec"),
+];
+
+#[test]
+fn what_would_have_no_effect_or_two_is_refused() {
+    let chart = folder().join("chart");
+    for (set, named) in REFUSED {
+        let template = ["template", chart.to_str().unwrap(), "--kube-version=1.30.0"];
+        let Some(ran) = helm(&[&template[..], &settings(set)].concat()) else {
+            return;
+        };
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(!ran.status.success(), "{set} is accepted");
+        assert!(said.contains(named), "{set}: {said}");
+    }
+}

@@ -1,0 +1,11 @@
+//! What people install: the chart, the kustomize overlays, and the image.
+//!
+//! Rendered by the real tools where they are there: helm (`make helm`), kubectl, buildah.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod chart;
+mod chart_values;
+mod cron;
+mod image;
+mod overlays;
+mod rendered;

@@ -1,0 +1,108 @@
+//! Overlays change what they are for, and nothing else.
+
+use crate::built::rendered::{base, flags, kustomized, one, pod, understood, variables};
+use ccm::settings::Profile;
+use serde_json::{Value, json};
+
+/// The base's Deployment with this container.
+fn but_for(change: impl FnOnce(&mut Value)) -> Vec<Value> {
+    let mut objects = base();
+    let deployment = objects.iter_mut().find(|one| one["kind"] == "Deployment");
+    change(&mut deployment.unwrap()["spec"]["template"]["spec"]["containers"][0]);
+    objects
+}
+
+fn assert_same(built: &[Value], expected: &[Value]) {
+    for object in expected {
+        assert!(built.contains(object), "changed or missing: {object:#}");
+    }
+    assert_eq!(built.len(), expected.len());
+}
+
+#[test]
+fn hcloud_is_the_base_in_the_other_profile() {
+    let Some(built) = kustomized("hcloud") else {
+        return;
+    };
+    let expected = but_for(|container| {
+        container["args"] = json!(["run", "--cloud-provider=hcloud"]);
+    });
+    assert_same(&built, &expected);
+    let parsed = understood(&pod(one(&built, "Deployment"))["containers"][0]);
+    assert_eq!(parsed.settings.cloud_provider.value, Profile::Hcloud);
+}
+
+#[test]
+fn private_network_insists_on_the_network_and_uses_it() {
+    let Some(built) = kustomized("private-network") else {
+        return;
+    };
+    let container = &pod(one(&built, "Deployment"))["containers"][0];
+    let parsed = understood(container);
+    assert!(parsed.settings.network.value.is_some());
+    assert_eq!(
+        parsed.settings.load_balancers.use_private_ip.value,
+        Some(true)
+    );
+    assert_eq!(flags(container), ["--cluster-cidr=10.244.0.0/16"]);
+    let network = container["env"].as_array().unwrap().iter();
+    let network: Vec<&Value> = network
+        .filter(|one| one["name"] == "HCLOUD_NETWORK")
+        .collect();
+    assert_eq!(network.len(), 1);
+    let key = &network[0]["valueFrom"]["secretKeyRef"];
+    assert_eq!(
+        key,
+        &json!({"name": "hcloud", "key": "network", "optional": false})
+    );
+    assert_eq!(variables(container).len(), 3);
+    let expected = but_for(|own| {
+        for field in ["args", "env"] {
+            own[field] = container[field].clone();
+        }
+    });
+    assert_same(&built, &expected);
+}
+
+#[test]
+fn cron_runs_the_deployments_pod_once_within_its_limit() {
+    let Some(built) = kustomized("cron") else {
+        return;
+    };
+    let expected: Vec<Value> = base()
+        .into_iter()
+        .filter(|object| object["kind"] != "Deployment")
+        .collect();
+    let (cron, others): (Vec<Value>, Vec<Value>) = built
+        .into_iter()
+        .partition(|object| object["kind"] == "CronJob");
+    assert_same(&others, &expected);
+    let spec = &cron[0]["spec"];
+    assert_eq!(spec["concurrencyPolicy"], "Forbid");
+    let job = &spec["jobTemplate"]["spec"];
+    // A pass ends before the next one is due.
+    assert_eq!(spec["schedule"], "*/5 * * * *");
+    assert!(job["activeDeadlineSeconds"].as_u64().unwrap() < 5 * 60);
+    assert_eq!(job["backoffLimit"], 0);
+    let template = &job["template"];
+    let container = &template["spec"]["containers"][0];
+    let parsed = understood(container);
+    assert!(parsed.settings.once.value);
+    assert!(parsed.notices.is_empty(), "{:?}", parsed.notices);
+
+    // Else it is the Deployment's Pod.
+    let base = base();
+    let deployment = one(&base, "Deployment");
+    let mut expected = pod(deployment).clone();
+    expected["restartPolicy"] = json!("Never");
+    let own = &mut expected["containers"][0];
+    own["args"] = json!(["run", "--once"]);
+    for field in ["ports", "livenessProbe", "readinessProbe"] {
+        own.as_object_mut().unwrap().remove(field);
+    }
+    assert_eq!(template["spec"], expected);
+    assert_eq!(
+        template["metadata"],
+        deployment["spec"]["template"]["metadata"]
+    );
+}

@@ -1,0 +1,164 @@
+//! Every example in `manifests/examples/`, applied as it stands: it asks for nothing that is not had.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::common;
+
+use common::{ccm, env};
+use sandbox::Sandbox;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// What a file's Service needs beside the cluster, and what is true of its load balancer.
+struct Example {
+    file: &'static str,
+    before: fn(&Sandbox),
+    /// Fields of the load balancer, by pointer.
+    is: &'static [(&'static str, &'static str)],
+    /// Addresses or host name in the status, with their mode.
+    status: &'static str,
+}
+
+const ADDRESSES: &str = "VIP VIP VIP";
+
+#[rustfmt::skip] // A case is a paragraph.
+const EXAMPLES: &[Example] = &[
+    Example { file: "tcp.yaml", before: |_| {}, status: ADDRESSES, is: &[
+        ("/services/0/protocol", "tcp"), ("/location/name", "fsn1"),
+    ] },
+    Example { file: "https-managed.yaml", before: |_| {}, status: ADDRESSES, is: &[
+        ("/services/0/protocol", "https"), ("/services/0/http/redirect_http", "true"), ("/services/0/http/certificates/1", "null"),
+    ] },
+    Example { file: "mixed-protocols.yaml", before: certificate, status: ADDRESSES, is: &[
+        ("/services/0/protocol", "http"), ("/services/0/http/sticky_sessions", "true"), ("/services/0/health_check/http/path", "/ready"),
+        ("/services/1/protocol", "https"), ("/services/1/http/sticky_sessions", "false"), ("/services/1/health_check/interval", "10"),
+        ("/services/2/protocol", "tcp"), ("/services/2/listen_port", "1883"),
+    ] },
+    Example { file: "private-network.yaml", before: |_| {}, status: "Proxy Proxy Proxy", is: &[
+        ("/services/0/proxyprotocol", "true"), ("/targets/0/use_private_ip", "true"), ("/targets/2/use_private_ip", "true"),
+    ] },
+    Example { file: "ingress-controller.yaml", before: namespace, status: "ingress.example.com", is: &[
+        ("/name", "ingress"), ("/services/1/listen_port", "443"), ("/services/1/proxyprotocol", "true"),
+        ("/services/0/health_check/http/path", "/healthz"),
+    ] },
+    Example { file: "kept-address.yaml", before: primary_ip, status: ADDRESSES, is: &[
+        ("/public_net/ipv4/ip", "203.0.113.4"), ("/location/name", "fsn1"),
+    ] },
+];
+
+/// Any will do: it is named like the one that the example names.
+fn certificate(sandbox: &Sandbox) {
+    let body = json!({"name": "example-com", "type": "managed", "domain_names": ["example.com"]});
+    let cloud = sandbox.cloud();
+    cloud.create_certificate(sandbox.project(), body);
+}
+
+fn namespace(sandbox: &Sandbox) {
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ingress-nginx"}});
+    sandbox.cluster().create("namespaces", None, namespace);
+}
+
+fn primary_ip(sandbox: &Sandbox) {
+    let body = json!({"name": "web", "type": "ipv4", "location": "fsn1"});
+    let cloud = sandbox.cloud();
+    cloud.create_primary_ip(sandbox.project(), body);
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("manifests/examples")
+}
+
+fn text(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[test]
+fn each_is_applied_without_an_error_or_a_warning_and_settles() {
+    common::side_by_side(EXAMPLES.iter().collect(), |example: &Example| {
+        let file = example.file;
+        let sandbox = Sandbox::builder()
+            .nodes(3)
+            .network("10.0.0.0/16")
+            .scale(0.005)
+            .heartbeats(false)
+            .start();
+        let env = env(&sandbox);
+        let synced = ccm(&env, &["node", "sync"]);
+        assert_eq!(synced.code, 0, "{synced:?}");
+        (example.before)(&sandbox);
+        let yaml = std::fs::read_to_string(folder().join(file)).unwrap();
+        let documents = serde_yaml::Deserializer::from_str(&yaml);
+        let mut services: Vec<Value> = documents
+            .map(|one| Value::deserialize(one).unwrap())
+            .collect();
+        assert_eq!(services.len(), 1, "{file}");
+        let service = services.remove(0);
+        let namespace = service["metadata"]["namespace"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let name = service["metadata"]["name"].as_str().unwrap().to_owned();
+        sandbox
+            .cluster()
+            .create("services", Some(&namespace), service);
+        let full = format!("{namespace}/{name}");
+        // As often as a daemon would, until what goes on in the cloud has ended.
+        let limit = std::time::Duration::from_secs(20);
+        common::wait_at_most(limit, file, || {
+            let mut words = vec!["lb", "sync", &full];
+            // Which Primary IPs Services may claim, the daemon's settings say: a shell without them has to be sure.
+            words.extend((file == "kept-address.yaml").then_some("--yes"));
+            let synced = ccm(&env, &words);
+            assert_eq!(synced.code, 0, "{file}: {synced:?}");
+            // A certificate takes its time, and so it is said.
+            let said = [&synced.stdout, &synced.stderr].map(|text| {
+                let lines = text
+                    .lines()
+                    .filter(|line| !line.contains("is being issued"));
+                lines.collect::<Vec<_>>().join("\n")
+            });
+            for mark in ["warning", "ERROR", "WARN"] {
+                let warned = said.iter().any(|text| text.contains(mark));
+                // That no type is said is the point of the simplest one.
+                assert!(!warned || file == "tcp.yaml", "{file}: {synced:?}");
+            }
+            // Of one look: between two of them a certificate may be issued.
+            synced.stdout.contains("0 changed, 1 unchanged") && !synced.stdout.contains("waits for")
+        });
+        let balancers = sandbox.cloud().load_balancers(sandbox.project());
+        assert_eq!(balancers.len(), 1, "{file}");
+        for (pointer, expected) in example.is {
+            let found = balancers[0]
+                .pointer(pointer)
+                .map_or_else(|| "null".to_owned(), text);
+            assert_eq!(found, *expected, "{file}: {pointer} of {:#}", balancers[0]);
+        }
+        let service = sandbox
+            .cluster()
+            .get("services", Some(&namespace), &name)
+            .unwrap();
+        let ingress = service.pointer("/status/loadBalancer/ingress").unwrap();
+        let shown: Vec<String> = ingress
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one.get("hostname").or(one.get("ipMode")).map(text).unwrap())
+            .collect();
+        assert_eq!(shown.join(" "), example.status, "{file}");
+    });
+}
+
+#[test]
+fn each_has_a_case() {
+    let files = std::fs::read_dir(folder()).unwrap();
+    let files: BTreeSet<String> = files
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name != "README.md")
+        .collect();
+    let cases: BTreeSet<String> = EXAMPLES.iter().map(|one| one.file.to_owned()).collect();
+    assert_eq!(files, cases);
+}

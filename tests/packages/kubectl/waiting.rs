@@ -1,0 +1,57 @@
+//! What kubectl does where it cannot watch: it lists again and again, so what it waits for it sees all the same.
+
+use crate::common::{LIMIT, wait_until};
+use crate::kubectl::person::{Person, service, shop, simulated};
+use serde_json::{Value, json};
+use std::process::Stdio;
+
+#[test]
+fn watches_are_refused_and_the_list_before_is_shown() {
+    let sandbox = simulated(1);
+    let Some(admin) = Person::of(&sandbox, "admin") else {
+        return;
+    };
+    let watched = admin.run(&["get", "nodes", "--watch"]);
+    assert_eq!(watched.code, 1);
+    assert!(watched.stdout.contains("worker-1"), "{watched:?}");
+    let refused = "(MethodNotAllowed): watch is not supported on resources of kind \"nodes\"";
+    assert!(watched.stderr.contains(refused), "{watched:?}");
+}
+
+#[test]
+fn what_is_waited_for_is_seen() {
+    let sandbox = simulated(1);
+    let Some(admin) = Person::of(&sandbox, "admin") else {
+        return;
+    };
+    admin.does("wait --for=condition=Ready node/worker-1 --timeout=20s");
+    let mut held = shop();
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    admin.gets(&["create", "-f", &admin.file("held.json", &held)]);
+    admin.does("delete svc shop --wait=false");
+    let is_marked = |service: &Value| !service["metadata"]["deletionTimestamp"].is_null();
+    assert!(service(&sandbox, "shop").as_ref().is_some_and(is_marked));
+    let in_vain = admin.is_refused("wait --for=delete svc/shop --timeout=1s");
+    assert!(
+        in_vain.contains("timed out waiting for the condition"),
+        "{in_vain}"
+    );
+
+    let limit = format!("--timeout={}s", LIMIT.as_secs());
+    let mut waiting = admin
+        .command(&["delete", "svc", "shop", &limit])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let watches = || {
+        sandbox
+            .calls()
+            .count(|call| call.query("watch") == Some("true"))
+    };
+    let before = watches();
+    wait_until("kubectl to wait", || watches() > before);
+    admin.does(r#"patch svc shop --type merge -p {"metadata":{"finalizers":null}}"#);
+    assert!(waiting.wait().unwrap().success());
+    assert_eq!(service(&sandbox, "shop"), None);
+}

@@ -1,0 +1,349 @@
+//! What a cluster applies: the manifests, and that `ccm` needs no more and no less than they allow.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::common;
+
+use common::{Daemon, Env, ccm, env, events, node, wait_until};
+use sandbox::Sandbox;
+use sandbox::calls::Call;
+use sandbox::faults::{Effect, Rule};
+use sandbox::kubelet::NodeSpec;
+use sandbox::kubernetes::PolicyRule;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use ccm::settings::{Environment, TABLE};
+
+const ACCOUNT: &str = "system:serviceaccount:kube-system:ccm-from-scratch";
+
+/// API group, resource (with its subresource), verb.
+type Verb = (String, String, String);
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/base")
+}
+
+fn documents(text: &str) -> Vec<Value> {
+    serde_yaml::Deserializer::from_str(text)
+        .map(|document| Value::deserialize(document).unwrap())
+        .collect()
+}
+
+fn read(file: &str) -> Vec<Value> {
+    documents(&std::fs::read_to_string(folder().join(file)).unwrap())
+}
+
+/// Everything that the base is made of.
+fn objects() -> Vec<Value> {
+    let base = read("kustomization.yaml").remove(0);
+    let files = base["resources"].as_array().unwrap();
+    files
+        .iter()
+        .flat_map(|file| read(file.as_str().unwrap()))
+        .collect()
+}
+
+fn object(kind: &str) -> Value {
+    let mut found = objects();
+    found.retain(|object| object["kind"] == kind);
+    assert_eq!(found.len(), 1, "{kind}");
+    found.remove(0)
+}
+
+fn rules(kind: &str) -> Vec<PolicyRule> {
+    serde_json::from_value(object(kind)["rules"].clone()).unwrap()
+}
+
+fn verbs(rules: &[PolicyRule]) -> BTreeSet<Verb> {
+    let mut verbs = BTreeSet::new();
+    for rule in rules {
+        for group in &rule.api_groups {
+            for resource in &rule.resources {
+                for verb in &rule.verbs {
+                    verbs.insert((group.clone(), resource.clone(), verb.clone()));
+                }
+            }
+        }
+    }
+    verbs
+}
+
+/// What a call needs: `PATCH /api/v1/nodes/a/status` is `patch` of `nodes/status`.
+fn verb(call: &Call) -> Verb {
+    let mut parts: Vec<&str> = call.path.trim_start_matches('/').split('/').collect();
+    let group = match parts.remove(0) {
+        "api" => "",
+        _ => parts.remove(0),
+    };
+    parts.remove(0);
+    if parts.first() == Some(&"namespaces") {
+        parts.drain(..2);
+    }
+    let (resource, name) = (parts[0], parts.get(1));
+    let resource = match parts.get(2) {
+        Some(subresource) => format!("{resource}/{subresource}"),
+        None => resource.to_owned(),
+    };
+    let verb = match (call.method.as_str(), name) {
+        ("GET", None) => "list",
+        ("GET", Some(_)) => "get",
+        ("POST", _) => "create",
+        ("PUT", _) => "update",
+        ("PATCH", _) => "patch",
+        ("DELETE", _) => "delete",
+        (other, _) => panic!("{other}"),
+    };
+    (group.to_owned(), resource, verb.to_owned())
+}
+
+/// The account of the manifests, with what is bound to it and nothing else.
+fn deployed(sandbox: &Sandbox) -> Env {
+    let cluster_role = rules("ClusterRole");
+    sandbox.add_user(ACCOUNT, &[], cluster_role).unwrap();
+    sandbox
+        .cluster()
+        .grant_in_namespace(ACCOUNT, "kube-system", rules("Role"));
+    let account = sandbox.env_of(ACCOUNT);
+    let kubeconfig = account.into_iter().find(|(name, _)| name == "KUBECONFIG");
+    common::with(env(sandbox), &[("KUBECONFIG", &kubeconfig.unwrap().1)])
+}
+
+#[test]
+fn the_role_allows_what_ccm_does_and_nothing_else() {
+    let sandbox = common::builder()
+        .nodes(2)
+        .network("10.0.0.0/8")
+        .heartbeats(false)
+        .start();
+    let stray = NodeSpec {
+        name: "stray".into(),
+        ..NodeSpec::default()
+    };
+    sandbox.register_node(stray);
+    let env = deployed(&sandbox);
+    // One node changes after it was read.
+    let cluster = Arc::clone(sandbox.cluster());
+    let change = move |_: &sandbox::exchange::Request| {
+        cluster.edit("nodes", None, "worker-1", |node| {
+            node["metadata"]["labels"]["mine"] = json!("kept");
+        });
+    };
+    let first_write = Rule::new(Effect::before(change)).path("/api/v1/nodes/worker-1/status");
+    sandbox.faults().add(first_write.times(1));
+    let routed = "--cluster-cidr=10.244.0.0/16";
+    let daemon = Daemon::start(&env, &[routed]);
+    wait_until("both nodes", || {
+        ["worker-1", "worker-2"]
+            .iter()
+            .all(|name| common::is_initialised(&node(&sandbox, name)))
+    });
+    wait_until("the event about the third", || {
+        !events(&sandbox, "stray").is_empty()
+    });
+    wait_until("their routes", || {
+        sandbox.cloud().routes(sandbox.network().unwrap()).len() == 2
+    });
+    // A Service comes, and goes.
+    let cluster = sandbox.cluster();
+    cluster.create(
+        "services",
+        Some("default"),
+        json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}]},
+        }),
+    );
+    let web = || cluster.get("services", Some("default"), "web");
+    wait_until("its address", || {
+        web().is_some_and(|web| web["status"]["loadBalancer"]["ingress"].is_array())
+    });
+    assert!(cluster.delete("services", Some("default"), "web"));
+    wait_until("its end", || web().is_none());
+    assert!(sandbox.cloud().load_balancers(sandbox.project()).is_empty());
+    daemon.signal("-TERM");
+    assert!(daemon.ended().success(), "{}", daemon.log());
+    // Another process sees the same trouble again.
+    assert_eq!(ccm(&env, &["run", "--once"]).code, 1);
+    assert_eq!(
+        events(&sandbox, "stray"),
+        [("ServerNotFound".to_owned(), 2)]
+    );
+
+    // And a server is deleted.
+    let servers = sandbox.cloud().servers(sandbox.project());
+    let gone = servers.iter().find(|server| server["name"] == "worker-2");
+    sandbox
+        .cloud()
+        .delete_server(gone.unwrap()["id"].as_u64().unwrap());
+    sandbox.kubelets().expire();
+    assert_eq!(ccm(&env, &["run", "--once"]).code, 1);
+    assert_eq!(sandbox.cluster().get("nodes", None, "worker-2"), None);
+
+    let mut calls = sandbox.calls().calls();
+    calls.retain(|call| call.caller == ACCOUNT);
+    for call in &calls {
+        assert_ne!(call.status, Some(403), "{call}");
+    }
+    let used: BTreeSet<Verb> = calls.iter().map(verb).collect();
+    let allowed = verbs(&[rules("ClusterRole"), rules("Role")].concat());
+    let unused: Vec<&Verb> = allowed.difference(&used).collect();
+    assert!(unused.is_empty(), "nobody needs {unused:?}");
+}
+
+#[test]
+fn rules_name_what_they_allow_and_bindings_bind_them() {
+    for kind in ["ClusterRole", "Role"] {
+        for (group, resource, verb) in verbs(&rules(kind)) {
+            let words = [group.as_str(), &resource, &verb];
+            assert!(words.iter().all(|word| !word.contains('*')), "{words:?}");
+        }
+        let binding = object(&format!("{kind}Binding"));
+        let role = object(kind);
+        assert_eq!(binding["roleRef"]["kind"], kind);
+        assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
+        assert_eq!(
+            binding["metadata"]["namespace"],
+            role["metadata"]["namespace"]
+        );
+        let account = object("ServiceAccount");
+        let subject = json!([{
+            "kind": "ServiceAccount",
+            "name": account["metadata"]["name"],
+            "namespace": account["metadata"]["namespace"],
+        }]);
+        assert_eq!(binding["subjects"], subject);
+    }
+}
+
+#[test]
+fn the_deployment_runs_before_there_is_a_network_and_as_nobody() {
+    let deployment = object("Deployment");
+    let pod = &deployment["spec"]["template"]["spec"];
+    for (pointer, expected) in [
+        ("/hostNetwork", json!(true)),
+        ("/dnsPolicy", json!("Default")),
+        ("/priorityClassName", json!("system-cluster-critical")),
+        ("/securityContext/runAsNonRoot", json!(true)),
+        (
+            "/securityContext/seccompProfile/type",
+            json!("RuntimeDefault"),
+        ),
+        (
+            "/containers/0/securityContext/allowPrivilegeEscalation",
+            json!(false),
+        ),
+        (
+            "/containers/0/securityContext/readOnlyRootFilesystem",
+            json!(true),
+        ),
+        (
+            "/containers/0/securityContext/capabilities/drop",
+            json!(["ALL"]),
+        ),
+        ("/containers/0/livenessProbe/httpGet/path", json!("/livez")),
+        (
+            "/containers/0/readinessProbe/httpGet/path",
+            json!("/readyz"),
+        ),
+        (
+            "/containers/0/image",
+            json!(concat!("ccm-from-scratch:", env!("CARGO_PKG_VERSION"))),
+        ),
+    ] {
+        assert_eq!(pod.pointer(pointer), Some(&expected), "{pointer}");
+    }
+    assert!(pod["securityContext"]["runAsUser"].as_u64().unwrap() > 0);
+    assert_eq!(
+        pod["serviceAccountName"],
+        object("ServiceAccount")["metadata"]["name"]
+    );
+    assert_eq!(
+        deployment["spec"]["selector"]["matchLabels"],
+        deployment["spec"]["template"]["metadata"]["labels"]
+    );
+    let tolerated: Vec<&str> = pod["tolerations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|toleration| toleration["key"].as_str().unwrap())
+        .collect();
+    for taint in [
+        common::UNINITIALIZED,
+        "node-role.kubernetes.io/control-plane",
+        "node.kubernetes.io/not-ready",
+    ] {
+        assert!(tolerated.contains(&taint), "{taint}");
+    }
+}
+
+#[test]
+fn the_deployment_says_what_ccm_understands() {
+    struct Given(BTreeMap<String, String>);
+    impl Environment for Given {
+        fn get(&self, name: &str) -> Option<std::ffi::OsString> {
+            self.0.get(name).map(Into::into)
+        }
+        fn names(&self) -> Vec<String> {
+            self.0.keys().cloned().collect()
+        }
+        fn read_file(&self, _: &Path) -> std::io::Result<String> {
+            Err(std::io::ErrorKind::NotFound.into())
+        }
+    }
+    let container = object("Deployment")["spec"]["template"]["spec"]["containers"][0].clone();
+    let mut variables = BTreeMap::new();
+    for variable in container["env"].as_array().unwrap() {
+        let name = variable["name"].as_str().unwrap();
+        let is_ours = |row: &&&ccm::settings::Setting| {
+            row.variables.iter().any(|variable| variable.name() == name)
+        };
+        let setting = TABLE.iter().find(is_ours).expect(name);
+        assert_eq!(variable["valueFrom"]["secretKeyRef"]["name"], "hcloud");
+        assert_eq!(variable["valueFrom"]["secretKeyRef"]["key"], setting.name);
+        variables.insert(name.to_owned(), "x".to_owned());
+    }
+    let mut words = container["args"].as_array().unwrap().iter();
+    assert_eq!(words.next().unwrap(), "run");
+    let words = words.map(|word| word.as_str().unwrap().into()).collect();
+    let parsed = ccm::settings::parse(ccm::settings::Command::Run, words, &Given(variables));
+    assert!(parsed.problems.is_empty(), "{:?}", parsed.problems);
+    assert!(parsed.notices.is_empty(), "{:?}", parsed.notices);
+    let port = &container["ports"][0];
+    let listens = parsed.settings.metrics_address.value.unwrap();
+    assert_eq!(port["containerPort"], listens.port);
+    for probe in ["livenessProbe", "readinessProbe"] {
+        assert_eq!(container[probe]["httpGet"]["port"], port["name"]);
+    }
+}
+
+#[test]
+fn kubectl_builds_the_base_as_it_is() {
+    let built = Command::new("kubectl")
+        .args(["kustomize".as_ref(), folder().join("..").as_os_str()])
+        .output();
+    let Ok(built) = built else {
+        let why = "there is no kubectl on this machine";
+        sandbox::skipped::skip("kubectl_builds_the_base_as_it_is", "kubectl", why);
+        return;
+    };
+    assert!(
+        built.status.success(),
+        "{}",
+        String::from_utf8_lossy(&built.stderr)
+    );
+    let built = documents(&String::from_utf8(built.stdout).unwrap());
+    for object in objects() {
+        assert!(built.contains(&object), "changed or missing: {object}");
+        let is_cluster_wide = object["kind"].as_str().unwrap().starts_with("Cluster");
+        let namespace = (!is_cluster_wide).then_some("kube-system");
+        assert_eq!(object["metadata"]["namespace"].as_str(), namespace);
+        assert_ne!(object["kind"], "Secret", "a token is not applied from here");
+    }
+    assert_eq!(built.len(), objects().len());
+}

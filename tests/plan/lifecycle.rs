@@ -1,0 +1,241 @@
+//! The lifecycle controller's plan: a table, and what holds for any node and any facts.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use crate::common::memory;
+use crate::common::random;
+
+use ccm::controllers::lifecycle::{Change, Fact, Facts, LifecyclePlan, SHUTDOWN, View, plan};
+use ccm::kube::Node;
+use ccm::provider::{InstanceId, InstanceState, Reason, Severity};
+use memory::Memory;
+use random::Random;
+use serde_json::json;
+
+fn node(provider_id: &str, ready: &str, tainted: bool) -> Node {
+    let mut taints =
+        vec![json!({ "key": "mine", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z" })];
+    if tainted {
+        taints.push(json!({ "key": SHUTDOWN, "effect": "NoSchedule" }));
+    }
+    let mut conditions = vec![json!({ "type": "MemoryPressure", "status": "True" })];
+    if !ready.is_empty() {
+        conditions.push(json!({ "type": "Ready", "status": ready }));
+    }
+    serde_json::from_value(json!({
+        "metadata": { "name": "n", "uid": "u", "resourceVersion": "1" },
+        "spec": { "providerID": provider_id, "taints": taints },
+        "status": { "conditions": conditions },
+    }))
+    .unwrap()
+}
+
+fn plan_one(node: &Node, fact: Option<Fact>, guard: bool) -> LifecyclePlan {
+    let facts: Facts = fact.into_iter().map(|fact| (InstanceId(1), fact)).collect();
+    let view = View {
+        nodes: &[node],
+        facts: &facts,
+    };
+    plan(&view, &Memory::default(), guard).remove(0)
+}
+
+fn gone(others_are_visible: bool) -> Fact {
+    Fact::Gone { others_are_visible }
+}
+
+fn change(plan: &LifecyclePlan) -> &'static str {
+    match plan.change {
+        None => "-",
+        Some(Change::AddShutdownTaint { .. }) => "taint",
+        Some(Change::RemoveShutdownTaint { .. }) => "untaint",
+        Some(Change::DeleteNode { .. }) => "delete",
+    }
+}
+
+#[test]
+fn every_state_of_a_node_and_its_server() {
+    use InstanceState::{Off, Other, Running, Unknown};
+    let exists = Fact::Exists;
+    let starting = || exists(Other("starting".into()));
+    let unclear = || Fact::Unclear("time-out".into());
+    // Provider ID, Ready, tainted, what is known, guard → what is done.
+    let cases = [
+        ("memory://1", "True", false, None, true, "-"),
+        ("memory://1", "True", true, None, true, "untaint"),
+        ("memory://1", "True", false, Some(gone(true)), true, "-"),
+        ("memory://1", "False", false, None, true, "-"),
+        (
+            "memory://1",
+            "False",
+            false,
+            Some(exists(Running)),
+            true,
+            "-",
+        ),
+        ("memory://1", "False", false, Some(starting()), true, "-"),
+        (
+            "memory://1",
+            "False",
+            false,
+            Some(exists(Unknown)),
+            true,
+            "-",
+        ),
+        (
+            "memory://1",
+            "False",
+            false,
+            Some(exists(Off)),
+            true,
+            "taint",
+        ),
+        ("memory://1", "False", true, Some(exists(Off)), true, "-"),
+        (
+            "memory://1",
+            "Unknown",
+            false,
+            Some(exists(Off)),
+            true,
+            "taint",
+        ),
+        ("memory://1", "", false, Some(exists(Off)), true, "taint"),
+        (
+            "memory://1",
+            "False",
+            true,
+            Some(exists(Running)),
+            true,
+            "-",
+        ),
+        ("memory://1", "False", false, Some(unclear()), true, "-"),
+        ("memory://1", "False", false, Some(unclear()), false, "-"),
+        (
+            "memory://1",
+            "False",
+            false,
+            Some(gone(true)),
+            true,
+            "delete",
+        ),
+        (
+            "memory://1",
+            "Unknown",
+            true,
+            Some(gone(true)),
+            true,
+            "delete",
+        ),
+        ("memory://1", "", false, Some(gone(true)), true, "delete"),
+        ("memory://1", "False", false, Some(gone(false)), true, "-"),
+        (
+            "memory://1",
+            "False",
+            false,
+            Some(gone(false)),
+            false,
+            "delete",
+        ),
+        ("memory://one", "False", false, Some(gone(true)), false, "-"),
+        (
+            "elsewhere://1",
+            "False",
+            false,
+            Some(gone(true)),
+            false,
+            "-",
+        ),
+        ("elsewhere://1", "True", true, None, true, "-"),
+        ("", "False", false, Some(gone(true)), false, "-"),
+        ("", "False", false, Some(exists(Off)), true, "-"),
+    ];
+    for (provider_id, ready, tainted, fact, guard, expected) in cases {
+        let case =
+            format!("{provider_id:?} Ready={ready:?} tainted={tainted} {fact:?} guard={guard}");
+        let plan = plan_one(&node(provider_id, ready, tainted), fact, guard);
+        assert_eq!(change(&plan), expected, "{case}");
+    }
+}
+
+#[test]
+fn a_deletion_that_the_guard_holds_back_is_told() {
+    let plan = plan_one(&node("memory://1", "False", false), Some(gone(false)), true);
+    assert_eq!(plan.obstacle.unwrap().reason, Reason::PossibleNodeDeletion);
+}
+
+/// A node that nothing can be decided about has failed, and somebody should know.
+#[test]
+fn a_doubt_stands_in_the_way_as_a_warning() {
+    let unclear = Fact::Unclear("HTTP status 500".into());
+    let plan = plan_one(&node("memory://1", "False", false), Some(unclear), true);
+    let obstacle = plan.obstacle.clone().unwrap();
+    assert_eq!(
+        (obstacle.reason, obstacle.severity),
+        (Reason::InstanceLookupFailed, Severity::Warning)
+    );
+    assert_eq!(plan.proposal().obstacle, Some(obstacle.message));
+}
+
+#[test]
+fn taints_of_others_stay_as_they_are() {
+    let mine = node("memory://1", "True", false).spec.taints;
+    let off = plan_one(
+        &node("memory://1", "False", false),
+        Some(Fact::Exists(InstanceState::Off)),
+        true,
+    );
+    let Some(Change::AddShutdownTaint { taints }) = off.change else {
+        panic!("{off:?}")
+    };
+    assert_eq!(taints[..1], mine[..]);
+    assert_eq!(
+        (
+            taints[1].key.as_str(),
+            taints[1].effect.as_str(),
+            taints.len()
+        ),
+        (SHUTDOWN, "NoSchedule", 2)
+    );
+    let ready = plan_one(&node("memory://1", "True", true), None, true);
+    let Some(Change::RemoveShutdownTaint { taints }) = ready.change else {
+        panic!("{ready:?}")
+    };
+    assert_eq!(taints, mine);
+}
+
+#[test]
+fn deletion_needs_a_node_of_ours_not_ready_and_gone_beyond_doubt() {
+    for seed in 0..20_000 {
+        let mut random = Random::new(seed);
+        let ids = [
+            "memory://1",
+            "memory://1",
+            "memory://x",
+            "elsewhere://1",
+            "",
+        ];
+        let provider_id = *random.pick(&ids);
+        let ready = *random.pick(&["True", "False", "Unknown", ""]);
+        let mut node = node(provider_id, ready, random.percent(50));
+        if random.percent(20) {
+            node.metadata.deletion_timestamp = Some("2026-11-20T10:00:00Z".into());
+        }
+        let facts = [
+            None,
+            Some(gone(true)),
+            Some(gone(false)),
+            Some(Fact::Exists(InstanceState::Off)),
+            Some(Fact::Exists(InstanceState::Running)),
+            Some(Fact::Unclear("?".into())),
+        ];
+        let (fact, guard) = (random.pick(&facts).clone(), random.percent(70));
+        let plan = plan_one(&node, fact.clone(), guard);
+        let may_go = provider_id == "memory://1"
+            && ready != "True"
+            && node.metadata.deletion_timestamp.is_none()
+            && (fact == Some(gone(true)) || fact == Some(gone(false)) && !guard);
+        assert_eq!(
+            matches!(plan.change, Some(Change::DeleteNode { .. })),
+            may_go,
+            "seed {seed}: {plan:?}"
+        );
+    }
+}

@@ -1,0 +1,503 @@
+//! Managed certificates: ordered once, found, taken over, waited for, and never deleted.
+
+use crate::load_balancer::model::fresh;
+use crate::load_balancer::support::{PROFILES, UID, World, changes, lines, port, words};
+use ccm::hetzner::Profile;
+use ccm::hetzner::load_balancers::{
+    CLUSTER, CLUSTER_UID, Certificate, CertificateError, CertificateStatus, SERVICE, SERVICE_UID,
+    ServerRef, Write,
+};
+use ccm::provider::{Change as _, Protocol, Reason};
+
+const DEFAULT: &str = "ccm-managed-certificate-5f2c0e5e-0000-4000-8000-000000000001";
+
+const MANAGED: &[(&str, &str)] = &[
+    ("protocol.https", "https"),
+    ("certificate-type", "managed"),
+    (
+        "http-managed-certificate-domains",
+        "Example.com, *.example.com",
+    ),
+];
+
+/// Ports 80 and 443, the second one with a managed certificate.
+fn world(profile: Profile) -> World {
+    let mut world = World::new(profile);
+    world.service.ports = vec![port("http", 80), port("https", 443)];
+    world.set(MANAGED);
+    world
+}
+
+/// A managed one that is issued, for the domains that are wanted.
+fn there(id: u64, name: &str, labels: &[(&str, &str)]) -> Certificate {
+    Certificate {
+        id,
+        name: name.into(),
+        labels: labels
+            .iter()
+            .map(|(label, value)| ((*label).to_owned(), (*value).to_owned()))
+            .collect(),
+        domain_names: vec!["*.example.com".into(), "example.com".into()],
+        status: Some(status("completed")),
+        used_by: Vec::new(),
+    }
+}
+
+fn status(issuance: &str) -> CertificateStatus {
+    CertificateStatus {
+        issuance: issuance.into(),
+        ..CertificateStatus::default()
+    }
+}
+
+fn add(world: &mut World, certificate: Certificate) {
+    world.state.certificates.as_mut().unwrap().push(certificate);
+}
+
+/// What the https port shows; none: it is not there.
+fn shows(world: &World) -> Option<Vec<u64>> {
+    let mut services = world.balancer().services.iter();
+    let https = services.find(|one| one.listen_port == 443)?;
+    https.http.clone().unwrap().certificates
+}
+
+#[test]
+fn one_is_ordered_before_its_port_and_the_port_comes_when_it_is_issued() {
+    for profile in PROFILES {
+        let mut world = world(profile);
+        let made = world.settle();
+        assert_eq!(words(&made), ["create_certificate", "create"]);
+        let certificate = world.certificate(DEFAULT).clone();
+        assert_eq!(certificate.domain_names, ["*.example.com", "example.com"]);
+        let labels = [SERVICE_UID, CLUSTER_UID, CLUSTER, SERVICE].map(|key| {
+            let value = certificate.labels.get(key);
+            value.map(String::as_str).unwrap()
+        });
+        assert_eq!(labels, [UID, "cluster-1", "kubernetes", "default.web"]);
+        assert!(!certificate.labels.contains_key("HC-Use-Staging-CA"));
+        // The port waits; the other one and the status do not.
+        assert_eq!(shows(&world), None);
+        let plan = world.plan();
+        assert!(plan.is_unfinished && plan.status.is_some_and(|status| !status.is_empty()));
+        let told = plan.findings.iter();
+        let mut told = told.filter(|one| one.reason == Reason::CertificatePending);
+        let told = told.next().expect("told");
+        assert!(
+            told.message.contains("port 443 waits for certificate ccm-"),
+            "{}",
+            told.message
+        );
+        world.issue();
+        assert_eq!(
+            lines(&world.settle()),
+            ["port 443: added, https to node port 30443"]
+        );
+        assert_eq!(shows(&world), Some(vec![certificate.id]));
+        assert!(!world.plan().is_unfinished);
+    }
+}
+
+#[test]
+fn a_failed_issuance_is_told_with_its_reason_and_the_rest_goes_on() {
+    let mut world = world(Profile::CcmFromScratch);
+    world.settle();
+    let all = world.state.certificates.as_mut().unwrap();
+    all.last_mut().unwrap().status = Some(CertificateStatus {
+        error: Some(CertificateError {
+            code: "dns_zone_not_found".into(),
+            message: "DNS zone not found".into(),
+        }),
+        ..status("failed")
+    });
+    world.set(&[("algorithm-type", "least_connections")]);
+    assert_eq!(words(&world.settle()), ["change_algorithm"]);
+    let plan = world.plan();
+    assert!(plan.is_unfinished);
+    let told = plan.findings.iter();
+    let mut told = told.filter(|one| one.reason == Reason::CertificateFailed);
+    let message = &told.next().expect("told").message;
+    for part in [
+        "port 443 waits",
+        "DNS zone not found (dns_zone_not_found)",
+        "DNS zones of this project",
+        "hcloud certificate retry ccm-managed-certificate-",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+/// What the annotation names: 90 is issued, `pending` (91) and `failed` (92) are not, and none of them is the Service's
+/// own. What a new port shows; what one shows that has 7 already; what is told of the port; and the same after the end
+/// of issuance.
+type Named = (
+    &'static str,
+    Option<&'static [u64]>,
+    &'static [u64],
+    Option<Reason>,
+    &'static [u64],
+);
+
+#[rustfmt::skip] // A case is a line.
+const NAMED: &[Named] = &[
+    ("90", Some(&[90]), &[90], None, &[90]),
+    ("pending", None, &[7], Some(Reason::CertificatePending), &[91]),
+    ("91", None, &[7], Some(Reason::CertificatePending), &[91]),
+    ("failed", None, &[7], Some(Reason::CertificateFailed), &[92]),
+    ("90,pending", Some(&[90]), &[7, 90], Some(Reason::CertificatePending), &[90, 91]),
+    ("pending,7", Some(&[7]), &[7], Some(Reason::CertificatePending), &[91, 7]),
+];
+
+/// The API refuses the port, and in a POST all of the load balancer.
+#[test]
+fn one_that_is_named_before_it_is_issued_is_waited_for() {
+    for (names, new, beside, told, after) in NAMED {
+        let both = [(false, *new), (true, Some(*beside))];
+        for (profile, (is_there, shown)) in PROFILES
+            .iter()
+            .flat_map(|profile| both.map(|one| (profile, one)))
+        {
+            let mut world = World::new(*profile);
+            world.service.ports = vec![port("http", 80), port("https", 443)];
+            world.set(&[("protocol.443", "https"), ("http-certificates", "7")]);
+            if is_there {
+                world.settle();
+            }
+            for (id, name, issuance) in [
+                (90, "ours", "completed"),
+                (91, "pending", "pending"),
+                (92, "failed", "failed"),
+            ] {
+                let status = Some(status(issuance));
+                add(
+                    &mut world,
+                    Certificate {
+                        status,
+                        ..there(id, name, &[])
+                    },
+                );
+            }
+            world.set(&[("http-certificates", names)]);
+            world.settle();
+            assert_eq!(shows(&world).as_deref(), shown, "{names} {is_there}");
+            assert!(
+                world
+                    .balancer()
+                    .services
+                    .iter()
+                    .any(|one| one.listen_port == 80)
+            );
+            let plan = world.plan();
+            let findings = plan.findings.iter().map(|one| one.reason);
+            let about = [Reason::CertificatePending, Reason::CertificateFailed];
+            let findings: Vec<Reason> = findings.filter(|one| about.contains(one)).collect();
+            assert_eq!(
+                findings,
+                told.iter().copied().collect::<Vec<_>>(),
+                "{names}"
+            );
+            assert_eq!(plan.is_unfinished, told.is_some(), "{names}");
+            assert!(
+                plan.status.is_some_and(|status| !status.is_empty()),
+                "{names}"
+            );
+            world.issue();
+            world.settle();
+            assert_eq!(shows(&world).as_deref(), Some(*after), "{names} {is_there}");
+            assert!(!world.plan().is_unfinished);
+        }
+    }
+}
+
+#[test]
+fn a_renewal_that_failed_is_told_and_the_port_stays() {
+    let mut world = world(Profile::CcmFromScratch);
+    world.settle();
+    world.issue();
+    world.settle();
+    let all = world.state.certificates.as_mut().unwrap();
+    all.last_mut().unwrap().status.as_mut().unwrap().renewal = "failed".into();
+    assert!(world.settle().is_empty());
+    assert!(world.findings().contains(&Reason::CertificateFailed));
+    assert!(!world.plan().is_unfinished);
+}
+
+/// A port that shows an uploaded certificate goes on with it until the managed one is there.
+#[test]
+fn a_port_shows_what_it_has_while_another_is_issued() {
+    let mut world = world(Profile::CcmFromScratch);
+    world.set(&[
+        ("certificate-type", "uploaded"),
+        ("http-certificates", "one"),
+    ]);
+    world.settle();
+    assert_eq!(shows(&world), Some(vec![7]));
+    world.set(&[
+        ("certificate-type", "managed"),
+        ("http-sticky-sessions", "true"),
+    ]);
+    assert_eq!(
+        words(&world.settle()),
+        ["create_certificate", "update_service"]
+    );
+    assert_eq!(shows(&world), Some(vec![7]));
+    world.issue();
+    assert_eq!(words(&world.settle()), ["update_service"]);
+    assert_eq!(shows(&world), Some(vec![500 + 2]));
+    // One that spoke tcp goes on with that.
+    let mut world = self::world(Profile::CcmFromScratch);
+    world.set(&[("protocol.https", "tcp")]);
+    world.settle();
+    world.set(&[("protocol.https", "https")]);
+    assert_eq!(words(&world.settle()), ["create_certificate"]);
+    assert_eq!(world.balancer().services.len(), 2);
+    world.issue();
+    assert_eq!(words(&world.settle()), ["update_service"]);
+}
+
+/// Name, labels, whether the domains are the wanted ones, whether a load balancer shows it.
+type There = (
+    &'static str,
+    &'static [(&'static str, &'static str)],
+    bool,
+    bool,
+);
+
+/// What comes of it: its word, or what the error says.
+#[derive(Clone, Copy)]
+enum End {
+    Shown,
+    TakenOver,
+    Ordered,
+    Refused(&'static str),
+}
+
+#[rustfmt::skip] // A case is a line.
+#[test]
+fn one_that_is_there() {
+    const OWN: (&str, &str) = (SERVICE_UID, UID);
+    const GONE: (&str, &str) = (SERVICE_UID, "gone");
+    const LIVES: (&str, &str) = (SERVICE_UID, "lives");
+    const HERE: (&str, &str) = (CLUSTER_UID, "cluster-1");
+    const ELSEWHERE: (&str, &str) = (CLUSTER_UID, "cluster-2");
+    const WEB: (&str, &str) = (SERVICE, "default.web");
+    use End::{Ordered, Refused, Shown, TakenOver};
+    // With the name that an annotation asks for, or without.
+    let cases: &[(Option<&str>, There, End)] = &[
+        (None, (DEFAULT, &[OWN], true, true), Shown),
+        (None, ("other", &[OWN], true, true), Shown),
+        (None, ("other", &[OWN], false, true), Shown),
+        (None, ("other", &[OWN, ("HC-Use-Staging-CA", "true")], true, false), Shown),
+        (None, ("other", &[GONE], true, false), Ordered),
+        (None, ("other", &[GONE, HERE, WEB], true, true), TakenOver),
+        (None, ("other", &[GONE, HERE, WEB], false, true), Ordered),
+        (None, ("other", &[GONE, HERE, (SERVICE, "default.api")], true, true), Ordered),
+        (None, ("other", &[GONE, ELSEWHERE, WEB], true, true), Ordered),
+        (None, ("other", &[LIVES, HERE, WEB], true, true), Ordered),
+        (Some("front"), ("front", &[OWN], true, true), Shown),
+        (Some("front"), ("front", &[OWN], false, true), Shown),
+        (Some("front"), ("other", &[OWN], true, true), Shown),
+        (Some("front"), ("other", &[OWN], false, true), Ordered),
+        (Some("front"), ("other", &[GONE, HERE, WEB], true, true), Ordered),
+        (Some("front"), ("front", &[], true, true), TakenOver),
+        (Some("front"), ("front", &[("team", "a")], true, false), TakenOver),
+        (Some("front"), ("front", &[GONE, HERE], true, true), TakenOver),
+        (Some("front"), ("front", &[GONE], true, false), TakenOver),
+        (Some("front"), ("front", &[GONE], true, true), Refused("a load balancer shows it")),
+        (Some("front"), ("front", &[GONE, HERE], false, true), Refused("it is for other.example")),
+        (Some("front"), ("front", &[LIVES, HERE], true, true), Refused("another Service, lives")),
+        (Some("front"), ("front", &[ELSEWHERE], true, false), Refused("says cluster cluster-2")),
+        (Some("front"), ("front", &[("HC-Use-Staging-CA", "true")], true, false), Refused("the authority's test service")),
+    ];
+    for (at, (name, (there_name, labels, same, used), end)) in cases.iter().enumerate() {
+        let mut world = world(Profile::CcmFromScratch);
+        world.cluster.service_uids.insert("lives".into());
+        if let Some(name) = name {
+            world.set(&[("http-managed-certificate-name", name)]);
+        }
+        let mut one = there(90, there_name, labels);
+        if !same {
+            one.domain_names = vec!["other.example".into()];
+        }
+        if *used {
+            one.used_by = vec![ServerRef { id: 3 }];
+        }
+        add(&mut world, one.clone());
+        let about = format!("case {at}: {there_name} {labels:?}");
+        if let Refused(why) = end {
+            let message = world.obstacle();
+            for part in [why, "front (90)", "http-managed-certificate-name", "http-certificates"] {
+                assert!(message.contains(part), "{about}: {message}");
+            }
+            continue;
+        }
+        let plan = world.plan();
+        let certain = labels.iter().any(|one| *one == GONE || *one == LIVES);
+        let rests = certain && (matches!(end, TakenOver) || *labels == [LIVES, HERE, WEB]);
+        assert_eq!(plan.rests_on_whole_cluster, rests, "{about}");
+        let made = world.settle();
+        let shown = shows(&world);
+        match end {
+            Shown => assert_eq!((words(&made), shown), (vec!["create"], Some(vec![90])), "{about}"),
+            TakenOver => {
+                assert_eq!((words(&made), shown), (vec!["edit_certificate", "create"], Some(vec![90])), "{about}");
+                let after = &world.certificate(there_name).labels;
+                assert_eq!(after[SERVICE_UID], UID, "{about}");
+                // Labels of others stay.
+                assert!(!labels.contains(&("team", "a")) || after["team"] == "a", "{about}");
+            }
+            Ordered => assert_eq!((words(&made), shown), (vec!["create_certificate", "create"], None), "{about}"),
+            Refused(_) => unreachable!(),
+        }
+        // What is not as it is wanted is told; nothing of it is changed.
+        let differs = !same || labels.contains(&("HC-Use-Staging-CA", "true"));
+        let told = world.findings().contains(&Reason::AnnotationWithoutEffect);
+        assert_eq!(told, differs && matches!(end, Shown), "{about}");
+        let domains = &world.certificate(there_name).domain_names;
+        assert_eq!(*domains, one.domain_names, "{about}");
+    }
+}
+
+#[test]
+fn of_two_with_the_label_the_one_of_the_wanted_name_is_shown() {
+    let own = &[(SERVICE_UID, UID)];
+    let mut world = world(Profile::CcmFromScratch);
+    for (id, name) in [(90, "first"), (91, "second")] {
+        let mut one = there(id, name, own);
+        one.domain_names = vec!["other.example".into()];
+        add(&mut world, one);
+    }
+    let message = world.obstacle();
+    assert!(
+        message.contains("first (90), second (91) carry the same label"),
+        "{message}"
+    );
+    world.set(&[("http-managed-certificate-name", "second")]);
+    world.settle();
+    assert_eq!(shows(&world), Some(vec![91]));
+}
+
+#[test]
+fn each_port_may_have_its_own() {
+    let mut world = world(Profile::CcmFromScratch);
+    world.service.ports.push(port("admin", 8443));
+    world.service.ports.push(port("more", 9443));
+    world.set(&[("protocol.admin", "https"), ("protocol.9443", "https")]);
+    // All of one name, and one for other domains.
+    world.set(&[(
+        "http-managed-certificate-domains.admin",
+        "admin.example.com",
+    )]);
+    let message = world.obstacle();
+    for part in ["ports 443 and 8443", "http-managed-certificate-name.PORT"] {
+        assert!(message.contains(part), "{message}");
+    }
+    world.set(&[("http-managed-certificate-name.8443", "admin")]);
+    world.set(&[("http-managed-certificate-acme-staging.admin", "true")]);
+    let made = world.settle();
+    assert_eq!(
+        words(&made),
+        ["create_certificate", "create_certificate", "create"]
+    );
+    world.issue();
+    assert_eq!(words(&world.settle()), ["add_service"; 3]);
+    let shown: Vec<(u16, Vec<u64>)> = world
+        .balancer()
+        .services
+        .iter()
+        .filter(|one| one.listen_port != 80)
+        .map(|one| {
+            (
+                one.listen_port,
+                one.http.clone().unwrap().certificates.unwrap(),
+            )
+        })
+        .collect();
+    let [usual, admin] = [DEFAULT, "admin"].map(|name| world.certificate(name).id);
+    assert_eq!(
+        shown,
+        [(443, vec![usual]), (8443, vec![admin]), (9443, vec![usual])]
+    );
+    assert_eq!(
+        world.certificate("admin").labels["HC-Use-Staging-CA"],
+        "true"
+    );
+    // One of them may be an uploaded one.
+    world.set(&[("certificate-type.more", "uploaded")]);
+    world.set(&[("http-certificates.more", "two")]);
+    assert_eq!(words(&world.settle()), ["update_service"]);
+}
+
+/// The one of another port is not this one's, even for the same domains.
+#[test]
+fn a_port_does_not_take_what_another_port_asks_for_by_name() {
+    for domains in ["example.com,*.example.com", "admin.example.com"] {
+        let mut world = world(Profile::CcmFromScratch);
+        world.service.ports.push(port("admin", 8443));
+        world.set(&[
+            ("protocol.admin", "https"),
+            ("http-managed-certificate-name.admin", "admin"),
+            ("http-managed-certificate-domains.admin", domains),
+        ]);
+        add(&mut world, there(90, "admin", &[(SERVICE_UID, UID)]));
+        let ordered = words(&world.settle());
+        assert_eq!(ordered, ["create_certificate", "create"], "{domains}");
+        assert_eq!(world.certificate(DEFAULT).labels[SERVICE_UID], UID);
+    }
+}
+
+#[test]
+fn an_uploaded_one_of_the_name_is_somebody_elses() {
+    let mut world = world(Profile::CcmFromScratch);
+    let mut one = there(90, "front", &[]);
+    one.status = None;
+    add(&mut world, one);
+    world.set(&[("http-managed-certificate-name", "front")]);
+    let message = world.obstacle();
+    assert!(message.contains("front (90)"), "{message}");
+    assert!(message.contains("it was uploaded"), "{message}");
+}
+
+/// What a load balancer does not serve needs none.
+#[test]
+fn a_udp_port_needs_no_certificate() {
+    let mut world = world(Profile::CcmFromScratch);
+    world.service.ports[1].protocol = Protocol::Udp;
+    world.unset("http-managed-certificate-domains");
+    assert_eq!(words(&world.settle()), ["create"]);
+}
+
+#[test]
+fn without_domains_or_with_bad_ones_nothing_is_ordered() {
+    for (domains, expected) in [
+        ("", "nobody says for which domains"),
+        ("example", "\"example\" is no domain"),
+        ("a.example, b example.com", "\"b example.com\" is no domain"),
+        ("*.*.example.com", "\"*.*.example.com\" is no domain"),
+    ] {
+        let mut world = world(Profile::CcmFromScratch);
+        world.set(&[("http-managed-certificate-domains", domains)]);
+        let message = world.obstacle();
+        for part in [expected, "http-managed-certificate-domains"] {
+            assert!(message.contains(part), "{message}");
+        }
+    }
+    // A port that shows none needs none.
+    let mut world = world(Profile::CcmFromScratch);
+    world.set(&[("protocol.https", "tcp")]);
+    world.unset("http-managed-certificate-domains");
+    assert_eq!(words(&world.settle()), ["create"]);
+}
+
+/// A change that fails keeps the others from nothing.
+#[test]
+fn the_load_balancer_does_not_depend_on_the_order() {
+    let mut world = world(Profile::CcmFromScratch);
+    world.state.balancers = vec![fresh(1, "kubernetes-default-web", "lb11")];
+    let planned = changes(&world.plan());
+    assert!(matches!(planned[0].write, Write::CreateCertificate(_)));
+    assert!(planned[0].may_fail_alone());
+    let ports = |write: &Write| matches!(write, Write::AddService(one) if one.listen_port == 443);
+    assert!(!planned.iter().any(|one| ports(&one.write)));
+    world.settle();
+    assert_eq!(world.balancer().services.len(), 1);
+}

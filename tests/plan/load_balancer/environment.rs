@@ -1,0 +1,217 @@
+//! Every environment default: in force without an annotation, below one, and gone again.
+
+use crate::load_balancer::support::{NETWORK, PROFILES, World, environment, words};
+use ccm::hetzner::Profile;
+use ccm::hetzner::load_balancers::annotations::TABLE;
+use ccm::hetzner::load_balancers::{Algorithm, Defaults, PortField};
+use ccm::provider::{Source, TrafficPolicy};
+use std::collections::BTreeSet;
+
+struct Case {
+    variable: &'static str,
+    set: fn(&mut Defaults),
+    unset: fn(&mut Defaults),
+    /// The annotation that wins over it, and a value.
+    annotation: (&'static str, &'static str),
+    of: fn(&World) -> String,
+    /// By the environment, by the annotation, and with neither: ours and profile `hcloud`.
+    effects: [&'static str; 4],
+}
+
+fn check(world: &World, field: PortField) -> String {
+    field.of(world.listener()).unwrap()
+}
+
+fn addresses(world: &World) -> String {
+    world.ingress().len().to_string()
+}
+
+fn env<T>(variable: &str, value: T) -> Option<ccm::provider::Sourced<T>> {
+    Some(environment(variable, value))
+}
+
+const PRIVATE: &str = "HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP";
+
+#[rustfmt::skip] // A case is a paragraph.
+const CASES: &[Case] = &[
+    Case { variable: "HCLOUD_LOAD_BALANCERS_TYPE", set: |d| d.kind = env("HCLOUD_LOAD_BALANCERS_TYPE", "lb21".into()), unset: |d| d.kind = None,
+        annotation: ("type", "lb31"), of: |w| w.balancer().load_balancer_type.name.clone(), effects: ["lb21", "lb31", "lb31", "lb31"] },
+    Case { variable: "HCLOUD_LOAD_BALANCERS_LOCATION", set: |d| d.location = env("HCLOUD_LOAD_BALANCERS_LOCATION", "hel1".into()), unset: |_| {},
+        annotation: ("location", "nbg1"), of: |w| w.balancer().location.name.clone(), effects: ["hel1", "hel1", "hel1", "hel1"] },
+    Case { variable: "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE",
+        set: |d| { d.location = None; d.network_zone = env("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", "us-east".into()); }, unset: |_| {},
+        annotation: ("network-zone", "us-west"), of: |w| w.balancer().location.network_zone.clone(),
+        effects: ["us-east", "us-east", "us-east", "us-east"] },
+    Case { variable: "HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE",
+        set: |d| d.algorithm = env("HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE", Algorithm::LeastConnections), unset: |d| d.algorithm = None,
+        annotation: ("algorithm-type", "least_connections"), of: |w| w.balancer().algorithm.kind.name().into(),
+        effects: ["least_connections", "least_connections", "round_robin", "least_connections"] },
+    Case { variable: "HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK",
+        set: |d| { d.use_private_ip = env(PRIVATE, true);
+            d.disable_public_network = env("HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK", true); },
+        unset: |d| d.disable_public_network = None, annotation: ("disable-public-network", "false"),
+        of: |w| w.balancer().public_net.enabled.to_string(), effects: ["false", "true", "true", "true"] },
+    Case { variable: "HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS",
+        set: |d| d.disable_private_ingress = env("HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS", true), unset: |d| d.disable_private_ingress = None,
+        annotation: ("disable-private-ingress", "false"), of: addresses, effects: ["2", "3", "3", "3"] },
+    Case { variable: PRIVATE, set: |d| d.use_private_ip = env(PRIVATE, true), unset: |d| d.use_private_ip = None,
+        annotation: ("use-private-ip", "false"), of: |w| w.balancer().server_targets().filter(|t| t.1).count().to_string(),
+        effects: ["3", "0", "0", "0"] },
+    Case { variable: "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE",
+        set: |d| d.private_subnet = env("HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE", "10.0.0.0/24".parse().unwrap()), unset: |_| {},
+        annotation: ("private-subnet-ip-range", "10.0.0.0/16"), of: |w| w.balancer().private_net[0].network.to_string(),
+        effects: ["10", "10", "10", "10"] },
+    Case { variable: "HCLOUD_LOAD_BALANCERS_DISABLE_IPV6", set: |d| d.disable_ipv6 = env("HCLOUD_LOAD_BALANCERS_DISABLE_IPV6", true),
+        unset: |d| d.disable_ipv6 = None, annotation: ("ipv6-disabled", "false"), of: addresses, effects: ["2", "3", "3", "3"] },
+    Case { variable: "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL",
+        set: |d| d.uses_proxyprotocol = env("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL", true), unset: |d| d.uses_proxyprotocol = None,
+        annotation: ("uses-proxyprotocol", "false"), of: |w| check(w, PortField::ProxyProtocol), effects: ["true", "false", "false", "false"] },
+    Case { variable: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL",
+        set: |d| d.health_check_interval_s = env("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL", 5), unset: |d| d.health_check_interval_s = None,
+        annotation: ("health-check-interval", "6s"), of: |w| check(w, PortField::CheckInterval), effects: ["5s", "6s", "15s", "6s"] },
+    Case { variable: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT",
+        set: |d| d.health_check_timeout_s = env("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT", 5), unset: |d| d.health_check_timeout_s = None,
+        annotation: ("health-check-timeout", "6s"), of: |w| check(w, PortField::CheckTimeout), effects: ["5s", "6s", "10s", "6s"] },
+    Case { variable: "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES",
+        set: |d| d.health_check_retries = env("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES", 5), unset: |d| d.health_check_retries = None,
+        annotation: ("health-check-retries", "6"), of: |w| check(w, PortField::CheckRetries), effects: ["5", "6", "3", "6"] },
+];
+
+#[test]
+fn a_default_holds_without_an_annotation_and_below_one() {
+    for (case, profile) in CASES
+        .iter()
+        .flat_map(|case| PROFILES.map(|profile| (case, profile)))
+    {
+        let about = format!("{} in profile {}", case.variable, profile.name());
+        let mut world = World::new(profile).with_network();
+        (case.set)(&mut world.defaults);
+        world.settle();
+        let [by_default, by_annotation, ours, upstream] = case.effects;
+        assert_eq!((case.of)(&world), by_default, "{about}: by the environment");
+        world.set(&[case.annotation]);
+        world.settle();
+        assert_eq!(
+            (case.of)(&world),
+            by_annotation,
+            "{about}: by the annotation"
+        );
+        world.unset(case.annotation.0);
+        (case.unset)(&mut world.defaults);
+        world.settle();
+        let neither = match profile {
+            Profile::CcmFromScratch => ours,
+            Profile::Hcloud => upstream,
+        };
+        assert_eq!((case.of)(&world), neither, "{about}: neither");
+    }
+}
+
+#[test]
+fn every_variable_of_the_table_has_a_case() {
+    let cases: BTreeSet<&str> = CASES.iter().map(|case| case.variable).collect();
+    let rows: BTreeSet<&str> = TABLE.iter().filter_map(|row| row.variable).collect();
+    assert_eq!(cases, rows);
+}
+
+/// So that a shell, which has not the daemon's environment, can hold such changes back.
+#[test]
+fn what_nobody_set_names_the_setting_that_would() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.settle();
+    world.balancer_mut().services[0].proxyprotocol = true;
+    let plan = world.plan();
+    let expected = Source::Default("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL".into());
+    assert_eq!(plan.changes[0].sources(), [expected]);
+    let differs: Vec<_> = plan.fields.iter().filter(|field| field.differs()).collect();
+    assert_eq!(differs.len(), 1);
+    assert_eq!(differs[0].field, "port 80 proxy protocol");
+    assert_eq!(differs[0].have.as_deref(), Some("true"));
+    assert_eq!(differs[0].want.as_deref(), Some("false"));
+}
+
+#[test]
+fn a_local_traffic_policy_is_checked_at_the_health_check_node_port() {
+    let mut cases = Vec::new();
+    for (profile, setting, expected) in [
+        (Profile::CcmFromScratch, None, "http 32000 /healthz"),
+        (Profile::CcmFromScratch, Some(false), "tcp 30080 -"),
+        (Profile::Hcloud, None, "tcp 30080 -"),
+        (Profile::Hcloud, Some(true), "http 32000 /healthz"),
+    ] {
+        cases.push((profile, setting, &[][..], expected));
+    }
+    let ours = Profile::CcmFromScratch;
+    cases.push((
+        ours,
+        None,
+        &[("health-check-interval", "5s")][..],
+        "http 32000 /healthz",
+    ));
+    cases.push((ours, None, &[("health-check-port", "8080")], "tcp 8080 -"));
+    cases.push((
+        ours,
+        None,
+        &[("health-check-protocol", "tcp")],
+        "tcp 30080 -",
+    ));
+    let path = &[("protocol", "http"), ("health-check-http-path", "/up")];
+    cases.push((ours, None, path, "http 30080 /up"));
+    for (profile, setting, annotations, expected) in cases {
+        let mut world = World::new(profile);
+        world.service.traffic_policy = TrafficPolicy::Local;
+        world.service.health_check_node_port = Some(32000);
+        let variable = "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT";
+        world.defaults.health_check_node_port = setting.map(|on| environment(variable, on));
+        world.set(annotations);
+        world.settle();
+        let path = PortField::CheckPath.of(world.listener());
+        let protocol = check(&world, PortField::CheckProtocol);
+        let port = check(&world, PortField::CheckPort);
+        let is = format!("{protocol} {port} {}", path.unwrap_or("-".into()));
+        assert_eq!(is, expected, "{profile:?} {setting:?} {annotations:?}");
+    }
+}
+
+#[test]
+fn location_and_zone_from_both_sides() {
+    // An environment location beats a zone annotation, unless an empty annotation unsets it.
+    let made = |annotations: &[(&str, &str)], location: bool, profile| {
+        let mut world = World::new(profile);
+        if !location {
+            world.defaults.location = None;
+        }
+        world.set(annotations);
+        let changes = crate::load_balancer::support::changes(&world.plan());
+        let [create] = changes.as_slice() else {
+            return world.obstacle();
+        };
+        let ccm::hetzner::load_balancers::Write::Create(create) = &create.write else {
+            panic!("{:?}", words(&changes));
+        };
+        format!("{:?} {:?}", create.location, create.network_zone)
+    };
+    let ours = Profile::CcmFromScratch;
+    let zone = ("network-zone", "us-east");
+    assert_eq!(made(&[zone], true, ours), "Some(\"fsn1\") None");
+    assert_eq!(
+        made(&[zone, ("location", "")], true, ours),
+        "None Some(\"us-east\")"
+    );
+    assert_eq!(
+        made(&[zone, ("location", "hel1")], false, ours),
+        "Some(\"hel1\") None"
+    );
+    // Where most of the nodes are; upstream's zone labels are no locations.
+    assert_eq!(made(&[], false, ours), "Some(\"fsn1\") None");
+    assert!(made(&[], false, Profile::Hcloud).contains("nobody says where"));
+}
+
+#[test]
+fn without_the_network_nothing_is_detached() {
+    let mut world = World::new(Profile::CcmFromScratch).with_network();
+    world.settle();
+    world.network = None;
+    assert_eq!(words(&world.settle()), [""; 0]);
+    assert_eq!(world.balancer().private_net[0].network, NETWORK);
+}

@@ -1,0 +1,633 @@
+//! Which load balancer is a Service's, with two clusters in one project; and which is removed.
+
+use crate::load_balancer::model::fresh;
+use crate::load_balancer::support::{PROFILES, UID, World, changes, lines, node, words};
+use ccm::hetzner::Profile;
+use ccm::hetzner::load_balancers::{
+    ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, IpRef, Listener, LoadBalancer, Rules, SERVICE,
+    SERVICE_UID, SelectedServer, SelectorRef, ServerRef, Target, Write,
+};
+use ccm::provider::{Cluster, InstanceId, Reason};
+
+const NAME: &str = "kubernetes-default-web";
+const OTHER: &str = "6a000000-0000-4000-8000-00000000000f";
+
+fn labelled(id: u64, name: &str, labels: &[(&str, &str)]) -> LoadBalancer {
+    let mut balancer = fresh(id, name, "lb11");
+    let labels = labels.iter();
+    balancer.labels = labels
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect();
+    balancer
+}
+
+fn server(id: u64) -> Target {
+    Target::Server {
+        server: ServerRef { id },
+        use_private_ip: false,
+        health_status: Vec::new(),
+    }
+}
+
+fn selector(servers: Option<&[u64]>) -> Target {
+    let selected = |id: &u64| SelectedServer {
+        server: ServerRef { id: *id },
+    };
+    Target::LabelSelector {
+        label_selector: SelectorRef {
+            selector: "cluster=k3s".into(),
+        },
+        targets: servers.map(|servers| servers.iter().map(selected).collect()),
+    }
+}
+
+fn address(ip: &str) -> Target {
+    Target::Ip {
+        ip: IpRef {
+            ip: ip.parse().unwrap(),
+        },
+        health_status: vec![],
+    }
+}
+
+/// Of worker-01.
+const NODE_IP: &str = "192.0.2.1";
+const OTHER_IP: &str = "192.0.2.99";
+
+type Labels = &'static [(&'static str, &'static str)];
+type Targets = fn() -> Vec<Target>;
+
+const OURS: (&str, &str) = (CLUSTER_UID, "cluster-1");
+const THEIRS: (&str, &str) = (CLUSTER_UID, "cluster-2");
+const LIVING: (&str, &str) = (SERVICE_UID, "living");
+const OWN: (&str, &str) = (SERVICE_UID, UID);
+const GONE: (&str, &str) = (SERVICE_UID, OTHER);
+const TEAM: (&str, &str) = ("team", "a");
+const MADE: (&str, &str) = (CREATED, "true");
+const OF_WEB: (&str, &str) = (SERVICE, "default.web");
+const ASKS: (&str, &str) = (ADOPT, "default.web");
+const ASKS_OTHER: (&str, &str) = (ADOPT, "default.other");
+
+/// What becomes of a load balancer that a Service's annotation, its default name or the label `adopt` asks for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fate {
+    Adopted,
+    /// Why, and it can be solved by the label.
+    Not(&'static str),
+    /// By another Service.
+    Owned,
+}
+use Fate::{Adopted, Not, Owned};
+
+/// Another one, with these labels, ports and targets, in the way of a Service.
+fn in_the_way(name: &str, labels: Labels, ports: &[u16], targets: Vec<Target>) -> World {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.cluster.service_uids.insert("living".into());
+    world.cluster.addresses = [NODE_IP.parse().unwrap()].into();
+    let mut there = labelled(1, name, labels);
+    there.services = ports.iter().map(|port| listener(*port)).collect();
+    there.targets = targets;
+    world.state.balancers = vec![there];
+    world
+}
+
+fn listener(listen_port: u16) -> Listener {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.service.ports = vec![crate::load_balancer::support::port("x", listen_port)];
+    world.settle();
+    world.listener().clone()
+}
+
+/// Asserts what the plan says of the load balancer that is there, in both profiles.
+fn check_fate(world: &mut World, fate: Fate, about: &str) {
+    let before = world.state.balancers[0].clone();
+    for profile in PROFILES {
+        world.profile = profile;
+        world.state.balancers = vec![before.clone()];
+        let plan = world.plan();
+        match fate {
+            Adopted => {
+                let made = changes(&plan);
+                assert_eq!(
+                    made[0].event.as_ref().unwrap().reason,
+                    Reason::LoadBalancerAdopted
+                );
+                let settled = world.settle();
+                let events = settled.iter().filter(|change| change.event.is_some());
+                assert_eq!(events.count(), 1, "{about}");
+                let labels = &world.balancer().labels;
+                assert_eq!(world.balancer().id, 1, "{about}");
+                assert_eq!(labels[CLUSTER_UID], "cluster-1", "{about}");
+                let was_made = before.labels.contains_key(CREATED);
+                assert_eq!(labels.contains_key(CREATED), was_made, "{about}");
+                assert_eq!(labels.contains_key(ADOPTED), !was_made, "{about}");
+                assert_eq!(labels.get("team"), before.labels.get("team"), "{about}");
+                // What selects servers is the operator's.
+                let selectors = |one: &LoadBalancer| {
+                    let all = one.targets.iter();
+                    all.filter(|t| matches!(t, Target::LabelSelector { .. }))
+                        .count()
+                };
+                assert_eq!(selectors(world.balancer()), selectors(&before), "{about}");
+            }
+            Not(_) | Owned => {
+                assert!(plan.changes.is_empty() && plan.status.is_none(), "{about}");
+                let obstacle = plan.obstacle.unwrap();
+                let command = obstacle.message.contains("hcloud load-balancer add-label ");
+                let (reason, part) = match fate {
+                    Not(part) => (Reason::LoadBalancerNotAdopted, part),
+                    _ => (Reason::SyncLoadBalancerFailed, "owned by another Service"),
+                };
+                assert_eq!(obstacle.reason, reason, "{about}: {}", obstacle.message);
+                assert_eq!(command, fate != Owned, "{about}: {}", obstacle.message);
+                assert!(
+                    obstacle.message.contains(part),
+                    "{about}: {}",
+                    obstacle.message
+                );
+                assert!(plan.rests_on_whole_cluster || fate != Owned, "{about}");
+            }
+        }
+    }
+}
+
+/// Labels, ports, targets → what becomes of the one that the annotation names.
+type Case = (Labels, &'static [u16], Targets, Fate);
+
+#[rustfmt::skip] // A case is a line.
+const NAMED: &[Case] = &[
+    // No label of a Service.
+    (&[], &[], Vec::new, Adopted),
+    (&[TEAM], &[], Vec::new, Adopted),
+    (&[TEAM], &[], || vec![server(1), server(3)], Adopted),
+    (&[TEAM], &[], || vec![selector(Some(&[1, 2]))], Adopted),
+    (&[], &[], || vec![address(NODE_IP)], Adopted),
+    (&[], &[443], Vec::new, Not("it has ports, 443")),
+    (&[], &[443], || vec![server(1)], Not("it has ports, 443")),
+    (&[], &[], || vec![server(1), server(99)], Not("server 99 is no node")),
+    (&[], &[], || vec![selector(Some(&[]))], Not("selects no server")),
+    (&[], &[], || vec![selector(None)], Not("is not known")),
+    (&[], &[], || vec![selector(Some(&[1, 99]))], Not("server 99 is no node")),
+    (&[], &[], || vec![address(OTHER_IP)], Not("192.0.2.99 is no address of a node")),
+    (&[], &[], || vec![Target::Unknown], Not("a kind that is not known")),
+    (&[OURS], &[443], Vec::new, Not("it has ports, 443")),
+    (&[MADE], &[], || vec![server(99)], Not("server 99 is no node")),
+    (&[ASKS_OTHER], &[], Vec::new, Not("names another Service, default.other")),
+    // Another cluster's.
+    (&[THEIRS], &[], Vec::new, Not("names another cluster, cluster-2")),
+    (&[THEIRS, GONE], &[], || vec![server(1)], Not("names another cluster, cluster-2")),
+    // A Service's.
+    (&[LIVING], &[], Vec::new, Owned),
+    (&[OURS, LIVING], &[], Vec::new, Owned),
+    (&[LIVING, ASKS], &[], Vec::new, Owned),
+    (&[THEIRS, LIVING], &[], Vec::new, Owned),
+    (&[OURS, GONE], &[443], || vec![server(99)], Adopted),
+    (&[OURS, GONE, MADE], &[443], || vec![server(1)], Adopted),
+    (&[GONE], &[443], || vec![server(1), server(3)], Adopted),
+    (&[GONE], &[443], || vec![selector(Some(&[1]))], Adopted),
+    // What proves nothing: another cluster may wait for its nodes.
+    (&[GONE], &[443], Vec::new, Not("names a Service that this cluster does not have")),
+    (&[GONE], &[443], || vec![server(1), server(99)], Not("names a Service that this cluster does not have")),
+    (&[GONE], &[], || vec![selector(Some(&[]))], Not("names a Service that this cluster does not have")),
+    (&[GONE], &[], || vec![address(OTHER_IP)], Not("names a Service that this cluster does not have")),
+];
+
+#[test]
+fn one_of_the_annotations_name_is_adopted_only_while_it_is_unused() {
+    for (labels, ports, targets, fate) in NAMED {
+        let about = format!("{labels:?} {ports:?} {:?}", targets());
+        let mut world = in_the_way("front", labels, ports, targets());
+        world.set(&[("name", "front")]);
+        check_fate(&mut world, *fate, &about);
+    }
+}
+
+#[rustfmt::skip] // A case is a line.
+const ASKED_FOR: &[Case] = &[
+    (&[ASKS], &[], Vec::new, Adopted),
+    (&[ASKS, TEAM], &[443, 8443], || vec![server(99), selector(Some(&[98])), address(OTHER_IP)], Adopted),
+    (&[ASKS, GONE], &[443], || vec![server(99)], Adopted),
+    (&[ASKS, THEIRS], &[443], || vec![server(99)], Adopted),
+    (&[ASKS, THEIRS, GONE, MADE], &[443], || vec![server(99)], Adopted),
+    (&[ASKS, THEIRS, OWN], &[443], || vec![server(99)], Adopted),
+    (&[ASKS, LIVING], &[], Vec::new, Owned),
+    (&[ASKS, LIVING, THEIRS], &[], Vec::new, Owned),
+];
+
+#[test]
+fn the_label_adopt_is_an_operators_word_except_against_an_existing_service() {
+    for (labels, ports, targets, fate) in ASKED_FOR {
+        for named in [None, Some("edge"), Some("another")] {
+            let about = format!("{labels:?} {ports:?} {:?} {named:?}", targets());
+            let mut world = in_the_way("edge", labels, ports, targets());
+            if let Some(name) = named {
+                world.set(&[("name", name)]);
+            }
+            check_fate(&mut world, *fate, &about);
+        }
+    }
+    // Of two neither.
+    let mut world = in_the_way("edge", &[ASKS], &[], vec![]);
+    world.state.balancers.push(labelled(2, "core", &[ASKS]));
+    let message = world.obstacle();
+    assert!(message.contains("edge (1), core (2)"), "{message}");
+    // One that asks for another Service is none of this one's.
+    let mut world = in_the_way("edge", &[ASKS_OTHER], &[], vec![]);
+    world.settle();
+    assert_eq!(world.state.balancers.len(), 2);
+}
+
+/// Labels and ports of the one that has the default name, and whether it is used.
+#[rustfmt::skip] // A case is a line.
+const DEFAULT_NAMED: &[(Labels, &[u16], bool)] = &[
+    (&[], &[], false),
+    (&[TEAM], &[], false),
+    (&[], &[443], false),
+    (&[OURS], &[], false),
+    (&[GONE], &[], false),
+    (&[THEIRS, GONE], &[], false),
+    (&[OURS, GONE], &[], false),
+    (&[OURS, GONE, (SERVICE, "default.other")], &[], false),
+    (&[OURS, LIVING, OF_WEB], &[], false),
+    (&[THEIRS, GONE, OF_WEB], &[], false),
+    // What this cluster had made for the Service before it was deleted and created again.
+    (&[OURS, GONE, OF_WEB], &[443], true),
+    (&[OURS, GONE, OF_WEB, MADE], &[443], true),
+];
+
+#[test]
+fn nothing_is_adopted_by_a_default_name() {
+    for (labels, ports, is_used) in DEFAULT_NAMED {
+        let about = format!("{labels:?} {ports:?}");
+        let mut world = in_the_way(NAME, labels, ports, vec![server(1)]);
+        let there = world.state.balancers[0].clone();
+        if *is_used {
+            assert!(world.plan().rests_on_whole_cluster, "{about}");
+            world.settle();
+            assert_eq!(world.balancer().id, 1, "{about}");
+            continue;
+        }
+        world.settle();
+        let name = world.balancer().name.clone();
+        assert!(name.starts_with(&format!("{NAME}-")), "{about}: {name}");
+        assert_eq!(world.state.balancers[0], there, "{about}: left unchanged");
+        // The second name can be used by another, too.
+        world.state.balancers[1].labels.clear();
+        let obstacle = world.plan().obstacle.unwrap();
+        assert_eq!(obstacle.reason, Reason::LoadBalancerNotAdopted, "{about}");
+    }
+}
+
+#[test]
+fn our_uid_on_another_clusters_is_a_conflict_unless_its_targets_are_our_nodes() {
+    #[rustfmt::skip] // A case is a line.
+    let cases: &[(Targets, bool)] = &[
+        (|| vec![server(1), address(NODE_IP)], true),
+        (|| vec![selector(Some(&[1, 2]))], true),
+        // The other cluster's nodes may not be up yet.
+        (Vec::new, false),
+        (|| vec![selector(Some(&[]))], false),
+        (|| vec![server(1), server(99)], false),
+        (|| vec![server(1), address(OTHER_IP)], false),
+    ];
+    for (targets, is_ours) in cases {
+        for profile in PROFILES {
+            let about = format!("{:?} {profile:?}", targets());
+            let mut world = in_the_way("front", &[OWN, THEIRS], &[], targets());
+            world.profile = profile;
+            let removal = world.removal();
+            if *is_ours {
+                assert!(world.plan().rests_on_whole_cluster, "{about}");
+                world.settle();
+                assert_eq!(world.balancer().id, 1, "{about}");
+                assert_ne!(removal.changes.len(), 0, "{about}");
+                continue;
+            }
+            let obstacle = world.plan().obstacle.unwrap();
+            assert_eq!(obstacle.reason, Reason::LoadBalancerNotAdopted, "{about}");
+            let command = "hcloud load-balancer add-label front ccm-from-scratch/adopt=default.web";
+            assert!(obstacle.message.contains(command), "{}", obstacle.message);
+            // Deleted with the Service it is not, and the Service does not wait for it.
+            assert!(
+                removal.changes.is_empty() && removal.obstacle.is_none(),
+                "{about}"
+            );
+            assert_eq!(removal.findings[0].reason, Reason::LoadBalancerNotAdopted);
+        }
+    }
+}
+
+#[test]
+fn the_command_is_one_that_a_shell_reads_as_it_is_meant() {
+    for (name, labels, expected) in [
+        (
+            "edge",
+            &[][..],
+            "add-label edge ccm-from-scratch/adopt=default.web",
+        ),
+        ("k8s-api.prod_1", &[], "add-label k8s-api.prod_1 "),
+        ("my edge", &[], "add-label 'my edge' "),
+        ("a;rm -rf $HOME", &[], "add-label 'a;rm -rf $HOME' "),
+        ("it's", &[], r"add-label 'it'\''s' "),
+        // By its number.
+        ("12345", &[], "add-label 1 "),
+        ("--help", &[], "add-label 1 "),
+        ("a\nb", &[], "add-label 1 "),
+        ("", &[], "add-label 1 "),
+        ("edge", &[ASKS_OTHER], "add-label --overwrite edge "),
+    ] {
+        let mut world = in_the_way(name, labels, &[443], vec![]);
+        world.set(&[("name", if name.is_empty() { "front" } else { name })]);
+        if name.is_empty() {
+            world.state.balancers[0].labels = [(SERVICE_UID, UID), THEIRS]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into();
+        }
+        let message = world.plan().obstacle.unwrap().message;
+        assert!(message.contains(expected), "{name:?}: {message}");
+    }
+}
+
+/// Labels, targets, seconds from the load balancer's creation to its Service's → a part of why it is released; empty:
+/// deleted.
+type Ending = (Labels, Targets, i64, &'static str);
+
+#[rustfmt::skip] // A case is a line.
+const ENDINGS: &[Ending] = &[
+    (&[OWN, MADE], Vec::new, -1, ""),
+    (&[OWN, MADE, TEAM, ASKS], || vec![server(1)], 90_000, ""),
+    (&[OWN, MADE], || vec![selector(Some(&[1]))], -1, ""),
+    (&[OWN, MADE], || vec![server(1), server(99)], -1, "server 99 is no node"),
+    (&[OWN, MADE], || vec![address(OTHER_IP)], -1, "192.0.2.99"),
+    (&[OWN, MADE], || vec![selector(Some(&[1, 99]))], -1, "server 99 is no node"),
+    // As Hetzner's controller leaves it.
+    (&[OWN], Vec::new, -1, ""),
+    (&[OWN], || vec![server(1), address(NODE_IP)], -1, ""),
+    (&[OWN], || vec![server(1)], 60, ""),
+    (&[OWN, OURS, OF_WEB, (CLUSTER, "k")], || vec![server(1)], -1, ""),
+    // Adopted, and what is left of that once Terraform has removed our labels.
+    (&[OWN, OURS, (ADOPTED, "true")], || vec![server(1)], -1, "it was adopted"),
+    (&[OWN, ASKS], || vec![server(1)], -1, "it was adopted"),
+    (&[OWN, TEAM], || vec![server(1)], -1, "label team"),
+    (&[OWN, ("hcloud-ccm.example/x", "")], || vec![server(1)], -1, "label hcloud-ccm.example/x"),
+    (&[OWN], || vec![server(1), selector(Some(&[2]))], -1, "label-selector"),
+    (&[OWN], || vec![server(1)], 61, "older than the Service"),
+    (&[OWN, OURS], Vec::new, 90_000, "older than the Service"),
+];
+
+#[test]
+fn only_what_was_made_for_the_service_is_deleted_with_it() {
+    for (labels, targets, older_s, why) in ENDINGS {
+        for profile in PROFILES {
+            let about = format!("{labels:?} {:?} {older_s} s", targets());
+            let mut world = in_the_way("front", labels, &[80], targets());
+            world.profile = profile;
+            let created: jiff::Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
+            world.state.balancers[0].created = Some(created);
+            world.service.created = Some(created + jiff::SignedDuration::from_secs(*older_s));
+            let made = changes(&world.removal());
+            let last = made.last().unwrap();
+            if why.is_empty() {
+                assert_eq!(words(&made), ["delete"], "{about}");
+                continue;
+            }
+            assert!(
+                last.line.contains("released") && last.line.contains(why),
+                "{about}: {}",
+                last.line
+            );
+            let event = last.event.as_ref().unwrap();
+            assert_eq!(event.reason, Reason::LoadBalancerReleased);
+            assert!(!words(&made).contains(&"delete"), "{about}");
+            // It stays protected or not.
+            world.state.balancers[0].protection.delete = true;
+            assert_eq!(changes(&world.removal()), made, "{about}");
+        }
+    }
+    // Times that are not known prove nothing.
+    let mut world = in_the_way("front", &[OWN], &[], vec![]);
+    world.service.created = Some("2026-01-02T03:04:05Z".parse().unwrap());
+    assert_eq!(words(&changes(&world.removal())), ["delete"]);
+}
+
+#[test]
+fn a_release_takes_away_what_is_the_services_and_the_labels_last() {
+    let targets = vec![
+        server(1),
+        server(99),
+        selector(Some(&[2])),
+        address(NODE_IP),
+        server(2),
+    ];
+    let mut world = in_the_way(
+        "edge",
+        &[OWN, OURS, TEAM, ASKS, ("hcloud-ccm/other", "x")],
+        &[80, 443],
+        targets,
+    );
+    let expected = [
+        "port 80: removed",
+        "target worker-01: removed",
+        "target worker-02: removed",
+        "load balancer edge (1): released, because its target server 99 is no node of this cluster",
+    ];
+    // Stopped after any write and begun again, the end is the same.
+    for stops_after in 0..=expected.len() {
+        let before = world.state.clone();
+        let all = changes(&world.removal());
+        assert_eq!(lines(&all), expected);
+        for change in &all[..stops_after] {
+            crate::load_balancer::model::apply(&mut world.state, change);
+        }
+        for change in changes(&world.removal()) {
+            crate::load_balancer::model::apply(&mut world.state, &change);
+        }
+        let one = &world.state.balancers[0];
+        let labels: Vec<&str> = one.labels.keys().map(String::as_str).collect();
+        assert_eq!(labels, ["hcloud-ccm/other", "team"], "{stops_after}");
+        let ports: Vec<u16> = one.services.iter().map(|port| port.listen_port).collect();
+        assert_eq!((ports, one.targets.len()), (vec![443], 3), "{stops_after}");
+        let removal = world.removal();
+        assert!(
+            removal.found.is_none() && removal.changes.is_empty() && removal.obstacle.is_none()
+        );
+        world.state = before;
+    }
+}
+
+/// From the request on that creates it; a missing label is the safe case.
+#[test]
+fn the_label_created_is_never_added_later() {
+    for profile in PROFILES {
+        let mut world = World::new(profile);
+        world.settle();
+        assert_eq!(world.balancer().labels[CREATED], "true");
+        assert!(!world.balancer().labels.contains_key(ADOPTED));
+        world.balancer_mut().labels = [(SERVICE_UID.to_owned(), UID.to_owned())].into();
+        world.set(&[("name", "front")]);
+        world.settle();
+        let labels = &world.balancer().labels;
+        assert!(
+            !labels.contains_key(CREATED) && !labels.contains_key(ADOPTED),
+            "{labels:?}"
+        );
+    }
+}
+
+#[test]
+fn by_label_before_any_name() {
+    for profile in PROFILES {
+        let mut world = World::new(profile);
+        world.set(&[("name", "front")]);
+        let own = labelled(1, "old", &[(SERVICE_UID, UID), ("team", "a")]);
+        world.state.balancers = vec![own, labelled(2, "front", &[])];
+        let plan = world.plan();
+        assert_eq!(plan.found.as_ref().unwrap().id, 1);
+        // The name is taken: told, and the rest goes on.
+        assert!(world.findings().contains(&Reason::LoadBalancerNameTaken));
+        world.settle();
+        assert_eq!(world.balancer().name, "old");
+        assert_eq!(world.balancer().labels["team"], "a");
+        world.state.balancers.remove(1);
+        let made = world.settle();
+        assert_eq!(lines(&made), ["name: old → front"]);
+    }
+}
+
+#[test]
+fn two_with_the_label_are_both_left_alone() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    let label = [(SERVICE_UID, UID)];
+    world.state.balancers = vec![labelled(1, "one", &label), labelled(2, "two", &label)];
+    let message = world.obstacle();
+    assert!(message.contains("one (1), two (2)"), "{message}");
+    let removal = world.removal();
+    assert!(removal.changes.is_empty());
+    let obstacle = removal.obstacle.unwrap();
+    assert_eq!(obstacle.reason, Reason::DeleteLoadBalancerFailed);
+    assert!(obstacle.message.contains("one (1), two (2)"));
+}
+
+#[test]
+fn removal_goes_by_the_label_alone_and_keeps_what_is_protected() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.state.balancers = vec![labelled(1, NAME, &[])];
+    let plan = world.removal();
+    assert!(plan.found.is_none() && plan.changes.is_empty() && plan.obstacle.is_none());
+    world.state.balancers = vec![labelled(1, "x", &[(SERVICE_UID, UID), MADE])];
+    let changes = crate::load_balancer::support::changes(&world.removal());
+    assert_eq!(lines(&changes), ["load balancer x (1): deleted"]);
+    assert!(matches!(
+        changes[0].write,
+        Write::Delete {
+            is_orphan: false,
+            ..
+        }
+    ));
+    world.state.balancers[0].protection.delete = true;
+    let plan = world.removal();
+    assert!(plan.changes.is_empty() && plan.obstacle.is_none());
+    assert_eq!(plan.findings[0].reason, Reason::LoadBalancerProtected);
+}
+
+/// Both called `kubernetes`, both with a Service `default/web`.
+#[test]
+fn two_clusters_with_one_name_get_one_each() {
+    let mut first = World::new(Profile::CcmFromScratch);
+    first.settle();
+    let mut second = World::new(Profile::CcmFromScratch);
+    second.service.uid = OTHER.into();
+    second.cluster = Cluster {
+        uid: "cluster-2".into(),
+        service_uids: [OTHER.to_owned()].into(),
+        servers: [(InstanceId(50), "worker-50".to_owned())].into(),
+        ..second.cluster
+    };
+    second.nodes = vec![node(50)];
+    second.state = first.state.clone();
+    second.settle();
+    let names: Vec<&str> = second
+        .state
+        .balancers
+        .iter()
+        .map(|one| one.name.as_str())
+        .collect();
+    assert_eq!(names[0], NAME);
+    assert!(names[1].starts_with(NAME) && names[1] != NAME, "{names:?}");
+    assert_eq!(second.balancer().name, names[1]);
+    // Each is content with its own, whatever the other does.
+    first.state = second.state.clone();
+    assert!(first.settle().is_empty() && second.settle().is_empty());
+    assert_eq!(
+        words(&crate::load_balancer::support::changes(&first.removal())),
+        ["delete"]
+    );
+    assert_eq!(first.removal().found.unwrap().name, NAME);
+}
+
+/// A Service that was deleted and made again keeps the address.
+#[test]
+fn a_service_made_again_gets_its_load_balancer_back() {
+    for profile in PROFILES {
+        let mut world = World::new(profile);
+        world.set(&[("name", "front")]);
+        world.settle();
+        world.service.uid = OTHER.into();
+        world.cluster.service_uids = [OTHER.to_owned()].into();
+        assert!(world.plan().rests_on_whole_cluster);
+        let made = world.settle();
+        assert_eq!(words(&made), ["edit"], "{profile:?}");
+        assert_eq!(world.state.balancers.len(), 1);
+        assert_eq!(world.balancer().labels[CLUSTER_UID], "cluster-1");
+    }
+}
+
+#[test]
+fn orphans_are_ours_and_their_service_is_gone() {
+    let world = World::new(Profile::CcmFromScratch);
+    let mut state = world.state.clone();
+    state.balancers = vec![
+        labelled(1, "living", &[OURS, (SERVICE_UID, UID)]),
+        labelled(
+            2,
+            "orphan",
+            &[OURS, GONE, (ccm::hetzner::load_balancers::SERVICE, "a.b")],
+        ),
+        labelled(3, "theirs", &[THEIRS, GONE]),
+        labelled(4, "upstream", &[GONE]),
+        labelled(5, "by-hand", &[OURS]),
+        labelled(6, "protected", &[OURS, GONE, MADE]),
+        labelled(7, "adopted", &[OURS, GONE, (ADOPTED, "true")]),
+        labelled(8, "kept-for-another", &[OURS, GONE, MADE, ASKS]),
+        labelled(9, "terraforms", &[OURS, GONE, TEAM]),
+        labelled(10, "used", &[OURS, GONE, MADE]),
+        labelled(11, "made", &[OURS, GONE, MADE, TEAM]),
+    ];
+    state.balancers[5].protection.delete = true;
+    state.balancers[9].targets = vec![server(99)];
+    let rules = Rules {
+        profile: world.profile,
+        defaults: &world.defaults,
+        network: None,
+    };
+    let orphans = rules.orphans(&state, &world.cluster);
+    let shown: Vec<(&str, &str, bool)> = orphans
+        .iter()
+        .map(|one| {
+            let name = one.balancer.name.as_str();
+            (name, one.service.as_str(), one.removal.is_some())
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("orphan", "a.b", true),
+            ("protected", "unknown", false),
+            ("adopted", "unknown", false),
+            ("kept-for-another", "unknown", false),
+            ("terraforms", "unknown", false),
+            ("used", "unknown", false),
+            ("made", "unknown", true),
+        ]
+    );
+}

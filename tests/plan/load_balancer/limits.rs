@@ -1,0 +1,340 @@
+//! Whatever the API server takes for a Service: its plan costs little time, and says little.
+//!
+//! Annotations have 256 KiB together, an object some 1.5 MB.
+
+use crate::load_balancer::support::{PROFILES, World, node, nodes, port};
+use ccm::hetzner::load_balancers::annotations::PREFIX;
+use ccm::hetzner::load_balancers::{Certificate, CertificateStatus};
+use ccm::provider::{Protocol, ProviderId, ServicePort};
+use std::time::{Duration, Instant};
+
+/// Of all annotations of an object, in bytes.
+const ANNOTATIONS: usize = 256 << 10;
+
+/// For one plan. Unoptimized code is some ten times slower.
+const MOST: Duration = match cfg!(debug_assertions) {
+    true => Duration::from_millis(300),
+    false => Duration::from_millis(50),
+};
+
+/// Name, and how a Service becomes hostile.
+type Case = (&'static str, fn(&mut World));
+
+fn ports(world: &mut World, count: usize, protocol: Protocol) {
+    let ports = (1..=count).map(|n| ServicePort {
+        protocol,
+        ..port(&format!("p{n}"), u16::try_from(n).unwrap())
+    });
+    world.service.ports.extend(ports);
+}
+
+/// As many as a type takes.
+fn thirty(world: &mut World) {
+    world.service.ports.clear();
+    ports(world, 30, Protocol::Tcp);
+    world.set(&[("type", "lb31")]);
+}
+
+/// As many annotations as fit.
+fn fill(world: &mut World, of: impl Fn(usize) -> (String, String)) {
+    let mut bytes = 0;
+    for n in 0.. {
+        let (name, value) = of(n);
+        bytes += PREFIX.len() + name.len() + value.len();
+        if bytes > ANNOTATIONS {
+            return;
+        }
+        world.set(&[(name.as_str(), value.as_str())]);
+    }
+}
+
+/// One value as long as it may be.
+fn repeated(part: &str) -> String {
+    part.repeat((ANNOTATIONS - 200) / part.len())
+}
+
+fn project_certificates(world: &mut World, count: u64) {
+    let all = world.state.certificates.as_mut().unwrap();
+    all.extend((0..count).map(|n| Certificate {
+        id: 1000 + n,
+        name: format!("certificate-of-somebody-{n}"),
+        domain_names: (0..20).map(|d| format!("d{d}.example")).collect(),
+        status: Some(CertificateStatus {
+            issuance: "completed".into(),
+            ..CertificateStatus::default()
+        }),
+        ..Certificate::default()
+    }));
+}
+
+/// Other letters for each number, of one name.
+fn spelled(name: &str, n: usize) -> String {
+    let letters = name.chars().enumerate().map(|(at, c)| match n >> at & 1 {
+        1 => c.to_ascii_uppercase(),
+        _ => c,
+    });
+    letters.collect()
+}
+
+const CASES: &[Case] = &[
+    ("2,000 ports with an annotation each", |w| {
+        ports(w, 2000, Protocol::Tcp);
+        fill(w, |n| {
+            (format!("protocol.p{}", 1 + n % 2000), "http".into())
+        });
+    }),
+    ("30,000 ports", |w| ports(w, 30_000, Protocol::Tcp)),
+    ("20,000 UDP ports, and annotations for them", |w| {
+        ports(w, 20_000, Protocol::Udp);
+        fill(w, |n| (format!("protocol.p{}", 1 + n), "tcp".into()));
+    }),
+    ("annotations for ports that are not there", |w| {
+        thirty(w);
+        fill(w, |n| (format!("http-cookie-name.q{n}"), "a".into()));
+    }),
+    ("45,000 names of certificates", |w| {
+        thirty(w);
+        project_certificates(w, 1000);
+        let names = repeated("c,b,a,");
+        w.set(&[("protocol", "https"), ("http-certificates", &names)]);
+    }),
+    (
+        "names of certificates that are not there, for each port",
+        |w| {
+            thirty(w);
+            project_certificates(w, 1000);
+            w.set(&[("protocol", "https")]);
+            let name = |n: usize| format!("certificate-of-somebodi-{n:03},");
+            let names: String = (0..290).map(name).collect();
+            fill(w, |n| {
+                (
+                    format!("http-certificates.p{}", 1 + n % 30),
+                    names.clone() + &n.to_string(),
+                )
+            });
+        },
+    ),
+    ("names of certificates that are there, for each port", |w| {
+        thirty(w);
+        project_certificates(w, 1000);
+        w.set(&[("protocol", "https")]);
+        let names: String = (950..1000)
+            .map(|n| format!("certificate-of-somebody-{n},"))
+            .collect();
+        for n in 1..=30 {
+            w.set(&[(format!("http-certificates.p{n}").as_str(), names.as_str())]);
+        }
+    }),
+    ("a managed certificate for each port", |w| {
+        thirty(w);
+        project_certificates(w, 1000);
+        w.set(&[("protocol", "https"), ("certificate-type", "managed")]);
+        let domains: String = (0..300).map(|n| format!("domain-{n}.example,")).collect();
+        for n in 1..=30 {
+            w.set(&[(
+                format!("http-managed-certificate-name.p{n}").as_str(),
+                format!("m{n}").as_str(),
+            )]);
+            w.set(&[(
+                format!("http-managed-certificate-domains.p{n}").as_str(),
+                domains.as_str(),
+            )]);
+        }
+    }),
+    ("domains", |w| {
+        thirty(w);
+        let domains = repeated("a.example,");
+        w.set(&[
+            ("protocol", "https"),
+            ("certificate-type", "managed"),
+            ("http-managed-certificate-domains", &domains),
+        ]);
+    }),
+    ("status codes", |w| {
+        thirty(w);
+        w.set(&[
+            ("health-check-protocol", "http"),
+            ("http-status-codes", &repeated("2??,")),
+        ]);
+    }),
+    ("commas", |w| {
+        thirty(w);
+        w.set(&[
+            ("health-check-protocol", "http"),
+            ("http-status-codes", &repeated(",")),
+        ]);
+    }),
+    ("unknown annotations", |w| {
+        fill(w, |n| (n.to_string(), String::new()))
+    }),
+    ("unknown annotations that look like known ones", |w| {
+        fill(w, |n| {
+            (format!("health-check-intervall{n:04}"), String::new())
+        });
+    }),
+    ("unknown annotations with long names", |w| {
+        fill(w, |n| (format!("{n:063}"), String::new()));
+    }),
+    ("one annotation in many spellings", |w| {
+        fill(w, |n| {
+            (
+                spelled("http-managed-certificate-domains", n),
+                n.to_string(),
+            )
+        });
+    }),
+    ("a bad value in many spellings for each port", |w| {
+        thirty(w);
+        fill(w, |n| {
+            (
+                format!("{}.p{}", spelled("protocol", n), 1 + n % 30),
+                n.to_string(),
+            )
+        });
+    }),
+    ("requirements of a selector", |w| {
+        w.nodes = nodes(5000);
+        w.set(&[("node-selector", repeated("!a,").trim_end_matches(','))]);
+    }),
+    ("values of a selector", |w| {
+        w.nodes = nodes(5000);
+        let values = repeated("fsn2,");
+        let values = values.trim_end_matches(',');
+        w.set(&[(
+            "node-selector",
+            &format!("topology.kubernetes.io/zone notin ({values})"),
+        )]);
+    }),
+    ("many requirements with many values", |w| {
+        w.nodes = nodes(5000);
+        let one = format!(
+            "topology.kubernetes.io/zone notin ({}fsn2)",
+            "fsn3,".repeat(80)
+        );
+        w.set(&[("node-selector", &[one.as_str(); 30].join(","))]);
+    }),
+    ("long values", |w| {
+        thirty(w);
+        for name in [
+            "name",
+            "type",
+            "location",
+            "hostname",
+            "ipv4-rdns",
+            "protocol",
+            "health-check-interval",
+        ] {
+            w.set(&[(name, &"ä\"".repeat(11_000))]);
+        }
+    }),
+    ("one long value that is bad for every port", |w| {
+        thirty(w);
+        w.set(&[("health-check-interval", &("1".to_owned() + &repeated("x")))]);
+    }),
+    ("long values that are good", |w| {
+        thirty(w);
+        w.set(&[("protocol", "http"), ("health-check-protocol", "http")]);
+        w.set(&[
+            ("http-cookie-name", &"a".repeat(80_000)),
+            ("health-check-http-domain", &"a".repeat(80_000)),
+        ]);
+        w.set(&[(
+            "health-check-http-path",
+            &("/".to_owned() + &"a".repeat(80_000)),
+        )]);
+    }),
+    ("values as long as they may be", |w| {
+        thirty(w);
+        w.set(&[("protocol", "http"), ("health-check-protocol", "http")]);
+        let long = "a".repeat(1024);
+        w.set(&[
+            ("http-cookie-name", &long),
+            ("health-check-http-domain", &long),
+        ]);
+        w.set(&[("health-check-http-path", &format!("/{}", &long[1..]))]);
+        let codes: Vec<String> = (100..200).map(|n| n.to_string()).collect();
+        w.set(&[("http-status-codes", &codes.join(","))]);
+    }),
+    ("a long address", |w| {
+        w.service.load_balancer_ip = "1".repeat(1 << 20)
+    }),
+    ("source ranges", |w| {
+        w.service.source_ranges = (0..50_000)
+            .map(|n| format!("10.{}.{}.0/24", n / 250, n % 250))
+            .collect();
+    }),
+    ("a Primary IP with a long name", |w| {
+        w.state.primary_ips = Some(Vec::new());
+        w.set(&[("public-net-ipv4", &repeated("a"))]);
+    }),
+    ("5,000 nodes of another cloud", |w| {
+        w.nodes = (1..=5000)
+            .map(|n| {
+                let mut node = node(n);
+                node.provider_id = ProviderId::Foreign;
+                node
+            })
+            .collect();
+    }),
+    ("5,000 nodes, and a load balancer with other targets", |w| {
+        w.nodes = nodes(5000);
+        w.set(&[("type", "lb31")]);
+        w.settle();
+        w.nodes = (200..5200).map(node).collect();
+    }),
+];
+
+/// What this thread has computed for, however busy the machine is; exact to a tick of the scheduler, some ms.
+fn computed() -> Option<Duration> {
+    let of_thread = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let nanoseconds = of_thread.split(' ').next()?.parse().ok()?;
+    Some(Duration::from_nanos(nanoseconds))
+}
+
+/// Of one plan; of several the mean, which makes the tick small.
+fn cost(world: &World) -> Duration {
+    const TIMES: u32 = 5;
+    let (begun, before) = (Instant::now(), computed());
+    for _ in 0..TIMES {
+        std::hint::black_box(world.plan());
+    }
+    let cost = match (before, computed()) {
+        (Some(before), Some(after)) => after.saturating_sub(before),
+        _ => begun.elapsed(),
+    };
+    cost / TIMES
+}
+
+#[test]
+fn a_plan_costs_little_whatever_the_service_asks_for() {
+    let mut slow = Vec::new();
+    for (name, make) in CASES {
+        for profile in PROFILES {
+            let mut world = World::new(profile);
+            make(&mut world);
+            let cost = cost(&world);
+            println!("{cost:>12?}  {name}, profile {}", profile.name());
+            if cost > MOST {
+                slow.push(format!("{name}: {cost:?}"));
+            }
+        }
+    }
+    assert!(slow.is_empty(), "{slow:#?}");
+}
+
+#[test]
+fn a_plan_says_little_whatever_the_service_asks_for() {
+    for (name, make) in CASES {
+        let mut world = World::new(PROFILES[0]);
+        make(&mut world);
+        let plan = world.plan();
+        assert!(plan.findings.len() <= 40, "{name}: {}", plan.findings.len());
+        for one in &plan.findings {
+            let length = one.message.chars().count();
+            assert!(length <= 1000, "{name}: {length}: {:.300}", one.message);
+        }
+        // All that is wrong, at once.
+        let obstacle = plan.obstacle.map_or(0, |one| one.message.chars().count());
+        assert!(obstacle <= 10_200, "{name}: {obstacle}");
+    }
+}

@@ -1,0 +1,20 @@
+//! Load balancers without any API: what a Service asks for, what is planned, and where that leads.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod annotations;
+mod bad_input;
+mod certificates;
+mod checks;
+mod environment;
+mod finding;
+mod limits;
+mod model;
+mod names;
+mod order;
+mod primary_ips;
+mod property;
+use crate::common::random;
+mod selector;
+mod status;
+mod support;
+mod variables;

@@ -1,0 +1,524 @@
+//! The order of changes: traffic always has somewhere to go, and the API refuses nothing.
+
+use crate::load_balancer::model::fresh;
+use crate::load_balancer::support::{
+    NETWORK, UID, World, environment, lines, node, nodes, port, words,
+};
+use ccm::hetzner::Profile;
+use ccm::hetzner::load_balancers::{
+    PrivateNet, SERVICE_UID, SelectedServer, SelectorRef, ServerRef, Subnet, Target, Write,
+};
+use ccm::provider::{AddressKind, Change as _, InstanceId, NodeAddress, ProviderId, Reach, Reason};
+
+#[test]
+fn everything_at_once_comes_in_the_order_of_the_specification() {
+    let mut world = World::new(Profile::CcmFromScratch).with_network();
+    world.service.ports = vec![port("a", 80), port("b", 81)];
+    world.set(&[("use-private-ip", "true"), ("private-ipv4", "10.0.0.5")]);
+    world.settle();
+    world.balancer_mut().public_net.enabled = false;
+    world.service.ports = vec![port("a", 80), port("c", 82)];
+    world.nodes.remove(0);
+    world.nodes.push(crate::load_balancer::support::node(9));
+    world.set(&[
+        ("name", "front"),
+        ("type", "lb21"),
+        ("algorithm-type", "least_connections"),
+        ("ipv4-rdns", "a.example"),
+        ("private-ipv4", "10.0.0.6"),
+        ("disable-public-network", "false"),
+        ("uses-proxyprotocol", "true"),
+    ]);
+    let planned = words(&crate::load_balancer::support::changes(&world.plan()));
+    let expected = [
+        "edit",
+        "change_type",
+        "change_algorithm",
+        "change_dns_ptr",
+        "detach_from_network",
+        "attach_to_network",
+        "enable_public_interface",
+        "delete_service",
+        "update_service",
+        "add_service",
+        "add_target",
+        "add_target",
+        "add_target",
+    ];
+    assert_eq!(planned, expected);
+    // Made anew after each change that drops or brings state, and the same in the end.
+    assert_eq!(words(&world.settle()), expected);
+}
+
+#[test]
+fn the_public_interface_goes_off_and_the_type_gets_smaller_last() {
+    let mut world = World::new(Profile::CcmFromScratch).with_network();
+    world.set(&[("type", "lb21")]);
+    world.settle();
+    world.set(&[
+        ("type", "lb11"),
+        ("use-private-ip", "true"),
+        ("disable-public-network", "true"),
+    ]);
+    let made = words(&world.settle());
+    let turned = ["remove_target", "add_target"].repeat(3);
+    assert_eq!(made[..6], turned);
+    assert_eq!(made[6..], ["disable_public_interface", "change_type"]);
+}
+
+#[test]
+fn new_targets_come_before_old_ones_go() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.nodes = nodes(4);
+    world.settle();
+    world.nodes = nodes(6).split_off(2);
+    // The first is still a node that gets no traffic, the second is none any more.
+    world.cluster.servers.remove(&InstanceId(2));
+    let made = lines(&world.settle());
+    let expected = [
+        "target worker-05: added",
+        "target worker-06: added",
+        "target worker-01: removed",
+        "target server 2: removed",
+    ];
+    assert_eq!(made, expected);
+}
+
+#[test]
+fn at_the_limit_one_goes_for_each_that_comes() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.nodes = nodes(24);
+    world.settle();
+    world.nodes = nodes(27).split_off(3);
+    let made = words(&world.settle());
+    let expected = [
+        "add_target",
+        "remove_target",
+        "add_target",
+        "remove_target",
+        "add_target",
+        "remove_target",
+    ];
+    assert_eq!(made, expected);
+}
+
+#[test]
+fn those_that_are_targets_already_stay_and_then_names_decide() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.nodes = nodes(30).split_off(10);
+    world.settle();
+    let own = SelectorRef {
+        selector: "somebody=else".into(),
+    };
+    let own = Target::LabelSelector {
+        label_selector: own,
+        targets: Some(vec![SelectedServer::default()]),
+    };
+    world.balancer_mut().targets.push(own.clone());
+    world.nodes = nodes(30);
+    let plan = world.plan();
+    let full = plan
+        .findings
+        .iter()
+        .find(|one| one.reason == Reason::MaxTargetsReached);
+    let message = &full.expect("told").message;
+    let named = "worker-05, worker-06, worker-07, worker-08, worker-09 and 1 more:";
+    assert!(message.contains(named), "{message}");
+    world.settle();
+    let mut targets: Vec<u64> = world.balancer().server_targets().map(|t| t.0).collect();
+    targets.sort_unstable();
+    let expected: Vec<u64> = (1..=4).chain(11..=30).collect();
+    assert_eq!(targets, expected);
+    assert!(world.balancer().targets.contains(&own));
+    assert!(world.settle().is_empty());
+}
+
+#[test]
+fn a_new_one_is_one_call_with_everything() {
+    let mut world = World::new(Profile::CcmFromScratch).with_network();
+    world.nodes = nodes(20);
+    world.service.ports = (1..=5).map(|n| port(&format!("p{n}"), n)).collect();
+    let private = &[
+        ("use-private-ip", "true"),
+        ("disable-public-network", "true"),
+    ];
+    world.set(private);
+    let made = world.settle();
+    assert_eq!(words(&made), ["create"]);
+    let Write::Create(create) = &made[0].write else {
+        panic!();
+    };
+    assert_eq!(create.network, Some(NETWORK));
+    assert_eq!(create.public_interface, Some(false));
+    assert_eq!((create.services.len(), create.targets.len()), (5, 20));
+    let json = made[0].json();
+    assert_eq!(json["change"], "create");
+    assert_eq!(json["request"]["targets"][0]["use_private_ip"], true);
+}
+
+/// The one call can't name an address in the Network, so neither can it name targets there.
+#[test]
+fn an_address_in_the_network_takes_a_call_of_its_own() {
+    for by_environment in [true, false] {
+        let mut world = World::new(Profile::CcmFromScratch).with_network();
+        world.set(&[
+            ("use-private-ip", "true"),
+            ("disable-public-network", "true"),
+        ]);
+        match by_environment {
+            true => {
+                let variable = "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE";
+                let range = environment(variable, "10.0.0.0/24".parse().unwrap());
+                world.defaults.private_subnet = Some(range);
+            }
+            false => world.set(&[("private-ipv4", "10.0.0.5")]),
+        }
+        let made = world.settle();
+        let Write::Create(create) = &made[0].write else {
+            panic!();
+        };
+        assert_eq!((create.network, create.targets.len()), (None, 0));
+        let expected = [
+            "create",
+            "attach_to_network",
+            "add_target",
+            "add_target",
+            "add_target",
+            "disable_public_interface",
+        ];
+        assert_eq!(words(&made), expected);
+    }
+}
+
+#[test]
+fn another_network_is_left_for_the_configured_one() {
+    let mut world = World::new(Profile::CcmFromScratch).with_network();
+    let mut own = fresh(1, "x", "lb11");
+    own.labels = [(SERVICE_UID.to_owned(), UID.to_owned())].into();
+    own.private_net = vec![PrivateNet {
+        network: 11,
+        ip: None,
+    }];
+    own.targets = vec![Target::Server {
+        server: ServerRef { id: 1 },
+        use_private_ip: true,
+        health_status: Vec::new(),
+    }];
+    world.state.balancers = vec![own];
+    world.set(&[("use-private-ip", "true")]);
+    let made = words(&world.settle());
+    let expected = [
+        "edit",
+        "detach_from_network",
+        "attach_to_network",
+        "add_service",
+        "add_target",
+        "add_target",
+        "add_target",
+    ];
+    assert_eq!(made, expected);
+    assert_eq!(world.balancer().private_net[0].network, NETWORK);
+}
+
+#[test]
+fn what_may_fail_alone_is_a_port_a_target_or_a_name() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.settle();
+    world.service.ports = vec![port("a", 81)];
+    world.nodes = nodes(4).split_off(1);
+    world.set(&[("ipv4-rdns", "a.example"), ("type", "lb21")]);
+    let changes = crate::load_balancer::support::changes(&world.plan());
+    let alone: Vec<(&str, bool)> = changes
+        .iter()
+        .map(|change| (change.write.action(), change.may_fail_alone()))
+        .collect();
+    let expected = [
+        ("change_type", false),
+        ("change_dns_ptr", true),
+        ("delete_service", false),
+        ("add_service", true),
+        ("add_target", true),
+        ("remove_target", false),
+    ];
+    assert_eq!(alone, expected);
+}
+
+#[test]
+fn the_last_targets_wait_for_one_that_works_and_others_do_not() {
+    // Nodes that are left, and whether a removal waits for an addition that works.
+    for (left, waits) in [(vec![2, 4], false), (vec![4, 5], true)] {
+        let mut world = World::new(Profile::CcmFromScratch);
+        world.settle();
+        world.nodes = left.iter().map(|id| node(*id)).collect();
+        let plan = world.plan();
+        let removals = plan
+            .changes
+            .iter()
+            .filter(|change| change.line().contains("removed"));
+        let flags: Vec<bool> = removals.map(|one| one.needs_another_first()).collect();
+        assert_eq!(flags, vec![waits; flags.len()], "{left:?}");
+        assert!(flags.len() >= 2, "{left:?}");
+    }
+    // By their private addresses from now on: if none can be reached by it, one is lost, and no more.
+    let mut world = World::new(Profile::CcmFromScratch).with_network();
+    world.settle();
+    world.set(&[("use-private-ip", "true")]);
+    let plan = world.plan();
+    let mut removals = plan
+        .changes
+        .iter()
+        .filter(|change| change.line().contains("removed"));
+    assert!(removals.all(|one| one.needs_another_first()), "{plan:?}");
+}
+
+/// Of a load balancer that left the public way in, what stands in the way is said before a target is touched.
+#[test]
+fn no_target_goes_that_could_not_come_back_by_its_public_address() {
+    let private = [
+        ("use-private-ip", "true"),
+        ("disable-public-network", "true"),
+    ];
+    // What is left of both annotations, and nodes → is there an obstacle?
+    for (left, nodes, is_refused) in [
+        (&[][..], &[1, 2, 3][..], true),
+        (&private[..1], &[1, 2, 3], false),
+        (&[("disable-public-network", "false")], &[1, 2, 3], false),
+        // Another node comes, and those that were there are gone.
+        (&[], &[4], true),
+        // Nothing has to be reached.
+        (&[], &[], false),
+    ] {
+        let mut world = World::new(Profile::CcmFromScratch).with_network();
+        world.set(&private);
+        world.settle();
+        assert!(!world.balancer().public_net.enabled);
+        private.iter().for_each(|(name, _)| world.unset(name));
+        world.set(left);
+        world.nodes = nodes.iter().copied().map(node).collect();
+        if is_refused {
+            let message = world.obstacle();
+            for part in [
+                "public interface",
+                "is off",
+                "disable-public-network",
+                "use-private-ip",
+            ] {
+                assert!(message.contains(part), "{left:?}: {message}");
+            }
+            assert!(message.contains("kubernetes-default-web"), "{message}");
+            // What differs is shown all the same.
+            let plan = world.plan();
+            assert!(plan.fields.iter().any(|field| field.differs()), "{plan:?}");
+        } else {
+            world.settle();
+        }
+    }
+}
+
+/// One that could not come back by the other address stays as it is; the others turn.
+#[test]
+fn a_target_whose_server_has_no_such_address_stays_as_it_is() {
+    let closed = ("disable-public-network", "true");
+    let private = ("use-private-ip", "true");
+    // Annotations before and after, the server that lacks the other address → its and the others' ways, and is the
+    // public interface on?
+    for (before, after, lacks, turned, is_public) in [
+        (&[][..], &[private][..], &[1][..], "1 2p 3p", true),
+        (&[], &[private], &[1, 2, 3], "1 2 3", true),
+        // It goes where the way to it is to be closed, and others are there.
+        (&[], &[private, closed], &[2], "1p 3p", false),
+        (&[], &[private, closed], &[1, 2, 3], "1 2 3", true),
+        (&[private], &[], &[3], "1 2 3p", true),
+        (&[private], &[], &[], "1 2 3", true),
+    ] {
+        let about = format!("{after:?} {lacks:?}");
+        let mut world = World::new(Profile::CcmFromScratch).with_network();
+        world.set(before);
+        world.settle();
+        before.iter().for_each(|(name, _)| world.unset(name));
+        world.set(after);
+        assert!(world.plan().rests_on_servers, "{about}");
+        for node in &mut world.nodes {
+            let ProviderId::Ours(InstanceId(id)) = node.provider_id else {
+                panic!();
+            };
+            let has_other = !lacks.contains(&id);
+            let is_private = !after.is_empty();
+            node.reach = Reach::By {
+                has_public_ipv4: is_private || has_other,
+                networks: vec![if is_private && !has_other {
+                    11
+                } else {
+                    NETWORK
+                }],
+            };
+        }
+        world.settle();
+        let mut ways: Vec<String> = world
+            .balancer()
+            .server_targets()
+            .map(|(server, private)| format!("{server}{}", if private { "p" } else { "" }))
+            .collect();
+        ways.sort_unstable();
+        assert_eq!(ways.join(" "), turned, "{about}");
+        assert_eq!(world.balancer().public_net.enabled, is_public, "{about}");
+        let plan = world.plan();
+        let told: Vec<&str> = plan
+            .findings
+            .iter()
+            .map(|one| one.message.as_str())
+            .collect();
+        assert_eq!(told.is_empty(), lacks.is_empty(), "{about}: {told:?}");
+        assert_eq!(plan.is_unfinished, !lacks.is_empty(), "{about}");
+        assert_eq!(plan.rests_on_servers, !lacks.is_empty(), "{about}");
+        let name = |id: &u64| told[0].contains(&format!("worker-0{id}"));
+        assert!(lacks.iter().all(name), "{about}: {told:?}");
+        // A new one is made without what the cloud would refuse.
+        world.state.balancers.clear();
+        let made = world.settle();
+        let Write::Create(create) = &made[0].write else {
+            panic!();
+        };
+        assert_eq!(create.targets.len(), 3 - lacks.len(), "{about}");
+    }
+}
+
+/// Servers of the nodes: `there`, `missing` from a list requested after the pass began, from an `older` one, or none
+/// was read. Targets before and after; does the plan rest on the servers?
+#[test]
+fn only_servers_that_exist_are_targets() {
+    let exists = || Reach::By {
+        has_public_ipv4: true,
+        networks: vec![],
+    };
+    let missing = || Reach::Missing { is_certain: true };
+    let older = || Reach::Missing { is_certain: false };
+    let unknown = || Reach::Unknown;
+    type Case = ([fn() -> Reach; 3], &'static [u64], &'static [u64], bool);
+    #[rustfmt::skip] // A case is a line.
+    let cases: &[Case] = &[
+        ([exists, exists, exists], &[], &[1, 2, 3], true),
+        ([exists, exists, exists], &[1, 2, 3], &[1, 2, 3], false),
+        ([unknown, unknown, unknown], &[1, 2, 3], &[1, 2, 3], false),
+        ([unknown, unknown, unknown], &[1], &[1, 2, 3], true),
+        ([exists, exists, missing], &[1, 2], &[1, 2], false),
+        ([exists, exists, missing], &[1, 2, 3], &[1, 2], true),
+        ([exists, missing, missing], &[2], &[1], true),
+        // The server may be newer than the list: a plan to be confirmed by a newer one.
+        ([exists, exists, older], &[1, 2], &[1, 2, 3], true),
+        ([exists, exists, older], &[1, 2, 3], &[1, 2], true),
+        // A list of another project has none of the servers: nothing is removed.
+        ([missing, missing, missing], &[1, 2], &[1, 2], false),
+        ([missing, missing, missing], &[], &[], false),
+    ];
+    for (reach, before, after, rests) in cases {
+        let about = format!("{:?} {before:?}", reach.map(|reach| reach()));
+        let mut world = World::new(Profile::CcmFromScratch);
+        world.settle();
+        world.balancer_mut().targets.clear();
+        for server in *before {
+            world.balancer_mut().targets.push(Target::Server {
+                server: ServerRef { id: *server },
+                use_private_ip: false,
+                health_status: Vec::new(),
+            });
+        }
+        for (node, reach) in world.nodes.iter_mut().zip(reach) {
+            node.reach = reach();
+        }
+        assert_eq!(world.plan().rests_on_servers, *rests, "{about}");
+        // One step at a time: an older list adds and removes one in turn.
+        for change in crate::load_balancer::support::changes(&world.plan()) {
+            crate::load_balancer::model::apply(&mut world.state, &change);
+        }
+        let mut targets: Vec<u64> = world
+            .balancer()
+            .server_targets()
+            .map(|(id, _)| id)
+            .collect();
+        targets.sort_unstable();
+        assert_eq!(targets, *after, "{about}");
+    }
+    // A new one is created with the others at once.
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.nodes[0].reach = missing();
+    let plan = world.plan();
+    assert!(plan.rests_on_servers);
+    let made = world.settle();
+    let Write::Create(create) = &made[0].write else {
+        panic!();
+    };
+    assert_eq!((create.targets.len(), made.len()), (2, 1));
+}
+
+/// What the API would refuse when it came to it is said before anything is paid for, or detached.
+#[test]
+fn where_it_can_not_be_attached_is_said_before() {
+    let subnet = |range: &str, kind: &str, zone: &str| Subnet {
+        kind: kind.into(),
+        ip_range: range.parse().unwrap(),
+        network_zone: zone.into(),
+    };
+    type Case<'a> = (&'a [Subnet], &'a [(&'a str, &'a str)], &'a [&'a str]);
+    let cloud = subnet("10.0.0.0/24", "cloud", "eu-central");
+    let far = subnet("10.1.0.0/24", "cloud", "us-east");
+    let other = subnet("10.2.0.0/24", "vswitch", "eu-central");
+    let some = [cloud.clone(), far.clone(), other.clone()];
+    let ip = "annotation load-balancer.hetzner.cloud/private-ipv4: ";
+    let range = "annotation load-balancer.hetzner.cloud/private-subnet-ip-range: ";
+    #[rustfmt::skip] // A case is a line or two.
+    let cases: &[Case] = &[
+        (&some, &[("private-ipv4", "10.0.0.5")], &[]),
+        (&some, &[("private-subnet-ip-range", "10.0.0.0/24")], &[]),
+        (&some, &[("private-ipv4", "10.9.0.1")], &[ip, "10.9.0.1 is in no subnet of Network 10 in network zone eu-central for load balancers; see hcloud network describe 10"]),
+        (&some, &[("private-ipv4", "10.1.0.5")], &[ip, "10.1.0.5 is in no subnet"]),
+        (&some, &[("private-ipv4", "10.2.0.5")], &[ip, "10.2.0.5 is in no subnet"]),
+        (&some, &[("private-subnet-ip-range", "10.1.0.0/24")], &[range, "no subnet 10.1.0.0/24 in network zone eu-central for load balancers; did you mean 10.0.0.0/24?; see hcloud network describe 10"]),
+        (&some, &[("private-ipv4", "10.0.0.5"), ("private-subnet-ip-range", "10.1.0.0/24")], &[ip, "10.0.0.5 is not in 10.1.0.0/24"]),
+        (&some, &[("private-ipv4", "10.0.0.77")], &[ip, "10.0.0.77 is the private IP of load balancer neighbour (7)"]),
+        (&some, &[("private-ipv4", "10.0.0.66")], &[ip, "10.0.0.66 is the private IP of node worker-01"]),
+        (&[far.clone(), other.clone()], &[], &["HCLOUD_NETWORK", "Network 10 has no subnet in network zone eu-central", "hcloud network add-subnet 10"]),
+        (&[], &[], &["HCLOUD_NETWORK", "has no subnet"]),
+    ];
+    for (subnets, annotations, says) in cases {
+        // A new one, and one that is to be attached anew.
+        for is_there in [false, true] {
+            let mut world = World::new(Profile::CcmFromScratch).with_network();
+            let mut neighbour = fresh(7, "neighbour", "lb11");
+            neighbour.private_net = vec![PrivateNet {
+                network: NETWORK,
+                ip: Some("10.0.0.77".parse().unwrap()),
+            }];
+            world.state.balancers.push(neighbour);
+            let address = NodeAddress::new(AddressKind::InternalIP, "10.0.0.66");
+            world.nodes[0].addresses.push(address);
+            if is_there {
+                world.settle();
+                if !annotations.iter().any(|(name, _)| *name == "private-ipv4") {
+                    world.balancer_mut().private_net.clear();
+                }
+            }
+            world.set(annotations);
+            world.state.subnets = Some(subnets.to_vec().into());
+            let about = format!("{annotations:?} {is_there}");
+            if says.is_empty() {
+                assert_eq!(world.plan().obstacle, None, "{about}");
+                continue;
+            }
+            let message = world.obstacle();
+            for part in *says {
+                assert!(message.contains(part), "{about}: {message}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_location_in_which_the_type_is_not_sold_is_told() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.set(&[("location", "mars")]);
+    let message = world.obstacle();
+    let says = "annotation load-balancer.hetzner.cloud/location: there is no location \"mars\" for load balancers of type \
+                lb11; use ash, fsn1, hel1, hil, nbg1 or sin";
+    assert_eq!(message, says);
+}

@@ -1,0 +1,394 @@
+//! Primary IPs: which ones a new load balancer gets, and every reason why not.
+
+use crate::load_balancer::support::{PROFILES, World, changes, environment, words};
+use ccm::hetzner::Profile;
+use ccm::hetzner::load_balancers::{Location, PrimaryIp, Selector, Write};
+use ccm::provider::{Field, Reason};
+
+/// Of IPv4 and IPv6.
+type Ids = (Option<u64>, Option<u64>);
+
+/// Or labels: keys and values.
+type Annotations = &'static [(&'static str, &'static str)];
+
+/// 41 `kept` and 61 `kept6` in fsn1, 42 `far` in nbg1.
+fn world(profile: Profile) -> World {
+    let mut world = World::new(profile);
+    let place = |name: &str| Location {
+        name: name.into(),
+        network_zone: "eu-central".into(),
+    };
+    let one = |id, name: &str, ip: &str, at: &str| PrimaryIp {
+        id,
+        name: name.into(),
+        ip: ip.into(),
+        kind: if ip.contains(':') { "ipv6" } else { "ipv4" }.into(),
+        location: place(at),
+        assignee_type: "unassigned".into(),
+        ..PrimaryIp::default()
+    };
+    world.state.primary_ips = Some(vec![
+        one(41, "kept", "198.51.100.41", "fsn1"),
+        one(42, "far", "198.51.100.42", "nbg1"),
+        one(61, "kept6", "2001:db8:61::/64", "fsn1"),
+    ]);
+    world
+}
+
+fn edit(world: &mut World, name: &str, edit: impl FnOnce(&mut PrimaryIp)) {
+    let mut all = world.state.primary_ips.iter_mut().flatten();
+    edit(all.find(|one| one.name == name).unwrap());
+}
+
+/// Both families as the POST names them.
+fn asked(world: &World) -> Ids {
+    let planned = changes(&world.plan());
+    let Some(Write::Create(create)) = planned.first().map(|one| &one.write) else {
+        panic!("{planned:?}");
+    };
+    (create.ipv4, create.ipv6)
+}
+
+#[rustfmt::skip] // A case is a line.
+#[test]
+fn one_is_named_by_id_name_or_address() {
+    let cases: &[(Annotations, &str, Ids)] = &[
+        (&[("public-net-ipv4", "41")], "", (Some(41), None)),
+        (&[("public-net-ipv4", "kept")], "", (Some(41), None)),
+        (&[("public-net-ipv4", "198.51.100.41")], "", (Some(41), None)),
+        (&[("public-net-ipv6", "61")], "", (None, Some(61))),
+        (&[("public-net-ipv6", "2001:db8:61::1")], "", (None, Some(61))),
+        (&[("public-net-ipv6", "2001:db8:61::/64")], "", (None, Some(61))),
+        (&[("public-net-ipv4", "kept"), ("public-net-ipv6", "kept6")], "", (Some(41), Some(61))),
+        (&[], "198.51.100.41", (Some(41), None)),
+        (&[], "2001:db8:61::1", (None, Some(61))),
+        (&[("public-net-ipv4", "kept")], "2001:db8:61::1", (Some(41), Some(61))),
+        (&[("public-net-ipv4", "kept")], "198.51.100.42", (Some(41), None)),
+        (&[], "203.0.113.99", (None, None)),
+        (&[], "nonsense", (None, None)),
+        (&[], "", (None, None)),
+    ];
+    for (annotations, address, expected) in cases {
+        let mut world = world(Profile::CcmFromScratch);
+        world.set(annotations);
+        world.service.load_balancer_ip = (*address).into();
+        assert_eq!(asked(&world), *expected, "{annotations:?} {address}");
+        world.settle();
+        let told = world.findings().contains(&Reason::FieldIgnored);
+        let has = world.balancer().public_net.clone();
+        let got = [has.ipv4.ip.unwrap().to_string(), has.ipv6.ip.unwrap().to_string()];
+        let ignored = !address.is_empty() && !got.contains(&(*address).to_owned());
+        assert_eq!(told, ignored, "{annotations:?} {address}");
+    }
+}
+
+#[test]
+fn upstream_knows_ids_only() {
+    for (value, is_id) in [("41", true), ("kept", false), ("198.51.100.41", false)] {
+        let mut world = world(Profile::Hcloud);
+        world.set(&[("public-net-ipv4", value)]);
+        match is_id {
+            true => assert_eq!(asked(&world), (Some(41), None)),
+            false => assert!(world.obstacle().contains("use the ID of a Primary IP")),
+        }
+    }
+}
+
+#[rustfmt::skip] // A case is a line.
+#[test]
+fn what_can_not_be_had_is_an_error_that_says_what_to_do() {
+    type Make = fn(&mut World);
+    let cases: &[(Annotations, Make, &[&str])] = &[
+        (&[("public-net-ipv4", "nobody")], |_| {}, &["the project has no Primary IP \"nobody\";"]),
+        (&[("public-net-ipv6", "nobody")], |w| w.state.primary_ips = Some(vec![]), &["the project has no Primary IP \"nobody\";"]),
+        (&[("public-net-ipv4", "kept")], |w| edit(w, "kept", |one| one.auto_delete = true),
+            &["kept (41, 198.51.100.41)", "would be deleted together with the load balancer", "hcloud primary-ip update kept --auto-delete=false"]),
+        (&[], |w| {
+            w.service.load_balancer_ip = "198.51.100.41".into();
+            edit(w, "kept", |one| one.auto_delete = true);
+        }, &["spec.loadBalancerIP", "hcloud primary-ip update kept --auto-delete=false"]),
+        (&[("public-net-ipv4", "kept")], |w| edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "server".into())),
+            &["kept (41, 198.51.100.41)", "is assigned to server 9", "free it there, or choose another"]),
+        (&[("public-net-ipv4", "kept")], |w| {
+            w.state.balancers = vec![crate::load_balancer::model::fresh(9, "other", "lb11")];
+            edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "load_balancer".into()));
+        }, &["is assigned to load balancer other (9)"]),
+        (&[("public-net-ipv4", "kept")], |w| edit(w, "kept", |one| one.blocked = true), &["is blocked by Hetzner"]),
+        (&[("public-net-ipv4", "kept6")], |_| {}, &["is of type ipv6", "in annotation load-balancer.hetzner.cloud/public-net-ipv6"]),
+        (&[("public-net-ipv6", "kept")], |_| {}, &["is of type ipv4", "in annotation load-balancer.hetzner.cloud/public-net-ipv4"]),
+        (&[("public-net-ipv4", "far")], |_| {}, &["is in nbg1", "in fsn1 (environment HCLOUD_LOAD_BALANCERS_LOCATION)", "/location to \"nbg1\""]),
+        (&[("public-net-ipv4", "kept"), ("location", "hel1")], |_| {}, &["is in fsn1", "in hel1 (annotation", "/location to \"fsn1\""]),
+        (&[("public-net-ipv4", "kept"), ("location", ""), ("network-zone", "us-east")], |_| {}, &["is in eu-central", "in us-east"]),
+        (&[("public-net-ipv4", "far"), ("public-net-ipv6", "kept6"), ("location", "")], |_| {}, &["Primary IP kept6", "is in fsn1", "in nbg1"]),
+        (&[("public-net-ipv4", "kept"), ("disable-public-network", "true"), ("use-private-ip", "true")], |_| {},
+            &["would have nothing to do", "disable-public-network", "remove one of the two"]),
+        // The field of the Service means a Primary IP of the project, once there is one.
+        (&[], |w| {
+            w.service.load_balancer_ip = "198.51.100.41".into();
+            edit(w, "kept", |one| (one.assignee_id, one.assignee_type) = (Some(9), "server".into()));
+        }, &["spec.loadBalancerIP", "is assigned to server 9"]),
+    ];
+    for ((annotations, make, expected), profile) in cases.iter().flat_map(|case| PROFILES.map(|profile| (case, profile))) {
+        let mut world = world(profile).with_network();
+        let ids = [("nobody", "99"), ("kept", "41"), ("kept6", "61"), ("far", "42")];
+        for (name, value) in *annotations {
+            let id = ids.iter().find(|(name, _)| name == value).filter(|_| profile == Profile::Hcloud);
+            world.set(&[(name, id.map_or(*value, |(_, id)| id))]);
+        }
+        make(&mut world);
+        let message = world.obstacle() + ";";
+        for part in *expected {
+            let part = if profile == Profile::Hcloud { part.replace("nobody", "99") } else { (*part).to_owned() };
+            assert!(message.contains(&part), "{annotations:?}: {message}");
+        }
+    }
+}
+
+#[test]
+fn it_says_where_when_nobody_else_does() {
+    for profile in PROFILES {
+        for (place, expected) in [
+            (&[("location", "")][..], "nbg1"),
+            (&[("location", "nbg1")], "nbg1"),
+            (&[("location", ""), ("network-zone", "eu-central")], "nbg1"),
+        ] {
+            let mut world = world(profile);
+            world.set(&[("public-net-ipv4", "42")]);
+            world.set(place);
+            world.settle();
+            assert_eq!(world.balancer().location.name, expected);
+            assert_eq!(world.balancer().public_net.ipv4.id, Some(42));
+        }
+        // In the environment's zone, too.
+        let mut world = world(profile);
+        world.defaults.location = None;
+        let zone = environment("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", "eu-central".into());
+        world.defaults.network_zone = Some(zone);
+        world.set(&[("public-net-ipv4", "42")]);
+        let field = |field: &&Field| field.field == "location";
+        let plan = world.plan();
+        let location = plan.fields.iter().find(field).unwrap();
+        assert_eq!(location.want.as_deref(), Some("nbg1"));
+        assert!(location.source.to_string().contains("public-net-ipv4"));
+    }
+}
+
+#[test]
+fn a_load_balancer_that_is_there_keeps_its_address() {
+    let none = &[][..];
+    let warns = &[Reason::AnnotationWithoutEffect][..];
+    // What is asked for later, whether the list was read, and what is told.
+    for (asked, is_read, expected) in [
+        ("kept", true, none),
+        ("41", true, none),
+        ("41", false, none),
+        ("198.51.100.41", false, none),
+        ("kept", false, none),
+        ("far", true, warns),
+        ("nobody", true, warns),
+        ("42", false, warns),
+        ("198.51.100.42", false, warns),
+        // Without the list a name may be the one.
+        ("far", false, none),
+    ] {
+        let mut world = world(Profile::CcmFromScratch);
+        world.set(&[("public-net-ipv4", "kept"), ("type", "lb11")]);
+        world.settle();
+        world.set(&[("public-net-ipv4", asked)]);
+        if !is_read {
+            world.state.primary_ips = None;
+        }
+        assert_eq!(words(&world.settle()), [""; 0], "{asked}");
+        assert_eq!(world.findings(), expected, "{asked}, read: {is_read}");
+        for finding in world.plan().findings {
+            for part in ["on 198.51.100.41", "delete the Service and make it again"] {
+                assert!(finding.message.contains(part), "{}", finding.message);
+            }
+        }
+    }
+    let mut world = world(Profile::CcmFromScratch);
+    world.set(&[("public-net-ipv6", "kept6"), ("type", "lb11")]);
+    world.settle();
+    for (asked, expected) in [
+        ("2001:db8:61::1", none),
+        ("2001:db8:61::/64", none),
+        ("61", none),
+        ("2001:db8:61:0:1::", none),
+        ("2001:db8:62::1", warns),
+    ] {
+        world.set(&[("public-net-ipv6", asked)]);
+        for is_read in [true, false] {
+            let all = world.state.primary_ips.take();
+            world.state.primary_ips = all.clone().filter(|_| is_read);
+            assert_eq!(world.findings(), expected, "{asked}, read: {is_read}");
+            world.state.primary_ips = all;
+        }
+    }
+}
+
+/// Of a load balancer that is there: what it has is not taken away.
+#[test]
+fn one_that_is_deleted_with_its_load_balancer_is_reported() {
+    let mut world = world(Profile::CcmFromScratch);
+    world.set(&[("public-net-ipv4", "kept"), ("type", "lb11")]);
+    world.settle();
+    edit(&mut world, "kept", |one| one.auto_delete = true);
+    assert_eq!(world.findings(), [Reason::AddressNotKept]);
+    let message = world.plan().findings[0].message.clone();
+    let command = "hcloud primary-ip update kept --auto-delete=false";
+    assert!(message.contains(command), "{message}");
+    assert!(world.settle().is_empty());
+}
+
+/// Tenants read the messages: what they do not name they do not learn.
+#[test]
+fn only_nearly_the_same_name_is_named() {
+    for (typed, near) in [
+        ("kepd", "; did you mean kept?"),
+        ("fat", "; did you mean far?"),
+        ("kept66", ""),
+        ("nobody", ""),
+        ("99", ""),
+        ("198.51.100.4", ""),
+    ] {
+        let mut world = world(Profile::CcmFromScratch);
+        world.set(&[("public-net-ipv4", typed)]);
+        let expected = format!(
+            "annotation load-balancer.hetzner.cloud/public-net-ipv4: the project has no Primary IP {typed:?}{near}"
+        );
+        assert_eq!(world.obstacle(), expected);
+    }
+}
+
+fn select(world: &mut World, selector: &str) {
+    let selector = Selector::parse(selector).unwrap();
+    world.defaults.primary_ip_selector = Some(environment(SELECTOR, selector));
+}
+
+const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR";
+
+#[rustfmt::skip] // A case is a line.
+#[test]
+fn services_claim_only_what_the_selector_selects() {
+    // Labels of `kept`, the selector, is it claimed?
+    let cases: &[(Annotations, &str, bool)] = &[
+        (&[], "", true),
+        (&[], "use=services", false),
+        (&[("use", "services")], "use=services", true),
+        (&[("use", "gateway")], "use=services", false),
+        (&[("use", "gateway")], "use in (services,gateway)", true),
+        (&[("reserved", "")], "!reserved", false),
+        (&[], "!reserved", true),
+    ];
+    let ways: &[(Annotations, &str)] = &[
+        (&[("public-net-ipv4", "41")], ""),
+        (&[("public-net-ipv4", "kept")], ""),
+        (&[("public-net-ipv4", "198.51.100.41")], ""),
+        (&[], "198.51.100.41"),
+    ];
+    for ((labels, selector, is_claimed), (annotations, address)) in cases.iter().flat_map(|case| ways.iter().map(move |way| (case, way))) {
+        let about = format!("{labels:?} {selector} {annotations:?} {address}");
+        let mut world = world(Profile::CcmFromScratch);
+        select(&mut world, selector);
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        edit(&mut world, "kept", |one| one.labels = labels.collect());
+        world.set(annotations);
+        world.service.load_balancer_ip = (*address).into();
+        match (is_claimed, annotations) {
+            (true, _) => assert_eq!(asked(&world), (Some(41), None), "{about}"),
+            (false, []) => {
+                assert_eq!(asked(&world), (None, None), "{about}");
+                let findings = world.plan().findings;
+                let told = findings.iter().find(|one| one.reason == Reason::FieldIgnored).unwrap();
+                assert!(told.message.contains(&format!("that Services may claim (environment {SELECTOR})")), "{}", told.message);
+            }
+            // As if it were not there: not even what it is.
+            (false, [(_, typed), ..]) => assert_eq!(
+                world.obstacle(),
+                format!("annotation load-balancer.hetzner.cloud/public-net-ipv4: the project has no Primary IP {typed:?} that \
+                         Services may claim (environment {SELECTOR})"),
+                "{about}"
+            ),
+        }
+    }
+}
+
+/// What a load balancer has it keeps, and a near miss names only what may be claimed.
+#[test]
+fn the_selector_is_about_claims_alone() {
+    let mut world = world(Profile::CcmFromScratch);
+    world.set(&[("public-net-ipv4", "kept"), ("type", "lb11")]);
+    world.settle();
+    select(&mut world, "use=services");
+    assert_eq!(world.findings(), []);
+    assert!(world.settle().is_empty());
+    let mut world = self::world(Profile::CcmFromScratch);
+    select(&mut world, "use=services");
+    world.set(&[("public-net-ipv4", "kepd")]);
+    assert!(!world.obstacle().contains("did you mean"));
+}
+
+/// The daemon may know a selector that this shell does not.
+#[test]
+fn a_shell_that_does_not_know_the_selector_claims_nothing() {
+    for (unknown, annotations, is_held) in [
+        (true, &[("public-net-ipv4", "kept")][..], true),
+        (true, &[], false),
+        (false, &[("public-net-ipv4", "kept")], false),
+    ] {
+        let mut world = world(Profile::CcmFromScratch);
+        world.defaults.unknown = unknown.then(|| SELECTOR.to_owned()).into_iter().collect();
+        world.set(annotations);
+        let plan = world.careful_plan();
+        assert_eq!(
+            plan.changes.is_empty(),
+            is_held,
+            "{unknown} {annotations:?}"
+        );
+        let held: Vec<String> = plan
+            .held_back
+            .iter()
+            .map(|one| one.source.to_string())
+            .collect();
+        match is_held {
+            true => assert_eq!(held, [format!("default of {SELECTOR}")]),
+            false => assert!(held.is_empty()),
+        }
+        select(&mut world, "");
+        assert!(!world.careful_plan().changes.is_empty());
+    }
+}
+
+/// Without the list nobody knows what is free.
+#[test]
+fn nothing_is_made_before_they_were_read() {
+    let mut world = world(Profile::CcmFromScratch);
+    world.set(&[("public-net-ipv4", "kept")]);
+    world.state.primary_ips = None;
+    assert!(world.obstacle().contains("look again"));
+    world.unset("public-net-ipv4");
+    assert_eq!(words(&world.settle()), ["create"]);
+}
+
+/// One wish, one warning: before it is made, and afterwards.
+#[test]
+fn an_address_of_nobody_is_told_in_the_same_words_before_and_after() {
+    let mut world = world(Profile::CcmFromScratch);
+    world.service.load_balancer_ip = "192.0.2.1".into();
+    let told = |world: &World| -> Vec<String> {
+        let findings = world.plan().findings.into_iter();
+        let ignored = findings.filter(|one| one.reason == Reason::FieldIgnored);
+        ignored.map(|one| one.message).collect()
+    };
+    let before = told(&world);
+    assert_eq!(before.len(), 1);
+    assert!(
+        before[0].contains("192.0.2.1 is not honoured"),
+        "{before:?}"
+    );
+    world.settle();
+    assert_eq!(told(&world), before);
+    // The daemon reads no Primary IPs then.
+    world.state.primary_ips = None;
+    assert_eq!(told(&world), before);
+}

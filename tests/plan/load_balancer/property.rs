@@ -1,0 +1,453 @@
+//! In any world: the changes lead to what is wanted, planning again is empty, and there are as
+//! many writes as differences.
+
+use crate::load_balancer::model::{apply, fresh, same_listener, types};
+use crate::load_balancer::random::Random;
+use crate::load_balancer::support::{
+    NETWORK, PROFILES, UID, World, changes, environment, lines, node, port,
+};
+use ccm::hetzner::load_balancers::{
+    Algorithm, AlgorithmOf, Certificate, CertificateStatus, HealthCheck, Http, HttpCheck, Listener,
+    ListenerProtocol, LoadBalancer, Location, PrimaryIp, PrivateNet, SERVICE_UID, SelectedServer,
+    SelectorRef, ServerRef, Target, Write,
+};
+use ccm::provider::{InstanceId, Protocol, ProviderId, Reach, Reason, ServicePort, TrafficPolicy};
+use std::collections::BTreeMap;
+
+const SEEDS: u64 = 1500;
+
+/// Annotations and values to choose from.
+const VALUES: &[(&str, &[&str])] = &[
+    ("name", &["front", "back"]),
+    ("type", &["lb11", "lb21", "lb31"]),
+    ("location", &["fsn1", "nbg1", ""]),
+    ("algorithm-type", &["round_robin", "least_connections"]),
+    ("disable-public-network", &["true", "false"]),
+    ("use-private-ip", &["true", "false"]),
+    ("private-ipv4", &["10.0.0.5", "10.0.0.200"]),
+    ("private-subnet-ip-range", &["10.0.0.0/24"]),
+    ("ipv4-rdns", &["a.example", "static.example"]),
+    ("ipv6-rdns", &["a.example"]),
+    ("node-selector", &["even=yes", "even!=yes"]),
+    ("protocol", &["tcp", "http", "https"]),
+    ("protocol.p2", &["tcp", "http"]),
+    ("uses-proxyprotocol", &["true", "false"]),
+    ("http-cookie-name", &["A"]),
+    ("http-cookie-lifetime", &["60s"]),
+    ("http-timeout-idle", &["30s", "60s"]),
+    ("http-sticky-sessions", &["true", "false"]),
+    ("http-redirect-http", &["true", "false"]),
+    ("http-certificates", &["one", "7,8"]),
+    ("certificate-type", &["managed", "uploaded"]),
+    ("certificate-type.p1", &["managed", "uploaded"]),
+    (
+        "http-managed-certificate-name",
+        &["managed-one", "managed-two"],
+    ),
+    ("http-managed-certificate-name.p1", &["managed-two"]),
+    (
+        "http-managed-certificate-domains",
+        &["a.example", "b.example"],
+    ),
+    ("http-managed-certificate-acme-staging", &["true", "false"]),
+    ("public-net-ipv4", &["kept", "41"]),
+    ("public-net-ipv6", &["kept6"]),
+    ("health-check-protocol", &["tcp", "http", "https"]),
+    ("health-check-port", &["8080"]),
+    ("health-check-interval", &["5s", "15s"]),
+    ("health-check-timeout.p1", &["5s"]),
+    ("health-check-retries", &["3", "5"]),
+    ("health-check-http-domain", &["a.example"]),
+    ("health-check-http-path", &["/a"]),
+    ("http-status-codes", &["200", "3??,2??"]),
+];
+
+fn listener(random: &mut Random, number: u16) -> Listener {
+    use ListenerProtocol::{Http as H, Https as S, Tcp as T};
+    let protocol = *random.pick(&[T, H, S]);
+    Listener {
+        protocol,
+        listen_port: number,
+        destination_port: 30_000 + random.below(90) as u16,
+        proxyprotocol: random.percent(30),
+        http: (protocol != T).then(|| Http {
+            cookie_name: Some((*random.pick(&["HCLBSTICKY", "A"])).to_owned()),
+            cookie_lifetime: Some(*random.pick(&[60, 300])),
+            certificates: Some(random.pick(&[vec![], vec![7], vec![8, 7]]).clone()),
+            redirect_http: Some(false),
+            sticky_sessions: Some(random.percent(30)),
+            timeout_idle: Some(60),
+        }),
+        health_check: HealthCheck {
+            protocol: *random.pick(&[T, H]),
+            port: 30_080,
+            interval: *random.pick(&[5, 15]),
+            timeout: 10,
+            retries: 3,
+            http: random.percent(50).then(|| HttpCheck {
+                domain: None,
+                path: Some("/".into()),
+                response: random.percent(10).then(|| "pong".into()),
+                status_codes: Some(vec!["3??".into(), "2??".into()]),
+                tls: Some(random.percent(30)),
+            }),
+        },
+    }
+}
+
+/// One that the API could hold.
+fn balancer(random: &mut Random, id: u64) -> LoadBalancer {
+    let kind = random.pick(&types()).clone();
+    let name: &str = random.pick::<&str>(&["front", "back", "other"]);
+    let mut one = fresh(id, name, &kind.name);
+    one.algorithm = AlgorithmOf {
+        kind: *random.pick(&[Algorithm::RoundRobin, Algorithm::LeastConnections]),
+    };
+    if random.percent(60) {
+        one.private_net = vec![PrivateNet {
+            network: *random.pick(&[NETWORK, NETWORK, 11]),
+            ip: Some("10.0.0.200".parse().unwrap()),
+        }];
+    }
+    let attached = !one.private_net.is_empty();
+    one.public_net.enabled = !attached || random.percent(80);
+    let ports = random.below(5) as u16;
+    one.services = (1..=ports).map(|at| listener(random, at)).collect();
+    for server in 1..=random.below(25) {
+        let private = attached && (!one.public_net.enabled || random.percent(50));
+        let target = Target::Server {
+            server: ServerRef { id: server * 2 },
+            use_private_ip: private,
+            health_status: Vec::new(),
+        };
+        one.targets.push(target);
+    }
+    if random.percent(20) && one.targets.len() < kind.max_targets {
+        let selector = "somebody=else".to_owned();
+        one.targets.push(Target::LabelSelector {
+            label_selector: SelectorRef { selector },
+            targets: Some(vec![SelectedServer::default()]),
+        });
+    }
+    one
+}
+
+/// Managed certificates that are there already, of this Service and of others.
+fn managed(random: &mut Random, world: &mut World) {
+    for (id, name) in [(90, "managed-one"), (91, "managed-two"), (92, "left")] {
+        let uid: &str = random.pick::<&str>(&[UID, UID, "gone", "lives", ""]);
+        let labels = [(SERVICE_UID.to_owned(), uid.to_owned())];
+        let issuance: &str = random.pick::<&str>(&["pending", "completed", "failed"]);
+        let one = Certificate {
+            id,
+            name: name.into(),
+            labels: labels
+                .into_iter()
+                .filter(|(_, uid)| !uid.is_empty())
+                .collect(),
+            domain_names: vec![(*random.pick(&["a.example", "b.example"])).into()],
+            status: Some(CertificateStatus {
+                issuance: issuance.into(),
+                ..CertificateStatus::default()
+            }),
+            used_by: Vec::new(),
+        };
+        if random.percent(30) {
+            world.state.certificates.as_mut().unwrap().push(one);
+        }
+    }
+    world.cluster.service_uids.insert("lives".into());
+}
+
+fn primary_ip(id: u64, name: &str, ip: &str, kind: &str) -> PrimaryIp {
+    PrimaryIp {
+        id,
+        name: name.into(),
+        ip: ip.into(),
+        kind: kind.into(),
+        location: Location {
+            name: "fsn1".into(),
+            network_zone: "eu-central".into(),
+        },
+        ..PrimaryIp::default()
+    }
+}
+
+fn world(random: &mut Random) -> World {
+    let mut world = World::new(*random.pick(&PROFILES));
+    if random.percent(70) {
+        world = world.with_network();
+    }
+    world.nodes = (1..=random.below(40)).map(node).collect();
+    for (at, node) in world.nodes.iter_mut().enumerate() {
+        let even = if at % 2 == 0 { "yes" } else { "no" };
+        node.labels.insert("even".into(), even.into());
+    }
+    world.service.ports = (1..=1 + random.below(6) as u16)
+        .map(|at| ServicePort {
+            protocol: *random.pick(&[Protocol::Tcp, Protocol::Tcp, Protocol::Tcp, Protocol::Udp]),
+            ..port(&format!("p{at}"), at)
+        })
+        .collect();
+    if random.percent(20) {
+        world.service.traffic_policy = TrafficPolicy::Local;
+        world.service.health_check_node_port = Some(32_000);
+    }
+    managed(random, &mut world);
+    world.state.primary_ips = Some(vec![
+        primary_ip(41, "kept", "198.51.100.41", "ipv4"),
+        primary_ip(61, "kept6", "2001:db8:61::/64", "ipv6"),
+    ]);
+    if random.percent(30) {
+        world.set(&[
+            (random.pick::<&str>(&["protocol", "protocol.p1"]), "https"),
+            ("certificate-type", "managed"),
+            ("http-managed-certificate-domains", "a.example"),
+            ("http-certificates", "one"),
+        ]);
+    }
+    let share = random.below(50);
+    for (name, values) in VALUES {
+        if random.percent(share) && (*name != "protocol.p2" || world.service.ports.len() > 1) {
+            let value: &str = random.pick::<&str>(values);
+            world.set(&[(name, value)]);
+        }
+    }
+    if random.percent(30) {
+        let variable = "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL";
+        world.defaults.uses_proxyprotocol = Some(environment(variable, random.percent(50)));
+    }
+    let labels = [(SERVICE_UID.to_owned(), UID.to_owned())];
+    match random.below(4) {
+        0 => {}
+        1 => world.state.balancers = vec![balancer(random, 1)],
+        _ => {
+            let mut own = balancer(random, 1);
+            own.labels = labels.into();
+            world.state.balancers = vec![own];
+        }
+    }
+    world
+}
+
+/// Calls that lead from one to the other, counted without looking at any plan.
+fn differences(from: &LoadBalancer, to: &LoadBalancer) -> usize {
+    let services = |one: &LoadBalancer| -> BTreeMap<u16, Listener> {
+        let services = one.services.iter();
+        services.map(|s| (s.listen_port, s.clone())).collect()
+    };
+    let (old, new) = (services(from), services(to));
+    let gone = old.keys().filter(|port| !new.contains_key(port)).count();
+    let changed = new
+        .iter()
+        .filter(|(port, new)| old.get(port).is_none_or(|old| !same_listener(old, new)))
+        .count();
+    let moved = from.private_net != to.private_net;
+    let network = if moved { from.private_net.len() + 1 } else { 0 };
+    let detached = moved && !from.private_net.is_empty();
+    let there: BTreeMap<u64, bool> = from
+        .server_targets()
+        .filter(|(_, private)| !(detached && *private))
+        .collect();
+    let wanted: BTreeMap<u64, bool> = to.server_targets().collect();
+    let turned = |(id, private): (&u64, &bool)| wanted.get(id).is_some_and(|p| p != private);
+    let targets = there.keys().filter(|id| !wanted.contains_key(id)).count()
+        + wanted.keys().filter(|id| !there.contains_key(id)).count()
+        + 2 * there.iter().filter(|one| turned(*one)).count();
+    usize::from(from.name != to.name || from.labels != to.labels)
+        + usize::from(from.load_balancer_type != to.load_balancer_type)
+        + usize::from(from.algorithm != to.algorithm)
+        + usize::from(from.public_net.ipv4 != to.public_net.ipv4)
+        + usize::from(from.public_net.ipv6 != to.public_net.ipv6)
+        + usize::from(from.public_net.enabled != to.public_net.enabled)
+        + network
+        + gone
+        + changed
+        + targets
+}
+
+#[test]
+fn changes_lead_to_what_is_wanted_and_no_further() {
+    let (mut settled, mut refused, mut written, mut waited) = (0, 0, 0, 0);
+    for seed in 0..SEEDS {
+        let mut random = Random::new(seed);
+        let mut world = world(&mut random);
+        let before = world.state.balancers.first().cloned();
+        let plan = world.plan();
+        if plan.obstacle.is_some() {
+            assert!(
+                plan.changes.is_empty() && plan.status.is_none(),
+                "seed {seed}"
+            );
+            refused += 1;
+            continue;
+        }
+        let differs = plan.fields.iter().any(|field| field.differs());
+        assert_eq!(differs, !plan.changes.is_empty(), "seed {seed}: {plan:#?}");
+        let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.settle()));
+        let made = made.unwrap_or_else(|_| panic!("seed {seed}"));
+        assert!(world.plan().changes.is_empty(), "seed {seed}");
+        let after = world.balancer();
+        if let Some(before) = before.filter(|before| before.id == after.id) {
+            let expected = differences(&before, after);
+            let is_of_it = |one: &&ccm::hetzner::load_balancers::Change| {
+                !one.write.action().ends_with("certificate")
+            };
+            let count = made.iter().filter(is_of_it).count();
+            assert_eq!(count, expected, "seed {seed}: {:#?}", lines(&made));
+        }
+        let plan = world.plan();
+        assert_eq!(
+            plan.fields.iter().filter(|f| f.differs()).count(),
+            0,
+            "seed {seed}: {plan:#?}"
+        );
+        settled += 1;
+        written += made.len();
+        // What was waited for comes, and then all is as it should be.
+        waited += usize::from(plan.is_unfinished);
+        world.issue();
+        world.settle();
+        assert!(!world.plan().is_unfinished, "seed {seed}");
+        let there = world.balancer().services.len();
+        let tcp = world.service.ports.iter();
+        let tcp = tcp.filter(|port| port.protocol == Protocol::Tcp).count();
+        assert_eq!(there, tcp, "seed {seed}");
+    }
+    println!("{settled} worlds settled with {written} writes, {refused} refused, {waited} waited");
+    assert!(
+        settled > SEEDS / 2 && waited > 20,
+        "only {settled} of {SEEDS} were worlds that settle, and {waited} waited"
+    );
+}
+
+/// Killed after any write and started again, the end is the same.
+#[test]
+fn wherever_it_is_cut_off_the_end_is_the_same() {
+    for seed in 0..SEEDS / 4 {
+        let mut random = Random::new(seed);
+        let mut whole = world(&mut random);
+        if whole.plan().obstacle.is_some() {
+            continue;
+        }
+        let mut cut = World {
+            state: whole.state.clone(),
+            defaults: whole.defaults.clone(),
+            service: whole.service.clone(),
+            nodes: whole.nodes.clone(),
+            cluster: whole.cluster.clone(),
+            ..whole
+        };
+        whole.settle();
+        for _ in 0..1000 {
+            let Some(first) = changes(&cut.plan()).into_iter().next() else {
+                break;
+            };
+            apply(&mut cut.state, &first);
+        }
+        let is_full = whole.findings().contains(&Reason::MaxTargetsReached);
+        let shape = |world: &World| {
+            let one = world.balancer().clone();
+            let mut targets: Vec<_> = one.server_targets().collect();
+            targets.sort_unstable();
+            if is_full {
+                // Which of too many stay, depends on which were there when it was looked.
+                targets.iter_mut().for_each(|target| target.0 = 0);
+            }
+            let mut ports: Vec<u16> = one.services.iter().map(|s| s.listen_port).collect();
+            ports.sort_unstable();
+            (
+                one.name.clone(),
+                one.labels.clone(),
+                targets,
+                ports,
+                one.private_net.clone(),
+            )
+        };
+        assert_eq!(shape(&whole), shape(&cut), "seed {seed}");
+    }
+}
+
+/// Some servers lack an address: nothing is tried that the API would refuse, the end is one, and wherever it is cut off
+/// it is the same.
+#[test]
+fn servers_that_can_not_be_reached_are_never_added() {
+    let (mut settled, mut lacking) = (0, 0);
+    for seed in 0..SEEDS / 3 {
+        let mut random = Random::new(seed);
+        let mut whole = world(&mut random);
+        let mut reach = BTreeMap::new();
+        for node in &mut whole.nodes {
+            let ProviderId::Ours(InstanceId(id)) = node.provider_id else {
+                panic!();
+            };
+            let one = Reach::By {
+                has_public_ipv4: random.percent(70),
+                networks: vec![if random.percent(70) { NETWORK } else { 11 }],
+            };
+            let one = match random.percent(10) {
+                true => Reach::Missing { is_certain: true },
+                false => one,
+            };
+            reach.insert(id, one.clone());
+            node.reach = one;
+        }
+        if whole.plan().obstacle.is_some() {
+            continue;
+        }
+        let copy = || World {
+            profile: whole.profile,
+            network: whole.network,
+            state: whole.state.clone(),
+            defaults: whole.defaults.clone(),
+            service: whole.service.clone(),
+            nodes: whole.nodes.clone(),
+            cluster: whole.cluster.clone(),
+        };
+        let (mut cut, mut whole) = (copy(), copy());
+        for change in whole.settle() {
+            let added = match &change.write {
+                Write::AddTarget(target) => vec![*target],
+                Write::Create(create) => create.targets.clone(),
+                _ => Vec::new(),
+            };
+            for target in added {
+                let reach = &reach[&target.server];
+                let is_reached = match reach {
+                    Reach::By { networks, .. } if target.use_private_ip => {
+                        networks.contains(&NETWORK)
+                    }
+                    Reach::By {
+                        has_public_ipv4, ..
+                    } => *has_public_ipv4,
+                    _ => false,
+                };
+                assert!(is_reached, "seed {seed}: {}", change.line);
+            }
+        }
+        let plan = whole.plan();
+        assert!(plan.changes.is_empty(), "seed {seed}");
+        assert!(
+            !plan.fields.iter().any(|field| field.differs()),
+            "seed {seed}"
+        );
+        settled += 1;
+        lacking += usize::from(plan.rests_on_servers);
+        for _ in 0..1000 {
+            let Some(first) = changes(&cut.plan()).into_iter().next() else {
+                break;
+            };
+            apply(&mut cut.state, &first);
+        }
+        if whole.findings().contains(&Reason::MaxTargetsReached) {
+            continue;
+        }
+        let targets = |world: &World| {
+            let mut targets: Vec<_> = world.balancer().server_targets().collect();
+            targets.sort_unstable();
+            (targets, world.balancer().public_net.enabled)
+        };
+        assert_eq!(targets(&whole), targets(&cut), "seed {seed}");
+    }
+    assert!(settled > 200 && lacking > 100, "{settled} {lacking}");
+}

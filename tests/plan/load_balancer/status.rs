@@ -1,0 +1,170 @@
+//! What the Service's status says, and what people read of a load balancer.
+
+use crate::load_balancer::support::{World, node};
+use ccm::hetzner::Profile;
+use ccm::hetzner::load_balancers::{HealthStatus, Target};
+use ccm::provider::{Health, Reason};
+
+const V4: &str = "203.0.113.1";
+const V6: &str = "2001:db8::1";
+const PRIVATE: &str = "10.0.0.200";
+
+/// Annotations, whether there is a Network, the addresses and their mode.
+type Case<'a> = (&'a [(&'a str, &'a str)], bool, &'a [&'a str], &'a str);
+
+#[test]
+fn addresses_in_their_order_and_mode() {
+    let off = ("disable-public-network", "true");
+    let private = ("use-private-ip", "true");
+    let cases: &[Case] = &[
+        (&[], false, &[V4, V6], "VIP"),
+        (&[("ipv6-disabled", "true")], false, &[V4], "VIP"),
+        (&[("uses-proxyprotocol", "true")], false, &[V4, V6], "Proxy"),
+        (&[], true, &[V4, V6, PRIVATE], "VIP"),
+        (
+            &[("disable-private-ingress", "true")],
+            true,
+            &[V4, V6],
+            "VIP",
+        ),
+        (&[off, private], true, &[PRIVATE], "VIP"),
+        (
+            &[off, private, ("disable-private-ingress", "true")],
+            true,
+            &[],
+            "VIP",
+        ),
+    ];
+    for (annotations, network, addresses, mode) in cases {
+        let mut world = World::new(Profile::CcmFromScratch);
+        if *network {
+            world = world.with_network();
+        }
+        world.set(annotations);
+        assert_eq!(world.plan().status, None, "nothing is there yet");
+        world.settle();
+        let status = world.ingress();
+        let ips: Vec<&str> = status
+            .iter()
+            .map(|one| one.ip.as_deref().unwrap())
+            .collect();
+        assert_eq!(ips, *addresses, "{annotations:?}");
+        assert!(
+            status
+                .iter()
+                .all(|one| one.ip_mode.as_deref() == Some(*mode))
+        );
+    }
+}
+
+#[test]
+fn a_host_name_stands_alone_and_one_proxy_port_is_enough() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world
+        .service
+        .ports
+        .push(crate::load_balancer::support::port("https", 443));
+    world.set(&[("uses-proxyprotocol.443", "true")]);
+    world.settle();
+    assert!(
+        world
+            .ingress()
+            .iter()
+            .all(|one| one.ip_mode.as_deref() == Some("Proxy"))
+    );
+    world.set(&[("hostname", "a.example")]);
+    let status = serde_json::to_value(world.ingress()).unwrap();
+    assert_eq!(status, serde_json::json!([{ "hostname": "a.example" }]));
+}
+
+/// A proxy protocol that was set by hand, and that upstream's profile leaves, counts too.
+#[test]
+fn a_proxy_protocol_that_stays_is_said() {
+    let mut world = World::new(Profile::Hcloud);
+    world.settle();
+    world.balancer_mut().services[0].proxyprotocol = true;
+    assert!(world.settle().is_empty());
+    assert_eq!(world.ingress()[0].ip_mode.as_deref(), Some("Proxy"));
+}
+
+#[test]
+fn people_read_nodes_and_their_health() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.settle();
+    for target in &mut world.balancer_mut().targets {
+        let Target::Server {
+            server,
+            health_status,
+            ..
+        } = target
+        else {
+            continue;
+        };
+        let is_well = server.id == 1;
+        *health_status = vec![HealthStatus {
+            listen_port: 80,
+            status: if is_well { "healthy" } else { "unhealthy" }.into(),
+            detail: (!is_well).then(|| "layer4_timeout".into()),
+            http_status_code: None,
+        }];
+    }
+    let balancer = world.plan().found.unwrap();
+    assert_eq!(balancer.kind, "lb11");
+    assert_eq!(balancer.location, "fsn1");
+    assert_eq!(balancer.addresses.len(), 2);
+    let healthy: Vec<(&str, bool)> = balancer
+        .targets
+        .iter()
+        .map(|target| (target.name.as_str(), target.is_healthy()))
+        .collect();
+    let expected = [
+        ("worker-01", true),
+        ("worker-02", false),
+        ("worker-03", false),
+    ];
+    assert_eq!(healthy, expected);
+    let expected = Health {
+        port: 80,
+        status: "unhealthy".into(),
+        detail: Some("layer4_timeout".into()),
+        http_status: None,
+    };
+    assert_eq!(balancer.targets[1].health, [expected]);
+}
+
+#[test]
+fn nodes_that_are_not_ours_are_told_and_no_targets() {
+    let mut world = World::new(Profile::CcmFromScratch);
+    world.nodes[0].provider_id = ccm::provider::ProviderId::Foreign;
+    world.nodes[1].provider_id = ccm::provider::ProviderId::Unknown("no number".into());
+    world.nodes.push(node(3)); // Claims a server twice.
+    let told = world.findings();
+    assert!(told.contains(&Reason::UnknownProviderIDPrefix), "{told:?}");
+    assert!(told.contains(&Reason::TargetIgnored), "{told:?}");
+    world.settle();
+    let targets: Vec<_> = world.balancer().server_targets().collect();
+    assert_eq!(targets, [(3, false)]);
+}
+
+/// A dry run says what the status will be, not what the old address was.
+#[test]
+fn the_status_is_that_of_the_address_it_will_be_attached_at() {
+    let mut world = World::new(Profile::CcmFromScratch).with_network();
+    world.settle();
+    let ips = |world: &World| -> Vec<String> {
+        let ingress = world.ingress().into_iter();
+        ingress.filter_map(|entry| entry.ip).collect()
+    };
+    let before = ips(&world);
+    assert_eq!(before.last().map(String::as_str), Some("10.0.0.200"));
+    world.set(&[("private-ipv4", "10.0.0.77")]);
+    let told = ips(&world);
+    assert_eq!(told.last().map(String::as_str), Some("10.0.0.77"));
+    assert_eq!(told.len(), before.len());
+    world.settle();
+    assert_eq!(ips(&world), told);
+    // In another Network the API chooses.
+    world.unset("private-ipv4");
+    world.network = Some(11);
+    assert_eq!(ips(&world), before[..2]);
+}

@@ -1,0 +1,243 @@
+//! A small world: one Service, some nodes, a project; and the way from a plan to its end.
+
+use crate::load_balancer::model;
+use ccm::hetzner::Profile;
+use ccm::hetzner::load_balancers::annotations::PREFIX;
+use ccm::hetzner::load_balancers::{
+    Certificate, Change, Defaults, Listener, LoadBalancer, Rules, SERVICE_UID, State,
+};
+use ccm::provider::{
+    Change as _, Cluster, Ingress, InstanceId, LoadBalancerPlan, OfferedNode, ProviderId, Reach,
+    Reason, Service, ServicePort, Source, Sourced,
+};
+
+pub const PROFILES: [Profile; 2] = [Profile::CcmFromScratch, Profile::Hcloud];
+
+/// The private Network of those worlds that have one.
+pub const NETWORK: u64 = 10;
+
+pub const UID: &str = "5f2c0e5e-0000-4000-8000-000000000001";
+
+/// Everything that a plan is made from.
+pub struct World {
+    pub profile: Profile,
+    pub defaults: Defaults,
+    pub network: Option<u64>,
+    pub state: State,
+    pub service: Service,
+    pub nodes: Vec<OfferedNode>,
+    pub cluster: Cluster,
+}
+
+impl World {
+    /// Three nodes in fsn1, a Service with port 80, and no load balancer.
+    pub fn new(profile: Profile) -> World {
+        let certificate = |id, name: &str| Certificate {
+            id,
+            name: name.into(),
+            ..Certificate::default()
+        };
+        let mut state = model::state(Vec::new());
+        state.certificates = Some(vec![certificate(7, "one"), certificate(8, "two")]);
+        World {
+            profile,
+            defaults: Defaults {
+                // Upstream can't do without.
+                location: Some(environment("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1".into())),
+                ..Defaults::default()
+            },
+            network: None,
+            state,
+            service: service(),
+            nodes: nodes(3),
+            cluster: Cluster {
+                uid: "cluster-1".into(),
+                name: "kubernetes".into(),
+                service_uids: [UID.to_owned()].into(),
+                servers: (1..=3).map(|id| (InstanceId(id), node(id).name)).collect(),
+                ..Cluster::default()
+            },
+        }
+    }
+
+    pub fn with_network(mut self) -> World {
+        self.network = Some(NETWORK);
+        self
+    }
+
+    /// Sets annotations, without their prefix.
+    pub fn set(&mut self, annotations: &[(&str, &str)]) {
+        for (name, value) in annotations {
+            let key = format!("{PREFIX}{name}");
+            self.service.annotations.insert(key, (*value).to_owned());
+        }
+    }
+
+    pub fn unset(&mut self, name: &str) {
+        self.service.annotations.remove(&format!("{PREFIX}{name}"));
+    }
+
+    /// Every managed certificate is issued.
+    pub fn issue(&mut self) {
+        for one in self.state.certificates.iter_mut().flatten() {
+            if let Some(status) = &mut one.status {
+                status.issuance = "completed".into();
+            }
+        }
+    }
+
+    pub fn certificate(&self, name: &str) -> &Certificate {
+        let mut all = self.state.certificates.iter().flatten();
+        all.find(|one| one.name == name).expect("a certificate")
+    }
+
+    pub fn plan(&self) -> LoadBalancerPlan {
+        let rules = Rules {
+            profile: self.profile,
+            defaults: &self.defaults,
+            network: self.network,
+        };
+        rules.plan(&self.state, &self.service, &self.nodes, &self.cluster)
+    }
+
+    /// As from a shell.
+    pub fn careful_plan(&self) -> LoadBalancerPlan {
+        let rules = Rules {
+            profile: self.profile,
+            defaults: &self.defaults,
+            network: self.network,
+        };
+        rules.plan_with_care(&self.state, &self.service, &self.nodes, &self.cluster)
+    }
+
+    pub fn removal(&self) -> LoadBalancerPlan {
+        let rules = Rules {
+            profile: self.profile,
+            defaults: &self.defaults,
+            network: self.network,
+        };
+        rules.plan_removal(&self.state, &self.service, &self.nodes, &self.cluster)
+    }
+
+    /// Plans and makes changes until none is left; all of them.
+    pub fn settle(&mut self) -> Vec<Change> {
+        let mut made = Vec::new();
+        for _ in 0..5 {
+            let plan = self.plan();
+            if let Some(obstacle) = &plan.obstacle {
+                panic!("{}", obstacle.message);
+            }
+            let changes = changes(&plan);
+            if changes.is_empty() {
+                return made;
+            }
+            for change in changes {
+                let anew = model::apply(&mut self.state, &change);
+                made.push(change);
+                if anew {
+                    break;
+                }
+            }
+        }
+        panic!("no end of changes: {:?}", lines(&made));
+    }
+
+    /// The Service's own.
+    pub fn balancer(&self) -> &LoadBalancer {
+        let mut all = self.state.balancers.iter();
+        let is_it = |one: &&LoadBalancer| {
+            one.labels.get(SERVICE_UID).map(String::as_str) == Some(&self.service.uid)
+        };
+        all.find(is_it).expect("the Service has a load balancer")
+    }
+
+    pub fn balancer_mut(&mut self) -> &mut LoadBalancer {
+        let id = self.balancer().id;
+        let mut all = self.state.balancers.iter_mut();
+        all.find(|one| one.id == id).unwrap()
+    }
+
+    /// Port 80, or the first.
+    pub fn listener(&self) -> &Listener {
+        &self.balancer().services[0]
+    }
+
+    pub fn ingress(&self) -> Vec<Ingress> {
+        self.plan().status.expect("a status")
+    }
+
+    /// What stands in the way.
+    pub fn obstacle(&self) -> String {
+        let plan = self.plan();
+        assert!(plan.changes.is_empty() && plan.status.is_none());
+        let obstacle = plan.obstacle.expect("an obstacle");
+        assert_eq!(obstacle.reason, Reason::SyncLoadBalancerFailed);
+        obstacle.message
+    }
+
+    pub fn findings(&self) -> Vec<Reason> {
+        self.plan().findings.iter().map(|one| one.reason).collect()
+    }
+}
+
+pub fn environment<T>(variable: &str, value: T) -> Sourced<T> {
+    Sourced::new(value, Source::Environment(variable.into()))
+}
+
+pub fn service() -> Service {
+    Service {
+        namespace: "default".into(),
+        name: "web".into(),
+        uid: UID.into(),
+        ports: vec![port("http", 80)],
+        ..Service::default()
+    }
+}
+
+/// Its node port is 30000 above.
+pub fn port(name: &str, number: u16) -> ServicePort {
+    ServicePort {
+        name: name.into(),
+        port: number,
+        node_port: Some(30_000 + number % 2700),
+        ..ServicePort::default()
+    }
+}
+
+/// `worker-01` on server 1, and so on.
+pub fn nodes(count: u64) -> Vec<OfferedNode> {
+    (1..=count).map(node).collect()
+}
+
+pub fn node(id: u64) -> OfferedNode {
+    let labels = [
+        ("topology.kubernetes.io/zone", "fsn1"),
+        ("topology.kubernetes.io/region", "eu-central"),
+    ];
+    OfferedNode {
+        name: format!("worker-{id:02}"),
+        provider_id: ProviderId::Ours(InstanceId(id)),
+        labels: labels
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into(),
+        addresses: Vec::new(),
+        reach: Reach::Unknown,
+    }
+}
+
+/// As the provider made them.
+pub fn changes(plan: &LoadBalancerPlan) -> Vec<Change> {
+    let changes = plan.changes.iter();
+    changes
+        .map(|change| change.as_any().downcast_ref::<Change>().unwrap().clone())
+        .collect()
+}
+
+/// The API's words for them.
+pub fn words(changes: &[Change]) -> Vec<&'static str> {
+    changes.iter().map(|change| change.write.action()).collect()
+}
+
+pub fn lines(changes: &[Change]) -> Vec<String> {
+    changes.iter().map(|change| change.line()).collect()
+}

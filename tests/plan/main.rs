@@ -1,0 +1,12 @@
+//! What is decided: tables and properties of the pure plans, and the order of the modules.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod architecture;
+mod lifecycle;
+mod load_balancer;
+mod node;
+mod node_addresses;
+mod route;

@@ -1,0 +1,634 @@
+//! The node controller's plan: tables of matching and labels, and what holds in any world.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use crate::common::memory;
+use crate::common::random;
+
+use ccm::controllers::node::{
+    Change, NodePlan, Server, UNINITIALIZED, View, is_uninitialised, plan,
+};
+use ccm::kube::Node;
+use ccm::provider::{Instance, InstanceId, InstanceState, PrivateAddress, Reason, TopologyLabel};
+use memory::Memory;
+use random::Random;
+use serde_json::{Value, json};
+use std::collections::HashSet;
+
+/// A node from the few fields that a case is about.
+fn node(name: &str, extra: Value) -> Node {
+    let mut node = json!({
+        "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1" },
+        "spec": {}, "status": {},
+    });
+    merge(&mut node, extra);
+    serde_json::from_value(node).unwrap()
+}
+
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
+fn new_node(name: &str) -> Node {
+    node(name, json!({ "spec": { "taints": [taint()] } }))
+}
+
+fn taint() -> Value {
+    json!({ "key": UNINITIALIZED, "value": "true", "effect": "NoSchedule" })
+}
+
+fn server(id: u64, name: &str) -> Instance {
+    Instance {
+        id: InstanceId(id),
+        name: name.into(),
+        state: InstanceState::Running,
+        instance_type: "cx22".into(),
+        location: "fsn1".into(),
+        network_zone: "eu-central".into(),
+        public_ipv4: Some(format!("203.0.113.{}", id % 250 + 1).parse().unwrap()),
+        ..Instance::default()
+    }
+}
+
+fn plan_all(nodes: &[Node], cloud: &Memory) -> Vec<NodePlan> {
+    plan(
+        &View {
+            nodes,
+            instances: &cloud.instances,
+            overdue: jiff::Timestamp::UNIX_EPOCH,
+        },
+        cloud,
+        |_| true,
+    )
+}
+
+fn reasons(plan: &NodePlan) -> Vec<Reason> {
+    plan.all_findings().map(|finding| finding.reason).collect()
+}
+
+/// What the API servers would hold after the changes.
+fn applied(plan: &NodePlan) -> Node {
+    let mut node = plan.node.clone();
+    for change in &plan.changes {
+        match change {
+            Change::SetAddresses { addresses } => {
+                node.status.addresses = addresses
+                    .iter()
+                    .map(|a| ccm::kube::NodeAddress {
+                        kind: a.kind.name().into(),
+                        address: a.address.clone(),
+                    })
+                    .collect();
+            }
+            Change::Update {
+                labels,
+                provider_id,
+                taints,
+            } => {
+                node.metadata.labels.extend(labels.clone());
+                if let Some(id) = provider_id {
+                    assert!(
+                        node.spec.provider_id.is_empty(),
+                        "a provider ID can't be changed"
+                    );
+                    node.spec.provider_id = id.clone();
+                }
+                if let Some(taints) = taints {
+                    node.spec.taints = taints.clone();
+                }
+            }
+        }
+    }
+    node
+}
+
+#[test]
+fn a_node_is_matched_by_provider_id_then_name_then_address_and_never_guessed() {
+    let reports =
+        |ip: &str| json!({ "status": { "addresses": [{ "type": "InternalIP", "address": ip }] } });
+    let with_id = |id: &str| json!({ "spec": { "providerID": id } });
+    let cloud = Memory {
+        instances: vec![
+            server(1, "a"),
+            server(2, "b"),
+            server(3, "other"),
+            server(4, "twin"),
+        ],
+    };
+    let mut twins = cloud.clone();
+    twins.instances.push(Instance {
+        public_ipv4: cloud.instances[2].public_ipv4,
+        ..server(5, "another")
+    });
+    // Name; nodes beside it; what it carries; the cloud; expected server or reason.
+    #[allow(clippy::type_complexity)]
+    let cases: [(&str, Vec<Node>, Value, &Memory, Result<u64, Reason>); 13] = [
+        ("a", vec![], json!({}), &cloud, Ok(1)),
+        ("a", vec![], with_id("memory://2"), &cloud, Ok(2)),
+        ("x", vec![], json!({}), &cloud, Err(Reason::ServerNotFound)),
+        ("x", vec![], reports("203.0.113.4"), &cloud, Ok(3)),
+        (
+            "x",
+            vec![],
+            reports("192.0.2.9"),
+            &cloud,
+            Err(Reason::ServerNotFound),
+        ),
+        (
+            "x",
+            vec![],
+            reports("203.0.113.4"),
+            &twins,
+            Err(Reason::InstanceLookupFailed),
+        ),
+        // Its server belongs to the node of that name, or to the node that names it.
+        (
+            "x",
+            vec![new_node("other")],
+            reports("203.0.113.4"),
+            &cloud,
+            Err(Reason::ServerNotFound),
+        ),
+        (
+            "x",
+            vec![node("y", with_id("memory://3"))],
+            reports("203.0.113.4"),
+            &cloud,
+            Err(Reason::ServerNotFound),
+        ),
+        // The name wins over the address.
+        ("a", vec![], reports("203.0.113.4"), &cloud, Ok(1)),
+        (
+            "x",
+            vec![],
+            with_id("memory://99"),
+            &cloud,
+            Err(Reason::ServerNotFound),
+        ),
+        (
+            "a",
+            vec![],
+            with_id("elsewhere://1"),
+            &cloud,
+            Err(Reason::UnknownProviderIDPrefix),
+        ),
+        (
+            "a",
+            vec![],
+            with_id("memory://one"),
+            &cloud,
+            Err(Reason::UnknownProviderID),
+        ),
+        (
+            "a",
+            vec![node("y", with_id("memory://1"))],
+            json!({}),
+            &cloud,
+            Ok(1),
+        ),
+    ];
+    for (number, (name, beside, extra, cloud, expected)) in cases.into_iter().enumerate() {
+        let mut nodes = vec![node(name, extra)];
+        nodes.extend(beside);
+        let plan = plan_all(&nodes, cloud).remove(0);
+        match expected {
+            Ok(id) => assert!(
+                matches!(&plan.server, Server::Matched(instance, _) if instance.id == InstanceId(id)),
+                "case {number}: {:?}",
+                plan.server
+            ),
+            Err(reason) => assert!(
+                reasons(&plan).contains(&reason),
+                "case {number}: {:?}",
+                plan.findings
+            ),
+        }
+    }
+}
+
+/// A provider ID can't be changed, so the fix is another Node; where the token may be another project's, that is said.
+#[test]
+fn a_node_tied_to_a_dead_server_while_another_has_its_name_is_reported_with_the_fix() {
+    let on = |id: &str| json!({ "spec": { "providerID": id } });
+    let fresh = json!({ "spec": { "providerID": "memory://99", "taints": [taint()] } });
+    let dying = json!({
+        "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" },
+        "spec": { "providerID": "memory://99" },
+    });
+    let cloud = Memory {
+        instances: vec![
+            server(1, "a"),
+            server(2, "b"),
+            server(3, "twin"),
+            server(4, "twin"),
+        ],
+    };
+    let other = || vec![node("b", on("memory://2"))];
+    // Name; what it carries; nodes beside it → is it reported, and is that in doubt?
+    let cases = [
+        ("a", on("memory://99"), other(), Some(false)),
+        ("a", fresh, other(), Some(false)),
+        ("a", on("memory://99"), vec![], Some(true)),
+        ("x", on("memory://99"), other(), None),
+        ("twin", on("memory://99"), other(), None),
+        (
+            "a",
+            on("memory://99"),
+            vec![node("c", on("memory://1"))],
+            None,
+        ),
+        ("a", dying, other(), None),
+        ("a", on("memory://1"), other(), None),
+    ];
+    for (number, (name, extra, beside, expected)) in cases.into_iter().enumerate() {
+        let mut nodes = vec![node(name, extra)];
+        nodes.extend(beside);
+        let plan = plan_all(&nodes, &cloud).remove(0);
+        let mut findings = plan.all_findings();
+        let found = findings.find(|finding| finding.reason == Reason::ServerReplaced);
+        let is_in_doubt = found.map(|finding| finding.message.contains("if the token is"));
+        assert_eq!(is_in_doubt, expected, "case {number}: {plan:#?}");
+        let has_fix = found.is_none_or(|one| one.message.contains("kubectl delete node a)"));
+        assert!(has_fix, "case {number}: {found:?}");
+        assert!(found.is_none() || plan.changes.is_empty(), "case {number}");
+    }
+}
+
+/// Two nodes with one provider ID would be one machine to everybody, for good.
+#[test]
+fn a_server_is_given_to_one_node_only() {
+    let reports = |name: &str, ip: &str| {
+        let addresses = json!([{ "type": "InternalIP", "address": ip }]);
+        node(
+            name,
+            json!({ "spec": { "taints": [taint()] }, "status": { "addresses": addresses } }),
+        )
+    };
+    let cloud = Memory {
+        instances: vec![server(1, "a"), server(2, "free")],
+    };
+    let by_address = plan_all(
+        &[reports("x", "203.0.113.3"), reports("y", "203.0.113.3")],
+        &cloud,
+    );
+    let claimed = node("old", json!({ "spec": { "providerID": "memory://1" } }));
+    let by_name = plan_all(&[new_node("a"), claimed], &cloud);
+    let twins = Memory {
+        instances: vec![server(1, "a"), server(2, "a")],
+    };
+    let by_twins = plan_all(&[new_node("a")], &twins);
+    for (plan, reason) in [
+        (&by_address[0], Reason::InstanceLookupFailed),
+        (&by_address[1], Reason::InstanceLookupFailed),
+        (&by_name[0], Reason::ServerClaimedTwice),
+        (&by_twins[0], Reason::InstanceLookupFailed),
+    ] {
+        assert_eq!(plan.changes, vec![]);
+        assert_eq!(
+            plan.obstacle.as_ref().map(|finding| finding.reason),
+            Some(reason),
+            "{plan:?}"
+        );
+    }
+}
+
+#[test]
+fn foreign_unknown_and_dying_nodes_are_left_alone() {
+    let cloud = Memory {
+        instances: vec![server(1, "a")],
+    };
+    let beta = json!({ "failure-domain.beta.kubernetes.io/zone": "changed" });
+    let cases = [
+        json!({ "spec": { "providerID": "elsewhere://1", "taints": [taint()] }, "metadata": { "labels": beta } }),
+        json!({ "spec": { "providerID": "elsewhere://1" }, "metadata": { "labels": beta } }),
+        json!({ "spec": { "providerID": "memory://x", "taints": [taint()] }, "metadata": { "labels": beta } }),
+        json!({ "spec": { "providerID": "memory://x" }, "metadata": { "labels": beta } }),
+        json!({ "spec": { "taints": [taint()] }, "metadata": { "deletionTimestamp": "2026-11-20T10:00:00Z" } }),
+    ];
+    for case in cases {
+        let plan = plan_all(&[node("a", case.clone())], &cloud).remove(0);
+        assert_eq!((plan.changes, plan.obstacle), (vec![], None), "{case}");
+    }
+}
+
+#[test]
+fn a_new_node_gets_addresses_first_and_everything_else_in_one_patch() {
+    let cloud = Memory {
+        instances: vec![server(1, "a")],
+    };
+    let other = json!({ "key": "mine", "effect": "NoExecute", "value": "x", "timeAdded": "2026-01-01T00:00:00Z" });
+    let start = node("a", json!({ "spec": { "taints": [other, taint()] } }));
+    let plan = plan_all(&[start], &cloud).remove(0);
+    let [
+        Change::SetAddresses { addresses },
+        Change::Update {
+            labels,
+            provider_id,
+            taints,
+        },
+    ] = plan.changes.as_slice()
+    else {
+        panic!("{:?}", plan.changes)
+    };
+    assert_eq!(addresses.len(), 1);
+    assert_eq!(provider_id.as_deref(), Some("memory://1"));
+    assert_eq!(
+        serde_json::to_value(taints).unwrap(),
+        json!([other]),
+        "nothing of the others is lost"
+    );
+    for label in TopologyLabel::ALL {
+        assert_eq!(labels[label.stable_key()], labels[label.beta_key()]);
+    }
+    assert_eq!(labels["topology.kubernetes.io/zone"], "fsn1");
+}
+
+#[test]
+fn the_host_name_of_the_kubelet_is_kept_where_the_cloud_names_none() {
+    let cloud = Memory {
+        instances: vec![server(1, "a")],
+    };
+    let own = json!([{ "type": "Hostname", "address": "a.example.com" }]);
+    let plan = plan_all(
+        &[node("a", json!({ "status": { "addresses": own } }))],
+        &cloud,
+    )
+    .remove(0);
+    let [Change::SetAddresses { addresses }] = plan.changes.as_slice() else {
+        panic!("{:?}", plan.changes)
+    };
+    let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    assert_eq!(list, ["ExternalIP 203.0.113.2", "Hostname a.example.com"]);
+}
+
+#[test]
+fn the_stable_label_of_an_initialised_node_follows_its_beta_twin() {
+    let cloud = Memory {
+        instances: vec![server(1, "a")],
+    };
+    let (beta, stable) = (
+        TopologyLabel::Zone.beta_key(),
+        TopologyLabel::Zone.stable_key(),
+    );
+    // Beta, stable, what the stable one is set to.
+    let cases = [
+        (None, None, None),
+        (None, Some("kept"), None),
+        (Some("z"), None, Some("z")),
+        (Some("z"), Some("other"), Some("z")),
+        (Some("z"), Some("z"), None),
+    ];
+    for (have_beta, have_stable, expected) in cases {
+        let mut node = node("a", json!({ "spec": { "providerID": "memory://1" } }));
+        node.status.addresses = vec![ccm::kube::NodeAddress {
+            kind: "ExternalIP".into(),
+            address: "203.0.113.2".into(),
+        }];
+        let labels = [(beta, have_beta), (stable, have_stable)];
+        let labels = labels
+            .into_iter()
+            .filter_map(|(key, value)| Some((key.to_owned(), value?.to_owned())));
+        node.metadata.labels = labels.collect();
+        let plan = plan_all(&[node], &cloud).remove(0);
+        let set: Vec<(String, String)> = plan
+            .changes
+            .iter()
+            .flat_map(|change| match change {
+                Change::Update {
+                    labels,
+                    provider_id: None,
+                    taints: None,
+                } => labels.clone().into_iter(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let expected: Vec<_> = expected
+            .into_iter()
+            .map(|value| (stable.to_owned(), value.to_owned()))
+            .collect();
+        assert_eq!(set, expected, "{have_beta:?} {have_stable:?}");
+    }
+}
+
+#[test]
+fn a_node_without_id_and_taint_gets_addresses_and_nothing_else() {
+    let cloud = Memory {
+        instances: vec![server(1, "a")],
+    };
+    let labels = json!({ "failure-domain.beta.kubernetes.io/zone": "changed" });
+    let plan = plan_all(
+        &[node("a", json!({ "metadata": { "labels": labels } }))],
+        &cloud,
+    )
+    .remove(0);
+    assert!(
+        matches!(plan.changes.as_slice(), [Change::SetAddresses { .. }]),
+        "{:?}",
+        plan.changes
+    );
+    assert!(reasons(&plan).contains(&Reason::NotExternal));
+}
+
+#[test]
+fn the_order_of_addresses_alone_is_no_difference() {
+    let mut instance = server(1, "a");
+    instance.private = vec![PrivateAddress {
+        network: 7,
+        ip: "10.0.0.2".parse().unwrap(),
+        aliases: Vec::new(),
+    }];
+    let cloud = Memory {
+        instances: vec![instance],
+    };
+    let external = json!({ "type": "ExternalIP", "address": "203.0.113.2" });
+    let internal = json!({ "type": "InternalIP", "address": "10.0.0.2" });
+    for addresses in [json!([external, internal]), json!([internal, external])] {
+        let extra =
+            json!({ "spec": { "providerID": "memory://1" }, "status": { "addresses": addresses } });
+        assert_eq!(plan_all(&[node("a", extra)], &cloud)[0].changes, vec![]);
+    }
+}
+
+/// Nodes and servers of every kind, in every state of being half done.
+fn random_world(random: &mut Random) -> (Vec<Node>, Memory) {
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let mut instances = Vec::new();
+    for (number, name) in names.iter().enumerate() {
+        if random.percent(80) {
+            let mut instance = server(number as u64 + 1, name);
+            if random.percent(20) {
+                instance.public_ipv4 = None;
+            }
+            if random.percent(50) {
+                let ip = format!("10.0.0.{}", number + 2).parse().unwrap();
+                instance.private = vec![PrivateAddress {
+                    network: 7,
+                    ip,
+                    aliases: Vec::new(),
+                }];
+            }
+            instances.push(instance);
+        }
+    }
+    let nodes = names.iter().filter_map(|name| match random.percent(85) {
+        true => Some(random_node(random, name)),
+        false => None,
+    });
+    (nodes.collect(), Memory { instances })
+}
+
+fn random_node(random: &mut Random, name: &str) -> Node {
+    let ids = [
+        "",
+        "",
+        "",
+        "memory://1",
+        "memory://2",
+        "memory://99",
+        "memory://x",
+        "elsewhere://1",
+    ];
+    let mut extra = json!({ "spec": { "providerID": random.pick(&ids) } });
+    let mut taints = Vec::new();
+    if random.percent(60) {
+        taints.push(taint());
+    }
+    if random.percent(30) {
+        taints.push(json!({ "key": "node.kubernetes.io/not-ready", "effect": "NoSchedule" }));
+    }
+    extra["spec"]["taints"] = json!(taints);
+    let address = |kind: &str, ip: String| json!({ "type": kind, "address": ip });
+    let mut addresses = Vec::new();
+    if random.percent(60) {
+        addresses.push(address("InternalIP", format!("10.0.0.{}", random.below(8))));
+    }
+    if random.percent(40) {
+        addresses.push(address(
+            "ExternalIP",
+            format!("203.0.113.{}", random.below(8)),
+        ));
+    }
+    if random.percent(40) {
+        addresses.push(address("Hostname", name.to_owned()));
+    }
+    extra["status"] = json!({ "addresses": addresses });
+    let mut labels = json!({});
+    for label in TopologyLabel::ALL {
+        for key in [label.stable_key(), label.beta_key()] {
+            if random.percent(40) {
+                labels[key] = json!(random.pick(&["fsn1", "cx22", "eu-central", "strange"]));
+            }
+        }
+    }
+    extra["metadata"] = json!({ "labels": labels });
+    if random.percent(25) {
+        let ips = [
+            "10.0.0.2",
+            "203.0.113.2",
+            "0.0.0.0",
+            "nonsense",
+            "203.0.113.2,2001:db8::1",
+            "10.0.0.2,10.0.0.3",
+        ];
+        extra["metadata"]["annotations"] =
+            json!({ ccm::controllers::node::PROVIDED_NODE_IP: random.pick(&ips) });
+    }
+    node(name, extra)
+}
+
+#[test]
+fn planning_again_after_a_successful_apply_is_empty_in_any_world() {
+    for seed in 0..5_000 {
+        let (nodes, cloud) = random_world(&mut Random::new(seed));
+        let plans = plan_all(&nodes, &cloud);
+        let after: Vec<Node> = plans.iter().map(applied).collect();
+        for (first, second) in plans.iter().zip(plan_all(&after, &cloud)) {
+            assert_eq!(
+                second.changes,
+                vec![],
+                "seed {seed}, after {:?}",
+                first.changes
+            );
+            let differences: Vec<_> = second.differences().collect();
+            let blocked = second.obstacle.is_some();
+            assert!(
+                blocked || differences.is_empty(),
+                "seed {seed}: {differences:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn no_new_provider_id_is_one_that_another_node_has_in_any_world() {
+    for seed in 0..5_000 {
+        let (nodes, cloud) = random_world(&mut Random::new(seed));
+        let after: Vec<Node> = plan_all(&nodes, &cloud).iter().map(applied).collect();
+        for (before, now) in nodes.iter().zip(&after) {
+            if before.spec.provider_id.is_empty() && !now.spec.provider_id.is_empty() {
+                let holders = after
+                    .iter()
+                    .filter(|other| other.spec.provider_id == now.spec.provider_id);
+                assert_eq!(holders.count(), 1, "seed {seed}: {}", now.spec.provider_id);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_written_rests_on_what_is_known_in_any_world() {
+    for seed in 0..5_000 {
+        let (nodes, cloud) = random_world(&mut Random::new(seed));
+        let ids: HashSet<String> = cloud
+            .instances
+            .iter()
+            .map(|i| format!("memory://{}", i.id))
+            .collect();
+        for plan in plan_all(&nodes, &cloud) {
+            let after = applied(&plan);
+            let lost_taint = is_uninitialised(&plan.node) && !is_uninitialised(&after);
+            if lost_taint {
+                assert!(
+                    matches!(plan.server, Server::Matched(..)),
+                    "seed {seed}: {plan:?}"
+                );
+                assert!(
+                    ids.contains(&after.spec.provider_id),
+                    "seed {seed}: {plan:?}"
+                );
+            }
+            let others = |node: &Node| {
+                node.spec
+                    .taints
+                    .iter()
+                    .filter(|t| t.key != UNINITIALIZED)
+                    .count()
+            };
+            assert_eq!(
+                others(&plan.node),
+                others(&after),
+                "seed {seed}: a taint of others was touched"
+            );
+            // The commit point comes last.
+            let commit = plan.changes.iter().position(|c| {
+                matches!(
+                    c,
+                    Change::Update {
+                        taints: Some(_),
+                        ..
+                    }
+                )
+            });
+            assert!(
+                commit.is_none_or(|position| position + 1 == plan.changes.len()),
+                "seed {seed}"
+            );
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The whole table of addresses, from the real provider: address family × Network × what the
+//! server has × the kubelet's --node-ip × the external-ipv6 annotation.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use crate::common;
+
+use ccm::controllers::node::{Change, NodePlan, PROVIDED_NODE_IP, View, plan};
+use ccm::hetzner::{AddressFamily, EXTERNAL_IPV6, Hetzner, NetworkSelector, Profile, Settings};
+use ccm::http::{Proxies, Secret, Timing, Tls, Token};
+use ccm::kube::Node;
+use ccm::provider::{
+    Instance, InstanceId, InstanceState, PrivateAddress, Provider, Source, Sourced,
+};
+use sandbox::{Half, Sandbox};
+use serde_json::json;
+use std::fmt::Write;
+use std::time::Duration;
+
+const FAMILIES: [AddressFamily; 3] = [
+    AddressFamily::Ipv4,
+    AddressFamily::Ipv6,
+    AddressFamily::Dualstack,
+];
+
+/// Public IPv4, public IPv6.
+const SERVERS: [(&str, bool, bool); 4] = [
+    ("both", true, true),
+    ("no-v4", false, true),
+    ("no-v6", true, false),
+    ("neither", false, false),
+];
+
+const PROVIDED: [(&str, Option<&str>); 8] = [
+    ("-", None),
+    ("private", Some("10.0.0.2")),
+    ("public", Some("203.0.113.9")),
+    ("pair", Some("10.0.0.2,2001:db8:9::1")),
+    ("public-pair", Some("203.0.113.9,2001:db8:9::1")),
+    ("not-among", Some("192.0.2.77")),
+    ("unspecified", Some("0.0.0.0")),
+    ("two-v4", Some("10.0.0.2,203.0.113.9")),
+];
+
+const EXTERNAL: [(&str, Option<&str>); 4] = [
+    ("-", None),
+    ("good", Some("2001:db8:9::abcd")),
+    ("bad", Some("fe80::1")),
+    ("v4", Some("203.0.113.9")),
+];
+
+/// A provider of which the Network is known, as after the first tick.
+fn provider(sandbox: &Sandbox, family: AddressFamily, network: bool) -> Hetzner {
+    let hetzner = Hetzner::new(Settings {
+        profile: Profile::CcmFromScratch,
+        endpoint: sandbox.hetzner_url(),
+        tls: Tls::default(),
+        proxies: Proxies::Never,
+        token: Token::fixed(Secret::new(&sandbox.projects().token)),
+        network: network.then(|| NetworkSelector::Name("sandbox".into())),
+        metadata: None,
+        address_family: Sourced::new(
+            family,
+            Source::Default("HCLOUD_INSTANCES_ADDRESS_FAMILY".into()),
+        ),
+        zone_label: Sourced::new(
+            true,
+            Source::Default("HCLOUD_INSTANCES_ZONE_LABEL_ENABLED".into()),
+        ),
+        load_balancers: None,
+        debug: false,
+        timing: Timing {
+            read_timeout: Duration::from_secs(5),
+            write_timeout: Duration::from_secs(8),
+            retry_wait: Duration::from_millis(1),
+        },
+        time_scale: 1.0,
+    });
+    hetzner.prepare().unwrap();
+    hetzner
+}
+
+fn server(network: u64, ipv4: bool, ipv6: bool) -> Instance {
+    Instance {
+        id: InstanceId(42),
+        name: "w".into(),
+        state: InstanceState::Running,
+        instance_type: "cx22".into(),
+        location: "fsn1".into(),
+        network_zone: "eu-central".into(),
+        public_ipv4: ipv4.then(|| "203.0.113.9".parse().unwrap()),
+        public_ipv6: ipv6.then(|| "2001:db8:9::/64".parse().unwrap()),
+        private: vec![
+            PrivateAddress {
+                network: network + 1,
+                ip: "10.9.9.9".parse().unwrap(),
+                aliases: Vec::new(),
+            },
+            PrivateAddress {
+                network,
+                ip: "10.0.0.2".parse().unwrap(),
+                aliases: Vec::new(),
+            },
+        ],
+    }
+}
+
+fn node(provided: Option<&str>, external_ipv6: Option<&str>) -> Node {
+    let mut annotations = serde_json::Map::new();
+    annotations.extend(provided.map(|ip| (PROVIDED_NODE_IP.to_owned(), json!(ip))));
+    annotations.extend(external_ipv6.map(|ip| (EXTERNAL_IPV6.to_owned(), json!(ip))));
+    serde_json::from_value(json!({
+        "metadata": { "name": "w", "uid": "u", "resourceVersion": "1", "annotations": annotations },
+        "spec": { "providerID": "ccm-from-scratch://42" },
+        "status": {},
+    }))
+    .unwrap()
+}
+
+fn plan_one(node: &Node, server: &Instance, hetzner: &Hetzner) -> NodePlan {
+    let (nodes, instances) = ([node.clone()], [server.clone()]);
+    plan(
+        &View {
+            nodes: &nodes,
+            instances: &instances,
+            overdue: jiff::Timestamp::UNIX_EPOCH,
+        },
+        hetzner,
+        |_| true,
+    )
+    .remove(0)
+}
+
+/// H the host name, E an external, I an internal address; or the reason why the addresses stay.
+fn outcome(plan: &NodePlan) -> String {
+    let findings: Vec<&str> = plan
+        .all_findings()
+        .map(|finding| finding.reason.name())
+        .collect();
+    let addresses: Vec<String> = plan
+        .changes
+        .iter()
+        .flat_map(|change| match change {
+            Change::SetAddresses { addresses } => addresses.clone(),
+            other => panic!("{other:?}"),
+        })
+        .map(|address| format!("{}:{}", &address.kind.name()[..1], address.address))
+        .collect();
+    assert_eq!(
+        plan.obstacle.is_some(),
+        addresses.is_empty(),
+        "either addresses or a reason"
+    );
+    let findings = findings
+        .iter()
+        .map(|name| format!(" !{name}"))
+        .collect::<String>();
+    format!("{}{findings}", addresses.join(" "))
+        .trim()
+        .to_owned()
+}
+
+#[test]
+fn the_whole_table_of_addresses() {
+    let sandbox = Sandbox::builder()
+        .nodes(0)
+        .network("10.0.0.0/16")
+        .only(Half::Hetzner)
+        .start();
+    let network = sandbox.network().unwrap();
+    let mut table = String::from(
+        "family    net server  node-ip     ipv6 → addresses, or what stands in the way\n",
+    );
+    for family in FAMILIES {
+        for has_network in [false, true] {
+            let hetzner = provider(&sandbox, family, has_network);
+            for (has, ipv4, ipv6) in SERVERS {
+                let server = server(network, ipv4, ipv6);
+                for (provided_name, provided) in PROVIDED {
+                    for (external_name, external) in EXTERNAL {
+                        let node = node(provided, external);
+                        let plan = plan_one(&node, &server, &hetzner);
+                        let net = if has_network { "yes" } else { "no" };
+                        let family = family.name();
+                        writeln!(
+                            table,
+                            "{family:<9} {net:<3} {has:<7} {provided_name:<11} {external_name:<4} → {}",
+                            outcome(&plan)
+                        )
+                        .unwrap();
+                        stays(&node, &plan, &server, &hetzner);
+                    }
+                }
+            }
+        }
+    }
+    common::snapshot("addresses.txt", &table);
+}
+
+/// Once the addresses are there, nothing more is written, in whatever order they stand.
+fn stays(node: &Node, plan: &NodePlan, server: &Instance, hetzner: &Hetzner) {
+    let [Change::SetAddresses { addresses }] = plan.changes.as_slice() else {
+        return;
+    };
+    let mut node = node.clone();
+    node.status.addresses = addresses
+        .iter()
+        .rev()
+        .map(|a| ccm::kube::NodeAddress {
+            kind: a.kind.name().into(),
+            address: a.address.clone(),
+        })
+        .collect();
+    assert_eq!(plan_one(&node, server, hetzner).changes, vec![]);
+}

@@ -1,0 +1,423 @@
+//! Rules, each by its cases.
+
+use crate::route::world::{World, anchored, changes, node, reasons, route, row};
+use ccm::controllers::route::{NETWORK_UNAVAILABLE, State};
+use ccm::provider::Reason;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+#[test]
+fn routes_of_others_are_never_touched() {
+    let theirs = [
+        "0.0.0.0/0 10.0.0.99",
+        "10.245.1.0/24 10.0.0.99",
+        "10.0.8.0/24 10.0.0.99",
+        "192.168.0.0/16 10.0.0.99",
+        "10.128.0.0/9 10.0.0.99",
+    ];
+    let world = anchored(&theirs);
+    let plan = world.plan();
+    assert_eq!(changes(&plan), Vec::<String>::new());
+    let not_ours = plan.rows.iter().filter(|row| row.state == State::NotOurs);
+    assert_eq!(not_ours.count(), theirs.len());
+    // Not even when somebody names the whole world as the cluster's.
+    let mut world = World::new("0.0.0.0/0", &["0.0.0.0/0 10.0.0.99"]);
+    world
+        .server(1, &["10.0.0.11"])
+        .node("a", "memory://1", "10.244.1.0/24");
+    assert_eq!(changes(&world.plan()), ["+ 10.244.1.0/24 via 10.0.0.11"]);
+}
+
+#[test]
+fn deletions_come_first_and_a_route_is_replaced_at_once() {
+    let mut world = World::new(
+        "10.244.0.0/16",
+        &[
+            "10.244.1.0/24 10.0.0.12",
+            "10.244.2.0/24 10.0.0.11",
+            "10.244.7.0/24 10.0.0.99",
+        ],
+    );
+    for n in 1..=3 {
+        let (ip, id) = (format!("10.0.0.1{n}"), format!("memory://{n}"));
+        world
+            .server(n, &[&ip])
+            .node(&format!("n{n}"), &id, &format!("10.244.{n}.0/24"));
+    }
+    assert_eq!(
+        changes(&world.plan()),
+        [
+            "- 10.244.7.0/24 via 10.0.0.99",
+            "- 10.244.1.0/24 via 10.0.0.12",
+            "+ 10.244.1.0/24 via 10.0.0.11",
+            "- 10.244.2.0/24 via 10.0.0.11",
+            "+ 10.244.2.0/24 via 10.0.0.12",
+            "+ 10.244.3.0/24 via 10.0.0.13",
+        ]
+    );
+}
+
+#[test]
+fn of_two_nodes_with_the_same_pods_one_gets_the_route() {
+    // Who has it keeps it; else who stays; else the first by name.
+    for (routes, b_is_going, winner) in [
+        (&[][..], false, "b"),
+        (&["10.244.5.0/24 10.0.0.13"][..], false, "c"),
+        (&[][..], true, "c"),
+    ] {
+        let mut world = anchored(routes);
+        world.server(2, &["10.0.0.12"]).server(3, &["10.0.0.13"]);
+        let going = b_is_going.then_some("2026-01-01T00:00:00Z");
+        world.raw_node(json!({
+            "metadata": { "name": "b", "uid": "b", "resourceVersion": "1", "deletionTimestamp": going },
+            "spec": { "providerID": "memory://2", "podCIDRs": ["10.244.5.0/24"] },
+        }));
+        world.node("c", "memory://3", "10.244.5.0/24");
+        let plan = world.plan();
+        let loser = if winner == "b" { "c" } else { "b" };
+        assert_eq!(node(&plan, winner).unavailable, Some(false), "{routes:?}");
+        let loser = node(&plan, loser);
+        assert_eq!(loser.unavailable, Some(true));
+        let why = &loser.obstacle.as_ref().unwrap().message;
+        assert!(
+            why.contains(&format!("node {winner} has 10.244.5.0/24")),
+            "{why}"
+        );
+        world.apply(&plan).unwrap();
+        assert!(!world.plan().has_writes());
+    }
+}
+
+#[test]
+#[rustfmt::skip] // A case is a line.
+fn a_destination_that_the_network_can_t_have_is_told_and_not_tried() {
+    // Routes there, pods of node b, part of why.
+    let cases: [(&[&str], &str, &str); 3] = [
+        (&[], "10.0.0.128/25", "overlaps subnet 10.0.0.0/24"),
+        (&["10.240.0.0/12 10.0.0.99"], "10.244.5.0/24", "overlaps the route 10.240.0.0/12 via 10.0.0.99"),
+        (&[], "10.244.1.128/25", "node a has 10.244.1.0/24"),
+    ];
+    for (routes, pods, part) in cases {
+        let mut world = anchored(routes);
+        world.cluster_cidrs.push("10.0.0.0/16".parse().unwrap());
+        world.server(2, &["10.0.0.12"]).node("b", "memory://2", pods);
+        let plan = world.plan();
+        let b = node(&plan, "b");
+        let why = &b.obstacle.as_ref().unwrap().message;
+        assert!(why.contains(part), "{why}");
+        assert_eq!(b.obstacle.as_ref().unwrap().reason, Reason::FailedToCreateRoute);
+        assert_eq!(b.unavailable, Some(true), "{pods}");
+        assert_eq!(node(&plan, "a").unavailable, Some(false));
+        assert_eq!(changes(&plan), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_stale_route_gives_way_to_pods_of_the_same_addresses() {
+    let mut world = anchored(&["10.244.8.0/22 10.0.0.50"]);
+    world.server(50, &["10.0.0.50"]);
+    let before = world.plan();
+    assert_eq!(row(&before, "10.244.8.0/22").unwrap().state, State::Stale);
+    assert!(reasons(&before).contains("StaleRoute"));
+    world
+        .server(2, &["10.0.0.12"])
+        .node("b", "memory://2", "10.244.9.0/24");
+    let expected = [
+        "- 10.244.8.0/22 via 10.0.0.50",
+        "+ 10.244.9.0/24 via 10.0.0.12",
+    ];
+    assert_eq!(changes(&world.plan()), expected);
+}
+
+#[test]
+#[rustfmt::skip] // A case is a line.
+fn pods_outside_of_the_cluster_s_cidrs() {
+    // Pods of node b → its condition, what is told.
+    let cases: [(&str, Option<bool>, &[&str]); 8] = [
+        ("10.245.1.0/24", None, &["ClusterCIDRMisconfigured"]),
+        ("10.0.0.0/8", None, &["ClusterCIDRMisconfigured"]),
+        ("0.0.0.0/0", None, &["ClusterCIDRMisconfigured"]),
+        ("10.244.5.0/24,10.245.1.0/24", Some(false), &["ClusterCIDRMisconfigured"]),
+        ("10.244.5/24", None, &["ClusterCIDRMisconfigured"]),
+        ("10.244.5.0/24,fd00:10:244:5::/64", Some(false), &["IPv6RouteIgnored"]),
+        ("fd00:10:244:5::/64,10.244.5.0/24", Some(false), &["IPv6RouteIgnored"]),
+        ("10.244.5.7/24", Some(false), &[]),
+    ];
+    for (pods, unavailable, told) in cases {
+        let mut world = anchored(&[]);
+        world.cluster_cidrs.push("fd00:10:244::/56".parse().unwrap());
+        world.server(2, &["10.0.0.12"]).node("b", "memory://2", pods);
+        let plan = world.plan();
+        assert_eq!(node(&plan, "b").unavailable, unavailable, "{pods}");
+        assert_eq!(reasons(&plan), BTreeSet::from_iter(told.iter().copied()), "{pods}");
+        let wants = usize::from(unavailable.is_some());
+        assert_eq!(changes(&plan).len(), wants, "{pods}");
+    }
+    // Pods of IPv6 alone are nothing to us.
+    let mut world = anchored(&[]);
+    world.server(2, &["10.0.0.12"]).node("b", "memory://2", "fd00:10:244:5::/64");
+    assert!(world.plan().nodes.iter().all(|node| node.object.name != "b"));
+}
+
+/// A range that can't be read may be any: routes to that server stay.
+#[test]
+fn routes_to_a_node_with_a_range_that_can_t_be_read_are_left_alone() {
+    let mut world = anchored(&["10.244.5.0/24 10.0.0.12"]);
+    world
+        .server(2, &["10.0.0.12"])
+        .node("b", "memory://2", "10.244.5/24");
+    let plan = world.plan();
+    assert_eq!(row(&plan, "10.244.5.0/24").unwrap().state, State::LeftAlone);
+    assert_eq!(changes(&plan), Vec::<String>::new());
+}
+
+#[test]
+fn the_condition_is_set_only_when_it_says_something_else() {
+    for (has, attached, expected) in [
+        (None, true, Some(false)),
+        (None, false, Some(true)),
+        (Some("False"), true, None),
+        (Some("True"), true, Some(false)),
+        (Some("Unknown"), true, Some(false)),
+        (Some("False"), false, Some(true)),
+        (Some("True"), false, None),
+    ] {
+        let mut world = anchored(&["10.244.5.0/24 10.0.0.12"]);
+        let conditions: Vec<Value> = has
+            .map(|status| json!({ "type": NETWORK_UNAVAILABLE, "status": status }))
+            .into_iter()
+            .collect();
+        world.server(2, if attached { &["10.0.0.12"] } else { &[] });
+        world.raw_node(json!({
+            "metadata": { "name": "b", "uid": "b", "resourceVersion": "1" },
+            "spec": { "providerID": "memory://2", "podCIDRs": ["10.244.5.0/24"] },
+            "status": { "conditions": conditions },
+        }));
+        let plan = world.plan();
+        assert_eq!(
+            node(&plan, "b").condition(),
+            expected,
+            "{has:?}, attached {attached}"
+        );
+    }
+}
+
+#[test]
+fn the_limit_of_routes_is_told_before_it_is_reached() {
+    for (nodes, others, told, without) in [
+        (89, 0, false, 0),
+        (90, 0, true, 0),
+        (80, 10, true, 0),
+        (100, 0, true, 0),
+        (101, 0, true, 1),
+        (120, 5, true, 25),
+    ] {
+        let mut world = World::new("10.244.0.0/16", &[]);
+        for n in 0..others {
+            world
+                .network
+                .routes
+                .push(route(&format!("192.168.{n}.0/24 10.0.0.250")));
+        }
+        for n in 1..=nodes {
+            let (ip, id) = (format!("10.0.1.{n}"), format!("memory://{n}"));
+            world
+                .server(n, &[&ip])
+                .node(&format!("n{n:03}"), &id, &format!("10.244.{n}.0/24"));
+        }
+        let plan = world.plan();
+        let case = format!("{nodes} nodes, {others} routes of others");
+        assert_eq!(reasons(&plan).contains("RouteLimitNear"), told, "{case}");
+        let marked = plan
+            .nodes
+            .iter()
+            .filter(|node| node.unavailable == Some(true));
+        assert_eq!(marked.count(), without, "{case}");
+        world.apply(&plan).unwrap();
+        assert!(!world.plan().has_writes(), "{case}");
+        // Who has a route keeps it: a node that comes first by name takes none away.
+        let before = world.network.routes.clone();
+        world
+            .server(500, &["10.0.2.1"])
+            .node("a-new", "memory://500", "10.244.200.0/24");
+        let plan = world.plan();
+        let deletes = changes(&plan)
+            .into_iter()
+            .filter(|line| line.starts_with('-'));
+        assert_eq!(deletes.count(), 0, "{case}");
+        assert!(
+            before
+                .iter()
+                .all(|route| world.network.routes.contains(route))
+        );
+    }
+}
+
+/// The machine of a node may have been replaced, with its address: that its route leads to "no node's" server is no news.
+#[test]
+#[rustfmt::skip] // A case is a line.
+fn a_route_to_a_server_that_is_no_node_s_is_not_reported_beside_a_node_that_lost_its_server() {
+    type Make = fn(&mut World);
+    // What is so of the node with these pods → is the route reported?
+    let cases: [(&str, Make, bool); 4] = [
+        ("no node", |_| {}, true),
+        ("other pods", |world| { world.node("n", "memory://9", "10.244.8.0/24"); }, true),
+        ("its server is gone", |world| { world.node("n", "memory://9", "10.244.9.0/24"); }, false),
+        ("its server is detached", |world| { world.server(9, &[]).node("n", "memory://9", "10.244.9.0/24"); }, false),
+    ];
+    for (case, make, is_reported) in cases {
+        let mut world = anchored(&["10.244.9.0/24 10.0.0.50"]);
+        world.server(50, &["10.0.0.50"]);
+        make(&mut world);
+        let plan = world.plan();
+        assert_eq!(row(&plan, "10.244.9.0/24").unwrap().have, Some(crate::route::world::route("10.244.9.0/24 10.0.0.50")));
+        assert_eq!(changes(&plan), Vec::<String>::new(), "{case}");
+        assert_eq!(reasons(&plan).contains("StaleRoute"), is_reported, "{case}");
+    }
+}
+
+/// Another cluster's kubeconfig, or a Network with what an older cluster left: while none of the routes is this
+/// cluster's, a server that is there and no node's may be the other cluster's node. What is free is added.
+#[test]
+#[rustfmt::skip] // A case is a line.
+fn a_cluster_without_a_right_route_takes_none_from_a_server_that_is_there() {
+    const TAKEN: &str = "10.244.1.0/24 10.0.0.50";
+    type Make = fn(&mut World);
+    let nothing: Make = |_| {};
+    // Routes, what else is so, what is done.
+    let cases: [(&[&str], Make, &[&str]); 6] = [
+        (&[TAKEN], nothing, &["+ 10.244.2.0/24 via 10.0.0.12"]),
+        (&["10.244.0.0/23 10.0.0.50", "10.244.77.0/24 10.0.0.99"], nothing, &["+ 10.244.2.0/24 via 10.0.0.12"]),
+        (&["10.244.1.0/24 10.0.0.99"], nothing, &["- 10.244.1.0/24 via 10.0.0.99", "+ 10.244.1.0/24 via 10.0.0.11", "+ 10.244.2.0/24 via 10.0.0.12"]),
+        (&[TAKEN, "10.244.2.0/24 10.0.0.12"], nothing, &["- 10.244.1.0/24 via 10.0.0.50", "+ 10.244.1.0/24 via 10.0.0.11"]),
+        (&[TAKEN], |world| { world.remember(TAKEN); }, &["- 10.244.1.0/24 via 10.0.0.50", "+ 10.244.1.0/24 via 10.0.0.11", "+ 10.244.2.0/24 via 10.0.0.12"]),
+        (&[TAKEN], |world| { world.node("c", "memory://50", "10.244.3.0/24"); }, &["- 10.244.1.0/24 via 10.0.0.50", "+ 10.244.1.0/24 via 10.0.0.11", "+ 10.244.2.0/24 via 10.0.0.12", "+ 10.244.3.0/24 via 10.0.0.50"]),
+    ];
+    for (routes, make, expected) in cases {
+        let mut world = World::new("10.244.0.0/16", routes);
+        world.server(50, &["10.0.0.50"]);
+        for (n, name) in [(1, "a"), (2, "b")] {
+            let (ip, id) = (format!("10.0.0.1{n}"), format!("memory://{n}"));
+            world.server(n, &[&ip]).node(name, &id, &format!("10.244.{n}.0/24"));
+        }
+        make(&mut world);
+        let plan = world.plan();
+        assert_eq!(changes(&plan), expected, "{routes:?}");
+        if expected.iter().any(|change| change.starts_with('-')) {
+            continue;
+        }
+        assert!(plan.nodes.iter().all(|node| node.condition().is_none()), "a node is marked: {routes:?}");
+        assert!(reasons(&plan).contains("StaleRoute"), "{routes:?}");
+        let held_back = plan.nodes.iter().filter(|node| node.is_held_back);
+        assert_eq!(held_back.count(), 2 - expected.len(), "{routes:?}");
+        for name in ["a", "b"].iter().take(2 - expected.len()) {
+            let why = &node(&plan, name).obstacle.as_ref().unwrap().message;
+            let leads = format!("the route {} via 10.0.0.50 leads to server server-50", routes[0].split(' ').next().unwrap());
+            assert!(why.contains(&leads), "{why}");
+            let what = if expected.is_empty() { "is the kubeconfig another cluster's?" } else { "gives way as soon as" };
+            assert!(why.contains(what), "{why}");
+        }
+    }
+}
+
+/// Routes to servers that no node runs on hold up no other node's route. They give way where nobody else's cluster
+/// can need them: one server alone is no cluster, and who had its routes here before is at home.
+#[test]
+#[rustfmt::skip] // A case is a line.
+fn what_an_older_cluster_left_holds_up_its_own_addresses_alone() {
+    const OURS: &[&str] = &["False", "RouteCreated"];
+    const CILIUM: &[&str] = &["False", "CiliumIsUp"];
+    // Nodes; left over, and servers; what nodes say; who has a route in the end, and who is marked.
+    type Case<'a> = (u64, u64, u64, &'a [&'a str], u64, u64);
+    let cases: [Case; 9] = [
+        (3, 1, 1, &[], 3, 0),
+        (3, 1, 1, OURS, 3, 0),
+        (3, 2, 1, &[], 3, 0),
+        (3, 2, 2, &[], 1, 0),
+        (3, 2, 2, CILIUM, 1, 0),
+        (3, 2, 2, OURS, 3, 0),
+        // Another cluster's three, however many this one has.
+        (20, 3, 3, &[], 17, 0),
+        (1, 1, 1, &[], 0, 0),
+        (1, 1, 1, OURS, 0, 1),
+    ];
+    for (nodes, left_over, servers, says, served, marked) in cases {
+        let case = format!("{nodes} nodes, {left_over} left over on {servers} servers, {says:?}");
+        let mut world = World::new("10.244.0.0/16", &[]);
+        for n in 1..=nodes {
+            let (ip, id) = (format!("10.0.1.{n}"), format!("memory://{n}"));
+            let conditions: Vec<Value> = says.first().map(|status| json!({
+                "type": NETWORK_UNAVAILABLE, "status": status, "reason": says[1],
+            })).into_iter().collect();
+            world.server(n, &[&ip]).raw_node(json!({
+                "metadata": { "name": format!("n{n:02}"), "uid": format!("uid-{n}"), "resourceVersion": "1" },
+                "spec": { "providerID": id, "podCIDRs": [format!("10.244.{n}.0/24")] },
+                "status": { "conditions": conditions },
+            }));
+        }
+        for n in 1..=servers {
+            world.server(50 + n, &[&format!("10.0.2.{n}")]);
+        }
+        for n in 1..=left_over {
+            let server = n.min(servers);
+            world.network.routes.push(route(&format!("10.244.{n}.0/24 10.0.2.{server}")));
+        }
+        for _ in 1..=3 {
+            let plan = world.plan();
+            world.apply(&plan).unwrap();
+        }
+        let plan = world.plan();
+        assert!(!plan.has_writes(), "{case}");
+        let rows = || plan.rows.iter();
+        let right = rows().filter(|row| row.state == State::Ok).count() as u64;
+        assert_eq!(right, served, "{case}");
+        let unavailable = |plan: &ccm::controllers::route::Plan| {
+            plan.nodes.iter().filter(|node| node.unavailable == Some(true)).count() as u64
+        };
+        assert_eq!(unavailable(&plan), marked, "{case}");
+        // Each that has none is named, beside the route that is in its way.
+        let missing = rows().filter(|row| row.state == State::Missing && row.node.is_some());
+        assert_eq!(missing.count() as u64, nodes - served, "{case}");
+        if served < nodes {
+            assert_eq!(rows().filter(|row| row.state == State::Stale).count() as u64, left_over, "{case}");
+        }
+        // After a long time they are marked, whatever they said.
+        world.lacking.extend((1..=nodes).map(|n| format!("uid-{n}")));
+        assert_eq!(unavailable(&world.plan()), nodes - served, "{case}");
+    }
+}
+
+#[test]
+fn a_cluster_s_range_that_the_network_does_not_carry_is_told_of_the_network() {
+    // Range of the network, of the cluster, what is told.
+    let cases = [
+        ("10.0.0.0/8", "10.244.0.0/16", ""),
+        ("10.0.0.0/8", "10.244.0.0/16,fd00::/56", ""),
+        (
+            "10.0.0.0/16",
+            "10.244.0.0/16",
+            "--cluster-cidr=10.244.0.0/16 is not within its range 10.0.0.0/16: servers send into the Network only what is for addresses in that range",
+        ),
+        (
+            "10.0.0.0/8",
+            "10.0.0.0/16",
+            "--cluster-cidr=10.0.0.0/16 has addresses of its subnet 10.0.0.0/24",
+        ),
+        (
+            "10.0.0.0/8",
+            "10.0.0.128/25",
+            "has addresses of its subnet 10.0.0.0/24",
+        ),
+    ];
+    for (range, cidrs, told) in cases {
+        let mut world = World::new(cidrs, &[]);
+        world.network.range = Some(range.parse().unwrap());
+        let plan = world.plan();
+        let is_it =
+            |finding: &&ccm::provider::Finding| finding.reason == Reason::ClusterCIDRMisconfigured;
+        let found = plan.findings.iter().find(is_it);
+        let message = found.map_or("", |finding| &finding.message);
+        assert_eq!(message.is_empty(), told.is_empty(), "{cidrs}: {message}");
+        assert!(message.contains(told), "{cidrs}: {message}");
+    }
+}

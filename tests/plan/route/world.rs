@@ -1,0 +1,204 @@
+//! Nodes, servers and a network as data.
+
+use crate::route::memory::Memory;
+use ccm::controllers::route::{NETWORK_UNAVAILABLE, NodePlan, Plan, Row, View, plan};
+use ccm::kube::Node;
+use ccm::provider::{Instance, InstanceId, Network, PrivateAddress, Route, RouteChange};
+use ipnet::{IpNet, Ipv4Net};
+use serde_json::{Value, json};
+use std::collections::{BTreeSet, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+const NETWORK: u64 = 7;
+
+/// Nodes, servers and the network, as both APIs say.
+pub struct World {
+    pub nodes: Vec<Arc<Node>>,
+    pub instances: Vec<Instance>,
+    pub network: Network,
+    pub cluster_cidrs: Vec<IpNet>,
+    pub remembered: HashSet<Route>,
+    pub lacking: HashSet<String>,
+}
+
+impl World {
+    /// With these routes, each `destination gateway`.
+    pub fn new(cluster_cidrs: &str, routes: &[&str]) -> World {
+        World {
+            nodes: Vec::new(),
+            instances: Vec::new(),
+            network: Network {
+                id: NETWORK,
+                name: "net".into(),
+                range: None,
+                subnets: vec!["10.0.0.0/24".parse().unwrap()],
+                routes: routes.iter().map(|text| route(text)).collect(),
+                other_routes: 0,
+                routes_at_most: 100,
+            },
+            cluster_cidrs: cluster_cidrs
+                .split(',')
+                .map(|cidr| cidr.parse().unwrap())
+                .collect(),
+            remembered: HashSet::new(),
+            lacking: HashSet::new(),
+        }
+    }
+
+    pub fn node(&mut self, name: &str, provider_id: &str, cidrs: &str) -> &mut World {
+        let cidrs: Vec<&str> = cidrs.split(',').filter(|cidr| !cidr.is_empty()).collect();
+        self.raw_node(json!({
+            "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1" },
+            "spec": { "providerID": provider_id, "podCIDRs": cidrs },
+        }))
+    }
+
+    pub fn raw_node(&mut self, node: Value) -> &mut World {
+        self.nodes
+            .push(Arc::new(serde_json::from_value(node).unwrap()));
+        self
+    }
+
+    /// Wanted by a node, as an earlier comparison saw: `destination gateway`.
+    pub fn remember(&mut self, text: &str) -> &mut World {
+        self.remembered.insert(route(text));
+        self
+    }
+
+    /// In the network by these addresses, its own first.
+    pub fn server(&mut self, id: u64, ips: &[&str]) -> &mut World {
+        let mut ips: Vec<IpAddr> = ips.iter().map(|ip| ip.parse().unwrap()).collect();
+        let own = (!ips.is_empty()).then(|| ips.remove(0));
+        self.instances.push(Instance {
+            id: InstanceId(id),
+            name: format!("server-{id}"),
+            private: own
+                .map(|ip| PrivateAddress {
+                    network: NETWORK,
+                    ip,
+                    aliases: ips,
+                })
+                .into_iter()
+                .collect(),
+            ..Instance::default()
+        });
+        self
+    }
+
+    pub fn plan(&self) -> Plan {
+        let view = View {
+            nodes: &self.nodes,
+            instances: &self.instances,
+            network: &self.network,
+            cluster_cidrs: &self.cluster_cidrs,
+            remembered: &self.remembered,
+            lacking: &self.lacking,
+        };
+        plan(&view, &Memory::default())
+    }
+
+    /// Does what the plan says, as the API would; the error: what it would refuse.
+    pub fn apply(&mut self, plan: &Plan) -> Result<(), String> {
+        for change in &plan.changes {
+            let route = change.route;
+            let routes = &mut self.network.routes;
+            match change.change {
+                RouteChange::Delete => {
+                    let before = routes.len();
+                    routes.retain(|other| *other != route);
+                    if routes.len() == before {
+                        return Err(format!("{route} is not there to be deleted"));
+                    }
+                }
+                RouteChange::Add => {
+                    let others = routes.iter().map(|other| other.destination);
+                    let others = others.filter(|net| net.prefix_len() > 0);
+                    let mut taken = others.chain(self.network.subnets.iter().copied());
+                    if let Some(net) = taken.find(|net| overlap(*net, route.destination)) {
+                        return Err(format!("{route} overlaps {net}"));
+                    }
+                    if routes.len() >= self.network.routes_at_most {
+                        return Err(format!("{route} is one too many"));
+                    }
+                    routes.push(route);
+                }
+            }
+        }
+        for node in &plan.nodes {
+            let Some(unavailable) = node.condition() else {
+                continue;
+            };
+            let place = self
+                .nodes
+                .iter()
+                .position(|one| one.name() == node.object.name);
+            let mut changed = self.nodes[place.unwrap()].as_ref().clone();
+            changed.status.conditions = vec![match unavailable {
+                true => condition("True", "NoRouteCreated"),
+                false => condition("False", "RouteCreated"),
+            }];
+            self.nodes[place.unwrap()] = Arc::new(changed);
+        }
+        Ok(())
+    }
+}
+
+pub fn route(text: &str) -> Route {
+    let (destination, gateway) = text.split_once(' ').unwrap();
+    Route {
+        destination: destination.parse().unwrap(),
+        gateway: gateway.parse().unwrap(),
+    }
+}
+
+pub fn condition(status: &str, reason: &str) -> ccm::kube::Condition {
+    let it = json!({ "type": NETWORK_UNAVAILABLE, "status": status, "reason": reason });
+    serde_json::from_value(it).unwrap()
+}
+
+pub fn overlap(one: Ipv4Net, other: Ipv4Net) -> bool {
+    one.contains(&other) || other.contains(&one)
+}
+
+/// What is there, rather than what is missing beside it.
+pub fn row<'a>(plan: &'a Plan, destination: &str) -> Option<&'a Row> {
+    let destination = destination.parse().unwrap();
+    let mut rows = plan.rows.iter().rev();
+    rows.find(|row| row.destination == destination)
+}
+
+pub fn node<'a>(plan: &'a Plan, name: &str) -> &'a NodePlan {
+    plan.nodes
+        .iter()
+        .find(|node| node.object.name == name)
+        .unwrap()
+}
+
+pub fn changes(plan: &Plan) -> Vec<String> {
+    plan.changes
+        .iter()
+        .map(|change| match change.change {
+            RouteChange::Add => format!("+ {}", change.route),
+            RouteChange::Delete => format!("- {}", change.route),
+        })
+        .collect()
+}
+
+pub fn reasons(plan: &Plan) -> BTreeSet<&'static str> {
+    let of_nodes = plan.nodes.iter().flat_map(NodePlan::all_findings);
+    let all = of_nodes.chain(&plan.findings);
+    all.map(|finding| finding.reason.name()).collect()
+}
+
+/// Node `a` on server 1 at 10.0.0.11, whose route is right.
+pub fn anchored(routes: &[&str]) -> World {
+    let mut world = World::new(
+        "10.244.0.0/16",
+        &[&["10.244.1.0/24 10.0.0.11"], routes].concat(),
+    );
+    world
+        .server(1, &["10.0.0.11"])
+        .node("a", "memory://1", "10.244.1.0/24");
+    world
+}

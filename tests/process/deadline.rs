@@ -1,0 +1,247 @@
+//! A write is over when its time is over, however slowly the other side takes and gives.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::common;
+
+use ccm::http::{
+    self, Kind, Method, Proxies, Roots, Secret, Timing, Tls, Token, parse_authorities,
+};
+use ccm::provider::{Gate, Refused};
+use common::wait_until;
+use sandbox::{Half, Sandbox};
+use serde_json::{Value, json};
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const TIMEOUT: Duration = Duration::from_millis(700);
+
+/// For a machine with other work; ureq's own grace of a second a step would be seen.
+const SLACK: Duration = Duration::from_millis(400);
+
+/// More than both ends' buffers hold.
+const LARGE_BYTES: usize = 12 << 20;
+
+/// Lets everything through and knows when.
+#[derive(Default)]
+struct Passed(Mutex<Option<Instant>>);
+
+impl Gate for Passed {
+    fn pass(&self, _: &str) -> Result<(), Refused> {
+        *self.0.lock().unwrap() = Some(Instant::now());
+        Ok(())
+    }
+}
+
+fn client(base: String, tls: Tls, token: Token, timeout: Duration) -> http::Client {
+    http::Client::new(http::Settings {
+        base,
+        tls: tls.into(),
+        proxies: Proxies::Never,
+        login: token.into(),
+        connect_timeout: Duration::from_secs(5),
+        timing: Timing {
+            read_timeout: timeout,
+            write_timeout: timeout,
+            retry_wait: Duration::from_millis(1),
+        },
+        retry_rate_limited: false,
+        body_limit_bytes: 64 << 20,
+        log_bodies: false,
+        watch: |_, _, _| {},
+    })
+}
+
+/// Fails for its time, and not later.
+fn times_out(what: &str, client: &http::Client, body: &Value) {
+    let gate = Passed::default();
+    let outcome = client.write::<Value>(&gate, Method::Post, "/x", "application/json", Some(body));
+    let took = gate.0.lock().unwrap().unwrap().elapsed();
+    let error = outcome.map(|reply| reply.value).unwrap_err();
+    assert!(took < TIMEOUT + SLACK, "{what}: {took:?}: {error}");
+    assert!(
+        took >= TIMEOUT - Duration::from_millis(5),
+        "{what}: {took:?}: {error}"
+    );
+    assert!(matches!(error.kind, Kind::TimedOut(_)), "{what}: {error}");
+    assert!(
+        error
+            .to_string()
+            .contains("no complete answer within 0.7 s"),
+        "{what}: {error}"
+    );
+}
+
+/// Serves one connection.
+fn serve(listener: TcpListener, serve: impl FnOnce(TcpStream) + Send + 'static) -> String {
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || serve(listener.accept().unwrap().0));
+    format!("http://{address}")
+}
+
+/// A listener whose connections take little at a time.
+fn narrow() -> TcpListener {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    socket.bind(&SockAddr::from(any)).unwrap();
+    socket.listen(8).unwrap();
+    socket.into()
+}
+
+#[test]
+fn an_answer_that_comes_a_byte_at_a_time() {
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n";
+    // From the first byte on, and only after the head.
+    for at_once in [0, head.len()] {
+        let base = serve(
+            TcpListener::bind("127.0.0.1:0").unwrap(),
+            move |mut stream| {
+                let mut request = [0; 4096];
+                let _ = stream.read(&mut request);
+                let answer = format!("{head}{}", " ".repeat(1000));
+                let (first, rest) = answer.as_bytes().split_at(at_once);
+                let _ = stream.write_all(first);
+                for byte in rest {
+                    std::thread::sleep(Duration::from_millis(10));
+                    if stream.write_all(&[*byte]).is_err() {
+                        return;
+                    }
+                }
+            },
+        );
+        let client = client(base, Tls::default(), Token::none(), TIMEOUT);
+        times_out(&format!("{at_once} at once"), &client, &json!({}));
+    }
+}
+
+/// The other side takes a little now and then: each system call makes progress, and the whole
+/// request would take minutes. When its time is over, what has not left does not leave any more.
+#[test]
+fn a_request_that_is_taken_a_bit_at_a_time() {
+    let taken = Arc::new(Mutex::new(None));
+    let into = Arc::clone(&taken);
+    let base = serve(narrow(), move |mut stream| {
+        let begun = Instant::now();
+        let (mut piece, mut count) = (vec![0; 16 * 1024], 0);
+        let end = loop {
+            match stream.read(&mut piece) {
+                Ok(0) => break None,
+                Ok(some) => count += some,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => break Some(error.kind()),
+            }
+            // Slowly until well after the deadline, then as fast as it comes.
+            if begun.elapsed() < TIMEOUT * 2 {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        };
+        *into.lock().unwrap() = Some((count, end));
+    });
+    let client = client(base, Tls::default(), Token::none(), TIMEOUT);
+    times_out(
+        "taken slowly",
+        &client,
+        &json!({ "x": "x".repeat(LARGE_BYTES) }),
+    );
+    wait_until("the end of what is taken", || {
+        taken.lock().unwrap().is_some()
+    });
+    let (count, end) = taken.lock().unwrap().take().unwrap();
+    assert!(count < LARGE_BYTES, "the whole request arrived");
+    assert_eq!(end, Some(ErrorKind::ConnectionReset), "after {count} bytes");
+}
+
+/// The same through TLS, whose layer asks for many small steps; the handshake takes its share.
+#[test]
+fn tls_through_a_narrow_pipe() {
+    let sandbox = Sandbox::builder().heartbeats(false).start();
+    let token = sandbox.account("ccm").unwrap().token;
+    let authorities = parse_authorities(sandbox.authority().certificate_pem().as_bytes()).unwrap();
+    let there = sandbox.address(Half::Kubernetes);
+    // Bytes of each direction that pass every 10 ms: the handshake alone, or the request, takes too long.
+    for (what, up, down) in [
+        ("slow answers", 64 * 1024, 12),
+        ("slow requests", 200, 64 * 1024),
+    ] {
+        let listener = narrow();
+        let base = format!("https://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for here in listener.incoming().map_while(Result::ok) {
+                let there = TcpStream::connect(there).unwrap();
+                let back = (there.try_clone().unwrap(), here.try_clone().unwrap());
+                std::thread::spawn(move || trickle(here, there, up));
+                std::thread::spawn(move || trickle(back.0, back.1, down));
+            }
+        });
+        let tls = Tls {
+            roots: Roots::Only(authorities.clone()),
+            ..Tls::default()
+        };
+        let client = client(base, tls, Token::fixed(Secret::new(&token)), TIMEOUT);
+        times_out(what, &client, &json!({ "x": "x".repeat(LARGE_BYTES) }));
+    }
+    let arrived = sandbox
+        .calls()
+        .count(|call| call.is_write() && call.path == "/x");
+    assert_eq!(arrived, 0, "no write arrived whole");
+}
+
+fn trickle(mut from: TcpStream, mut to: TcpStream, bytes: usize) {
+    let mut piece = vec![0; bytes];
+    while let Ok(count) = from.read(&mut piece) {
+        if count == 0 || to.write_all(&piece[..count]).is_err() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Time that is spent before the first byte is spent: nothing leaves afterwards.
+#[test]
+fn nothing_is_sent_when_the_time_is_over_before() {
+    let taken = Arc::new(Mutex::new(None));
+    let into = Arc::clone(&taken);
+    let base = serve(
+        TcpListener::bind("127.0.0.1:0").unwrap(),
+        move |mut stream| {
+            let mut request = Vec::new();
+            let _ = stream.read_to_end(&mut request);
+            *into.lock().unwrap() = Some(request.len());
+        },
+    );
+    struct Slow;
+    impl Gate for Slow {
+        fn pass(&self, _: &str) -> Result<(), Refused> {
+            std::thread::sleep(Duration::from_millis(60));
+            Ok(())
+        }
+    }
+    let client = client(
+        base.clone(),
+        Tls::default(),
+        Token::none(),
+        Duration::from_millis(50),
+    );
+    let outcome = client.write::<Value>(
+        &Slow,
+        Method::Post,
+        "/x",
+        "application/json",
+        Some(&json!({})),
+    );
+    let error = outcome.map(|reply| reply.value).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("not sent: this process was paused just before"),
+        "{error}"
+    );
+    // Our own connection ends the server's waiting.
+    let address = base.strip_prefix("http://").unwrap();
+    drop(TcpStream::connect(address).unwrap());
+    wait_until("the server's end", || taken.lock().unwrap().is_some());
+    assert_eq!(*taken.lock().unwrap(), Some(0));
+}

@@ -1,0 +1,355 @@
+//! Leader election from outside: daemons beside each other, and beside other candidates.
+//!
+//! In these tests a lease of 15 s lasts 1.5 s, and everything about it accordingly.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use crate::common;
+
+use common::{
+    Daemon, Env, all_initialised, env, is_initialised, is_lease, node, quiet, wait_until, with,
+};
+use sandbox::calls::Call;
+use sandbox::faults::{Effect, Rule};
+use sandbox::hetzner::ServerSpec;
+use sandbox::kubernetes::Cluster;
+use sandbox::{Half, Sandbox};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const NAME: &str = "cloud-controller-manager";
+const NAMESPACE: Option<&str> = Some("kube-system");
+const LEASES: &str = "/apis/coordination.k8s.io/**";
+const LEASE_DURATION: Duration = Duration::from_millis(1_500);
+
+/// The environment of a user of its own, so that calls tell who made them.
+fn env_of(sandbox: &Sandbox, user: &str) -> Env {
+    sandbox
+        .add_user(user, &[], sandbox::world::official_rules())
+        .unwrap();
+    let mut env = sandbox.env_of(user);
+    env.push(("CCM_TEST_TIME_SCALE".into(), common::SCALE.into()));
+    env
+}
+
+fn lease(cluster: &Cluster) -> Value {
+    cluster
+        .get("leases", NAMESPACE, NAME)
+        .map_or(Value::Null, |lease| lease["spec"].clone())
+}
+
+fn join(sandbox: &Sandbox, name: &str) {
+    sandbox.join(ServerSpec {
+        name: name.into(),
+        ..ServerSpec::default()
+    });
+}
+
+/// Calls of a user that change something, its own Lease aside.
+fn writes(sandbox: &Sandbox, user: &str, mark: u64) -> Vec<String> {
+    let calls = sandbox.calls().calls_since(mark);
+    let writes = calls
+        .iter()
+        .filter(|call| call.caller == user && call.is_write() && !is_lease(&call.path));
+    writes.map(ToString::to_string).collect()
+}
+
+fn count(sandbox: &Sandbox, such: impl Fn(&Call) -> bool) -> usize {
+    sandbox.calls().count(such)
+}
+
+/// A candidate that is none of ours: its record, as client-go writes it.
+fn create_record(cluster: &Cluster, holder: &str, renewed: &str) {
+    let spec = json!({
+        "holderIdentity": holder,
+        "leaseDurationSeconds": 15,
+        "acquireTime": renewed,
+        "renewTime": renewed,
+        "leaseTransitions": 7,
+    });
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": { "name": NAME, "labels": { "somebody": "else" } },
+        "spec": spec,
+    });
+    cluster.create("leases", NAMESPACE, lease);
+}
+
+/// It renews its record until it is dropped, by a clock of its own.
+struct Holder {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Holder {
+    fn start(sandbox: &Sandbox, clock_offset: jiff::SignedDuration) -> Holder {
+        let cluster = Arc::clone(sandbox.cluster());
+        let now = move || {
+            let time = jiff::Timestamp::now() + clock_offset;
+            time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+        };
+        create_record(&cluster, "another-host_1", &now());
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let renew = move || {
+            while !over.load(Ordering::Relaxed) {
+                cluster.edit("leases", NAMESPACE, NAME, |lease| {
+                    lease["spec"]["renewTime"] = json!(now())
+                });
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        };
+        Holder {
+            is_over,
+            thread: Some(std::thread::spawn(renew)),
+        }
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+#[test]
+fn one_leads_one_waits_and_follows_when_the_leader_is_killed() {
+    let sandbox = quiet(2);
+    let first = Daemon::start(&env_of(&sandbox, "first"), &[]);
+    first.logs("leading as");
+    let second = Daemon::start(&env_of(&sandbox, "second"), &[]);
+    second.logs("leads; standing by");
+    wait_until("initialised nodes", || all_initialised(&sandbox));
+    let record = lease(sandbox.cluster());
+    let holder = record["holderIdentity"].as_str().unwrap();
+    assert!(
+        second.log().contains(&format!("{holder} leads")),
+        "{}",
+        second.log()
+    );
+    assert_eq!(
+        (&record["leaseDurationSeconds"], &record["leaseTransitions"]),
+        (&json!(15), &json!(0))
+    );
+    let others =
+        |call: &Call| call.caller == "second" && (call.is_write() || !is_lease(&call.path));
+    assert_eq!(
+        count(&sandbox, others),
+        0,
+        "a standby only looks at the Lease"
+    );
+
+    let begun = Instant::now();
+    drop(first);
+    join(&sandbox, "late");
+    second.logs("leading as");
+    let waited = begun.elapsed();
+    assert!(waited > LEASE_DURATION.mul_f64(0.8), "after {waited:?}");
+    wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
+    let record = lease(sandbox.cluster());
+    assert_ne!(record["holderIdentity"], holder);
+    assert_eq!(record["leaseTransitions"], 1);
+}
+
+#[test]
+fn a_leader_that_is_told_to_end_hands_over_at_once() {
+    let sandbox = quiet(1);
+    let first = Daemon::start(&env(&sandbox), &[]);
+    first.logs("leading as");
+    first.signal("-TERM");
+    assert!(first.ended().success(), "{}", first.log());
+    let record = lease(sandbox.cluster());
+    assert_eq!(
+        (&record["holderIdentity"], &record["leaseDurationSeconds"]),
+        (&json!(""), &json!(1))
+    );
+
+    let second = Daemon::start(&env(&sandbox), &[]);
+    second.logs("leading as");
+    let third = Daemon::start(&env(&sandbox), &[]);
+    third.logs("standing by");
+    let begun = Instant::now();
+    second.signal("-INT");
+    third.logs("leading as");
+    let waited = begun.elapsed();
+    assert!(waited < LEASE_DURATION, "after {waited:?}");
+    assert!(second.ended().success(), "{}", second.log());
+    assert_eq!(lease(sandbox.cluster())["leaseTransitions"], 2);
+}
+
+#[test]
+fn a_standby_ends_at_once_and_leaves_the_lease_alone() {
+    let sandbox = quiet(1);
+    let _holder = Holder::start(&sandbox, jiff::SignedDuration::ZERO);
+    let standby = Daemon::start(&env(&sandbox), &[]);
+    standby.logs("standing by");
+    standby.signal("-TERM");
+    assert!(standby.ended().success(), "{}", standby.log());
+    assert_eq!(lease(sandbox.cluster())["holderIdentity"], "another-host_1");
+}
+
+/// Whatever the other host's clock says: only that its record changes counts.
+#[test]
+fn a_holder_that_renews_is_respected_and_one_that_stops_is_followed() {
+    let respected = |hours: i64| {
+        let sandbox = quiet(1);
+        let holder = Holder::start(&sandbox, jiff::SignedDuration::from_hours(hours));
+        let daemon = Daemon::start(&env(&sandbox), &[]);
+        daemon.logs("another-host_1 leads; standing by");
+        let looks = || count(&sandbox, |call| is_lease(&call.path));
+        // A look every 0.2 s: two lease durations.
+        wait_until("15 looks", || looks() >= 15);
+        assert!(!daemon.log().contains("leading"), "{}", daemon.log());
+        let begun = Instant::now();
+        drop(holder);
+        daemon.logs("leading as");
+        let waited = begun.elapsed();
+        assert!(
+            waited > LEASE_DURATION.mul_f64(0.8),
+            "{hours} h: after {waited:?}"
+        );
+        let whole = sandbox.cluster().get("leases", NAMESPACE, NAME).unwrap();
+        assert_eq!(whole["spec"]["leaseTransitions"], 8);
+        assert_eq!(whole["metadata"]["labels"]["somebody"], "else");
+        wait_until("an initialised node", || all_initialised(&sandbox));
+    };
+    std::thread::scope(|scope| {
+        for hours in [-1, 0, 1] {
+            scope.spawn(move || respected(hours));
+        }
+    });
+}
+
+#[test]
+fn a_leader_that_was_stopped_past_its_lease_writes_nothing_when_it_wakes() {
+    let sandbox = quiet(40);
+    let slow = Effect::Slow(Duration::from_millis(10));
+    sandbox.faults().add(Rule::new(slow).method("PATCH"));
+    let first = Daemon::start(&env_of(&sandbox, "first"), &[]);
+    let written = |user| writes(&sandbox, user, 0).len();
+    wait_until("some work done", || written("first") >= 5);
+    first.signal("-STOP");
+    let second = Daemon::start(&env_of(&sandbox, "second"), &[]);
+    second.logs("leading as");
+    assert!(!all_initialised(&sandbox), "it was stopped in the middle");
+    wait_until("the rest of the work", || all_initialised(&sandbox));
+
+    // Something to do for both.
+    drop(second);
+    let mark = sandbox.calls().mark();
+    join(&sandbox, "late");
+    first.signal("-CONT");
+    assert_eq!(first.ended().code(), Some(1), "{}", first.log());
+    assert_eq!(writes(&sandbox, "first", mark), Vec::<String>::new());
+    first.logs("no write starts any more");
+    assert_eq!(first.log().matches("ERROR").count(), 1, "{}", first.log());
+    assert!(!is_initialised(&node(&sandbox, "late")));
+}
+
+#[test]
+fn a_leader_that_cannot_renew_until_the_deadline_ends() {
+    let failures = [
+        (
+            "refused",
+            Effect::kubernetes_status(500, "InternalError", "sorry"),
+        ),
+        ("silence", Effect::Slow(Duration::from_secs(60))),
+        ("answers lost", Effect::Reset),
+    ];
+    std::thread::scope(|scope| {
+        for (name, effect) in failures {
+            scope.spawn(move || {
+                let sandbox = quiet(1);
+                let daemon = Daemon::start(&env(&sandbox), &[]);
+                wait_until("an initialised node", || all_initialised(&sandbox));
+                sandbox.faults().add(Rule::new(effect).path(LEASES));
+                assert_eq!(daemon.ended().code(), Some(1), "{name}: {}", daemon.log());
+                daemon.logs("not renewed for 1 s; no write starts any more, ending");
+                assert!(
+                    !daemon.log().contains("released"),
+                    "{name}: {}",
+                    daemon.log()
+                );
+            });
+        }
+    });
+}
+
+/// Between the last moment in which a write fits into the lease and the deadline, writes wait:
+/// here from 3.5 s to 7 s after the last renewal.
+#[test]
+fn a_renewal_that_is_late_makes_a_write_wait() {
+    let sandbox = quiet(1);
+    let half_as_long = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.5")]);
+    let flags = [
+        "--leader-elect-renew-deadline=14s",
+        "--node-sync-interval=200ms",
+    ];
+    let daemon = Daemon::start(&half_as_long, &flags);
+    wait_until("an initialised node", || all_initialised(&sandbox));
+    let failing = Effect::kubernetes_status(500, "InternalError", "sorry");
+    let failing = sandbox.faults().add(Rule::new(failing).path(LEASES));
+    let begun = Instant::now();
+    wait_until("3.6 s", || begun.elapsed() > Duration::from_millis(3_600));
+    let mark = sandbox.calls().mark();
+    join(&sandbox, "late");
+    let asked = || {
+        let calls = sandbox.calls().calls_since(mark);
+        calls.iter().any(|call| call.half == Half::Hetzner)
+    };
+    wait_until("a look at its server", asked);
+    let mended = sandbox.calls().mark();
+    sandbox.faults().remove(failing);
+    wait_until("the late node", || is_initialised(&node(&sandbox, "late")));
+    let (all, afterwards) = (
+        writes(&sandbox, "ccm", mark),
+        writes(&sandbox, "ccm", mended),
+    );
+    assert_eq!(all, afterwards, "{}", daemon.log());
+    daemon.logs("the API server answers again");
+    assert_eq!(daemon.log().matches("WARN").count(), 1, "{}", daemon.log());
+}
+
+#[test]
+fn what_happens_to_the_lease_of_a_leader() {
+    // The Lease is changed by somebody at every renewal, deleted, taken, emptied.
+    let sandbox = quiet(1);
+    let daemon = Daemon::start(&env(&sandbox), &[]);
+    daemon.logs("leading as");
+    let cluster = Arc::clone(sandbox.cluster());
+    let changes = AtomicUsize::new(0);
+    let label = move |_: &sandbox::exchange::Request| {
+        let change = changes.fetch_add(1, Ordering::Relaxed).to_string();
+        cluster.edit("leases", NAMESPACE, NAME, |lease| {
+            lease["metadata"]["annotations"] = json!({ "note": "mine", "change": change })
+        });
+    };
+    let renewals = Rule::new(Effect::before(label)).method("PUT").path(LEASES);
+    sandbox.faults().add(renewals.every(2));
+    let such = |status| move |call: &Call| call.method == "PUT" && call.status == Some(status);
+    wait_until("conflicts", || count(&sandbox, such(409)) >= 3);
+    let renewed = count(&sandbox, such(200));
+    wait_until("renewals", || count(&sandbox, such(200)) >= renewed + 3);
+    let whole = sandbox.cluster().get("leases", NAMESPACE, NAME).unwrap();
+    assert_eq!(whole["metadata"]["annotations"]["note"], "mine");
+
+    assert!(sandbox.cluster().delete("leases", NAMESPACE, NAME));
+    wait_until("a new Lease", || !lease(sandbox.cluster()).is_null());
+    assert_eq!(
+        lease(sandbox.cluster())["holderIdentity"],
+        whole["spec"]["holderIdentity"]
+    );
+    let log = daemon.log();
+    assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
+
+    sandbox.cluster().edit("leases", NAMESPACE, NAME, |lease| {
+        lease["spec"]["holderIdentity"] = json!("intruder")
+    });
+    assert_eq!(daemon.ended().code(), Some(1), "{}", daemon.log());
+    daemon.logs("held by intruder now");
+    assert_eq!(lease(sandbox.cluster())["holderIdentity"], "intruder");
+}

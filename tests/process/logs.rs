@@ -1,0 +1,181 @@
+//! The log: one line for each change and each finding and none for a tick; keys that stay; and
+//! every call, without its secrets, where somebody asks for that.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::common;
+
+use common::services::{self, LoadBalancerService};
+use common::{Daemon, all_initialised, ccm, env, quiet, wait_until, with};
+use sandbox::faults::{Effect, Rule};
+use sandbox::kubelet::NodeSpec;
+use sandbox::{Half, Sandbox};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// A new node, a node without a server, a Service, and one whose load balancer is refused.
+fn busy() -> Sandbox {
+    let sandbox = quiet(1);
+    sandbox.register_node(NodeSpec {
+        name: "stray".into(),
+        ..NodeSpec::default()
+    });
+    let refused = Effect::hetzner_error(403, "forbidden", "not today");
+    let is_api = |request: &sandbox::exchange::Request| {
+        String::from_utf8_lossy(&request.body).contains("api.example.com")
+    };
+    let rule = Rule::new(refused)
+        .half(Half::Hetzner)
+        .method("POST")
+        .path("/v1/load_balancers")
+        .when(is_api);
+    sandbox.faults().add(rule);
+    for name in ["web", "api.example.com"] {
+        let service = LoadBalancerService::new(&name.replace('.', "-"), &[80]);
+        let annotations = [("location", "fsn1"), ("type", "lb11"), ("name", name)];
+        services::create(&sandbox, service.with(&annotations));
+    }
+    sandbox
+}
+
+fn is_settled(sandbox: &Sandbox, daemon: &Daemon) -> bool {
+    services::has_address(&services::service(sandbox, "web"))
+        && daemon.log().contains("not today")
+        && daemon.log().contains("stray")
+}
+
+/// Waits for so many looks at the cluster: ticks of controllers.
+fn ticks(sandbox: &Sandbox, count: usize) {
+    let looks = || {
+        sandbox
+            .calls()
+            .count(|call| call.path == "/api/v1/services")
+    };
+    let mark = looks();
+    wait_until("ticks", || looks() > mark + count);
+}
+
+#[test]
+fn a_line_for_each_change_and_each_finding_and_none_for_a_tick() {
+    let sandbox = busy();
+    let daemon = Daemon::start(&env(&sandbox), &[]);
+    wait_until("everything to be told", || is_settled(&sandbox, &daemon));
+    ticks(&sandbox, 10);
+    let log = daemon.log();
+    // It may look at Services before the nodes are initialised, and says so.
+    let lines = log.lines();
+    let lines = lines.filter(|line| !line.contains("(UnAvailableLoadBalancer)"));
+    let told = lines.collect::<Vec<_>>().join("\n");
+    for (line, times) in [
+        ("INFO  node/worker-1: addresses set: ", 1),
+        ("INFO  node/worker-1: provider ID set: ", 1),
+        ("INFO  service/default/web: finalizer: added", 1),
+        ("INFO  service/default/web: load balancer web: created", 1),
+        ("INFO  service/default/web: status: ", 1),
+        ("WARN  node/stray: ", 1),
+        ("(ServerNotFound)", 1),
+        ("INFO  service/default/api-example-com: finalizer: added", 1),
+        ("WARN  service/default/api-example-com: ", 1),
+        ("(SyncLoadBalancerFailed)", 1),
+    ] {
+        assert_eq!(told.matches(line).count(), times, "{line} in\n{log}");
+    }
+    ticks(&sandbox, 20);
+    assert_eq!(daemon.log(), log, "nothing has happened since");
+}
+
+#[test]
+fn an_object_a_line_with_keys_that_stay() {
+    let sandbox = busy();
+    let daemon = Daemon::start(&env(&sandbox), &["--log-format=json"]);
+    wait_until("everything to be told", || is_settled(&sandbox, &daemon));
+    sandbox.stop(Half::Kubernetes);
+    daemon.logs("trying again every");
+    let log = daemon.log();
+    let lines: Vec<Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    let mut keys = BTreeSet::new();
+    for line in &lines {
+        let text = |key: &str| {
+            line[key]
+                .as_str()
+                .unwrap_or_else(|| panic!("{key}: {line}"))
+        };
+        let time: jiff::Timestamp = text("time").parse().unwrap();
+        assert!(time.as_second() > 0);
+        assert!(["info", "warn", "error"].contains(&text("level")), "{line}");
+        assert!(text("module").starts_with("ccm::") && !text("message").is_empty());
+        keys.extend(line.as_object().unwrap().keys().map(String::as_str));
+    }
+    let all = [
+        "controller",
+        "level",
+        "message",
+        "module",
+        "object",
+        "reason",
+        "time",
+    ];
+    assert_eq!(keys, BTreeSet::from(all));
+    #[rustfmt::skip] // A case is a line.
+    let cases = [
+        ("cloud-node-controller", "node/worker-1", None, "node/worker-1: addresses set: "),
+        ("cloud-node-controller", "node/stray", Some("ServerNotFound"), "node/stray: "),
+        ("service-lb-controller", "service/default/web", None, "service/default/web: load balancer web: created"),
+        ("service-lb-controller", "service/default/api-example-com", Some("SyncLoadBalancerFailed"), "service/default/api-example-com: "),
+    ];
+    for (controller, object, reason, message) in cases {
+        let is_it = |line: &&Value| {
+            line["controller"] == controller
+                && line["object"] == object
+                && line["reason"].as_str() == reason
+                && line["message"].as_str().unwrap().starts_with(message)
+        };
+        assert_eq!(lines.iter().filter(is_it).count(), 1, "{message} in\n{log}");
+    }
+    let page = include_str!("../../src/help/metrics.md");
+    for key in all {
+        assert!(
+            page.contains(&format!("| `{key}` |")),
+            "ccm help metrics must have {key}"
+        );
+    }
+}
+
+#[test]
+fn every_call_to_the_cloud_is_shown_without_its_secrets() {
+    let sandbox = busy();
+    let token = sandbox.projects().token.clone();
+    for (debug, verbosity) in [("true", "0"), ("false", "4")] {
+        let mark = sandbox.calls().mark();
+        let env = with(env(&sandbox), &[("HCLOUD_DEBUG", debug)]);
+        let ran = ccm(&env, &["run", "--once", "-v", verbosity]);
+        let calls = sandbox.calls().calls_since(mark);
+        let calls = calls.iter().filter(|call| call.half == Half::Hetzner);
+        let mut count = 0;
+        for call in calls {
+            count += 1;
+            // As it was sent, below the endpoint.
+            let line = format!("{} {}", call.method, sandbox.hetzner_url());
+            assert!(ran.stderr.contains(&line), "{line} in\n{}", ran.stderr);
+            let path = call.path.trim_start_matches("/v1");
+            assert!(ran.stderr.contains(path), "{path} in\n{}", ran.stderr);
+        }
+        assert!(count > 2, "{count} calls");
+        let bodies = ran.stderr.contains("\"service\"") || ran.stderr.contains("\"servers\"");
+        assert_eq!(
+            bodies,
+            debug == "true",
+            "bodies belong to HCLOUD_DEBUG\n{}",
+            ran.stderr
+        );
+        assert!(!ran.stderr.contains(&token) && !ran.stderr.contains("Bearer"));
+    }
+    let quiet = ccm(&env(&sandbox), &["run", "--once"]);
+    assert!(!quiet.stderr.contains("DEBUG"), "{}", quiet.stderr);
+    assert!(
+        all_initialised(&sandbox) || quiet.code == 1,
+        "the stray stays"
+    );
+}

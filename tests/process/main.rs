@@ -1,0 +1,18 @@
+//! The process: start, end, signals, Lease, HTTP, credentials, logs, metrics.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod deadline;
+mod ending;
+mod health;
+mod kubeconfig;
+mod leader;
+mod logs;
+mod metrics;
+mod proxies;
+mod rotation;
+mod secrets;
+mod start;
+mod terminated;

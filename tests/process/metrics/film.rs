@@ -1,0 +1,168 @@
+//! What Prometheus sees of daemons in the sandbox: their scrapes, as series for `promtool test rules`.
+//!
+//! A daemon's waits last a fiftieth here, so a scrape every 0.6 s is one every half minute: they are taken at that
+//! pace and stand half a minute apart. No film lasts as long as an alert's ranges and its `for`: at its end the last
+//! two thirds are shown over and over. Gauges repeat themselves; a counter goes on from where it was, and gains each
+//! time what it gained in them. A scrape that a busy machine was too late for is missing, as it would be.
+
+use crate::common::{self, Env, SCALE, all_initialised, wait_until};
+use crate::metrics::{Scrape, Watched, family};
+use ccm::metrics::{Kind, TABLE};
+use sandbox::Sandbox;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// Between two scrapes, as Prometheus sees it: the PodMonitor's interval.
+pub const STEP_S: usize = 30;
+
+/// So long every film is shown: the longest range and the longest `for` fit in.
+pub const SHOWN_MINUTES: usize = 110;
+
+/// A world, the daemons that are scraped in it, and their scrapes.
+pub struct Film {
+    pub sandbox: Sandbox,
+    pub env: Env,
+    /// By what Prometheus calls `instance`.
+    pub watched: Vec<(&'static str, Watched)>,
+    /// None: no scrape was taken.
+    frames: Vec<Option<Scrape>>,
+    /// The last frame before the cause.
+    pub cause: usize,
+    /// So many frames are repeated.
+    repeated: usize,
+    /// Between two scrapes, here.
+    pub pace: Duration,
+}
+
+impl Film {
+    pub fn of(sandbox: Sandbox, flags: &[&str]) -> Film {
+        let env = common::env(&sandbox);
+        Film::with(sandbox, env, flags)
+    }
+
+    /// One daemon starts, and is scraped from its first moment on: also while its first plans are still to be done.
+    pub fn with(sandbox: Sandbox, env: Env, flags: &[&str]) -> Film {
+        let watched = Watched::start(&env, flags);
+        let mut first = watched.scrape();
+        let ticked = "ccm_ticks_total{controller=\"cloud-node-controller\",result=\"ok\"}";
+        wait_until("initialised nodes", || {
+            let now = watched.scrape();
+            let is_done = all_initialised(&sandbox) && now.get(ticked) > Some(&1.0);
+            if planned(&now) > planned(&first) || planned(&first) == 0.0 {
+                first = now;
+            }
+            is_done
+        });
+        Film {
+            sandbox,
+            env,
+            watched: vec![("10.0.0.2:8233", watched)],
+            frames: vec![Some(seen_at("10.0.0.2:8233", first))],
+            cause: 0,
+            repeated: 1,
+            pace: Duration::from_secs(STEP_S as u64).mul_f64(SCALE.parse().unwrap()),
+        }
+    }
+
+    /// From now on things are otherwise.
+    pub fn cause(&mut self) {
+        self.cause = self.frames.len() - 1;
+    }
+
+    /// So many more scrapes, of which the last two thirds are what is repeated.
+    pub fn roll(&mut self, frames: usize) {
+        self.roll_with(frames, |_| {});
+    }
+
+    /// The same, with something that is done before each.
+    pub fn roll_with(&mut self, frames: usize, before_each: impl Fn(&Sandbox)) {
+        let step = self.pace;
+        let begun = Instant::now();
+        let from = self.frames.len();
+        while self.frames.len() < from + frames {
+            let next = step * (self.frames.len() - from + 1) as u32;
+            std::thread::sleep(next.saturating_sub(begun.elapsed()));
+            before_each(&self.sandbox);
+            let late = (begun.elapsed() - next).as_millis() / step.as_millis();
+            let missed = usize::try_from(late).unwrap();
+            self.frames.extend(vec![None; missed]);
+            let mut frame = Scrape::new();
+            for (instance, watched) in &self.watched {
+                frame.extend(seen_at(instance, watched.try_scrape().unwrap_or_default()));
+            }
+            self.frames.push(Some(frame));
+        }
+        self.repeated = (self.frames.len() - from).div_ceil(3) * 2;
+        self.repeated = self.repeated.min(self.frames.len() - from);
+    }
+
+    /// `input_series` of a test.
+    pub fn series(&self) -> Vec<Value> {
+        let all = self.frames.iter().flatten().flat_map(|frame| frame.keys());
+        let all: BTreeSet<&String> = all.collect();
+        let shown = SHOWN_MINUTES * 60 / STEP_S;
+        let one = |series: &&String| {
+            let mut was = None;
+            let values = (0..shown).map(|at| {
+                let before = was;
+                let now = self.at(series, at);
+                was = now.unwrap_or(was);
+                match (now, before) {
+                    // No scrape, or not there yet.
+                    (None, _) | (Some(None), None) => "_".to_owned(),
+                    // Prometheus ends a series that a scrape does not hold any more.
+                    (Some(None), Some(_)) => "stale".to_owned(),
+                    (Some(Some(value)), _) => value.to_string(),
+                }
+            });
+            json!({"series": series, "values": values.collect::<Vec<_>>().join(" ")})
+        };
+        all.iter().map(one).collect()
+    }
+
+    /// What a scrape says of a series; the outer none: there is no scrape.
+    fn at(&self, series: &str, at: usize) -> Option<Option<f64>> {
+        let len = self.frames.len();
+        if at < len {
+            let frame = self.frames[at].as_ref()?;
+            return Some(frame.get(series).copied());
+        }
+        let from = len - self.repeated;
+        let (round, place) = ((at - from) / self.repeated, (at - from) % self.repeated);
+        let frame = self.frames[from + place].as_ref()?;
+        let mut repeated = self.frames[from..].iter().flatten();
+        let Some(last) = repeated.clone().next_back()?.get(series) else {
+            return Some(None);
+        };
+        if !is_counter(series) {
+            return Some(Some(*frame.get(series).unwrap_or(last)));
+        }
+        let first = repeated.find_map(|frame| frame.get(series))?;
+        let value = frame.get(series).unwrap_or(first);
+        Some(Some(value + (last - first) * round as f64))
+    }
+}
+
+fn is_counter(series: &str) -> bool {
+    let metric = TABLE.iter().find(|one| one.name == family(series)).unwrap();
+    metric.kind != Kind::Gauge
+}
+
+fn planned(scrape: &Scrape) -> f64 {
+    let of = |(series, _): &(&String, &f64)| series.starts_with("ccm_planned_changes");
+    scrape.iter().filter(of).map(|(_, value)| value).sum()
+}
+
+/// With the labels that Prometheus adds.
+fn seen_at(instance: &str, scrape: Scrape) -> Scrape {
+    let target = format!("instance={instance:?},job=\"kube-system/ccm-from-scratch\"");
+    let named = scrape.into_iter().map(|(series, value)| {
+        let series = match series.strip_suffix('}') {
+            Some(series) => format!("{series},{target}}}"),
+            None => format!("{series}{{{target}}}"),
+        };
+        (series, value)
+    });
+    named.collect()
+}

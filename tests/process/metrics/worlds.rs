@@ -1,0 +1,246 @@
+//! Worlds in which what an alert is for has happened, and which alerts fire there.
+
+use crate::common::services::{self, LoadBalancerService};
+use crate::common::{builder, quiet, wait_until, with};
+use crate::metrics::Watched;
+use crate::metrics::film::Film;
+use crate::metrics::story::{fails, node, server};
+use sandbox::Half;
+use sandbox::faults::Effect;
+use std::time::Duration;
+
+/// Panels by row and title, and which labels; what they show of these changes after the cause.
+pub type Moves = &'static [(&'static str, &'static [(&'static str, &'static str)])];
+
+pub struct World {
+    pub name: &'static str,
+    pub film: fn() -> Film,
+    /// These fire,
+    pub fires: &'static [&'static str],
+    /// these may, because they are about the same, and no other does.
+    pub may: &'static [&'static str],
+    pub moves: Moves,
+}
+
+/// A few frames of peace, then the cause, then what comes of it.
+const BEFORE: usize = 4;
+/// Ten minutes are repeated of it: two of the longest waits after a failure.
+const LONG: usize = 30;
+/// Where something is asked with every tick.
+const SOME: usize = 15;
+const SHORT: usize = 4;
+
+const RESYNC: &str = "--load-balancer-resync-period=20s";
+
+fn is(film: &Film, series: &str, wanted: f64) {
+    wait_until(series, || {
+        film.watched[0].1.scrape().get(series) == Some(&wanted)
+    });
+}
+
+#[rustfmt::skip] // An alert or a panel is a line.
+pub const WORLDS: &[World] = &[
+    // How long a call takes is not scaled, and it must take longer than the buckets below; so the time-outs, too.
+    World { name: "both are slow", film: || {
+        let sandbox = quiet(2);
+        let env = with(crate::common::env(&sandbox), &[("CCM_TEST_TIME_SCALE", "0.5")]);
+        let mut film = Film::with(sandbox, env, &[]);
+        film.pace = Duration::from_secs(3);
+        film.roll(1);
+        film.cause();
+        fails(&film.sandbox, Half::Hetzner, "GET", "/v1/**", Effect::Slow(Duration::from_millis(5_500)));
+        fails(&film.sandbox, Half::Kubernetes, "GET", "/api/v1/**", Effect::Slow(Duration::from_millis(10_500)));
+        film.sandbox.kubelets().expire();
+        node(&film.sandbox, "stray", None);
+        film.roll(18);
+        film
+    }, fires: &["CcmCloudSlow", "CcmTicksSlow"], may: &["CcmTicksFail", "CcmTicksStopped", "CcmNodeUnmatched"], moves: &[
+        ("Hetzner Cloud API: Under way", &[]),
+        ("Hetzner Cloud API: Duration", &[("method", "get")]),
+        ("Controllers: Tick duration", &[("controller", "service-lb-controller")]),
+    ] },
+    World { name: "all is well", film: || {
+        let sandbox = builder().nodes(3).heartbeats(false).network("10.0.0.0/8").start();
+        let mut film = Film::of(sandbox, &["--cluster-cidr=10.244.0.0/16"]);
+        services::create(&film.sandbox, LoadBalancerService::new("web", &[80]).with(&[("location", "fsn1")]));
+        film.roll(LONG);
+        film
+    }, fires: &[], may: &[], moves: &[
+        ("State: Up for", &[]),
+        ("Kubernetes API and process: Processor", &[]),
+        ("Kubernetes API and process: Memory", &[]),
+        ("Hetzner Cloud API: Requests", &[("method", "get"), ("api_endpoint", "/servers")]),
+        ("Kubernetes API and process: Requests", &[("method", "put"), ("resource", "leases")]),
+        ("Controllers: Ticks", &[("controller", "cloud-node-controller"), ("result", "ok")]),
+        ("State: Load balancers", &[("state", "managed")]),
+    ] },
+    World { name: "it is gone", film: || {
+        let mut film = Film::of(quiet(1), &[]);
+        film.roll(BEFORE);
+        film.cause();
+        film.watched.clear();
+        film.roll(SHORT);
+        film
+    }, fires: &["CcmNobodyLeads"], may: &[], moves: &[] },
+    World { name: "two work at once", film: || {
+        let mut film = Film::of(quiet(1), &["--leader-elect=false"]);
+        film.roll(BEFORE);
+        film.cause();
+        film.watched.push(("10.0.0.3:8233", Watched::start(&film.env, &["--leader-elect=false"])));
+        film.roll(SHORT);
+        film
+    }, fires: &["CcmSeveralLead"], may: &[], moves: &[("State: Leads", &[])] },
+    World { name: "it keeps ending", film: || {
+        let mut film = Film::of(quiet(1), &["--leader-elect=false"]);
+        film.cause();
+        for _ in 0..5 {
+            film.watched.clear();
+            film.roll(4); // Not there, while its next start is waited for.
+            film.watched.push(("10.0.0.2:8233", Watched::start(&film.env, &["--leader-elect=false"])));
+            film.roll(2);
+        }
+        film.watched.clear();
+        film.roll(2);
+        film
+    }, fires: &["CcmRestarts"], may: &["CcmNobodyLeads"], moves: &[("State: Up for", &[])] },
+    World { name: "the token is refused", film: || {
+        let mut film = Film::of(quiet(2), &[]);
+        film.roll(BEFORE);
+        film.cause();
+        film.sandbox.cloud().remove_token(&film.sandbox.projects().token);
+        film.sandbox.kubelets().expire();
+        film.roll(SOME);
+        film
+    }, fires: &["CcmCloudRefuses", "CcmTicksFail"], may: &[], moves: &[("Hetzner Cloud API: Errors", &[("code", "401")])] },
+    World { name: "the cloud is away", film: || {
+        let mut film = Film::of(quiet(2), &[]);
+        film.roll(BEFORE);
+        film.cause();
+        film.sandbox.stop(Half::Hetzner);
+        film.sandbox.kubelets().expire();
+        film.roll(SOME);
+        film
+    }, fires: &["CcmCloudErrors", "CcmTicksFail"], may: &[], moves: &[
+        ("Hetzner Cloud API: Errors", &[("reason", "unreachable")]),
+        ("Controllers: Ticks", &[("result", "outage")]),
+    ] },
+    World { name: "others use the calls up", film: || {
+        let mut film = Film::of(quiet(2), &[]);
+        film.roll(BEFORE);
+        film.cause();
+        film.sandbox.kubelets().expire();
+        wait_until("a call that is told so", || {
+            film.sandbox.cloud().set_rate_limit(film.sandbox.project(), 7_200, 100);
+            film.watched[0].1.scrape().get("ccm_hcloud_rate_limit_remaining") < Some(&720.0)
+        });
+        film.roll_with(SOME, |sandbox| sandbox.cloud().set_rate_limit(sandbox.project(), 7_200, 100));
+        film
+    }, fires: &["CcmRateLimitShort"], may: &["CcmTicksFail"], moves: &[("State: Calls left", &[]), ("Hetzner Cloud API: Calls left", &[])] },
+    World { name: "no call is left", film: || {
+        let mut film = Film::of(quiet(2), &[]);
+        film.roll(BEFORE);
+        film.cause();
+        film.sandbox.faults().add(sandbox::faults::Rule::new(Effect::hetzner_rate_limit()).half(Half::Hetzner));
+        film.sandbox.kubelets().expire();
+        film.roll(LONG);
+        film
+    }, fires: &["CcmRateLimitShort", "CcmRateLimitUsedUp"], may: &["CcmTicksFail"], moves: &[("Hetzner Cloud API: Errors", &[("code", "429")])] },
+    World { name: "the cluster refuses", film: || {
+        let mut film = Film::of(quiet(2), &[]);
+        film.roll(BEFORE);
+        film.cause();
+        fails(&film.sandbox, Half::Kubernetes, "GET", "/api/v1/nodes", Effect::kubernetes_status(403, "Forbidden", "no"));
+        film.roll(SOME);
+        film
+    }, fires: &["CcmClusterRefuses", "CcmTicksFail"], may: &["CcmCloudRefuses"], moves: &[
+        ("Kubernetes API and process: Errors", &[("resource", "nodes"), ("code", "403")]),
+    ] },
+    World { name: "the cluster is away", film: || {
+        let mut film = Film::of(quiet(2), &[]);
+        film.roll(BEFORE);
+        film.cause();
+        film.sandbox.stop(Half::Kubernetes);
+        film.watched[0].1.daemon.ended();
+        film.watched = vec![("10.0.0.2:8233", Watched::start(&film.env, &[]))];
+        film.roll(SOME);
+        film
+    }, fires: &["CcmClusterAway", "CcmNobodyLeads"], may: &["CcmTicksFail"], moves: &[("Kubernetes API and process: Errors", &[("reason", "unreachable")])] },
+    World { name: "a thread is stuck", film: || {
+        let mut film = Film::of(quiet(1), &[]);
+        film.roll(BEFORE);
+        film.cause();
+        film.roll(1); // Nothing moves any more.
+        film
+    }, fires: &["CcmTicksStopped"], may: &[], moves: &[] },
+    World { name: "many servers are deleted", film: || {
+        let sandbox = builder().nodes(8).heartbeats(false).network("10.0.0.0/8").start();
+        let mut film = Film::of(sandbox, &["--cluster-cidr=10.244.0.0/16"]);
+        is(&film, "ccm_routes{state=\"ok\"}", 8.0);
+        film.roll(BEFORE);
+        film.cause();
+        for number in 1..=6 {
+            film.sandbox.cloud().delete_server(server(&film.sandbox, &format!("worker-{number}")));
+        }
+        film.sandbox.kubelets().expire();
+        is(&film, "ccm_routes{state=\"ok\"}", 2.0);
+        film.roll(SOME);
+        film
+    // What is still changed in the film's later part is changed again and again.
+    }, fires: &["CcmNodesDeleted"], may: &["CcmPlanStuck"], moves: &[
+        ("What it does: Changes", &[("kind", "delete_node")]),
+        ("State: Routes", &[("state", "ok")]),
+        ("State: Nodes", &[("state", "ready")]),
+    ] },
+    World { name: "objects are in trouble", film: || {
+        let mut film = Film::of(quiet(2), &[RESYNC]);
+        let fsn1 = |name| LoadBalancerService::new(name, &[80]).with(&[("location", "fsn1")]);
+        for name in ["web", "lost"] {
+            services::create(&film.sandbox, fsn1(name));
+            wait_until("an address", || services::has_address(&services::service(&film.sandbox, name)));
+        }
+        film.roll(BEFORE);
+        film.cause();
+        node(&film.sandbox, "stray", None);
+        node(&film.sandbox, "cuckoo", Some("aws:///i-7"));
+        services::edit(&film.sandbox, "lost", |service| service["metadata"]["finalizers"] = serde_json::json!([]));
+        film.sandbox.cluster().delete("services", Some("default"), "lost");
+        fails(&film.sandbox, Half::Hetzner, "POST", "/v1/load_balancers", Effect::hetzner_error(403, "forbidden", "no"));
+        services::create(&film.sandbox, fsn1("api"));
+        fails(&film.sandbox, Half::Hetzner, "DELETE", "/v1/load_balancers/*", Effect::hetzner_error(423, "locked", "busy"));
+        film.sandbox.cluster().delete("services", Some("default"), "web");
+        is(&film, "ccm_load_balancers{state=\"orphaned\"}", 1.0);
+        film.roll(LONG);
+        film
+    }, fires: &[
+        "CcmChangesFail", "CcmLoadBalancerOrphaned", "CcmLoadBalancerPending", "CcmLoadBalancerStays",
+        "CcmNodeForeign", "CcmNodeUnmatched", "CcmPlanStuck", "CcmTicksFail",
+    ], may: &["CcmCloudRefuses", "CcmCloudErrors"], moves: &[
+        ("State: Nodes not in order", &[]),
+        ("State: Load balancers not in order", &[]),
+        ("State: Nodes", &[("state", "unmatched")]),
+        ("State: Load balancers", &[("state", "leaving")]),
+        ("What it does: Changes that did not work", &[("kind", "create"), ("result", "failed")]),
+        ("What it does: Findings", &[("reason", "SyncLoadBalancerFailed")]),
+        ("Controllers: Ticks", &[("controller", "cloud-node-controller"), ("result", "failed")]),
+        ("Hetzner Cloud API: Errors", &[("code", "403")]),
+    ] },
+    World { name: "the token is another project's", film: || {
+        let mut film = Film::of(quiet(3), &[]);
+        film.roll(BEFORE);
+        film.cause();
+        for name in ["worker-1", "worker-2", "worker-3"] {
+            film.sandbox.cloud().set_power(server(&film.sandbox, name), false);
+        }
+        film.sandbox.kubelets().expire();
+        let env = with(film.env.clone(), &[("HCLOUD_TOKEN", &film.sandbox.projects().foreign_token)]);
+        film.watched.clear();
+        film.watched.push(("10.0.0.2:8233", Watched::start(&env, &[])));
+        wait_until("a finding", || {
+            film.watched[0].1.scrape().keys().any(|series| series.contains("PossibleNodeDeletion"))
+        });
+        film.roll(SHORT);
+        film
+    }, fires: &["CcmDoubtfulFinding"], may: &["CcmTicksFail"], moves: &[
+        ("What it does: Findings", &[("reason", "PossibleNodeDeletion")]),
+    ] },
+];

@@ -1,0 +1,236 @@
+//! Through real proxies, around them, and past their refusals.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::common;
+use crate::common::proxy;
+mod refusals;
+mod roots;
+use crate::common::secrets;
+
+use ccm::http::{self, Proxies, Timing, Tls, Token};
+use common::{Daemon, Env, all_initialised, ccm, env, is_lease, wait_until, with};
+use proxy::{Answers, Proxy, Speaks};
+use sandbox::{Half, Sandbox};
+use secrets::Secrets;
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+const USER: &str = "somebody";
+const PASSWORD: &str = "correct-horse:battery@staple/9";
+/// The same as it is written in a URL.
+const ESCAPED: &str = "correct-horse%3Abattery%40staple%2F9";
+
+/// A world whose APIs have names that only a proxy can resolve.
+struct World {
+    sandbox: Sandbox,
+    env: Env,
+}
+
+impl World {
+    fn new() -> World {
+        let sandbox = Sandbox::builder()
+            .nodes(2)
+            .scale(0.02)
+            .network("10.0.0.0/8")
+            .heartbeats(false)
+            .start();
+        let plain = env(&sandbox);
+        let mut config = kubeconfig(&plain);
+        let port = sandbox.address(Half::Kubernetes).port();
+        config["clusters"][0]["cluster"]["server"] =
+            format!("https://kubernetes.test:{port}").into();
+        let path = sandbox.folder().join("named");
+        std::fs::write(&path, serde_yaml::to_string(&config).unwrap()).unwrap();
+        let port = sandbox.address(Half::Hetzner).port();
+        let env = with(
+            plain,
+            &[
+                ("KUBECONFIG", &path.display().to_string()),
+                ("HCLOUD_ENDPOINT", &format!("http://hetzner.test:{port}/v1")),
+                ("HCLOUD_ALLOW_INSECURE_ENDPOINT", "true"),
+            ],
+        );
+        World { sandbox, env }
+    }
+
+    fn names(&self) -> [(&'static str, SocketAddr); 2] {
+        [
+            ("hetzner.test", self.sandbox.address(Half::Hetzner)),
+            ("kubernetes.test", self.sandbox.address(Half::Kubernetes)),
+        ]
+    }
+
+    fn target(&self, half: Half) -> String {
+        let name = match half {
+            Half::Hetzner => "hetzner.test",
+            Half::Kubernetes => "kubernetes.test",
+        };
+        format!("{name}:{}", self.sandbox.address(half).port())
+    }
+}
+
+/// The one that an environment names.
+fn kubeconfig(env: &Env) -> Value {
+    let (_, path) = env.iter().find(|(name, _)| name == "KUBECONFIG").unwrap();
+    serde_yaml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn scheme(speaks: Speaks) -> &'static str {
+    match speaks {
+        Speaks::Connect => "http",
+        Speaks::Socks5 => "socks5",
+    }
+}
+
+/// Both APIs, each through its own proxy, with a login; then the same proxies the other way round.
+#[test]
+fn a_whole_pass_goes_through_them() {
+    use Speaks::{Connect, Socks5};
+    for (of_hetzner, of_kubernetes) in [(Connect, Socks5), (Socks5, Connect)] {
+        let world = World::new();
+        let start = |speaks| {
+            let login = Some((USER, PASSWORD));
+            Proxy::start(speaks, Answers::ByConnecting, login, &world.names())
+        };
+        let (http, https) = (start(of_hetzner), start(of_kubernetes));
+        let url = |speaks, proxy: &Proxy| {
+            format!("{}://{USER}:{ESCAPED}@{}", scheme(speaks), proxy.address())
+        };
+        let env = with(
+            world.env.clone(),
+            &[
+                ("HTTP_PROXY", &url(of_hetzner, &http)),
+                ("https_proxy", &url(of_kubernetes, &https)),
+                ("HCLOUD_DEBUG", "true"),
+                // Never through a proxy: nobody can resolve it, and nobody is asked to.
+                ("HCLOUD_METADATA_ENDPOINT", "http://metadata.test/v1"),
+            ],
+        );
+        let daemon = Daemon::start(&env, &["-v=10"]);
+        wait_until("initialised nodes", || all_initialised(&world.sandbox));
+        daemon.logs("the metadata service at http://metadata.test/v1 can't be asked");
+        daemon.signal("-TERM");
+        assert!(daemon.ended().success(), "{}", daemon.log());
+
+        for (proxy, half) in [(&http, Half::Hetzner), (&https, Half::Kubernetes)] {
+            let (targets, expected) = (proxy.targets(), world.target(half));
+            assert!(!targets.is_empty(), "{half:?}");
+            assert!(
+                targets.iter().all(|target| *target == expected),
+                "{targets:?}"
+            );
+            // Connections are kept: far fewer than calls.
+            let calls = world.sandbox.calls();
+            let calls = calls.count(|call| call.half == half && !is_lease(&call.path));
+            assert!(
+                targets.len() < calls.max(4),
+                "{} for {calls}",
+                targets.len()
+            );
+        }
+        let secrets = Secrets::new(&[PASSWORD, ESCAPED, &format!("{USER}:{PASSWORD}")]);
+        assert_eq!(secrets.leak(&daemon.log()), None, "{}", daemon.log());
+    }
+}
+
+/// What `NO_PROXY` covers is gone to straight; its name resolves nowhere, which is how that is seen.
+#[test]
+fn no_proxy_goes_around_them() {
+    let world = World::new();
+    let proxy = Proxy::start(Speaks::Connect, Answers::ByConnecting, None, &world.names());
+    let url = format!("http://{}", proxy.address());
+    let proxied = with(
+        world.env.clone(),
+        &[("HTTP_PROXY", &url), ("HTTPS_PROXY", &url)],
+    );
+    let straight = env(&world.sandbox);
+    let around = |no_proxy: &str| {
+        ccm(
+            &with(proxied.clone(), &[("NO_PROXY", no_proxy)]),
+            &["node", "list"],
+        )
+    };
+
+    assert_eq!(around("").code, 0);
+    let used = proxy.connections();
+    assert!(used >= 2, "{used}");
+    for no_proxy in [
+        ".test",
+        "other, *.test",
+        "kubernetes.test,hetzner.test",
+        "*",
+    ] {
+        let ran = around(no_proxy);
+        assert_eq!(ran.code, 1, "{no_proxy}: {ran:?}");
+        assert!(
+            ran.stderr.contains("failed to lookup address"),
+            "{no_proxy}: {ran:?}"
+        );
+    }
+    // 127.0.0.1 is never proxied, whatever the variables say.
+    let local = with(straight, &[("HTTP_PROXY", &url), ("HTTPS_PROXY", &url)]);
+    assert_eq!(ccm(&local, &["node", "list"]).code, 0);
+    assert_eq!(proxy.connections(), used);
+}
+
+fn client(base: String, tls: Tls, proxies: Proxies, token: Token) -> http::Client {
+    http::Client::new(http::Settings {
+        base,
+        tls: tls.into(),
+        proxies,
+        login: token.into(),
+        connect_timeout: Duration::from_millis(500),
+        timing: Timing {
+            read_timeout: Duration::from_secs(5),
+            write_timeout: Duration::from_secs(5),
+            retry_wait: Duration::from_millis(1),
+        },
+        retry_rate_limited: false,
+        body_limit_bytes: 1 << 20,
+        log_bodies: false,
+        watch: |_, _, _| {},
+    })
+}
+
+#[test]
+fn a_variable_that_names_no_proxy_ends_everything_at_once() {
+    let world = World::new();
+    for (variable, value, expected) in [
+        (
+            "HTTPS_PROXY",
+            "ftp://u:correct-horse@p",
+            "HTTPS_PROXY: its scheme is none of http, https, socks5 and socks5h; write it like",
+        ),
+        (
+            "http_proxy",
+            "http://u:correct-horse@p:0",
+            "http_proxy: its port is no number from 1 to 65535; write it like",
+        ),
+        (
+            "SSL_CERT_FILE",
+            "/proc/no-such-file",
+            "SSL_CERT_FILE: /proc/no-such-file: the file does not exist; correct or unset it",
+        ),
+        (
+            "SSL_CERT_FILE",
+            "/dev/null",
+            "SSL_CERT_FILE: /dev/null: the file holds no PEM certificate",
+        ),
+        (
+            "SSL_CERT_FILE",
+            "/dev/zero",
+            "SSL_CERT_FILE: /dev/zero: the file is longer than 4 MiB",
+        ),
+    ] {
+        for words in [&["run"][..], &["node", "list"], &["run", "--once"]] {
+            let begun = Instant::now();
+            let ran = ccm(&with(world.env.clone(), &[(variable, value)]), words);
+            assert_eq!(ran.code, 1, "{ran:?}");
+            assert!(ran.stderr.contains(expected), "{variable}: {ran:?}");
+            assert!(!ran.stderr.contains("correct-horse"), "{ran:?}");
+            assert!(begun.elapsed() < Duration::from_secs(5), "no call was made");
+        }
+    }
+    assert_eq!(world.sandbox.calls().count(|_| true), 0);
+}

@@ -1,0 +1,112 @@
+//! A start reaches both APIs, whichever controllers run: a wrong token is found out at once.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use crate::common;
+
+use common::{Daemon, ccm, env, hetzner_calls, quiet, side_by_side, wait_until, with};
+use sandbox::faults::{Effect, Rule};
+use sandbox::{Half, Sandbox};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+const COMBINATIONS: &[&str] = &[
+    "cloud-node",
+    "cloud-node-lifecycle",
+    "cloud-node,cloud-node-lifecycle",
+];
+
+/// Nodes that need nothing.
+fn at_rest() -> Sandbox {
+    let sandbox = quiet(2);
+    assert_eq!(ccm(&env(&sandbox), &["run", "--once"]).code, 0);
+    sandbox
+}
+
+#[test]
+fn a_wrong_token_ends_every_combination_of_controllers() {
+    side_by_side(COMBINATIONS.to_vec(), |controllers| {
+        let sandbox = at_rest();
+        let wrong = with(env(&sandbox), &[("HCLOUD_TOKEN", &"x".repeat(64))]);
+        let controllers = format!("--controllers={controllers}");
+        let daemon = Daemon::start(&wrong, &[&controllers]);
+        assert_eq!(
+            daemon.ended().code(),
+            Some(1),
+            "{controllers}: {}",
+            daemon.log()
+        );
+        daemon.logs("is not accepted");
+        assert_eq!(
+            daemon.log().matches(" ERROR ").count(),
+            1,
+            "{}",
+            daemon.log()
+        );
+        for mode in ["--once", "--dry-run"] {
+            let ran = ccm(&wrong, &["run", mode, &controllers, "--leader-elect=false"]);
+            assert_eq!(ran.code, 1, "{controllers} {mode}: {ran:?}");
+            assert!(
+                ran.stderr.contains("is not accepted"),
+                "{controllers} {mode}: {ran:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_start_costs_one_call_to_the_cloud() {
+    side_by_side(COMBINATIONS.to_vec(), |controllers| {
+        let sandbox = at_rest();
+        let before = hetzner_calls(&sandbox);
+        let flags = [
+            &format!("--controllers={controllers}"),
+            "--node-status-update-frequency=10h",
+        ];
+        let daemon = Daemon::start(&env(&sandbox), &flags);
+        daemon.logs("health: listening on ");
+        wait_until("readiness", || is_ready(&daemon));
+        let mark = sandbox.calls().mark();
+        wait_until("more ticks", || {
+            let calls = sandbox.calls().calls_since(mark);
+            calls
+                .iter()
+                .filter(|call| call.path == "/api/v1/nodes")
+                .count()
+                > 10
+        });
+        assert_eq!(hetzner_calls(&sandbox) - before, 1, "{controllers}");
+    });
+}
+
+/// The cloud is away at the start: the daemon stays, says it once, and gets ready by itself.
+#[test]
+fn a_cloud_that_is_away_at_the_start_is_waited_for() {
+    let sandbox = at_rest();
+    let away = Rule::new(Effect::hetzner_error(503, "maintenance", "later")).half(Half::Hetzner);
+    let away = sandbox.faults().add(away);
+    let daemon = Daemon::start(&env(&sandbox), &["--controllers=cloud-node-lifecycle"]);
+    daemon.logs(" WARN ");
+    wait_until("a second try", || sandbox.faults().hits(away) > 3);
+    assert!(!is_ready(&daemon), "{}", daemon.log());
+    sandbox.faults().remove(away);
+    wait_until("readiness", || is_ready(&daemon));
+    daemon.logs("both APIs answer again");
+    assert_eq!(
+        daemon.log().matches(" WARN ").count(),
+        1,
+        "{}",
+        daemon.log()
+    );
+}
+
+fn is_ready(daemon: &Daemon) -> bool {
+    let log = daemon.log();
+    let Some((_, rest)) = log.split_once("health: listening on ") else {
+        return false;
+    };
+    let mut stream = TcpStream::connect(rest.split_whitespace().next().unwrap()).unwrap();
+    stream.write_all(b"GET /readyz HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.starts_with("HTTP/1.1 200 ")
+}

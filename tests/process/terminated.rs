@@ -1,0 +1,114 @@
+//! SIGTERM during anything: the daemon ends within ten seconds, writes nothing more, and gives the Lease away.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use crate::common;
+
+use common::services::{LoadBalancerService, create};
+use common::{Daemon, env, wait_until, with};
+use sandbox::faults::{Effect, Rule};
+use sandbox::{Half, Sandbox};
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(10);
+const LEASE: &str =
+    "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager";
+
+/// Where it is when it is told to end: a call that gets no answer, or an action that does not end.
+enum At {
+    Call(Half, &'static str, &'static str),
+    Action(&'static str),
+}
+use At::{Action, Call};
+
+#[rustfmt::skip] // A case is a line.
+const CASES: &[(&str, At)] = &[
+    ("it reads servers", Call(Half::Hetzner, "GET", "/v1/servers")),
+    ("it reads load balancers", Call(Half::Hetzner, "GET", "/v1/load_balancers")),
+    ("it makes a load balancer", Call(Half::Hetzner, "POST", "/v1/load_balancers")),
+    ("a load balancer is being made", Action("create_load_balancer")),
+    ("it adds a route", Call(Half::Hetzner, "POST", "/v1/networks/*/actions/add_route")),
+    ("a route is being added", Action("add_route")),
+    ("it asks how actions ended", Call(Half::Hetzner, "GET", "/v1/actions")),
+    ("it looks at nodes", Call(Half::Kubernetes, "GET", "/api/v1/nodes")),
+    ("it writes addresses", Call(Half::Kubernetes, "PATCH", "/api/v1/nodes/*/status")),
+    ("it initialises a node", Call(Half::Kubernetes, "PATCH", "/api/v1/nodes/*")),
+    ("it looks at Services", Call(Half::Kubernetes, "GET", "/api/v1/services")),
+    ("it writes a finalizer", Call(Half::Kubernetes, "PATCH", "/api/v1/namespaces/default/services/*/status")),
+    ("it writes an event", Call(Half::Kubernetes, "POST", "/api/v1/namespaces/default/events")),
+];
+
+fn holder(sandbox: &Sandbox) -> Option<String> {
+    let cluster = sandbox.cluster();
+    let lease = cluster.get("leases", Some("kube-system"), "cloud-controller-manager")?;
+    Some(lease["spec"]["holderIdentity"].as_str()?.to_owned())
+}
+
+/// Told to end at that place. The real time-outs: what is waited for takes longer than all of them.
+fn told_to_end(case: &str, at: &At) -> (Sandbox, Daemon, Duration) {
+    let builder = common::builder().nodes(2).heartbeats(false);
+    let sandbox = builder.network("10.0.0.0/8").start();
+    let for_ever = Duration::from_secs(1_000_000);
+    let (half, method, path) = match at {
+        Call(half, method, path) => {
+            let slow = Rule::new(Effect::Slow(Duration::from_secs(60)));
+            let slow = slow.half(*half).method(method).path(path);
+            sandbox.faults().add(slow);
+            (*half, *method, *path)
+        }
+        Action(command) => {
+            let cloud = sandbox.cloud();
+            cloud.set_action_duration(command, Some(for_ever));
+            (Half::Hetzner, "GET", "/v1/actions")
+        }
+    };
+    create(&sandbox, LoadBalancerService::new("web", &[80]));
+    let env = with(env(&sandbox), &[("CCM_TEST_TIME_SCALE", "1")]);
+    let flags = [
+        "--cluster-cidr=10.244.0.0/16",
+        "--node-sync-interval=100ms",
+        "--service-sync-interval=100ms",
+    ];
+    let daemon = Daemon::start(&env, &flags);
+    let stem = path.split('*').next().unwrap();
+    let end = path.rsplit('*').next().unwrap();
+    wait_until(case, || {
+        sandbox.calls().count(|call| {
+            call.half == half
+                && call.method == method
+                && call.path.starts_with(stem)
+                && call.path.ends_with(end)
+        }) > 0
+    });
+    let begun = Instant::now();
+    daemon.signal("-TERM");
+    assert!(daemon.ended().success(), "{case}: {}", daemon.log());
+    (sandbox, daemon, begun.elapsed())
+}
+
+#[test]
+fn it_ends_in_time_and_gives_the_lease_away() {
+    common::side_by_side(CASES.iter().collect(), |(case, at)| {
+        let (sandbox, daemon, took) = told_to_end(case, at);
+        assert!(took < LIMIT, "{case}: {took:?}: {}", daemon.log());
+        assert_eq!(
+            holder(&sandbox).as_deref(),
+            Some(""),
+            "{case}: {}",
+            daemon.log()
+        );
+        let calls = sandbox.calls().calls();
+        let last = calls.iter().rfind(|call| call.is_write());
+        assert!(
+            last.is_some_and(|call| call.path == LEASE),
+            "{case}: the Lease goes last, and not {last:?}"
+        );
+    });
+}
+
+/// The Lease itself can't be had: then it runs out by itself.
+#[test]
+fn it_ends_in_time_when_the_lease_can_t_be_written() {
+    let (_, daemon, took) =
+        told_to_end("it renews the Lease", &Call(Half::Kubernetes, "PUT", LEASE));
+    assert!(took < LIMIT, "{took:?}: {}", daemon.log());
+}

@@ -1,0 +1,219 @@
+//! The world goes on between a look and what is done about it.
+
+use crate::common;
+use crate::sync::library::{Mortal, Place, SCALE, scaled};
+use crate::sync::world::{CIDR, NOBODY, World};
+use ccm::controllers::route::{RouteController, Settings};
+use ccm::controllers::{Controller, Selection};
+use ccm::provider::Urgency;
+use sandbox::Half;
+use sandbox::exchange::Request;
+use sandbox::faults::{Effect, Rule};
+use sandbox::hetzner::ServerSpec;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const READ: &str = "/v1/networks/*";
+const ADD: &str = "/v1/networks/*/actions/add_route";
+const DELETE: &str = "/v1/networks/*/actions/delete_route";
+const HOUR_S: u64 = 3600;
+
+fn hetzner(effect: Effect, path: &str) -> Rule {
+    Rule::new(effect).half(Half::Hetzner).path(path)
+}
+
+fn controller(server_cache_max_age: Duration, reconciliation_period: Duration) -> RouteController {
+    RouteController::new(Settings {
+        cluster_cidrs: vec!["10.244.0.0/16".parse().unwrap()],
+        reconciliation_period,
+        server_cache_max_age,
+        time_scale: SCALE,
+    })
+}
+
+/// Somebody makes a router, and a route to it, just before ccm reads the Network for the n-th time.
+fn router_comes_at_read(world: &World, n: u64) -> sandbox::faults::RuleId {
+    let cloud = Arc::clone(world.sandbox.cloud());
+    let (project, network) = (world.sandbox.project(), world.network());
+    let hand = move |_: &Request| {
+        let spec = ServerSpec {
+            name: "router".into(),
+            networks: vec![(network, None)],
+            ..ServerSpec::default()
+        };
+        let id = cloud.create_server(project, spec);
+        let servers = cloud.servers(project);
+        let router = servers.iter().find(|server| server["id"] == id).unwrap();
+        let ip = router["private_net"][0]["ip"].as_str().unwrap();
+        cloud.set_route(network, "10.244.200.0/24", ip);
+    };
+    let rule = hetzner(Effect::before(hand), READ).method("GET").nth(n);
+    world.sandbox.faults().add(rule)
+}
+
+/// The pass that finds the router has something to write, and a list of servers from before.
+#[test]
+fn a_route_to_a_server_that_was_made_meanwhile_stays() {
+    let world = World::settled(2);
+    world.join("worker-3", "10.244.3.0/24");
+    let place = Place::new(&world.sandbox);
+    let apis = place.world(&place.token, None);
+    apis.instances(Duration::ZERO, Urgency::Needed).unwrap();
+    // Once to see that a route is missing, once to add it.
+    let rule = router_comes_at_read(&world, 2);
+    let mut routes = controller(Duration::from_secs(HOUR_S), Duration::ZERO);
+    routes.tick(&apis, &Mortal::after(None), &Selection::Due);
+    assert_eq!(world.sandbox.faults().hits(rule), 1);
+    assert_eq!(world.routes().len(), 4, "{:#?}", world.routes());
+    assert!(world.wanted().is_subset(&world.routes()));
+}
+
+/// A pass that goes on for long looks again, at the servers too; whatever lists its settings allow.
+#[test]
+fn a_later_look_of_a_pass_deletes_by_a_list_of_its_own() {
+    let world = World::settled(2);
+    for n in 100..106 {
+        let to = format!("10.244.{n}.0/24");
+        world
+            .sandbox
+            .cloud()
+            .set_route(world.network(), &to, NOBODY);
+    }
+    let slow = Effect::before(|_| std::thread::sleep(Duration::from_millis(50)));
+    world.sandbox.faults().add(hetzner(slow, DELETE));
+    let rule = router_comes_at_read(&world, 2);
+    let place = Place::new(&world.sandbox);
+    let apis = place.world(&place.token, None);
+    let mut routes = controller(Duration::from_secs(HOUR_S), Duration::ZERO);
+    routes.sync(&apis, &Mortal::after(None));
+    assert_eq!(world.sandbox.faults().hits(rule), 1, "no second look");
+    assert_eq!(world.routes().len(), 3, "{:#?}", world.routes());
+    assert!(world.wanted().is_subset(&world.routes()));
+}
+
+/// The one that was killed had deleted it already; or a person did.
+#[test]
+fn a_route_that_is_gone_before_it_is_replaced_is_added() {
+    let world = World::settled(2);
+    let cloud = Arc::clone(world.sandbox.cloud());
+    let network = world.network();
+    cloud.set_route(network, "10.244.1.0/24", NOBODY);
+    let hand = move |_: &Request| cloud.delete_route(network, "10.244.1.0/24");
+    world
+        .sandbox
+        .faults()
+        .add(hetzner(Effect::before(hand), DELETE).times(1));
+    let busy = Effect::hetzner_error(409, "conflict", "another change is being made");
+    world.sandbox.faults().add(hetzner(busy, DELETE).times(1));
+    let ran = world.sync(&[]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(world.routes(), world.wanted());
+    assert!(
+        ran.stdout.contains("1 changed, 1 unchanged, 0 failed"),
+        "{ran:?}"
+    );
+}
+
+/// The look after a refusal shows more to do.
+#[test]
+fn what_went_missing_during_the_pass_is_added_by_it() {
+    let world = World::settled(2);
+    let cloud = Arc::clone(world.sandbox.cloud());
+    let network = world.network();
+    cloud.delete_route(network, "10.244.1.0/24");
+    let hand = move |_: &Request| cloud.delete_route(network, "10.244.2.0/24");
+    world
+        .sandbox
+        .faults()
+        .add(hetzner(Effect::before(hand), ADD).times(1));
+    let no = Effect::hetzner_error(422, "invalid_input", "invalid gateway");
+    world.sandbox.faults().add(hetzner(no, ADD).times(1));
+    let ran = world.sync(&[]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stdout.contains("invalid gateway"), "{ran:?}");
+    let second = format!("10.244.2.0/24 {}", world.ip("worker-2"));
+    assert_eq!(world.routes().into_iter().collect::<Vec<_>>(), [second]);
+    assert_eq!(world.status("worker-1").as_deref(), Some("True"));
+    assert_eq!(world.status("worker-2").as_deref(), Some("False"));
+}
+
+/// Refused because it is there by now, and nobody could look.
+#[test]
+fn a_node_is_marked_only_when_a_look_after_the_refusal_lacks_its_route() {
+    let world = World::settled(2);
+    world
+        .sandbox
+        .cloud()
+        .delete_route(world.network(), "10.244.1.0/24");
+    let is_refused = Arc::new(AtomicBool::new(false));
+    let refused = Arc::clone(&is_refused);
+    let hand = move |_: &Request| refused.store(true, Ordering::SeqCst);
+    world
+        .sandbox
+        .faults()
+        .add(hetzner(Effect::before(hand), ADD));
+    let taken = Effect::hetzner_error(422, "invalid_input", "the destination overlaps");
+    let Effect::Instead(taken) = taken else {
+        unreachable!()
+    };
+    world
+        .sandbox
+        .faults()
+        .add(hetzner(Effect::AfterAll(taken), ADD));
+    let away = Effect::hetzner_error(503, "maintenance", "try again");
+    let after = hetzner(away, READ).method("GET");
+    let after = after.when(move |_| is_refused.load(Ordering::SeqCst));
+    world.sandbox.faults().add(after);
+    let mark = world.mark();
+    let ran = world.sync(&[]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    world.comes_right(&[]);
+    assert_eq!(world.patches(mark), Vec::<String>::new());
+    assert_eq!(
+        world.told("worker-1", "FailedToCreateRoute"),
+        Vec::<String>::new()
+    );
+}
+
+/// Nobody reaches the pods meanwhile: this does not wait for the next pass.
+#[test]
+fn a_replacement_that_was_cut_in_two_is_ended_at_once() {
+    for path in [ADD, DELETE] {
+        let world = World::settled(2);
+        world
+            .sandbox
+            .cloud()
+            .set_route(world.network(), "10.244.1.0/24", NOBODY);
+        let away = Effect::hetzner_error(503, "maintenance", "try again");
+        world.sandbox.faults().add(hetzner(away, path).times(1));
+        let ran = common::ccm(&world.env, &["route", "sync", CIDR]);
+        assert_eq!(ran.code, 0, "{path}: {ran:?}");
+        assert_eq!(world.routes(), world.wanted());
+    }
+}
+
+/// And when it can't be ended at once it is tried again as any failure is, and not as late as a pass comes.
+#[test]
+fn a_replacement_that_stays_cut_in_two_does_not_wait_for_its_period() {
+    let world = World::settled(2);
+    let place = Place::new(&world.sandbox);
+    let apis = place.world(&place.token, None);
+    let mut routes = controller(scaled(10), Duration::from_secs(HOUR_S));
+    world
+        .sandbox
+        .cloud()
+        .set_route(world.network(), "10.244.1.0/24", NOBODY);
+    let away = Effect::hetzner_error(503, "maintenance", "try again");
+    let rule = world.sandbox.faults().add(hetzner(away, ADD));
+    let report = routes.tick(&apis, &Mortal::after(None), &Selection::Due);
+    assert!(report.outage.is_some());
+    let tries = world.sandbox.faults().hits(rule);
+    assert!((2..=6).contains(&tries), "{tries} tries in one pass");
+    world.sandbox.faults().clear();
+    let begun = Instant::now();
+    while world.routes() != world.wanted() {
+        assert!(begun.elapsed() < common::LIMIT, "{:#?}", world.routes());
+        routes.tick(&apis, &Mortal::after(None), &Selection::Due);
+    }
+}

@@ -1,0 +1,16 @@
+//! Routes from outside: the binary on a simulated Network and cluster.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::common::library;
+use crate::common::random;
+use crate::common::seeds;
+
+mod doubt;
+mod life;
+mod many;
+mod meanwhile;
+mod replaced;
+mod storm;
+mod switches;
+mod trouble;
+mod world;

@@ -1,0 +1,240 @@
+//! Servers are replaced, and their addresses change hands; calls are made only where a list of servers is there anyway.
+
+use crate::sync::library::{Mortal, Place};
+use crate::sync::world::World;
+use ccm::controllers::route::{RouteController, Settings};
+use ccm::controllers::{Controller, Report, Selection};
+use ccm::provider::{Reason, Urgency};
+use sandbox::Half;
+use sandbox::faults::{Effect, Rule};
+use sandbox::hetzner::ServerSpec;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const PODS: &str = "10.244.2.0/24";
+
+/// Two nodes with their routes, and a controller that compared them once. In real time: nothing is due again by
+/// itself while a test runs.
+struct Compared {
+    world: World,
+    ccm: ccm::cache::Apis,
+    controller: RouteController,
+}
+
+impl Compared {
+    fn new() -> Compared {
+        let world = World::settled(2);
+        let place = Place::new(&world.sandbox);
+        let mut compared = Compared {
+            ccm: place.world(&place.token, None),
+            controller: RouteController::new(Settings {
+                cluster_cidrs: vec!["10.244.0.0/16".parse().unwrap()],
+                reconciliation_period: Duration::ZERO,
+                server_cache_max_age: HOUR,
+                time_scale: 1.0,
+            }),
+            world,
+        };
+        let mark = compared.world.mark();
+        compared.tick();
+        assert_eq!(compared.world.changes(mark), Vec::<String>::new());
+        compared
+    }
+
+    fn tick(&mut self) -> Report {
+        let gate = Mortal::after(None);
+        self.controller.tick(&self.ccm, &gate, &Selection::Due)
+    }
+
+    /// Another controller lists the servers.
+    fn list(&self) {
+        self.ccm.instances(Duration::ZERO, Urgency::Needed).unwrap();
+    }
+
+    /// Another controller reads the nodes.
+    fn read_nodes(&self) {
+        let latest = ccm::cache::ReadFrom::Latest;
+        self.ccm.nodes(Duration::ZERO, latest).unwrap();
+    }
+
+    fn edit(&self, change: impl FnOnce(&mut Value)) {
+        let id = self.world.server("worker-2");
+        self.world.sandbox.cloud().edit_server(id, change);
+    }
+
+    /// Of the plan that a tick would be made of.
+    fn findings(&self) -> Vec<Reason> {
+        let (_, plan) = self.controller.evaluate(&self.ccm).unwrap();
+        plan.findings.iter().map(|one| one.reason).collect()
+    }
+
+    /// Another machine, with the address of `worker-2`'s, which is deleted.
+    fn replace_server(&self) {
+        let ip = self.world.ip("worker-2");
+        let cloud = self.world.sandbox.cloud();
+        let servers = cloud.servers(self.world.sandbox.project());
+        let old = servers.iter().find(|server| server["name"] == "worker-2");
+        cloud.delete_server(old.unwrap()["id"].as_u64().unwrap());
+        let spec = ServerSpec {
+            name: "worker-2".into(),
+            networks: vec![(self.world.network(), Some(ip.parse().unwrap()))],
+            ..ServerSpec::default()
+        };
+        cloud.create_server(self.world.sandbox.project(), spec);
+    }
+
+    fn delete_node(&self) {
+        let cluster = self.world.sandbox.cluster();
+        cluster.delete("nodes", None, "worker-2");
+    }
+
+    fn route(&self, change: &str) -> String {
+        format!("{change} {PODS} {}", self.world.ip("worker-2"))
+    }
+}
+
+#[test]
+fn a_private_address_that_changes_is_compared_with_the_next_list_of_servers() {
+    let mut compared = Compared::new();
+    let old = compared.route("delete_route");
+    compared.edit(|server| server["private_net"][0]["ip"] = json!("10.0.0.99"));
+    let mark = compared.world.mark();
+    compared.tick();
+    assert!(
+        compared.world.cloud_calls(mark).is_empty(),
+        "no list, no call"
+    );
+    compared.list();
+    compared.tick();
+    let new = compared.route("add_route");
+    assert_eq!(compared.world.changes(mark), [old, new]);
+    assert_eq!(compared.world.status("worker-2").as_deref(), Some("False"));
+    // And that is all, however many lists follow.
+    let mark = compared.world.mark();
+    compared.list();
+    let calls = compared.world.cloud_calls(mark).len();
+    compared.tick();
+    assert_eq!(compared.world.cloud_calls(mark).len(), calls);
+}
+
+#[test]
+fn a_detached_server_s_node_loses_its_route_and_is_marked_with_the_next_list_of_servers() {
+    let mut compared = Compared::new();
+    let deleted = compared.route("delete_route");
+    let mut attachment = json!(null);
+    compared.edit(|server| {
+        attachment = server["private_net"].take();
+        server["private_net"] = json!([]);
+    });
+    compared.list();
+    let mark = compared.world.mark();
+    compared.tick();
+    assert_eq!(compared.world.changes(mark), [deleted]);
+    assert_eq!(compared.world.status("worker-2").as_deref(), Some("True"));
+    // Attached again.
+    compared.edit(|server| server["private_net"] = attachment.take());
+    compared.list();
+    compared.tick();
+    assert_eq!(compared.world.routes(), compared.world.wanted());
+    assert_eq!(compared.world.status("worker-2").as_deref(), Some("False"));
+}
+
+/// Steps of a replacement, in any order in which a controller may come to see them.
+#[test]
+fn a_replaced_node_s_route_is_deleted_though_another_server_has_its_address() {
+    type Steps = fn(&mut Compared);
+    let cases: [(&str, Steps); 3] = [
+        ("server and node, then a look", |compared| {
+            compared.replace_server();
+            compared.delete_node();
+        }),
+        ("the node stays", |compared| {
+            compared.replace_server();
+        }),
+        ("the first try fails", |compared| {
+            let error = Effect::hetzner_error(422, "invalid_input", "not now");
+            let rule = Rule::new(error).half(Half::Hetzner).writes();
+            compared.delete_node();
+            compared.world.sandbox.faults().add(rule);
+            compared.read_nodes();
+            assert_eq!(compared.tick().failures.len(), 1);
+            compared.world.sandbox.faults().clear();
+            compared.replace_server();
+        }),
+    ];
+    for (case, steps) in cases {
+        let mut compared = Compared::new();
+        let deleted = compared.route("delete_route");
+        steps(&mut compared);
+        let mark = compared.world.mark();
+        compared.list();
+        compared.read_nodes();
+        let findings = compared.findings();
+        assert!(
+            !findings.contains(&Reason::StaleRoute),
+            "{case}: {findings:?}"
+        );
+        // Until the back-off is over.
+        crate::common::wait_until(case, || {
+            compared.tick();
+            !compared.world.changes(mark).is_empty()
+        });
+        assert_eq!(compared.world.changes(mark), [deleted], "{case}");
+        let findings = compared.findings();
+        assert!(
+            !findings.contains(&Reason::StaleRoute),
+            "{case}: {findings:?}"
+        );
+    }
+}
+
+/// The same route again, by somebody else: it was the node's before, and is not any more.
+#[test]
+fn a_route_that_was_deleted_is_not_remembered() {
+    let mut compared = Compared::new();
+    compared.replace_server();
+    compared.delete_node();
+    compared.list();
+    compared.read_nodes();
+    compared.tick();
+    let ip = compared.world.ip("worker-2");
+    let theirs = format!("{PODS} {ip}");
+    assert!(!compared.world.routes().contains(&theirs));
+    let cloud = compared.world.sandbox.cloud();
+    cloud.set_route(compared.world.network(), PODS, &ip);
+    let mark = compared.world.mark();
+    let passed = compared
+        .controller
+        .sync(&compared.ccm, &Mortal::after(None));
+    assert!(passed.report.failures.is_empty(), "{passed:?}");
+    assert_eq!(compared.world.changes(mark), Vec::<String>::new());
+    assert!(compared.findings().contains(&Reason::StaleRoute));
+}
+
+/// By an old list of servers a router seems to be a node's: what it is for is not the node's for that.
+#[test]
+fn a_router_with_the_address_that_a_node_had_keeps_its_routes() {
+    let mut compared = Compared::new();
+    let ip = compared.world.ip("worker-2");
+    compared.edit(|server| server["private_net"][0]["ip"] = json!("10.0.0.99"));
+    let spec = ServerSpec {
+        name: "router".into(),
+        networks: vec![(compared.world.network(), Some(ip.parse().unwrap()))],
+        ..ServerSpec::default()
+    };
+    let cloud = compared.world.sandbox.cloud();
+    cloud.create_server(compared.world.sandbox.project(), spec);
+    cloud.set_route(compared.world.network(), "10.244.200.0/24", &ip);
+    // Something is to be done, so that the Network is read before the servers are.
+    compared.world.join("worker-3", "10.244.3.0/24");
+    compared.read_nodes();
+    compared
+        .ccm
+        .network(Duration::ZERO, Urgency::Needed)
+        .unwrap();
+    compared.tick();
+    let mut expected = compared.world.wanted();
+    expected.insert(format!("10.244.200.0/24 {ip}"));
+    assert_eq!(compared.world.routes(), expected);
+}

@@ -1,0 +1,13 @@
+//! Services and their load balancers: the binary, and the provider, against the sandbox.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod api_errors;
+mod held_back;
+mod left_over;
+mod provider;
+mod refused;
+mod sync;
+mod take_over;

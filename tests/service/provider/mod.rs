@@ -1,0 +1,579 @@
+//! Load balancers over real HTTP: every kind of change, what is read for it, and what is refused.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::common;
+mod world;
+
+use ccm::hetzner::load_balancers::{Defaults, SERVICE_UID, annotations::PREFIX};
+use ccm::provider::{
+    ActionId, Applied, ErrorKind, InstanceId, LoadBalancers, OfferedNode, Provider, ProviderId,
+    Urgency,
+};
+use sandbox::Half;
+use sandbox::calls::Call;
+use sandbox::exchange::Response;
+use sandbox::faults::{Effect, Rule};
+use serde_json::json;
+use std::time::Duration;
+use world::{Closed, Open, UID, World, hetzner, hetzner_at, port};
+
+fn on_create(effect: Effect) -> Rule {
+    Rule::new(effect)
+        .half(Half::Hetzner)
+        .method("POST")
+        .path("/v1/load_balancers")
+        .times(1)
+}
+
+#[test]
+fn a_new_one_is_made_by_one_write_and_then_is_right() {
+    let mut world = World::with_nodes(12);
+    world.service.ports = vec![port(80), port(81), port(82)];
+    assert_eq!(world.settle().len(), 1);
+    assert_eq!(world.writes(), ["POST load_balancers"]);
+    let balancer = world.balancer();
+    assert_eq!(balancer["targets"].as_array().unwrap().len(), 12);
+    assert_eq!(balancer["services"].as_array().unwrap().len(), 3);
+    let plan = world.plan();
+    assert!(plan.changes.is_empty());
+    assert_eq!(
+        plan.status.unwrap().len(),
+        3,
+        "both public addresses and the private one"
+    );
+    world.check_document();
+}
+
+#[test]
+fn the_answer_to_the_creation_shows_what_a_look_would_where_its_addresses_are_in_it() {
+    let world = World::without_network();
+    let plan = world.plan();
+    let applied = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+    let Ok(Applied::Shown(Some(action), shown)) = applied else {
+        panic!("{applied:?}");
+    };
+    let left = world
+        .hetzner
+        .plan(&shown, &world.service, &world.nodes, &world.cluster);
+    assert!(left.changes.is_empty(), "{left:?}");
+    world.wait(action).unwrap();
+    let looked = world.plan();
+    assert!(looked.changes.is_empty(), "{looked:?}");
+    assert_eq!(left.status, looked.status);
+    assert_eq!(left.status.unwrap().len(), 2);
+
+    // Its private address comes only with the end of the action.
+    let world = World::new();
+    let plan = world.plan();
+    let applied = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+    assert!(
+        matches!(applied, Ok(Applied::LookAgain(Some(_)))),
+        "{applied:?}"
+    );
+}
+
+#[test]
+fn every_kind_of_change_is_made_and_fits_the_document() {
+    let mut world = World::new();
+    let pem = json!({"name": "one", "type": "managed", "domain_names": ["a.example"]});
+    world
+        .sandbox
+        .cloud()
+        .create_certificate(world.sandbox.project(), pem);
+    world.service.ports = vec![port(80), port(81), port(443)];
+    world.settle();
+    world.service.ports = vec![port(80), port(82), port(443)];
+    world.nodes.pop();
+    world.set(&[
+        ("name", "front"),
+        ("type", "lb21"),
+        ("algorithm-type", "least_connections"),
+        ("ipv4-rdns", "a.example"),
+        ("ipv6-rdns", "b.example"),
+        ("use-private-ip", "true"),
+        ("private-ipv4", "10.0.0.77"),
+        ("disable-public-network", "true"),
+        ("uses-proxyprotocol", "true"),
+        ("protocol.443", "https"),
+        ("http-certificates", "one"),
+        ("http-sticky-sessions", "true"),
+        ("http-cookie-name", "A"),
+        ("http-cookie-lifetime", "1m"),
+        ("http-timeout-idle", "30s"),
+        ("protocol.82", "http"),
+        ("health-check-protocol.80", "https"),
+        ("health-check-http-domain.80", "a.example"),
+        ("health-check-http-path.80", "/up"),
+        ("http-status-codes.80", "200,3??"),
+        ("health-check-port", "8080"),
+        ("health-check-interval", "6s"),
+        ("health-check-timeout", "5s"),
+        ("health-check-retries", "4"),
+    ]);
+    let made = world.settle();
+    assert!(made.iter().all(|line| !line.contains(" ! ")), "{made:#?}");
+    let balancer = world.balancer();
+    assert_eq!(balancer["name"], "front");
+    assert_eq!(balancer["public_net"]["enabled"], false);
+    assert_eq!(balancer["private_net"][0]["ip"], "10.0.0.77");
+    assert_eq!(balancer["targets"][0]["use_private_ip"], true);
+    assert_eq!(balancer["targets"].as_array().unwrap().len(), 1);
+    // Back again, to a smaller type.
+    world.service.annotations.clear();
+    world.set(&[("type", "lb11"), ("disable-public-network", "false")]);
+    let made = world.settle();
+    assert!(made.iter().all(|line| !line.contains(" ! ")), "{made:#?}");
+    assert_eq!(world.balancer()["load_balancer_type"]["name"], "lb11");
+    let writes = world.writes();
+    for command in [
+        "POST load_balancers",
+        "POST change_type",
+        "POST change_algorithm",
+        "POST change_dns_ptr",
+        "POST detach_from_network",
+        "POST attach_to_network",
+        "POST enable_public_interface",
+        "POST disable_public_interface",
+        "POST delete_service",
+        "POST update_service",
+        "POST add_service",
+        "POST add_target",
+        "POST remove_target",
+    ] {
+        assert!(
+            writes.iter().any(|write| write == command),
+            "{command} in {writes:?}"
+        );
+    }
+    assert!(writes.iter().any(|write| write.starts_with("PUT ")));
+
+    let removal = world.removal();
+    let deleted = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
+    if let Applied::Running(action) = deleted.unwrap() {
+        world.wait(action).unwrap();
+    }
+    assert!(world.balancers().is_empty());
+    // It is gone already: that is what was wanted.
+    let again = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
+    assert!(matches!(again, Ok(Applied::Done)), "{again:?}");
+    world.check_document();
+}
+
+#[test]
+fn a_deletion_without_a_word_is_one_too() {
+    let world = World::new();
+    world.settle();
+    world.sandbox.cloud().set_silent_deletes(true);
+    let removal = world.removal();
+    let deleted = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
+    assert!(matches!(deleted, Ok(Applied::Done)), "{deleted:?}");
+    common::wait_until("its end", || world.balancers().is_empty());
+}
+
+/// Types are read once a day; one that is not among them may have come since.
+#[test]
+fn a_type_that_came_since_the_types_were_read_is_found() {
+    let mut world = World::new();
+    world.set(&[("type", "lb21")]);
+    // Ten minutes are 60 ms, and a day more than the test waits.
+    world.hetzner = hetzner_at(&world.sandbox, Some(Defaults::default()), 0.0001);
+    let cloud = world.sandbox.cloud();
+    let announced = "2020-01-01T00:00:00Z";
+    cloud.deprecate_load_balancer_type("lb21", announced, "2020-06-01T00:00:00Z");
+    assert!(world.plan().obstacle.unwrap().message.contains("lb21"));
+    cloud.deprecate_load_balancer_type("lb21", announced, "2999-06-01T00:00:00Z");
+    common::wait_at_most(Duration::from_secs(4), "the new type", || {
+        world.plan().obstacle.is_none()
+    });
+    let reads = |call: &Call| call.path == "/v1/load_balancer_types";
+    assert_eq!(world.sandbox.calls().count(reads), 2);
+}
+
+/// Some proxy's 200: the load balancer may still be there.
+#[test]
+fn an_answer_of_somebody_else_is_no_success() {
+    let world = World::new();
+    world.settle();
+    let removal = world.removal();
+    let other = Rule::new(Effect::other_json()).half(Half::Hetzner);
+    world.sandbox.faults().add(other.method("DELETE").times(1));
+    let deleted = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
+    assert_eq!(deleted.unwrap_err().kind, ErrorKind::Unavailable);
+}
+
+/// One server has gone: the address comes all the same, and the others are targets.
+#[test]
+fn one_target_that_is_refused_does_not_keep_the_rest() {
+    let mut world = World::new();
+    let gone = OfferedNode {
+        name: "gone".into(),
+        provider_id: ProviderId::Ours(InstanceId(999_999)),
+        ..world.nodes[0].clone()
+    };
+    world.nodes.push(gone);
+    let made = world.settle();
+    let failed: Vec<&String> = made.iter().filter(|line| line.contains(" ! ")).collect();
+    assert!(
+        !failed.is_empty() && failed.iter().all(|line| line.starts_with("target gone")),
+        "{made:#?}"
+    );
+    let balancer = world.balancer();
+    assert_eq!(balancer["targets"].as_array().unwrap().len(), 2);
+    assert_eq!(balancer["services"].as_array().unwrap().len(), 1);
+    let creates = world
+        .writes()
+        .iter()
+        .filter(|write| *write == "POST load_balancers")
+        .count();
+    assert_eq!(creates, 2);
+    world.check_document();
+}
+
+/// The address comes although a port is refused, wherever in it the API finds what is wrong; what is not about a port or
+/// a target refuses the whole.
+#[test]
+fn one_field_of_a_port_that_is_refused_does_not_keep_the_rest() {
+    let cases = [
+        ("http.certificates", 2),
+        ("services[0].http.certificates", 2),
+        ("services.0.health_check.http.path", 2),
+        ("health_check.timeout", 2),
+        ("targets", 2),
+        ("targets[1].server.id", 2),
+        ("load_balancer_certificates", 2),
+        ("load_balancer_targets", 2),
+        ("location", 1),
+        ("load_balancer_type", 1),
+        ("public_net.ipv4", 1),
+        ("httpd", 1),
+    ];
+    for (field, posts) in cases {
+        let world = World::without_network();
+        let fields = json!([{"name": field, "messages": ["is wrong"]}]);
+        let body = json!({"error": {"code": "invalid_input", "message": "invalid input", "details": {"fields": fields}}});
+        world
+            .sandbox
+            .faults()
+            .add(on_create(Effect::Instead(Response::json(422, &body))));
+        let plan = world.plan();
+        let change = plan.changes[0].as_ref();
+        let error = LoadBalancers::apply(&world.hetzner, &Open, change).unwrap_err();
+        let is_in_part = error.kind == ErrorKind::InPart;
+        assert_eq!(is_in_part, posts == 2, "{field}: {error:?}");
+        if is_in_part {
+            let rest = change.without_parts().unwrap();
+            LoadBalancers::apply(&world.hetzner, &Open, rest.as_ref()).unwrap();
+        }
+        assert_eq!(world.writes().len(), posts, "{field}");
+        assert_eq!(world.balancers().len(), posts - 1, "{field}");
+    }
+}
+
+/// The place may be refused by name, or as something that is not found; the places are read once, and only then.
+#[test]
+fn a_place_that_there_is_not_is_told_with_its_annotation_and_the_places() {
+    let not_found = || {
+        Some(Effect::hetzner_error(
+            404,
+            "not_found",
+            "location not found",
+        ))
+    };
+    let nowhere = ("network-zone", "mars");
+    let sold_out = || {
+        Some(Effect::hetzner_error(
+            412,
+            "resource_unavailable",
+            "sold out",
+        ))
+    };
+    type Case<'a> = ((&'a str, &'a str), Option<Effect>, &'a [&'a str], usize);
+    let cases: [Case; 5] = [
+        (
+            nowhere,
+            not_found(),
+            &["/network-zone: there is no network zone \"mars\"; use ap-southeast, eu-central"],
+            1,
+        ),
+        (
+            ("network-zone", "mars"),
+            None,
+            &["/network-zone: there is no network zone \"mars\"; use ap-southeast, eu-central"],
+            1,
+        ),
+        (
+            ("location", "fsn1"),
+            not_found(),
+            &["location not found (not_found"],
+            1,
+        ),
+        (
+            ("location", "fsn1"),
+            sold_out(),
+            &[
+                "type \"lb11\" can't be had there",
+                "/type",
+                "/location",
+                "(resource_unavailable",
+            ],
+            0,
+        ),
+        (
+            ("location", "fsn1"),
+            Some(Effect::hetzner_error(422, "protected", "no")),
+            &["(protected"],
+            0,
+        ),
+    ];
+    for (annotation, effect, says, reads) in cases {
+        let mut world = World::without_network();
+        world.set(&[annotation]);
+        if let Some(effect) = effect {
+            world.sandbox.faults().add(on_create(effect).times(2));
+        }
+        let plan = world.plan();
+        let outcome = world.apply(plan.changes[0].as_ref());
+        let said = outcome.unwrap_err().to_string();
+        for part in says {
+            assert!(said.contains(part), "{said}");
+        }
+        assert!(said.contains("POST http"), "{said}");
+        let read = |call: &Call| call.path == "/v1/locations";
+        assert_eq!(world.sandbox.calls().count(read), reads, "{said}");
+        assert!(world.balancers().is_empty());
+        world.check_document();
+    }
+    // Where the places can't be read, the annotation is named all the same.
+    let mut world = World::without_network();
+    world.set(&[nowhere]);
+    let broken = Rule::new(Effect::gateway_timeout()).half(Half::Hetzner);
+    world.sandbox.faults().add(broken.path("/v1/locations"));
+    let plan = world.plan();
+    let outcome = world.apply(plan.changes[0].as_ref());
+    let said = outcome.unwrap_err().to_string();
+    assert!(
+        said.contains("/network-zone: network zone \"mars\" is refused: POST"),
+        "{said}"
+    );
+    // A location is looked up where types are sold, before anything is tried.
+    let mut world = World::without_network();
+    world.set(&[("location", "nowhere")]);
+    let said = world.plan().obstacle.unwrap().message;
+    let says = "annotation load-balancer.hetzner.cloud/location: there is no location \"nowhere\" for load balancers of \
+                type lb11; use ash, fsn1, ";
+    assert!(said.starts_with(says), "{said}");
+    assert!(world.writes().is_empty());
+}
+
+/// One that is named while it is issued costs no refused call.
+#[test]
+fn a_named_certificate_that_is_not_issued_yet_keeps_its_port_alone_waiting() {
+    let mut world = World::new();
+    let pem = json!({"name": "one", "type": "managed", "domain_names": ["a.example"]});
+    world.service.ports = vec![port(80), port(443)];
+    world.set(&[("protocol.443", "https"), ("http-certificates", "one")]);
+    let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+    let id = cloud.create_certificate(project, pem);
+    let issue = |takes| {
+        cloud.set_action_duration("issue_certificate", Some(takes));
+        cloud.retry_certificate(id);
+    };
+    issue(Duration::from_secs(1_000_000));
+    world.settle();
+    assert_eq!(world.writes(), ["POST load_balancers"]);
+    assert_eq!(world.balancer()["services"].as_array().unwrap().len(), 1);
+    assert!(world.plan().is_unfinished);
+    issue(Duration::ZERO);
+    assert_eq!(
+        world.settle(),
+        ["port 443: added, https to node port 30443"]
+    );
+    world.check_document();
+}
+
+#[test]
+fn a_lost_answer_is_an_error_and_the_next_look_finds_what_was_made() {
+    let world = World::new();
+    world.sandbox.faults().add(on_create(Effect::AnswerLost));
+    let plan = world.plan();
+    let error = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert_eq!(world.writes().len(), 1, "never repeated");
+    // Until it is made whole it is locked, and not attached yet.
+    common::wait_until("its end", || {
+        let balancer = world.balancer();
+        !balancer["private_net"].as_array().unwrap().is_empty()
+    });
+    assert!(world.settle().is_empty());
+    assert_eq!(world.balancer()["labels"][SERVICE_UID], UID);
+}
+
+#[test]
+fn what_was_attached_meanwhile_is_looked_at_again() {
+    let world = World::new();
+    world.settle();
+    let id = world.balancer()["id"].as_u64().unwrap();
+    let right = world.balancer();
+    let cloud = world.sandbox.cloud();
+    cloud.edit_load_balancer(id, |one| one["private_net"] = json!([]));
+    let plan = world.plan();
+    // Whoever made it is done only now.
+    cloud.edit_load_balancer(id, |one| *one = right);
+    assert!(
+        plan.changes[0].line().ends_with(": attached"),
+        "{:?}",
+        plan.changes
+    );
+    let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+    assert!(matches!(outcome, Ok(Applied::Overtaken)), "{outcome:?}");
+    assert!(world.settle().is_empty());
+}
+
+#[test]
+fn a_name_that_was_taken_meanwhile_is_looked_at_again() {
+    let world = World::new();
+    let plan = world.plan();
+    let other = json!({"name": "kubernetes-default-web", "load_balancer_type": "lb11", "location": "fsn1",
+        "labels": {"ccm-from-scratch/cluster-uid": "cluster-2"}});
+    world
+        .sandbox
+        .cloud()
+        .create_load_balancer(world.sandbox.project(), other);
+    let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+    assert!(matches!(outcome, Ok(Applied::Overtaken)), "{outcome:?}");
+    world.settle();
+    let names: Vec<String> = world
+        .balancers()
+        .iter()
+        .map(|one| one["name"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(names.len(), 2);
+    assert!(names[1].starts_with("kubernetes-default-web-"), "{names:?}");
+}
+
+#[test]
+fn refusals_say_what_kind_they_are() {
+    let cases = [
+        (
+            Effect::hetzner_error(423, "locked", "wait"),
+            ErrorKind::Busy,
+        ),
+        (
+            Effect::hetzner_error(409, "conflict", "wait"),
+            ErrorKind::Busy,
+        ),
+        (
+            Effect::hetzner_error(403, "forbidden", "no"),
+            ErrorKind::Forbidden,
+        ),
+        (
+            Effect::hetzner_error(422, "invalid_input", "no"),
+            ErrorKind::Other,
+        ),
+        (Effect::gateway_timeout(), ErrorKind::Unavailable),
+        (Effect::Reset, ErrorKind::Unavailable),
+    ];
+    for (effect, kind) in cases {
+        let world = World::new();
+        let plan = world.plan();
+        world.sandbox.faults().add(on_create(effect));
+        let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+        assert_eq!(outcome.unwrap_err().kind, kind);
+        assert_eq!(world.writes().len(), 1);
+    }
+}
+
+#[test]
+fn what_the_gate_refuses_never_leaves() {
+    let world = World::new();
+    let plan = world.plan();
+    let outcome = LoadBalancers::apply(&world.hetzner, &Closed, plan.changes[0].as_ref());
+    assert_eq!(outcome.unwrap_err().kind, ErrorKind::Refused);
+    assert!(world.writes().is_empty());
+}
+
+/// A 429 answered to a write stops the next one before it is sent.
+#[test]
+fn writes_are_paid_from_the_same_budget() {
+    let world = World::new();
+    let plan = world.plan();
+    world
+        .sandbox
+        .faults()
+        .add(on_create(Effect::hetzner_rate_limit()));
+    for _ in 0..2 {
+        let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+        let kind = outcome.unwrap_err().kind;
+        assert!(
+            matches!(kind, ErrorKind::RateLimited { put_off: false, .. }),
+            "{kind:?}"
+        );
+    }
+    assert_eq!(world.writes().len(), 1);
+}
+
+#[test]
+fn actions_are_asked_for_together_and_a_failed_one_says_why() {
+    let mut world = World::with_nodes(60);
+    world.set(&[("type", "lb21"), ("node-selector", "none")]);
+    world.settle();
+    let cloud = world.sandbox.cloud();
+    cloud.fail_next_action("add_target", "action_failed", "the server is on fire");
+    world
+        .service
+        .annotations
+        .remove(&format!("{PREFIX}node-selector"));
+    let plan = world.plan();
+    assert_eq!(plan.changes.len(), 60);
+    let failing = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+    let Ok(Applied::Running(action)) = failing else {
+        panic!("{failing:?}");
+    };
+    let error = world.wait(action).unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.contains("on fire (action_failed)") && said.contains("add_target"),
+        "{said}"
+    );
+
+    let begun = world.sandbox.calls().mark();
+    let many: Vec<ActionId> = (0..60).map(|n| ActionId(action.0 + n)).collect();
+    world.hetzner.ended(&many).unwrap();
+    assert_eq!(
+        world.sandbox.calls().calls_since(begun).len(),
+        3,
+        "25 IDs a call"
+    );
+    world.check_document();
+}
+
+#[test]
+fn types_are_read_once_and_certificates_only_where_named() {
+    let mut world = World::new();
+    let reads = |world: &World, path: &str| {
+        let path = format!("/v1/{path}");
+        world
+            .sandbox
+            .calls()
+            .count(|call| call.method == "GET" && call.path == path)
+    };
+    world.settle();
+    for _ in 0..3 {
+        world.plan();
+    }
+    assert_eq!(reads(&world, "load_balancer_types"), 1);
+    assert_eq!(reads(&world, "certificates"), 0);
+    world.set(&[("http-certificates", "one")]);
+    world.plan();
+    assert_eq!(reads(&world, "certificates"), 1);
+    // What was read for one Service is not enough for another.
+    let provider = world.hetzner.load_balancers().unwrap();
+    let seen = provider.observe(&[], Urgency::Needed).unwrap();
+    assert!(!provider.covers(&seen, &world.service));
+}
+
+#[test]
+fn nobody_is_asked_where_load_balancers_are_turned_off() {
+    let sandbox = common::quiet(1);
+    assert!(hetzner(&sandbox, None).load_balancers().is_none());
+}

@@ -1,0 +1,137 @@
+//! What somebody gets wrong: an event that says what to do, everything as it was, and healed when it is mended.
+
+use crate::common::{self, wait_until};
+use crate::sync::world::{NO_RESYNC, PROFILES, World, key};
+use serde_json::{Value, json};
+
+/// What is wrong: in annotations, or in the Service itself.
+#[derive(Clone, Copy)]
+enum Wrong {
+    Annotations(&'static [(&'static str, &'static str)]),
+    Service(fn(&mut Value)),
+}
+use Wrong::{Annotations, Service};
+
+fn six_ports(service: &mut Value) {
+    let ports = (1..=6).map(|n| {
+        json!({"name": format!("p{n}"), "port": n, "targetPort": n, "protocol": "TCP", "nodePort": 30100 + n})
+    });
+    service["spec"]["ports"] = ports.collect();
+}
+
+fn no_node_port(service: &mut Value) {
+    let port = service["spec"]["ports"][0].as_object_mut().unwrap();
+    port.remove("nodePort");
+    service["spec"]["allocateLoadBalancerNodePorts"] = json!(false);
+}
+
+#[rustfmt::skip] // A case is a line.
+const CASES: &[(Wrong, &[&str])] = &[
+    (Annotations(&[("type", "lb99")]), &["type", "lb99", "lb11"]),
+    (Annotations(&[("protocol", "https"), ("http-certificates", "nobody")]), &["nobody"]),
+    (Annotations(&[("use-private-ip", "true")]), &["use-private-ip", "HCLOUD_NETWORK"]),
+    (Annotations(&[("protocol", "http"), ("http-timeout-idle", "10s")]), &["http-timeout-idle", "10s", "30s to 300s"]),
+    (Annotations(&[("node-selector", "a in b")]), &["node-selector", "a in b"]),
+    (Annotations(&[("algorithm-type", "fastest")]), &["algorithm-type", "fastest", "round_robin"]),
+    (Service(six_ports), &["6 TCP ports", "lb11", "takes 5"]),
+    (Service(no_node_port), &["port 80", "allocateLoadBalancerNodePorts"]),
+];
+
+#[test]
+fn it_is_explained_and_leaves_the_load_balancer_as_it_was_until_it_is_mended() {
+    let in_both = |profile| {
+        CASES
+            .iter()
+            .map(move |(wrong, says)| (*wrong, *says, profile))
+    };
+    let cases = PROFILES.into_iter().flat_map(in_both);
+    common::side_by_side(cases.collect(), |(wrong, says, profile)| {
+        let world = World::new(1);
+        let daemon = world.daemon(&[profile, NO_RESYNC]);
+        world.create("web", &[], &[80]);
+        let before = world.up("web");
+        let good = world.service("web").unwrap();
+        world.ticks(1);
+        let mark = world.mark();
+        world.edit("web", |service| match wrong {
+            Annotations(list) => {
+                let map: serde_json::Map<String, Value> = list
+                    .iter()
+                    .map(|(name, value)| (key(name), json!(value)))
+                    .collect();
+                service["metadata"]["annotations"] = Value::Object(map);
+            }
+            Service(edit) => edit(service),
+        });
+        world.tells("web", "SyncLoadBalancerFailed", says);
+        daemon.logs("SyncLoadBalancerFailed");
+        world.ticks(3);
+        assert_eq!(
+            world.writes(mark),
+            Vec::<String>::new(),
+            "{profile} {says:?}\n{}",
+            daemon.log()
+        );
+        assert_eq!(world.balancers()[0]["services"], before["services"]);
+        let inspection = world.inspect("web", &[profile]).to_string();
+        for part in says {
+            assert!(
+                inspection.contains(&part.replace('"', "\\\"")),
+                "{part}: {inspection}"
+            );
+        }
+        // Mended, with one more wish that shows that it is worked on again.
+        world.edit("web", |service| {
+            service["spec"] = good["spec"].clone();
+            service["metadata"]["annotations"] =
+                json!({ key("algorithm-type"): "least_connections" });
+        });
+        wait_until("a new algorithm", || {
+            world.balancers()[0]["algorithm"]["type"] == "least_connections"
+        });
+        assert_eq!(
+            world.told("web", "SyncLoadBalancerFailed").len(),
+            1,
+            "{says:?}"
+        );
+    });
+}
+
+#[test]
+fn a_place_that_does_not_exist_is_said_and_the_place_that_does_is_used() {
+    let world = World::new(1);
+    let daemon = world.daemon(&[NO_RESYNC]);
+    world.create("web", &[("location", "atlantis")], &[80]);
+    world.tells("web", "SyncLoadBalancerFailed", &["atlantis"]);
+    daemon.logs("atlantis");
+    assert_eq!(world.balancers().len(), 0);
+    world.annotate("web", "location", Some("nbg1"));
+    assert_eq!(world.up("web")["location"]["name"], "nbg1");
+}
+
+#[test]
+fn a_certificate_that_comes_later_is_found_without_anybody_asking() {
+    let world = World::new(1);
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    let https = [("protocol", "https"), ("http-certificates", "site")];
+    world.create("web", &https, &[443]);
+    world.tells("web", "SyncLoadBalancerFailed", &["site"]);
+    let certificate = json!({"name": "site", "type": "managed", "domain_names": ["a.example"]});
+    let cloud = world.sandbox.cloud();
+    let certificate = cloud.create_certificate(world.sandbox.project(), certificate);
+    let balancer = world.up("web");
+    assert_eq!(
+        balancer["services"][0]["http"]["certificates"],
+        json!([certificate])
+    );
+}
+
+#[test]
+fn one_services_trouble_is_not_the_others() {
+    let world = World::new(1);
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    world.create("bad", &[("type", "lb99")], &[80]);
+    world.create("good", &[], &[80]);
+    world.up("good");
+    world.tells("bad", "SyncLoadBalancerFailed", &["lb99"]);
+}

@@ -1,0 +1,264 @@
+//! What somebody changes in the cloud's console is shown, and set back.
+
+use crate::common::{self, wait_until};
+use crate::sync::world::{HCLOUD, OFTEN, PROFILES, World};
+use serde_json::{Value, json};
+
+/// Fields that nobody has to set for them to be wanted: in both profiles, and by ours alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Wanted {
+    Always,
+    ByOurs,
+    Never,
+}
+use Wanted::{Always, ByOurs, Never};
+
+type Edit = fn(&mut Value);
+
+#[rustfmt::skip] // A case is a line.
+const CASES: &[(&str, Wanted, Edit)] = &[
+    ("name", Always, |one| one["name"] = json!("by-hand")),
+    ("type", Always, |one| one["load_balancer_type"] = lb21()),
+    ("reverse DNS", Always, |one| one["public_net"]["ipv4"]["dns_ptr"] = json!("by.hand.example")),
+    ("our labels", ByOurs, |one| { one["labels"].as_object_mut().unwrap().remove("ccm-from-scratch/cluster"); }),
+    ("algorithm", ByOurs, |one| one["algorithm"]["type"] = json!("least_connections")),
+    ("destination port", Always, |one| one["services"][0]["destination_port"] = json!(4444)),
+    ("protocol", Always, |one| {
+        one["services"][0]["protocol"] = json!("http");
+        one["services"][0]["http"] = json!({"cookie_name": "HCLBSTICKY", "cookie_lifetime": 300, "sticky_sessions": false,
+            "redirect_http": false, "certificates": []});
+    }),
+    ("proxy protocol", ByOurs, |one| one["services"][0]["proxyprotocol"] = json!(true)),
+    ("health check port", Always, |one| one["services"][0]["health_check"]["port"] = json!(4444)),
+    ("health check interval", ByOurs, |one| one["services"][0]["health_check"]["interval"] = json!(30)),
+    ("health check timeout", ByOurs, |one| one["services"][0]["health_check"]["timeout"] = json!(3)),
+    ("health check retries", ByOurs, |one| one["services"][0]["health_check"]["retries"] = json!(5)),
+    ("a port less", Always, |one| { one["services"].as_array_mut().unwrap().pop(); }),
+    ("a port more", Always, |one| {
+        let mut more = one["services"][0].clone();
+        more["listen_port"] = json!(9999);
+        one["services"].as_array_mut().unwrap().push(more);
+    }),
+    ("a target less", Always, |one| { one["targets"].as_array_mut().unwrap().pop(); }),
+    ("no target", Always, |one| one["targets"] = json!([])),
+    ("public interface", Never, |one| one["public_net"]["enabled"] = json!(false)),
+    ("a label of theirs", Never, |one| one["labels"]["team"] = json!("a")),
+];
+
+/// Of an https port with a certificate, in a private Network.
+#[rustfmt::skip] // A case is a line.
+const HTTPS_CASES: &[(&str, Wanted, Hand)] = &[
+    ("cookie name", ByOurs, Hand::Field("http", "cookie_name", |_| json!("OTHER"))),
+    ("cookie lifetime", ByOurs, Hand::Field("http", "cookie_lifetime", |_| json!(60))),
+    ("sticky sessions", ByOurs, Hand::Field("http", "sticky_sessions", |_| json!(true))),
+    ("redirect", ByOurs, Hand::Field("http", "redirect_http", |_| json!(true))),
+    ("idle timeout", Never, Hand::Field("http", "timeout_idle", |_| json!(120))),
+    ("certificates", Always, Hand::Field("http", "certificates", |ids| json!([ids.other]))),
+    ("check over TLS", Always, Hand::Field("check", "tls", |_| json!(true))),
+    ("check domain", ByOurs, Hand::Field("check", "domain", |_| json!("by.hand.example"))),
+    ("check path", ByOurs, Hand::Field("check", "path", |_| json!("/by-hand"))),
+    ("check response", ByOurs, Hand::Field("check", "response", |_| json!("by hand"))),
+    ("check status codes", ByOurs, Hand::Field("check", "status_codes", |_| json!(["418"]))),
+    ("no Network", Always, Hand::Actions(&[
+        ("detach_from_network", |ids| json!({"network": ids.network})),
+    ])),
+    ("another private address", Always, Hand::Actions(&[
+        ("detach_from_network", |ids| json!({"network": ids.network})),
+        ("attach_to_network", |ids| json!({"network": ids.network, "ip": "10.0.0.99"})),
+    ])),
+    // Somebody's own: whatever servers carry the label.
+    ("a label selector", Never, Hand::Actions(&[
+        ("add_target", |_| json!({"type": "label_selector", "label_selector": {"selector": "team=a"}})),
+    ])),
+];
+
+/// The value of a field, or what an action is asked for.
+type Says = fn(&Ids) -> Value;
+
+/// What somebody does: a field of the port or of its health check, or actions of the API.
+#[derive(Clone, Copy)]
+enum Hand {
+    Field(&'static str, &'static str, Says),
+    Actions(&'static [(&'static str, Says)]),
+}
+
+/// What a case may name.
+struct Ids {
+    network: u64,
+    /// A certificate that the Service does not name.
+    other: u64,
+}
+
+impl Hand {
+    fn act(self, world: &World, id: u64, ids: &Ids) {
+        let cloud = world.sandbox.cloud();
+        match self {
+            Hand::Field(part, field, value) => cloud.edit_load_balancer(id, |one| {
+                let service = &mut one["services"][0];
+                let part = match part {
+                    "http" => &mut service["http"],
+                    _ => &mut service["health_check"]["http"],
+                };
+                part[field] = value(ids);
+            }),
+            Hand::Actions(actions) => {
+                for (action, body) in actions {
+                    let before = shape(&cloud.load_balancer(id));
+                    world.act(
+                        &format!("/load_balancers/{id}/actions/{action}"),
+                        &body(ids),
+                    );
+                    wait_until(action, || shape(&cloud.load_balancer(id)) != before);
+                }
+            }
+        }
+    }
+}
+
+/// As a type of the API.
+fn lb21() -> Value {
+    json!({"id": 2, "name": "lb21", "description": "LB21", "max_connections": 20000, "max_services": 15,
+        "max_targets": 75, "max_assigned_certificates": 25, "deprecated": null, "prices": []})
+}
+
+/// What counts: not how healthy targets are, nor how much went through; in an order of its own.
+fn shape(balancer: &Value) -> Value {
+    let mut shape = json!({});
+    let fields = [
+        "name",
+        "labels",
+        "algorithm",
+        "public_net",
+        "private_net",
+        "services",
+    ];
+    for field in fields {
+        shape[field] = balancer[field].clone();
+    }
+    let all = balancer["targets"].as_array().unwrap().iter();
+    let selectors = all.map(|target| target["label_selector"].clone());
+    shape["selectors"] = selectors.filter(Value::is_object).collect();
+    shape["type"] = balancer["load_balancer_type"]["name"].clone();
+    if let Some(services) = shape["services"].as_array_mut() {
+        services.sort_by_key(|service| service["listen_port"].as_u64());
+    }
+    let mut targets = crate::sync::world::targets(balancer);
+    targets.sort_unstable();
+    shape["targets"] = json!(targets);
+    shape
+}
+
+fn with_service(profile: &str) -> (World, u64) {
+    let world = World::new(2);
+    world.settle(&[profile]);
+    let annotations = [("name", "front"), ("ipv4-rdns", "front.example")];
+    let uid = world.create("web", &annotations, &[80, 443]);
+    world.settle(&[profile]);
+    let id = world.of_uid(&uid).unwrap()["id"].as_u64().unwrap();
+    (world, id)
+}
+
+fn comes_back(
+    world: &World,
+    id: u64,
+    right: &Value,
+    profile: &str,
+    (field, wanted): (&str, Wanted),
+    edit: impl FnOnce(),
+) {
+    let cloud = world.sandbox.cloud();
+    let about = format!("{field}, {profile}");
+    edit();
+    let edited = shape(&cloud.load_balancer(id));
+    assert_ne!(edited, shape(right), "{about}");
+    let comes_back = wanted == Always || (wanted == ByOurs && profile != HCLOUD);
+    let inspection = world.inspect("web", &[profile]);
+    let changes = inspection["changes"].as_array().unwrap().iter();
+    let cloud_changes = changes.filter(|change| change.get("loadBalancer").is_some());
+    let held_back = crate::sync::world::len(&inspection["heldBack"]);
+    assert_eq!(
+        cloud_changes.count() + held_back > 0,
+        comes_back,
+        "{about}: {inspection:#}"
+    );
+    let shown = inspection["differences"].as_array().unwrap().len();
+    assert_eq!(shown > 0, comes_back, "{about}: {inspection:#}");
+    let sync = common::ccm(&world.env, &["lb", "sync", "default/web", "--yes", profile]);
+    assert_eq!(sync.code, 0, "{about}: {sync:?}");
+    let after = shape(&cloud.load_balancer(id));
+    let expected = if comes_back { shape(right) } else { edited };
+    assert_eq!(after, expected, "{about}");
+    cloud.edit_load_balancer(id, |one| *one = right.clone());
+}
+
+#[test]
+fn every_field_of_an_https_port_and_the_network_are_too() {
+    common::side_by_side(PROFILES.to_vec(), |profile| {
+        let world = World::with_network(2);
+        world.settle(&[profile]);
+        let (cloud, project) = (world.sandbox.cloud(), world.sandbox.project());
+        let certificate = |name: &str| {
+            let body = json!({"name": name, "type": "managed", "domain_names": ["a.example"]});
+            cloud.create_certificate(project, body)
+        };
+        certificate("site");
+        let ids = Ids {
+            network: world.sandbox.network().unwrap(),
+            other: certificate("other"),
+        };
+        let annotations = [
+            ("protocol", "https"),
+            ("http-certificates", "site"),
+            ("health-check-protocol", "http"),
+            ("private-ipv4", "10.0.0.77"),
+        ];
+        let uid = world.create("web", &annotations, &[443]);
+        world.settle(&[profile]);
+        let id = world.of_uid(&uid).unwrap()["id"].as_u64().unwrap();
+        let right = cloud.load_balancer(id);
+        assert_eq!(right["private_net"][0]["ip"], "10.0.0.77");
+        for (field, wanted, hand) in HTTPS_CASES {
+            let edit = || hand.act(&world, id, &ids);
+            comes_back(&world, id, &right, profile, (field, *wanted), edit);
+        }
+    });
+}
+
+#[test]
+fn every_field_is_shown_before_and_brought_back() {
+    common::side_by_side(PROFILES.to_vec(), |profile| {
+        let (world, id) = with_service(profile);
+        let cloud = world.sandbox.cloud();
+        let right = cloud.load_balancer(id);
+        for (field, wanted, edit) in CASES {
+            let edit = || cloud.edit_load_balancer(id, edit);
+            comes_back(&world, id, &right, profile, (field, *wanted), edit);
+        }
+    });
+}
+
+#[test]
+fn all_at_once_are_brought_back_at_the_next_resync() {
+    common::side_by_side(PROFILES.to_vec(), |profile| {
+        let (world, id) = with_service(profile);
+        let cloud = world.sandbox.cloud();
+        let right = cloud.load_balancer(id);
+        let daemon = world.daemon(&[profile, OFTEN]);
+        world.ticks(2);
+        let mark = world.mark();
+        let edits = || CASES.iter().filter(|(_, wanted, _)| *wanted == Always);
+        cloud.edit_load_balancer(id, |one| edits().for_each(|(_, _, edit)| edit(one)));
+        assert_ne!(shape(&cloud.load_balancer(id)), shape(&right));
+        wait_until("all as it was", || {
+            shape(&cloud.load_balancer(id)) == shape(&right)
+        });
+        let writes = world.cloud_writes(mark);
+        world.ticks(6);
+        assert_eq!(
+            world.cloud_writes(mark),
+            writes,
+            "and then nothing\n{}",
+            daemon.log()
+        );
+    });
+}

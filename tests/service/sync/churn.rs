@@ -1,0 +1,263 @@
+//! Nodes come, go, and fall silent.
+
+use crate::common::{self, wait_until};
+use crate::sync::world::{NO_RESYNC, OFTEN, World, targets};
+use sandbox::Half;
+use sandbox::faults::{Effect, Rule};
+use sandbox::hetzner::ServerSpec;
+use serde_json::{Value, json};
+
+fn spec(name: &str) -> ServerSpec {
+    ServerSpec {
+        name: name.into(),
+        ..ServerSpec::default()
+    }
+}
+
+fn set_ready(world: &World, ready: bool) {
+    let cluster = world.sandbox.cluster();
+    for node in cluster.list("nodes", None) {
+        let name = node["metadata"]["name"].as_str().unwrap();
+        cluster.edit("nodes", None, name, |node| {
+            let conditions = node["status"]["conditions"].as_array_mut().unwrap();
+            let is_ready = |condition: &&mut Value| condition["type"] == "Ready";
+            let condition = conditions.iter_mut().find(is_ready).unwrap();
+            condition["status"] = json!(if ready { "True" } else { "False" });
+        });
+    }
+}
+
+fn server_of(world: &World, node: &str) -> u64 {
+    let servers = world.sandbox.cloud().servers(world.sandbox.project());
+    let mut servers = servers.iter();
+    servers.find(|server| server["name"] == node).unwrap()["id"]
+        .as_u64()
+        .unwrap()
+}
+
+#[test]
+fn thirty_nodes_that_flap_are_no_write() {
+    let world = World::new(30);
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    world.create("web", &[("type", "lb21")], &[80]);
+    assert_eq!(targets(&world.up("web")).len(), 30);
+    world.ticks(2);
+    let mark = world.mark();
+    for ready in [false, true, false, true] {
+        set_ready(&world, ready);
+        world.ticks(3);
+    }
+    assert_eq!(world.writes(mark), Vec::<String>::new());
+}
+
+#[test]
+fn one_node_more_is_one_target_more_for_each_of_twenty() {
+    let world = World::new(2);
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    for n in 0..20 {
+        world.create(&format!("web-{n}"), &[], &[80]);
+    }
+    for n in 0..20 {
+        world.up(&format!("web-{n}"));
+    }
+    world.ticks(2);
+    let mark = world.mark();
+    let server = world.sandbox.join(spec("late"));
+    wait_until("twenty targets", || {
+        world
+            .balancers()
+            .iter()
+            .all(|one| targets(one).contains(&server))
+    });
+    world.ticks(3);
+    let mut writes = world.cloud_writes(mark);
+    writes.sort();
+    writes.dedup();
+    assert_eq!(writes.len(), 20, "{writes:#?}");
+    assert_eq!(world.cloud_writes(mark).len(), 20);
+    assert!(
+        writes
+            .iter()
+            .all(|write| write.ends_with("/actions/add_target")),
+        "{writes:#?}"
+    );
+    let calls = world.cloud_calls(mark);
+    assert!(calls.len() <= 45, "{} calls: {calls:#?}", calls.len());
+}
+
+#[test]
+fn a_server_that_goes_before_its_node_is_no_trouble() {
+    let world = World::new(2);
+    let daemon = world.daemon(&[OFTEN]);
+    let uid = world.create("web", &[], &[80]);
+    world.up("web");
+    let mark = world.mark();
+    let server = server_of(&world, "worker-2");
+    let stays = server_of(&world, "worker-1");
+    world.sandbox.cloud().delete_server(server);
+    // The node is still there, and has to be for a while: thirty seconds and three resyncs. Nothing is refused.
+    world.ticks(6);
+    assert!(common::node(&world.sandbox, "worker-2").is_object());
+    let writes = world.cloud_writes(mark);
+    assert_eq!(writes, Vec::<String>::new(), "{}", daemon.log());
+    let failed = world.told("web", "UpdateLoadBalancerFailed");
+    assert_eq!(failed, Vec::<String>::new());
+    // One that is created meanwhile is created with the others at once.
+    let other = world.create("other", &[], &[80]);
+    world.up("other");
+    world.tells("other", "EnsuredLoadBalancer", &[]);
+    assert_eq!(world.cloud_writes(mark), ["POST /load_balancers"]);
+    assert_eq!(targets(&world.of_uid(&other).unwrap()), [stays]);
+    world.delete("other");
+    wait_until("its end", || world.service("other").is_none());
+    world.sandbox.kubelets().expire();
+    let cluster = world.sandbox.cluster();
+    wait_until("the node's end", || {
+        cluster.get("nodes", None, "worker-2").is_none()
+    });
+    world.ticks(3);
+    assert_eq!(targets(&world.of_uid(&uid).unwrap()), [stays]);
+    let mark = world.mark();
+    world.annotate("web", "algorithm-type", Some("least_connections"));
+    wait_until("a new algorithm", || {
+        world.of_uid(&uid).unwrap()["algorithm"]["type"] == "least_connections"
+    });
+    world.ticks(3);
+    assert_eq!(world.cloud_writes(mark).len(), 1);
+}
+
+/// The last list of servers is older than the deletion: the API refuses the creation, which is planned again on a new list.
+#[test]
+fn a_server_that_was_deleted_since_the_last_list_is_left_out_of_a_creation() {
+    let world = World::new(2);
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    world.ticks(2);
+    let stays = server_of(&world, "worker-1");
+    let deleted = server_of(&world, "worker-2");
+    world.sandbox.cloud().delete_server(deleted);
+    let mark = world.mark();
+    let uid = world.create("web", &[], &[80]);
+    world.up("web");
+    world.tells("web", "EnsuredLoadBalancer", &[]);
+    world.ticks(2);
+    // The first one is refused. No target is added one by one.
+    assert_eq!(world.cloud_writes(mark), ["POST /load_balancers"; 2]);
+    assert_eq!(targets(&world.of_uid(&uid).unwrap()), [stays]);
+    let failed = world.told("web", "SyncLoadBalancerFailed");
+    assert_eq!(failed, Vec::<String>::new());
+}
+
+#[test]
+fn an_old_target_stays_until_a_new_one_works() {
+    let world = World::new(2);
+    let daemon = world.daemon(&[NO_RESYNC]);
+    let on = |node: &str| format!("kubernetes.io/hostname={node}");
+    let uid = world.create("web", &[("node-selector", &on("worker-1"))], &[80]);
+    world.up("web");
+    let [old, new] = ["worker-1", "worker-2"].map(|node| server_of(&world, node));
+    assert_eq!(targets(&world.of_uid(&uid).unwrap()), [old]);
+    let refuses = Effect::hetzner_error(422, "missing_ipv4", "it has no address");
+    let refuses = Rule::new(refuses)
+        .half(Half::Hetzner)
+        .path("/v1/load_balancers/*/actions/add_target")
+        .times(2);
+    let refuses = world.sandbox.faults().add(refuses);
+    let mark = world.mark();
+    world.annotate("web", "node-selector", Some(&on("worker-2")));
+    world.tells(
+        "web",
+        "UpdateLoadBalancerFailed",
+        &["it has no address", "target worker-1: removed: not yet"],
+    );
+    assert_eq!(targets(&world.of_uid(&uid).unwrap()), [old]);
+    // Then it is accepted.
+    wait_until("the new target alone", || {
+        targets(&world.of_uid(&uid).unwrap()) == [new]
+    });
+    assert_eq!(world.sandbox.faults().hits(refuses), 2);
+    let add = world.cloud_writes(mark);
+    let removed = add.iter().position(|call| call.ends_with("remove_target"));
+    assert_eq!(removed, Some(3), "{add:#?}");
+    let log = daemon.log();
+    let warned = log.lines().filter(|line| line.contains("WARN")).count();
+    assert_eq!(warned, 1, "one line for one trouble:\n{log}");
+}
+
+#[test]
+fn an_excluded_node_leaves_and_comes_back() {
+    const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+    // The label's value, and whether the node stays a target.
+    for (value, stays) in [("", false), ("true", false), ("false", true)] {
+        let world = World::new(2);
+        let _daemon = world.daemon(&[NO_RESYNC]);
+        let uid = world.create("web", &[], &[80]);
+        world.up("web");
+        let both = targets(&world.of_uid(&uid).unwrap());
+        let cluster = world.sandbox.cluster();
+        let label = |value: Value| {
+            cluster.edit("nodes", None, "worker-2", |node| {
+                let labels = node["metadata"]["labels"].as_object_mut().unwrap();
+                match &value {
+                    Value::Null => drop(labels.remove(EXCLUDED)),
+                    value => drop(labels.insert(EXCLUDED.into(), value.clone())),
+                }
+            })
+        };
+        label(json!(value));
+        if stays {
+            // Labels are looked at less often than Services.
+            cluster.edit("nodes", None, "worker-1", |node| {
+                node["metadata"]["labels"][EXCLUDED] = json!("true")
+            });
+        }
+        wait_until("one target", || {
+            targets(&world.of_uid(&uid).unwrap()).len() == 1
+        });
+        let left = targets(&world.of_uid(&uid).unwrap())[0];
+        let expected = if stays { "worker-2" } else { "worker-1" };
+        assert_eq!(left, server_of(&world, expected), "{value:?}");
+        if !stays {
+            label(Value::Null);
+            wait_until("both targets", || {
+                targets(&world.of_uid(&uid).unwrap()).len() == both.len()
+            });
+        }
+    }
+}
+
+#[test]
+fn a_node_that_the_autoscaler_will_remove_drains_and_leaves_with_the_next_sync() {
+    let world = World::new(2);
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    let uid = world.create("web", &[], &[80]);
+    world.up("web");
+    world.ticks(1);
+    let mark = world.mark();
+    world.sandbox.cluster().edit("nodes", None, "worker-2", |node| {
+        node["spec"]["taints"] =
+            json!([{"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}]);
+    });
+    world.ticks(4);
+    assert_eq!(world.writes(mark), Vec::<String>::new());
+    world.annotate("web", "algorithm-type", Some("least_connections"));
+    wait_until("one target", || {
+        targets(&world.of_uid(&uid).unwrap()).len() == 1
+    });
+    assert_eq!(
+        targets(&world.of_uid(&uid).unwrap()),
+        [server_of(&world, "worker-1")]
+    );
+}
+
+#[test]
+fn without_any_node_there_is_an_address_and_a_warning() {
+    let world = World::new(0);
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    let uid = world.create("web", &[], &[80]);
+    world.up("web");
+    world.tells("web", "UnAvailableLoadBalancer", &["no available nodes"]);
+    let server = world.sandbox.join(spec("first"));
+    wait_until("its target", || {
+        targets(&world.of_uid(&uid).unwrap()) == [server]
+    });
+}

@@ -1,0 +1,184 @@
+//! Many findings, long ones, and ones that come back: each is reported once, bounded, and at no other Service's cost.
+
+use crate::common::{self, Daemon, wait_at_most, wait_until};
+use crate::sync::world::{NO_RESYNC, OFTEN, World, key, service};
+use sandbox::Half;
+use sandbox::calls::Call;
+use sandbox::faults::{Effect, Rule};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// What one object has reported of it at most: its findings, and how many more there are.
+const FINDINGS_AT_MOST: usize = 11;
+
+/// Writes of events about a Service: new ones, and those that are counted up.
+fn event_writes(world: &World, name: &str) -> usize {
+    let prefix = format!("\"name\":\"{name}.");
+    let path = format!("/events/{name}.");
+    let is_it = |call: &Call| {
+        let is_new = call.method == "POST" && call.path.ends_with("/events");
+        let is_counted = call.method == "PATCH" && call.path.contains(&path);
+        is_counted || is_new && String::from_utf8_lossy(&call.body).contains(&prefix)
+    };
+    world.sandbox.calls().count(is_it)
+}
+
+fn lines(daemon: &Daemon, parts: &[&str]) -> usize {
+    let log = daemon.log();
+    let is_it = |line: &&str| parts.iter().all(|part| line.contains(part));
+    log.lines().filter(is_it).count()
+}
+
+/// A Service with so many annotations that are not known.
+fn with_unknown(name: &str, count: usize) -> Value {
+    let mut service = service(name, &[], &[80]);
+    for n in 0..count {
+        service["metadata"]["annotations"][key(&format!("none-{n:04}"))] = json!("x");
+    }
+    service
+}
+
+#[test]
+fn each_turn_from_bad_to_good_and_back_is_logged_and_written() {
+    for good in [None, Some("least_connections")] {
+        let world = World::new(1);
+        world.create("web", &[], &[80]);
+        let daemon = world.daemon(&[NO_RESYNC]);
+        world.up("web");
+        for turn in 1..=3 {
+            world.annotate("web", "algorithm-type", Some("upside_down"));
+            wait_until(&format!("line {turn} of a failure, {good:?}"), || {
+                lines(
+                    &daemon,
+                    &["service/default/web", "(SyncLoadBalancerFailed)"],
+                ) == turn
+            });
+            wait_until("its event", || {
+                event_posts(&world, "web", "SyncLoadBalancerFailed") == turn
+            });
+            world.annotate("web", "algorithm-type", good);
+            // The first success is the creation; a POST of an event that is there already counts it up.
+            wait_until(&format!("the success of turn {turn}, {good:?}"), || {
+                event_posts(&world, "web", "EnsuredLoadBalancer") == turn + 1
+            });
+        }
+        world.ticks(5);
+        let failures = lines(&daemon, &["(SyncLoadBalancerFailed)"]);
+        assert_eq!(failures, 3, "{}", daemon.log());
+    }
+}
+
+/// Events of a reason about a Service that were to be written, new or not.
+fn event_posts(world: &World, name: &str, reason: &str) -> usize {
+    let parts = [
+        format!("\"name\":\"{name}."),
+        format!("\"reason\":\"{reason}\""),
+    ];
+    world.sandbox.calls().count(|call: &Call| {
+        let body = String::from_utf8_lossy(&call.body);
+        let is_post = call.method == "POST" && call.path.ends_with("/events");
+        is_post && call.status.is_some() && parts.iter().all(|part| body.contains(part))
+    })
+}
+
+#[test]
+fn findings_of_one_reason_do_not_evict_each_other() {
+    let world = World::new(1);
+    world.create_as(with_unknown("web", 3));
+    let daemon = world.daemon(&[OFTEN]);
+    world.up("web");
+    world.ticks(20);
+    for n in 0..3 {
+        let name = format!("none-{n:04}");
+        assert_eq!(lines(&daemon, &[&name]), 1, "{}", daemon.log());
+    }
+    let told = world.told("web", "UnknownAnnotation");
+    assert_eq!(told.len(), 3, "{told:?}");
+    // The same three; the creation, perhaps before its node was there. None is counted up at each of the ticks.
+    let writes = event_writes(&world, "web");
+    assert!(writes <= 8, "{writes}");
+}
+
+/// Slow events, and a Service with more findings than anybody reads.
+#[test]
+fn many_findings_of_one_service_delay_no_other() {
+    for count in [400, 6000] {
+        let world = World::new(1);
+        let daemon = world.daemon(&[NO_RESYNC]);
+        let slow = Rule::new(Effect::Slow(Duration::from_millis(300)))
+            .half(Half::Kubernetes)
+            .method("POST")
+            .path("/api/v1/namespaces/default/events");
+        world.sandbox.faults().add(slow);
+        world.create_as(with_unknown("bad", count));
+        world.ticks(1);
+        world.create("good", &[], &[80]);
+        wait_at_most(Duration::from_secs(5), "an address", || {
+            !world.addresses("good").is_empty()
+        });
+        wait_until("findings", || lines(&daemon, &["service/default/bad"]) > 0);
+        world.tells("good", "EnsuredLoadBalancer", &[]);
+        world.ticks(10);
+        let logged = lines(&daemon, &["WARN", "service/default/bad"]);
+        assert!(
+            logged <= FINDINGS_AT_MOST,
+            "{count}: {logged} lines: {}",
+            daemon.log()
+        );
+        // And what was done for it.
+        let written = event_writes(&world, "bad");
+        assert!(written <= FINDINGS_AT_MOST + 2, "{count}: {written} events");
+        if count == 400 {
+            let rest = format!("and {} more like the 5", count - 5);
+            assert_eq!(
+                lines(&daemon, &["service/default/bad", &rest]),
+                1,
+                "{}",
+                daemon.log()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_long_message_is_cut() {
+    let world = World::new(1);
+    let daemon = world.daemon(&[NO_RESYNC]);
+    let long = "ä".repeat(500);
+    let names = [
+        "algorithm-type",
+        "protocol",
+        "health-check-protocol",
+        "uses-proxyprotocol",
+    ];
+    world.create("web", &names.map(|name| (name, long.as_str())), &[80]);
+    world.tells("web", "SyncLoadBalancerFailed", &["algorithm-type"]);
+    for message in world.told("web", "SyncLoadBalancerFailed") {
+        assert_eq!(message.chars().count(), 1000, "{message}");
+        assert!(message.ends_with('…'), "{message}");
+    }
+    for line in daemon.log().lines() {
+        assert!(line.chars().count() < 1200, "{line}");
+    }
+}
+
+/// More than is read of a Service: it stays as it is, and says so; the others do not notice.
+#[test]
+fn a_service_that_is_too_large_is_left_as_it_is() {
+    let world = World::new(1);
+    let daemon = world.daemon(&[NO_RESYNC]);
+    let uid = world.create("web", &[("algorithm-type", "least_connections")], &[80]);
+    let before = world.up("web");
+    world.annotate("web", "http-certificates", Some(&"1,".repeat(40_000)));
+    world.tells(
+        "web",
+        "SyncLoadBalancerFailed",
+        &["annotations", "are read at most"],
+    );
+    world.ticks(3);
+    assert_eq!(world.of_uid(&uid).unwrap(), before, "{}", daemon.log());
+    // Its end does not need them.
+    world.delete("web");
+    wait_until("its end", || world.balancers().is_empty());
+    assert_eq!(common::ccm(&world.env, &["lb", "sync"]).code, 0);
+}

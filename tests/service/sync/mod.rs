@@ -1,0 +1,21 @@
+//! Services of type LoadBalancer from outside: the binary between both APIs, under the role of
+//! hcloud-cloud-controller-manager.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod adoption;
+mod bad_input;
+mod by_hand;
+mod certificates;
+mod churn;
+mod floods;
+mod kept;
+mod kept_targets;
+mod life;
+mod one_name;
+mod orphans;
+mod quiet;
+mod readers;
+mod seen_before;
+mod trouble;
+mod world;
+mod wrong_project;

@@ -1,0 +1,109 @@
+//! What is said to be created is created: once, and as it is said.
+
+use crate::common;
+use crate::sync::world::{World, len};
+use sandbox::Half;
+use sandbox::exchange::Response;
+use sandbox::faults::{Effect, Rule};
+use serde_json::{Value, json};
+
+fn created(changes: &Value) -> usize {
+    let changes = changes.as_array().unwrap().iter();
+    changes
+        .filter(|change| change["change"] == "create")
+        .count()
+}
+
+fn refused(code: &str, field: Option<&str>) -> Rule {
+    let fields = field.map(|field| json!({"fields": [{"name": field, "messages": ["is wrong"]}]}));
+    let body = json!({"error": {"code": code, "message": "no", "details": fields}});
+    Rule::new(Effect::Instead(Response::json(422, &body)))
+        .half(Half::Hetzner)
+        .method("POST")
+        .path("/v1/load_balancers")
+        .times(1)
+}
+
+#[test]
+fn of_two_services_that_want_one_new_name_the_first_gets_it() {
+    let world = World::new(1);
+    world.settle(&[]);
+    for name in ["first", "second"] {
+        world.create(name, &[("name", "shared")], &[80]);
+    }
+    let dry = common::ccm(&world.env, &["lb", "sync", "--dry-run"]);
+    assert_eq!(
+        dry.stdout.matches("load balancer shared: created").count(),
+        1,
+        "{dry:?}"
+    );
+    for part in [
+        "default/second",
+        "annotation load-balancer.hetzner.cloud/name",
+        "Service default/first",
+        "choose another name",
+    ] {
+        assert!(dry.stdout.contains(part), "{part}: {dry:?}");
+    }
+    let mark = world.mark();
+    let ran = common::ccm(&world.env, &["lb", "sync", "-o", "json"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let document = ran.json();
+    let items = document["items"].as_array().unwrap();
+    assert_eq!(
+        items
+            .iter()
+            .map(|item| created(&item["changes"]))
+            .sum::<usize>(),
+        1,
+        "{document:#}"
+    );
+    let posts = world.cloud_writes(mark);
+    let posts = posts
+        .iter()
+        .filter(|write| *write == "POST /load_balancers");
+    assert_eq!(posts.count(), 1);
+    assert_eq!(world.balancers().len(), 1);
+    assert_eq!(ran.stderr.matches("created").count(), 0, "{ran:?}");
+}
+
+/// Somebody else was faster by a moment: that is no creation.
+#[test]
+fn a_name_that_is_taken_meanwhile_is_no_creation() {
+    let world = World::new(1);
+    world.settle(&[]);
+    world.create("web", &[], &[80]);
+    world
+        .sandbox
+        .faults()
+        .add(refused("uniqueness_error", None));
+    let ran = common::ccm(&world.env, &["lb", "sync", "-o", "json"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let changes = &ran.json()["items"][0]["changes"];
+    assert_eq!(created(changes), 1, "{changes:#}");
+    assert_eq!(world.balancers().len(), 1);
+}
+
+#[test]
+fn one_that_is_made_without_what_was_refused_is_told_so() {
+    let world = World::new(2);
+    world.settle(&[]);
+    world.create("web", &[], &[80, 81]);
+    world
+        .sandbox
+        .faults()
+        .add(refused("invalid_input", Some("services")));
+    let ran = common::ccm(&world.env, &["lb", "sync"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let lines = [
+        "created, lb11 in fsn1, without ports and targets as yet",
+        "port 80: added",
+        "port 81: added",
+        "target worker-1: added",
+    ];
+    for line in lines {
+        assert_eq!(ran.stdout.matches(line).count(), 1, "{line}: {ran:?}");
+    }
+    assert_eq!(ran.stdout.matches("created").count(), 1, "{ran:?}");
+    assert_eq!(len(&world.balancers()[0]["services"]), 2);
+}

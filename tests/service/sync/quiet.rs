@@ -1,0 +1,58 @@
+//! When nothing changes.
+
+use crate::common;
+use crate::sync::world::{PROFILES, World};
+use sandbox::Half;
+
+/// A daemon's calls to the cloud in so many looks at Services, every one of which is five seconds.
+fn calls_in(world: &World, flags: &[&str], looks: usize) -> (usize, Vec<String>) {
+    let _daemon = world.daemon(flags);
+    world.ticks(6);
+    let mark = world.mark();
+    world.ticks(looks);
+    (world.cloud_calls(mark).len(), world.writes(mark))
+}
+
+/// The looks of ten minutes; the rest of an hour is the same.
+const LOOKS: usize = 120;
+
+#[test]
+fn twenty_services_are_no_write_and_few_calls() {
+    common::side_by_side(PROFILES.to_vec(), |profile| {
+        let world = World::new(3);
+        let flags = ["--leader-elect=false", profile];
+        let (before, _) = calls_in(&world, &flags, LOOKS);
+        for n in 0..20 {
+            world.create(&format!("web-{n}"), &[], &[80, 443]);
+        }
+        world.settle(&[profile]);
+        let (with, writes) = calls_in(&world, &flags, LOOKS);
+        assert_eq!(writes, Vec::<String>::new(), "{profile}");
+        // Twenty an hour are three and a third in ten minutes.
+        assert!(
+            with <= before + 4,
+            "{profile}: {with} calls, {before} without"
+        );
+    });
+}
+
+#[test]
+fn a_daemon_that_starts_anew_writes_nothing_to_what_is_right() {
+    for profile in PROFILES {
+        let world = World::with_network(2);
+        world.settle(&[profile]);
+        world.create("web", &[("uses-proxyprotocol", "true")], &[80]);
+        world.create("name", &[("hostname", "web.example")], &[80]);
+        world.settle(&[profile]);
+        let mark = world.mark();
+        let daemon = world.daemon(&[profile]);
+        world.ticks(4);
+        let calls = world.sandbox.calls().calls_since(mark);
+        let writes = calls
+            .iter()
+            .filter(|call| call.is_write() && !common::is_lease(&call.path));
+        let writes: Vec<String> = writes.map(ToString::to_string).collect();
+        assert_eq!(writes, Vec::<String>::new(), "{profile}\n{}", daemon.log());
+        assert!(calls.iter().any(|call| call.half == Half::Hetzner));
+    }
+}

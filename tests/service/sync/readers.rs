@@ -1,0 +1,113 @@
+//! Commands that only read.
+
+use crate::common;
+use crate::sync::world::{World, service};
+use serde_json::json;
+
+/// A cluster in which every kind of thing would be done: created, changed, deleted, cleaned up, refused.
+fn untidy() -> World {
+    let world = World::new(2);
+    world.settle(&[]);
+    world.create("changed", &[], &[80]);
+    world.create("gone", &[], &[80]);
+    world.create("retyped", &[], &[80]);
+    world.settle(&[]);
+    world.annotate("changed", "algorithm-type", Some("least_connections"));
+    world.delete("gone");
+    world.edit("retyped", |service| {
+        service["spec"]["type"] = json!("ClusterIP")
+    });
+    world.create("new", &[], &[80]);
+    world.create("wrong", &[("type", "lb99")], &[80]);
+    let mut foreign = service("foreign", &[], &[80]);
+    foreign["spec"]["loadBalancerClass"] = json!("example.com/other");
+    world.create_as(foreign);
+    world
+}
+
+#[rustfmt::skip] // A case is a line.
+const CASES: &[(&[&str], &[&str])] = &[
+    (&["run", "--once", "--dry-run"], &["new", "changed", "gone", "retyped", "lb99"]),
+    (&["lb", "sync", "--dry-run"], &["new", "changed", "gone", "retyped", "lb99"]),
+    (&["lb", "sync", "--dry-run", "-o", "json"], &["new", "algorithm", "lb99"]),
+    (&["lb", "sync", "default/new", "--dry-run"], &["created"]),
+    (&["lb", "list"], &["new", "create", "algorithm", "delete", "!SyncLoadBalancerFailed"]),
+    (&["lb", "list", "-o", "wide"], &["lb11", "fsn1"]),
+    (&["lb", "list", "-n", "default", "-o", "json"], &["LoadBalancerList"]),
+    (&["lb", "inspect", "default/changed"], &["algorithm: round_robin → least_connections"]),
+    (&["lb", "inspect", "default/gone"], &["deleted", "finalizer removed", "worker-1"]),
+    (&["lb", "inspect", "default/retyped"], &["deleted", "finalizer removed"]),
+    (&["lb", "inspect", "default/new", "-o", "yaml"], &["LoadBalancerInspection"]),
+    (&["lb", "inspect", "default/wrong"], &["lb99", "lb11"]),
+];
+
+#[test]
+fn they_tell_and_write_nothing_at_all() {
+    let world = untidy();
+    for (words, says) in CASES {
+        let mark = world.mark();
+        let ran = common::ccm(&world.env, words);
+        for part in *says {
+            let text = format!("{}{}", ran.stdout, ran.stderr);
+            assert!(text.contains(part), "{words:?}: {part}: {ran:?}");
+        }
+        let calls = world.sandbox.calls().calls_since(mark);
+        assert!(!calls.is_empty());
+        let writes: Vec<_> = calls.iter().filter(|call| call.is_write()).collect();
+        assert!(writes.is_empty(), "{words:?}: {writes:?}");
+    }
+    world.nothing_refused();
+}
+
+#[test]
+fn what_a_dry_run_says_is_what_sync_does() {
+    let world = untidy();
+    let dry = common::ccm(&world.env, &["lb", "sync", "--dry-run", "-o", "json"]);
+    let planned = dry.json();
+    let items = planned["items"].as_array().unwrap();
+    let changes = items
+        .iter()
+        .flat_map(|item| item["changes"].as_array().unwrap());
+    let planned = changes
+        .filter(|change| change.get("request").is_some())
+        .count();
+    let mark = world.mark();
+    let ran = common::ccm(&world.env, &["lb", "sync"]);
+    assert_eq!(ran.code, 1, "one of them can't be done: {ran:?}");
+    assert_eq!(world.cloud_writes(mark).len(), planned, "{ran:?}");
+    let again = common::ccm(&world.env, &["lb", "sync", "--dry-run", "-o", "json"]);
+    let again = again.json();
+    let mut items = again["items"].as_array().unwrap().iter();
+    assert!(items.all(|item| item["changes"] == json!([])), "{again:#}");
+}
+
+#[test]
+fn a_controller_that_is_turned_off_is_said_and_nothing_is_done() {
+    let mut world = World::new(1);
+    world.create("web", &[], &[80]);
+    world.env = common::with(
+        world.env.clone(),
+        &[("HCLOUD_LOAD_BALANCERS_ENABLED", "false")],
+    );
+    let mark = world.mark();
+    let says = "HCLOUD_LOAD_BALANCERS_ENABLED=false: no Service gets a load balancer";
+    #[rustfmt::skip] // A case is a line.
+    let cases: [(&[&str], i32); 6] = [
+        (&["lb", "list"], 0),
+        (&["lb", "list", "-n", "default"], 0),
+        (&["lb", "list", "-o", "json"], 0),
+        (&["lb", "inspect", "default/web"], 1),
+        (&["lb", "sync", "default/web"], 1),
+        (&["lb", "sync", "--dry-run"], 1),
+    ];
+    for (words, code) in cases {
+        let ran = common::ccm(&world.env, words);
+        assert_eq!(ran.code, code, "{words:?}: {ran:?}");
+        let all = ran.stdout + &ran.stderr;
+        assert!(
+            all.contains(says) && !all.contains("has no Service"),
+            "{words:?}: {all}"
+        );
+    }
+    assert_eq!(world.writes(mark), Vec::<String>::new());
+}

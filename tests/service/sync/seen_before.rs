@@ -1,0 +1,140 @@
+//! What the cloud would refuse is seen before, where it can be: told by `inspect`, and nothing is made or detached. For
+//! the rest the error says what to do.
+
+use crate::common;
+use crate::sync::world::{World, text};
+use sandbox::Half;
+use sandbox::exchange::Response;
+use sandbox::faults::{Effect, Rule};
+use serde_json::json;
+
+#[test]
+fn a_place_in_which_nothing_can_be_made_costs_nothing_and_is_inspected() {
+    let world = World::with_network(1);
+    world.settle(&[]);
+    let cases = [
+        (
+            "location",
+            "mars",
+            "there is no location \"mars\" for load balancers of type lb11; use ash, ",
+        ),
+        (
+            "private-ipv4",
+            "11.9.0.1",
+            "11.9.0.1 is in no subnet of Network",
+        ),
+        (
+            "private-subnet-ip-range",
+            "11.9.0.0/24",
+            "has no subnet 11.9.0.0/24",
+        ),
+    ];
+    for (name, value, says) in cases {
+        world.create(name, &[(name, value)], &[80]);
+        let mark = world.mark();
+        let ran = world.once(&[]);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert_eq!(world.cloud_writes(mark), Vec::<String>::new(), "{name}");
+        let finding = &world.inspect(name, &[])["findings"][0];
+        assert_eq!(finding["reason"], "SyncLoadBalancerFailed");
+        let message = text(&finding["message"]);
+        assert!(
+            message.contains(says) && message.contains(name),
+            "{message}"
+        );
+        world.delete(name);
+        assert_eq!(world.once(&[]).code, 0);
+    }
+}
+
+/// Attached, and asked for where it can't be: it stays where it is, with its targets.
+#[test]
+fn what_can_not_be_attached_elsewhere_is_not_detached() {
+    let world = World::with_network(1);
+    world.settle(&[]);
+    let uid = world.create("web", &[("use-private-ip", "true")], &[80]);
+    world.settle(&[]);
+    let before = world.of_uid(&uid).unwrap();
+    let node = world
+        .sandbox
+        .cluster()
+        .get("nodes", None, "worker-1")
+        .unwrap();
+    let addresses = common::addresses(&node);
+    let address = addresses
+        .iter()
+        .find_map(|one| one.strip_prefix("InternalIP "));
+    for ip in ["11.9.0.1", address.unwrap()] {
+        world.annotate("web", "private-ipv4", Some(ip));
+        let mark = world.mark();
+        assert_eq!(common::ccm(&world.env, &["lb", "sync", "--yes"]).code, 1);
+        assert_eq!(world.cloud_writes(mark), Vec::<String>::new());
+        world.tells("web", "SyncLoadBalancerFailed", &["private-ipv4", ip]);
+    }
+    let after = world.of_uid(&uid).unwrap();
+    assert_eq!(
+        (&after["private_net"], &after["targets"]),
+        (&before["private_net"], &before["targets"])
+    );
+}
+
+/// A subnet that came after the daemon is found within a minute of its clock, and nobody has to do anything.
+#[test]
+fn a_subnet_that_comes_later_is_found() {
+    let world = World::with_network(1);
+    let _daemon = world.daemon(&[]);
+    world.create(
+        "web",
+        &[("private-subnet-ip-range", "10.200.0.0/24")],
+        &[80],
+    );
+    world.tells(
+        "web",
+        "SyncLoadBalancerFailed",
+        &["has no subnet 10.200.0.0/24"],
+    );
+    let network = world.sandbox.network().unwrap();
+    let subnet =
+        json!({"type": "cloud", "ip_range": "10.200.0.0/24", "network_zone": "eu-central"});
+    world.act(&format!("/networks/{network}/actions/add_subnet"), &subnet);
+    let ip = text(&world.up("web")["private_net"][0]["ip"]);
+    assert!(ip.is_empty() || ip.starts_with("10.200.0."), "{ip}");
+}
+
+#[test]
+fn a_limit_is_told_with_what_to_do() {
+    let limits = [
+        (
+            403,
+            json!({"code": "resource_limit_exceeded", "message": "no", "details": {"limits": [{"name": "network_attached_resources"}]}}),
+            "take out of it",
+        ),
+        (
+            403,
+            json!({"code": "resource_limit_exceeded", "message": "no", "details": {"limits": [{"name": "load_balancer_limit"}]}}),
+            "have the limit raised",
+        ),
+        (
+            422,
+            json!({"code": "no_subnet_available", "message": "no", "details": null}),
+            "hcloud network add-subnet",
+        ),
+    ];
+    for (status, error, says) in limits {
+        let world = World::with_network(1);
+        world.settle(&[]);
+        world.create("web", &[], &[80]);
+        let answer = Response::json(status, &json!({ "error": error }));
+        let refused = Rule::new(Effect::Instead(answer))
+            .half(Half::Hetzner)
+            .method("POST");
+        world
+            .sandbox
+            .faults()
+            .add(refused.path("/v1/load_balancers"));
+        let ran = common::ccm(&world.env, &["lb", "sync"]);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!((ran.stdout + &ran.stderr).contains(says), "{says}");
+        world.tells("web", "SyncLoadBalancerFailed", &[says]);
+    }
+}

@@ -1,0 +1,255 @@
+//! Old lists, an API that fails at the wrong moment, and changes that take long.
+
+use crate::common::{self, wait_until};
+use crate::sync::world::{NO_RESYNC, OFTEN, World, targets};
+use sandbox::Half;
+use sandbox::faults::{Effect, Rule};
+use serde_json::json;
+use std::time::Duration;
+
+#[test]
+fn an_old_list_of_services_does_no_harm() {
+    let world = World::new(1);
+    if common::needs_simulation(&world.sandbox, common::LAGS) {
+        return;
+    }
+    let daemon = world.daemon(&[OFTEN]);
+    world.create("gone", &[], &[80]);
+    world.create("changed", &[("algorithm-type", "least_connections")], &[80]);
+    let uid = world.create("retyped", &[], &[80]);
+    for name in ["gone", "changed", "retyped"] {
+        world.up(name);
+    }
+    world.sandbox.cluster().freeze_cache(true);
+    world.delete("gone");
+    let sync = common::ccm(&world.env, &["lb", "sync"]);
+    assert_eq!(sync.code, 0, "{sync:?}");
+    wait_until("its end", || world.service("gone").is_none());
+    world.edit("retyped", |service| {
+        service["spec"]["type"] = json!("ClusterIP")
+    });
+    world.annotate("changed", "algorithm-type", None);
+    let sync = common::ccm(&world.env, &["lb", "sync", "--yes"]);
+    assert_eq!(sync.code, 0, "{sync:?}");
+    wait_until("both", || world.of_uid(&uid).is_none());
+    world.ticks(1);
+    // The daemon still sees three that want what they wanted.
+    let mark = world.mark();
+    world.ticks(10);
+    assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
+    let left = world.balancers();
+    assert_eq!(left.len(), 1, "{left:#?}");
+    assert_eq!(left[0]["algorithm"]["type"], "round_robin");
+    world.sandbox.cluster().freeze_cache(false);
+    world.create("new", &[], &[80]);
+    world.up("new");
+}
+
+/// It comes up when the list is long out of date: what the list shows is read again before anything is written for it.
+#[test]
+fn nothing_is_made_for_what_only_an_old_list_shows() {
+    let world = World::new(1);
+    if common::needs_simulation(&world.sandbox, common::LAGS) {
+        return;
+    }
+    world.settle(&[]);
+    world.create("gone", &[], &[80]);
+    world.create("changed", &[("algorithm-type", "least_connections")], &[80]);
+    world.settle(&[]);
+    world.sandbox.cluster().freeze_cache(true);
+    world.delete("gone");
+    world.annotate("changed", "algorithm-type", None);
+    let sync = common::ccm(&world.env, &["lb", "sync", "--yes"]);
+    assert_eq!(sync.code, 0, "{sync:?}");
+    assert_eq!(world.service("gone"), None);
+    let mark = world.mark();
+    let daemon = world.daemon(&[OFTEN]);
+    world.ticks(4);
+    assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
+    assert!(!world.cloud_calls(mark).is_empty());
+    assert_eq!(world.balancers().len(), 1);
+}
+
+/// Each look at what an old list shows would cost a list of load balancers, at every tick.
+#[test]
+fn an_old_service_in_the_cache_is_looked_at_once() {
+    let world = World::new(1);
+    if common::needs_simulation(&world.sandbox, common::LAGS) {
+        return;
+    }
+    world.settle(&[]);
+    for name in ["stays", "gone", "retyped"] {
+        world.create(name, &[], &[80]);
+    }
+    // It shows them as they are now, whatever is written to them.
+    world.sandbox.cluster().freeze_cache(true);
+    let daemon = world.daemon(&[NO_RESYNC]);
+    for name in ["stays", "gone", "retyped"] {
+        world.up(name);
+    }
+    world.delete("gone");
+    world.edit("retyped", |service| {
+        service["spec"]["type"] = json!("ClusterIP")
+    });
+    let sync = common::ccm(&world.env, &["lb", "sync"]);
+    assert_eq!(sync.code, 0, "{sync:?}");
+    wait_until("their ends", || world.balancers().len() == 1);
+    world.ticks(3);
+    let mark = world.mark();
+    world.ticks(10);
+    let calls = world.cloud_calls(mark);
+    assert!(calls.is_empty(), "{calls:#?}\n{}", daemon.log());
+    // What somebody changes is seen as soon as the list shows it.
+    world.annotate("stays", "algorithm-type", Some("least_connections"));
+    world.sandbox.cluster().freeze_cache(false);
+    wait_until("its algorithm", || {
+        world.balancers()[0]["algorithm"]["type"] == "least_connections"
+    });
+}
+
+#[test]
+fn an_old_list_of_nodes_takes_no_target_away() {
+    const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+    let world = World::new(2);
+    if common::needs_simulation(&world.sandbox, common::LAGS) {
+        return;
+    }
+    world.settle(&[]);
+    let cluster = world.sandbox.cluster();
+    let set = |on: bool| {
+        cluster.edit("nodes", None, "worker-2", |node| {
+            let labels = node["metadata"]["labels"].as_object_mut().unwrap();
+            match on {
+                true => drop(labels.insert(EXCLUDED.into(), json!("true"))),
+                false => drop(labels.remove(EXCLUDED)),
+            }
+        })
+    };
+    set(true);
+    let uid = world.create("web", &[], &[80]);
+    world.settle(&[]);
+    assert_eq!(targets(&world.of_uid(&uid).unwrap()).len(), 1);
+    cluster.freeze_cache(true);
+    set(false);
+    assert_eq!(common::ccm(&world.env, &["lb", "sync"]).code, 0);
+    assert_eq!(targets(&world.of_uid(&uid).unwrap()).len(), 2);
+    // While a pass reads the Service again, the others look at nodes, in the cache.
+    let slow = Rule::new(Effect::Slow(Duration::from_millis(200)))
+        .half(Half::Kubernetes)
+        .path("/api/v1/namespaces/default/services");
+    world.sandbox.faults().add(slow);
+    let mark = world.mark();
+    let flags = [
+        OFTEN,
+        "--node-status-update-frequency=1s",
+        "--node-sync-interval=1s",
+    ];
+    let daemon = world.daemon(&flags);
+    world.ticks(12);
+    assert_eq!(world.writes(mark), Vec::<String>::new(), "{}", daemon.log());
+    assert_eq!(targets(&world.of_uid(&uid).unwrap()).len(), 2);
+}
+
+#[test]
+fn a_resync_that_failed_is_not_left_to_the_next() {
+    let world = World::new(1);
+    world.settle(&[]);
+    let uid = world.create("web", &[], &[80]);
+    world.settle(&[]);
+    let right = world.of_uid(&uid).unwrap();
+    let id = right["id"].as_u64().unwrap();
+    let cloud = world.sandbox.cloud();
+    // Every four seconds, scaled.
+    let daemon = world.daemon(&["--load-balancer-resync-period=200s"]);
+    world.ticks(3);
+    cloud.edit_load_balancer(id, |one| {
+        one["algorithm"]["type"] = json!("least_connections")
+    });
+    // What is proposed is read; what it is made on is not, with an answer that is not asked for again at once.
+    let fails = Rule::new(Effect::kubernetes_status(422, "Invalid", "not now"))
+        .half(Half::Kubernetes)
+        .method("GET")
+        .path("/api/v1/namespaces/default/services")
+        .times(1);
+    let fails = world.sandbox.faults().add(fails);
+    wait_until("the resync that fails", || {
+        world.sandbox.faults().hits(fails) == 1
+    });
+    common::wait_at_most(Duration::from_secs(2), "the algorithm as it was", || {
+        cloud.load_balancer(id)["algorithm"] == right["algorithm"]
+    });
+    drop(daemon);
+}
+
+#[test]
+fn many_short_changes_are_no_action_that_runs_too_long() {
+    let world = World::with_network(24);
+    world.settle(&[]);
+    // A server is removed and added again, each of which is waited for.
+    world.create("web", &[], &[80]);
+    world.settle(&[]);
+    world.annotate("web", "use-private-ip", Some("true"));
+    let cloud = world.sandbox.cloud();
+    for command in ["add_target", "remove_target"] {
+        // A tenth of a second each; 2.4 s are the limit for one.
+        cloud.set_action_duration(command, Some(Duration::from_secs(5)));
+    }
+    let ran = world.once(&[]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let private = world.balancers()[0]["targets"].as_array().unwrap().clone();
+    assert_eq!(private.len(), 24);
+    assert!(
+        private
+            .iter()
+            .all(|target| target["use_private_ip"] == true)
+    );
+    assert_eq!(
+        world.told("web", "UpdateLoadBalancerFailed"),
+        Vec::<String>::new()
+    );
+}
+
+/// Eight servers are refused for one cause: that is one trouble, and one line can be read.
+#[test]
+fn what_is_refused_of_several_targets_is_told_once() {
+    let world = World::new(8);
+    let _daemon = world.daemon(&[NO_RESYNC]);
+    world.create("web", &[("node-selector", "role=edge")], &[80]);
+    world.up("web");
+    let refuses = Effect::hetzner_error(422, "missing_ipv4", "it has no address");
+    let refuses = Rule::new(refuses)
+        .half(Half::Hetzner)
+        .path("/v1/load_balancers/*/actions/add_target");
+    world.sandbox.faults().add(refuses);
+    world.annotate("web", "node-selector", None);
+    let all = "(and 7 more like this)";
+    world.tells("web", "UpdateLoadBalancerFailed", &[all]);
+    for message in world.told("web", "UpdateLoadBalancerFailed") {
+        assert_eq!(message.matches("it has no address").count(), 1, "{message}");
+    }
+}
+
+#[test]
+fn an_action_that_never_ends_holds_up_only_its_own() {
+    let world = World::new(1);
+    world.settle(&[]);
+    world.create("web", &[], &[80]);
+    world.create("other", &[], &[80]);
+    world.settle(&[]);
+    world.annotate("web", "algorithm-type", Some("least_connections"));
+    world
+        .sandbox
+        .cloud()
+        .set_action_duration("change_algorithm", Some(Duration::from_secs(100_000)));
+    let ran = world.once(&[]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    world.tells(
+        "web",
+        "SyncLoadBalancerFailed",
+        &["algorithm", "still runs after 120 s"],
+    );
+    assert_eq!(
+        world.told("other", "SyncLoadBalancerFailed"),
+        Vec::<String>::new()
+    );
+}

@@ -1,0 +1,230 @@
+//! From hcloud-cloud-controller-manager to `ccm` and back: what that one left is taken over without a write, and what
+//! `ccm` leaves is what that one reads.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::common;
+
+mod left;
+
+use common::{Daemon, ccm, env, node, services, wait_until, writes};
+use left::{FINALIZER, LEASE, Left, SERVICE_UID};
+use serde_json::{Value, json};
+
+/// What its chart passes, with a private Network, but for the Lease: ours is to be seen.
+const ITS_WORDS: &[&str] = &[
+    "--allow-untagged-cloud",
+    "--cloud-provider=hcloud",
+    "--route-reconciliation-period=30s",
+    "--webhook-secure-port=0",
+    "--allocate-node-cidrs=true",
+    "--cluster-cidr=10.244.0.0/16",
+];
+
+/// What that chart passes for one replica.
+const NO_LEASE: &[&str] = &["--leader-elect=false"];
+
+/// Its Lease, as it may be found: held by a Pod that is gone, given away, and never there; and what is said of it.
+fn leases() -> [(&'static str, Option<Value>, &'static [&'static str]); 4] {
+    let held = |holder: &str, duration: u32| {
+        json!({
+            "holderIdentity": holder, "leaseDurationSeconds": duration, "leaseTransitions": 3,
+            "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:00.000000Z",
+        })
+    };
+    [
+        ("held", Some(held("master-1_5f2c0e5e", 15)), &[]),
+        ("given away", Some(held("", 1)), &[]),
+        ("none", None, &[]),
+        ("not asked for", None, NO_LEASE),
+    ]
+}
+
+#[test]
+fn what_it_left_is_taken_over_without_a_write() {
+    common::side_by_side(leases().into(), |(case, lease, more)| {
+        let its_words = [ITS_WORDS, more].concat();
+        let left = Left::new();
+        if let Some(lease) = lease {
+            left.lease(lease);
+        }
+        let before = left.world();
+        // What `ccm help migrate` says to do first.
+        let ran = ccm(&left.env, &[&its_words[..], &["--dry-run"]].concat());
+        let mut lines = ran.stdout.lines();
+        let is_nothing = |line: &str| {
+            line.starts_with("0 would change, ") && line.ends_with(" 0 can't be helped")
+        };
+        assert!(ran.code == 0 && lines.all(is_nothing), "{case}: {ran:?}");
+        let ran = ccm(&left.env, &[&its_words[..], &["--once"]].concat());
+        assert_eq!(ran.code, 0, "{case}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains(" 0 changed, "),
+            "{case}: {}",
+            ran.stderr
+        );
+        assert_eq!(writes(&left.sandbox), Vec::<String>::new(), "{case}");
+        // And the daemon, at start and at each comparison afterwards.
+        let often = [
+            "--load-balancer-resync-period=10s",
+            "--node-status-update-frequency=10s",
+        ];
+        let daemon = Daemon::start_with(&left.env, &[&its_words[..], &often].concat());
+        let enough = left.looks() + 3;
+        wait_until("looks at everything", || left.looks() >= enough);
+        let log = daemon.log();
+        assert_eq!(writes(&left.sandbox), Vec::<String>::new(), "{case}: {log}");
+        left.is_as(&before, &format!("{case}: {log}"));
+        assert!(!log.contains("WARN"), "{case}: {log}");
+        // It goes on: what is new is served, and only that is written.
+        services::edit(&left.sandbox, "web", |service| {
+            service["spec"]["ports"][0]["port"] = json!(81);
+        });
+        wait_until("the other port", || {
+            let web = left.balancer("web");
+            let mut ports = web["services"].as_array().unwrap().iter();
+            ports.any(|one| one["listen_port"] == 81)
+        });
+        let id = |one: &Value| one["id"].clone();
+        let web = left.balancer("web");
+        for (now, before) in left.world().iter().zip(&before) {
+            // Services have no id, and this one was changed.
+            if now["kind"] != "Service" && id(now) != id(&web) {
+                assert_eq!(now, before, "{case}");
+            }
+        }
+        daemon.signal("-TERM");
+        assert!(daemon.ended().success(), "{}", daemon.log());
+    });
+}
+
+/// Object by object, what we write and how that one finds it again.
+#[test]
+fn what_is_left_for_it_is_what_it_reads() {
+    let left = Left::new();
+    let daemon = Daemon::start_with(&left.env, ITS_WORDS);
+    let (network, joined) = (left.sandbox.network().unwrap(), "worker-4");
+    left.sandbox.join(sandbox::hetzner::ServerSpec {
+        name: joined.into(),
+        networks: vec![(network, None)],
+        ..Default::default()
+    });
+    wait_until("the new node", || {
+        common::is_initialised(&node(&left.sandbox, joined))
+    });
+    let new = services::LoadBalancerService::new("new", &[80]);
+    let uid = services::create(&left.sandbox, new)["metadata"]["uid"].clone();
+    let uid = uid.as_str().unwrap();
+    let service = || services::service(&left.sandbox, "new");
+    wait_until("its address", || services::has_address(&service()));
+    let is_target = |name: &str, id: &Value| {
+        let targets = left.balancer(name)["targets"].clone();
+        let mut targets = targets.as_array().unwrap().iter();
+        targets.any(|one| one["server"]["id"] == *id && one["use_private_ip"] == true)
+    };
+    let servers = left.servers();
+    let server = servers.iter().find(|one| one["name"] == joined).unwrap();
+    for name in ["web", "shop", "mail", "new"] {
+        wait_until("the new target", || is_target(name, &server["id"]));
+    }
+    daemon.signal("-TERM");
+    assert!(daemon.ended().success(), "{}", daemon.log());
+
+    // The node: its ID is the server's, with that one's labels beside Kubernetes' own.
+    let own = node(&left.sandbox, joined);
+    assert_eq!(
+        own["spec"]["providerID"],
+        json!(format!("hcloud://{}", server["id"]))
+    );
+    let old = node(&left.sandbox, "worker-1");
+    for (key, value) in old["metadata"]["labels"].as_object().unwrap() {
+        if !key.contains("hostname") {
+            assert_eq!(&own["metadata"]["labels"][key], value, "{key}");
+        }
+    }
+    // The Service: finalizer and addresses, and nothing that only we know.
+    let service = service();
+    assert_eq!(service["metadata"]["finalizers"], json!([FINALIZER]));
+    let annotations = service["metadata"]["annotations"].as_object();
+    assert!(annotations.is_none_or(serde_json::Map::is_empty));
+    let balancer = left.balancer("new");
+    let ingress = service["status"]["loadBalancer"]["ingress"].as_array();
+    let ips: Vec<&Value> = ingress.unwrap().iter().map(|one| &one["ip"]).collect();
+    assert_eq!(
+        ips,
+        [
+            &balancer["public_net"]["ipv4"]["ip"],
+            &balancer["public_net"]["ipv6"]["ip"],
+            &balancer["private_net"][0]["ip"],
+        ]
+    );
+    // The load balancer: found by this label, and by this name.
+    assert_eq!(balancer["labels"][SERVICE_UID], uid);
+    assert_eq!(balancer["name"], format!("a{}", uid.replace('-', ""))[..32]);
+    let foreign = balancer["labels"].as_object().unwrap().keys();
+    let foreign: Vec<&String> = foreign
+        .filter(|label| *label != SERVICE_UID && !label.starts_with("ccm-from-scratch/"))
+        .collect();
+    assert!(foreign.is_empty(), "{foreign:?}");
+    // The Lease: empty-handed, so that it is taken at once.
+    let cluster = left.sandbox.cluster();
+    let lease = cluster.get("leases", Some("kube-system"), LEASE).unwrap();
+    assert_eq!(lease["spec"]["holderIdentity"], "");
+    assert_eq!(lease["spec"]["leaseDurationSeconds"], 1);
+    // No other kind of object was written.
+    for write in writes(&left.sandbox) {
+        let known = [
+            "/nodes/",
+            "/services/",
+            "/events",
+            "/load_balancers",
+            "/networks/",
+        ];
+        assert!(known.iter().any(|part| write.contains(part)), "{write}");
+    }
+}
+
+/// Somebody forgot a flag, here or there: the nodes are the other profile's, and traffic goes on.
+#[test]
+fn in_the_wrong_profile_nothing_is_taken_away() {
+    let left = Left::new();
+    stays(&left, &["run", "--once"], "--cloud-provider=hcloud");
+
+    let sandbox = common::builder().nodes(2).heartbeats(false).start();
+    let variables = [("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")];
+    let ours = Left {
+        env: common::with(env(&sandbox), &variables),
+        sandbox,
+    };
+    // The nodes first: the first pass of a new cluster looks at Services while they are being initialised.
+    assert_eq!(ccm(&ours.env, &["run", "--once"]).code, 0);
+    for name in ["web", "shop", "mail"] {
+        let new = services::LoadBalancerService::new(name, &[80]);
+        services::create(&ours.sandbox, new);
+    }
+    assert_eq!(ccm(&ours.env, &["run", "--once"]).code, 0);
+    ours.sandbox.calls().clear();
+    let words = ["run", "--once", "--cloud-provider=hcloud"];
+    stays(&ours, &words, "--cloud-provider=ccm-from-scratch");
+}
+
+/// These words change nothing but events, and say what to do.
+fn stays(left: &Left, words: &[&str], remedy: &str) {
+    let before = left.world();
+    let ran = ccm(&left.env, words);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    for name in ["web", "shop", "mail"] {
+        let line = ran.stderr.lines().find(|line| {
+            line.contains("SyncLoadBalancerFailed")
+                && line.contains(&format!("service/default/{name}"))
+        });
+        assert!(
+            line.is_some_and(|line| line.contains(remedy)),
+            "{name}: {}",
+            ran.stderr
+        );
+    }
+    let mut others = writes(&left.sandbox);
+    others.retain(|write| !write.contains("/events"));
+    assert_eq!(others, Vec::<String>::new(), "{}", ran.stderr);
+    left.is_as(&before, &ran.stderr);
+}
