@@ -612,7 +612,7 @@ fn every_drop_in_flag_is_honoured_or_reported() {
     }
 }
 
-/// `CCM_UPDATE_HELP=1 cargo test --test settings` writes the table.
+/// `CCM_UPDATE_HELP=1 cargo test --test cli` writes the table.
 #[test]
 fn the_help_page_has_the_table_as_it_is() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/help/settings.md");

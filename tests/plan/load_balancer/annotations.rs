@@ -351,7 +351,7 @@ fn every_annotation_is_in_the_domain_that_is_kept() {
     }
 }
 
-/// `CCM_UPDATE_HELP=1 cargo test --test lb_plan` writes the table.
+/// `CCM_UPDATE_HELP=1 cargo test --test plan` writes the table.
 #[test]
 fn the_help_page_has_the_table() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/help/annotations.md");

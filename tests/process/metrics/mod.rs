@@ -159,7 +159,7 @@ fn one_pass_serves_nothing() {
     assert!(!ran.stderr.contains("listening"), "{ran:?}");
 }
 
-/// `CCM_UPDATE_HELP=1 cargo test --test metrics` writes the table.
+/// `CCM_UPDATE_HELP=1 cargo test --test process` writes the table.
 #[test]
 fn the_help_page_has_the_table_as_it_is() {
     let mut table = String::from("| metric | labels | meaning |\n|---|---|---|\n");
