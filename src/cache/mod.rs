@@ -210,7 +210,7 @@ impl Apis {
         self.instances.last().map(|view| view.value)
     }
 
-    /// All servers as somebody listed them who had no apis yet, asked for then.
+    /// All servers as they were listed before there was an `Apis`, requested then.
     pub fn instances_listed(
         &self,
         instances: Vec<Instance>,

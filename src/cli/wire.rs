@@ -1,4 +1,4 @@
-//! From settings to a apis: the one place that knows which provider is plugged in.
+//! From settings to both APIs: the one place that knows which provider is plugged in.
 
 use crate::cache::Apis;
 use crate::controllers::{lifecycle, node, route, service};

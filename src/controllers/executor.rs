@@ -5,7 +5,7 @@
 //! on threads of their own, so that a slow one occupies one of `--concurrent-service-syncs` and holds up nothing else.
 //! One question is asked for all running actions.
 
-use super::report::{count_change, tell_change};
+use super::report::{count_change, log_change};
 use crate::provider::{
     ActionId, Applied, Change, ChangeKind, Error, ErrorKind, Gate, Landscape, LoadBalancers, pulse,
 };
@@ -180,13 +180,17 @@ impl<T> Executor<T> {
     }
 
     /// Works on all executions until some have ended, and takes those out; none: it is later than `until`, or there is
-    /// no execution. What was begun goes on with the next call.
+    /// no execution. What was begun continues with the next call.
     pub(super) fn work(
         &mut self,
         requests: &mut Requests,
         until: Option<Instant>,
     ) -> Vec<Execution<T>> {
         loop {
+            // Also after `until`: a tick whose reads take longer than its interval must see what came meanwhile.
+            while let Some(response) = requests.next(Duration::ZERO) {
+                self.handle(response);
+            }
             self.send(requests);
             let over = self.executions.extract_if(.., |one| one.is_over());
             let over: Vec<Execution<T>> = over.collect();
@@ -217,11 +221,8 @@ impl<T> Executor<T> {
             ];
             let moment = moments.into_iter().flatten().min();
             let wait = moment.map_or(SLICE, |moment| moment.saturating_duration_since(now));
-            // All that came meanwhile are handled together.
-            let mut response = requests.next(wait.min(SLICE));
-            while let Some(one) = response {
-                self.handle(one);
-                response = requests.next(Duration::ZERO);
+            if let Some(response) = requests.next(wait.min(SLICE)) {
+                self.handle(response);
             }
             pulse::beat();
         }
@@ -340,7 +341,7 @@ impl<T> Executor<T> {
         }
     }
 
-    /// Ends executions without waiting for what runs: it goes on in the cloud, and the next plan finds it there.
+    /// Ends executions without waiting for what runs: it continues in the cloud, and the next plan finds it there.
     fn abandon(&mut self, kind: ErrorKind, why: &str, is_given_up: impl Fn(&Execution<T>) -> bool) {
         for execution in self.executions.iter_mut().filter(|one| is_given_up(one)) {
             let running = execution.running.iter().map(|running| &running.change);
@@ -514,7 +515,7 @@ impl<T> Execution<T> {
     fn is_made(&mut self, controller: &'static str, change: Box<dyn Change>) {
         count(controller, &*change, Ok(()));
         let line = change.line();
-        tell_change(controller, &self.object, &line);
+        log_change(controller, &self.object, &line);
         self.target_added |= adds_target(&*change);
         self.lines.push(line);
         self.made.push(change);

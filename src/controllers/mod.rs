@@ -1,4 +1,4 @@
-//! The controllers: observe → plan → apply, on the contract of `cloud` and the views of `apis`.
+//! The controllers: observe → plan → apply, on the contract of `provider` and the views of `cache`.
 //!
 //! Knows: what Kubernetes promises about nodes. Must never import a provider, `daemon` or
 //! `cli`. `plan` makes no call, reads no clock and has no side effect: the daemon's tick,
@@ -29,7 +29,7 @@ pub trait Controller: Send {
     /// Between the ends of two ticks.
     fn interval(&self) -> Duration;
 
-    /// One pass over everything that is due. What is unfinished then (`Report::unfinished`) goes on in the next tick.
+    /// One pass over everything that is due. What is unfinished then (`Report::unfinished`) continues in the next tick.
     fn tick(&mut self, apis: &Apis, gate: &dyn Gate, selection: &Selection) -> Report;
 
     /// The same pass, up to the first write: what a tick would do now.

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 /// The log target of findings: commands that print them turn it off.
 pub const FINDINGS: &str = "ccm::findings";
 
-/// The log target of changes, told as they are made.
+/// The log target of changes, logged as they are made.
 pub const CHANGES_MADE: &str = "ccm::changes";
 
 /// The outcome of one tick.
@@ -43,7 +43,7 @@ pub struct Failure {
     /// E.g. `node/worker-1`.
     pub object: String,
     pub why: String,
-    /// It is a finding, which was told as such: its reason.
+    /// It is a finding, which was reported as such: its reason.
     pub finding: Option<Reason>,
 }
 
@@ -85,7 +85,7 @@ impl std::fmt::Display for Outage {
 }
 
 /// The line of a change that was made.
-pub(super) fn tell_change(controller: &str, object: &str, line: &str) {
+pub(super) fn log_change(controller: &str, object: &str, line: &str) {
     log::info!(target: CHANGES_MADE, controller, object; "{object}: {line}");
 }
 

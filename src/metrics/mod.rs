@@ -1,6 +1,6 @@
 //! What is counted and measured, for `/metrics`: the figures, and their text for Prometheus.
 //!
-//! Everybody may use it and it uses nobody: whoever does a thing counts it there and then, and
+//! Every module may use it, and it uses no other: each counts what it does, and
 //! the health server asks for [`exposition`]. The figures live as long as the process; nothing
 //! is decided by them.
 //!

@@ -142,9 +142,9 @@ pub fn cut(text: &str, characters: usize) -> Cow<'_, str> {
     Cow::Owned(kept.chain(['…']).collect())
 }
 
-/// Messages of the same trouble are told once, with how many there are: those that differ in
+/// Messages of the same trouble are reported once, with how many there are: those that differ in
 /// numbers alone, as of servers, or in what `stable` leaves out. Of many troubles the first.
-pub fn told_once(messages: &[String], stable: impl Fn(&str) -> String) -> String {
+pub fn reported_once(messages: &[String], stable: impl Fn(&str) -> String) -> String {
     let mut kinds: Vec<(String, &String, usize)> = Vec::new();
     for message in messages {
         let shape = without_numbers(&stable(message));
@@ -240,14 +240,14 @@ mod tests {
     #[test]
     fn of_many_names_a_few_are_told() {
         let names: Vec<String> = (1..=57).map(|n| format!("n{n}")).collect();
-        for (count, told) in [
+        for (count, expected) in [
             (0, ""),
             (1, "n1"),
             (5, "n1, n2, n3, n4, n5"),
             (6, "n1, n2, n3, n4, n5 and 1 more"),
             (57, "n1, n2, n3, n4, n5 and 52 more"),
         ] {
-            assert_eq!(some_of(&names[..count]), told);
+            assert_eq!(some_of(&names[..count]), expected);
         }
     }
 
@@ -263,8 +263,8 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_differ_in_numbers_alone_are_told_once() {
-        for (messages, told) in [
+    fn messages_that_differ_in_numbers_alone_are_reported_once() {
+        for (messages, expected) in [
             (&[][..], ""),
             (&["no server 7"], "no server 7"),
             (
@@ -277,7 +277,7 @@ mod tests {
             ),
         ] {
             let messages: Vec<String> = messages.iter().map(|one| (*one).to_owned()).collect();
-            assert_eq!(told_once(&messages, str::to_owned), told);
+            assert_eq!(reported_once(&messages, str::to_owned), expected);
         }
     }
 }

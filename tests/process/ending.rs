@@ -61,7 +61,7 @@ fn a_second_signal_ends_it_at_once() {
 /// What was reported is written before the Lease is given away, though no other write starts any more.
 #[test]
 fn events_that_wait_are_written_at_the_end() {
-    const UNKNOWN: usize = 8;
+    const UNKNOWN: usize = 5;
     let sandbox = quiet(1);
     let slow = Rule::new(Effect::Slow(Duration::from_millis(60)))
         .half(Half::Kubernetes)
@@ -104,7 +104,7 @@ fn a_bug_in_one_controller_ends_the_whole_process_with_one_line() {
     let (_, kubeconfig) = env.iter().find(|(name, _)| name == "KUBECONFIG").unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap());
     child
-        .args(["--exact", "child", "--ignored", "--nocapture"])
+        .args(["--exact", "ending::child", "--ignored", "--nocapture"])
         .env(KUBECONFIG_OF_CHILD, kubeconfig)
         .env("RUST_BACKTRACE", "full");
     let begun = Instant::now();
@@ -113,7 +113,8 @@ fn a_bug_in_one_controller_ends_the_whole_process_with_one_line() {
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
     assert!(
-        stderr.starts_with("ccm: internal error at tests/ending.rs:") && stderr.contains(BUG),
+        stderr.starts_with("ccm: internal error at tests/process/ending.rs:")
+            && stderr.contains(BUG),
         "{stderr}"
     );
     assert!(stderr.contains("please report it"), "{stderr}");

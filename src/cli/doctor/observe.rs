@@ -242,7 +242,7 @@ fn look_at_both(view: &mut View, settings: &Settings, apis: &Apis, instances: &[
         if plans.iter().any(|plan| lacks(plan).is_some()) {
             view.failed_tries = failed_tries(apis);
         }
-        let orphans = service::orphans(apis, &nodes);
+        let orphans = service::known_orphans(apis, &nodes);
         view.orphans = orphans.map_err(|error| Gap::Failed(error.to_string()));
     }
 }

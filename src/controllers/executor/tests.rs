@@ -323,6 +323,26 @@ fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
     );
 }
 
+/// A tick whose reads take longer than its interval calls `work` when its time is over already.
+#[test]
+fn answers_are_seen_when_the_time_is_over() {
+    let fake = Fake::default();
+    let gate = Open::new();
+    let mut executor = executor(vec![vec![step("a", &[Answer::Done])]]);
+    let over = std::thread::scope(|scope| {
+        let mut requests = Requests::new(scope, &fake, &gate, 4);
+        let begun = Instant::now();
+        loop {
+            let over = executor.work(&mut requests, Some(begun));
+            if !over.is_empty() || begun.elapsed() > Duration::from_secs(10) {
+                return over;
+            }
+            std::thread::yield_now();
+        }
+    });
+    assert_eq!(over.len(), 1);
+}
+
 /// The Service was changed: what was not sent yet is not sent, and the end of what runs is waited for.
 #[test]
 fn a_stopped_execution_ends_with_what_it_has_sent() {

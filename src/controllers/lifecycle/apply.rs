@@ -2,7 +2,7 @@
 
 use super::plan::{Change, Facts, LifecyclePlan, View, plan};
 use crate::cache::{Apis, Error};
-use crate::controllers::report::{count_write, publish, tell_change};
+use crate::controllers::report::{count_write, log_change, publish};
 use crate::kube::{self, Node, Taint};
 use crate::provider::{Finding, Gate, Provider, Reason};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use std::time::Instant;
 /// A change that was not made.
 pub(super) struct Failed {
     pub(super) error: Error,
-    /// Told of the node, where that helps.
+    /// Reported of the node, where that helps.
     pub(super) finding: Option<Finding>,
     /// The gate is closed: no other write may follow.
     pub(super) refused: bool,
@@ -49,7 +49,7 @@ pub(super) fn apply(
     count_write(super::NAME, change.kind(), outcome);
     made?;
     let line = change.line();
-    tell_change(super::NAME, &format!("node/{}", node.name()), &line);
+    log_change(super::NAME, &format!("node/{}", node.name()), &line);
     Ok(Some(line))
 }
 

@@ -1,4 +1,4 @@
-//! The node lifecycle controller: a node whose server was deleted goes; one whose server is off is tainted.
+//! The node lifecycle controller: a node whose server was deleted is deleted; one whose server is off is tainted.
 //!
 //! Deleting a node is the most dangerous thing this program does. `plan` decides it only on
 //! facts that leave no doubt, and `apply` reads the node once more and names its UID and
@@ -26,7 +26,7 @@ pub const NAME: &str = "cloud-node-lifecycle-controller";
 
 type Nodes = Vec<Arc<Node>>;
 
-/// What the lifecycle controller is told.
+/// Settings of the lifecycle controller.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `--node-monitor-period`: how often not-ready nodes are looked for.

@@ -37,7 +37,7 @@ pub enum Fact {
 pub struct LifecyclePlan {
     pub object: ObjectReference,
     pub change: Option<Change>,
-    /// Why nothing can be decided or done, and somebody should look: the node counts as failed.
+    /// Why nothing can be decided or done, and an operator should check: the node counts as failed.
     pub obstacle: Option<Finding>,
 }
 

@@ -3,7 +3,7 @@
 use super::change::Change;
 use super::plan::NodePlan;
 use crate::cache::Apis;
-use crate::controllers::report::{count_write, tell_change};
+use crate::controllers::report::{count_write, log_change};
 use crate::kube::{self, Node};
 use crate::provider::Gate;
 use serde_json::{Map, Value, json};
@@ -44,7 +44,7 @@ pub(super) fn apply(
             Err(error) => error,
         };
         if error.is_not_found() {
-            // Somebody took the node away: nothing is left to be done.
+            // The node was deleted meanwhile: nothing is left to be done.
             return applied;
         }
         if !error.is_conflict() || round == PLANS_AT_MOST {
@@ -97,7 +97,7 @@ fn make_changes(
         version.clone_from(&node.metadata.resource_version);
         apis.node_written(node, begun);
         applied.lines.extend(plan.lines_of(change));
-        tell_change(super::NAME, &format!("node/{name}"), &change.summary());
+        log_change(super::NAME, &format!("node/{name}"), &change.summary());
         applied.initialised |= matches!(
             change,
             Change::Update {

@@ -71,7 +71,7 @@ impl NodeController {
     }
 
     /// Since when a whole look at the nodes counts: a refresh needs one made since it became
-    /// due, or shortly before by somebody else.
+    /// due, or shortly before by another controller.
     pub(super) fn whole_max_age(&self, now: Instant) -> Duration {
         let frequency = self.settings.status_update_frequency;
         let overdue = self
@@ -101,7 +101,7 @@ impl NodeController {
         self.backoff.is_retry_due(uid, now) || (is_new && !self.backoff.is_waiting(uid, now))
     }
 
-    /// What an outage keeps waiting, for the line that tells it.
+    /// What an outage keeps waiting, for its log line.
     pub(super) fn waiting(&self, apis: &Apis, now: Instant) -> String {
         let Some(nodes) = apis.nodes_seen() else {
             return String::new();
@@ -119,7 +119,7 @@ impl NodeController {
     }
 }
 
-/// A node being deleted, or of another cloud, gets nothing: no reason to ask anybody about it.
+/// A node being deleted, or of another cloud, gets nothing: no call is made for it.
 fn is_left_alone(node: &Node, provider: &dyn Provider) -> bool {
     let id = &node.spec.provider_id;
     node.metadata.deletion_timestamp.is_some()

@@ -5,17 +5,16 @@
 //! removing the `uninitialized` taint is the commit point, because pods must not land on a
 //! node whose addresses are not there yet.
 
-mod addresses;
 mod apply;
 mod change;
+mod desired;
 mod due;
-mod labels;
 mod observe;
 mod pass;
 mod plan;
 
-pub use addresses::PROVIDED_NODE_IP;
 pub use change::{Change, Field, FieldName};
+pub use desired::PROVIDED_NODE_IP;
 pub use observe::Observed;
 pub use plan::{NodePlan, Server, UNINITIALIZED, View, is_uninitialised, plan};
 
@@ -46,7 +45,7 @@ const NOT_READY_PATIENCE: Duration = Duration::from_secs(600);
 
 type Nodes = Vec<Arc<Node>>;
 
-/// What the node controller is told.
+/// Settings of the node controller.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `--node-sync-interval`.

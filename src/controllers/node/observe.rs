@@ -7,7 +7,7 @@ use crate::provider::{Instance, Provider, Urgency};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Nodes, and servers where somebody asked for them.
+/// Nodes, and servers where they are needed.
 pub struct Observed {
     pub nodes: cache::View<Vec<Arc<Node>>>,
     pub instances: Option<cache::View<Vec<Instance>>>,

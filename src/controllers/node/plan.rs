@@ -1,8 +1,7 @@
 //! What should be done to nodes: a pure function of a view.
 
-use super::addresses::{self, reported};
 use super::change::{Change, Field, FieldName};
-use super::labels;
+use super::desired::{self, reported};
 use crate::controllers::Proposal;
 use crate::controllers::matching::{Index, MatchedBy, Outcome};
 use crate::kube::{Node, ObjectReference};
@@ -22,7 +21,7 @@ pub struct View<'a, N: Borrow<Node> = Node> {
     pub nodes: &'a [N],
     /// All servers of the project.
     pub instances: &'a [Instance],
-    /// A new node that no server matches is told to be left over when it is not ready since before this.
+    /// A new node that no server matches is reported as left over when it is not ready since before this.
     pub overdue: Timestamp,
 }
 
@@ -206,7 +205,7 @@ impl NodePlan {
         };
         self.hold_back_if_new(finding);
         if !is_uninitialised(&self.node) {
-            self.update(labels::afterwards(&self.node), None);
+            self.update(desired::labels_afterwards(&self.node), None);
         }
     }
 
@@ -240,8 +239,8 @@ impl NodePlan {
         });
     }
 
-    /// k8s.io/cloud-provider deletes such a node, by its name alone; that is a guess, so we only
-    /// tell of it. It takes the place of `finding`: nobody is told the same thing twice. It says
+    /// k8s.io/cloud-provider deletes such a node, by its name alone; that is a guess, so it is
+    /// only reported. It takes the place of `finding`: one trouble is reported once. It says
     /// since when and not for how long, because another message would be another event.
     fn left_over(&self, finding: &Finding, since: Timestamp) -> Finding {
         Finding::warning(
@@ -276,7 +275,7 @@ impl NodePlan {
         self.tell_not_external();
     }
 
-    /// Two nodes with one provider ID would be one machine to everybody who reads it, for good:
+    /// Two nodes with one provider ID would be one machine to every program that reads it, for good:
     /// a provider ID can't be changed. What either node has stays as it is.
     fn claimed_twice(&mut self, instance: &Instance, other: &str) {
         self.hold_back_if_new(Finding::warning(
@@ -319,14 +318,14 @@ impl NodePlan {
         if let Some(finding) = instances.hold_back(instance, &has, &metadata) {
             return self.blocked(finding);
         }
-        match addresses::desired(&self.node, instance, instances, &metadata) {
+        match desired::addresses(&self.node, instance, instances, &metadata) {
             Ok(wanted) => self.set_addresses(wanted),
             Err(finding) => return self.blocked(finding),
         }
         if is_uninitialised(&self.node) {
             self.initialise(&metadata);
         } else if !self.node.spec.provider_id.is_empty() {
-            self.update(labels::afterwards(&self.node), None);
+            self.update(desired::labels_afterwards(&self.node), None);
         }
     }
 
@@ -334,14 +333,14 @@ impl NodePlan {
     fn blocked(&mut self, finding: Finding) {
         self.obstacle = Some(finding);
         if !is_uninitialised(&self.node) && !self.node.spec.provider_id.is_empty() {
-            self.update(labels::afterwards(&self.node), None);
+            self.update(desired::labels_afterwards(&self.node), None);
         }
     }
 
     fn set_addresses(&mut self, wanted: Vec<Sourced<NodeAddress>>) {
         let have = reported(&self.node);
         self.fields.extend(address_fields(&have, &wanted));
-        if !addresses::same(&have, &wanted) {
+        if !desired::same_addresses(&have, &wanted) {
             let addresses = wanted.into_iter().map(|address| address.value).collect();
             self.changes.push(Change::SetAddresses { addresses });
         }
@@ -362,7 +361,7 @@ impl NodePlan {
         });
         let provider_id = have.is_empty().then_some(wanted.value);
         self.update(
-            labels::at_initialisation(&self.node, metadata),
+            desired::labels_at_initialisation(&self.node, metadata),
             Some(provider_id),
         );
         self.fields.push(Field {
@@ -374,7 +373,7 @@ impl NodePlan {
     }
 
     /// `initialise`: also remove the taint, and set the provider ID when one is given.
-    fn update(&mut self, wanted: Vec<labels::Wanted>, initialise: Option<Option<String>>) {
+    fn update(&mut self, wanted: Vec<desired::WantedLabel>, initialise: Option<Option<String>>) {
         let mut labels = BTreeMap::new();
         for (key, wanted) in wanted {
             let have = self.node.metadata.labels.get(&key).map(str::to_owned);

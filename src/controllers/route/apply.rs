@@ -3,7 +3,7 @@
 
 use super::Settings;
 use super::plan::{Change, Plan};
-use crate::controllers::report::{count_change, tell_change};
+use crate::controllers::report::{count_change, log_change};
 use crate::provider::{
     ActionId, Applied, Error, ErrorKind, Gate, Route, RouteChange, Routes, pulse,
 };
@@ -26,14 +26,14 @@ const TRIES_AT_MOST: u32 = 10;
 /// So many questions in a row without an answer, and nothing more is concluded.
 const QUESTIONS_AT_MOST: u32 = 5;
 
-/// So often a replacement that was cut in two goes on in the same pass.
+/// So often a replacement that was cut in two is continued in the same tick.
 const RESUMED_AT_MOST: u32 = 3;
 
-/// What goes on for longer is left to the next pass.
+/// A change that takes longer is left to the next tick.
 const LONGEST_ACTION: Duration = Duration::from_secs(120);
 
-/// A node that wants a route may have gone since it was looked at: the route would lead nowhere,
-/// harm nobody, and go with the next pass. What deletes rests on a younger look.
+/// A node that wants a route may have been deleted since it was read: the route would lead nowhere,
+/// do no harm, and be deleted by the next tick. What deletes rests on a newer read.
 const ADDS_ON_ONE_LOOK: Duration = Duration::from_secs(60);
 
 /// However old the lists may be that others write by.
@@ -42,7 +42,7 @@ const DELETES_ON_ONE_LOOK: Duration = Duration::from_secs(10);
 /// A wait is cut into these: whoever ends this process does not wait for an action.
 const SLICE: Duration = Duration::from_millis(100);
 
-pub(super) struct Making<'a> {
+pub(super) struct Execution<'a> {
     routes: &'a dyn Routes,
     gate: &'a dyn Gate,
     /// How old a look may be that deletions rest on.
@@ -50,7 +50,7 @@ pub(super) struct Making<'a> {
     /// Multiplies the pauses; 1 outside of tests.
     time_scale: f64,
     begun: Vec<Begun>,
-    /// Somebody else changes the network too, or it takes its time: wait for each.
+    /// Another program changes the network too, or it is slow: wait for each change.
     one_by_one: bool,
     sent: Option<Instant>,
     /// Object, line and the same for programs, of each change that was made.
@@ -79,20 +79,20 @@ pub(super) enum Stopped {
     Outage(Error),
 }
 
-/// A change that goes on in the cloud.
+/// A change that runs as an action in the cloud.
 struct Begun {
     action: ActionId,
     change: Change,
     at: Instant,
 }
 
-impl<'a> Making<'a> {
+impl<'a> Execution<'a> {
     pub(super) fn new(
         routes: &'a dyn Routes,
         gate: &'a dyn Gate,
         settings: &Settings,
-    ) -> Making<'a> {
-        Making {
+    ) -> Execution<'a> {
+        Execution {
             routes,
             gate,
             delete_within: settings.young().min(settings.scaled(DELETES_ON_ONE_LOOK)),
@@ -120,7 +120,7 @@ impl<'a> Making<'a> {
         mut ended: impl FnMut(&HashSet<Route>),
     ) -> bool {
         let mut sent = 0;
-        let mut told = 0;
+        let mut reported = 0;
         for (place, change) in plan.changes.iter().enumerate() {
             if self.was_refused(plan, change) {
                 continue;
@@ -142,8 +142,8 @@ impl<'a> Making<'a> {
             }
             self.send(change);
             sent += 1;
-            if self.added.len() > told {
-                told = self.added.len();
+            if self.added.len() > reported {
+                reported = self.added.len();
                 ended(&self.added);
             }
             if self.stopped.is_some() {
@@ -155,7 +155,7 @@ impl<'a> Making<'a> {
         true
     }
 
-    /// There is a new look, and a plan that rests on it. What somebody else did meanwhile is done.
+    /// Both APIs were read again, and a new plan was made. What another program did meanwhile is done.
     pub(super) fn looked_again(&mut self, plan: &Plan) {
         self.done.clear();
         self.refused
@@ -190,8 +190,8 @@ impl<'a> Making<'a> {
         !self.torn.is_empty()
     }
 
-    /// After the cloud did not answer between the two halves of a replacement, nobody reaches
-    /// these pods: it is tried again in a moment, a few times.
+    /// After the cloud did not answer between the two halves of a replacement, these pods
+    /// can't be reached: it is tried again in a moment, a few times.
     pub(super) fn may_go_on(&mut self) -> bool {
         let may_help = match &self.stopped {
             Some(Stopped::Outage(error)) => error.kind == ErrorKind::Unavailable,
@@ -259,7 +259,7 @@ impl<'a> Making<'a> {
 
     fn failed(&mut self, change: &Change, error: Error) {
         match error.kind {
-            // Somebody else, or the one who died before us: what follows it can be done.
+            // Another program, or an earlier process, has done it: what follows can be done.
             ErrorKind::NotFound if change.change == RouteChange::Delete => {
                 log::debug!("{error}; it is gone, as it should be");
                 self.done.push(change.clone());
@@ -278,7 +278,7 @@ impl<'a> Making<'a> {
 
     fn note(&mut self, change: &Change) {
         let (object, line) = (change.object(), change.line());
-        tell_change(super::NAME, &object, &line);
+        log_change(super::NAME, &object, &line);
         if change.change == RouteChange::Add {
             self.added.insert(change.route);
             self.torn.remove(&change.route.destination);
@@ -323,7 +323,7 @@ impl<'a> Making<'a> {
             if let Some(late) = self.begun.iter().find(|begun| begun.at.elapsed() > longest) {
                 let route = late.change.route;
                 let why = format!(
-                    "route {route}: its change still goes on after {} s",
+                    "route {route}: its change still runs after {} s",
                     LONGEST_ACTION.as_secs()
                 );
                 let error = Error::new(ErrorKind::Unavailable, why);
@@ -336,7 +336,7 @@ impl<'a> Making<'a> {
         self.sent = None;
     }
 
-    /// What still goes on is found there by the next pass.
+    /// What still runs is found there by the next tick.
     fn abandon(&mut self) {
         for begun in self.begun.drain(..) {
             let (object, line) = (begun.change.object(), begun.change.line());

@@ -1,11 +1,11 @@
 //! The condition that says whether a node's pods can be reached: by a patch of it alone, so that the
 //! kubelet's conditions stay as they are.
 
-use super::doubt::ROUTE_CREATED;
+use super::ownership::ROUTE_CREATED;
 use super::plan::{NETWORK_UNAVAILABLE, NodePlan};
 use super::show::{condition_json, condition_line, status};
 use crate::cache::{Apis, Error};
-use crate::controllers::report::{Failure, count_write, tell_change};
+use crate::controllers::report::{Failure, count_write, log_change};
 use crate::kube::Node;
 use crate::provider::Gate;
 use jiff::Timestamp;
@@ -52,7 +52,7 @@ impl<'a> Conditions<'a> {
             Ok(false) => {}
             Ok(true) => {
                 let line = condition_line(unavailable);
-                tell_change(super::NAME, &object, &line);
+                log_change(super::NAME, &object, &line);
                 self.made.push((object, line, condition_json(unavailable)));
             }
             Err(Error::Kube(error)) if error.is_refused() => self.stopped = Some(None),

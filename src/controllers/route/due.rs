@@ -19,7 +19,7 @@ const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 /// Nodes whose pods have no addresses yet are read again, so many at a time.
 const UNASSIGNED_AT_MOST: usize = 10;
 
-/// By then kube-controller-manager has given a node the addresses of its pods, or somebody else does.
+/// By then kube-controller-manager has given a node the addresses of its pods, or another program has.
 const NEW_FOR: Duration = Duration::from_secs(600);
 
 /// What a pass is about.

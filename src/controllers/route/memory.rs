@@ -10,7 +10,7 @@ use std::collections::HashSet;
 const ROUTES_AT_MOST: usize = 1000;
 
 /// By (destination, gateway). A route is forgotten when it was deleted, and when the network does
-/// not have it: one that comes back is somebody else's.
+/// not have it: one that comes back has another owner.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     routes: HashSet<Route>,

@@ -1,30 +1,30 @@
-//! The route controller: what is sent to a node's pods goes to that node, by a route of the private network.
+//! The route controller: packets to a node's pods reach that node by a route of the private Network.
 //!
 //! | file | its one job |
 //! |---|---|
-//! | `wishes` | which node asks for which routes |
-//! | `plan`, `judge`, `doubt` | what there is, what should be done: pure |
+//! | `desired` | which node asks for which routes |
+//! | `plan`, `planner`, `ownership` | what there is, what should be done: pure |
 //! | `show` | a plan in words |
 //! | `memory` | which routes were our nodes' |
 //! | `due` | which nodes there are, and whether a pass is due |
 //! | `observe` | what both APIs say |
-//! | `pass` | looks again, plans again, makes it |
+//! | `sync` | looks again, plans again, makes it |
 //! | `apply`, `condition` | one change of the network; one node's condition |
 //!
-//! The network may have routes of others, and the kubeconfig may be another cluster's: see `judge`
-//! and `doubt` for what keeps a route.
+//! The network may have routes of others, and the kubeconfig may be another cluster's: see `planner`
+//! and `ownership` for what keeps a route.
 
 mod apply;
 mod condition;
-mod doubt;
+mod desired;
 mod due;
-mod judge;
 mod memory;
 mod observe;
-mod pass;
+mod ownership;
 mod plan;
+mod planner;
 mod show;
-mod wishes;
+mod sync;
 
 pub use observe::Observed;
 pub use plan::{Change, NETWORK_UNAVAILABLE, NodePlan, Plan, Row, State, Step, View, plan};
@@ -41,11 +41,11 @@ use due::{Due, Tried};
 use ipnet::IpNet;
 use memory::Memory;
 use observe::Ages;
-use pass::{Pass, Passed};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use sync::{Pass, Passed};
 
 pub const NAME: &str = "node-route-controller";
 
@@ -66,7 +66,7 @@ const THE_NETWORK: &str = "network";
 
 type Nodes = Vec<Arc<Node>>;
 
-/// What the route controller is told.
+/// Settings of the route controller.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `--cluster-cidr`: it is responsible for routes within these.
@@ -354,12 +354,12 @@ impl Controller for RouteController {
             self.settled(apis, &due, &observed.instances.value, &plan, now);
             self.backoff.succeeded(THE_NETWORK);
             let mut report = Report::default();
-            pass::count(&mut report, &plan, &HashSet::new());
+            sync::count(&mut report, &plan, &HashSet::new());
             return report;
         }
         let passed = self.pass(apis, gate, routes);
         let is_done = passed.report.outage.is_none() && passed.report.unreached == 0;
-        // What only a person can mend is looked at again when it is time to compare.
+        // What only an operator can fix is checked again when it is time to compare.
         let has_failed = passed
             .report
             .failures

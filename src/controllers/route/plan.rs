@@ -2,15 +2,15 @@
 //!
 //! It is responsible for routes within the cluster's CIDRs and for no other.
 
-use super::judge::Judge;
-use super::wishes::Wishes;
+use super::desired::DesiredRoutes;
+use super::planner::Planner;
 use crate::kube::{Node, ObjectReference};
 use crate::provider::{Finding, Instance, Network, Provider, Route, RouteChange};
 use ipnet::{IpNet, Ipv4Net};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The condition of a node whose pods nobody can reach.
+/// The condition of a node whose pods can't be reached.
 pub const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 
 /// What both APIs said.
@@ -126,16 +126,16 @@ impl Plan {
 }
 
 pub fn plan(view: &View, provider: &dyn Provider) -> Plan {
-    let wishes = Wishes::new(view, provider);
-    let mut judge = Judge::new(view, &wishes);
-    let mut rows: Vec<Row> = view.network.routes.iter().map(|r| judge.row(r)).collect();
-    judge.add_missing(&mut rows);
+    let desired = DesiredRoutes::new(view, provider);
+    let mut planner = Planner::new(view, &desired);
+    let mut rows: Vec<Row> = view.network.routes.iter().map(|r| planner.row(r)).collect();
+    planner.add_missing(&mut rows);
     rows.sort_by_key(|row| (row.destination, row.have));
     let changes = changes(&rows);
     Plan {
-        nodes: judge.nodes(),
-        findings: judge.findings(&rows),
-        is_doubtful: judge.is_doubtful(),
+        nodes: planner.nodes(),
+        findings: planner.findings(&rows),
+        is_doubtful: planner.is_doubtful(),
         network: Some(ObjectReference {
             kind: "Network",
             name: view.network.name.clone(),

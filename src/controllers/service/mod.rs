@@ -6,21 +6,19 @@
 
 mod due;
 mod events;
-mod failed;
 mod observe;
 mod offered;
 mod orphans;
 mod plan;
 mod project;
-mod survey;
 mod sync;
 mod write;
 
-pub use failed::{FailedTry, failed_tries};
+pub use events::{FailedTry, failed_tries};
 pub use observe::Observed;
 pub use offered::{Servers, offered};
+pub use orphans::known_orphans;
 pub use plan::{ServicePlan, View, Want, plan, want};
-pub use survey::orphans;
 
 use super::executor::Executor;
 use super::report::Report;
@@ -48,12 +46,12 @@ const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
 /// what could become one is seen before.
 const QUIET_LOOK_PERIOD: Duration = Duration::from_secs(24 * 3600);
 
-/// What the service controller is told.
+/// Settings of the service controller.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `--service-sync-interval`: how often Services are looked at.
     pub sync_interval: Duration,
-    /// `--load-balancer-resync-period`: how often load balancers that nobody changed are compared.
+    /// `--load-balancer-resync-period`: how often unchanged load balancers are compared.
     pub resync_period: Duration,
     /// `--concurrent-service-syncs`: requests in flight.
     pub concurrency: usize,
@@ -269,7 +267,7 @@ impl ServiceController {
         services.sort_by_cached_key(|service| service.full_name());
         let nodes = match (selection.is_explicit(), services.is_empty()) {
             (true, _) => apis.nodes(age, from)?.value,
-            // Nobody asks which nodes there are.
+            // Without Services the nodes are not needed.
             (false, true) => Arc::default(),
             (false, false) => {
                 apis.poll_nodes(Poll {

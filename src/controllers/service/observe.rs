@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The Service whose UID tells clusters apart.
+/// The Service whose UID identifies the cluster.
 const IDENTITY: (&str, &str) = ("default", "kubernetes");
 
 /// A list of load balancers that is older is no ground for a write.

@@ -1,5 +1,5 @@
-//! Load balancers of this cluster whose Service does not exist: found, counted, told; deleted on
-//! request alone.
+//! Load balancers of this cluster whose Service does not exist: found, counted, reported; deleted on
+//! request only.
 //!
 //! Nothing here may rest on an old or partial view. Services are read after the load balancers,
 //! all of them and never from a cache, so that one that came meanwhile is seen; just before the
@@ -12,7 +12,7 @@ use super::{NAME, Settings};
 use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::executor::Executor;
 use crate::controllers::report::{Failure, Report, publish};
-use crate::kube::{ObjectReference, Service};
+use crate::kube::{Node, ObjectReference, Service};
 use crate::metrics::LOAD_BALANCERS;
 use crate::provider::{
     Cluster, ErrorKind, Finding, Gate, LoadBalancerPlan, LoadBalancers, Orphan, Reason, Urgency,
@@ -30,6 +30,24 @@ pub(super) enum Chosen<'a> {
     All,
     /// By number: what a person was shown and said yes to.
     These(&'a HashSet<u64>),
+}
+
+/// For `doctor`, which plans nothing: load balancers of this cluster whose Service does not exist. What a tick has read already is
+/// used; what looks like one is only believed when all Services were read after it was seen.
+pub fn known_orphans(apis: &Apis, nodes: &[Arc<Node>]) -> Result<Vec<Orphan>, Error> {
+    let Some(provider) = apis.provider.load_balancers() else {
+        return Ok(Vec::new());
+    };
+    let landscape = apis.load_balancers(&[], Duration::MAX, Urgency::Needed)?;
+    let mut all = apis.any_services(Duration::MAX)?;
+    loop {
+        let cluster = observe::cluster(apis, "", &all.value, nodes)?;
+        let orphans = provider.orphans(&landscape.value, &cluster);
+        if orphans.is_empty() || all.asked >= landscape.answered {
+            return Ok(orphans);
+        }
+        all = apis.any_services(Duration::ZERO)?;
+    }
 }
 
 /// What both APIs say, not older than `begun` where it says that there are any. Whatever was read
@@ -57,7 +75,7 @@ pub(super) fn find(
         }
         let landscape = apis.load_balancers(&[], begun.elapsed(), urgency)?;
         apis.any_services(landscape.answered.elapsed())?;
-        // Without Services nobody may have read nodes yet, and only their servers' targets are ours.
+        // Without Services the nodes may not have been read yet, and only their servers' targets are ours.
         if seen.is_none() {
             seen = Some(apis.nodes(Duration::MAX, ReadFrom::Cache)?);
         }
@@ -87,8 +105,8 @@ pub(super) fn delete(
     (deletion.report, deletion.done)
 }
 
-/// In the daemon, after all Services were compared: counted and told, and deleted where that is
-/// asked for.
+/// In the daemon, after all Services were compared: counted, reported, and deleted where a
+/// setting asks for it.
 pub(super) fn look_after(
     apis: &Apis,
     gate: &dyn Gate,
@@ -102,7 +120,7 @@ pub(super) fn look_after(
     {
         Ok(orphans) => orphans.into_iter().map(plan).collect(),
         // Nothing waits for it.
-        Err(error) => return log::debug!("load balancers that nobody wants: {error}"),
+        Err(error) => return log::debug!("orphaned load balancers: {error}"),
     };
     if settings.delete_orphans && left.iter().any(ServicePlan::has_writes) {
         let (deleted, plans) = delete(apis, gate, provider, settings, Chosen::All);
@@ -138,7 +156,7 @@ pub(super) fn plan(orphan: Orphan) -> ServicePlan {
         None => String::new(),
         Some(why) => format!("; {why}, so only you can delete it"),
     };
-    let told = format!(
+    let message = format!(
         "load balancer {} ({}), {}, was made for Service {service}, which does not exist, and costs money{stays}",
         orphan.balancer.name,
         orphan.balancer.id,
@@ -161,7 +179,7 @@ pub(super) fn plan(orphan: Orphan) -> ServicePlan {
         cloud: LoadBalancerPlan {
             found: Some(orphan.balancer),
             changes: orphan.removal.into_iter().collect(),
-            findings: vec![Finding::warning(Reason::OrphanedLoadBalancer, told)],
+            findings: vec![Finding::warning(Reason::OrphanedLoadBalancer, message)],
             ..LoadBalancerPlan::default()
         },
         add_finalizer: false,
@@ -228,7 +246,7 @@ impl Deletion<'_> {
     }
 
     /// Everything again, from the APIs themselves. One that a Service is about to take over by its
-    /// name is somebody's: that is how people keep an address.
+    /// name is that Service's: so operators keep an address.
     fn make_certain(&self, begun: Instant) -> Result<(Cluster, Vec<Orphan>), Error> {
         let apis = self.apis;
         let nodes = apis.nodes(begun.elapsed(), ReadFrom::Latest)?;
@@ -289,7 +307,7 @@ impl Deletion<'_> {
         Ok(goes_on)
     }
 
-    /// Is its own Service there after all, or a new one of that name that nobody planned for yet?
+    /// Is its own Service there after all, or a new one of that name that was not planned for yet?
     fn came_up(&self, orphan: &Orphan, cluster: &Cluster) -> Result<bool, Error> {
         let Some((namespace, name)) = orphan.service.split_once('.') else {
             return Ok(false);

@@ -40,7 +40,7 @@ pub struct ServicePlan {
     pub want: Want,
     /// In the cloud; for `Want::Nothing` it is empty.
     pub cloud: LoadBalancerPlan,
-    /// Our finalizer goes on the Service before anything is created for it.
+    /// Our finalizer is added to the Service before anything is created for it.
     pub add_finalizer: bool,
     /// What its status is to say, where it says something else.
     pub status: Option<Vec<Ingress>>,
@@ -97,7 +97,7 @@ fn plan_service(view: &View, provider: &dyn LoadBalancers, service: &Arc<Service
         Want::Ensure => {
             plan.cloud = provider.plan(view.landscape, &for_cloud, view.nodes, view.cluster);
             let has = &service.status.load_balancer.ingress;
-            // It had one, made as the daemon was told; in its place comes none made of our defaults.
+            // It had one, made with the daemon's settings; it is not replaced by one made with our defaults.
             if let (false, Some(new)) = (has.is_empty(), plan.cloud.unsure_new.take()) {
                 plan.cloud.changes.clear();
                 plan.cloud.held_back.push(new);
@@ -138,8 +138,8 @@ fn too_large(service: &Service, want: Want) -> Option<Finding> {
     why.map(|why| Finding::warning(reason, why))
 }
 
-/// Two Services may ask for one load balancer that nobody lives in: the first gets it, and the
-/// second would see who lives there.
+/// Two Services may ask for one load balancer without an owner: the first gets it, and the
+/// second would find the first as its owner.
 pub(super) fn share_out(plans: &mut [ServicePlan]) {
     let mut claimed: HashMap<u64, String> = HashMap::new();
     let mut made: HashMap<String, String> = HashMap::new();
@@ -165,7 +165,7 @@ pub(super) fn share_out(plans: &mut [ServicePlan]) {
         let first = claimed.entry(balancer.id).or_insert_with(|| name.clone());
         if *first != name {
             let message = format!(
-                "load balancer {} ({}) goes to Service {first}, which asks for it too; choose another name",
+                "load balancer {} ({}) becomes that of Service {first}, which asks for it too; choose another name",
                 balancer.name, balancer.id
             );
             plan.refuse(Finding::warning(Reason::SyncLoadBalancerFailed, message));
@@ -247,7 +247,7 @@ impl ServicePlan {
         own.chain(&self.cloud.obstacle)
     }
 
-    /// What somebody should know although nothing is blocked.
+    /// What an operator should know although nothing is blocked.
     pub fn warnings(&self) -> impl Iterator<Item = &Finding> {
         let all = self.findings.iter().chain(&self.cloud.findings);
         all.filter(|finding| finding.severity == Severity::Warning)
@@ -269,11 +269,11 @@ impl ServicePlan {
         let finalizer = self.add_finalizer.then(finalizer_added);
         let changes = self.cloud.changes.iter().map(|change| change.json());
         let status = self.status.as_ref().map(|status| status_set(status));
-        let goes = self.want == Want::Remove && self.cloud.obstacle.is_none();
+        let is_released = self.want == Want::Remove && self.cloud.obstacle.is_none();
         let before = finalizer.into_iter().chain(changes);
         before
             .chain(status)
-            .chain(goes.then(finalizer_removed))
+            .chain(is_released.then(finalizer_removed))
             .collect()
     }
 

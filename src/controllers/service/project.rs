@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Refuses plans that rest on a load balancer having gone, where the project holds no server of the cluster's nodes
 /// either. Servers are listed only when there is such a plan: after what it rests on was read, for a token may be
-/// replaced at any time. A cluster without nodes of ours has nothing to tell projects apart by.
+/// replaced at any time. In a cluster without nodes of ours projects can't be distinguished.
 pub(super) fn doubt(apis: &Apis, cluster: &Cluster, plans: &mut [ServicePlan]) {
     let is_doubted = plans.iter().any(lacks_its_own) && !cluster.servers.is_empty();
     if !is_doubted || apis.provider.instances().is_none() {

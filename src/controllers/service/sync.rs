@@ -11,7 +11,7 @@ use super::{ServiceController, Snapshot, project, write};
 use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::Selection;
 use crate::controllers::executor::{Execution, Requests};
-use crate::controllers::report::{Failure, Outage, Report, tell_change};
+use crate::controllers::report::{Failure, Outage, Report, log_change};
 use crate::kube::{self, Service};
 use crate::provider::{
     Change, ChangeKind, ErrorKind, Gate, Landscape, LoadBalancers, Reason, Urgency,
@@ -422,7 +422,7 @@ impl Sync<'_> {
             let all: Vec<String> = over.refused.iter().map(ToString::to_string).collect();
             // The address is there, so the status is written all the same.
             let plan = self.write_status(&mut task, plan);
-            self.failed(task, plan, text::told_once(&all, without_correlations));
+            self.failed(task, plan, text::reported_once(&all, without_correlations));
             return None;
         }
         if !over.needs_new_plan {
@@ -576,7 +576,7 @@ impl Sync<'_> {
         made: impl FnOnce() -> Value,
     ) {
         let name = plan.name();
-        tell_change(super::NAME, &name, &line);
+        log_change(super::NAME, &name, &line);
         self.report.changes.push((name, line));
         task.has_changed = true;
         if self.for_people {

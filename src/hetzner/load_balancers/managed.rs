@@ -379,7 +379,7 @@ pub(super) fn issued(reading: &mut Reading, ports: &str, certificate: &Certifica
             )
         },
     );
-    let mend = "its domains must be in DNS zones of this project that the apis sees at Hetzner's name servers: mend \
+    let mend = "its domains must be in DNS zones of this project that are delegated to Hetzner's name servers: mend \
                 that, and have it tried again, in the console or with hcloud certificate retry";
     let name = &certificate.name;
     if certificate.is_issued() {

@@ -80,7 +80,7 @@ use super::Profile;
 use crate::provider::Source;
 use annotations::Annotation;
 
-/// What plans rest on besides the apis.
+/// What plans rest on besides the answers of both APIs.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
     pub profile: Profile,

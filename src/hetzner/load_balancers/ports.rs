@@ -35,7 +35,7 @@ pub(super) struct Port {
     pub(super) waits: bool,
 }
 
-/// What of the apis the ports rest on.
+/// What the ports rest on besides their annotations.
 pub(super) struct Given<'a> {
     pub(super) service: &'a Service,
     pub(super) rules: &'a Rules<'a>,

@@ -9,9 +9,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 /// What all nodes ask for, and whose address is whose.
-pub(super) struct Wishes<'a> {
+pub(super) struct DesiredRoutes<'a> {
     /// Of the nodes with a provider ID of ours, by name.
-    pub(super) of_nodes: Vec<Wish<'a>>,
+    pub(super) of_nodes: Vec<DesiredRoute<'a>>,
     /// Pods of nodes without a provider ID of ours: whoever they belong to, a route to them is
     /// left alone.
     pub(super) of_strangers: Vec<(Ipv4Net, &'a str)>,
@@ -22,7 +22,7 @@ pub(super) struct Wishes<'a> {
 }
 
 /// What one node asks for.
-pub(super) struct Wish<'a> {
+pub(super) struct DesiredRoute<'a> {
     pub(super) node: &'a Arc<Node>,
     pub(super) server: InstanceId,
     pub(super) gateway: Gateway,
@@ -30,8 +30,8 @@ pub(super) struct Wish<'a> {
     pub(super) cidrs: Vec<Ipv4Net>,
     /// Outside of them, or no range at all.
     pub(super) misfits: Vec<String>,
-    /// Its ranges are there, and were understood. Until then nobody knows which of the routes to
-    /// its server are its own.
+    /// Its ranges are there, and were understood. Until then it is not known which of the
+    /// routes to its server are its own.
     pub(super) is_settled: bool,
 }
 
@@ -45,9 +45,9 @@ pub(super) enum Gateway {
     NoServer,
 }
 
-impl<'a> Wishes<'a> {
-    pub(super) fn new(view: &View<'a>, provider: &dyn Provider) -> Wishes<'a> {
-        let mut wishes = Wishes {
+impl<'a> DesiredRoutes<'a> {
+    pub(super) fn new(view: &View<'a>, provider: &dyn Provider) -> DesiredRoutes<'a> {
+        let mut desired = DesiredRoutes {
             of_nodes: Vec::new(),
             of_strangers: Vec::new(),
             servers: HashMap::new(),
@@ -57,7 +57,7 @@ impl<'a> Wishes<'a> {
         for instance in view.instances {
             by_id.insert(instance.id, instance);
             for ip in addresses(instance, view.network.id) {
-                wishes.servers.insert(ip, instance);
+                desired.servers.insert(ip, instance);
             }
         }
         for node in view.nodes {
@@ -69,25 +69,25 @@ impl<'a> Wishes<'a> {
                             .next()
                             .map_or(Gateway::NotAttached, Gateway::At),
                     };
-                    wishes.add(node, id, gateway, view.cluster_cidrs);
+                    desired.add(node, id, gateway, view.cluster_cidrs);
                 }
                 ProviderId::Foreign | ProviderId::Unknown(_) => {
                     let ranges = node.spec.pod_cidrs.iter().filter_map(|cidr| match cidr {
                         Ok(IpNet::V4(net)) => Some((net, node.name())),
                         Ok(IpNet::V6(_)) | Err(_) => None,
                     });
-                    wishes.of_strangers.extend(ranges);
+                    desired.of_strangers.extend(ranges);
                 }
             }
         }
-        wishes
+        desired
             .of_nodes
             .sort_by(|one, other| one.node.name().cmp(other.node.name()));
-        wishes
+        desired
     }
 
     fn add(&mut self, node: &'a Arc<Node>, server: InstanceId, gateway: Gateway, all: &[IpNet]) {
-        let mut wish = Wish {
+        let mut desired_route = DesiredRoute {
             node,
             server,
             gateway,
@@ -98,20 +98,22 @@ impl<'a> Wishes<'a> {
         for cidr in node.spec.pod_cidrs.iter() {
             match cidr {
                 Ok(IpNet::V6(_)) => self.has_ipv6 = true,
-                Ok(IpNet::V4(net)) if is_within(net, all) => wish.cidrs.push(net),
-                Ok(IpNet::V4(net)) => wish.misfits.push(net.to_string()),
+                Ok(IpNet::V4(net)) if is_within(net, all) => desired_route.cidrs.push(net),
+                Ok(IpNet::V4(net)) => desired_route.misfits.push(net.to_string()),
                 Err(text) => {
-                    wish.misfits.push(text.to_owned());
-                    wish.is_settled = false;
+                    desired_route.misfits.push(text.to_owned());
+                    desired_route.is_settled = false;
                 }
             }
         }
-        self.of_nodes.push(wish);
+        self.of_nodes.push(desired_route);
     }
 
     /// The node whose provider ID names this server.
-    pub(super) fn of_server(&self, server: InstanceId) -> Option<&Wish<'a>> {
-        self.of_nodes.iter().find(|wish| wish.server == server)
+    pub(super) fn of_server(&self, server: InstanceId) -> Option<&DesiredRoute<'a>> {
+        self.of_nodes
+            .iter()
+            .find(|desired_route| desired_route.server == server)
     }
 
     /// A node that is none of ours has pods there.

@@ -1,19 +1,20 @@
-//! The addresses a node should have: the server's, ordered by the IP that the kubelet was given.
+//! The addresses and labels a node should have.
 //!
-//! The rules are those of k8s.io/cloud-provider's node helpers: a provided IP must be one
+//! Addresses are the server's, ordered by the IP that the kubelet was given. The rules are those of k8s.io/cloud-provider's node helpers: a provided IP must be one
 //! of the server's, comes first, and is the only one of its type; the rest follow.
 
 use crate::kube::Node;
 pub use crate::kube::PROVIDED_NODE_IP;
 use crate::provider::{
     AddressKind, Finding, Instance, Instances, Metadata, NodeAddress, Reason, Source, Sourced,
+    TopologyLabel,
 };
 use crate::text;
 use std::collections::HashSet;
 use std::net::IpAddr;
 
 /// In the order in which they should stand. The error: why the addresses stay as they are.
-pub(super) fn desired(
+pub(super) fn addresses(
     node: &Node,
     instance: &Instance,
     instances: &dyn Instances,
@@ -59,7 +60,7 @@ pub(super) fn desired(
 }
 
 /// Same types and addresses, in whatever order?
-pub(super) fn same(have: &[NodeAddress], want: &[Sourced<NodeAddress>]) -> bool {
+pub(super) fn same_addresses(have: &[NodeAddress], want: &[Sourced<NodeAddress>]) -> bool {
     let have: HashSet<&NodeAddress> = have.iter().collect();
     let want: HashSet<&NodeAddress> = want.iter().map(|address| &address.value).collect();
     have == want
@@ -137,4 +138,40 @@ fn with_annotation(finding: Finding) -> Finding {
         ),
         ..finding
     }
+}
+
+/// A label and what it should be.
+pub(super) type WantedLabel = (String, Sourced<String>);
+
+/// At initialisation: every pair under both keys, and the profile's own where there is none of that name.
+pub(super) fn labels_at_initialisation(node: &Node, metadata: &Metadata) -> Vec<WantedLabel> {
+    let topology = metadata.topology.iter().flat_map(|(label, wanted)| {
+        [label.beta_key(), label.stable_key()].map(|key| (key.to_owned(), wanted.clone()))
+    });
+    let extra = metadata.extra_labels.iter().map(|(key, wanted)| {
+        let kept = node
+            .metadata
+            .labels
+            .get(key)
+            .map(|have| Sourced::new(have.to_owned(), Source::Kept));
+        (key.clone(), kept.unwrap_or_else(|| wanted.clone()))
+    });
+    topology
+        .chain(extra)
+        .filter(|(_, wanted)| !wanted.value.is_empty())
+        .collect()
+}
+
+/// Afterwards, as k8s.io/cloud-provider: the stable label follows its beta twin. Who wants
+/// another value changes the beta one; without a beta one it is left unchanged.
+pub(super) fn labels_afterwards(node: &Node) -> Vec<WantedLabel> {
+    let twin = |label: TopologyLabel| {
+        let beta = node.metadata.labels.get(label.beta_key())?;
+        let source = Source::Label(label.beta_key().to_owned());
+        Some((
+            label.stable_key().to_owned(),
+            Sourced::new(beta.to_owned(), source),
+        ))
+    };
+    TopologyLabel::ALL.into_iter().filter_map(twin).collect()
 }

@@ -1,9 +1,9 @@
-//! Decides what becomes of each destination. What is deleted takes packets away from somebody, so
-//! a doubt keeps a route.
+//! Decides what becomes of each destination. A deletion takes packets away, so
+//! a route whose owner is in doubt is kept.
 
-use super::doubt::{Accepted, Doubt, had_its_route};
+use super::desired::{DesiredRoute, DesiredRoutes, Gateway, is_within, overlap};
+use super::ownership::{Accepted, Ownership, had_its_route};
 use super::plan::{NETWORK_UNAVAILABLE, NodePlan, Row, State, Step, View};
-use super::wishes::{Gateway, Wish, Wishes, is_within, overlap};
 use crate::provider::{Finding, Reason, Route};
 use ipnet::{IpNet, Ipv4Net};
 use std::collections::{BTreeMap, HashSet};
@@ -13,14 +13,14 @@ use std::sync::Arc;
 const ROOM_FOR_FEW: usize = 10;
 
 /// Decides for one destination after the other.
-pub(super) struct Judge<'a> {
+pub(super) struct Planner<'a> {
     view: &'a View<'a>,
-    wishes: &'a Wishes<'a>,
+    desired: &'a DesiredRoutes<'a>,
     accepted: Accepted,
     /// Why a node does not get a route, by its place.
     obstacles: BTreeMap<usize, String>,
     /// One of our servers is the gateway of a wanted route: the nodes, the servers and the network
-    /// belong together. Else nothing may be taken away from anybody, for it may be another
+    /// belong together. Else nothing may be deleted, for it may be another
     /// cluster's.
     is_anchored: bool,
     /// Routes in the way may be another cluster's in the same network.
@@ -31,12 +31,12 @@ pub(super) struct Judge<'a> {
     held_back: HashSet<usize>,
 }
 
-impl<'a> Judge<'a> {
+impl<'a> Planner<'a> {
     /// Knows which routes are wanted.
-    pub(super) fn new(view: &'a View<'a>, wishes: &'a Wishes<'a>) -> Judge<'a> {
-        let mut judge = Judge {
+    pub(super) fn new(view: &'a View<'a>, desired: &'a DesiredRoutes<'a>) -> Planner<'a> {
+        let mut planner = Planner {
             view,
-            wishes,
+            desired,
             accepted: Accepted::new(),
             obstacles: BTreeMap::new(),
             is_anchored: false,
@@ -44,28 +44,28 @@ impl<'a> Judge<'a> {
             is_ending: false,
             held_back: HashSet::new(),
         };
-        judge.accept();
-        judge.doubt();
-        judge
+        planner.accept();
+        planner.doubt();
+        planner
     }
 
     /// Of nodes that want the same, one gets it: whose route is there, then who stays, then by name.
     fn accept(&mut self) {
         let mut asked = Vec::new();
-        for (place, wish) in self.wishes.of_nodes.iter().enumerate() {
-            for destination in &wish.cidrs {
-                let gateway = match wish.gateway {
+        for (place, desired_route) in self.desired.of_nodes.iter().enumerate() {
+            for destination in &desired_route.cidrs {
+                let gateway = match desired_route.gateway {
                     Gateway::At(gateway) => gateway,
                     Gateway::NotAttached => {
                         let why = format!(
-                            "server {} is not attached to network {}; until it is, nobody reaches its pods",
-                            wish.server, self.view.network.name
+                            "server {} is not attached to network {}; until it is, its pods can't be reached",
+                            desired_route.server, self.view.network.name
                         );
                         self.obstacles.insert(place, why);
                         continue;
                     }
                     Gateway::NoServer => {
-                        let why = format!("this project has no server {}", wish.server);
+                        let why = format!("this project has no server {}", desired_route.server);
                         self.obstacles.insert(place, why);
                         continue;
                     }
@@ -75,7 +75,7 @@ impl<'a> Judge<'a> {
                     gateway,
                 };
                 let is_there = self.view.network.routes.contains(&route);
-                let is_going = wish.node.metadata.deletion_timestamp.is_some();
+                let is_going = desired_route.node.metadata.deletion_timestamp.is_some();
                 asked.push((!is_there, is_going, place, route));
             }
         }
@@ -92,16 +92,16 @@ impl<'a> Judge<'a> {
     /// Where something in the way may be another cluster's, nothing is taken away; what is free is
     /// added.
     fn doubt(&mut self) {
-        let Some(doubt) = Doubt::find(self.view, self.wishes, &self.accepted) else {
+        let Some(ownership) = Ownership::find(self.view, self.desired, &self.accepted) else {
             return;
         };
-        for (route, place) in doubt.held_back(self.view, &mut self.accepted) {
+        for (route, place) in ownership.held_back(self.view, &mut self.accepted) {
             self.held_back.insert(place);
-            if let Some(why) = doubt.why(&route, &self.accepted) {
+            if let Some(why) = ownership.why(&route, &self.accepted) {
                 self.obstacles.insert(place, why);
             }
         }
-        self.is_ending = doubt.ends_with(&self.accepted);
+        self.is_ending = ownership.ends_with(&self.accepted);
         self.is_doubtful = true;
         self.is_anchored = false;
     }
@@ -112,7 +112,7 @@ impl<'a> Judge<'a> {
         let hits = |net: &Ipv4Net| overlap(*net, destination);
         let mut accepted = self.accepted.iter();
         if let Some((net, (_, place))) = accepted.find(|(net, _)| hits(net)) {
-            let other = self.wishes.of_nodes[*place].node.name();
+            let other = self.desired.of_nodes[*place].node.name();
             return Some(format!(
                 "its pods' {destination} is taken: node {other} has {net}"
             ));
@@ -121,7 +121,7 @@ impl<'a> Judge<'a> {
             return None;
         }
         let network = self.view.network;
-        if let Some(name) = self.wishes.stranger_at(destination) {
+        if let Some(name) = self.desired.stranger_at(destination) {
             return Some(format!(
                 "its pods' {destination} are node {name}'s as well, which has no provider ID of ours"
             ));
@@ -135,7 +135,7 @@ impl<'a> Judge<'a> {
         }
         let others = network.routes.iter().filter(|other| {
             let theirs = !is_within(other.destination, self.view.cluster_cidrs)
-                || self.wishes.stranger_at(other.destination).is_some();
+                || self.desired.stranger_at(other.destination).is_some();
             // The API has the default route beside everything else.
             theirs && other.destination.prefix_len() > 0
         });
@@ -149,12 +149,14 @@ impl<'a> Judge<'a> {
 
     /// A route that is there.
     pub(super) fn row(&self, route: &Route) -> Row {
-        let server = self.wishes.servers.get(&route.gateway);
-        let claim = server.and_then(|server| self.wishes.of_server(server.id));
+        let server = self.desired.servers.get(&route.gateway);
+        let claim = server.and_then(|server| self.desired.of_server(server.id));
         let wanted = self.accepted.get(&route.destination);
-        let (state, step) = self.judge(route, server.is_some(), claim);
-        let wanted_by = wanted.map(|(_, place)| &self.wishes.of_nodes[*place]);
-        let node = wanted_by.or(claim).map(|wish| wish.node.name());
+        let (state, step) = self.planner(route, server.is_some(), claim);
+        let wanted_by = wanted.map(|(_, place)| &self.desired.of_nodes[*place]);
+        let node = wanted_by
+            .or(claim)
+            .map(|desired_route| desired_route.node.name());
         let is_ours = state != State::NotOurs;
         Row {
             destination: route.destination,
@@ -167,7 +169,12 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn judge(&self, route: &Route, leads_to_server: bool, claim: Option<&Wish>) -> (State, Step) {
+    fn planner(
+        &self,
+        route: &Route,
+        leads_to_server: bool,
+        claim: Option<&DesiredRoute>,
+    ) -> (State, Step) {
         if !is_within(route.destination, self.view.cluster_cidrs) {
             return (State::NotOurs, Step::Nothing);
         }
@@ -175,7 +182,7 @@ impl<'a> Judge<'a> {
         if wanted.is_some_and(|(wanted, _)| wanted == route) {
             return (State::Ok, Step::Nothing);
         }
-        if self.wishes.stranger_at(route.destination).is_some() {
+        if self.desired.stranger_at(route.destination).is_some() {
             return (State::LeftAlone, Step::Nothing);
         }
         if wanted.is_some() {
@@ -191,7 +198,7 @@ impl<'a> Judge<'a> {
         let mut accepted = self.accepted.keys();
         let is_wanted_elsewhere = accepted.any(|net| overlap(*net, route.destination));
         match claim {
-            Some(wish) if wish.is_settled => (State::Unwanted, delete),
+            Some(desired_route) if desired_route.is_settled => (State::Unwanted, delete),
             _ if is_wanted_elsewhere => (State::Unwanted, delete),
             Some(_) => (State::LeftAlone, Step::Nothing),
             // Whoever has that address by now: the route was a node's, and no node wants it.
@@ -205,11 +212,15 @@ impl<'a> Judge<'a> {
         let network = self.view.network;
         let deleted = rows.iter().filter(|row| row.step == Step::Delete).count();
         let mut there = network.routes.len() + network.other_routes - deleted;
-        // A route to somebody else's server is not the node's, and hides not that it lacks its own.
+        // A route to another owner's server is not the node's: the node's own route is missing.
         let rows_of_nodes = rows.iter().filter(|row| row.state != State::Stale);
         let known: HashSet<Ipv4Net> = rows_of_nodes.map(|row| row.destination).collect();
-        for (place, wish) in self.wishes.of_nodes.iter().enumerate() {
-            for destination in wish.cidrs.iter().filter(|cidr| !known.contains(cidr)) {
+        for (place, desired_route) in self.desired.of_nodes.iter().enumerate() {
+            for destination in desired_route
+                .cidrs
+                .iter()
+                .filter(|cidr| !known.contains(cidr))
+            {
                 let accepted = self.accepted.get(destination);
                 let want = accepted
                     .filter(|(_, of)| *of == place)
@@ -229,12 +240,12 @@ impl<'a> Judge<'a> {
                         Step::Add
                     }
                 };
-                let server = want.and_then(|route| self.wishes.servers.get(&route.gateway));
+                let server = want.and_then(|route| self.desired.servers.get(&route.gateway));
                 rows.push(Row {
                     destination: *destination,
                     have: None,
                     want,
-                    node: Some(wish.node.name().to_owned()),
+                    node: Some(desired_route.node.name().to_owned()),
                     server: server.map(|server| server.name.clone()),
                     state: State::Missing,
                     step,
@@ -244,26 +255,29 @@ impl<'a> Judge<'a> {
     }
 
     pub(super) fn nodes(&self) -> Vec<NodePlan> {
-        let wishes = self.wishes.of_nodes.iter().enumerate();
-        let asks = wishes.filter(|(_, wish)| !(wish.cidrs.is_empty() && wish.misfits.is_empty()));
-        asks.map(|(place, wish)| self.node(place, wish)).collect()
+        let desired = self.desired.of_nodes.iter().enumerate();
+        let asks = desired.filter(|(_, desired_route)| {
+            !(desired_route.cidrs.is_empty() && desired_route.misfits.is_empty())
+        });
+        asks.map(|(place, desired_route)| self.node(place, desired_route))
+            .collect()
     }
 
-    fn node(&self, place: usize, wish: &Wish) -> NodePlan {
+    fn node(&self, place: usize, desired_route: &DesiredRoute) -> NodePlan {
         let obstacle = self.obstacles.get(&place);
         let mine = self.accepted.values().filter(|(_, of)| *of == place);
-        let unavailable = match (obstacle, wish.gateway) {
-            _ if wish.cidrs.is_empty() => None,
+        let unavailable = match (obstacle, desired_route.gateway) {
+            _ if desired_route.cidrs.is_empty() => None,
             // What is added now must not look like a settled cluster's next time.
             (None, _) if self.is_doubtful => {
-                let says = wish.node.condition(NETWORK_UNAVAILABLE);
+                let says = desired_route.node.condition(NETWORK_UNAVAILABLE);
                 says.filter(|status| *status != "False").map(|_| false)
             }
             (None, _) => Some(false),
-            // Somebody else decides whether the node goes.
+            // The lifecycle controller decides whether the node is deleted.
             (Some(_), Gateway::NoServer) => None,
             (Some(_), _) if self.held_back.contains(&place) => {
-                self.is_unreached(wish).then_some(true)
+                self.is_unreached(desired_route).then_some(true)
             }
             (Some(_), _) => self.is_anchored.then_some(true),
         };
@@ -283,20 +297,20 @@ impl<'a> Judge<'a> {
             Finding::warning(Reason::FailedToCreateRoute, format!("no route: {why}"))
         };
         NodePlan {
-            object: wish.node.object(),
-            node: Arc::clone(wish.node),
+            object: desired_route.node.object(),
+            node: Arc::clone(desired_route.node),
             routes: mine.map(|(route, _)| *route).collect(),
             unavailable,
             is_held_back: self.held_back.contains(&place),
             obstacle: obstacle.map(refused),
-            findings: wish.misfits.iter().map(misfit).collect(),
+            findings: desired_route.misfits.iter().map(misfit).collect(),
         }
     }
 
     /// A node whose route waits is marked where a route controller said of it what is not so any
-    /// more, or where that has gone on for long. A short look by somebody's kubeconfig marks nobody.
-    fn is_unreached(&self, wish: &Wish) -> bool {
-        let node = wish.node;
+    /// more, or where that has gone on for long. A short run with another kubeconfig marks no node.
+    fn is_unreached(&self, desired_route: &DesiredRoute) -> bool {
+        let node = desired_route.node;
         node.condition(NETWORK_UNAVAILABLE) == Some("True")
             || self.view.lacking.contains(&node.metadata.uid)
             || (had_its_route(node) && !self.is_ending)
@@ -348,10 +362,17 @@ impl<'a> Judge<'a> {
         }
         // Of pods whose node lost its server, the node itself says more.
         let is_of_lost_node = |row: &&Row| {
-            let mut wishes = self.wishes.of_nodes.iter();
-            wishes.any(|wish| {
-                let is_lost = matches!(wish.gateway, Gateway::NotAttached | Gateway::NoServer);
-                is_lost && wish.cidrs.iter().any(|net| overlap(*net, row.destination))
+            let mut desired = self.desired.of_nodes.iter();
+            desired.any(|desired_route| {
+                let is_lost = matches!(
+                    desired_route.gateway,
+                    Gateway::NotAttached | Gateway::NoServer
+                );
+                is_lost
+                    && desired_route
+                        .cidrs
+                        .iter()
+                        .any(|net| overlap(*net, row.destination))
             })
         };
         let stale = rows.iter().filter(|row| row.state == State::Stale);
@@ -359,24 +380,24 @@ impl<'a> Judge<'a> {
             if let Some(route) = &row.have {
                 let server = row.server.as_deref().unwrap_or_default();
                 let why = format!(
-                    "the route {route} leads to server {server}, which is no node's, and is left as it is; delete it by \
-                     hand when nobody needs it"
+                    "the route {route} leads to server {server}, which is no node's, and is left unchanged; delete it by \
+                     hand when it is not needed"
                 );
                 findings.push(Finding::warning(Reason::StaleRoute, why));
             }
         }
         findings.extend(self.misplaced());
         let asks = self
-            .wishes
+            .desired
             .of_nodes
             .iter()
-            .any(|wish| !wish.cidrs.is_empty());
+            .any(|desired_route| !desired_route.cidrs.is_empty());
         if asks && !self.is_anchored && !self.is_doubtful {
             let why = "it holds the server of no node: is it, or the kubeconfig, another cluster's? No route is \
                        deleted, and no node is marked";
             findings.push(Finding::warning(Reason::NoNodeInNetwork, why));
         }
-        if self.wishes.has_ipv6 {
+        if self.desired.has_ipv6 {
             let why = "IPv6 addresses of pods get no routes: the private network knows IPv4 alone";
             findings.push(Finding::info(Reason::IPv6RouteIgnored, why));
         }

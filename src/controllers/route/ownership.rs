@@ -1,24 +1,24 @@
 //! Routes in the way that may be another cluster's: where this cluster's servers are in another
 //! one's Network, or the kubeconfig is the other's, both can look as if they wanted the same.
 //!
-//! What is free is added all the same, for that takes nothing from anybody. What is in the way is
+//! What is free is added all the same, for that takes nothing away. What is in the way is
 //! replaced only where the Network is beyond doubt this cluster's, and the routes that were added
 //! meanwhile do not count as a proof of that.
 
+use super::desired::{DesiredRoutes, is_within, overlap};
 use super::plan::{NETWORK_UNAVAILABLE, View};
-use super::wishes::{Wishes, is_within, overlap};
 use crate::kube::Node;
 use crate::provider::{Instance, Route};
 use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, HashSet};
 
-/// Wanted routes, and the place of the node among the wishes.
+/// Wanted routes, and the place of the node among the desired.
 pub(super) type Accepted = BTreeMap<Ipv4Net, (Route, usize)>;
 
 /// Why a route controller says that a node is reached: it made its route.
 pub(super) const ROUTE_CREATED: &str = "RouteCreated";
 
-pub(super) struct Doubt<'a> {
+pub(super) struct Ownership<'a> {
     /// Routes of ours to look after, by destination, to servers that no node names.
     theirs: Vec<(Route, &'a Instance)>,
     /// All of them lead to one server. One node is no cluster that needs routes: it is left from
@@ -26,22 +26,22 @@ pub(super) struct Doubt<'a> {
     is_one: bool,
 }
 
-impl<'a> Doubt<'a> {
+impl<'a> Ownership<'a> {
     /// None: whatever is in the way may go.
     pub(super) fn find(
         view: &View<'a>,
-        wishes: &Wishes<'a>,
+        desired: &DesiredRoutes<'a>,
         accepted: &Accepted,
-    ) -> Option<Doubt<'a>> {
+    ) -> Option<Ownership<'a>> {
         let theirs: Vec<(Route, &Instance)> = view
             .network
             .routes
             .iter()
             .filter(|route| is_within(route.destination, view.cluster_cidrs))
-            .filter(|route| wishes.stranger_at(route.destination).is_none())
-            .filter_map(|route| Some((*route, *wishes.servers.get(&route.gateway)?)))
+            .filter(|route| desired.stranger_at(route.destination).is_none())
+            .filter_map(|route| Some((*route, *desired.servers.get(&route.gateway)?)))
             .filter(|(route, server)| {
-                wishes.of_server(server.id).is_none() && !view.remembered.contains(route)
+                desired.of_server(server.id).is_none() && !view.remembered.contains(route)
             })
             .collect();
         let is_in_the_way =
@@ -52,12 +52,12 @@ impl<'a> Doubt<'a> {
         let servers: HashSet<u64> = theirs.iter().map(|(_, server)| server.id.0).collect();
         let is_one = servers.len() == 1;
         let is_proof = |(route, place): &(Route, usize)| {
-            let node = wishes.of_nodes[*place].node;
+            let node = desired.of_nodes[*place].node;
             view.network.routes.contains(route) && (is_one || had_its_route(node))
         };
         match accepted.values().any(is_proof) {
             true => None,
-            false => Some(Doubt { theirs, is_one }),
+            false => Some(Ownership { theirs, is_one }),
         }
     }
 

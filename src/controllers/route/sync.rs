@@ -1,9 +1,9 @@
 //! Works off what a proposal wants: both APIs are read again, the plan is made anew, and only
 //! that one is applied; the same once more when the look became too old, or when something was
-//! refused that somebody else may have done meanwhile.
+//! refused that another program may have done meanwhile.
 
 use super::Settings;
-use super::apply::{Making, Stopped};
+use super::apply::{Execution, Stopped};
 use super::condition::Conditions;
 use super::memory::Memory;
 use super::observe::{Ages, Observed, observe};
@@ -52,7 +52,7 @@ pub(super) struct Passed {
 
 impl Pass<'_> {
     pub(super) fn run(mut self) -> Passed {
-        let mut making = Making::new(self.routes, self.gate, self.settings);
+        let mut execution = Execution::new(self.routes, self.gate, self.settings);
         let mut conditions = Conditions::new(self.apis, self.gate);
         let mut plan = Plan::default();
         let mut instances = None;
@@ -72,48 +72,48 @@ impl Pass<'_> {
                 }
             };
             instances = Some(Arc::clone(&observed.instances.value));
-            making.looked_again(&plan);
-            confirmed = making.refused.len();
+            execution.looked_again(&plan);
+            confirmed = execution.refused.len();
             let there: HashSet<Route> = observed.network.value.routes.iter().copied().collect();
             say_what_is_known(&mut conditions, &plan, &there);
-            if rounds == ROUNDS_AT_MOST || making.left(&plan).next().is_none() {
+            if rounds == ROUNDS_AT_MOST || execution.left(&plan).next().is_none() {
                 break;
             }
-            let added = making.added.len();
-            let is_over = making.run(&plan, observed.complete, |added| {
+            let added = execution.added.len();
+            let is_over = execution.run(&plan, observed.complete, |added| {
                 let plans = plan.nodes.iter();
                 for node in plans.filter(|node| is_served(node, &there, added)) {
                     conditions.set(node, false);
                 }
             });
-            self.memory.made(&making.done);
-            if making.stopped.is_some() {
-                match making.may_go_on() {
+            self.memory.made(&execution.done);
+            if execution.stopped.is_some() {
+                match execution.may_go_on() {
                     true => continue,
                     false => break,
                 }
             }
-            let is_clearer = plan.is_doubtful && making.added.len() > added;
-            // Somebody else may have done what was refused.
-            if is_over && making.refused.len() == confirmed && !is_clearer {
+            let is_clearer = plan.is_doubtful && execution.added.len() > added;
+            // Another program may have done what was refused.
+            if is_over && execution.refused.len() == confirmed && !is_clearer {
                 break;
             }
             rounds += u32::from(is_over);
         }
-        if making.stopped.is_none() {
+        if execution.stopped.is_none() {
             for node in plan.nodes.iter().filter(|node| node.unavailable.is_some()) {
                 let lacks = |(change, _): &(Change, _)| {
                     change.change == RouteChange::Add && node.routes.contains(&change.route)
                 };
                 let must_wait = node.is_held_back && outage.is_none();
-                if must_wait || making.refused.iter().take(confirmed).any(lacks) {
+                if must_wait || execution.refused.iter().take(confirmed).any(lacks) {
                     conditions.set(node, true);
                 }
             }
         }
         Passed {
             instances,
-            ..passed(making, confirmed, conditions, plan, outage)
+            ..passed(execution, confirmed, conditions, plan, outage)
         }
     }
 
@@ -159,33 +159,33 @@ fn is_served(node: &NodePlan, there: &HashSet<Route>, added: &HashSet<Route>) ->
 }
 
 fn passed(
-    mut making: Making,
+    mut execution: Execution,
     confirmed: usize,
     conditions: Conditions,
     plan: Plan,
     outage: Option<Error>,
 ) -> Passed {
-    let left: Vec<&Change> = making.left(&plan).collect();
+    let left: Vec<&Change> = execution.left(&plan).collect();
     let unreached: HashSet<String> = left.iter().map(|change| change.object()).collect();
-    let is_cut_off = making.stopped.is_some() || outage.is_some();
+    let is_cut_off = execution.stopped.is_some() || outage.is_some();
     let mut passed = Passed {
-        wrote: making.wrote,
+        wrote: execution.wrote,
         ..Passed::default()
     };
-    passed.is_torn = is_cut_off && making.is_torn();
-    for (object, line, json) in making.made.into_iter().chain(conditions.made) {
+    passed.is_torn = is_cut_off && execution.is_torn();
+    for (object, line, json) in execution.made.into_iter().chain(conditions.made) {
         passed.report.changes.push((object.clone(), line));
         passed.made.push((object, json));
     }
     let failure = |(place, (change, error)): (usize, &(Change, crate::provider::Error))| Failure {
         object: change.object(),
         why: format!("{}: {error}", change.tried()),
-        // Told of the node.
+        // Reported of the node.
         finding: (change.change == RouteChange::Add && place < confirmed)
             .then_some(Reason::FailedToCreateRoute),
     };
     let failures = &mut passed.report.failures;
-    failures.extend(making.refused.iter().enumerate().map(failure));
+    failures.extend(execution.refused.iter().enumerate().map(failure));
     if !is_cut_off {
         failures.extend(left.iter().map(|change| Failure {
             object: change.object(),
@@ -203,7 +203,7 @@ fn passed(
         })
     });
     failures.extend(obstacles);
-    let stopped = match (making.stopped, conditions.stopped) {
+    let stopped = match (execution.stopped, conditions.stopped) {
         (Some(Stopped::Outage(error)), _) => Some(Error::Cloud(error)),
         (_, Some(Some(error))) => Some(error),
         (_, _) => None,
@@ -214,9 +214,9 @@ fn passed(
     });
     count(&mut passed.report, &plan, &unreached);
     passed.report.unreached = unreached.len();
-    passed.done = making.done;
-    making.refused.truncate(confirmed);
-    passed.refused = making.refused;
+    passed.done = execution.done;
+    execution.refused.truncate(confirmed);
+    passed.refused = execution.refused;
     passed.plan = plan;
     passed
 }
