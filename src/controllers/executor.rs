@@ -211,7 +211,8 @@ impl<T> Executor<T> {
                 one.is_late(longest, now)
             });
             let question = self.next_question();
-            if question.is_some_and(|question| question <= now) && !requests.is_asking {
+            let is_due = question.is_some_and(|question| question <= now);
+            if is_due && !requests.is_asking && requests.gate.may_wait() {
                 self.ask(requests);
             }
             let moments = [
