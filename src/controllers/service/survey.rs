@@ -13,12 +13,12 @@ pub fn orphans(apis: &Apis, nodes: &[Arc<Node>]) -> Result<Vec<Orphan>, Error> {
     let Some(provider) = apis.provider.load_balancers() else {
         return Ok(Vec::new());
     };
-    let landscape = apis.load_balancers(&[], Duration::MAX, Urgency::Needed)?;
+    let snapshot = apis.load_balancers(&[], Duration::MAX, Urgency::Needed)?;
     let mut all = apis.any_services(Duration::MAX)?;
     loop {
         let cluster = observe::cluster(apis, "", &all.value, nodes)?;
-        let orphans = provider.orphans(&landscape.value, &cluster);
-        if orphans.is_empty() || all.asked >= landscape.answered {
+        let orphans = provider.orphans(&snapshot.value, &cluster);
+        if orphans.is_empty() || all.asked >= snapshot.answered {
             return Ok(orphans);
         }
         all = apis.any_services(Duration::ZERO)?;
