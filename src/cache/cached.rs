@@ -1,6 +1,6 @@
 //! A view and its age. A reader says how old a view it accepts.
 
-use crate::provider::pulse;
+use crate::provider::heartbeat;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -83,7 +83,7 @@ pub(super) fn turn<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
             Ok(guard) => return guard,
             Err(TryLockError::Poisoned(poisoned)) => return PoisonError::into_inner(poisoned),
             Err(TryLockError::WouldBlock) => {
-                pulse::beat();
+                heartbeat::beat();
                 std::thread::sleep(LOOK_INTERVAL);
             }
         }
@@ -125,7 +125,7 @@ impl<T> Default for Cached<T> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::provider::pulse::Pulse;
+    use crate::provider::heartbeat::Heartbeat;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::mpsc;
 
@@ -155,7 +155,7 @@ mod tests {
         let cache = Cached::default();
         let (fetching, begun) = mpsc::channel();
         let (end, ended) = mpsc::channel::<()>();
-        let waiting = Arc::new(Pulse::new());
+        let waiting = Arc::new(Heartbeat::new());
         let cache = &cache;
         std::thread::scope(|scope| {
             scope.spawn(move || {
@@ -167,9 +167,9 @@ mod tests {
                 cache.get(Duration::MAX, fetch).unwrap();
             });
             begun.recv().unwrap();
-            let pulse = Arc::clone(&waiting);
+            let heartbeat = Arc::clone(&waiting);
             scope.spawn(move || {
-                pulse::install(pulse);
+                heartbeat::install(heartbeat);
                 assert_eq!(*cache.get(Duration::MAX, || Err(())).unwrap().value, 1);
             });
             // It was silent, and then it was not: twice.

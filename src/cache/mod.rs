@@ -3,8 +3,8 @@
 //! Knows: how old a view is, and that one thread fetches while the others wait. Must never
 //! decide what to do about what it shows.
 
-mod bell;
 mod cached;
+mod change_detection;
 mod nodes;
 mod outage;
 
@@ -14,7 +14,7 @@ pub use nodes::Poll;
 use crate::kube::{self, Recorder};
 pub use crate::kube::{Detail, ReadFrom};
 use crate::provider::{
-    self, ErrorKind, Instance, InstanceId, Landscape, Network, Provider, Urgency,
+    self, ErrorKind, Instance, InstanceId, Network, Provider, Snapshot, Urgency,
 };
 use cached::Cached;
 use nodes::Nodes;
@@ -32,7 +32,7 @@ pub struct Apis {
     instances: Cached<Vec<Instance>>,
     services: Cached<Vec<Arc<kube::Service>>>,
     any_services: Cached<Vec<Arc<kube::AnyService>>>,
-    load_balancers: Cached<Landscape>,
+    load_balancers: Cached<Snapshot>,
     network: Cached<Network>,
     outage: Outage,
 }
@@ -152,14 +152,14 @@ impl Apis {
         services: &[&provider::Service],
         max_age: Duration,
         urgency: Urgency,
-    ) -> Result<View<Landscape>, Error> {
+    ) -> Result<View<Snapshot>, Error> {
         let Some(provider) = self.provider.load_balancers() else {
             let why = "this cloud has no load balancers";
             return Err(Error::Cloud(provider::Error::new(ErrorKind::Other, why)));
         };
-        let covers = |landscape: &Landscape| {
+        let covers = |snapshot: &Snapshot| {
             let mut services = services.iter();
-            services.all(|service| provider.covers(landscape, service))
+            services.all(|service| provider.covers(snapshot, service))
         };
         let max_age = match self.load_balancers.last() {
             Some(view) if !covers(&view.value) => Duration::ZERO,
@@ -259,11 +259,11 @@ impl Error {
     /// Which API, and in which way it failed: as long as this stays the same, it is the same trouble.
     pub fn state(&self) -> &'static str {
         match self {
-            Error::Kube(error) if error.needs_a_person() => "kubernetes refuses",
+            Error::Kube(error) if error.is_permanent() => "kubernetes refuses",
             Error::Kube(_) => "kubernetes unavailable",
             Error::Cloud(error) => match error.kind {
                 ErrorKind::RateLimited { .. } => "cloud rate limit",
-                _ if error.needs_a_person() => "cloud refuses",
+                _ if error.is_permanent() => "cloud refuses",
                 _ => "cloud unavailable",
             },
         }
@@ -278,10 +278,10 @@ impl Error {
     }
 
     /// Trying again does not help: a setting, a credential or a role has to be mended.
-    pub fn needs_a_person(&self) -> bool {
+    pub fn is_permanent(&self) -> bool {
         match self {
-            Error::Kube(error) => error.needs_a_person(),
-            Error::Cloud(error) => error.needs_a_person(),
+            Error::Kube(error) => error.is_permanent(),
+            Error::Cloud(error) => error.is_permanent(),
         }
     }
 }

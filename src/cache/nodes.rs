@@ -1,12 +1,12 @@
 //! The nodes as we know them, each with its age; and how they are kept fresh for little.
 //!
-//! The first look, and one every few minutes, reads whole nodes. In between the poll reads a
-//! table, and whole only those nodes that it shows otherwise than we know them (see `bell`):
-//! a few by name, many by one list. What a table can't show – a taint, an address – is as old
-//! as the last whole look, or younger where somebody asks for those nodes again.
+//! The first read, and one every few minutes, lists whole nodes. In between a poll reads a table of one line a node,
+//! and reads whole only those nodes whose row has changed (see `change_detection`): a few by name, many by one list.
+//! What a table can't show – a taint, an address – is as old as the last list, or younger where a controller reads
+//! those nodes again.
 
-use super::bell::{self, Aged};
 use super::cached::{View, turn};
+use super::change_detection::{Aged, has_changed};
 use crate::kube::{Age, Client, Detail, Error, Node, NodeRow, NodeTable, ReadFrom};
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,12 +22,11 @@ const BY_NAME_AT_MOST: usize = 10;
 /// How old the nodes may be that a poll rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
-    /// The last look at the table, or at everything.
-    pub look_max_age: Duration,
-    /// The last look at everything.
+    /// The last read of the table, or the last list.
+    pub table_max_age: Duration,
+    /// The last list of whole nodes.
     pub whole_max_age: Duration,
-    /// The last look that showed labels and deletions, where somebody needs them: routes and
-    /// load balancers follow them.
+    /// The last read that had labels and deletions, where routes and load balancers need them.
     pub metadata_max_age: Option<Duration>,
 }
 
@@ -42,17 +41,17 @@ struct State {
     nodes: Arc<Vec<Arc<Node>>>,
     /// In the same order.
     notes: Vec<Note>,
-    /// When the last look at the table or at everything began.
-    looked: Option<Instant>,
-    /// When the last look at the table with metadata began.
+    /// When the last read of the table, or the last list, began.
+    polled: Option<Instant>,
+    /// When the last read of the table with metadata began.
     shown: Option<Instant>,
-    /// When the last look at everything began.
+    /// When the last list began.
     listed: Option<Instant>,
-    /// The same, when it was no look at the API server's cache.
+    /// The same, where it was not answered from the API server's cache.
     listed_latest: Option<Instant>,
     /// When the table was last found to be odd.
     odd: Option<Instant>,
-    /// Nodes that rang and could not be read, which was told.
+    /// Nodes that changed and could not be read, which was logged.
     unread: HashSet<String>,
 }
 
@@ -77,9 +76,9 @@ impl Note {
     }
 }
 
-/// A node that rang, with the age that the table shows; none for one that it does not show.
+/// A node that changed, with the age that the table shows; none for one that it does not show.
 #[derive(Debug)]
-struct Rung {
+struct ChangedRow {
     name: String,
     age: Option<Age>,
 }
@@ -93,7 +92,7 @@ impl Nodes {
         from: ReadFrom,
     ) -> Result<View<Vec<Arc<Node>>>, Error> {
         let mut state = turn(&self.state);
-        // A look at the cache, however young, may show what was long ago.
+        // An answer from the API server's cache, however young, may show an old state.
         let listed = match from {
             ReadFrom::Cache => state.listed,
             ReadFrom::Latest => state.listed_latest,
@@ -104,7 +103,7 @@ impl Nodes {
         Ok(state.view())
     }
 
-    /// All nodes, as fresh as the bell.
+    /// All nodes, as fresh as the table.
     pub(super) fn poll(&self, kube: &Client, poll: Poll) -> Result<View<Vec<Arc<Node>>>, Error> {
         let mut state = turn(&self.state);
         let wants_metadata = poll
@@ -116,10 +115,10 @@ impl Nodes {
         };
         if !is_younger(state.listed, poll.whole_max_age) {
             state.list(kube, ReadFrom::Cache)?;
-        } else if wants_metadata || !is_younger(state.looked, poll.look_max_age) {
+        } else if wants_metadata || !is_younger(state.polled, poll.table_max_age) {
             match is_younger(state.odd, poll.whole_max_age) {
                 true => state.list(kube, ReadFrom::Cache)?,
-                false => state.look(kube, detail)?,
+                false => state.read_table(kube, detail)?,
             }
         }
         Ok(state.view())
@@ -133,24 +132,24 @@ impl Nodes {
         max_age: Duration,
     ) -> Result<View<Vec<Arc<Node>>>, Error> {
         let mut state = turn(&self.state);
-        if state.looked.is_none() {
+        if state.polled.is_none() {
             state.list(kube, ReadFrom::Cache)?;
         }
         let is_old = |place: usize| state.notes[place].asked.elapsed() > max_age;
         let old = names
             .iter()
             .filter(|name| state.place(name).is_ok_and(is_old));
-        let old = old.map(|name| Rung {
+        let old = old.map(|name| ChangedRow {
             name: name.clone(),
             age: None,
         });
-        let old: Vec<Rung> = old.collect();
+        let old: Vec<ChangedRow> = old.collect();
         state.read(kube, &old)?;
         Ok(state.view())
     }
 
-    /// A node as a write of ours, begun then, was answered. One that is not known is left to the
-    /// bell, and one that was read since the write began may be newer than its answer.
+    /// A node as a write of ours, begun then, was answered. One that is not known is left to the next poll, and one
+    /// that was read since the write began may be newer than its answer.
     pub(super) fn written(&self, node: Node, begun: Instant) {
         let mut state = turn(&self.state);
         if let Ok(place) = state.place(node.name())
@@ -169,10 +168,10 @@ impl Nodes {
         is_same.then(|| state.notes[place].first_seen)
     }
 
-    /// As they were last seen; none before the first look.
+    /// As they were last seen; none before the first list.
     pub(super) fn last(&self) -> Option<View<Vec<Arc<Node>>>> {
         let state = turn(&self.state);
-        state.looked.map(|_| state.view())
+        state.polled.map(|_| state.view())
     }
 }
 
@@ -199,7 +198,7 @@ impl State {
         let now = Instant::now();
         View {
             value: Arc::clone(&self.nodes),
-            asked: self.looked.unwrap_or(now),
+            asked: self.polled.unwrap_or(now),
             answered: now,
         }
     }
@@ -230,7 +229,7 @@ impl State {
         });
         self.notes = notes.collect();
         self.nodes = Arc::new(nodes);
-        self.looked = Some(asked);
+        self.polled = Some(asked);
         self.listed = Some(asked);
         self.listed_latest = (from == ReadFrom::Latest).then_some(asked);
         self.unread.clear();
@@ -254,11 +253,11 @@ impl State {
     fn give_up(&mut self) {
         self.nodes = Arc::default();
         self.notes = Vec::new();
-        (self.looked, self.shown, self.listed) = (None, None, None);
+        (self.polled, self.shown, self.listed) = (None, None, None);
     }
 
-    /// Looks at the table, and reads whole what rings.
-    fn look(&mut self, kube: &Client, detail: Detail) -> Result<(), Error> {
+    /// Reads the table, and reads whole the nodes that changed.
+    fn read_table(&mut self, kube: &Client, detail: Detail) -> Result<(), Error> {
         let asked = Instant::now();
         let rows = match kube.node_table(detail)? {
             NodeTable::Rows(rows) => rows,
@@ -266,7 +265,7 @@ impl State {
                 if self.odd.is_none() {
                     log::warn!(
                         "the API server's table of nodes is not one that ccm can read ({why}); whole nodes are \
-                         read at every look instead, which costs more"
+                         read at every poll instead, which costs more"
                     );
                 }
                 self.odd = Some(asked);
@@ -274,78 +273,78 @@ impl State {
             }
         };
         self.odd = None;
-        let rung = self.rung(rows, asked);
-        self.read(kube, &rung)?;
-        self.looked = Some(asked);
+        let changed = self.changed_rows(rows, asked);
+        self.read(kube, &changed)?;
+        self.polled = Some(asked);
         if detail == Detail::Metadata {
             self.shown = Some(asked);
         }
         Ok(())
     }
 
-    /// The nodes that the table shows otherwise than we know them; of the others it keeps the ages.
-    fn rung(&mut self, rows: Vec<NodeRow>, now: Instant) -> Vec<Rung> {
+    /// The nodes whose rows differ from what is known; of the others it keeps the ages.
+    fn changed_rows(&mut self, rows: Vec<NodeRow>, now: Instant) -> Vec<ChangedRow> {
         let mut is_shown = vec![false; self.nodes.len()];
-        let mut rung = Vec::new();
+        let mut changed = Vec::new();
         for row in rows {
             if let Ok(place) = self.place(&row.name) {
                 is_shown[place] = true;
                 let note = &mut self.notes[place];
-                if !bell::rings(&row, &self.nodes[place], note.aged, now) {
+                if !has_changed(&row, &self.nodes[place], note.aged, now) {
                     note.aged = row.age.map(|age| Aged::new(age, now));
                     continue;
                 }
             }
-            rung.push(Rung {
+            changed.push(ChangedRow {
                 name: row.name,
                 age: row.age,
             });
         }
         let gone = self.nodes.iter().zip(is_shown).filter(|(_, shown)| !shown);
-        rung.extend(gone.map(|(node, _)| Rung {
+        changed.extend(gone.map(|(node, _)| ChangedRow {
             name: node.name().to_owned(),
             age: None,
         }));
-        rung
+        changed
     }
 
-    /// Reads these whole. One that can't be read stays as it is known, and rings again.
-    fn read(&mut self, kube: &Client, rung: &[Rung]) -> Result<(), Error> {
-        if rung.len() > BY_NAME_AT_MOST {
+    /// Reads these whole. One that can't be read stays as it is known, and counts as changed at the next poll.
+    fn read(&mut self, kube: &Client, changed: &[ChangedRow]) -> Result<(), Error> {
+        if changed.len() > BY_NAME_AT_MOST {
             self.list(kube, ReadFrom::Cache)?;
-            for rung in rung {
-                self.reset_age(rung);
+            for row in changed {
+                self.reset_age(row);
             }
             return Ok(());
         }
-        for rung in rung {
+        for row in changed {
             let asked = Instant::now();
-            match kube.node(&rung.name) {
+            match kube.node(&row.name) {
                 Ok(Some(node)) => {
                     self.put(node, asked);
-                    self.reset_age(rung);
+                    self.reset_age(row);
                 }
-                Ok(None) => self.remove(&rung.name),
+                Ok(None) => self.remove(&row.name),
                 // The next one would be asked of the same server.
-                Err(error) if error.is_unavailable() || error.needs_a_person() => {
+                Err(error) if error.is_unavailable() || error.is_permanent() => {
                     return Err(error);
                 }
                 Err(error) => {
-                    if self.unread.insert(rung.name.clone()) {
-                        log::warn!("node/{}: not read, tried again: {error}", rung.name);
+                    if self.unread.insert(row.name.clone()) {
+                        log::warn!("node/{}: not read, tried again: {error}", row.name);
                     }
                     continue;
                 }
             }
-            self.unread.remove(&rung.name);
+            self.unread.remove(&row.name);
         }
         Ok(())
     }
 
     /// From now on its age grows from what the table showed.
-    fn reset_age(&mut self, rung: &Rung) {
-        if let Ok(place) = self.place(&rung.name)
-            && let Some(age) = rung.age
+    fn reset_age(&mut self, row: &ChangedRow) {
+        if let Ok(place) = self.place(&row.name)
+            && let Some(age) = row.age
         {
             self.notes[place].aged = Some(Aged::new(age, Instant::now()));
         }

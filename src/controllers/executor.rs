@@ -7,7 +7,8 @@
 
 use super::report::{count_change, log_change};
 use crate::provider::{
-    ActionId, Applied, Change, ChangeKind, Error, ErrorKind, Gate, Landscape, LoadBalancers, pulse,
+    ActionId, Applied, Change, ChangeKind, Error, ErrorKind, Gate, LoadBalancers, Snapshot,
+    heartbeat,
 };
 use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -85,7 +86,7 @@ pub(super) struct Execution<T> {
     /// `Executor::stop` dropped the rest.
     pub(super) is_stopped: bool,
     /// The load balancer as the answer to its creation showed it.
-    pub(super) shown: Option<Landscape>,
+    pub(super) shown: Option<Snapshot>,
 }
 
 /// A change that the cloud carries out.
@@ -225,7 +226,7 @@ impl<T> Executor<T> {
             if let Some(response) = requests.next(wait.min(SLICE)) {
                 self.handle(response);
             }
-            pulse::beat();
+            heartbeat::beat();
         }
     }
 

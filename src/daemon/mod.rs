@@ -17,7 +17,7 @@ pub use ticks::reach_cloud;
 
 use crate::cache::Apis;
 use crate::controllers::{Controller, Report};
-use crate::provider::{Gate, pulse};
+use crate::provider::{Gate, heartbeat};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use ticks::Ticks;
@@ -57,9 +57,9 @@ pub fn run(
     let threads: Vec<_> = controllers
         .into_iter()
         .map(|controller| {
-            let pulse = health.watch(controller.name());
+            let heartbeat = health.watch(controller.name());
             std::thread::spawn(move || {
-                pulse::install(pulse);
+                heartbeat::install(heartbeat);
                 ticks.go_on(controller);
             })
         })

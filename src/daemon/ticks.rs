@@ -5,7 +5,7 @@ use super::{Stop, log_report};
 use crate::cache::{self, Apis};
 use crate::controllers::{Controller, Outage, Report, Selection};
 use crate::metrics::{PLANNED, TICK_DURATION, TICKS};
-use crate::provider::{Gate, Urgency, pulse};
+use crate::provider::{Gate, Urgency, heartbeat};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -57,7 +57,7 @@ impl Ticks {
         let mut is_first = true;
         let mut worked_once = false;
         loop {
-            pulse::beat();
+            heartbeat::beat();
             let begun = Instant::now();
             let mut report = controller.tick(self.apis, self.gate, &Selection::Due);
             let others_may_ask = self.first_ticks.load(Ordering::Relaxed) > usize::from(is_first);
@@ -65,7 +65,7 @@ impl Ticks {
                 self.look_at_cloud(&mut report);
             }
             if let Some(outage) = &report.outage
-                && outage.error.needs_a_person()
+                && outage.error.is_permanent()
                 && !worked_once
                 && !self.is_rotation(&outage.error)
             {
@@ -88,7 +88,7 @@ impl Ticks {
                 // It has taken an interval already.
                 _ => Duration::ZERO,
             };
-            pulse::pause(pause);
+            heartbeat::pause(pause);
             if self.stop.wait(pause) {
                 return;
             }

@@ -5,7 +5,7 @@ use super::addresses::{AddressFamily, Addresses, addresses, explain_missing, hol
 use super::api::Api;
 use super::certificates;
 use super::checkup;
-use super::load_balancers::{self, Rules, State};
+use super::load_balancers::{self, Observed, Planner};
 use super::metadata;
 use super::networks::{self, Network, NetworkSelector};
 use super::profile::Profile;
@@ -14,9 +14,9 @@ use super::servers;
 use crate::http::{self, Proxies, Timing, Tls, Token};
 use crate::provider::{
     ActionId, Applied, Attached, Change, Checkup, Cluster, Error, ErrorKind, Finding, Gate,
-    Instance, InstanceId, Instances, Kept, Landscape, LoadBalancerPlan, LoadBalancers, Metadata,
+    Instance, InstanceId, Instances, Kept, LoadBalancerPlan, LoadBalancers, Metadata,
     Network as PrivateNetwork, Node, NodeAddress, OfferedNode, Orphan, Provider, ProviderId,
-    Reason, Route, RouteChange, Routes, Service, Source, Sourced, Urgency,
+    Reason, Route, RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency,
 };
 use ipnet::{IpNet, Ipv4Net};
 use std::collections::HashMap;
@@ -103,8 +103,8 @@ impl Hetzner {
         }
     }
 
-    fn rules(&self) -> Rules<'_> {
-        Rules {
+    fn planner(&self) -> Planner<'_> {
+        Planner {
             profile: self.profile,
             defaults: &self.load_balancers,
             network: self.network_id(),
@@ -226,51 +226,58 @@ impl Routes for Hetzner {
 }
 
 impl LoadBalancers for Hetzner {
-    fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Landscape, Error> {
+    fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Snapshot, Error> {
         // Without the Network that the settings name, every plan would be wrong.
         self.prepare()?;
-        let rules = self.rules();
+        let planner = self.planner();
         let known = load_balancers::Known {
             types: &self.types,
             subnets: &self.subnets,
             network: self.found.get(),
         };
-        let state = load_balancers::observe(&self.api, &known, &rules, services, urgency)?;
-        Ok(Landscape(Arc::new(state)))
+        let observed = load_balancers::observe(&self.api, &known, &planner, services, urgency)?;
+        Ok(Snapshot(Arc::new(observed)))
     }
 
-    fn covers(&self, landscape: &Landscape, service: &Service) -> bool {
-        state(landscape).is_some_and(|state| load_balancers::covers(state, &self.rules(), service))
+    fn covers(&self, snapshot: &Snapshot, service: &Service) -> bool {
+        observed(snapshot)
+            .is_some_and(|observed| load_balancers::covers(observed, &self.planner(), service))
     }
 
     fn plan(
         &self,
-        landscape: &Landscape,
+        snapshot: &Snapshot,
         service: &Service,
         nodes: &[OfferedNode],
         cluster: &Cluster,
     ) -> LoadBalancerPlan {
-        match state(landscape) {
-            Some(state) => self.rules().plan_with_care(state, service, nodes, cluster),
+        match observed(snapshot) {
+            Some(observed) => self
+                .planner()
+                .plan_without_unset_defaults(observed, service, nodes, cluster),
             None => not_ours(),
         }
     }
 
     fn plan_removal(
         &self,
-        landscape: &Landscape,
+        snapshot: &Snapshot,
         service: &Service,
         nodes: &[OfferedNode],
         cluster: &Cluster,
     ) -> LoadBalancerPlan {
-        match state(landscape) {
-            Some(state) => self.rules().plan_removal(state, service, nodes, cluster),
+        match observed(snapshot) {
+            Some(observed) => self
+                .planner()
+                .plan_removal(observed, service, nodes, cluster),
             None => not_ours(),
         }
     }
 
-    fn orphans(&self, landscape: &Landscape, cluster: &Cluster) -> Vec<Orphan> {
-        state(landscape).map_or_else(Vec::new, |state| self.rules().orphans(state, cluster))
+    fn orphans(&self, snapshot: &Snapshot, cluster: &Cluster) -> Vec<Orphan> {
+        observed(snapshot).map_or_else(Vec::new, |observed| {
+            self.planner().orphans(observed, cluster)
+        })
     }
 
     fn kept(&self, cluster: &Cluster) -> Result<Vec<Kept>, Error> {
@@ -294,8 +301,8 @@ impl LoadBalancers for Hetzner {
     }
 }
 
-fn state(landscape: &Landscape) -> Option<&State> {
-    landscape.0.downcast_ref()
+fn observed(snapshot: &Snapshot) -> Option<&Observed> {
+    snapshot.0.downcast_ref()
 }
 
 fn not_ours() -> LoadBalancerPlan {

@@ -2,7 +2,7 @@
 
 use super::api::{Api, Meta, Page};
 use crate::provider::{
-    Error, ErrorKind, Instance, InstanceId, InstanceState, PrivateAddress, Urgency, Word,
+    Error, ErrorKind, Instance, InstanceId, InstanceState, Interned, PrivateAddress, Urgency,
 };
 use ipnet::Ipv6Net;
 use serde::Deserialize;
@@ -23,7 +23,7 @@ struct OneServer {
 struct Server {
     id: u64,
     name: String,
-    status: Word,
+    status: Interned,
     server_type: ServerType,
     location: Location,
     public_net: PublicNet,
@@ -33,13 +33,13 @@ struct Server {
 
 #[derive(Deserialize)]
 struct ServerType {
-    name: Word,
+    name: Interned,
 }
 
 #[derive(Deserialize)]
 struct Location {
-    name: Word,
-    network_zone: Word,
+    name: Interned,
+    network_zone: Interned,
 }
 
 #[derive(Deserialize)]

@@ -5,7 +5,7 @@
 //! and, for reads only, the next try. Below ureq are our own connections: `connect` goes straight
 //! or through a `proxy`, `tls` encrypts, and `socket` moves no byte after the call's `deadline`.
 //! `waiting` notes which calls go on, for a person who waits. Knows nothing of either API's
-//! objects or errors; imports only `cloud`: the gate, the pulse that beats after every call, and the two clocks.
+//! objects or errors; imports only `cloud`: the gate, the heartbeat that beats after every call, and the two clocks.
 
 mod agent;
 mod answer;
@@ -42,7 +42,7 @@ pub use text::fetch_text;
 pub use token::Token;
 pub use waiting::{Open, longest_wait, note_waits};
 
-use crate::provider::{Gate, pulse};
+use crate::provider::{Gate, heartbeat};
 use retry::{Attempts, Next};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -277,7 +277,7 @@ impl Client {
 
     /// What there is to do after every try, whatever was asked for.
     fn ended(&self, call: &Call, line: &str, outcome: Result<u16, &Error>, took: Duration) {
-        pulse::beat();
+        heartbeat::beat();
         self.is_reached.fetch_or(outcome.is_ok(), Ordering::Relaxed);
         let took_ms = took.as_millis();
         match outcome {

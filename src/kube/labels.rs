@@ -2,7 +2,7 @@
 
 use super::annotations;
 use super::types::PROVIDED_NODE_IP;
-use crate::provider::Word;
+use crate::provider::Interned;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ const VALUE_BYTES_AT_MOST: usize = 256;
 
 /// Keys and values, by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Labels(Box<[(Word, Word)]>);
+pub struct Labels(Box<[(Interned, Interned)]>);
 
 impl Labels {
     pub fn get(&self, key: &str) -> Option<&str> {
@@ -30,7 +30,7 @@ impl Labels {
     }
 }
 
-impl<K: Into<Word>, V: Into<Word>> FromIterator<(K, V)> for Labels {
+impl<K: Into<Interned>, V: Into<Interned>> FromIterator<(K, V)> for Labels {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Labels {
         let mut labels = Labels::default();
         labels.extend(pairs);
@@ -39,9 +39,9 @@ impl<K: Into<Word>, V: Into<Word>> FromIterator<(K, V)> for Labels {
 }
 
 /// The last of several values of a key is kept.
-impl<K: Into<Word>, V: Into<Word>> Extend<(K, V)> for Labels {
+impl<K: Into<Interned>, V: Into<Interned>> Extend<(K, V)> for Labels {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, pairs: I) {
-        let mut all: BTreeMap<Word, Word> = self.0.iter().cloned().collect();
+        let mut all: BTreeMap<Interned, Interned> = self.0.iter().cloned().collect();
         all.extend(
             pairs
                 .into_iter()
@@ -81,7 +81,7 @@ impl<'de> Visitor<'de> for Pairs {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
-        let mut pairs: Vec<(Word, Word)> = Vec::new();
+        let mut pairs: Vec<(Interned, Interned)> = Vec::new();
         let Pairs { is_kept } = self;
         while let Some(Key(key)) = map.next_key_seed(Keys { is_kept })? {
             match key {
@@ -98,7 +98,7 @@ impl<'de> Visitor<'de> for Pairs {
 }
 
 /// A key; none when it is not kept.
-struct Key(Option<Word>);
+struct Key(Option<Interned>);
 
 struct Keys {
     is_kept: fn(&str) -> bool,
@@ -125,7 +125,7 @@ impl Visitor<'_> for Keys {
 }
 
 /// A value, cut where it is too long.
-struct Value(Word);
+struct Value(Interned);
 
 impl<'de> Deserialize<'de> for Value {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Value, D::Error> {

@@ -7,7 +7,7 @@ use super::client::{Client, JSON, ReadFrom, Selected, percent_encoded};
 use super::error::Error;
 use super::types::{First, ObjectReference, not_empty, null_as_default, short, timestamp};
 use crate::http::Method;
-use crate::provider::{self, Gate, Ingress, Word};
+use crate::provider::{self, Gate, Ingress, Interned};
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
@@ -91,7 +91,7 @@ pub struct ServicePort {
     #[serde(default)]
     pub name: String,
     #[serde(default)]
-    pub protocol: Word,
+    pub protocol: Interned,
     pub port: u16,
     /// 0 when there is none.
     #[serde(default)]

@@ -1,7 +1,7 @@
 //! The few fields of Kubernetes' objects that we use. Everything else is dropped while it streams in.
 
 use super::labels::{self, Labels};
-use crate::provider::Word;
+use crate::provider::Interned;
 use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
@@ -70,12 +70,12 @@ pub struct PodCidrs(Box<str>);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
-    pub key: Word,
-    pub effect: Word,
+    pub key: Interned,
+    pub effect: Interned,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub time_added: Option<Word>,
+    pub time_added: Option<Interned>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<Word>,
+    pub value: Option<Interned>,
     /// What a later Kubernetes may add.
     #[serde(flatten)]
     pub rest: BTreeMap<String, Value>,
@@ -92,17 +92,17 @@ pub struct NodeStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeAddress {
     #[serde(rename = "type")]
-    pub kind: Word,
+    pub kind: Interned,
     pub address: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Condition {
     #[serde(rename = "type")]
-    pub kind: Word,
-    pub status: Word,
+    pub kind: Interned,
+    pub status: Interned,
     #[serde(default)]
-    pub reason: Word,
+    pub reason: Interned,
     /// When `status` became what it is.
     #[serde(default, rename = "lastTransitionTime", deserialize_with = "timestamp")]
     pub last_transition_time: Option<Timestamp>,

@@ -1,6 +1,6 @@
 //! A server of a cloud, and what it asks of the node that runs on it.
 
-use super::{Finding, NodeAddress, Sourced, Word};
+use super::{Finding, Interned, NodeAddress, Sourced};
 use ipnet::Ipv6Net;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -20,11 +20,11 @@ pub struct Instance {
     pub name: String,
     pub state: InstanceState,
     /// Name of its type, e.g. `cx22`.
-    pub instance_type: Word,
+    pub instance_type: Interned,
     /// Where it stands, e.g. `fsn1`.
-    pub location: Word,
+    pub location: Interned,
     /// The network zone that location is in, e.g. `eu-central`.
-    pub network_zone: Word,
+    pub network_zone: Interned,
     pub public_ipv4: Option<Ipv4Addr>,
     /// The network routed to it; it answers on the first address.
     pub public_ipv6: Option<Ipv6Net>,
@@ -37,7 +37,7 @@ pub enum InstanceState {
     Off,
     Running,
     /// Anything in between, in the cloud's own word.
-    Other(Word),
+    Other(Interned),
     #[default]
     Unknown,
 }

@@ -4,7 +4,8 @@
 //! and tells. So both travel as trait objects that only their provider looks into.
 
 use super::{
-    Cluster, Error, Finding, Gate, Ingress, OfferedNode, Service, Source, Sourced, Urgency, Word,
+    Cluster, Error, Finding, Gate, Ingress, Interned, OfferedNode, Service, Source, Sourced,
+    Urgency,
 };
 use serde::Serialize;
 use std::any::Any;
@@ -15,15 +16,15 @@ use std::sync::Arc;
 /// The load balancers of a cloud.
 pub trait LoadBalancers: Send + Sync {
     /// All load balancers, and whatever else plans for these Services rest on: complete, or an error.
-    fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Landscape, Error>;
+    fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Snapshot, Error>;
 
     /// Does it hold what plans for this Service rest on? Pure.
-    fn covers(&self, landscape: &Landscape, service: &Service) -> bool;
+    fn covers(&self, snapshot: &Snapshot, service: &Service) -> bool;
 
     /// What brings this Service's load balancer in order. Pure.
     fn plan(
         &self,
-        landscape: &Landscape,
+        snapshot: &Snapshot,
         service: &Service,
         nodes: &[OfferedNode],
         cluster: &Cluster,
@@ -32,14 +33,14 @@ pub trait LoadBalancers: Send + Sync {
     /// What deletes or releases it, found by its label alone; the nodes only give its targets their names. Pure.
     fn plan_removal(
         &self,
-        landscape: &Landscape,
+        snapshot: &Snapshot,
         service: &Service,
         nodes: &[OfferedNode],
         cluster: &Cluster,
     ) -> LoadBalancerPlan;
 
     /// Load balancers of this cluster whose Service does not exist. Pure.
-    fn orphans(&self, landscape: &Landscape, cluster: &Cluster) -> Vec<Orphan>;
+    fn orphans(&self, snapshot: &Snapshot, cluster: &Cluster) -> Vec<Orphan>;
 
     /// What was made for Services of this cluster that do not exist any more, and is kept:
     /// for people. Asks the cloud.
@@ -56,7 +57,7 @@ pub trait LoadBalancers: Send + Sync {
 
 /// What the cloud says, at one moment. Only the provider that made it can look inside.
 #[derive(Clone)]
-pub struct Landscape(pub Arc<dyn Any + Send + Sync>);
+pub struct Snapshot(pub Arc<dyn Any + Send + Sync>);
 
 /// One write, as data.
 pub trait Change: fmt::Debug + Send + Sync {
@@ -143,9 +144,9 @@ pub struct LoadBalancerPlan {
     pub rests_on_servers: bool,
     /// IDs of what it takes over beside `found`, since nobody lives in it: two plans of one pass must
     /// not both.
-    pub takes: Vec<u64>,
+    pub takes_over: Vec<u64>,
     /// The name of the load balancer that it makes: two plans of one pass must not both.
-    pub makes: Option<Sourced<String>>,
+    pub new_name: Option<Sourced<String>>,
     /// A part waits for something that goes on in the cloud, and that nobody waits for here: it
     /// has to be looked at again before long, although nothing failed.
     pub is_unfinished: bool,
@@ -192,9 +193,9 @@ pub struct Target {
 pub struct Health {
     pub port: u16,
     /// In the cloud's word, e.g. `healthy`.
-    pub status: Word,
+    pub status: Interned,
     /// Why it is not, in the cloud's word, where it says so.
-    pub detail: Option<Word>,
+    pub detail: Option<Interned>,
     pub http_status: Option<u16>,
 }
 
@@ -234,7 +235,7 @@ pub enum Applied {
     LookAgain(Option<ActionId>),
     /// The same; but the answer shows the load balancer whole, as it will be when the action has ended.
     /// Where a plan for its Service on that leaves nothing to change, nobody has to look.
-    Shown(Option<ActionId>, Landscape),
+    Shown(Option<ActionId>, Snapshot),
     /// Not made, and nothing failed: what it rests on is not so any more. Look again.
     Overtaken,
 }
@@ -255,8 +256,8 @@ impl Target {
     }
 }
 
-impl fmt::Debug for Landscape {
+impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Landscape")
+        f.write_str("Snapshot")
     }
 }

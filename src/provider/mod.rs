@@ -9,14 +9,14 @@ mod clock;
 mod error;
 mod finding;
 mod gate;
+pub mod heartbeat;
 mod instance;
+mod interned;
 mod load_balancer;
 mod node;
-pub mod pulse;
 mod route;
 mod service;
 mod source;
-mod word;
 
 pub use checkup::{Attached, Checkup, Permission};
 pub use clock::{LARGEST_DRIFT, Moment};
@@ -24,9 +24,10 @@ pub use error::{CORRELATION, Error, ErrorKind, without_correlations};
 pub use finding::{Finding, Origin, Reason, Severity};
 pub use gate::{Gate, Refused};
 pub use instance::{Instance, InstanceId, InstanceState, Metadata, PrivateAddress, TopologyLabel};
+pub use interned::Interned;
 pub use load_balancer::{
-    ActionId, Applied, Balancer, Change, ChangeKind, Field, Health, Kept, Landscape,
-    LoadBalancerPlan, LoadBalancers, Orphan, Target,
+    ActionId, Applied, Balancer, Change, ChangeKind, Field, Health, Kept, LoadBalancerPlan,
+    LoadBalancers, Orphan, Snapshot, Target,
 };
 pub use node::{AddressKind, Node, NodeAddress};
 pub use route::{Network, Route, RouteChange, Routes};
@@ -34,7 +35,6 @@ pub use service::{
     Cluster, Ingress, OfferedNode, Protocol, Reach, Service, ServicePort, TrafficPolicy,
 };
 pub use source::{Source, Sourced};
-pub use word::Word;
 
 use ipnet::IpNet;
 use std::net::IpAddr;

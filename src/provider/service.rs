@@ -100,7 +100,7 @@ pub struct Cluster {
     /// `InternalIP` and `ExternalIP` of all its nodes.
     pub addresses: HashSet<IpAddr>,
     /// Nodes with a provider ID that is not ours, and that ID.
-    pub strangers: Vec<(String, String)>,
+    pub foreign_nodes: Vec<(String, String)>,
 }
 
 /// One entry of `status.loadBalancer.ingress`.

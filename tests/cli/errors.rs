@@ -295,7 +295,7 @@ fn tokens_of_others() {
 }
 
 #[test]
-fn a_daemon_that_needs_a_person_ends() {
+fn a_daemon_that_is_permanent_ends() {
     let sandbox = world();
     let env = env(&sandbox);
     #[rustfmt::skip]

@@ -23,7 +23,7 @@ const TIMING: Timing = Timing {
 
 /// Looks at the table every time, and at everything only at first.
 const METADATA: Poll = Poll {
-    look_max_age: Duration::ZERO,
+    table_max_age: Duration::ZERO,
     whole_max_age: Duration::MAX,
     metadata_max_age: Some(Duration::ZERO),
 };

@@ -89,12 +89,12 @@ impl LifecycleController {
     }
 
     fn nodes(&self, apis: &Apis, selection: &Selection) -> Result<cache::View<Nodes>, Error> {
-        let look_max_age = self.settings.monitor_period / 2;
+        let table_max_age = self.settings.monitor_period / 2;
         if selection.is_explicit() {
-            return apis.nodes(look_max_age, ReadFrom::Latest);
+            return apis.nodes(table_max_age, ReadFrom::Latest);
         }
         apis.poll_nodes(Poll {
-            look_max_age,
+            table_max_age,
             whole_max_age: self.settings.node_max_age,
             metadata_max_age: None,
         })

@@ -80,12 +80,12 @@ impl NodeController {
         apis: &Apis,
         selection: &Selection,
     ) -> Result<cache::View<Vec<Arc<Node>>>, Error> {
-        let look_max_age = self.settings.sync_interval / 2;
+        let table_max_age = self.settings.sync_interval / 2;
         if selection.is_explicit() {
-            return apis.nodes(look_max_age, ReadFrom::Latest);
+            return apis.nodes(table_max_age, ReadFrom::Latest);
         }
         apis.poll_nodes(Poll {
-            look_max_age,
+            table_max_age,
             whole_max_age: self.whole_max_age(Instant::now()),
             metadata_max_age: None,
         })

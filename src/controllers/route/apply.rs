@@ -5,7 +5,7 @@ use super::Settings;
 use super::plan::{Change, Plan};
 use crate::controllers::report::{count_change, log_change};
 use crate::provider::{
-    ActionId, Applied, Error, ErrorKind, Gate, Route, RouteChange, Routes, pulse,
+    ActionId, Applied, Error, ErrorKind, Gate, Route, RouteChange, Routes, heartbeat,
 };
 use ipnet::Ipv4Net;
 use serde_json::Value;
@@ -355,7 +355,7 @@ impl<'a> Execution<'a> {
                 return;
             }
             std::thread::sleep(left.min(SLICE));
-            pulse::beat();
+            heartbeat::beat();
         }
     }
 

@@ -44,7 +44,7 @@ impl RouteController {
     pub(super) fn look(&mut self, apis: &Apis, now: Instant) -> Result<Option<Due>, Error> {
         let nodes = apis
             .poll_nodes(Poll {
-                look_max_age: self.interval() / 2,
+                table_max_age: self.interval() / 2,
                 // The node controller reads them whole more often, where it runs.
                 whole_max_age: self.settings.scaled(COMPARE_PERIOD) * 2,
                 metadata_max_age: Some(self.settings.scaled(METADATA_MAX_AGE)),

@@ -86,7 +86,7 @@ pub struct ServiceController {
 }
 
 /// What Kubernetes shows at one moment.
-struct Snapshot {
+struct Polled {
     nodes: Arc<Vec<Arc<Node>>>,
     /// Every Service that we may have to do with.
     services: Vec<Arc<Service>>,
@@ -120,17 +120,17 @@ impl ServiceController {
             return Ok((None, Vec::new()));
         };
         let begun = Instant::now();
-        let snapshot = self.snapshot(apis, selection, begun)?;
+        let polled = self.polled(apis, selection, begun)?;
         let (mut observed, mut plans) =
-            self.propose_for(apis, provider, selection, &snapshot, true)?;
+            self.propose_for(apis, provider, selection, &polled, true)?;
         if let Some(observed) = &mut observed {
             if plans.iter().any(|plan| plan.cloud.rests_on_servers) {
-                observed.ask_for_servers(apis, &snapshot.nodes, begun, Urgency::Asked)?;
+                observed.ask_for_servers(apis, &polled.nodes, begun, Urgency::Asked)?;
                 plans = plan(&observed.view(true), provider);
             }
             project::doubt(apis, &observed.cluster, &mut plans);
         }
-        plan::share_out(&mut plans);
+        plan::resolve_conflicts(&mut plans);
         Ok((observed, plans))
     }
 
@@ -234,12 +234,7 @@ impl ServiceController {
     }
 
     /// Services and nodes: read from Kubernetes alone.
-    fn snapshot(
-        &self,
-        apis: &Apis,
-        selection: &Selection,
-        now: Instant,
-    ) -> Result<Snapshot, Error> {
+    fn polled(&self, apis: &Apis, selection: &Selection, now: Instant) -> Result<Polled, Error> {
         let is_resync = self.due.is_resync_due(self.settings.resync_period, now);
         let shared = self.settings.sync_interval / 2;
         let (age, from) = match selection.is_explicit() {
@@ -271,7 +266,7 @@ impl ServiceController {
             (false, true) => Arc::default(),
             (false, false) => {
                 apis.poll_nodes(Poll {
-                    look_max_age: age,
+                    table_max_age: age,
                     // The node controller reads them whole more often, where it runs.
                     whole_max_age: self.settings.resync_period * 2,
                     metadata_max_age: Some(METADATA_MAX_AGE.mul_f64(self.settings.time_scale)),
@@ -279,7 +274,7 @@ impl ServiceController {
                 .value
             }
         };
-        Ok(Snapshot {
+        Ok(Polled {
             fingerprint: Fingerprint::new(&nodes, &*apis.provider),
             nodes,
             services,
@@ -294,7 +289,7 @@ impl ServiceController {
         apis: &Apis,
         provider: &dyn LoadBalancers,
         selection: &Selection,
-        snapshot: &Snapshot,
+        polled: &Polled,
         for_people: bool,
     ) -> Result<(Option<Observed>, Vec<ServicePlan>), Error> {
         let now = Instant::now();
@@ -302,11 +297,10 @@ impl ServiceController {
         let executions = self.executor.executions().iter();
         let executed = executions.map(|execution| execution.subject.uid());
         let is_busy: HashSet<&str> = executed.chain(self.held.iter().map(Held::uid)).collect();
-        let is_changed =
-            |service: &Arc<Service>| self.due.is_due(service, snapshot.fingerprint, now);
+        let is_changed = |service: &Arc<Service>| self.due.is_due(service, polled.fingerprint, now);
         // One that failed has times of its own.
         let is_compared =
-            |service: &Arc<Service>| snapshot.is_resync && !self.due.is_waiting(service, now);
+            |service: &Arc<Service>| polled.is_resync && !self.due.is_waiting(service, now);
         let is_due = |service: &&Arc<Service>| {
             let is_ours = want(service) != Want::Nothing;
             is_ours
@@ -314,12 +308,12 @@ impl ServiceController {
                 && !is_busy.contains(service.metadata.uid.as_str())
                 && (explicit || is_compared(service) || is_changed(service))
         };
-        let due: Vec<Arc<Service>> = snapshot.services.iter().filter(is_due).cloned().collect();
+        let due: Vec<Arc<Service>> = polled.services.iter().filter(is_due).cloned().collect();
         if due.is_empty() {
             return Ok((None, Vec::new()));
         }
         let since_write = self.last_write.map_or(Duration::MAX, |at| at.elapsed());
-        let age = match (explicit, snapshot.is_resync) {
+        let age = match (explicit, polled.is_resync) {
             (true, _) => Duration::ZERO,
             (false, true) => self.settings.resync_period / 2,
             (false, false) => Duration::MAX,
@@ -334,7 +328,7 @@ impl ServiceController {
             apis,
             &self.settings.cluster_name,
             due,
-            &snapshot.nodes,
+            &polled.nodes,
             Freshness::Proposes(age.min(since_write)),
             urgency,
         )?;
@@ -348,13 +342,13 @@ impl ServiceController {
         self.all_quiet.is_some_and(|at| at.elapsed() < period)
     }
 
-    fn remember(&mut self, snapshot: &Snapshot) {
+    fn remember(&mut self, polled: &Polled) {
         let name = |service: &Arc<Service>| {
             let metadata = &service.metadata;
             (metadata.namespace.clone(), metadata.name.clone())
         };
         let of_type = |is: bool| {
-            let services = snapshot.services.iter();
+            let services = polled.services.iter();
             services
                 .filter(|service| service.is_of_type_load_balancer() == is)
                 .map(name)
@@ -362,8 +356,8 @@ impl ServiceController {
         };
         self.listed = of_type(true);
         self.suspects = of_type(false);
-        self.due.listed(&snapshot.services, snapshot.fingerprint);
-        let mut services = snapshot.services.iter();
+        self.due.listed(&polled.services, polled.fingerprint);
+        let mut services = polled.services.iter();
         self.has_no_services = services.all(|one| want(one) == Want::Nothing);
         if !self.has_no_services {
             self.all_quiet = None;
@@ -377,9 +371,9 @@ impl ServiceController {
 }
 
 /// For the metrics.
-fn measure(snapshot: &Snapshot) {
+fn measure(polled: &Polled) {
     let (mut managed, mut pending, mut leaving) = (0, 0, 0);
-    for service in &snapshot.services {
+    for service in &polled.services {
         match want(service) {
             Want::Nothing => {}
             Want::Remove => leaving += 1,
@@ -396,8 +390,8 @@ fn measure(snapshot: &Snapshot) {
     }
 }
 
-fn waiting(snapshot: &Snapshot) -> String {
-    let count = snapshot
+fn waiting(polled: &Polled) -> String {
+    let count = polled
         .services
         .iter()
         .filter(|service| want(service) != Want::Nothing)

@@ -4,7 +4,7 @@ use super::offered::{Servers, offered};
 use super::plan::View;
 use crate::cache::{Apis, Error};
 use crate::kube::{AnyService, Node, Service};
-use crate::provider::{self, Cluster, Landscape, OfferedNode, Provider, ProviderId, Urgency};
+use crate::provider::{self, Cluster, OfferedNode, Provider, ProviderId, Snapshot, Urgency};
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct Observed {
     pub services: Vec<Arc<Service>>,
     pub nodes: Vec<OfferedNode>,
     pub cluster: Cluster,
-    pub landscape: Landscape,
+    pub snapshot: Snapshot,
 }
 
 /// How fresh what is read has to be.
@@ -59,7 +59,7 @@ impl Observed {
             services: &self.services,
             nodes: &self.nodes,
             cluster: &self.cluster,
-            landscape: &self.landscape,
+            snapshot: &self.snapshot,
             for_people,
         }
     }
@@ -86,7 +86,7 @@ pub(super) fn observe(
     let for_cloud: Vec<provider::Service> =
         services.iter().map(|service| service.for_cloud()).collect();
     let for_cloud: Vec<&provider::Service> = for_cloud.iter().collect();
-    let landscape = apis.load_balancers(&for_cloud, freshness.max_age(), urgency)?;
+    let snapshot = apis.load_balancers(&for_cloud, freshness.max_age(), urgency)?;
     // Whatever was read last, and by whom: see `Observed::ask_for_servers`.
     let servers = apis.instances_last();
     let servers = servers.as_ref().map(|list| Servers {
@@ -99,7 +99,7 @@ pub(super) fn observe(
         cluster: cluster(apis, cluster_name, &all.value, nodes)?,
         nodes: offered(nodes, &*apis.provider, servers),
         services,
-        landscape: landscape.value.as_ref().clone(),
+        snapshot: snapshot.value.as_ref().clone(),
     })
 }
 
@@ -137,7 +137,7 @@ pub(super) fn cluster(
             .collect(),
         servers: nodes.iter().filter_map(server).collect(),
         addresses: addresses(nodes),
-        strangers: strangers(nodes, &*apis.provider),
+        foreign_nodes: foreign_nodes(nodes, &*apis.provider),
     })
 }
 
@@ -148,7 +148,7 @@ fn addresses(nodes: &[Arc<Node>]) -> HashSet<IpAddr> {
     are_ips.filter_map(|one| one.address.parse().ok()).collect()
 }
 
-fn strangers(nodes: &[Arc<Node>], provider: &dyn Provider) -> Vec<(String, String)> {
+fn foreign_nodes(nodes: &[Arc<Node>], provider: &dyn Provider) -> Vec<(String, String)> {
     let is_foreign =
         |id: &str| !id.is_empty() && provider.parse_provider_id(id) == ProviderId::Foreign;
     nodes

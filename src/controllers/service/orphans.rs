@@ -38,12 +38,12 @@ pub fn known_orphans(apis: &Apis, nodes: &[Arc<Node>]) -> Result<Vec<Orphan>, Er
     let Some(provider) = apis.provider.load_balancers() else {
         return Ok(Vec::new());
     };
-    let landscape = apis.load_balancers(&[], Duration::MAX, Urgency::Needed)?;
+    let snapshot = apis.load_balancers(&[], Duration::MAX, Urgency::Needed)?;
     let mut all = apis.any_services(Duration::MAX)?;
     loop {
         let cluster = observe::cluster(apis, "", &all.value, nodes)?;
-        let orphans = provider.orphans(&landscape.value, &cluster);
-        if orphans.is_empty() || all.asked >= landscape.answered {
+        let orphans = provider.orphans(&snapshot.value, &cluster);
+        if orphans.is_empty() || all.asked >= snapshot.answered {
             return Ok(orphans);
         }
         all = apis.any_services(Duration::ZERO)?;
@@ -63,18 +63,18 @@ pub(super) fn find(
     let mut seen = apis.nodes_seen();
     let mut age = age.max(begun.elapsed());
     loop {
-        let landscape = apis.load_balancers(&[], age, urgency)?;
+        let snapshot = apis.load_balancers(&[], age, urgency)?;
         let all = apis.any_services(age)?;
         let nodes = seen.as_ref().map_or(&[][..], |seen| seen.value.as_slice());
         let cluster = observe::cluster(apis, name, &all.value, nodes)?;
-        let orphans = provider.orphans(&landscape.value, &cluster);
+        let orphans = provider.orphans(&snapshot.value, &cluster);
         let is_certain =
-            landscape.asked >= begun && all.asked >= landscape.answered && seen.is_some();
+            snapshot.asked >= begun && all.asked >= snapshot.answered && seen.is_some();
         if orphans.is_empty() || is_certain {
             return Ok(orphans);
         }
-        let landscape = apis.load_balancers(&[], begun.elapsed(), urgency)?;
-        apis.any_services(landscape.answered.elapsed())?;
+        let snapshot = apis.load_balancers(&[], begun.elapsed(), urgency)?;
+        apis.any_services(snapshot.answered.elapsed())?;
         // Without Services the nodes may not have been read yet, and only their servers' targets are ours.
         if seen.is_none() {
             seen = Some(apis.nodes(Duration::MAX, ReadFrom::Cache)?);
@@ -255,17 +255,17 @@ impl Deletion<'_> {
         let wanting = wanting.filter(|service| want(service) == Want::Ensure);
         let wanting: Vec<_> = wanting.map(|service| service.for_cloud()).collect();
         let of: Vec<_> = wanting.iter().collect();
-        let landscape = apis.load_balancers(&of, begun.elapsed(), Urgency::Needed)?;
+        let snapshot = apis.load_balancers(&of, begun.elapsed(), Urgency::Needed)?;
         let all = apis.any_services(Duration::ZERO)?;
         let name = &self.settings.cluster_name;
         let cluster = observe::cluster(apis, name, &all.value, &nodes.value)?;
-        let (landscape, provider) = (&landscape.value, self.provider);
+        let (snapshot, provider) = (&snapshot.value, self.provider);
         let taken = wanting.iter().filter_map(|service| {
-            let plan = provider.plan(landscape, service, &[], &cluster);
+            let plan = provider.plan(snapshot, service, &[], &cluster);
             plan.found.map(|balancer| balancer.id)
         });
         let taken: HashSet<u64> = taken.collect();
-        let mut orphans = provider.orphans(landscape, &cluster);
+        let mut orphans = provider.orphans(snapshot, &cluster);
         orphans.retain(|orphan| !taken.contains(&orphan.balancer.id));
         Ok((cluster, orphans))
     }

@@ -3,8 +3,8 @@
 use crate::controllers::Proposal;
 use crate::kube::{ObjectReference, Service};
 use crate::provider::{
-    Change, Cluster, Field, Finding, Ingress, Landscape, LoadBalancerPlan, LoadBalancers,
-    OfferedNode, Reason, Severity, Source, Sourced,
+    Change, Cluster, Field, Finding, Ingress, LoadBalancerPlan, LoadBalancers, OfferedNode, Reason,
+    Severity, Snapshot, Source, Sourced,
 };
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ pub struct View<'a> {
     pub services: &'a [Arc<Service>],
     pub nodes: &'a [OfferedNode],
     pub cluster: &'a Cluster,
-    pub landscape: &'a Landscape,
+    pub snapshot: &'a Snapshot,
     /// Will a person read the plans? Only then each field and target is kept in them: with twenty
     /// load balancers of a hundred targets that is most of a daemon's memory.
     pub for_people: bool,
@@ -91,11 +91,10 @@ fn plan_service(view: &View, provider: &dyn LoadBalancers, service: &Arc<Service
     match plan.want {
         Want::Nothing => return plan,
         Want::Remove => {
-            plan.cloud =
-                provider.plan_removal(view.landscape, &for_cloud, view.nodes, view.cluster);
+            plan.cloud = provider.plan_removal(view.snapshot, &for_cloud, view.nodes, view.cluster);
         }
         Want::Ensure => {
-            plan.cloud = provider.plan(view.landscape, &for_cloud, view.nodes, view.cluster);
+            plan.cloud = provider.plan(view.snapshot, &for_cloud, view.nodes, view.cluster);
             let has = &service.status.load_balancer.ingress;
             // It had one, made with the daemon's settings; it is not replaced by one made with our defaults.
             if let (false, Some(new)) = (has.is_empty(), plan.cloud.unsure_new.take()) {
@@ -140,11 +139,11 @@ fn too_large(service: &Service, want: Want) -> Option<Finding> {
 
 /// Two Services may ask for one load balancer without an owner: the first gets it, and the
 /// second would find the first as its owner.
-pub(super) fn share_out(plans: &mut [ServicePlan]) {
+pub(super) fn resolve_conflicts(plans: &mut [ServicePlan]) {
     let mut claimed: HashMap<u64, String> = HashMap::new();
     let mut made: HashMap<String, String> = HashMap::new();
     for plan in plans {
-        if let Some(new) = plan.makes() {
+        if let Some(new) = plan.new_name() {
             let name = plan.service.full_name();
             let first = made
                 .entry(new.value.clone())
@@ -304,9 +303,9 @@ impl ServicePlan {
     }
 
     /// The name of the load balancer that it makes.
-    pub(super) fn makes(&self) -> Option<&Sourced<String>> {
+    pub(super) fn new_name(&self) -> Option<&Sourced<String>> {
         let is_made = !self.cloud.changes.is_empty();
-        self.cloud.makes.as_ref().filter(|_| is_made)
+        self.cloud.new_name.as_ref().filter(|_| is_made)
     }
 
     pub(super) fn refuse(&mut self, obstacle: Finding) {

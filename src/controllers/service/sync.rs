@@ -7,14 +7,14 @@
 use super::events::{self, End};
 use super::observe::{self, Freshness, Observed};
 use super::plan::{self, ServicePlan, View, Want, status_line};
-use super::{ServiceController, Snapshot, project, write};
+use super::{Polled, ServiceController, project, write};
 use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::Selection;
 use crate::controllers::executor::{Execution, Requests};
 use crate::controllers::report::{Failure, Outage, Report, log_change};
 use crate::kube::{self, Service};
 use crate::provider::{
-    Change, ChangeKind, ErrorKind, Gate, Landscape, LoadBalancers, Reason, Urgency,
+    Change, ChangeKind, ErrorKind, Gate, LoadBalancers, Reason, Snapshot, Urgency,
     without_correlations,
 };
 use crate::text;
@@ -129,20 +129,20 @@ impl Sync<'_> {
             waiting: String::new(),
         };
         let (apis, selection) = (self.apis, self.selection);
-        let snapshot = self.controller.snapshot(apis, selection, begun);
-        let snapshot = snapshot.map_err(without)?;
+        let polled = self.controller.polled(apis, selection, begun);
+        let polled = polled.map_err(without)?;
         let waiting = |error| Outage {
             error,
-            waiting: super::waiting(&snapshot),
+            waiting: super::waiting(&polled),
         };
-        self.stop_stale(&snapshot);
+        self.stop_stale(&polled);
         let for_people = self.for_people;
         let proposed =
             self.controller
-                .propose_for(apis, self.provider, selection, &snapshot, for_people);
+                .propose_for(apis, self.provider, selection, &polled, for_people);
         let (_, proposals) = proposed.map_err(waiting)?;
-        self.controller.remember(&snapshot);
-        super::measure(&snapshot);
+        self.controller.remember(&polled);
+        super::measure(&polled);
         // A blocked Service may not be blocked any more, and what an unfinished one waits for may have come.
         let (to_do, in_order): (Vec<_>, Vec<_>) = proposals.into_iter().partition(|plan| {
             plan.has_writes() || plan.cloud.obstacle.is_some() || plan.cloud.is_unfinished
@@ -158,7 +158,7 @@ impl Sync<'_> {
             self.in_order(plan);
         }
         planned.map_err(waiting)?;
-        if snapshot.is_resync && self.report.unreached == 0 {
+        if polled.is_resync && self.report.unreached == 0 {
             self.controller.due.resynced(begun);
             self.compared = Some(begun);
         }
@@ -168,20 +168,20 @@ impl Sync<'_> {
     /// The rest of a plan for a Service that was changed or deleted since is dropped. So is a rest that removes targets
     /// when nodes have changed: what comes instead must be added first. One that only adds targets does no harm, and is
     /// followed by the next plan. A Service that waited for a load balancer may want another one: it is due.
-    fn stop_stale(&mut self, snapshot: &Snapshot) {
+    fn stop_stale(&mut self, polled: &Polled) {
         if self.selection.is_explicit() {
             return;
         }
         let controller = &mut *self.controller;
         let due = &controller.due;
-        let services = snapshot.services.iter();
+        let services = polled.services.iter();
         let services: HashMap<&str, &Arc<Service>> = services
             .map(|service| (service.metadata.uid.as_str(), service))
             .collect();
         let is_stale = |uid: &str, removes_targets: bool| match services.get(uid) {
             None => true,
             Some(service) => {
-                let has_other_nodes = due.has_other_nodes(service, snapshot.fingerprint);
+                let has_other_nodes = due.has_other_nodes(service, polled.fingerprint);
                 due.is_changed(service) || (removes_targets && has_other_nodes)
             }
         };
@@ -443,11 +443,11 @@ impl Sync<'_> {
     fn plan_on(
         &self,
         observed: &Observed,
-        shown: Landscape,
+        shown: Snapshot,
         service: &Arc<Service>,
     ) -> Option<ServicePlan> {
         let view = View {
-            landscape: &shown,
+            snapshot: &shown,
             ..observed.view(self.for_people)
         };
         let plan = plan::plan_for(&view, self.provider, service);
@@ -646,10 +646,10 @@ impl Claims {
         Claims {
             ids: found
                 .into_iter()
-                .chain(plan.cloud.takes.iter().copied())
+                .chain(plan.cloud.takes_over.iter().copied())
                 .collect(),
             names: plan
-                .makes()
+                .new_name()
                 .map(|name| name.value.clone())
                 .into_iter()
                 .collect(),

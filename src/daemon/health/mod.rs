@@ -19,7 +19,7 @@ use super::Stop;
 use super::lease::Lease;
 use crate::cache::Apis;
 use crate::metrics;
-use crate::provider::pulse::Pulse;
+use crate::provider::heartbeat::Heartbeat;
 use std::fmt::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -75,10 +75,10 @@ pub struct Health {
     has_metrics: bool,
 }
 
-/// A thread that must show signs of life. It owns its pulse, so the pulse goes when it ends.
+/// A thread that must show signs of life. It owns its heartbeat, so the heartbeat goes when it ends.
 struct Watched {
     name: &'static str,
-    pulse: Weak<Pulse>,
+    heartbeat: Weak<Heartbeat>,
 }
 
 /// The answer to a probe.
@@ -111,19 +111,19 @@ impl Health {
         health
     }
 
-    /// A thread to watch from now on: give it the pulse to `install`. Waits that are part of its
-    /// work it announces with `pulse::pause`. When it ends, the process is no longer alive.
-    pub fn watch(&self, name: &'static str) -> Arc<Pulse> {
-        let pulse = Arc::new(Pulse::new());
+    /// A thread to watch from now on: give it the heartbeat to `install`. Waits that are part of its
+    /// work it announces with `heartbeat::pause`. When it ends, the process is no longer alive.
+    pub fn watch(&self, name: &'static str) -> Arc<Heartbeat> {
+        let heartbeat = Arc::new(Heartbeat::new());
         let watched = Watched {
             name,
-            pulse: Arc::downgrade(&pulse),
+            heartbeat: Arc::downgrade(&heartbeat),
         };
         self.threads
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(watched);
-        pulse
+        heartbeat
     }
 
     /// None: no such path.
@@ -161,8 +161,8 @@ impl Verdict {
 
 fn live(threads: &[Watched], silence_limit: Duration) -> Verdict {
     let mut text = String::new();
-    for Watched { name, pulse } in threads {
-        let line = match pulse.upgrade().map(|pulse| pulse.silent_for()) {
+    for Watched { name, heartbeat } in threads {
+        let line = match heartbeat.upgrade().map(|heartbeat| heartbeat.silent_for()) {
             None => writeln!(text, "{name}: has ended"),
             Some(silent) if silent > silence_limit => {
                 let silent_s = silent.as_secs_f64();
@@ -201,15 +201,15 @@ mod tests {
 
     #[test]
     fn each_thread_must_show_life() {
-        let (first, second) = (Arc::new(Pulse::new()), Arc::new(Pulse::new()));
+        let (first, second) = (Arc::new(Heartbeat::new()), Arc::new(Heartbeat::new()));
         let threads = [
             Watched {
                 name: "first",
-                pulse: Arc::downgrade(&first),
+                heartbeat: Arc::downgrade(&first),
             },
             Watched {
                 name: "second",
-                pulse: Arc::downgrade(&second),
+                heartbeat: Arc::downgrade(&second),
             },
         ];
         assert_eq!(live(&[], SILENCE_LIMIT), Verdict::new(200, "ok\n"));

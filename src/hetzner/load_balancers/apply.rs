@@ -1,14 +1,14 @@
 //! One change, one write; and what its answer means.
 
-use super::balancer::LoadBalancer;
-use super::change::{Change, Create, LabelEdit, Write};
-use super::observe::State;
-use super::refused;
-use super::seen::Seen;
+use super::balancer::{LoadBalancer, Location};
+use super::change::{Change, Create, LabelEdit, Seen, Write};
+use super::observe::Observed;
+use super::{annotations as a, primary_ips};
 use crate::hetzner::actions::Action;
 use crate::hetzner::api::{Api, Failed};
 use crate::hetzner::error::Code;
-use crate::provider::{Applied, Error, ErrorKind, Gate, Landscape, Urgency};
+use crate::provider::{Applied, Error, ErrorKind, Gate, Snapshot, Urgency};
+use crate::text::one_of;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ pub(in crate::hetzner) fn apply(
             (Write::Create(create), _) if is_about_a_part(create, &failed) => {
                 Err(Error::new(ErrorKind::InPart, failed.error.message))
             }
-            (Write::Create(create), _) => Err(refused::create(api, create, failed)),
+            (Write::Create(create), _) => Err(explain_create(api, create, failed)),
             // Since it was read: then it stays, as the next look says.
             (Write::Delete { .. }, Some("protected")) => {
                 log::info!("{}; looking again", failed.error);
@@ -100,7 +100,7 @@ pub(in crate::hetzner) fn apply(
             (Write::Delete { .. }, _) if failed.error.kind == ErrorKind::NotFound => {
                 Ok(Applied::Done)
             }
-            _ => Err(refused::next_step(failed)),
+            _ => Err(with_next_step(failed)),
         },
     }
 }
@@ -254,10 +254,10 @@ fn has_its_addresses(create: &Create, balancer: &LoadBalancer) -> bool {
 }
 
 /// A project in which nothing else is: enough for a plan of the Service that it was made for.
-fn alone(balancer: LoadBalancer) -> Landscape {
-    Landscape(Arc::new(State {
+fn alone(balancer: LoadBalancer) -> Snapshot {
+    Snapshot(Arc::new(Observed {
         balancers: vec![balancer],
-        ..State::default()
+        ..Observed::default()
     }))
 }
 
@@ -302,4 +302,109 @@ fn is_about_a_part(create: &Create, failed: &Failed) -> bool {
     let invalid_part = matches!(code.as_str(), "invalid_input" | "resource_limit_exceeded")
         && fields.iter().any(of_a_part);
     has_parts && (PARTS.contains(&code.as_str()) || invalid_part)
+}
+
+#[derive(Deserialize)]
+struct Locations {
+    locations: Vec<Location>,
+}
+
+/// The error, with what to do about it. Costs a call where it may be about the place.
+fn explain_create(api: &Api, create: &Create, failed: Failed) -> Error {
+    let Some(said) = failed.code.clone() else {
+        return failed.error;
+    };
+    let code = said.code.as_str();
+    let names = |wanted: &str| said.fields.iter().any(|field| field == wanted);
+    let is_input = matches!(code, "invalid_input" | "not_found");
+    let names_place = names("location") || names("network_zone");
+    let why = if code.starts_with("primary_ip_") {
+        return primary_ips::refused(failed.error);
+    } else if code == "resource_unavailable" || is_input && names("load_balancer_type") {
+        Some(format!(
+            "type {:?} can't be had there: choose another in annotation {}, or another place in annotation {}",
+            create.kind,
+            a::TYPE.key(),
+            a::LOCATION.key()
+        ))
+    } else if is_input && (names_place || said.fields.is_empty()) {
+        place_problem(api, create, names_place)
+    } else {
+        return with_next_step(failed);
+    };
+    let error = failed.error;
+    let Some(why) = why else { return error };
+    let message = format!("{why}: {error}");
+    Error::new(error.kind, message)
+}
+
+/// The error, with what to do about it where that does not depend on what was asked for.
+fn with_next_step(failed: Failed) -> Error {
+    let Some(said) = &failed.code else {
+        return failed.error;
+    };
+    let names = |wanted: &str| said.fields.iter().any(|field| field == wanted);
+    let step = match said.code.as_str() {
+        "resource_limit_exceeded" if names("network_attached_resources") => {
+            "the Network holds as many servers and load balancers as it may: take out of it what need not be there"
+        }
+        // Of its type.
+        "resource_limit_exceeded"
+            if ["targets", "services", "certificates"]
+                .iter()
+                .any(|part| names(&format!("load_balancer_{part}"))) =>
+        {
+            return failed.error;
+        }
+        "resource_limit_exceeded" => {
+            "the project holds as many as it may: delete what is not needed, or have the limit raised, in the console \
+             under Limits"
+        }
+        "no_subnet_available" => {
+            "the Network has no subnet with a free address in the load balancer's network zone: add one, e.g. with \
+             hcloud network add-subnet"
+        }
+        "ip_not_available" => {
+            return with_step(
+                failed.error,
+                &format!(
+                    "choose another address in annotation {}",
+                    a::PRIVATE_IPV4.key()
+                ),
+            );
+        }
+        _ => return failed.error,
+    };
+    with_step(failed.error, step)
+}
+
+fn with_step(error: Error, step: &str) -> Error {
+    let message = format!("{error}; {step}");
+    Error::new(error.kind, message)
+}
+
+/// What is wrong with the place; none: the error is about something else.
+fn place_problem(api: &Api, create: &Create, is_named: bool) -> Option<String> {
+    let (what, value) = match (&create.location, &create.network_zone) {
+        (Some(location), _) => ("location", location),
+        (None, Some(zone)) => ("network zone", zone),
+        (None, None) => return None,
+    };
+    let answer = api.get::<Locations>("/locations?per_page=50", Urgency::Needed);
+    let all = answer.map_or_else(|_| Vec::new(), |answer| answer.locations);
+    let there = all.into_iter().map(|one| match &create.location {
+        Some(_) => one.name,
+        None => one.network_zone,
+    });
+    let mut there: Vec<String> = there.collect();
+    there.sort_unstable();
+    there.dedup();
+    let place = &create.place;
+    if there.is_empty() || there.contains(value) {
+        return is_named.then(|| format!("{place}: {what} {value:?} is refused"));
+    }
+    let there = one_of(&there);
+    Some(format!(
+        "{place}: there is no {what} {value:?}; use {there}"
+    ))
 }

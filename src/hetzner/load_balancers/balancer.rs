@@ -1,6 +1,6 @@
 //! A load balancer as the API says it: only the fields we read.
 
-use crate::provider::Word;
+use crate::provider::Interned;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
@@ -167,9 +167,9 @@ pub struct SelectorRef {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct HealthStatus {
     pub listen_port: u16,
-    pub status: Word,
+    pub status: Interned,
     #[serde(default)]
-    pub detail: Option<Word>,
+    pub detail: Option<Interned>,
     #[serde(default)]
     pub http_status_code: Option<u16>,
 }

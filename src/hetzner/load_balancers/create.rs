@@ -1,14 +1,14 @@
 //! A load balancer that is not there yet: one call with everything.
 
-use super::Rules;
+use super::Planner;
 use super::balancer::BalancerType;
 use super::change::{Change, Create, ServerTarget, Write};
 use super::desired::{Desired, Place};
-use super::difference::{fields_of, max_targets_reached};
-use super::observe::State;
-use super::reach::{By, Sorted};
-use super::reading::Reading;
-use super::{annotations, names, public_net, subnets};
+use super::diff::fields_of;
+use super::observe::Observed;
+use super::parser::AnnotationParser;
+use super::targets::{By, Sorted, max_targets_reached};
+use super::{annotations, names, primary_ips, subnets};
 use crate::provider::{
     Field, LoadBalancerPlan, OfferedNode, ProviderId, Reach, Source, Sourced, TopologyLabel,
 };
@@ -19,32 +19,32 @@ pub(super) const USUAL_TYPE: &str = "lb11";
 
 /// What a new load balancer is made of.
 pub(super) struct New<'a> {
-    pub(super) rules: &'a Rules<'a>,
+    pub(super) planner: &'a Planner<'a>,
     pub(super) desired: &'a Desired,
     pub(super) kind: &'a BalancerType,
     pub(super) name: Sourced<String>,
     pub(super) labels: BTreeMap<&'static str, String>,
     pub(super) nodes: &'a [OfferedNode],
-    pub(super) state: &'a State,
+    pub(super) observed: &'a Observed,
 }
 
 impl New<'_> {
     /// The call, and every field of it. Without a place to make it: a problem.
-    pub(super) fn plan(self, plan: &mut LoadBalancerPlan, reading: &mut Reading) {
+    pub(super) fn plan(self, plan: &mut LoadBalancerPlan, parser: &mut AnnotationParser) {
         let desired = self.desired;
-        let primary = public_net::chosen(reading, self.rules, desired, self.state);
+        let primary = primary_ips::chosen(parser, self.planner, desired, self.observed);
         let place = match &primary.location {
             Some(location) => Place {
                 location: Some(location.clone()),
                 zone: None,
             },
-            None => match self.place(reading) {
+            None => match self.place(parser) {
                 Some(place) => place,
                 None => return,
             },
         };
-        self.check_place(reading, &place);
-        let by = By::new(desired.use_private_ip.value, self.rules.network);
+        self.check_place(parser, &place);
+        let by = By::new(desired.use_private_ip.value, self.planner.network);
         let Sorted { can, can_not, .. } = by.sort(&desired.targets.servers, self.nodes, |_| None);
         // Servers of the last list that were deleted since make the API refuse the call: then they are read again.
         let is_known = |node: &OfferedNode| {
@@ -57,13 +57,13 @@ impl New<'_> {
         plan.rests_on_servers |= has_targets && !self.nodes.iter().all(is_known);
         if !can_not.is_empty() {
             plan.is_unfinished = true;
-            reading.finding(by.told(&can_not, "no traffic goes there"));
+            parser.finding(by.told(&can_not, "no traffic goes there"));
         }
         let wanted = &can;
         let fit = wanted.len().min(self.kind.max_targets);
         if fit < wanted.len() {
             let left: Vec<String> = wanted[fit..].iter().map(|(_, name)| name.clone()).collect();
-            reading.finding(max_targets_reached(self.kind.max_targets, &left));
+            parser.finding(max_targets_reached(self.kind.max_targets, &left));
         }
         let attach = desired.attach.as_ref();
         let network = attach.filter(|attach| !attach.needs_own_call());
@@ -101,7 +101,7 @@ impl New<'_> {
         plan.fields.extend(primary.fields);
         self.fields(plan, &place, &wanted[..fit]);
         let line = create.line();
-        plan.makes = Some(self.name.clone());
+        plan.new_name = Some(self.name.clone());
         plan.changes.push(Box::new(Change::new(
             None,
             Write::Create(Box::new(create)),
@@ -111,14 +111,14 @@ impl New<'_> {
     }
 
     /// What the API would refuse, as far as it was read.
-    fn check_place(&self, reading: &mut Reading, place: &Place) {
+    fn check_place(&self, parser: &mut AnnotationParser, place: &Place) {
         let locations = &self.kind.locations;
         let location = place.location.as_ref();
         let is_there = |location: &&Sourced<String>| locations.contains(&location.value);
         if let Some(location) = location.filter(|one| !locations.is_empty() && !is_there(one)) {
             let mut there = locations.clone();
             there.sort_unstable();
-            return reading.problem(format!(
+            return parser.problem(format!(
                 "{}: there is no location {:?} for load balancers of type {}; use {}",
                 location.source,
                 location.value,
@@ -131,7 +131,7 @@ impl New<'_> {
             (None, zone) => zone.as_ref().map(|zone| zone.value.as_str()),
         };
         if let Some(attach) = &self.desired.attach {
-            subnets::check(reading, attach, self.state, self.nodes, zone);
+            subnets::check(parser, attach, self.observed, self.nodes, zone);
         }
     }
 
@@ -143,7 +143,7 @@ impl New<'_> {
     }
 
     /// A location wins; neither: where most nodes are.
-    fn place(&self, reading: &mut Reading) -> Option<Place> {
+    fn place(&self, parser: &mut AnnotationParser) -> Option<Place> {
         let place = &self.desired.place;
         if let Some(location) = &place.location {
             return Some(Place {
@@ -159,7 +159,7 @@ impl New<'_> {
         }
         let source = || Source::Rule("where most of the nodes are");
         // Upstream's zone labels are no locations.
-        let ours = !self.rules.leaves_as_found();
+        let ours = !self.planner.preserves_unset();
         let most = |label: TopologyLabel| {
             let most = ours.then(|| self.most_common(label.stable_key()))?;
             most.map(|place| Sourced::new(place, source()))
@@ -176,7 +176,7 @@ impl New<'_> {
             },
         };
         if place.location.is_none() && place.zone.is_none() {
-            reading.problem(format!(
+            parser.problem(format!(
                 "nobody says where to make the load balancer: set annotation {} (e.g. \"fsn1\") or {} (e.g. \
                  \"eu-central\"), or HCLOUD_LOAD_BALANCERS_LOCATION",
                 annotations::LOCATION.key(),

@@ -2,11 +2,11 @@
 
 use super::annotations::{self as a, Annotation};
 use super::balancer::Algorithm;
-use super::defaults::nobody_set;
-use super::managed::{Managed, managed};
-use super::ports::{Given, Port, ports};
-use super::public_net::{self, Asked};
-use super::reading::Reading;
+use super::certificates::{Managed, managed};
+use super::default_source;
+use super::parser::AnnotationParser;
+use super::ports::{Port, PortContext, ports};
+use super::primary_ips::{self, Asked};
 use super::values as v;
 use crate::provider::{Finding, OfferedNode, ProviderId, Reason, Service, Source, Sourced};
 use crate::text::{self, selector::Selector};
@@ -68,21 +68,25 @@ impl Attach {
     }
 }
 
-/// Reads all of it. What is wrong is in `reading` afterwards.
-pub(super) fn desired(reading: &mut Reading, given: &Given, nodes: &[OfferedNode]) -> Desired {
-    let defaults = given.rules.defaults;
-    tell_ignored(reading, given.service);
-    let use_private_ip = reading
+/// Reads all of it. What is wrong is in `parser` afterwards.
+pub(super) fn desired(
+    parser: &mut AnnotationParser,
+    context: &PortContext,
+    nodes: &[OfferedNode],
+) -> Desired {
+    let defaults = context.planner.defaults;
+    report_ignored_fields(parser, context.service);
+    let use_private_ip = parser
         .read(&a::USE_PRIVATE_IP, None, v::boolean)
         .or_else(|| defaults.use_private_ip.clone())
-        .unwrap_or_else(|| Sourced::new(false, nobody_set(&a::USE_PRIVATE_IP)));
-    let disabled = reading.read(&a::DISABLE_PUBLIC_NETWORK, None, v::boolean);
+        .unwrap_or_else(|| Sourced::new(false, default_source(&a::USE_PRIVATE_IP)));
+    let disabled = parser.read(&a::DISABLE_PUBLIC_NETWORK, None, v::boolean);
     let disabled = disabled.or_else(|| defaults.disable_public_network.clone());
-    let algorithm = reading.read(&a::ALGORITHM_TYPE, None, v::algorithm);
+    let algorithm = parser.read(&a::ALGORITHM_TYPE, None, v::algorithm);
     let algorithm = algorithm.or_else(|| defaults.algorithm.clone());
     let usual = |source| Sourced::new(Algorithm::RoundRobin, source);
     let mut on = |annotation, default: &Option<Sourced<bool>>| {
-        let set = reading.read(annotation, None, v::boolean);
+        let set = parser.read(annotation, None, v::boolean);
         set.or_else(|| default.clone()).is_some_and(|on| on.value)
     };
     let without_ipv6 = on(&a::IPV6_DISABLED, &defaults.disable_ipv6);
@@ -90,39 +94,39 @@ pub(super) fn desired(reading: &mut Reading, given: &Given, nodes: &[OfferedNode
         &a::DISABLE_PRIVATE_INGRESS,
         &defaults.disable_private_ingress,
     );
-    let hostname = reading.read(&a::HOSTNAME, None, v::hostname);
-    let kind = reading.read(&a::TYPE, None, v::any);
-    let managed = managed(reading, given);
+    let hostname = parser.read(&a::HOSTNAME, None, v::hostname);
+    let kind = parser.read(&a::TYPE, None, v::any);
+    let managed = managed(parser, context);
     let desired = Desired {
-        name: reading.read(&a::NAME, None, v::any),
+        name: parser.read(&a::NAME, None, v::any),
         kind: kind.or_else(|| defaults.kind.clone()),
-        place: place(reading, given),
-        algorithm: algorithm.or_else(|| given.rules.enforced(&a::ALGORITHM_TYPE).map(usual)),
+        place: place(parser, context),
+        algorithm: algorithm.or_else(|| context.planner.enforced(&a::ALGORITHM_TYPE).map(usual)),
         public: disabled.map(|disabled| Sourced::new(!disabled.value, disabled.source)),
-        ipv4_rdns: reading.read(&a::IPV4_RDNS, None, v::domain),
-        ipv6_rdns: reading.read(&a::IPV6_RDNS, None, v::domain),
-        attach: attach(reading, given),
+        ipv4_rdns: parser.read(&a::IPV4_RDNS, None, v::domain),
+        ipv6_rdns: parser.read(&a::IPV6_RDNS, None, v::domain),
+        attach: attach(parser, context),
         use_private_ip,
-        primary_ips: public_net::asked(reading, given),
-        ports: ports(reading, given, &managed),
+        primary_ips: primary_ips::asked(parser, context),
+        ports: ports(parser, context, &managed),
         managed,
-        targets: targets(reading, nodes),
+        targets: targets(parser, nodes),
         in_status: InStatus {
             hostname: hostname.map(|hostname| hostname.value),
             without_ipv6,
             without_private,
         },
     };
-    check_ways_in(reading, given, &desired);
+    check_ways_in(parser, context, &desired);
     desired
 }
 
-fn place(reading: &mut Reading, given: &Given) -> Place {
-    let defaults = given.rules.defaults;
+fn place(parser: &mut AnnotationParser, context: &PortContext) -> Place {
+    let defaults = context.planner.defaults;
     let mut one = |annotation: &'static Annotation, default: &Option<Sourced<String>>| {
         // An empty annotation takes the environment's word away.
-        match reading.has(annotation, None) {
-            true => reading.read(annotation, None, v::any),
+        match parser.has(annotation, None) {
+            true => parser.read(annotation, None, v::any),
             false => default.clone(),
         }
     };
@@ -132,34 +136,34 @@ fn place(reading: &mut Reading, given: &Given) -> Place {
     }
 }
 
-fn attach(reading: &mut Reading, given: &Given) -> Option<Attach> {
-    let ip = reading.read(&a::PRIVATE_IPV4, None, v::ipv4);
-    let range = reading.read(&a::PRIVATE_SUBNET_IP_RANGE, None, v::ip_range);
-    let Some(network) = given.rules.network else {
+fn attach(parser: &mut AnnotationParser, context: &PortContext) -> Option<Attach> {
+    let ip = parser.read(&a::PRIVATE_IPV4, None, v::ipv4);
+    let range = parser.read(&a::PRIVATE_SUBNET_IP_RANGE, None, v::ip_range);
+    let Some(network) = context.planner.network else {
         let sources = [ip.map(|ip| ip.source), range.map(|range| range.source)];
         for source in sources.into_iter().flatten() {
-            reading.problem(format!(
+            parser.problem(format!(
                 "{source}: there is no private Network: set HCLOUD_NETWORK, or remove the annotation"
             ));
         }
         return None;
     };
-    let range = range.or_else(|| given.rules.defaults.private_subnet.clone());
+    let range = range.or_else(|| context.planner.defaults.private_subnet.clone());
     Some(Attach { network, ip, range })
 }
 
 /// What the API would refuse whenever it came to it.
-fn check_ways_in(reading: &mut Reading, given: &Given, desired: &Desired) {
+fn check_ways_in(parser: &mut AnnotationParser, context: &PortContext, desired: &Desired) {
     let private = &desired.use_private_ip;
-    if private.value && given.rules.network.is_none() {
-        reading.problem(format!(
+    if private.value && context.planner.network.is_none() {
+        parser.problem(format!(
             "{}: there is no private Network to reach the nodes by: set HCLOUD_NETWORK",
             private.source
         ));
     }
     let off = desired.public.as_ref().filter(|public| !public.value);
     if let Some(off) = off.filter(|_| !private.value) {
-        reading.problem(format!(
+        parser.problem(format!(
             "{}: with the public interface off the nodes are reached by their private addresses only: set \
              HCLOUD_NETWORK, and annotation {} to \"true\"",
             off.source,
@@ -168,8 +172,8 @@ fn check_ways_in(reading: &mut Reading, given: &Given, desired: &Desired) {
     }
 }
 
-fn targets(reading: &mut Reading, nodes: &[OfferedNode]) -> Targets {
-    let selector = reading.read(&a::NODE_SELECTOR, None, Selector::parse);
+fn targets(parser: &mut AnnotationParser, nodes: &[OfferedNode]) -> Targets {
+    let selector = parser.read(&a::NODE_SELECTOR, None, Selector::parse);
     let is_selected = |node: &&OfferedNode| {
         let selector = selector.as_ref();
         selector.is_none_or(|selector| selector.value.matches(&node.labels))
@@ -187,11 +191,11 @@ fn targets(reading: &mut Reading, nodes: &[OfferedNode]) -> Targets {
                     "node {} is no target: another cloud's provider ID",
                     node.name
                 );
-                reading.finding(Finding::warning(Reason::UnknownProviderIDPrefix, why));
+                parser.finding(Finding::warning(Reason::UnknownProviderIDPrefix, why));
             }
             ProviderId::Unknown(why) => {
                 let why = format!("node {} is no target: {why}", node.name);
-                reading.finding(Finding::warning(Reason::TargetIgnored, why));
+                parser.finding(Finding::warning(Reason::TargetIgnored, why));
             }
         }
     }
@@ -204,9 +208,9 @@ fn targets(reading: &mut Reading, nodes: &[OfferedNode]) -> Targets {
 }
 
 /// Fields of the Service that people rely on, and that have no effect here.
-fn tell_ignored(reading: &mut Reading, service: &Service) {
+fn report_ignored_fields(parser: &mut AnnotationParser, service: &Service) {
     if !service.source_ranges.is_empty() {
-        reading.finding(Finding::warning(
+        parser.finding(Finding::warning(
             Reason::LoadBalancerSourceRangesIgnored,
             format!(
                 "spec.loadBalancerSourceRanges ({}) restricts nothing: a Hetzner Load Balancer takes traffic from \
@@ -217,7 +221,7 @@ fn tell_ignored(reading: &mut Reading, service: &Service) {
         ));
     }
     if service.is_ipv6_alone {
-        reading.finding(Finding::warning(
+        parser.finding(Finding::warning(
             Reason::FieldIgnored,
             "spec.ipFamilies: the node ports of a Service of IPv6 alone answer on IPv6, and a Hetzner Load Balancer reaches \
              its targets by IPv4, so no traffic gets through: add IPv4 to spec.ipFamilies, with spec.ipFamilyPolicy: \
@@ -225,7 +229,7 @@ fn tell_ignored(reading: &mut Reading, service: &Service) {
         ));
     }
     if service.has_session_affinity {
-        reading.finding(Finding::warning(
+        parser.finding(Finding::warning(
             Reason::FieldIgnored,
             format!(
                 "spec.sessionAffinity: ClientIP can't be honoured: a Hetzner Load Balancer keeps clients by cookie \

@@ -4,9 +4,9 @@
 use super::balancer::LoadBalancer;
 use super::change::{Change, Write};
 use super::names::CLUSTER;
-use super::observe::State;
-use super::reading::Reading;
-use super::{Defaults, Rules, annotations as a, public_net};
+use super::observe::Observed;
+use super::parser::AnnotationParser;
+use super::{Defaults, Planner, annotations as a, primary_ips};
 use crate::provider::{
     self, Cluster, Field, Ingress, LoadBalancerPlan, OfferedNode, Service, Source, TrafficPolicy,
 };
@@ -24,7 +24,7 @@ const NAMED_AT_MOST: usize = 3;
 /// It has no annotation.
 const NODE_PORT: &str = "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT";
 
-impl Rules<'_> {
+impl Planner<'_> {
     /// Nobody set it here, and the daemon may have been told: its default changes nothing.
     pub(super) fn holds_back(&self, setting: &str) -> bool {
         self.defaults.unknown.iter().any(|one| one == setting)
@@ -49,15 +49,15 @@ impl Rules<'_> {
             && self.holds_back(NODE_PORT)
     }
 
-    /// [`Rules::plan`], and what it would do besides if what nobody set here were set by nobody.
-    pub fn plan_with_care(
+    /// [`Planner::plan`], and what it would do besides if what nobody set here were set by nobody.
+    pub fn plan_without_unset_defaults(
         &self,
-        state: &State,
+        observed: &Observed,
         service: &Service,
         nodes: &[OfferedNode],
         cluster: &Cluster,
     ) -> LoadBalancerPlan {
-        let mut plan = self.plan(state, service, nodes, cluster);
+        let mut plan = self.plan(observed, service, nodes, cluster);
         if self.defaults.unknown.is_empty() || plan.obstacle.is_some() {
             return plan;
         }
@@ -65,22 +65,22 @@ impl Rules<'_> {
             unknown: Vec::new(),
             ..self.defaults.clone()
         };
-        let all = Rules {
+        let all = Planner {
             defaults: &defaults,
             ..*self
         };
-        let mut whole = all.plan(state, service, nodes, cluster);
+        let mut whole = all.plan(observed, service, nodes, cluster);
         let Some(found) = plan.found.as_ref().map(|balancer| balancer.id) else {
             // A new one is made of the defaults, and the daemon sets right what it was told; but not
             // where it stands, and not who could reach it until then.
             if self.may_not_claim(&whole) {
                 whole.changes.clear();
-                whole.makes = None;
+                whole.new_name = None;
                 whole.held_back.push(Field {
                     field: "load balancer".to_owned(),
                     have: None,
                     want: name_of(&whole.fields),
-                    source: Source::Default(public_net::SELECTOR.to_owned()),
+                    source: Source::Default(primary_ips::SELECTOR.to_owned()),
                 });
             } else {
                 whole.unsure_new = self.unsure_new(service, &whole.fields);
@@ -98,7 +98,7 @@ impl Rules<'_> {
             }
         }
         plan.fields = fields;
-        let balancer = state.balancers.iter().find(|one| one.id == found);
+        let balancer = observed.balancers.iter().find(|one| one.id == found);
         if let (Some(balancer), Some(status)) = (balancer, &plan.status) {
             plan.unsure = self.unsure(balancer, service, status);
         }
@@ -112,17 +112,17 @@ impl Rules<'_> {
             matches!(change.map(|one| &one.write), Some(Write::Create(one)) if one.ipv4.or(one.ipv6).is_some())
         };
         self.defaults.primary_ip_selector.is_none()
-            && self.holds_back(public_net::SELECTOR)
+            && self.holds_back(primary_ips::SELECTOR)
             && plan.changes.iter().any(|change| claims(&**change))
     }
 
     /// What a new one is made of that the daemon may have been told otherwise.
     fn unsure_new(&self, service: &Service, fields: &[Field]) -> Option<Field> {
-        let reading = Reading::new(service);
+        let parser = AnnotationParser::new(service);
         let defaults = self.defaults;
         let is_placed = defaults.location.is_some()
             || defaults.network_zone.is_some()
-            || reading.has(&a::NETWORK_ZONE, None);
+            || parser.has(&a::NETWORK_ZONE, None);
         let annotated = [
             (
                 &a::DISABLE_PUBLIC_NETWORK,
@@ -133,10 +133,10 @@ impl Rules<'_> {
             (&a::TYPE, defaults.kind.is_some()),
         ];
         let annotated = annotated.into_iter().filter_map(|(annotation, is_set)| {
-            let is_said = is_set || reading.has(annotation, None);
+            let is_said = is_set || parser.has(annotation, None);
             annotation.variable.filter(|_| !is_said)
         });
-        let name = (!reading.has(&a::NAME, None)).then_some(CLUSTER_NAME);
+        let name = (!parser.has(&a::NAME, None)).then_some(CLUSTER_NAME);
         let all = [NETWORK].into_iter().chain(annotated).chain(name);
         let all: Vec<&str> = all.filter(|setting| self.holds_back(setting)).collect();
         if all.is_empty() {
@@ -158,10 +158,10 @@ impl Rules<'_> {
         service: &Service,
         status: &[Ingress],
     ) -> Vec<(Ingress, Source)> {
-        let reading = Reading::new(service);
+        let parser = AnnotationParser::new(service);
         let defaults = self.defaults;
         let is_open = |annotation, is_set: bool| {
-            !is_set && !reading.has(annotation, None) && self.holds_back_default_of(annotation)
+            !is_set && !parser.has(annotation, None) && self.holds_back_default_of(annotation)
         };
         let ipv6 = is_open(&a::IPV6_DISABLED, defaults.disable_ipv6.is_some());
         let private = &a::DISABLE_PRIVATE_INGRESS;

@@ -1,4 +1,4 @@
-//! Names and labels of load balancers, within Hetzner's rules.
+//! Names and labels of load balancers, within Hetzner's planner.
 
 use super::super::Profile;
 use super::balancer::LoadBalancer;

@@ -1,17 +1,17 @@
 //! What there is: all load balancers by one list, and their types and certificates only for
 //! Services that need them.
 
-use super::Rules;
+use super::Planner;
 use super::annotations::{self, Annotation, PREFIX};
 use super::balancer::{BalancerType, LoadBalancer};
 use super::find::by_label;
-use super::public_net;
-use super::reading::value_of;
+use super::parser::value_of;
+use super::primary_ips;
 use super::subnets::Subnets;
 use crate::hetzner::api::{Api, Meta, Page};
 use crate::hetzner::certificates::{self, Certificate};
 use crate::hetzner::networks::{Network, Subnet};
-use crate::hetzner::primary_ips::{self, PrimaryIp};
+use crate::hetzner::primary_ips::{PrimaryIp, list as list_primary_ips};
 use crate::provider::{Error, Service, Urgency};
 use serde::Deserialize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +25,7 @@ const TYPES_CERTAIN: Duration = Duration::from_secs(600);
 
 /// What plans rest on.
 #[derive(Clone, Debug, Default)]
-pub struct State {
+pub struct Observed {
     /// All of the project.
     pub balancers: Vec<LoadBalancer>,
     /// None: no Service needed them.
@@ -56,65 +56,75 @@ pub(in crate::hetzner) struct Types {
 pub(in crate::hetzner) fn observe(
     api: &Api,
     known: &Known,
-    rules: &Rules,
+    planner: &Planner,
     services: &[&Service],
     urgency: Urgency,
-) -> Result<State, Error> {
-    let mut state = State {
+) -> Result<Observed, Error> {
+    let mut observed = Observed {
         balancers: api.list::<BalancersPage>("/load_balancers", urgency)?,
-        ..State::default()
+        ..Observed::default()
     };
     let wanted: Vec<String> = services
         .iter()
-        .filter(|service| needs_types(&state.balancers, rules, service))
-        .map(|service| wanted_type(rules, service).unwrap_or_default())
+        .filter(|service| needs_types(&observed.balancers, planner, service))
+        .map(|service| wanted_type(planner, service).unwrap_or_default())
         .collect();
     if !wanted.is_empty() {
-        state.types = Some(known.types.get(api, &wanted, urgency)?);
+        observed.types = Some(known.types.get(api, &wanted, urgency)?);
     }
     if let Some(network) = known.network {
-        let wants = (state.balancers.as_slice(), services);
-        let subnets = known.subnets.get(api, network, rules, wants, urgency);
-        state.subnets = Some(subnets);
+        let wants = (observed.balancers.as_slice(), services);
+        let subnets = known.subnets.get(api, network, planner, wants, urgency);
+        observed.subnets = Some(subnets);
     }
     if services.iter().any(|service| needs_certificates(service)) {
-        state.certificates = Some(certificates::list(api, urgency)?);
+        observed.certificates = Some(certificates::list(api, urgency)?);
     }
     let needs_primary_ips = |service: &&Service| match urgency {
         // Who asks to see is told what the one that is there lacks.
-        Urgency::Asked => public_net::asks(service),
-        _ => needs_primary_ips(&state.balancers, service),
+        Urgency::Asked => primary_ips::asks(service),
+        _ => needs_primary_ips(&observed.balancers, service),
     };
     if services.iter().any(needs_primary_ips) {
-        state.primary_ips = Some(primary_ips::list(api, urgency)?);
+        observed.primary_ips = Some(list_primary_ips(api, urgency)?);
     }
-    Ok(state)
+    Ok(observed)
 }
 
 /// Does it hold what plans for this Service rest on?
-pub(in crate::hetzner) fn covers(state: &State, rules: &Rules, service: &Service) -> bool {
-    (state.types.is_some() || !needs_types(&state.balancers, rules, service))
-        && (state.certificates.is_some() || !needs_certificates(service))
-        && (state.primary_ips.is_some() || !needs_primary_ips(&state.balancers, service))
+pub(in crate::hetzner) fn covers(
+    observed: &Observed,
+    planner: &Planner,
+    service: &Service,
+) -> bool {
+    (observed.types.is_some() || !needs_types(&observed.balancers, planner, service))
+        && (observed.certificates.is_some() || !needs_certificates(service))
+        && (observed.primary_ips.is_some() || !needs_primary_ips(&observed.balancers, service))
 }
 
 /// A load balancer says itself what its own type can hold.
-fn needs_types(balancers: &[LoadBalancer], rules: &Rules, service: &Service) -> bool {
+fn needs_types(balancers: &[LoadBalancer], planner: &Planner, service: &Service) -> bool {
     let Ok(Some(balancer)) = by_label(balancers, service) else {
         return true;
     };
-    let wanted = wanted_type(rules, service);
+    let wanted = wanted_type(planner, service);
     wanted.is_some_and(|wanted| wanted != balancer.load_balancer_type.name)
 }
 
-fn wanted_type(rules: &Rules, service: &Service) -> Option<String> {
+fn wanted_type(planner: &Planner, service: &Service) -> Option<String> {
     let set = value_of(service, &annotations::TYPE).map(str::to_owned);
-    set.or_else(|| rules.defaults.kind.as_ref().map(|kind| kind.value.clone()))
+    set.or_else(|| {
+        planner
+            .defaults
+            .kind
+            .as_ref()
+            .map(|kind| kind.value.clone())
+    })
 }
 
 /// A load balancer keeps the addresses that it was made with.
 fn needs_primary_ips(balancers: &[LoadBalancer], service: &Service) -> bool {
-    public_net::asks(service) && matches!(by_label(balancers, service), Ok(None))
+    primary_ips::asks(service) && matches!(by_label(balancers, service), Ok(None))
 }
 
 fn needs_certificates(service: &Service) -> bool {

@@ -1,21 +1,21 @@
 //! What brings a Service's load balancer in order, and what removes it.
 
 use super::balancer::{BalancerType, LoadBalancer};
+use super::change::Seen;
 use super::change::{Change, LabelEdit, Write};
 use super::create::{New, USUAL_TYPE};
 use super::desired::{Desired, desired};
-use super::difference::Difference;
+use super::diff::Diff;
 use super::find::{Found, by_label, find, other_cluster};
-use super::limits::Limits;
 use super::listener::ListenerProtocol;
 use super::names::{ADOPT, ADOPTED, CLUSTER_UID, CREATED, OUR_PREFIX, SERVICE, SERVICE_UID, YES};
-use super::observe::{State, covers};
+use super::observe::{Observed, covers};
 use super::ownership::{End, end_with_service};
-use super::ports::Given;
-use super::reading::Reading;
-use super::seen::Seen;
+use super::parser::AnnotationParser;
+use super::ports::Limits;
+use super::ports::PortContext;
 use super::status::Names;
-use super::{Rules, annotations, names, public_net, status};
+use super::{Planner, annotations, names, primary_ips, status};
 use crate::hetzner::certificates::Certificates;
 use crate::provider::{
     self, Cluster, Finding, InstanceId, LoadBalancerPlan, OfferedNode, Orphan, Protocol,
@@ -23,52 +23,52 @@ use crate::provider::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-impl Rules<'_> {
+impl Planner<'_> {
     /// What brings this Service's load balancer in order.
     pub fn plan(
         &self,
-        state: &State,
+        observed: &Observed,
         service: &Service,
         nodes: &[OfferedNode],
         cluster: &Cluster,
     ) -> LoadBalancerPlan {
-        let mut reading = Reading::new(service);
-        if !covers(state, self, service) {
-            reading.problem("not all that this rests on was read: look again".to_owned());
-            return refused(reading);
+        let mut parser = AnnotationParser::new(service);
+        if !covers(observed, self, service) {
+            parser.problem("not all that this rests on was read: look again".to_owned());
+            return refused(parser);
         }
-        let limits = Limits::of(state);
+        let limits = Limits::of(observed);
         if let Some(why) = limits.exceeded_by(service) {
-            reading.problem(why);
+            parser.problem(why);
             let names = Names {
                 offered: nodes,
                 cluster: Some(cluster),
             };
-            let there = by_label(&state.balancers, service).ok().flatten();
+            let there = by_label(&observed.balancers, service).ok().flatten();
             return LoadBalancerPlan {
                 found: there.map(|balancer| status::for_people(balancer, names)),
-                ..refused(reading)
+                ..refused(parser)
             };
         }
-        let certificates = state.certificates.as_deref().unwrap_or_default();
-        let given = Given {
+        let certificates = observed.certificates.as_deref().unwrap_or_default();
+        let context = PortContext {
             service,
-            rules: self,
+            planner: self,
             certificates: &Certificates::new(certificates),
             limits,
             cluster,
         };
-        let mut desired = desired(&mut reading, &given, nodes);
+        let mut desired = desired(&mut parser, &context, nodes);
         let managed = std::mem::take(&mut desired.managed);
         let named = desired.name.as_ref();
-        let found = find(&state.balancers, service, cluster, self.profile, named);
+        let found = find(&observed.balancers, service, cluster, self.profile, named);
         let found = match found {
             Ok(found) => found,
             Err(why) => {
-                reading.problem(why.message());
+                parser.problem(why.message());
                 let mut plan = LoadBalancerPlan {
                     rests_on_whole_cluster: why.rests_on_whole_cluster,
-                    ..refused(reading)
+                    ..refused(parser)
                 };
                 if let Some(obstacle) = &mut plan.obstacle {
                     obstacle.reason = why.reason;
@@ -91,11 +91,11 @@ impl Rules<'_> {
             } => (None, *rests_on_whole_cluster),
         };
         let rests_on_whole_cluster = rests_on_whole_cluster || managed.rests_on_whole_cluster;
-        if let Some(why) = there.and_then(|balancer| self.serves_the_other(balancer, cluster)) {
-            reading.problem(why);
+        if let Some(why) = there.and_then(|balancer| self.serves_other_profile(balancer, cluster)) {
+            parser.problem(why);
         }
-        let kind = kind(&mut reading, state, &desired, there);
-        check_services(&mut reading, &desired, kind, there);
+        let kind = kind(&mut parser, observed, &desired, there);
+        check_services(&mut parser, &desired, kind, there);
         let names = Names {
             offered: nodes,
             cluster: Some(cluster),
@@ -105,29 +105,29 @@ impl Rules<'_> {
             is_labelled: matches!(found, Found::Labelled { .. }),
             rests_on_whole_cluster,
             is_unfinished: desired.ports.iter().any(|port| port.waits),
-            takes: managed.takes,
+            takes_over: managed.takes_over,
             ..LoadBalancerPlan::default()
         };
         plan.fields.extend(managed.fields);
         for change in managed.changes {
             plan.changes.push(Box::new(change));
         }
-        let is_compared = reading.problems.is_empty() && there.is_some();
-        if let (true, Some(kind)) = (reading.problems.is_empty(), kind) {
+        let is_compared = parser.problems.is_empty() && there.is_some();
+        if let (true, Some(kind)) = (parser.problems.is_empty(), kind) {
             let mut labels = names::labels(service, cluster);
             match found {
                 Found::Nothing { name, .. } => {
                     labels.insert(CREATED, YES.to_owned());
                     let new = New {
-                        rules: self,
+                        planner: self,
                         desired: &desired,
                         kind,
                         name,
                         labels,
                         nodes,
-                        state,
+                        observed,
                     };
-                    new.plan(&mut plan, &mut reading);
+                    new.plan(&mut plan, &mut parser);
                 }
                 Found::Labelled { balancer, .. } | Found::Adopted { balancer, .. } => {
                     let adopts = matches!(found, Found::Adopted { .. });
@@ -135,30 +135,36 @@ impl Rules<'_> {
                         labels.insert(ADOPTED, YES.to_owned());
                     }
                     let adopts = adopts.then(|| adopted(balancer));
-                    let there = (names, state);
-                    Difference::new(&mut plan, &mut reading, self, balancer, there)
-                        .find(&desired, kind, &labels, adopts);
+                    let diff = Diff {
+                        plan: &mut plan,
+                        parser: &mut parser,
+                        planner: self,
+                        balancer,
+                        names,
+                        observed,
+                    };
+                    diff.find(&desired, kind, &labels, adopts);
                     plan.status = Some(status::ingress(balancer, &desired));
                 }
             }
         }
-        public_net::tell(&mut reading, self, &desired, state, there);
-        if !reading.problems.is_empty() {
+        primary_ips::tell(&mut parser, self, &desired, observed, there);
+        if !parser.problems.is_empty() {
             return LoadBalancerPlan {
                 found: plan.found,
                 // People are shown what differs, whatever stands in the way.
                 fields: if is_compared { plan.fields } else { Vec::new() },
                 rests_on_whole_cluster,
-                ..refused(reading)
+                ..refused(parser)
             };
         }
-        (_, plan.findings) = reading.end();
+        (_, plan.findings) = parser.end();
         plan
     }
 
     /// Nodes that the other profile has initialised are none of ours, so they would go from this load balancer, and its
     /// traffic with them: whoever starts the wrong profile must not lose it.
-    fn serves_the_other(&self, balancer: &LoadBalancer, cluster: &Cluster) -> Option<String> {
+    fn serves_other_profile(&self, balancer: &LoadBalancer, cluster: &Cluster) -> Option<String> {
         let other = self.profile.other();
         let is_target = |id: &str| match other.parse_provider_id(id) {
             ProviderId::Ours(server) => balancer
@@ -166,7 +172,7 @@ impl Rules<'_> {
                 .any(|(target, _)| target == server.0),
             ProviderId::Foreign | ProviderId::Unknown(_) => false,
         };
-        let (node, id) = cluster.strangers.iter().find(|(_, id)| is_target(id))?;
+        let (node, id) = cluster.foreign_nodes.iter().find(|(_, id)| is_target(id))?;
         Some(format!(
             "load balancer {:?} sends traffic to node {node}, whose provider ID {id:?} is of profile {}: this runs as \
              {}, which would take the node out, so nothing is changed; run it with --cloud-provider={}",
@@ -180,13 +186,13 @@ impl Rules<'_> {
     /// What deletes or releases it: found by its label, never by its name.
     pub fn plan_removal(
         &self,
-        state: &State,
+        observed: &Observed,
         service: &Service,
         nodes: &[OfferedNode],
         cluster: &Cluster,
     ) -> LoadBalancerPlan {
         let mut plan = LoadBalancerPlan::default();
-        match by_label(&state.balancers, service) {
+        match by_label(&observed.balancers, service) {
             Err(why) => {
                 plan.obstacle = Some(Finding::warning(Reason::DeleteLoadBalancerFailed, why));
             }
@@ -222,7 +228,7 @@ impl Rules<'_> {
     }
 
     /// Load balancers of this cluster whose Service does not exist.
-    pub fn orphans(&self, state: &State, cluster: &Cluster) -> Vec<Orphan> {
+    pub fn orphans(&self, observed: &Observed, cluster: &Cluster) -> Vec<Orphan> {
         let uid = |balancer: &LoadBalancer, label| balancer.labels.get(label).cloned();
         let is_orphan = |balancer: &&LoadBalancer| {
             // A cluster whose UID could not be read has none.
@@ -250,7 +256,7 @@ impl Rules<'_> {
                 stays,
             }
         };
-        let balancers = state.balancers.iter();
+        let balancers = observed.balancers.iter();
         balancers.filter(is_orphan).map(orphan).collect()
     }
 }
@@ -361,8 +367,8 @@ fn left_to_its_cluster(balancer: &LoadBalancer, uid: &str) -> Finding {
 }
 
 /// Nothing is done, and why.
-fn refused(reading: Reading) -> LoadBalancerPlan {
-    let (problems, findings) = reading.end();
+fn refused(parser: AnnotationParser) -> LoadBalancerPlan {
+    let (problems, findings) = parser.end();
     LoadBalancerPlan {
         obstacle: problems.map(|why| Finding::warning(Reason::SyncLoadBalancerFailed, why)),
         findings,
@@ -395,16 +401,16 @@ fn removal(balancer: &LoadBalancer, why: &'static str, is_orphan: bool) -> Chang
 
 /// The type it should be of: the one that is wanted, else the one it has, else the smallest.
 fn kind<'a>(
-    reading: &mut Reading,
-    state: &'a State,
+    parser: &mut AnnotationParser,
+    observed: &'a Observed,
     desired: &Desired,
     there: Option<&'a LoadBalancer>,
 ) -> Option<&'a BalancerType> {
     let has = there.map(|balancer| &balancer.load_balancer_type);
     let wanted = match (&desired.kind, has) {
-        (None, Some(has)) => return tell_deprecated(reading, has),
+        (None, Some(has)) => return report_deprecated(parser, has),
         (None, None) => {
-            reading.finding(Finding::warning(
+            parser.finding(Finding::warning(
                 Reason::LoadBalancerTypeUnconfigured,
                 format!(
                     "nobody says which type of load balancer to make, so it is an {}; say so in annotation {}",
@@ -417,15 +423,15 @@ fn kind<'a>(
         (Some(wanted), _) => wanted.value.as_str(),
     };
     if let Some(has) = has.filter(|has| has.name == wanted) {
-        return tell_deprecated(reading, has);
+        return report_deprecated(parser, has);
     }
-    let types = state.types.as_deref().map_or(&[][..], Vec::as_slice);
+    let types = observed.types.as_deref().map_or(&[][..], Vec::as_slice);
     if let Some(kind) = types.iter().find(|kind| kind.name == wanted) {
-        return tell_deprecated(reading, kind);
+        return report_deprecated(parser, kind);
     }
     let names: Vec<&str> = types.iter().map(|kind| kind.name.as_str()).collect();
     let source = desired.kind.as_ref().map(|kind| kind.source.to_string());
-    reading.problem(format!(
+    parser.problem(format!(
         "{}: there is no type {}; use {}",
         source.unwrap_or_else(|| "type".to_owned()),
         crate::text::quoted(wanted),
@@ -434,9 +440,12 @@ fn kind<'a>(
     None
 }
 
-fn tell_deprecated<'a>(reading: &mut Reading, kind: &'a BalancerType) -> Option<&'a BalancerType> {
+fn report_deprecated<'a>(
+    parser: &mut AnnotationParser,
+    kind: &'a BalancerType,
+) -> Option<&'a BalancerType> {
     if let Some(deprecation) = &kind.deprecation {
-        reading.finding(Finding::warning(
+        parser.finding(Finding::warning(
             Reason::LoadBalancerTypeDeprecated,
             format!(
                 "type {} of the load balancer is deprecated and goes after {}: choose another in annotation {}",
@@ -451,14 +460,14 @@ fn tell_deprecated<'a>(reading: &mut Reading, kind: &'a BalancerType) -> Option<
 
 /// What the API would refuse one by one, when it came to it.
 fn check_services(
-    reading: &mut Reading,
+    parser: &mut AnnotationParser,
     desired: &Desired,
     kind: Option<&BalancerType>,
     there: Option<&LoadBalancer>,
 ) {
     let ports = desired.ports.len();
     if let Some(kind) = kind.filter(|kind| kind.max_services < ports) {
-        reading.problem(format!(
+        parser.problem(format!(
             "the Service has {ports} TCP ports, and a load balancer of type {} takes {}: choose a larger one in \
              annotation {}, or remove ports",
             kind.name,
@@ -468,7 +477,7 @@ fn check_services(
     }
     let certificates = certificates(desired, there);
     if let Some(kind) = kind.filter(|kind| kind.max_assigned_certificates < certificates) {
-        reading.problem(format!(
+        parser.problem(format!(
             "the ports need {certificates} certificates, and a load balancer of type {} takes {}: choose a larger one \
              in annotation {}, or name fewer in {}",
             kind.name,

@@ -1,15 +1,14 @@
 //! What a Service wants of each port of its load balancer.
 
-use super::Rules;
-use super::annotations as a;
-use super::check;
-use super::defaults::nobody_set;
-use super::limits::Limits;
+use super::Planner;
+use super::annotations::{self as a, Annotation};
+use super::certificates::{self, Managed};
+use super::default_source;
+use super::health_check;
 use super::listener::{Http, Listener, ListenerProtocol, PortField};
-use super::managed::{self, Managed};
-use super::reading::{Reading, hash};
+use super::observe::Observed;
+use super::parser::{AnnotationParser, SetAnnotation, hash};
 use super::values::{self as v, CertificateType};
-use super::without_effect;
 use crate::hetzner::certificates::{Certificate, Certificates};
 use crate::provider::{
     Cluster, Field, Finding, Protocol, Reason, Service, ServicePort, Source, Sourced,
@@ -24,6 +23,45 @@ const COOKIE_LIFETIME_S: u32 = 300;
 /// A redirect answers here itself.
 const HTTP_PORT: u16 = 80;
 
+/// How many ports and certificates a Service may have at all: what the largest type of load balancer takes. Checked
+/// before anything is computed for each port. The type of the Service may take less.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    services: usize,
+    pub(super) certificates: usize,
+}
+
+/// Of an `lb31`, the largest type of 2026. The types are not read for a Service whose load balancer is to keep its own.
+const LARGEST: Limits = Limits {
+    services: 30,
+    certificates: 50,
+};
+
+impl Limits {
+    /// No less than those of any type that was read.
+    pub(super) fn of(observed: &Observed) -> Limits {
+        let types = observed.types.iter().flat_map(|types| types.iter());
+        let own = observed.balancers.iter().map(|one| &one.load_balancer_type);
+        types.chain(own).fold(LARGEST, |largest, kind| Limits {
+            services: largest.services.max(kind.max_services),
+            certificates: largest.certificates.max(kind.max_assigned_certificates),
+        })
+    }
+
+    /// Why no load balancer can serve this Service.
+    pub(super) fn exceeded_by(self, service: &Service) -> Option<String> {
+        let ports = service.ports.iter();
+        let ports = ports.filter(|port| port.protocol == Protocol::Tcp).count();
+        (ports > self.services).then(|| {
+            format!(
+                "the Service has {ports} TCP ports, and the largest type of load balancer takes {}: remove ports, or give \
+                 them to several Services",
+                self.services
+            )
+        })
+    }
+}
+
 /// One port as it should be.
 #[derive(Clone, Debug)]
 pub(super) struct Port {
@@ -36,9 +74,9 @@ pub(super) struct Port {
 }
 
 /// What the ports rest on besides their annotations.
-pub(super) struct Given<'a> {
+pub(super) struct PortContext<'a> {
     pub(super) service: &'a Service,
-    pub(super) rules: &'a Rules<'a>,
+    pub(super) planner: &'a Planner<'a>,
     pub(super) certificates: &'a Certificates<'a>,
     pub(super) limits: Limits,
     pub(super) cluster: &'a Cluster,
@@ -110,38 +148,42 @@ fn keep_certificates(found: &Listener, merged: &mut Listener) {
 }
 
 /// All TCP ports; the others are told.
-pub(super) fn ports(reading: &mut Reading, given: &Given, managed: &Managed) -> Vec<Port> {
+pub(super) fn ports(
+    parser: &mut AnnotationParser,
+    context: &PortContext,
+    managed: &Managed,
+) -> Vec<Port> {
     let mut ports = Vec::new();
-    for port in &given.service.ports {
+    for port in &context.service.ports {
         if port.protocol != Protocol::Tcp {
-            reading.port_finding(Reason::UnsupportedProtocolConfigured, port, || {
+            parser.port_finding(Reason::UnsupportedProtocolConfigured, port, || {
                 unsupported(port)
             });
         } else if let Some(node_port) = port.node_port {
-            ports.push(wanted(reading, given, managed, port, node_port));
+            ports.push(wanted(parser, context, managed, port, node_port));
         } else {
-            reading.problem(format!(
+            parser.problem(format!(
                 "port {} has no node port, and traffic reaches the nodes by no other way: leave \
                  spec.allocateLoadBalancerNodePorts unset or true",
                 port.port
             ));
         }
     }
-    let mut all = given.service.ports.iter();
+    let mut all = context.service.ports.iter();
     if !all.any(|port| port.protocol == Protocol::Tcp) {
-        reading.finding(Finding::warning(
+        parser.finding(Finding::warning(
             Reason::UnsupportedProtocolConfigured,
             "no port of the Service is TCP, so its load balancer serves nothing, and costs money all the same: give it a \
              TCP port, or another type than LoadBalancer",
         ));
     }
-    check_redirects(reading, &ports);
-    without_effect::tell(reading, &ports);
+    check_redirects(parser, &ports);
+    report_unused(parser, &ports);
     ports
 }
 
 /// A redirect takes port 80 for itself, so there can be one, and no port 80 of the Service's own.
-fn check_redirects(reading: &mut Reading, ports: &[Port]) {
+fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     let redirects = |port: &&Port| {
         let http = port.listener.http.as_ref();
         port.listener.protocol == ListenerProtocol::Https
@@ -156,15 +198,69 @@ fn check_redirects(reading: &mut Reading, ports: &[Port]) {
     let key = a::HTTP_REDIRECT_HTTP.key();
     match redirecting.as_slice() {
         [] => {}
-        [one] if ports.iter().any(|port| number(port) == HTTP_PORT) => reading.problem(format!(
+        [one] if ports.iter().any(|port| number(port) == HTTP_PORT) => parser.problem(format!(
             "{key}: port {one} would answer on port 80 by itself, which the Service has too: remove port 80 from the \
              Service, or the annotation"
         )),
         [_] => {}
-        several => reading.problem(format!(
+        several => parser.problem(format!(
             "{key}: ports {} can't all answer on port 80: write {key}.PORT for one of them",
             text::some_of(several)
         )),
+    }
+}
+
+/// An annotation, and whether plain `http` has it too.
+const HTTP_ONLY: [(&Annotation, bool); 10] = [
+    (&a::HTTP_COOKIE_NAME, true),
+    (&a::HTTP_COOKIE_LIFETIME, true),
+    (&a::HTTP_STICKY_SESSIONS, true),
+    (&a::HTTP_TIMEOUT_IDLE, true),
+    (&a::HTTP_REDIRECT_HTTP, false),
+    (&a::CERTIFICATE_TYPE, false),
+    (&a::HTTP_CERTIFICATES, false),
+    (&a::HTTP_MANAGED_CERTIFICATE_NAME, false),
+    (&a::HTTP_MANAGED_CERTIFICATE_DOMAINS, false),
+    (&a::HTTP_MANAGED_CERTIFICATE_ACME_STAGING, false),
+];
+
+/// Reports annotations for `http` or `https` that are set for no such port.
+fn report_unused(parser: &mut AnnotationParser, ports: &[Port]) {
+    // With a problem nothing is changed: only that is reported. It may be in a value of these annotations.
+    if !parser.problems.is_empty() {
+        return;
+    }
+    for (annotation, in_http) in HTTP_ONLY {
+        let speaks = |number: &u16| {
+            let mut ports = ports.iter().map(|port| &port.listener);
+            let port = ports.find(|port| port.listen_port == *number);
+            port.is_some_and(|port| match port.protocol {
+                ListenerProtocol::Tcp | ListenerProtocol::Unknown => false,
+                ListenerProtocol::Http => in_http,
+                ListenerProtocol::Https => true,
+            })
+        };
+        for SetAnnotation { key, value, ports } in parser.set_for(annotation) {
+            // Turned off explicitly, it has the effect that was asked for.
+            let is_off = annotation.is_switch() && text::boolean(value) == Ok(false);
+            if value.is_empty() || is_off || ports.is_empty() || ports.iter().any(speaks) {
+                continue;
+            }
+            let numbers: Vec<String> = ports.iter().map(ToString::to_string).collect();
+            let (which, whose) = match numbers.len() {
+                1 => ("port", "whose protocol is"),
+                _ => ("ports", "whose protocols are"),
+            };
+            let words = if in_http { "http or https" } else { "https" };
+            parser.finding(Finding::warning(
+                Reason::AnnotationWithoutEffect,
+                format!(
+                    "annotation {key} has no effect on {which} {}, {whose} not {words}: set {} to {words}",
+                    numbers.join(" and "),
+                    a::PROTOCOL.key()
+                ),
+            ));
+        }
     }
 }
 
@@ -177,20 +273,20 @@ fn unsupported(port: &ServicePort) -> String {
 }
 
 fn wanted(
-    reading: &mut Reading,
-    given: &Given,
+    parser: &mut AnnotationParser,
+    context: &PortContext,
     managed: &Managed,
     port: &ServicePort,
     node_port: u16,
 ) -> Port {
-    let protocol = reading.read(&a::PROTOCOL, Some(port), v::protocol);
+    let protocol = parser.read(&a::PROTOCOL, Some(port), v::protocol);
     let listener = Listener {
         listen_port: port.port,
         destination_port: node_port,
         protocol: protocol.as_ref().map_or_else(Default::default, |p| p.value),
         ..Listener::default()
     };
-    let source = protocol.map_or_else(|| nobody_set(&a::PROTOCOL), |p| p.source);
+    let source = protocol.map_or_else(|| default_source(&a::PROTOCOL), |p| p.source);
     let node_port = Source::Rule("the Service's node port");
     let sources = BTreeMap::from([
         (PortField::Protocol, source),
@@ -201,60 +297,60 @@ fn wanted(
         sources,
         waits: false,
     };
-    let proxy = reading.read(&a::USES_PROXYPROTOCOL, Some(port), v::boolean);
-    let proxy = proxy.or_else(|| given.rules.defaults.uses_proxyprotocol.clone());
-    let fallback = given.rules.enforced(&a::USES_PROXYPROTOCOL);
+    let proxy = parser.read(&a::USES_PROXYPROTOCOL, Some(port), v::boolean);
+    let proxy = proxy.or_else(|| context.planner.defaults.uses_proxyprotocol.clone());
+    let fallback = context.planner.enforced(&a::USES_PROXYPROTOCOL);
     let proxy = wanted.want(PortField::ProxyProtocol, proxy, fallback);
     wanted.listener.proxyprotocol = proxy.unwrap_or_default();
-    http(&mut wanted, reading, given, managed, port);
-    check::add(&mut wanted, reading, given, port);
+    http(&mut wanted, parser, context, managed, port);
+    health_check::add(&mut wanted, parser, context, port);
     wanted
 }
 
 /// What only `http` and `https` have. Read for `tcp` too: a value that does not parse is told.
 fn http(
     wanted: &mut Port,
-    reading: &mut Reading,
-    given: &Given,
+    parser: &mut AnnotationParser,
+    context: &PortContext,
     managed: &Managed,
     port: &ServicePort,
 ) {
     let own = managed.of(port.port);
     let port = Some(port);
-    let rules = given.rules;
-    let name = reading.read(&a::HTTP_COOKIE_NAME, port, v::any);
+    let planner = context.planner;
+    let name = parser.read(&a::HTTP_COOKIE_NAME, port, v::any);
     let name = wanted.want(
         PortField::CookieName,
         name,
-        rules.enforced(&a::HTTP_COOKIE_NAME),
+        planner.enforced(&a::HTTP_COOKIE_NAME),
     );
-    let lifetime = reading.read(&a::HTTP_COOKIE_LIFETIME, port, v::seconds);
+    let lifetime = parser.read(&a::HTTP_COOKIE_LIFETIME, port, v::seconds);
     let lifetime = wanted.want(
         PortField::CookieLifetime,
         lifetime,
-        rules.enforced(&a::HTTP_COOKIE_LIFETIME),
+        planner.enforced(&a::HTTP_COOKIE_LIFETIME),
     );
-    let sticky = reading.read(&a::HTTP_STICKY_SESSIONS, port, v::boolean);
+    let sticky = parser.read(&a::HTTP_STICKY_SESSIONS, port, v::boolean);
     let sticky = wanted.want(
         PortField::StickySessions,
         sticky,
-        rules.enforced(&a::HTTP_STICKY_SESSIONS),
+        planner.enforced(&a::HTTP_STICKY_SESSIONS),
     );
-    let redirect = reading.read(&a::HTTP_REDIRECT_HTTP, port, v::boolean);
+    let redirect = parser.read(&a::HTTP_REDIRECT_HTTP, port, v::boolean);
     let redirect = wanted.want(
         PortField::RedirectHttp,
         redirect,
-        rules.enforced(&a::HTTP_REDIRECT_HTTP),
+        planner.enforced(&a::HTTP_REDIRECT_HTTP),
     );
-    let idle = reading.read(&a::HTTP_TIMEOUT_IDLE, port, v::idle_seconds);
+    let idle = parser.read(&a::HTTP_TIMEOUT_IDLE, port, v::idle_seconds);
     let idle = wanted.want(PortField::TimeoutIdle, idle, None);
     wanted.waits = own.as_ref().is_some_and(|own| own.value.is_none());
     let certificates = match own {
         // What it shows meanwhile stays.
         Some(own) => own.value.map(|id| Sourced::new(vec![id], own.source)),
-        None => certificates(wanted, reading, given, port),
+        None => certificates(wanted, parser, context, port),
     };
-    let fallback = rules.enforced(&a::HTTP_CERTIFICATES);
+    let fallback = planner.enforced(&a::HTTP_CERTIFICATES);
     let fallback = fallback.filter(|_| !wanted.waits);
     let certificates = wanted.want(PortField::Certificates, certificates, fallback);
     wanted.listener.http = Some(Http {
@@ -271,28 +367,28 @@ fn http(
 /// is an `https` port without any, unless it may have one already.
 fn certificates(
     wanted: &mut Port,
-    reading: &mut Reading,
-    given: &Given,
+    parser: &mut AnnotationParser,
+    context: &PortContext,
     port: Option<&ServicePort>,
 ) -> Option<Sourced<Vec<u64>>> {
     let is_https = wanted.listener.protocol == ListenerProtocol::Https;
     let number = wanted.listener.listen_port;
-    let kind = certificate_type(reading, given, port);
+    let kind = certificate_type(parser, context, port);
     if kind.is_some_and(|kind| kind.value == CertificateType::Managed) {
         return None;
     }
-    let at_most = given.limits.certificates;
-    let named = reading.read(&a::HTTP_CERTIFICATES, port, |text| v::list(text, at_most));
+    let at_most = context.limits.certificates;
+    let named = parser.read(&a::HTTP_CERTIFICATES, port, |text| v::list(text, at_most));
     match named {
         Some(named) if is_https => {
             let mut ids = Vec::new();
             for name in &named.value {
-                let Some(one) = certificate(reading, given.certificates, name, &named.source)
+                let Some(one) = certificate(parser, context.certificates, name, &named.source)
                 else {
                     continue;
                 };
                 // The API takes none that is still to be issued, and refuses the whole port.
-                match managed::issued(reading, &number.to_string(), one) {
+                match certificates::issued(parser, &number.to_string(), one) {
                     Some(id) => ids.push(id),
                     None => wanted.waits = true,
                 }
@@ -301,8 +397,8 @@ fn certificates(
         }
         Some(_) => None,
         None => {
-            if is_https && given.rules.enforced(&a::HTTP_CERTIFICATES).is_some() {
-                reading.problem(format!(
+            if is_https && context.planner.enforced(&a::HTTP_CERTIFICATES).is_some() {
+                parser.problem(format!(
                     "port {}: protocol https needs a certificate: name one in annotation {}",
                     number,
                     a::HTTP_CERTIFICATES.key()
@@ -313,34 +409,34 @@ fn certificates(
     }
 }
 
-pub(super) fn is_https(reading: &mut Reading, port: &ServicePort) -> bool {
-    let protocol = reading.read(&a::PROTOCOL, Some(port), v::protocol);
+pub(super) fn is_https(parser: &mut AnnotationParser, port: &ServicePort) -> bool {
+    let protocol = parser.read(&a::PROTOCOL, Some(port), v::protocol);
     protocol.is_some_and(|protocol| protocol.value == ListenerProtocol::Https)
 }
 
 /// Upstream takes any other word for `uploaded`.
 pub(super) fn certificate_type(
-    reading: &mut Reading,
-    given: &Given,
+    parser: &mut AnnotationParser,
+    context: &PortContext,
     port: Option<&ServicePort>,
 ) -> Option<Sourced<CertificateType>> {
-    if !given.rules.leaves_as_found() {
-        return reading.read(&a::CERTIFICATE_TYPE, port, v::certificate_type);
+    if !context.planner.preserves_unset() {
+        return parser.read(&a::CERTIFICATE_TYPE, port, v::certificate_type);
     }
-    let text = reading.read(&a::CERTIFICATE_TYPE, port, v::any)?;
+    let text = parser.read(&a::CERTIFICATE_TYPE, port, v::any)?;
     let kind = v::certificate_type(&text.value).unwrap_or_else(|why| {
         let message = format!(
             "{}: {:?} is taken for uploaded; {why}",
             text.source, text.value
         );
-        reading.finding(Finding::warning(Reason::AnnotationWithoutEffect, message));
+        parser.finding(Finding::warning(Reason::AnnotationWithoutEffect, message));
         CertificateType::Uploaded
     });
     Some(Sourced::new(kind, text.source))
 }
 
 fn certificate<'a>(
-    reading: &mut Reading,
+    parser: &mut AnnotationParser,
     there: &Certificates<'a>,
     name: &str,
     source: &Source,
@@ -348,7 +444,7 @@ fn certificate<'a>(
     let found = there.named(name);
     if found.is_none() {
         let about = hash(&(source.to_string(), name));
-        reading.problem_about(about, || {
+        parser.problem_about(about, || {
             // Which others there are is the project's business: tenants read this.
             let near = did_you_mean(name, there.names());
             format!(

@@ -1,12 +1,12 @@
 //! Where in the private Network a load balancer can be attached: what the API would refuse is said before anything is
 //! made, and before it is detached from where it is.
 
-use super::Rules;
+use super::Planner;
 use super::balancer::LoadBalancer;
 use super::desired::Attach;
 use super::find::by_label;
-use super::observe::State;
-use super::reading::Reading;
+use super::observe::Observed;
+use super::parser::AnnotationParser;
 use super::{annotations as a, values as v};
 use crate::hetzner::api::Api;
 use crate::hetzner::networks::{self, Network, Subnet};
@@ -43,7 +43,7 @@ impl Subnets {
         &self,
         api: &Api,
         network: &Network,
-        rules: &Rules,
+        planner: &Planner,
         (balancers, services): (&[LoadBalancer], &[&Service]),
         urgency: Urgency,
     ) -> Arc<Vec<Subnet>> {
@@ -53,7 +53,8 @@ impl Subnets {
             .clone();
         let is_certain = at.elapsed() < CERTAIN.mul_f64(self.scale);
         let mut services = services.iter();
-        if is_certain || services.all(|service| fits(&known, network.id, rules, balancers, service))
+        if is_certain
+            || services.all(|service| fits(&known, network.id, planner, balancers, service))
         {
             return known;
         }
@@ -75,16 +76,16 @@ impl Subnets {
 fn fits(
     known: &[Subnet],
     network: u64,
-    rules: &Rules,
+    planner: &Planner,
     balancers: &[LoadBalancer],
     service: &Service,
 ) -> bool {
-    let mut reading = Reading::new(service);
-    let ip = reading
+    let mut parser = AnnotationParser::new(service);
+    let ip = parser
         .read(&a::PRIVATE_IPV4, None, v::ipv4)
         .map(|ip| ip.value);
-    let range = reading.read(&a::PRIVATE_SUBNET_IP_RANGE, None, v::ip_range);
-    let range = range.or_else(|| rules.defaults.private_subnet.clone());
+    let range = parser.read(&a::PRIVATE_SUBNET_IP_RANGE, None, v::ip_range);
+    let range = range.or_else(|| planner.defaults.private_subnet.clone());
     let range = range.map(|range| range.value);
     let balancer = by_label(balancers, service).ok().flatten();
     let mut attached = balancer.into_iter().flat_map(|one| &one.private_net);
@@ -106,9 +107,9 @@ fn takes(
 
 /// What would be refused when it came to it. `zone`: where the load balancer is, as far as that is known.
 pub(super) fn check(
-    reading: &mut Reading,
+    parser: &mut AnnotationParser,
     attach: &Attach,
-    state: &State,
+    observed: &Observed,
     nodes: &[OfferedNode],
     zone: Option<&str>,
 ) {
@@ -117,20 +118,20 @@ pub(super) fn check(
     if let (Some(ip), Some(range)) = (ip, range)
         && !range.value.contains(&ip.value)
     {
-        return reading.problem(format!(
+        return parser.problem(format!(
             "{}: {} is not in {} ({}): change one of them",
             ip.source, ip.value, range.value, range.source
         ));
     }
     if let Some(ip) = ip
-        && let Some(holder) = holder(ip.value, attach.network, state, nodes)
+        && let Some(holder) = holder(ip.value, attach.network, observed, nodes)
     {
-        return reading.problem(format!(
+        return parser.problem(format!(
             "{}: {} is the private IP of {holder}: choose another",
             ip.source, ip.value
         ));
     }
-    let Some(subnets) = &state.subnets else {
+    let Some(subnets) = &observed.subnets else {
         return;
     };
     let network = attach.network;
@@ -143,7 +144,7 @@ pub(super) fn check(
         .unwrap_or_default();
     let zone = zone.unwrap_or("eu-central");
     if there.is_empty() {
-        return reading.problem(format!(
+        return parser.problem(format!(
             "HCLOUD_NETWORK: Network {network} has no subnet{place} that a load balancer could be in: add one, e.g. with \
              hcloud network add-subnet {network} --type cloud --network-zone {zone} --ip-range …"
         ));
@@ -156,7 +157,7 @@ pub(super) fn check(
         && !fits(None, range)
     {
         let ranges: Vec<String> = there.iter().map(|one| one.ip_range.to_string()).collect();
-        reading.problem(format!(
+        parser.problem(format!(
             "{}: Network {network} has no subnet {}{place} for load balancers{}{see}",
             asked.source,
             asked.value,
@@ -165,7 +166,7 @@ pub(super) fn check(
     } else if let Some(asked) = ip
         && !fits(value, None)
     {
-        reading.problem(format!(
+        parser.problem(format!(
             "{}: {} is in no subnet of Network {network}{place} for load balancers{see}",
             asked.source, asked.value
         ));
@@ -173,12 +174,17 @@ pub(super) fn check(
 }
 
 /// Who has the address, as far as it was read.
-fn holder(ip: Ipv4Addr, network: u64, state: &State, nodes: &[OfferedNode]) -> Option<String> {
+fn holder(
+    ip: Ipv4Addr,
+    network: u64,
+    observed: &Observed,
+    nodes: &[OfferedNode],
+) -> Option<String> {
     let has = |one: &&LoadBalancer| {
         let mut nets = one.private_net.iter();
         nets.any(|net| net.network == network && net.ip == Some(ip))
     };
-    if let Some(balancer) = state.balancers.iter().find(has) {
+    if let Some(balancer) = observed.balancers.iter().find(has) {
         return Some(format!("load balancer {}", balancer.shown()));
     }
     let is_of = |node: &&OfferedNode| {

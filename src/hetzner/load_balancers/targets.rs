@@ -1,6 +1,364 @@
-//! Which servers become targets, and in which order: traffic always has somewhere to go.
+//! Targets: which servers can be targets, which of them become targets, and in which order, so that traffic always has a
+//! target.
+//!
+//! A server without an address of the wanted kind would be refused by the API. An existing target that would have to be
+//! removed for it first stays, because traffic still reaches it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use super::annotations as a;
+use super::balancer::Target;
+use super::change::{ServerTarget, Write};
+use super::desired::Desired;
+use super::diff::Diff;
+use crate::provider::{Finding, OfferedNode, ProviderId, Reach, Reason, Source, Sourced};
+use crate::text;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Is a server reached by its private IP?
+#[derive(Clone, Copy)]
+enum ByPrivate {
+    All(bool),
+    /// Those that are targets already; the others so.
+    AsTheyAre(bool),
+}
+
+impl ByPrivate {
+    fn value(self) -> bool {
+        let (ByPrivate::All(value) | ByPrivate::AsTheyAre(value)) = self;
+        value
+    }
+
+    fn keeps(self) -> bool {
+        matches!(self, ByPrivate::AsTheyAre(_))
+    }
+}
+
+impl Diff<'_, '_> {
+    /// True: one that stays is reached by the public interface.
+    pub(super) fn targets(
+        &mut self,
+        desired: &Desired,
+        limit: usize,
+        limit_now: usize,
+        detached: bool,
+    ) -> bool {
+        let balancer = self.balancer;
+        let private = &desired.use_private_ip;
+        let there: BTreeMap<u64, bool> = balancer
+            .server_targets()
+            .filter(|(_, private)| !(detached && *private))
+            .collect();
+        let by_private = self.by_private(desired, &there);
+        let (wanted, stuck) = self.reached(desired, by_private, &there);
+        let mut ours = there.clone();
+        ours.retain(|server, _| !stuck.contains(server));
+        let room = Room {
+            there: &ours,
+            others: balancer.other_targets() + stuck.len(),
+            limit,
+            limit_now,
+        };
+        self.report_foreign_targets();
+        let (fit, left) = room.share(&wanted);
+        if !left.is_empty() {
+            self.parser.finding(max_targets_reached(limit, &left));
+        }
+        self.target_fields(desired, &fit, &stuck, by_private);
+        let stays = |server: &u64| {
+            let private = there.get(server);
+            private.is_some_and(|private| by_private.keeps() || *private == by_private.value())
+        };
+        if !fit.iter().all(stays) {
+            self.check_way_in(desired, by_private);
+        }
+        let is_one_of_all = stuck.is_empty() && !fit.iter().any(stays);
+        for step in room.steps(&fit, by_private.value()) {
+            let (Step::Add(server) | Step::Remove(server)) = step;
+            let name = self.names.of(server);
+            let turns = there.contains_key(&server) && fit.contains(&server);
+            if turns && by_private.keeps() {
+                continue;
+            }
+            self.plan.rests_on_servers |= turns || matches!(step, Step::Add(_));
+            let source = match (turns, step) {
+                (true, _) => private.source.clone(),
+                (false, Step::Add(_)) => desired.targets.source.clone(),
+                (false, Step::Remove(_)) => Source::Rule("no node to send traffic to"),
+            };
+            let (write, what) = match step {
+                Step::Add(_) => (
+                    Write::AddTarget(ServerTarget {
+                        server,
+                        use_private_ip: by_private.value(),
+                    }),
+                    if by_private.value() {
+                        "added, by private IP"
+                    } else {
+                        "added"
+                    },
+                ),
+                Step::Remove(_) => (
+                    Write::RemoveTarget {
+                        server,
+                        is_one_of_all,
+                    },
+                    "removed",
+                ),
+            };
+            self.change(write, format!("target {name}: {what}"), vec![source]);
+        }
+        stuck.iter().any(|server| there.get(server) == Some(&false))
+    }
+
+    /// The wanted servers that can be targets in the wanted way, and those that are targets in the other one and would
+    /// be refused in this: they stay, unless the way that they are reached by is to be closed and others are there.
+    fn reached(
+        &mut self,
+        desired: &Desired,
+        by_private: ByPrivate,
+        there: &BTreeMap<u64, bool>,
+    ) -> (Vec<(u64, String)>, BTreeSet<u64>) {
+        let by = By::new(by_private.value(), self.planner.network);
+        let is_target = |server| {
+            let private = there.get(&server)?;
+            Some(by_private.keeps() || *private == by_private.value())
+        };
+        let Sorted {
+            can,
+            can_not,
+            missing,
+        } = by.sort(&desired.targets.servers, self.names.offered, is_target);
+        // Its server may only be newer than the list.
+        self.plan.rests_on_servers |= missing.iter().any(|(server, _)| there.contains_key(server));
+        if can_not.is_empty() {
+            return (can, BTreeSet::new());
+        }
+        // It is planned again before long, with servers as they are then.
+        self.plan.rests_on_servers = true;
+        self.plan.is_unfinished = true;
+        let is_closed = desired.public.as_ref().is_some_and(|public| !public.value);
+        let goes = is_closed && !can.is_empty();
+        let (there, not_there): (Vec<_>, Vec<_>) = can_not
+            .into_iter()
+            .partition(|(server, _)| there.contains_key(server) && !goes);
+        if !not_there.is_empty() {
+            self.parser
+                .finding(by.told(&not_there, "no traffic goes there"));
+        }
+        if !there.is_empty() {
+            let and_so = match by_private.value() {
+                true => "traffic still goes there by the public address",
+                false => "traffic still goes there by the private address",
+            };
+            self.parser.finding(by.told(&there, and_so));
+        }
+        (can, there.into_iter().map(|(server, _)| server).collect())
+    }
+
+    /// Targets are to be added: one that is removed for it could not come back, and a new one not come. Nothing is begun.
+    fn check_way_in(&mut self, desired: &Desired, by_private: ByPrivate) {
+        let public = desired.public.as_ref().map(|public| public.value);
+        let is_on = public.unwrap_or(self.balancer.public_net.enabled);
+        if is_on || by_private.value() {
+            return;
+        }
+        self.parser.problem(format!(
+            "the public interface of load balancer {} is off, nobody asks for it to be on, and the nodes are to be \
+             reached by their public addresses: set annotation {} to \"false\" to turn it on, or {} to \"true\"",
+            self.balancer.shown(),
+            a::DISABLE_PUBLIC_NETWORK.key(),
+            a::USE_PRIVATE_IP.key()
+        ));
+    }
+
+    /// By which address servers are reached. Where we can't know it, each as it is, and new ones
+    /// as those that are there.
+    fn by_private(&self, desired: &Desired, there: &BTreeMap<u64, bool>) -> ByPrivate {
+        let wanted = &desired.use_private_ip;
+        let is_default = matches!(wanted.source, Source::Default(_));
+        match is_default && self.planner.holds_back_default_of(&a::USE_PRIVATE_IP) {
+            true => ByPrivate::AsTheyAre(there.values().any(|private| *private)),
+            false => ByPrivate::All(wanted.value),
+        }
+    }
+
+    fn target_fields(
+        &mut self,
+        desired: &Desired,
+        fit: &[u64],
+        stuck: &BTreeSet<u64>,
+        by_private: ByPrivate,
+    ) {
+        let by = |private: bool| {
+            if private {
+                "by private IP"
+            } else {
+                "by public IP"
+            }
+            .to_owned()
+        };
+        let there: BTreeMap<u64, bool> = self.balancer.server_targets().collect();
+        let private = &desired.use_private_ip;
+        for server in fit {
+            let have = there.get(server).map(|private| by(*private));
+            let source = match have {
+                Some(_) => private.source.clone(),
+                None => desired.targets.source.clone(),
+            };
+            let want = match (by_private, there.get(server)) {
+                (ByPrivate::AsTheyAre(_), Some(private)) => by(*private),
+                (by_private, _) => by(by_private.value()),
+            };
+            let want = Sourced::new(want, source);
+            let name = self.names.of(*server);
+            self.field(&format!("target {name}"), have, Some(&want));
+        }
+        for (server, private) in there.iter().filter(|(server, _)| stuck.contains(server)) {
+            let name = self.names.of(*server);
+            self.field(&format!("target {name}"), Some(by(*private)), None);
+        }
+        let goes = |server: &u64| !fit.contains(server) && !stuck.contains(server);
+        for (server, private) in there.iter().filter(|(server, _)| goes(server)) {
+            let gone = Sourced::new("absent".into(), Source::Rule("no node to send traffic to"));
+            let name = self.names.of(*server);
+            self.field(&format!("target {name}"), Some(by(*private)), Some(&gone));
+        }
+    }
+
+    /// Dedicated servers are nothing we know of yet, so their addresses stay.
+    fn report_foreign_targets(&mut self) {
+        for target in &self.balancer.targets {
+            if let Target::Ip { ip, .. } = target {
+                let why = format!(
+                    "target {} is an address: dedicated servers are not supported yet, so it is left alone",
+                    ip.ip
+                );
+                self.parser
+                    .finding(Finding::warning(Reason::TargetIgnored, why));
+            }
+        }
+    }
+}
+
+pub(super) fn max_targets_reached(limit: usize, left: &[String]) -> Finding {
+    Finding::warning(
+        Reason::MaxTargetsReached,
+        format!(
+            "the load balancer takes {limit} targets, and has no room for {}: choose a larger type in annotation {}",
+            text::some_of(left),
+            a::TYPE.key()
+        ),
+    )
+}
+
+/// Of the wanted servers, in their order.
+pub(super) struct Sorted {
+    pub(super) can: Vec<(u64, String)>,
+    /// Those that the cloud would refuse.
+    pub(super) can_not: Vec<(u64, String)>,
+    /// Those that do not exist.
+    pub(super) missing: Vec<(u64, String)>,
+}
+
+/// By private IP: the Network.
+#[derive(Clone, Copy)]
+pub(super) enum By {
+    Private(Option<u64>),
+    Public,
+}
+
+impl By {
+    pub(super) fn new(use_private_ip: bool, network: Option<u64>) -> By {
+        match use_private_ip {
+            true => By::Private(network),
+            false => By::Public,
+        }
+    }
+
+    /// What is not known is tried.
+    fn reaches(self, reach: &Reach) -> bool {
+        let Reach::By {
+            has_public_ipv4,
+            networks,
+        } = reach
+        else {
+            return true;
+        };
+        match self {
+            By::Private(network) => network.is_none_or(|id| networks.contains(&id)),
+            By::Public => *has_public_ipv4,
+        }
+    }
+
+    /// `is_target`: is it a target already, and if so, in the wanted way? One that is needs no other address.
+    pub(super) fn sort(
+        self,
+        wanted: &[(u64, String)],
+        nodes: &[OfferedNode],
+        is_target: impl Fn(u64) -> Option<bool>,
+    ) -> Sorted {
+        let known = nodes.iter();
+        let known = known.filter_map(|node| Some((server_of(node)?, &node.reach)));
+        let reach: HashMap<u64, &Reach> = known.collect();
+        // A list without any of the servers is another project's, or broken: it takes no target away.
+        let is_of_cluster = reach.values().any(|one| matches!(one, Reach::By { .. }));
+        let mut sorted = Sorted {
+            can: Vec::new(),
+            can_not: Vec::new(),
+            missing: Vec::new(),
+        };
+        for one in wanted {
+            let found = reach.get(&one.0).copied().unwrap_or(&Reach::Unknown);
+            let list = match (is_target(one.0), found) {
+                (Some(_), Reach::Missing { .. }) if is_of_cluster => &mut sorted.missing,
+                (None, Reach::Missing { is_certain: true }) => &mut sorted.missing,
+                (Some(true), _) => &mut sorted.can,
+                // Removed in one way it could not be added in the other.
+                (Some(false), Reach::Missing { .. }) => &mut sorted.can_not,
+                (_, found) if self.reaches(found) => &mut sorted.can,
+                _ => &mut sorted.can_not,
+            };
+            list.push(one.clone());
+        }
+        sorted
+    }
+
+    /// Why these are left out, or as they are, and what to do.
+    pub(super) fn told(self, left: &[(u64, String)], and_so: &str) -> Finding {
+        let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
+        let names = text::some_of(&names);
+        let (servers, node, it) = match left {
+            [_] => ("the server of node", "the node", "it"),
+            _ => ("the servers of nodes", "the nodes", "them"),
+        };
+        let has = if left.len() == 1 { "has" } else { "have" };
+        let out = format!(
+            "leave {node} out with annotation {}",
+            a::NODE_SELECTOR.key()
+        );
+        let message = match self {
+            By::Private(network) => {
+                let network = network.map(|id| format!(" {id}")).unwrap_or_default();
+                format!(
+                    "{servers} {names} {has} no address in Network{network}, so {and_so}: attach {it} to the Network, or \
+                     {out}"
+                )
+            }
+            By::Public => format!(
+                "{servers} {names} {has} no public IPv4 address, so {and_so}: give {it} one, use private addresses with \
+                 annotation {}, or {out}",
+                a::USE_PRIVATE_IP.key()
+            ),
+        };
+        Finding::warning(Reason::TargetIgnored, message)
+    }
+}
+
+fn server_of(node: &OfferedNode) -> Option<u64> {
+    match &node.provider_id {
+        ProviderId::Ours(id) => Some(id.0),
+        ProviderId::Foreign | ProviderId::Unknown(_) => None,
+    }
+}
 
 /// A step towards the wanted targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

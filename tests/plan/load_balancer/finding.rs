@@ -4,7 +4,7 @@ use crate::load_balancer::model::fresh;
 use crate::load_balancer::support::{PROFILES, UID, World, changes, lines, node, words};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
-    ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, IpRef, Listener, LoadBalancer, Rules, SERVICE,
+    ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, IpRef, Listener, LoadBalancer, Planner, SERVICE,
     SERVICE_UID, SelectedServer, SelectorRef, ServerRef, Target, Write,
 };
 use ccm::provider::{Cluster, InstanceId, Reason};
@@ -605,7 +605,7 @@ fn orphans_are_ours_and_their_service_is_gone() {
     ];
     state.balancers[5].protection.delete = true;
     state.balancers[9].targets = vec![server(99)];
-    let rules = Rules {
+    let rules = Planner {
         profile: world.profile,
         defaults: &world.defaults,
         network: None,

@@ -2,8 +2,8 @@
 
 use ccm::hetzner::load_balancers::{
     AlgorithmOf, BalancerType, Certificate, CertificateStatus, Change, Create, Http, Listener,
-    ListenerProtocol, LoadBalancer, Location, NewCertificate, PortField, PrivateNet, PublicIp,
-    PublicNet, ServerRef, ServerTarget, State, Target, Write,
+    ListenerProtocol, LoadBalancer, Location, NewCertificate, Observed, PortField, PrivateNet,
+    PublicIp, PublicNet, ServerRef, ServerTarget, Target, Write,
 };
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -57,7 +57,7 @@ pub fn fresh(id: u64, name: &str, kind: &str) -> LoadBalancer {
 }
 
 /// Makes the change. True: the plan has to be made anew. Panics where the API would refuse.
-pub fn apply(state: &mut State, change: &Change) -> bool {
+pub fn apply(state: &mut Observed, change: &Change) -> bool {
     if let Write::Create(create) = &change.write {
         assert_eq!(change.balancer, None);
         create_one(state, create);
@@ -104,7 +104,7 @@ pub fn same_listener(left: &Listener, right: &Listener) -> bool {
         .all(|field| field.of(left) == field.of(right))
 }
 
-fn create_one(state: &mut State, create: &Create) {
+fn create_one(state: &mut Observed, create: &Create) {
     let taken = state.balancers.iter().any(|one| one.name == create.name);
     assert!(!taken, "uniqueness_error: {}", create.name);
     let id = 1000 + state.balancers.len() as u64;
@@ -160,7 +160,7 @@ fn create_one(state: &mut State, create: &Create) {
 }
 
 /// A managed certificate begins as pending.
-fn order(state: &mut State, new: &NewCertificate) {
+fn order(state: &mut Observed, new: &NewCertificate) {
     let all = state.certificates.as_mut().unwrap();
     let taken = all.iter().any(|one| one.name == new.name);
     assert!(!taken, "uniqueness_error: {}", new.name);
@@ -333,8 +333,8 @@ fn check(balancer: &LoadBalancer) {
 }
 
 /// A project with these load balancers.
-pub fn state(balancers: Vec<LoadBalancer>) -> State {
-    State {
+pub fn state(balancers: Vec<LoadBalancer>) -> Observed {
+    Observed {
         balancers,
         types: Some(Arc::new(types())),
         certificates: Some(Vec::new()),

@@ -4,7 +4,7 @@ use crate::load_balancer::model;
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{
-    Certificate, Change, Defaults, Listener, LoadBalancer, Rules, SERVICE_UID, State,
+    Certificate, Change, Defaults, Listener, LoadBalancer, Observed, Planner, SERVICE_UID,
 };
 use ccm::provider::{
     Change as _, Cluster, Ingress, InstanceId, LoadBalancerPlan, OfferedNode, ProviderId, Reach,
@@ -23,7 +23,7 @@ pub struct World {
     pub profile: Profile,
     pub defaults: Defaults,
     pub network: Option<u64>,
-    pub state: State,
+    pub state: Observed,
     pub service: Service,
     pub nodes: Vec<OfferedNode>,
     pub cluster: Cluster,
@@ -92,7 +92,7 @@ impl World {
     }
 
     pub fn plan(&self) -> LoadBalancerPlan {
-        let rules = Rules {
+        let rules = Planner {
             profile: self.profile,
             defaults: &self.defaults,
             network: self.network,
@@ -102,16 +102,16 @@ impl World {
 
     /// As from a shell.
     pub fn careful_plan(&self) -> LoadBalancerPlan {
-        let rules = Rules {
+        let rules = Planner {
             profile: self.profile,
             defaults: &self.defaults,
             network: self.network,
         };
-        rules.plan_with_care(&self.state, &self.service, &self.nodes, &self.cluster)
+        rules.plan_without_unset_defaults(&self.state, &self.service, &self.nodes, &self.cluster)
     }
 
     pub fn removal(&self) -> LoadBalancerPlan {
-        let rules = Rules {
+        let rules = Planner {
             profile: self.profile,
             defaults: &self.defaults,
             network: self.network,

@@ -180,21 +180,21 @@ impl LoadBalancers for Fake {
         Ok(ended.collect())
     }
 
-    fn observe(&self, _: &[&Service], _: Urgency) -> Result<Landscape, Error> {
+    fn observe(&self, _: &[&Service], _: Urgency) -> Result<Snapshot, Error> {
         unreachable!()
     }
 
-    fn covers(&self, _: &Landscape, _: &Service) -> bool {
+    fn covers(&self, _: &Snapshot, _: &Service) -> bool {
         unreachable!()
     }
 
-    fn plan(&self, _: &Landscape, _: &Service, _: &[OfferedNode], _: &Cluster) -> LoadBalancerPlan {
+    fn plan(&self, _: &Snapshot, _: &Service, _: &[OfferedNode], _: &Cluster) -> LoadBalancerPlan {
         unreachable!()
     }
 
     fn plan_removal(
         &self,
-        _: &Landscape,
+        _: &Snapshot,
         _: &Service,
         _: &[OfferedNode],
         _: &Cluster,
@@ -202,7 +202,7 @@ impl LoadBalancers for Fake {
         unreachable!()
     }
 
-    fn orphans(&self, _: &Landscape, _: &Cluster) -> Vec<Orphan> {
+    fn orphans(&self, _: &Snapshot, _: &Cluster) -> Vec<Orphan> {
         unreachable!()
     }
 }

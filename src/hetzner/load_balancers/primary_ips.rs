@@ -4,13 +4,13 @@
 //! reported afterwards. Tenants read these messages: they name no Primary IP but the one that was asked for, or one of
 //! nearly the same name.
 
-use super::Rules;
+use super::Planner;
 use super::annotations::{self as a, Annotation, PREFIX};
 use super::balancer::{LoadBalancer, Location};
 use super::desired::Desired;
-use super::observe::State;
-use super::ports::Given;
-use super::reading::Reading;
+use super::observe::Observed;
+use super::parser::AnnotationParser;
+use super::ports::PortContext;
 use super::{status, values as v};
 use crate::hetzner::primary_ips::{PrimaryIp, covers};
 use crate::provider::{Error, Field, Finding, Reason, Service, Source, Sourced};
@@ -57,8 +57,8 @@ pub(super) fn asks(service: &Service) -> bool {
     !service.load_balancer_ip.is_empty() || service.annotations.keys().any(names)
 }
 
-pub(super) fn asked(reading: &mut Reading, given: &Given) -> Asked {
-    let is_upstream = given.rules.leaves_as_found();
+pub(super) fn asked(parser: &mut AnnotationParser, context: &PortContext) -> Asked {
+    let is_upstream = context.planner.preserves_unset();
     let parse = |text: &str| match is_upstream && text.parse::<u64>().is_err() {
         true => Err("use the ID of a Primary IP".to_owned()),
         false => v::any(text),
@@ -66,41 +66,41 @@ pub(super) fn asked(reading: &mut Reading, given: &Given) -> Asked {
     let mut family = |annotation, kind| Family {
         annotation,
         kind,
-        asked: reading.read(annotation, None, parse),
+        asked: parser.read(annotation, None, parse),
     };
     Asked {
         families: [
             family(&a::PUBLIC_NET_IPV4, "ipv4"),
             family(&a::PUBLIC_NET_IPV6, "ipv6"),
         ],
-        address: given.service.load_balancer_ip.clone(),
+        address: context.service.load_balancer_ip.clone(),
     }
 }
 
 /// Those that Services may claim, of those that were read.
 fn claimable<'a>(
-    rules: &'a Rules,
-    state: &'a State,
+    planner: &'a Planner,
+    observed: &'a Observed,
 ) -> impl Iterator<Item = &'a PrimaryIp> + Clone {
-    let selector = rules.defaults.primary_ip_selector.as_ref();
+    let selector = planner.defaults.primary_ip_selector.as_ref();
     let may_be = move |one: &&PrimaryIp| selector.is_none_or(|set| set.value.matches(&one.labels));
-    state.primary_ips.iter().flatten().filter(may_be)
+    observed.primary_ips.iter().flatten().filter(may_be)
 }
 
 /// Those of a new load balancer. What the API would refuse is a problem, and what Services may not claim.
 pub(super) fn chosen(
-    reading: &mut Reading,
-    rules: &Rules,
+    parser: &mut AnnotationParser,
+    planner: &Planner,
     desired: &Desired,
-    state: &State,
+    observed: &Observed,
 ) -> Chosen {
     let mut chosen = Chosen::default();
     for family in &desired.primary_ips.families {
-        let Some((asked, one)) = family.find(reading, rules, desired, state) else {
+        let Some((asked, one)) = family.find(parser, planner, desired, observed) else {
             continue;
         };
-        family.check(reading, desired, state, &asked, one);
-        place(reading, desired, &asked, one, &mut chosen);
+        family.check(parser, desired, observed, &asked, one);
+        place(parser, desired, &asked, one, &mut chosen);
         let id = match family.kind {
             "ipv4" => &mut chosen.ipv4,
             _ => &mut chosen.ipv6,
@@ -118,24 +118,24 @@ pub(super) fn chosen(
 
 /// What became of what was asked, where it did not.
 pub(super) fn tell(
-    reading: &mut Reading,
-    rules: &Rules,
+    parser: &mut AnnotationParser,
+    planner: &Planner,
     desired: &Desired,
-    state: &State,
+    observed: &Observed,
     there: Option<&LoadBalancer>,
 ) {
     let asked = &desired.primary_ips;
     if let Some(balancer) = there {
         for family in &asked.families {
-            family.tell(reading, state, balancer);
+            family.tell(parser, observed, balancer);
         }
     }
     let wanted = &asked.address;
     let addresses = there.map(status::addresses).unwrap_or_default();
     let has = addresses.iter().any(|ip| ip.to_string() == *wanted);
-    let gets = there.is_none() && asked.by_field(rules, state).is_some();
+    let gets = there.is_none() && asked.by_field(planner, observed).is_some();
     if !wanted.is_empty() && !has && !gets {
-        reading.finding(Finding::warning(
+        parser.finding(Finding::warning(
             Reason::FieldIgnored,
             // The same before and after it is made: one warning for one wish.
             format!(
@@ -144,7 +144,7 @@ pub(super) fn tell(
                  and make it again, with no traffic meanwhile, and give the old address up unless its Primary IP outlives \
                  the load balancer",
                 shown_address(wanted),
-                limited(rules, " and")
+                limited(planner, " and")
             ),
         ));
     }
@@ -163,8 +163,8 @@ fn shown_address(text: &str) -> String {
 }
 
 /// Where only some may be claimed: that, and which setting says so.
-fn limited(rules: &Rules, conjunction: &str) -> String {
-    match &rules.defaults.primary_ip_selector {
+fn limited(planner: &Planner, conjunction: &str) -> String {
+    match &planner.defaults.primary_ip_selector {
         Some(selector) => format!(
             "{conjunction} that Services may claim ({})",
             selector.source
@@ -175,9 +175,9 @@ fn limited(rules: &Rules, conjunction: &str) -> String {
 
 impl Asked {
     /// A Primary IP with the address of `spec.loadBalancerIP`, and no annotation that says otherwise.
-    fn by_field<'a>(&self, rules: &'a Rules, state: &'a State) -> Option<&'a PrimaryIp> {
+    fn by_field<'a>(&self, planner: &'a Planner, observed: &'a Observed) -> Option<&'a PrimaryIp> {
         self.address.parse::<IpAddr>().ok()?;
-        let one = claimable(rules, state).find(|one| covers(&one.ip, &self.address))?;
+        let one = claimable(planner, observed).find(|one| covers(&one.ip, &self.address))?;
         let family = self.families.iter().find(|family| family.kind == one.kind);
         family
             .is_some_and(|family| family.asked.is_none())
@@ -188,27 +188,27 @@ impl Asked {
 impl Family {
     fn find<'a>(
         &self,
-        reading: &mut Reading,
-        rules: &'a Rules,
+        parser: &mut AnnotationParser,
+        planner: &'a Planner,
         desired: &Desired,
-        state: &'a State,
+        observed: &'a Observed,
     ) -> Option<(Sourced<String>, &'a PrimaryIp)> {
         let Some(asked) = &self.asked else {
-            let one = desired.primary_ips.by_field(rules, state)?;
+            let one = desired.primary_ips.by_field(planner, observed)?;
             let address = desired.primary_ips.address.clone();
             let is_it = one.kind == self.kind;
             return is_it.then_some((Sourced::new(address, ASKED_BY_FIELD), one));
         };
-        let all = claimable(rules, state);
+        let all = claimable(planner, observed);
         let found = PrimaryIp::named(all.clone(), &asked.value);
         if found.is_none() {
             let of_type = all.filter(|one| one.kind == self.kind);
             let names = of_type.map(|one| one.name.as_str());
-            reading.problem(format!(
+            parser.problem(format!(
                 "{}: the project has no Primary IP {}{}{}",
                 asked.source,
                 quoted(&asked.value),
-                limited(rules, ""),
+                limited(planner, ""),
                 did_you_mean(&asked.value, names)
             ));
         }
@@ -217,14 +217,14 @@ impl Family {
 
     fn check(
         &self,
-        reading: &mut Reading,
+        parser: &mut AnnotationParser,
         desired: &Desired,
-        state: &State,
+        observed: &Observed,
         asked: &Sourced<String>,
         one: &PrimaryIp,
     ) {
         let mut refuse = |why: &str| {
-            reading.problem(format!(
+            parser.problem(format!(
                 "{}: Primary IP {} {why}",
                 asked.source,
                 one.shown()
@@ -242,7 +242,7 @@ impl Family {
         }
         if let Some(id) = one.assignee_id {
             let kind = one.assignee_type.replace('_', " ");
-            let mut balancers = state.balancers.iter();
+            let mut balancers = observed.balancers.iter();
             let holder = balancers.find(|balancer| balancer.id == id);
             let holder = holder.filter(|_| one.assignee_type == "load_balancer");
             let holder = holder.map_or_else(|| id.to_string(), LoadBalancer::shown);
@@ -269,7 +269,7 @@ impl Family {
     }
 
     /// Of a load balancer that is there.
-    fn tell(&self, reading: &mut Reading, state: &State, balancer: &LoadBalancer) {
+    fn tell(&self, parser: &mut AnnotationParser, observed: &Observed, balancer: &LoadBalancer) {
         let Some(asked) = &self.asked else {
             return;
         };
@@ -280,7 +280,7 @@ impl Family {
         };
         let ip = ip.map(|ip| ip.to_string()).unwrap_or_default();
         let text = &asked.value;
-        let all = state.primary_ips.as_deref();
+        let all = observed.primary_ips.as_deref();
         let found = all.and_then(|all| PrimaryIp::named(all.iter(), text));
         let by_text = id.map(|id| id.to_string()).as_ref() == Some(text)
             || covers(&format!("{ip}/{range}"), text);
@@ -291,11 +291,11 @@ impl Family {
         // A name says nothing as long as nobody has read which Primary IPs there are.
         let is_name = text.parse::<u64>().is_err() && !covers(text, text);
         if is_it {
-            found.iter().for_each(|one| not_kept(reading, one));
+            found.iter().for_each(|one| not_kept(parser, one));
         } else if all.is_some() || !is_name {
             let text = quoted(text);
             let why = format!("{}: {text} has no effect on {ip}: {KEEPS}", asked.source);
-            reading.finding(Finding::warning(Reason::AnnotationWithoutEffect, why));
+            parser.finding(Finding::warning(Reason::AnnotationWithoutEffect, why));
         }
     }
 }
@@ -315,7 +315,7 @@ fn places<'a>(
 
 /// It decides where the load balancer is made, unless somebody says otherwise.
 fn place(
-    reading: &mut Reading,
+    parser: &mut AnnotationParser,
     desired: &Desired,
     asked: &Sourced<String>,
     one: &PrimaryIp,
@@ -324,7 +324,7 @@ fn place(
     let at = &one.location;
     let (wanted, is) = places(desired, at, chosen);
     match wanted.filter(|wanted| wanted.value != **is) {
-        Some(wanted) => reading.problem(format!(
+        Some(wanted) => parser.problem(format!(
             "{}: Primary IP {} is in {is}, and the load balancer is to be made in {} ({}): choose one that is there, or \
              set annotation {} to {:?}",
             asked.source,
@@ -345,9 +345,9 @@ fn place(
 }
 
 /// Who chooses an address means to keep it.
-fn not_kept(reading: &mut Reading, one: &PrimaryIp) {
+fn not_kept(parser: &mut AnnotationParser, one: &PrimaryIp) {
     if one.auto_delete {
-        reading.finding(Finding::warning(
+        parser.finding(Finding::warning(
             Reason::AddressNotKept,
             format!(
                 "Primary IP {} is deleted together with the load balancer: to keep it, turn its auto-delete off, in the \

@@ -1,9 +1,9 @@
 //! The sign of life of a thread: that a long tick is work and not a hang.
 //!
-//! The daemon gives each of its threads a [`Pulse`] and watches it; whoever does something for
+//! The daemon gives each of its threads a [`Heartbeat`] and watches it; whoever does something for
 //! such a thread that may take long – `http` after every call, a wait after every answer – says
 //! [`beat`]. It is part of the contract, as the gate is, so that neither `http` nor a provider
-//! has to know the daemon. On a thread without a pulse nothing happens: client commands and
+//! has to know the daemon. On a thread without a heartbeat nothing happens: client commands and
 //! `run --once` have none.
 
 use std::cell::RefCell;
@@ -13,20 +13,20 @@ use std::time::{Duration, Instant};
 
 /// When a thread was last heard of.
 #[derive(Debug)]
-pub struct Pulse {
+pub struct Heartbeat {
     begun: Instant,
     /// Milliseconds since `begun`: the last beat, or the end of an announced pause.
     heard_until: AtomicU64,
 }
 
 thread_local! {
-    static OWN: RefCell<Option<Arc<Pulse>>> = const { RefCell::new(None) };
+    static OWN: RefCell<Option<Arc<Heartbeat>>> = const { RefCell::new(None) };
 }
 
-/// From now on the calling thread's beats are this pulse's. It is dropped when the thread ends,
+/// From now on the calling thread's beats are this heartbeat's. It is dropped when the thread ends,
 /// so who watches it with a `Weak` sees the end.
-pub fn install(pulse: Arc<Pulse>) {
-    OWN.set(Some(pulse));
+pub fn install(heartbeat: Arc<Heartbeat>) {
+    OWN.set(Some(heartbeat));
 }
 
 /// The calling thread does its work.
@@ -37,16 +37,16 @@ pub fn beat() {
 /// The calling thread is going to do nothing for that long, and that is as it should be.
 pub fn pause(time: Duration) {
     OWN.with_borrow(|own| {
-        if let Some(pulse) = own {
-            pulse.hear(time);
+        if let Some(heartbeat) = own {
+            heartbeat.hear(time);
         }
     });
 }
 
-impl Pulse {
+impl Heartbeat {
     /// The first beat is now.
-    pub fn new() -> Pulse {
-        Pulse {
+    pub fn new() -> Heartbeat {
+        Heartbeat {
             begun: Instant::now(),
             heard_until: AtomicU64::new(0),
         }
@@ -65,9 +65,9 @@ impl Pulse {
     }
 }
 
-impl Default for Pulse {
-    fn default() -> Pulse {
-        Pulse::new()
+impl Default for Heartbeat {
+    fn default() -> Heartbeat {
+        Heartbeat::new()
     }
 }
 
@@ -78,8 +78,8 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(3600);
 
-    fn born_an_hour_ago() -> Arc<Pulse> {
-        Arc::new(Pulse {
+    fn born_an_hour_ago() -> Arc<Heartbeat> {
+        Arc::new(Heartbeat {
             begun: Instant::now().checked_sub(LONG).unwrap(),
             heard_until: AtomicU64::new(0),
         })
@@ -87,29 +87,38 @@ mod tests {
 
     #[test]
     fn a_thread_is_silent_since_its_last_beat_or_the_end_of_its_pause() {
-        let pulse = born_an_hour_ago();
+        let heartbeat = born_an_hour_ago();
         beat();
-        assert!(pulse.silent_for() >= LONG, "this thread has no pulse yet");
-        install(Arc::clone(&pulse));
+        assert!(
+            heartbeat.silent_for() >= LONG,
+            "this thread has no heartbeat yet"
+        );
+        install(Arc::clone(&heartbeat));
         beat();
-        assert!(pulse.silent_for() < LONG / 2);
+        assert!(heartbeat.silent_for() < LONG / 2);
         for (time, is_silent) in [(LONG, false), (Duration::MAX, false)] {
             pause(time);
-            assert_eq!(pulse.silent_for() > Duration::ZERO, is_silent, "{time:?}");
+            assert_eq!(
+                heartbeat.silent_for() > Duration::ZERO,
+                is_silent,
+                "{time:?}"
+            );
         }
         beat();
-        let heard_until = Duration::from_millis(pulse.heard_until.load(Ordering::Relaxed));
+        let heard_until = Duration::from_millis(heartbeat.heard_until.load(Ordering::Relaxed));
         assert!(
-            heard_until <= pulse.begun.elapsed(),
+            heard_until <= heartbeat.begun.elapsed(),
             "a beat ends the pause"
         );
     }
 
     #[test]
     fn the_end_of_a_thread_is_seen() {
-        let pulse = Arc::new(Pulse::new());
-        let watched = Arc::downgrade(&pulse);
-        std::thread::spawn(move || install(pulse)).join().unwrap();
+        let heartbeat = Arc::new(Heartbeat::new());
+        let watched = Arc::downgrade(&heartbeat);
+        std::thread::spawn(move || install(heartbeat))
+            .join()
+            .unwrap();
         assert!(watched.upgrade().is_none());
     }
 }

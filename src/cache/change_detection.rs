@@ -1,8 +1,8 @@
-//! The doorbell: which nodes a table shows otherwise than we know them.
+//! Which rows of a table of nodes differ from what is known of the nodes.
 //!
-//! A row is compared with the whole node that we have, not with the row of before: whatever
-//! was not read, or read too early, rings again until both agree, so no ring can get lost. An
-//! old table from the API server's cache costs a read, and nothing else.
+//! A row is compared with the whole node that is known, not with the row of the last poll: a node that was not read, or
+//! read too early, counts as changed until both agree, so no change can get lost. An old table from the API server's
+//! cache costs a read, and nothing else.
 
 use crate::kube::{Age, Node, NodeRow, RowMeta};
 use std::time::{Duration, Instant};
@@ -31,8 +31,8 @@ impl Aged {
     }
 }
 
-/// Does the row tell of something else than this node, last seen at that age?
-pub(super) fn rings(row: &NodeRow, node: &Node, aged: Option<Aged>, now: Instant) -> bool {
+/// Does the row differ from this node, whose age was last seen as `aged`?
+pub(super) fn has_changed(row: &NodeRow, node: &Node, aged: Option<Aged>, now: Instant) -> bool {
     let went_back = match (aged, row.age) {
         (Some(aged), Some(age)) => aged.went_back(age, now),
         (None, _) | (_, None) => false,
@@ -79,7 +79,7 @@ mod tests {
             ("400d", 5, "0s", true),
             ("729d", DAY_S, "2y", false),
             ("8y", DAY_S, "7y364d", true),
-            // Five days without a look.
+            // Five days without a poll.
             ("3d", 5 * DAY_S, "6d", true),
             ("3d", 5 * DAY_S, "8d", false),
             ("18446744073709551614s", 5, "18446744073709551614s", true),
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip] // A case is a line.
-    fn a_row_rings_when_it_tells_of_something_else() {
+    fn a_row_has_changed_when_it_differs_from_the_node() {
         let now = Instant::now();
         let age = |text| Age::parse(text);
         let row = |is_ready, age, meta| NodeRow { name: "a".into(), is_ready, age, meta };
@@ -133,7 +133,7 @@ mod tests {
             ("known to be deleted", &going, aged, row(true, None, meta("u", same, true)), false),
         ];
         for (name, node, aged, row, expected) in cases {
-            assert_eq!(rings(&row, node, aged, now), expected, "{name}");
+            assert_eq!(has_changed(&row, node, aged, now), expected, "{name}");
         }
     }
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Cheap to clone; equal words share their letters.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Word(Arc<str>);
+pub struct Interned(Arc<str>);
 
 /// Fewer than this are never looked through for words that nobody uses any more.
 const SWEEP_AT_LEAST: usize = 1024;
@@ -30,10 +30,10 @@ static POOL: Mutex<Pool> = Mutex::new(Pool {
 });
 
 impl Pool {
-    fn word(&mut self, text: &str) -> Word {
+    fn word(&mut self, text: &str) -> Interned {
         let words = self.words.get_or_insert_default();
         if let Some(known) = words.get(text) {
-            return Word(Arc::clone(known));
+            return Interned(Arc::clone(known));
         }
         if words.len() >= self.sweep_at {
             words.retain(|word| Arc::strong_count(word) > 1);
@@ -41,37 +41,37 @@ impl Pool {
         }
         let word: Arc<str> = text.into();
         words.insert(Arc::clone(&word));
-        Word(word)
+        Interned(word)
     }
 }
 
-impl Word {
+impl Interned {
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-impl From<&str> for Word {
-    fn from(text: &str) -> Word {
+impl From<&str> for Interned {
+    fn from(text: &str) -> Interned {
         POOL.lock()
             .unwrap_or_else(PoisonError::into_inner)
             .word(text)
     }
 }
 
-impl From<String> for Word {
-    fn from(text: String) -> Word {
-        Word::from(text.as_str())
+impl From<String> for Interned {
+    fn from(text: String) -> Interned {
+        Interned::from(text.as_str())
     }
 }
 
-impl Default for Word {
-    fn default() -> Word {
-        Word::from("")
+impl Default for Interned {
+    fn default() -> Interned {
+        Interned::from("")
     }
 }
 
-impl Deref for Word {
+impl Deref for Interned {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -79,55 +79,55 @@ impl Deref for Word {
     }
 }
 
-impl Borrow<str> for Word {
+impl Borrow<str> for Interned {
     fn borrow(&self) -> &str {
         &self.0
     }
 }
 
-impl PartialEq<str> for Word {
+impl PartialEq<str> for Interned {
     fn eq(&self, other: &str) -> bool {
         &*self.0 == other
     }
 }
 
-impl PartialEq<&str> for Word {
+impl PartialEq<&str> for Interned {
     fn eq(&self, other: &&str) -> bool {
         &*self.0 == *other
     }
 }
 
-impl fmt::Display for Word {
+impl fmt::Display for Interned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl fmt::Debug for Word {
+impl fmt::Debug for Interned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&*self.0, f)
     }
 }
 
-impl Serialize for Word {
+impl Serialize for Interned {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Word {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Word, D::Error> {
+impl<'de> Deserialize<'de> for Interned {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Interned, D::Error> {
         struct Letters;
 
         impl serde::de::Visitor<'_> for Letters {
-            type Value = Word;
+            type Value = Interned;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a string")
             }
 
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Word, E> {
-                Ok(Word::from(text))
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Interned, E> {
+                Ok(Interned::from(text))
             }
         }
 

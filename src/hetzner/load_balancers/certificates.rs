@@ -4,8 +4,8 @@
 use super::annotations as a;
 use super::change::{Change, NewCertificate, Write};
 use super::names::{self, CLUSTER_UID, SERVICE, SERVICE_UID};
-use super::ports::Given;
-use super::reading::Reading;
+use super::parser::AnnotationParser;
+use super::ports::PortContext;
 use super::values::{self as v, CertificateType};
 use crate::hetzner::certificates::{Certificate, CertificateStatus};
 use crate::provider::{
@@ -25,7 +25,7 @@ pub(super) struct Managed {
     pub(super) changes: Vec<Change>,
     pub(super) fields: Vec<Field>,
     /// IDs of those that are taken over.
-    pub(super) takes: Vec<u64>,
+    pub(super) takes_over: Vec<u64>,
     pub(super) rests_on_whole_cluster: bool,
 }
 
@@ -59,9 +59,9 @@ impl Managed {
     }
 }
 
-/// Looks at all ports. What is wrong is in `reading` afterwards.
-pub(super) fn managed(reading: &mut Reading, given: &Given) -> Managed {
-    let all = wanted(reading, given);
+/// Looks at all ports. What is wrong is in `parser` afterwards.
+pub(super) fn managed(parser: &mut AnnotationParser, context: &PortContext) -> Managed {
+    let all = wanted(parser, context);
     let mut managed = Managed::default();
     for (at, one) in all.iter().enumerate() {
         let others: Vec<&str> = all
@@ -70,8 +70,8 @@ pub(super) fn managed(reading: &mut Reading, given: &Given) -> Managed {
             .filter(|(other, _)| *other != at)
             .map(|(_, other)| other.name.as_str())
             .collect();
-        let id = match choose(reading, given, one, &others, &mut managed) {
-            Some(certificate) => issued(reading, &shown(&one.ports), certificate),
+        let id = match choose(parser, context, one, &others, &mut managed) {
+            Some(certificate) => issued(parser, &shown(&one.ports), certificate),
             None => None,
         };
         managed.uses.push(Use {
@@ -84,22 +84,22 @@ pub(super) fn managed(reading: &mut Reading, given: &Given) -> Managed {
 }
 
 /// Each once, however many ports show it.
-fn wanted(reading: &mut Reading, given: &Given) -> Vec<Wanted> {
+fn wanted(parser: &mut AnnotationParser, context: &PortContext) -> Vec<Wanted> {
     let mut all: Vec<Wanted> = Vec::new();
-    for port in &given.service.ports {
-        let Some(source) = asks(reading, given, port) else {
+    for port in &context.service.ports {
+        let Some(source) = asks(parser, context, port) else {
             continue;
         };
         let port = Some(port);
-        let named = reading.read(&a::HTTP_MANAGED_CERTIFICATE_NAME, port, v::any);
-        let domains = reading.read(&a::HTTP_MANAGED_CERTIFICATE_DOMAINS, port, v::domains);
+        let named = parser.read(&a::HTTP_MANAGED_CERTIFICATE_NAME, port, v::any);
+        let domains = parser.read(&a::HTTP_MANAGED_CERTIFICATE_DOMAINS, port, v::domains);
         let staging = &a::HTTP_MANAGED_CERTIFICATE_ACME_STAGING;
-        let staging = reading.read(staging, port, v::boolean);
+        let staging = parser.read(staging, port, v::boolean);
         let one = Wanted {
             ports: port.iter().map(|port| port.port).collect(),
             is_named: named.is_some(),
             name: named.map_or_else(
-                || format!("ccm-managed-certificate-{}", given.service.uid),
+                || format!("ccm-managed-certificate-{}", context.service.uid),
                 |named| named.value,
             ),
             domains: sorted(domains.map(|list| list.value).unwrap_or_default()),
@@ -111,7 +111,7 @@ fn wanted(reading: &mut Reading, given: &Given) -> Vec<Wanted> {
             Some(same) if same.domains == one.domains && same.is_staging == one.is_staging => {
                 same.ports.extend(one.ports);
             }
-            Some(other) => reading.problem(format!(
+            Some(other) => parser.problem(format!(
                 "ports {} and {} ask for different managed certificates of one name, {:?}: name one of them in \
                  annotation {}.PORT",
                 shown(&other.ports),
@@ -125,29 +125,33 @@ fn wanted(reading: &mut Reading, given: &Given) -> Vec<Wanted> {
 }
 
 /// Does an `https` port ask for a managed certificate?
-fn asks(reading: &mut Reading, given: &Given, port: &ServicePort) -> Option<Source> {
-    if port.protocol != Protocol::Tcp || !super::ports::is_https(reading, port) {
+fn asks(
+    parser: &mut AnnotationParser,
+    context: &PortContext,
+    port: &ServicePort,
+) -> Option<Source> {
+    if port.protocol != Protocol::Tcp || !super::ports::is_https(parser, port) {
         return None;
     }
-    let kind = super::ports::certificate_type(reading, given, Some(port))?;
+    let kind = super::ports::certificate_type(parser, context, Some(port))?;
     (kind.value == CertificateType::Managed).then_some(kind.source)
 }
 
 /// The one that is there, after changes where it is not ours yet. None: it is ordered, or a
 /// problem says why not.
 fn choose<'a>(
-    reading: &mut Reading,
-    given: &Given<'a>,
+    parser: &mut AnnotationParser,
+    context: &PortContext<'a>,
     wanted: &Wanted,
     others: &[&str],
     managed: &mut Managed,
 ) -> Option<&'a Certificate> {
-    if let Some(found) = by_label(reading, given, wanted, others) {
+    if let Some(found) = by_label(parser, context, wanted, others) {
         return found;
     }
     let domains = &a::HTTP_MANAGED_CERTIFICATE_DOMAINS;
     if wanted.domains.is_empty() {
-        reading.problem(format!(
+        parser.problem(format!(
             "{}: nobody says for which domains the managed certificate of port {} is: name them in annotation {}",
             wanted.source,
             shown(&wanted.ports),
@@ -155,32 +159,32 @@ fn choose<'a>(
         ));
         return None;
     }
-    let Some(found) = given.certificates.with_name(&wanted.name) else {
+    let Some(found) = context.certificates.with_name(&wanted.name) else {
         // One that was made again has another default name, and what it left is as good.
-        let there = given.certificates.all.iter();
-        let left = there.filter(|one| !wanted.is_named && is_left(one, given, wanted));
+        let there = context.certificates.all.iter();
+        let left = there.filter(|one| !wanted.is_named && is_left(one, context, wanted));
         for left in left {
-            match is_free(left, given, wanted) {
+            match is_free(left, context, wanted) {
                 Ok(_) => {
                     managed.rests_on_whole_cluster = true;
-                    take_over(given, left, managed);
+                    take_over(context, left, managed);
                     return Some(left);
                 }
                 Err((_, rests)) => managed.rests_on_whole_cluster |= rests,
             }
         }
-        order(given, wanted, managed);
+        order(context, wanted, managed);
         return None;
     };
-    match is_free(found, given, wanted) {
+    match is_free(found, context, wanted) {
         Ok(rests) => {
             managed.rests_on_whole_cluster |= rests;
-            take_over(given, found, managed);
+            take_over(context, found, managed);
             Some(found)
         }
         Err((why, rests)) => {
             managed.rests_on_whole_cluster |= rests;
-            reading.problem(format!(
+            parser.problem(format!(
                 "certificate {} can't be port {}'s managed one: {why}; choose another name in annotation {}, or, to \
                  share it, {} \"uploaded\" and its name in {}",
                 found.shown(),
@@ -197,16 +201,16 @@ fn choose<'a>(
 /// Of those that carry the Service's UID: the wanted name, else the same domains, else the only
 /// one, unless another is asked for by name. Some(None): which one is not certain.
 fn by_label<'a>(
-    reading: &mut Reading,
-    given: &Given<'a>,
+    parser: &mut AnnotationParser,
+    context: &PortContext<'a>,
     wanted: &Wanted,
     others: &[&str],
 ) -> Option<Option<&'a Certificate>> {
-    let uid = &given.service.uid;
+    let uid = &context.service.uid;
     let carries = |one: &&Certificate| {
         one.labels.get(SERVICE_UID) == Some(uid) && !others.contains(&one.name.as_str())
     };
-    let own: Vec<&Certificate> = given.certificates.all.iter().filter(carries).collect();
+    let own: Vec<&Certificate> = context.certificates.all.iter().filter(carries).collect();
     let named = own.iter().find(|one| one.name == wanted.name);
     let same = || own.iter().find(|one| differs(one, wanted).is_empty());
     let found = match (named.or_else(same), own.as_slice()) {
@@ -217,7 +221,7 @@ fn by_label<'a>(
         (None, several) => {
             let names: Vec<String> = several.iter().map(|one| one.shown()).collect();
             let names = text::some_of(&names);
-            reading.problem(format!(
+            parser.problem(format!(
                 "certificates {names} carry the same label, {SERVICE_UID}={uid}: say which one port {} shows in \
                  annotation {}",
                 shown(&wanted.ports),
@@ -235,14 +239,14 @@ fn by_label<'a>(
             a::HTTP_MANAGED_CERTIFICATE_NAME.key()
         );
         let finding = Finding::warning(Reason::AnnotationWithoutEffect, why);
-        reading.finding(finding);
+        parser.finding(finding);
     }
     Some(Some(found))
 }
 
 /// Was it made for a Service of the same name in this cluster, for the same domains?
-fn is_left(one: &Certificate, given: &Given, wanted: &Wanted) -> bool {
-    let labels = names::labels(given.service, given.cluster);
+fn is_left(one: &Certificate, context: &PortContext, wanted: &Wanted) -> bool {
+    let labels = names::labels(context.service, context.cluster);
     let same =
         |label: &str| labels.contains_key(label) && one.labels.get(label) == labels.get(label);
     let has_its_word = same(CLUSTER_UID) && same(SERVICE);
@@ -250,17 +254,21 @@ fn is_left(one: &Certificate, given: &Given, wanted: &Wanted) -> bool {
 }
 
 /// May it be taken over? And does that rest on what the cluster says of all its Services?
-fn is_free(one: &Certificate, given: &Given, wanted: &Wanted) -> Result<bool, (String, bool)> {
+fn is_free(
+    one: &Certificate,
+    context: &PortContext,
+    wanted: &Wanted,
+) -> Result<bool, (String, bool)> {
     let certain = |why: String| Err((why, false));
     if !one.is_managed() {
         return certain("it was uploaded".to_owned());
     }
     let of_cluster = one.labels.get(CLUSTER_UID);
-    if let Some(uid) = of_cluster.filter(|uid| **uid != given.cluster.uid) {
+    if let Some(uid) = of_cluster.filter(|uid| **uid != context.cluster.uid) {
         return certain(format!("label {CLUSTER_UID} says cluster {uid}"));
     }
     let uid = one.labels.get(SERVICE_UID);
-    if let Some(uid) = uid.filter(|uid| given.cluster.service_uids.contains(*uid)) {
+    if let Some(uid) = uid.filter(|uid| context.cluster.service_uids.contains(*uid)) {
         let why = format!("label {SERVICE_UID} says another Service, {uid}");
         return Err((why, true));
     }
@@ -310,8 +318,8 @@ fn differs(one: &Certificate, wanted: &Wanted) -> Vec<String> {
     other.into_iter().chain(test).collect()
 }
 
-fn order(given: &Given, wanted: &Wanted, managed: &mut Managed) {
-    let mut labels = owned(given);
+fn order(context: &PortContext, wanted: &Wanted, managed: &mut Managed) {
+    let mut labels = owned(context);
     if wanted.is_staging {
         labels.insert(STAGING.0.to_owned(), STAGING.1.to_owned());
     }
@@ -334,15 +342,15 @@ fn order(given: &Given, wanted: &Wanted, managed: &mut Managed) {
     ));
 }
 
-fn take_over(given: &Given, found: &Certificate, managed: &mut Managed) {
+fn take_over(context: &PortContext, found: &Certificate, managed: &mut Managed) {
     let source = Source::Rule(names::WHOSE);
-    managed.takes.push(found.id);
+    managed.takes_over.push(found.id);
     let mut labels = found.labels.clone();
-    labels.extend(owned(given));
+    labels.extend(owned(context));
     managed.fields.push(Field {
         field: format!("certificate {} label {SERVICE_UID}", found.name),
         have: found.labels.get(SERVICE_UID).cloned(),
-        want: Some(given.service.uid.clone()),
+        want: Some(context.service.uid.clone()),
         source: source.clone(),
     });
     managed.changes.push(Change::new(
@@ -357,15 +365,19 @@ fn take_over(given: &Given, found: &Certificate, managed: &mut Managed) {
 }
 
 /// Our labels, as they stand on what is ours.
-fn owned(given: &Given) -> BTreeMap<String, String> {
-    let labels = names::labels(given.service, given.cluster).into_iter();
+fn owned(context: &PortContext) -> BTreeMap<String, String> {
+    let labels = names::labels(context.service, context.cluster).into_iter();
     labels
         .map(|(label, value)| (label.to_owned(), value))
         .collect()
 }
 
 /// Its ID, once a load balancer can show it. Until then, and when it can't be renewed: told.
-pub(super) fn issued(reading: &mut Reading, ports: &str, certificate: &Certificate) -> Option<u64> {
+pub(super) fn issued(
+    parser: &mut AnnotationParser,
+    ports: &str,
+    certificate: &Certificate,
+) -> Option<u64> {
     let shown_as = certificate.shown();
     let usual = CertificateStatus::default();
     let status = certificate.status.as_ref().unwrap_or(&usual);
@@ -385,11 +397,11 @@ pub(super) fn issued(reading: &mut Reading, ports: &str, certificate: &Certifica
     if certificate.is_issued() {
         if status.renewal == "failed" {
             let why = format!("certificate {shown_as} can't be renewed: {why}; {mend} {name}");
-            reading.finding(Finding::warning(Reason::CertificateFailed, why));
+            parser.finding(Finding::warning(Reason::CertificateFailed, why));
         }
         return Some(certificate.id);
     }
-    reading.finding(match status.issuance == "failed" {
+    parser.finding(match status.issuance == "failed" {
         true => Finding::warning(
             Reason::CertificateFailed,
             format!("port {ports} waits for certificate {shown_as}, which can't be issued: {why}; {mend} {name}"),

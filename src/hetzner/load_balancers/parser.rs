@@ -1,6 +1,6 @@
 //! The annotations of one Service, each read into its type; everything that is wrong, at once.
 //!
-//! A tenant writes them: however many there are and however long, reading them costs little, and so does what is said
+//! A tenant writes them: however many there are and however long, parser them costs little, and so does what is said
 //! of them.
 
 use super::annotations::{Annotation, PREFIX, State, TABLE};
@@ -20,7 +20,7 @@ const FINDINGS_OF_A_REASON: usize = 5;
 const LONGEST_MESSAGE: usize = 1000;
 
 /// What a Service's annotations say.
-pub(super) struct Reading<'a> {
+pub(super) struct AnnotationParser<'a> {
     service: &'a Service,
     set: BTreeMap<Place, Set<'a>>,
     ports: OnceCell<PortIndex<'a>>,
@@ -47,7 +47,7 @@ struct Set<'a> {
 }
 
 /// One annotation as it stands on the Service.
-pub(super) struct Held<'a> {
+pub(super) struct SetAnnotation<'a> {
     pub(super) key: &'a str,
     pub(super) value: &'a str,
     /// Listen ports that it holds for; for the others one of their own wins.
@@ -90,9 +90,9 @@ impl<'a> PortIndex<'a> {
     }
 }
 
-impl<'a> Reading<'a> {
-    pub(super) fn new(service: &'a Service) -> Reading<'a> {
-        let mut reading = Reading {
+impl<'a> AnnotationParser<'a> {
+    pub(super) fn new(service: &'a Service) -> AnnotationParser<'a> {
+        let mut parser = AnnotationParser {
             service,
             set: BTreeMap::new(),
             ports: OnceCell::new(),
@@ -104,10 +104,10 @@ impl<'a> Reading<'a> {
         };
         for (key, value) in &service.annotations {
             if let Some(name) = key.strip_prefix(PREFIX) {
-                reading.note(key, name, value.trim());
+                parser.note(key, name, value.trim());
             }
         }
-        reading
+        parser
     }
 
     /// The value for a port, or with none for the whole; empty texts count as not set.
@@ -148,7 +148,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Where an annotation stands: for all ports, for single ones, or both.
-    pub(super) fn held(&self, annotation: &'static Annotation) -> Vec<Held<'a>> {
+    pub(super) fn set_for(&self, annotation: &'static Annotation) -> Vec<SetAnnotation<'a>> {
         let mut ports: BTreeMap<Place, Vec<u16>> = BTreeMap::new();
         for port in &self.service.ports {
             if port.protocol == Protocol::Tcp
@@ -159,7 +159,7 @@ impl<'a> Reading<'a> {
         }
         let name = annotation.name;
         let all = self.set.range((name, None)..=(name, Some(u16::MAX)));
-        all.map(|(place, set)| Held {
+        all.map(|(place, set)| SetAnnotation {
             key: set.key,
             value: set.value,
             ports: ports.remove(place).unwrap_or_default(),

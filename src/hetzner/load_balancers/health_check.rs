@@ -1,10 +1,10 @@
 //! What a Service wants of the health check of one port.
 
 use super::annotations::{self as a, Annotation};
-use super::defaults::nobody_set;
+use super::default_source;
 use super::listener::{HealthCheck, HttpCheck, ListenerProtocol, PortField};
-use super::ports::{Given, Port};
-use super::reading::Reading;
+use super::parser::AnnotationParser;
+use super::ports::{Port, PortContext};
 use super::values as v;
 use crate::provider::{Finding, Reason, ServicePort, Source, Sourced, TrafficPolicy};
 
@@ -25,20 +25,25 @@ const HTTP_ONLY: [&Annotation; 4] = [
 ];
 
 /// Adds it to the port.
-pub(super) fn add(wanted: &mut Port, reading: &mut Reading, given: &Given, port: &ServicePort) {
-    let defaults = given.rules.defaults;
+pub(super) fn add(
+    wanted: &mut Port,
+    parser: &mut AnnotationParser,
+    context: &PortContext,
+    port: &ServicePort,
+) {
+    let defaults = context.planner.defaults;
     let at = Some(port);
-    let interval = reading.read(&a::HEALTH_CHECK_INTERVAL, at, v::seconds);
+    let interval = parser.read(&a::HEALTH_CHECK_INTERVAL, at, v::seconds);
     let interval = interval.or_else(|| defaults.health_check_interval_s.clone());
-    let timeout = reading.read(&a::HEALTH_CHECK_TIMEOUT, at, v::seconds);
+    let timeout = parser.read(&a::HEALTH_CHECK_TIMEOUT, at, v::seconds);
     let timeout = timeout.or_else(|| defaults.health_check_timeout_s.clone());
-    let retries = reading.read(&a::HEALTH_CHECK_RETRIES, at, v::count);
+    let retries = parser.read(&a::HEALTH_CHECK_RETRIES, at, v::count);
     let retries = retries.or_else(|| defaults.health_check_retries.clone());
-    let number = reading.read(&a::HEALTH_CHECK_PORT, at, v::port);
+    let number = parser.read(&a::HEALTH_CHECK_PORT, at, v::port);
     let is_set = interval.is_some() || timeout.is_some() || retries.is_some() || number.is_some();
 
-    let local = node_port(reading, given, port);
-    let (protocol, over_tls) = protocol(wanted, reading, given, port, is_set, local.as_ref());
+    let local = node_port(parser, context, port);
+    let (protocol, over_tls) = protocol(wanted, parser, context, port, is_set, local.as_ref());
     let number = number.or(local.clone());
     let mut check = HealthCheck {
         port: number
@@ -52,7 +57,7 @@ pub(super) fn add(wanted: &mut Port, reading: &mut Reading, given: &Given, port:
     wanted
         .sources
         .insert(PortField::CheckProtocol, protocol.source);
-    let enforced = |annotation| given.rules.enforced(annotation);
+    let enforced = |annotation| context.planner.enforced(annotation);
     check.interval = wanted
         .want(
             PortField::CheckInterval,
@@ -76,29 +81,29 @@ pub(super) fn add(wanted: &mut Port, reading: &mut Reading, given: &Given, port:
         .unwrap_or(RETRIES);
     check.http = Some(http(
         wanted,
-        reading,
-        given,
+        parser,
+        context,
         port,
         over_tls,
         local.is_some(),
     ));
     if check.protocol == ListenerProtocol::Tcp {
-        tell_without_effect(reading, port);
+        report_unused(parser, port);
     }
     wanted.listener.health_check = check;
-    leave_what_is_not_known(wanted, reading, given, port, is_set);
+    leave_what_is_not_known(wanted, parser, context, port, is_set);
 }
 
 /// How and where targets are asked may rest on what only the daemon was told.
 fn leave_what_is_not_known(
     wanted: &mut Port,
-    reading: &mut Reading,
-    given: &Given,
+    parser: &mut AnnotationParser,
+    context: &PortContext,
     port: &ServicePort,
     is_set: bool,
 ) {
-    let rules = given.rules;
-    let has = |annotation| reading.has(annotation, Some(port));
+    let planner = context.planner;
+    let has = |annotation| parser.has(annotation, Some(port));
     let is_said = has(&a::HEALTH_CHECK_PROTOCOL);
     let is_placed = is_said || has(&a::HEALTH_CHECK_PORT) || has(&a::HEALTH_CHECK_HTTP_PATH);
     let [interval, timeout, retries] = [
@@ -106,13 +111,13 @@ fn leave_what_is_not_known(
         &a::HEALTH_CHECK_TIMEOUT,
         &a::HEALTH_CHECK_RETRIES,
     ]
-    .map(|one| rules.holds_back_default_of(one));
+    .map(|one| planner.holds_back_default_of(one));
     let may_follow_port = !(is_said || is_set)
         && (interval || timeout || retries)
         && wanted.listener.protocol != ListenerProtocol::Tcp
         && wanted.listener.health_check.protocol == ListenerProtocol::Tcp;
     let fields: &[PortField] = match (
-        !is_placed && rules.holds_back_node_port(given.service),
+        !is_placed && planner.holds_back_node_port(context.service),
         may_follow_port,
     ) {
         (true, _) => &[
@@ -130,22 +135,26 @@ fn leave_what_is_not_known(
 }
 
 /// Where `externalTrafficPolicy: Local` has the nodes asked, unless annotations say otherwise.
-fn node_port(reading: &mut Reading, given: &Given, port: &ServicePort) -> Option<Sourced<u16>> {
+fn node_port(
+    parser: &mut AnnotationParser,
+    context: &PortContext,
+    port: &ServicePort,
+) -> Option<Sourced<u16>> {
     let otherwise = [
         &a::HEALTH_CHECK_PROTOCOL,
         &a::HEALTH_CHECK_PORT,
         &a::HEALTH_CHECK_HTTP_PATH,
     ];
-    let is_on = match &given.rules.defaults.health_check_node_port {
+    let is_on = match &context.planner.defaults.health_check_node_port {
         Some(set) => set.value,
         // Upstream has it off.
-        None => !given.rules.leaves_as_found(),
+        None => !context.planner.preserves_unset(),
     };
-    let is_local = given.service.traffic_policy == TrafficPolicy::Local;
-    if !is_on || !is_local || otherwise.iter().any(|one| reading.has(one, Some(port))) {
+    let is_local = context.service.traffic_policy == TrafficPolicy::Local;
+    if !is_on || !is_local || otherwise.iter().any(|one| parser.has(one, Some(port))) {
         return None;
     }
-    let number = given.service.health_check_node_port?;
+    let number = context.service.health_check_node_port?;
     let source = Source::Rule("externalTrafficPolicy: Local");
     Some(Sourced::new(number, source))
 }
@@ -153,16 +162,16 @@ fn node_port(reading: &mut Reading, given: &Given, port: &ServicePort) -> Option
 /// `tcp` or `http`, and whether that is over TLS.
 fn protocol(
     wanted: &Port,
-    reading: &mut Reading,
-    given: &Given,
+    parser: &mut AnnotationParser,
+    context: &PortContext,
     port: &ServicePort,
     is_set: bool,
     local: Option<&Sourced<u16>>,
 ) -> (Sourced<ListenerProtocol>, bool) {
-    let set = reading.read(&a::HEALTH_CHECK_PROTOCOL, Some(port), v::protocol);
-    let http_is_set = HTTP_ONLY.iter().any(|one| reading.has(one, Some(port)));
+    let set = parser.read(&a::HEALTH_CHECK_PROTOCOL, Some(port), v::protocol);
+    let http_is_set = HTTP_ONLY.iter().any(|one| parser.has(one, Some(port)));
     // Upstream looks at those only once the check is HTTP.
-    let follows_port = is_set || (http_is_set && !given.rules.leaves_as_found());
+    let follows_port = is_set || (http_is_set && !context.planner.preserves_unset());
     let set = match (set, local) {
         (Some(set), _) => set,
         (None, Some(local)) => Sourced::new(ListenerProtocol::Http, local.source.clone()),
@@ -170,7 +179,10 @@ fn protocol(
             wanted.listener.protocol,
             Source::Rule("the port's protocol"),
         ),
-        (None, None) => Sourced::new(ListenerProtocol::Tcp, nobody_set(&a::HEALTH_CHECK_PROTOCOL)),
+        (None, None) => Sourced::new(
+            ListenerProtocol::Tcp,
+            default_source(&a::HEALTH_CHECK_PROTOCOL),
+        ),
     };
     match set.value {
         ListenerProtocol::Https => (Sourced::new(ListenerProtocol::Http, set.source), true),
@@ -181,21 +193,21 @@ fn protocol(
 /// What only an HTTP check has.
 fn http(
     wanted: &mut Port,
-    reading: &mut Reading,
-    given: &Given,
+    parser: &mut AnnotationParser,
+    context: &PortContext,
     port: &ServicePort,
     over_tls: bool,
     is_local: bool,
 ) -> HttpCheck {
     let at = Some(port);
-    let enforced = |annotation| given.rules.enforced(annotation);
-    let domain = reading.read(&a::HEALTH_CHECK_HTTP_DOMAIN, at, v::domain);
+    let enforced = |annotation| context.planner.enforced(annotation);
+    let domain = parser.read(&a::HEALTH_CHECK_HTTP_DOMAIN, at, v::domain);
     let domain = wanted.want(
         PortField::CheckDomain,
         domain,
         enforced(&a::HEALTH_CHECK_HTTP_DOMAIN),
     );
-    let path = reading.read(&a::HEALTH_CHECK_HTTP_PATH, at, v::path);
+    let path = parser.read(&a::HEALTH_CHECK_HTTP_PATH, at, v::path);
     let local = Source::Rule("externalTrafficPolicy: Local");
     let path = path.or(is_local.then(|| Sourced::new(NODE_PORT_PATH.to_owned(), local)));
     let path = wanted.want(
@@ -203,14 +215,14 @@ fn http(
         path,
         enforced(&a::HEALTH_CHECK_HTTP_PATH),
     );
-    let codes = reading.read(&a::HTTP_STATUS_CODES, at, v::status_codes);
+    let codes = parser.read(&a::HTTP_STATUS_CODES, at, v::status_codes);
     let codes = wanted.want(
         PortField::CheckStatusCodes,
         codes,
         enforced(&a::HTTP_STATUS_CODES),
     );
     // No annotation sets it.
-    if !given.rules.leaves_as_found() {
+    if !context.planner.preserves_unset() {
         let source = Source::Rule("the default of the API");
         wanted.sources.insert(PortField::CheckResponse, source);
     }
@@ -219,15 +231,20 @@ fn http(
         path: Some(path.unwrap_or_else(|| "/".to_owned())),
         response: None,
         status_codes: Some(codes.unwrap_or_else(|| STATUS_CODES.map(str::to_owned).to_vec())),
-        tls: Some(tls(wanted, reading, port, over_tls)),
+        tls: Some(tls(wanted, parser, port, over_tls)),
     }
 }
 
-fn tls(wanted: &mut Port, reading: &mut Reading, port: &ServicePort, over_tls: bool) -> bool {
+fn tls(
+    wanted: &mut Port,
+    parser: &mut AnnotationParser,
+    port: &ServicePort,
+    over_tls: bool,
+) -> bool {
     let annotation = &a::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE;
-    let set = reading.read(annotation, Some(port), v::boolean);
+    let set = parser.read(annotation, Some(port), v::boolean);
     if over_tls && let Some(set) = set.as_ref().filter(|set| !set.value) {
-        reading.problem(format!(
+        parser.problem(format!(
             "{}: \"false\" contradicts a health check by https: remove it, or set {} to http",
             set.source,
             a::HEALTH_CHECK_PROTOCOL.key()
@@ -238,10 +255,10 @@ fn tls(wanted: &mut Port, reading: &mut Reading, port: &ServicePort, over_tls: b
     set.unwrap_or(over_tls)
 }
 
-fn tell_without_effect(reading: &mut Reading, port: &ServicePort) {
+fn report_unused(parser: &mut AnnotationParser, port: &ServicePort) {
     for annotation in HTTP_ONLY {
-        if reading.has(annotation, Some(port)) {
-            reading.finding(Finding::warning(
+        if parser.has(annotation, Some(port)) {
+            parser.finding(Finding::warning(
                 Reason::AnnotationWithoutEffect,
                 format!(
                     "annotation {} has no effect on port {}, whose health check is tcp: set {} to http",
