@@ -4,6 +4,7 @@ use super::plan::{ServicePlan, Want};
 use super::{EVENT_COMPONENT, NAME};
 use crate::cache::Apis;
 use crate::controllers::report::{publish, recovered};
+use crate::kube::ObjectReference;
 use crate::provider::{Change, ChangeKind, Finding, Reason};
 
 /// How the changes ended.
@@ -65,6 +66,12 @@ pub(super) fn end(apis: &Apis, plan: &ServicePlan, kind: ChangeKind, end: End) {
         (End::Failed(why), kind) => Finding::warning(failed(kind), why),
     };
     publish(apis, component(apis), &plan.object, [finding]);
+}
+
+/// No plan was made to its end.
+pub(super) fn overtaken(apis: &Apis, object: &ObjectReference, reason: Reason, why: &str) {
+    let finding = Finding::warning(reason, why);
+    publish(apis, component(apis), object, [finding]);
 }
 
 /// The reason of a failure.
