@@ -337,8 +337,6 @@ fn order(given: &Given, wanted: &Wanted, managed: &mut Managed) {
 fn take_over(given: &Given, found: &Certificate, managed: &mut Managed) {
     let source = Source::Rule(names::WHOSE);
     managed.takes.push(found.id);
-    let mut labels = found.labels.clone();
-    labels.extend(owned(given));
     managed.fields.push(Field {
         field: format!("certificate {} label {SERVICE_UID}", found.name),
         have: found.labels.get(SERVICE_UID).cloned(),
@@ -349,7 +347,8 @@ fn take_over(given: &Given, found: &Certificate, managed: &mut Managed) {
         None,
         Write::EditCertificate {
             certificate: found.id,
-            labels,
+            set: owned(given),
+            seen: found.labels.clone(),
         },
         format!("certificate {}: taken over", found.shown()),
         vec![source],
