@@ -18,6 +18,7 @@ pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
     let is_right = plan.cloud.obstacle.is_none()
         && plan.cloud.changes.is_empty()
         && !plan.cloud.is_unfinished
+        && !plan.all_findings().any(|one| one.reason.is_failure())
         && plan.want == Want::Ensure;
     // Without a change nothing else says that the failure is over.
     if is_right && recovered(apis, component(apis), &plan.object) {

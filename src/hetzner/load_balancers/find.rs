@@ -149,6 +149,16 @@ pub(super) fn asks_for(balancer: &LoadBalancer, service: &Service) -> bool {
     balancer.labels.get(ADOPT) == Some(&names::service_value(service))
 }
 
+/// An operator's label asks for this one, but the Service has another.
+pub(super) fn asked_too_late<'a>(
+    balancers: &'a [LoadBalancer],
+    service: &Service,
+    own: &LoadBalancer,
+) -> Option<&'a LoadBalancer> {
+    let mut others = balancers.iter().filter(|one| one.id != own.id);
+    others.find(|one| asks_for(one, service))
+}
+
 fn labelled<'a>(
     balancer: &'a LoadBalancer,
     service: &Service,

@@ -540,3 +540,29 @@ fn a_list_without_what_decisions_rest_on_is_an_error_that_names_it() {
         assert_eq!(world.cloud_writes(mark), Vec::<String>::new(), "{field}");
     }
 }
+
+/// A cluster that was built anew makes new load balancers at once, and only then an operator labels the old one.
+#[test]
+fn a_label_that_asks_too_late_is_reported_and_counts_when_the_new_one_is_deleted() {
+    let world = World::new(1);
+    let daemon = world.daemon(&[OFTEN]);
+    world.create("web", &[], &[80]);
+    let new = world.up("web");
+    let old = put(&world, "old", json!({"labels": {ADOPT: "default.web"}}));
+    let (new_id, old_shown) = (new["id"].as_u64().unwrap(), format!("old ({old})"));
+    let parts = [old_shown.as_str(), ADOPT, "kubernetes-default-web"];
+    world.tells("web", "LoadBalancerNotAdopted", &parts);
+    // It is no failure: nothing recovers from it.
+    let mark = world.mark();
+    world.ticks(20);
+    let log = daemon.log();
+    assert!(!log.contains("is as it should be again"), "{log}");
+    assert_eq!(log.matches("(LoadBalancerNotAdopted)").count(), 1, "{log}");
+    assert_eq!(world.writes(mark), Vec::<String>::new());
+    world.sandbox.cloud().delete_load_balancer(new_id);
+    let uid = text(&world.service("web").unwrap()["metadata"]["uid"]);
+    wait_until("the old one", || {
+        world.of_uid(&uid).is_some_and(|one| one["id"] == old)
+    });
+    world.tells("web", "LoadBalancerAdopted", &[&old_shown]);
+}
