@@ -566,3 +566,31 @@ fn a_label_that_asks_too_late_is_reported_and_counts_when_the_new_one_is_deleted
     });
     world.tells("web", "LoadBalancerAdopted", &[&old_shown]);
 }
+
+/// It stayed, with its address, when its Service was deleted: another tenant must not get it by typing its name.
+#[test]
+fn one_that_a_deleted_service_left_is_adopted_by_its_name_in_the_same_namespace_alone() {
+    let cases = vec![
+        ("team-a.web", false),
+        ("default.old", true),
+        ("default.web", true),
+    ];
+    common::side_by_side(cases, |(of, is_adopted)| {
+        let world = World::new(1);
+        world.settle(&[]);
+        let cluster = text(&world.service("kubernetes").unwrap()["metadata"]["uid"]);
+        let labels =
+            json!({SERVICE_UID: "gone", CLUSTER_UID: cluster, "ccm-from-scratch/service": of});
+        let id = put(&world, "front", json!({ "labels": labels }));
+        let before = world.sandbox.cloud().load_balancer(id);
+        let uid = world.create("web", &[("name", "front")], &[80]);
+        let ran = world.once(&[]);
+        let adopted = world.of_uid(&uid).map(|one| one["id"].as_u64().unwrap());
+        assert_eq!(adopted, is_adopted.then_some(id), "{of}: {ran:?}");
+        if !is_adopted {
+            assert_eq!(world.sandbox.cloud().load_balancer(id), before, "{of}");
+            let command = "hcloud load-balancer add-label front ccm-from-scratch/adopt=default.web";
+            world.tells("web", "LoadBalancerNotAdopted", &["team-a.web", command]);
+        }
+    });
+}
