@@ -378,12 +378,12 @@ pub(super) fn issued(reading: &mut Reading, ports: &str, certificate: &Certifica
             )
         },
     );
-    let fix = "its domains must be in DNS zones of this project that are delegated to Hetzner's name servers: fix that, and \
-               have it tried again, in the console or with hcloud certificate retry";
+    let mend = "its domains must be in DNS zones of this project that the apis sees at Hetzner's name servers: mend \
+                that, and have it tried again, in the console or with hcloud certificate retry";
     let name = &certificate.name;
     if certificate.is_issued() {
         if status.renewal == "failed" {
-            let why = format!("certificate {shown_as} can't be renewed: {why}; {fix} {name}");
+            let why = format!("certificate {shown_as} can't be renewed: {why}; {mend} {name}");
             reading.finding(Finding::warning(Reason::CertificateFailed, why));
         }
         return Some(certificate.id);
@@ -391,7 +391,7 @@ pub(super) fn issued(reading: &mut Reading, ports: &str, certificate: &Certifica
     reading.finding(match status.issuance == "failed" {
         true => Finding::warning(
             Reason::CertificateFailed,
-            format!("port {ports} waits for certificate {shown_as}, which can't be issued: {why}; {fix} {name}"),
+            format!("port {ports} waits for certificate {shown_as}, which can't be issued: {why}; {mend} {name}"),
         ),
         false => Finding::warning(
             Reason::CertificatePending,
