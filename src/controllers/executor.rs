@@ -80,6 +80,8 @@ pub(super) struct Execution<T> {
     pub(super) error: Option<Error>,
     /// What the rest of the changes rests on may have changed: the rest was dropped, and a new plan is needed.
     pub(super) needs_new_plan: bool,
+    /// The change that was not made for that reason, for people.
+    pub(super) overtaken: Option<String>,
     /// A part of a creation was refused, e.g. a target whose server does not exist any more. A plan on newer lists may
     /// be without it.
     pub(super) refused_in_part: bool,
@@ -159,6 +161,7 @@ impl<T> Executor<T> {
             refused: Vec::new(),
             error: None,
             needs_new_plan: false,
+            overtaken: None,
             refused_in_part: false,
             is_stopped: false,
             shown: None,
@@ -436,6 +439,7 @@ impl<T> Execution<T> {
             Ok(Applied::Overtaken) => {
                 count(controller, &*change, Err(&Error::new(ErrorKind::Busy, "")));
                 self.needs_new_plan = true;
+                self.overtaken = Some(change.line());
                 return self.queue.clear();
             }
             Err(error) => {

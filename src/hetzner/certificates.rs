@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 pub struct Certificate {
     pub id: u64,
     pub name: String,
-    #[serde(default)]
+    /// Like `used_by`, an answer without it is none: what has no labels would seem to be free.
     pub labels: BTreeMap<String, String>,
     #[serde(default)]
     pub domain_names: Vec<String>,
@@ -19,7 +19,6 @@ pub struct Certificate {
     #[serde(default)]
     pub status: Option<CertificateStatus>,
     /// Load balancers, by their IDs.
-    #[serde(default)]
     pub used_by: Vec<ServerRef>,
 }
 
@@ -116,6 +115,17 @@ pub(super) fn of_cluster(api: &Api, label: &str, uid: &str) -> Result<Vec<Certif
     let label = label.replace('/', "%2F");
     let path = format!("/certificates?label_selector={label}%3D{uid}");
     api.list::<CertificatesPage>(&path, Urgency::Asked)
+}
+
+#[derive(Deserialize)]
+struct One {
+    certificate: Certificate,
+}
+
+/// One as it is now.
+pub(super) fn read(api: &Api, id: u64, urgency: Urgency) -> Result<Certificate, Error> {
+    let answer: One = api.get(&format!("/certificates/{id}"), urgency)?;
+    Ok(answer.certificate)
 }
 
 /// All of the project.

@@ -5,7 +5,7 @@ use super::plan::{ServicePlan, Want};
 use super::{EVENT_COMPONENT, NAME};
 use crate::cache::Apis;
 use crate::controllers::report::{publish, recovered};
-use crate::kube::PastEvent;
+use crate::kube::{ObjectReference, PastEvent};
 use crate::provider::{Change, ChangeKind, Finding, Reason};
 use jiff::Timestamp;
 use std::collections::HashMap;
@@ -22,6 +22,7 @@ pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
     let is_right = plan.cloud.obstacle.is_none()
         && plan.cloud.changes.is_empty()
         && !plan.cloud.is_unfinished
+        && !plan.all_findings().any(|one| one.reason.is_failure())
         && plan.want == Want::Ensure;
     // Without a change nothing else says that the failure is over.
     if is_right && recovered(apis, component(apis), &plan.object) {
@@ -70,6 +71,12 @@ pub(super) fn end(apis: &Apis, plan: &ServicePlan, kind: ChangeKind, end: End) {
         (End::Failed(why), kind) => Finding::warning(failed(kind), why),
     };
     publish(apis, component(apis), &plan.object, [finding]);
+}
+
+/// No plan was made to its end.
+pub(super) fn overtaken(apis: &Apis, object: &ObjectReference, reason: Reason, why: &str) {
+    let finding = Finding::warning(reason, why);
+    publish(apis, component(apis), object, [finding]);
 }
 
 /// The reason of a failure.

@@ -23,7 +23,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Created, attached, and then right: a Service that needs more plans than this is left to the next tick.
+/// Created, attached, and then right: a Service that needs more plans than this is left to the next tick. It has failed
+/// when nothing came of them.
 const PLANS_AT_MOST: u32 = 5;
 
 /// One tick's work.
@@ -61,6 +62,8 @@ pub(super) struct Task {
     balancer: Option<(String, u64)>,
     /// Something was written for it.
     has_changed: bool,
+    /// The change that the last plan was not made for: see `Applied::Overtaken`.
+    overtaken: Option<String>,
     /// For people: every write that was made.
     made: Vec<Value>,
 }
@@ -225,7 +228,7 @@ impl Sync<'_> {
             let (mut now, left) = tasks
                 .into_iter()
                 .partition::<Vec<_>, _>(|task| task.plans < PLANS_AT_MOST && !self.is_closed);
-            self.leave(&left);
+            self.leave_or_fail(left);
             if now.is_empty() {
                 return Ok(());
             }
@@ -245,6 +248,32 @@ impl Sync<'_> {
         self.report.unreached += tasks.len();
         for task in tasks {
             self.controller.due.missed(task.uid());
+        }
+    }
+
+    /// Of these all plans were made, or the gate is closed. One for which nothing was written is tried again by the
+    /// back-off: due at once, it would be tried for ever, and no comparison of all Services would end.
+    fn leave_or_fail(&mut self, tasks: Vec<Task>) {
+        let is_closed = self.is_closed;
+        let (left, failed): (Vec<_>, Vec<_>) = tasks
+            .into_iter()
+            .partition(|task| is_closed || task.has_changed);
+        self.leave(&left);
+        for task in failed {
+            let why = task.why_overtaken();
+            let reason = match plan::want(&task.service) {
+                Want::Remove => Reason::DeleteLoadBalancerFailed,
+                Want::Ensure | Want::Nothing => Reason::SyncLoadBalancerFailed,
+            };
+            let object = task.service.object();
+            events::overtaken(self.apis, &object, reason, &why);
+            let backoff = &mut self.controller.due.backoff;
+            backoff.failed(task.uid(), Instant::now());
+            self.report.failures.push(Failure {
+                object: object.for_people(),
+                why,
+                finding: Some(reason),
+            });
         }
     }
 
@@ -395,6 +424,7 @@ impl Sync<'_> {
         let is_overtaken = over.needs_new_plan && over.made.is_empty();
         task.has_changed |= !over.made.is_empty();
         task.needs_servers |= over.refused_in_part;
+        task.overtaken = over.overtaken;
         for made in &over.made {
             events::changed(self.apis, &plan, &**made);
         }
@@ -595,6 +625,7 @@ impl Task {
             kind: None,
             balancer: None,
             has_changed: false,
+            overtaken: None,
             made: Vec::new(),
         }
     }
@@ -612,6 +643,19 @@ impl Task {
         let is_changed = self.kind.is_some() && plan.want == Want::Ensure;
         if let Some(balancer) = plan.cloud.found.as_ref().filter(|_| is_changed) {
             self.balancer = Some((balancer.name.clone(), balancer.id));
+        }
+    }
+
+    /// For people: why no plan was made to its end.
+    fn why_overtaken(&self) -> String {
+        match &self.overtaken {
+            Some(line) => format!(
+                "{line}: not done in {PLANS_AT_MOST} plans, because the API says each time that something else changed \
+                 meanwhile"
+            ),
+            None => format!(
+                "not done in {PLANS_AT_MOST} plans: the Service changed during each of them"
+            ),
         }
     }
 

@@ -2,15 +2,18 @@
 
 use super::balancer::{LoadBalancer, Location};
 use super::change::{Change, Create, LabelEdit, Seen, Write};
+use super::names::{CLUSTER_UID, SERVICE_UID};
 use super::observe::Observed;
 use super::{annotations as a, primary_ips};
 use crate::hetzner::actions::Action;
 use crate::hetzner::api::{Api, Failed};
+use crate::hetzner::certificates;
 use crate::hetzner::error::Code;
 use crate::provider::{Applied, Error, ErrorKind, Gate, Snapshot, Urgency};
 use crate::text::one_of;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Of the answer to a write; no content at all, where there was nothing to say. Whatever else
@@ -117,6 +120,14 @@ enum Ready {
 /// A write that replaces labels, or deletes, rests on a read just before it: an operator, Terraform or another cluster
 /// may have changed the load balancer since all of them were listed.
 fn prepared(api: &Api, change: &Change) -> Result<Ready, Error> {
+    if let Write::EditCertificate {
+        certificate,
+        set,
+        seen,
+    } = &change.write
+    {
+        return certificate_edit(api, change, *certificate, set, seen);
+    }
     let Some(id) = change.balancer else {
         return Ok(Ready::AsPlanned);
     };
@@ -163,6 +174,39 @@ fn prepared(api: &Api, change: &Change) -> Result<Ready, Error> {
         }
         _ => Ok(Ready::AsPlanned),
     }
+}
+
+fn certificate_edit(
+    api: &Api,
+    change: &Change,
+    id: u64,
+    set: &BTreeMap<String, String>,
+    seen: &BTreeMap<String, String>,
+) -> Result<Ready, Error> {
+    let now = match certificates::read(api, id, Urgency::Needed) {
+        Ok(now) => now.labels,
+        Err(error) if error.kind == ErrorKind::NotFound => {
+            return Ok(Ready::Not(Applied::Overtaken));
+        }
+        Err(error) => return Err(error),
+    };
+    let is_same = |label: &&str| seen.get(*label) == now.get(*label);
+    if ![SERVICE_UID, CLUSTER_UID].iter().all(is_same) {
+        let line = &change.line;
+        log::info!(
+            "{line}: not done, the labels that say whose it is changed meanwhile; reading and planning again"
+        );
+        return Ok(Ready::Not(Applied::Overtaken));
+    }
+    let write = Write::EditCertificate {
+        certificate: id,
+        set: set.clone(),
+        seen: now,
+    };
+    Ok(Ready::Rebased(Box::new(Change {
+        write,
+        ..change.clone()
+    })))
 }
 
 /// As it is now; none: it does not exist.

@@ -345,8 +345,6 @@ fn order(context: &PortContext, wanted: &Wanted, managed: &mut Managed) {
 fn take_over(context: &PortContext, found: &Certificate, managed: &mut Managed) {
     let source = Source::Rule(names::WHOSE);
     managed.takes_over.push(found.id);
-    let mut labels = found.labels.clone();
-    labels.extend(owned(context));
     managed.fields.push(Field {
         field: format!("certificate {} label {SERVICE_UID}", found.name),
         have: found.labels.get(SERVICE_UID).cloned(),
@@ -357,7 +355,8 @@ fn take_over(context: &PortContext, found: &Certificate, managed: &mut Managed) 
         None,
         Write::EditCertificate {
             certificate: found.id,
-            labels,
+            set: owned(context),
+            seen: found.labels.clone(),
         },
         format!("certificate {}: taken over", found.shown()),
         vec![source],

@@ -72,10 +72,12 @@ pub enum Write {
         is_orphan: bool,
     },
     CreateCertificate(Box<NewCertificate>),
-    /// The whole map of a certificate's labels, those of others included.
+    /// As with `Edit`, the other labels are kept as they are when it is made.
     EditCertificate {
         certificate: u64,
-        labels: BTreeMap<String, String>,
+        set: BTreeMap<String, String>,
+        /// Its labels when the write was planned.
+        seen: BTreeMap<String, String>,
     },
 }
 
@@ -238,7 +240,11 @@ impl Write {
                 "domain_names": new.domain_names,
                 "labels": new.labels,
             }),
-            Write::EditCertificate { labels, .. } => json!({ "labels": labels }),
+            Write::EditCertificate { set, seen, .. } => {
+                let mut labels = seen.clone();
+                labels.extend(set.clone());
+                json!({ "labels": labels })
+            }
             Write::EnablePublicInterface | Write::DisablePublicInterface | Write::Delete { .. } => {
                 json!({})
             }

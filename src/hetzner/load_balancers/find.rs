@@ -149,6 +149,16 @@ pub(super) fn asks_for(balancer: &LoadBalancer, service: &Service) -> bool {
     balancer.labels.get(ADOPT) == Some(&names::service_value(service))
 }
 
+/// An operator's label asks for this one, but the Service has another.
+pub(super) fn asked_too_late<'a>(
+    balancers: &'a [LoadBalancer],
+    service: &Service,
+    own: &LoadBalancer,
+) -> Option<&'a LoadBalancer> {
+    let mut others = balancers.iter().filter(|one| one.id != own.id);
+    others.find(|one| asks_for(one, service))
+}
+
 fn labelled<'a>(
     balancer: &'a LoadBalancer,
     service: &Service,
@@ -263,8 +273,15 @@ fn check_adoptable(
         ));
     }
     match (balancer.labels.get(SERVICE_UID), of_cluster) {
-        // This cluster's, of a Service that does not exist any more.
-        (Some(_), Some(_)) => return Ok(()),
+        // This cluster's, of a Service that does not exist any more. Its address may be another tenant's in DNS.
+        (Some(_), Some(_)) => {
+            return match names::of_another_namespace(balancer, service) {
+                None => Ok(()),
+                Some(other) => refused(&format!(
+                    "it was left by Service {other}, of another namespace"
+                )),
+            };
+        }
         (Some(_), None) if has_only_own_targets(balancer, cluster) => return Ok(()),
         (Some(uid), None) => {
             return refused(&format!(

@@ -78,6 +78,19 @@ pub(super) fn service_value(service: &Service) -> String {
     label_value(&format!("{}.{}", service.namespace, service.name))
 }
 
+/// The Service that it was made for, says its label, where that is of another namespace.
+pub(super) fn of_another_namespace<'a>(
+    balancer: &'a LoadBalancer,
+    service: &Service,
+) -> Option<&'a String> {
+    let made_for = balancer.labels.get(SERVICE)?;
+    // A namespace has no dot. One that is too long for the label is known by the whole label alone.
+    let is_same = made_for.split_once('.').map(|(namespace, _)| namespace)
+        == Some(service.namespace.as_str())
+        || *made_for == service_value(service);
+    (!is_same).then_some(made_for)
+}
+
 /// What an operator runs to have this Service adopt this load balancer.
 pub(super) fn adopt_command(balancer: &LoadBalancer, service: &Service) -> String {
     let wanted = service_value(service);

@@ -6,7 +6,7 @@ use super::change::{Change, LabelEdit, Write};
 use super::create::{New, USUAL_TYPE};
 use super::desired::{Desired, desired};
 use super::diff::Diff;
-use super::find::{Found, by_label, find, other_cluster};
+use super::find::{Found, asked_too_late, by_label, find, other_cluster};
 use super::listener::ListenerProtocol;
 use super::names::{ADOPT, ADOPTED, CLUSTER_UID, CREATED, OUR_PREFIX, SERVICE, SERVICE_UID, YES};
 use super::observe::{Observed, covers};
@@ -93,6 +93,11 @@ impl Planner<'_> {
         let rests_on_whole_cluster = rests_on_whole_cluster || managed.rests_on_whole_cluster;
         if let Some(why) = there.and_then(|balancer| self.serves_other_profile(balancer, cluster)) {
             parser.problem(why);
+        }
+        if let Some(own) = there
+            && let Some(other) = asked_too_late(&observed.balancers, service, own)
+        {
+            parser.finding(not_adopted_beside(other, own));
         }
         let kind = kind(&mut parser, observed, &desired, there);
         check_services(&mut parser, &desired, kind, there);
@@ -354,6 +359,17 @@ fn adopted(balancer: &LoadBalancer) -> Finding {
     };
     let message = format!("Adopted load balancer {}: {how}", balancer.shown());
     Finding::info(Reason::LoadBalancerAdopted, message).by_provider()
+}
+
+fn not_adopted_beside(other: &LoadBalancer, own: &LoadBalancer) -> Finding {
+    let message = format!(
+        "load balancer {} is not adopted, although its label {ADOPT} asks for it, because the Service has load balancer \
+         {}: delete that one to have the other adopted (its address is lost, and there is no traffic meanwhile), or \
+         remove the label",
+        other.shown(),
+        own.shown()
+    );
+    Finding::warning(Reason::LoadBalancerNotAdopted, message)
 }
 
 /// A copy of this cluster, or the one that this is a copy of, has a Service of the same UID.

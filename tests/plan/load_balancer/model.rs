@@ -70,12 +70,14 @@ pub fn apply(state: &mut Observed, change: &Change) -> bool {
         }
         Write::EditCertificate {
             certificate,
-            labels,
+            set,
+            seen,
         } => {
             let mut all = state.certificates.iter_mut().flatten();
             let one = all.find(|one| one.id == *certificate).unwrap();
-            assert_ne!(one.labels, *labels, "an edit of nothing");
-            one.labels = labels.clone();
+            assert_eq!(one.labels, *seen);
+            one.labels.extend(set.clone());
+            assert_ne!(one.labels, *seen, "an edit of nothing");
             return false;
         }
         _ => {}

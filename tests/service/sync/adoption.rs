@@ -540,3 +540,57 @@ fn a_list_without_what_decisions_rest_on_is_an_error_that_names_it() {
         assert_eq!(world.cloud_writes(mark), Vec::<String>::new(), "{field}");
     }
 }
+
+/// A cluster that was built anew makes new load balancers at once, and only then an operator labels the old one.
+#[test]
+fn a_label_that_asks_too_late_is_reported_and_counts_when_the_new_one_is_deleted() {
+    let world = World::new(1);
+    let daemon = world.daemon(&[OFTEN]);
+    world.create("web", &[], &[80]);
+    let new = world.up("web");
+    let old = put(&world, "old", json!({"labels": {ADOPT: "default.web"}}));
+    let (new_id, old_shown) = (new["id"].as_u64().unwrap(), format!("old ({old})"));
+    let parts = [old_shown.as_str(), ADOPT, "kubernetes-default-web"];
+    world.tells("web", "LoadBalancerNotAdopted", &parts);
+    // It is no failure: nothing recovers from it.
+    let mark = world.mark();
+    world.ticks(20);
+    let log = daemon.log();
+    assert!(!log.contains("is as it should be again"), "{log}");
+    assert_eq!(log.matches("(LoadBalancerNotAdopted)").count(), 1, "{log}");
+    assert_eq!(world.writes(mark), Vec::<String>::new());
+    world.sandbox.cloud().delete_load_balancer(new_id);
+    let uid = text(&world.service("web").unwrap()["metadata"]["uid"]);
+    wait_until("the old one", || {
+        world.of_uid(&uid).is_some_and(|one| one["id"] == old)
+    });
+    world.tells("web", "LoadBalancerAdopted", &[&old_shown]);
+}
+
+/// It stayed, with its address, when its Service was deleted: another tenant must not get it by typing its name.
+#[test]
+fn one_that_a_deleted_service_left_is_adopted_by_its_name_in_the_same_namespace_alone() {
+    let cases = vec![
+        ("team-a.web", false),
+        ("default.old", true),
+        ("default.web", true),
+    ];
+    common::side_by_side(cases, |(of, is_adopted)| {
+        let world = World::new(1);
+        world.settle(&[]);
+        let cluster = text(&world.service("kubernetes").unwrap()["metadata"]["uid"]);
+        let labels =
+            json!({SERVICE_UID: "gone", CLUSTER_UID: cluster, "ccm-from-scratch/service": of});
+        let id = put(&world, "front", json!({ "labels": labels }));
+        let before = world.sandbox.cloud().load_balancer(id);
+        let uid = world.create("web", &[("name", "front")], &[80]);
+        let ran = world.once(&[]);
+        let adopted = world.of_uid(&uid).map(|one| one["id"].as_u64().unwrap());
+        assert_eq!(adopted, is_adopted.then_some(id), "{of}: {ran:?}");
+        if !is_adopted {
+            assert_eq!(world.sandbox.cloud().load_balancer(id), before, "{of}");
+            let command = "hcloud load-balancer add-label front ccm-from-scratch/adopt=default.web";
+            world.tells("web", "LoadBalancerNotAdopted", &["team-a.web", command]);
+        }
+    });
+}

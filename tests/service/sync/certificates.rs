@@ -3,7 +3,7 @@
 use crate::common::{self, wait_until};
 use crate::sync::world::{NO_RESYNC, PROFILES, World, len};
 use sandbox::Half;
-use sandbox::exchange::Request;
+use sandbox::exchange::{Handler, Request};
 use sandbox::faults::{Effect, Rule};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -240,4 +240,52 @@ fn an_order_that_somebody_else_made_meanwhile_is_no_failure() {
         world.told("web", "SyncLoadBalancerFailed"),
         Vec::<String>::new()
     );
+}
+
+/// The API replaces the whole map of labels.
+#[test]
+fn a_label_that_a_certificate_gets_after_the_list_is_kept() {
+    let world = Arc::new(World::new(1));
+    let (cloud, project) = (Arc::clone(world.sandbox.cloud()), world.sandbox.project());
+    let labels = json!({"hcloud-ccm/service-uid": "gone", "team": "0"});
+    let id = cloud.create_certificate(
+        project,
+        json!({"name": "front", "type": "managed", "domain_names": ["example.com"], "labels": labels}),
+    );
+    let token = format!("Bearer {}", world.sandbox.projects().token);
+    let set_team = move |labels: &mut Value| {
+        let lists = labels["team"].as_str().unwrap().parse::<u64>().unwrap();
+        labels["team"] = json!((lists + 1).to_string());
+        let answer = cloud.handle(&Request {
+            method: "PUT".into(),
+            path: format!("/v1/certificates/{id}"),
+            headers: [
+                ("authorization", token.as_str()),
+                ("content-type", "application/json"),
+            ]
+            .map(|(name, value)| (name.into(), value.into()))
+            .into(),
+            body: json!({ "labels": labels }).to_string().into_bytes(),
+            ..Request::default()
+        });
+        assert_eq!(answer.status, 200, "{answer:?}");
+    };
+    // After each list an operator changes a label.
+    let into = Arc::downgrade(&world);
+    let hand = Effect::after(move |_| {
+        if let Some(world) = into.upgrade() {
+            set_team(&mut certificates(&world)[0]["labels"]);
+        }
+    });
+    let list = Rule::new(hand).half(Half::Hetzner).method("GET");
+    let list = world.sandbox.faults().add(list.path("/v1/certificates"));
+    world.settle(&[]);
+    let named = [MANAGED, &[("http-managed-certificate-name", "front")]].concat();
+    let uid = world.create("web", &named, &[443]);
+    let ran = world.once(&[]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let labels = &certificates(&world)[0]["labels"];
+    assert_eq!(labels["hcloud-ccm/service-uid"], json!(uid));
+    let lists = world.sandbox.faults().hits(list);
+    assert_eq!(labels["team"], json!(lists.to_string()));
 }

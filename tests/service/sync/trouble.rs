@@ -253,3 +253,25 @@ fn an_action_that_never_ends_holds_up_only_its_own() {
         Vec::<String>::new()
     );
 }
+
+/// Each try is overtaken, as when a name is in use that no list shows. It must not be tried for ever without a report, nor
+/// keep the comparison of all Services from its end.
+#[test]
+fn a_service_that_is_overtaken_again_and_again_has_failed() {
+    let world = World::new(1);
+    let daemon = world.daemon(&[OFTEN]);
+    let in_use = Effect::hetzner_error(409, "uniqueness_error", "name is already used");
+    let in_use = Rule::new(in_use)
+        .half(Half::Hetzner)
+        .method("POST")
+        .path("/v1/load_balancers");
+    world.sandbox.faults().add(in_use);
+    world.create("clash", &[], &[80]);
+    world.tells("clash", "SyncLoadBalancerFailed", &["5 plans"]);
+    // As each one that failed it waits longer and longer.
+    world.ticks(20);
+    let mark = world.mark();
+    world.ticks(20);
+    let tries = world.cloud_writes(mark).len();
+    assert!(tries <= 20, "{tries} in 20 ticks\n{}", daemon.log());
+}
