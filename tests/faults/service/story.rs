@@ -131,12 +131,13 @@ impl Story {
     pub fn with(seed: u64, two_at_once: bool) -> Story {
         let mut random = Random::new(seed);
         let mut services = Vec::new();
-        for n in 0..1 + random.below(SERVICES) {
+        let count = random.below(SERVICES);
+        for n in 0..=count {
             services.push((format!("s-{n}"), Wish::of(&mut random, two_at_once)));
         }
         let chapters = 1 + random.below(3);
         let chapters = (0..chapters).map(|n| {
-            let count = if n == 0 { 0 } else { random.below(5) };
+            let count = if n == 0 { 0 } else { random.below(7) };
             Chapter {
                 seed: random.next(),
                 events: (0..count)
@@ -157,7 +158,7 @@ impl Story {
             chapters,
             stuck: random
                 .percent(30)
-                .then(|| format!("s-{}", random.below(SERVICES))),
+                .then(|| format!("s-{}", random.below(1 + count))),
             two_at_once,
         }
     }
@@ -274,26 +275,26 @@ impl Event {
     pub fn of(random: &mut Random, two_at_once: bool) -> Event {
         let service = format!("s-{}", random.below(SERVICES));
         let node = format!("n-{}", random.below(6));
-        match random.below(21) {
+        match random.below(20) {
             0 | 1 => Event::Add(service, Wish::of(random, two_at_once)),
-            2 | 3 => Event::Delete(service),
-            4 => Event::Recreate(service, Wish::of(random, two_at_once)),
-            5 => {
+            2..=4 => Event::Delete(service),
+            5 => Event::Recreate(service, Wish::of(random, two_at_once)),
+            6 => {
                 let (key, value) = *random.pick(&ANNOTATIONS);
                 Event::Annotate(service, key, random.percent(60).then_some(value))
             }
-            6 => Event::Annotate(service, "name", Some(name(random, two_at_once))),
-            7 => Event::Ports(service, ports(random)),
-            8 | 9 => Event::Turn(service),
-            10 => Event::LoseBalancer(service),
-            11 => Event::Join(node),
-            12 => match random.percent(50) {
+            7 => Event::Annotate(service, "name", Some(name(random, two_at_once))),
+            8 => Event::Ports(service, ports(random)),
+            9 | 10 => Event::Turn(service),
+            11 => Event::LoseBalancer(service),
+            12 => Event::Join(node),
+            13 => match random.percent(50) {
                 true => Event::Leave(node),
                 false => Event::Destroy(node),
             },
-            13 => Event::Exclude(node, random.percent(50)),
-            14 => Event::Renew(random.below(100)),
-            15 | 16 => Event::LoseServer(node),
+            14 => Event::Exclude(node, random.percent(50)),
+            15 => Event::Renew(random.below(100)),
+            16 => Event::LoseServer(node),
             17 | 18 => Event::Terraform {
                 keeps_uid: random.percent(70),
             },
