@@ -3,7 +3,7 @@
 use crate::service::end::may_not_be_claimed;
 use crate::service::ownership::{Kubernetes, is_of_others, is_ours as is_ours_label, list};
 use crate::service::story::{FINALIZER, NAMESPACE, cluster_uid};
-use ccm::hetzner::load_balancers::{CLUSTER_UID, CREATED, SERVICE_UID};
+use ccm::hetzner::load_balancers::{ADOPT, CLUSTER_UID, CREATED, SERVICE_UID};
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::Cloud;
@@ -213,6 +213,12 @@ impl Look {
             return Some(format!("for Service {uid}, which does not exist"));
         };
         if uid != whose || !is_ours {
+            let asked = &labels[ADOPT];
+            let all = self.cloud.load_balancers(self.project);
+            let mut others = all.iter().filter(|one| one["id"] != id);
+            if !asked.is_null() && others.any(|one| one["labels"][ADOPT] == *asked) {
+                return Some(format!("two carry label {ADOPT}={asked}"));
+            }
             if let Err(why) = kubernetes.adoptable(balancer, service) {
                 return Some(format!(
                     "adopted for {}: {why}",
