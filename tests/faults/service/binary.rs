@@ -1,6 +1,7 @@
 //! The same stories with the binary: killed by SIGKILL at a write, and two of them at once without a Lease.
 
 use super::library::Place;
+use super::others::PRIMARY_IP_SELECTOR;
 use super::story::Story;
 use super::watch::{Watch, all_writes};
 use super::{at_rest, end, storm};
@@ -52,7 +53,10 @@ fn told_by(
     mut ccm: impl FnMut(&Sandbox) -> Result<Vec<Daemon>, String>,
 ) -> Result<(), String> {
     let sandbox = story.begin();
-    let (watch, others) = (Watch::new(&sandbox), end::others(&sandbox));
+    let (watch, others) = (
+        Watch::with(&sandbox, story.two_at_once),
+        end::others(&sandbox),
+    );
     storm(story, &sandbox, &watch, |_| ccm(&sandbox).map(drop))?;
     let last: Vec<Daemon> = (0..in_the_end).map(|_| start(&sandbox)).collect();
     let begun = Instant::now();
@@ -77,7 +81,14 @@ fn told_by(
 }
 
 fn start(sandbox: &Sandbox) -> Daemon {
-    let env = with(env(sandbox), &[("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")]);
+    let settings = [
+        ("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1"),
+        (
+            "HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR",
+            PRIMARY_IP_SELECTOR,
+        ),
+    ];
+    let env = with(env(sandbox), &settings);
     Daemon::start(&env, FLAGS)
 }
 

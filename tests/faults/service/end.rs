@@ -1,10 +1,12 @@
 //! What there must be in the end, worked out from the Services and nodes that are there then, apart from `ccm`'s own
 //! comparison.
 
-use crate::service::story::{EXCLUDED, NAMESPACE, cluster_uid};
+use crate::service::others::{PRIMARY_IP_SELECTOR, UNTOUCHABLE};
+use crate::service::ownership::{Kubernetes, is_ours, server_of};
+use crate::service::story::{EXCLUDED, cluster_uid};
 use crate::service::watch::{has_finalizer, wants};
 use ccm::hetzner::load_balancers::annotations::PREFIX;
-use ccm::hetzner::load_balancers::{CLUSTER_UID, SERVICE_UID};
+use ccm::hetzner::load_balancers::{ADOPT, CLUSTER_UID, SERVICE_UID};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,15 +22,9 @@ const BAD: [(&str, &str); 3] = [
 pub fn others(sandbox: &Sandbox) -> BTreeMap<u64, String> {
     let own = cluster_uid(sandbox);
     let all = sandbox.cloud().load_balancers(sandbox.project());
-    let names = [
-        "theirs",
-        "kubernetes-default-s-0",
-        "kubernetes-default-s-1",
-        "somebody",
-    ];
     let theirs = all.into_iter().filter(|one| {
         let is_ours = one["labels"][CLUSTER_UID] == *own;
-        !is_ours && names.iter().any(|name| one["name"] == *name)
+        !is_ours && UNTOUCHABLE.iter().any(|name| one["name"] == *name)
     });
     theirs
         .map(|mut one| {
@@ -57,171 +53,236 @@ pub fn certificates_come(sandbox: &Sandbox) {
     });
 }
 
+/// Both APIs, at one moment.
+struct Both {
+    kubernetes: Kubernetes,
+    balancers: Vec<Value>,
+    certificates: Vec<Value>,
+    primary_ips: Vec<Value>,
+    servers: BTreeSet<u64>,
+}
+
 /// Exactly the load balancers that are wanted, each as it should be.
 pub fn is_right(sandbox: &Sandbox) -> Result<(), String> {
-    let balancers = sandbox.cloud().load_balancers(sandbox.project());
-    let services = sandbox.cluster().list("services", NAMESPACE);
-    let nodes = sandbox.cluster().list("nodes", None);
-    let certificates = sandbox.cloud().certificates(sandbox.project());
-    let primary_ips = sandbox.cloud().primary_ips(sandbox.project());
-    for service in &services {
+    is_right_but_for(sandbox, None)
+}
+
+/// The same, whatever is with the Service of this name.
+pub fn is_right_but_for(sandbox: &Sandbox, stuck: Option<&str>) -> Result<(), String> {
+    let (cloud, project) = (sandbox.cloud(), sandbox.project());
+    let ours = cluster_uid(sandbox);
+    let both = Both {
+        kubernetes: Kubernetes::read(sandbox.cluster(), &ours),
+        balancers: cloud.load_balancers(project),
+        certificates: cloud.certificates(project),
+        primary_ips: cloud.primary_ips(project),
+        servers: alive(&cloud.servers(project)),
+    };
+    let name = |service: &Value| service["metadata"]["name"].as_str().map(str::to_owned);
+    let services = both.kubernetes.services.iter();
+    for service in services.filter(|one| stuck.is_none() || name(one).as_deref() != stuck) {
         let of_service = |why: String| format!("Service {}: {why}", service["metadata"]["name"]);
-        let lacks = lacks(service, &certificates, &primary_ips, &balancers);
-        service_is_right(service, &balancers, &nodes, &certificates, lacks).map_err(of_service)?;
+        both.service_is_right(service).map_err(of_service)?;
     }
-    for certificate in &certificates {
+    for certificate in &both.certificates {
         let uid = &certificate["labels"][SERVICE_UID];
-        let same = certificates.iter();
+        let same = both.certificates.iter();
         let same = same.filter(|one| one["labels"][SERVICE_UID] == *uid);
         if same.count() > 1 {
             return Err(format!("Service {uid} has more than one certificate"));
         }
     }
-    let ours = cluster_uid(sandbox);
-    let lives = |uid: &Value| {
-        let mut services = services.iter();
-        services.any(|service| service["metadata"]["uid"] == *uid && wants(service))
+    let is_stuck = |one: &&Value| {
+        let service = both.kubernetes.service(&one["labels"][SERVICE_UID]);
+        stuck.is_some() && service.and_then(name).as_deref() == stuck
     };
-    // Of Services that were taken away by force, and of those that go on living, but not with us.
-    let known = |uid: &Value| {
-        let mut services = services.iter();
-        services.any(|service| service["metadata"]["uid"] == *uid)
-    };
-    for one in &balancers {
-        let uid = &one["labels"][SERVICE_UID];
-        if one["labels"][CLUSTER_UID] == *ours && known(uid) && !lives(uid) {
-            return Err(format!(
-                "load balancer {} is left of Service {uid}",
-                one["name"]
-            ));
-        }
-    }
-    Ok(())
+    let mut others = both.balancers.iter().filter(|one| !is_stuck(one));
+    others.try_for_each(|one| both.is_clean(one, &ours))
+}
+
+/// IDs of these servers.
+pub fn alive(servers: &[Value]) -> BTreeSet<u64> {
+    servers
+        .iter()
+        .filter_map(|one| one["id"].as_u64())
+        .collect()
 }
 
 /// Of this cluster, and of no Service that is there; what was so from the start is not meant.
 pub fn orphans(sandbox: &Sandbox) -> BTreeSet<u64> {
     let ours = cluster_uid(sandbox);
-    let services = sandbox.cluster().list("services", NAMESPACE);
+    let kubernetes = Kubernetes::read(sandbox.cluster(), &ours);
     let is_orphan = |one: &Value| {
-        let uid = &one["labels"][SERVICE_UID];
-        let mut services = services.iter();
-        one["labels"][CLUSTER_UID] == *ours
-            && !services.any(|service| service["metadata"]["uid"] == *uid)
+        let labels = &one["labels"];
+        labels[CLUSTER_UID] == *ours && kubernetes.service(&labels[SERVICE_UID]).is_none()
     };
     let mut all = sandbox.cloud().load_balancers(sandbox.project());
     all.retain(is_orphan);
     all.iter().map(|one| one["id"].as_u64().unwrap()).collect()
 }
 
-/// Somebody else has the certificate or the address that it asks for.
-fn lacks(
-    service: &Value,
-    certificates: &[Value],
-    primary_ips: &[Value],
-    balancers: &[Value],
-) -> bool {
-    let uid = &service["metadata"]["uid"];
-    let is_https = annotation(service, "protocol") == Some("https");
-    let named = annotation(service, "http-managed-certificate-name").filter(|_| is_https);
-    let taken = certificates.iter().any(|one| {
-        Some(one["name"].as_str().unwrap()) == named && one["labels"][SERVICE_UID] != *uid
-    });
-    let own = balancers
-        .iter()
-        .any(|one| one["labels"][SERVICE_UID] == *uid);
-    let asked = annotation(service, "public-net-ipv4").filter(|_| !own);
-    let assigned = primary_ips
-        .iter()
-        .any(|one| Some(one["name"].as_str().unwrap()) == asked && !one["assignee_id"].is_null());
-    taken || assigned
-}
-
-fn service_is_right(
-    service: &Value,
-    balancers: &[Value],
-    nodes: &[Value],
-    certificates: &[Value],
-    lacks: bool,
-) -> Result<(), String> {
-    let uid = &service["metadata"]["uid"];
-    let own: Vec<&Value> = balancers
-        .iter()
-        .filter(|one| one["labels"][SERVICE_UID] == *uid)
-        .collect();
-    if !wants(service) {
-        return match (has_finalizer(service), own.len()) {
-            (false, 0) if service["metadata"]["deletionTimestamp"].is_null() => Ok(()),
-            (finalizer, count) => Err(format!("finalizer {finalizer}, {count} load balancers")),
-        };
-    }
-    let is_bad = BAD
-        .iter()
-        .any(|(key, value)| annotation(service, key) == Some(value));
-    let named = annotation(service, "name");
-    let name_is_taken = named.is_some_and(|name| {
-        let mut others = balancers.iter();
-        others.any(|one| one["name"] == name && one["labels"][SERVICE_UID] != *uid)
-    });
-    let is_bad = is_bad || lacks;
-    let one = match own.as_slice() {
-        [one] => one,
-        [] if is_bad || name_is_taken => return Ok(()),
-        all => return Err(format!("{} load balancers", all.len())),
-    };
-    if is_bad {
-        return Ok(());
-    }
-    if !has_finalizer(service) {
-        return Err("no finalizer".into());
-    }
-    let equal = |what: &str, have: Value, want: Value| match have == want {
-        true => Ok(()),
-        false => Err(format!("{what}: {have}, and not {want}")),
-    };
-    if let Some(name) = named.filter(|_| !name_is_taken) {
-        equal("name", one["name"].clone(), json!(name))?;
-    }
-    if let Some(kind) = annotation(service, "type") {
-        equal(
-            "type",
-            one["load_balancer_type"]["name"].clone(),
-            json!(kind),
-        )?;
-    }
-    let algorithm = annotation(service, "algorithm-type").unwrap_or("round_robin");
-    equal(
-        "algorithm",
-        one["algorithm"]["type"].clone(),
-        json!(algorithm),
-    )?;
-    equal("ports", ports(one), wanted_ports(service))?;
-    let shown = one["services"].as_array().unwrap().iter();
-    let shown = shown.filter(|port| port["protocol"] == "https");
-    for port in shown {
-        let ids = port["http"]["certificates"].as_array().unwrap();
-        let is_own = |id: &Value| {
-            let mut all = certificates.iter();
-            all.any(|one| one["id"] == *id && one["labels"][SERVICE_UID] == *uid)
-        };
-        if ids.len() != 1 || !ids.iter().all(is_own) {
-            return Err(format!(
-                "certificates {ids:?} on port {}",
-                port["listen_port"]
-            ));
+impl Both {
+    /// What carries no UID of a Service carries no label of ours but those of an operator or of another cluster, and
+    /// what carries one of a Service that wants none is an orphan.
+    fn is_clean(&self, balancer: &Value, ours: &str) -> Result<(), String> {
+        let (name, labels) = (&balancer["name"], &balancer["labels"]);
+        let uid = &labels[SERVICE_UID];
+        if !uid.is_null() {
+            let is_left = labels[CLUSTER_UID].is_null() || labels[CLUSTER_UID] == *ours;
+            let service = self.kubernetes.service(uid);
+            let is_unwanted = service.is_some_and(|service| !wants(service));
+            return match is_left && is_unwanted {
+                true => Err(format!("load balancer {name} is left of Service {uid}")),
+                false => Ok(()),
+            };
+        }
+        let all = labels.as_object().unwrap();
+        let mut labels = all.keys().filter(|label| is_ours(label));
+        match labels.find(|label| *label != ADOPT) {
+            Some(label) => Err(format!("released load balancer {name} has label {label}")),
+            None => Ok(()),
         }
     }
-    equal(
-        "targets",
-        json!(targets(one)),
-        json!(servers(service, nodes)),
-    )?;
-    let address = &one["public_net"]["ipv4"]["ip"];
-    equal(
-        "status",
-        service["status"]["loadBalancer"]["ingress"][0]["ip"].clone(),
-        address.clone(),
-    )
+
+    /// It asks for a certificate or an address that it may not have.
+    fn lacks(&self, service: &Value) -> bool {
+        let uid = &service["metadata"]["uid"];
+        let is_https = annotation(service, "protocol") == Some("https");
+        let named = annotation(service, "http-managed-certificate-name").filter(|_| is_https);
+        let taken = self.certificates.iter().any(|one| {
+            Some(one["name"].as_str().unwrap()) == named && one["labels"][SERVICE_UID] != *uid
+        });
+        let own = self
+            .balancers
+            .iter()
+            .any(|one| one["labels"][SERVICE_UID] == *uid);
+        let asked = annotation(service, "public-net-ipv4").filter(|_| !own);
+        let mut refused = self.primary_ips.iter().filter(|one| {
+            let is_assigned = !one["assignee_id"].is_null();
+            is_assigned || may_not_be_claimed(one).is_some()
+        });
+        taken || refused.any(|one| one["name"].as_str() == asked)
+    }
+
+    /// It has no load balancer: one of its name, or one that an operator offers to it, is there, and it may not adopt
+    /// it.
+    fn is_blocked(&self, service: &Value) -> Result<(), String> {
+        let own = format!("default.{}", service["metadata"]["name"].as_str().unwrap());
+        let with = |is_it: &dyn Fn(&Value) -> bool| -> Vec<&Value> {
+            self.balancers.iter().filter(|one| is_it(one)).collect()
+        };
+        let offered = with(&|one| one["labels"][ADOPT] == *own);
+        let named = with(&|one| one["name"].as_str() == annotation(service, "name"));
+        let one = match (offered.as_slice(), named.as_slice()) {
+            ([], []) => return Err("no load balancer".into()),
+            ([], [one, ..]) | ([one], _) => one,
+            // An operator has to decide.
+            ([_, _, ..], _) => return Ok(()),
+        };
+        match self.kubernetes.adoptable(one, service) {
+            Ok(()) => Err(format!("did not adopt load balancer {}", one["name"])),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn service_is_right(&self, service: &Value) -> Result<(), String> {
+        let uid = &service["metadata"]["uid"];
+        let Both {
+            balancers,
+            certificates,
+            ..
+        } = self;
+        let own: Vec<&Value> = balancers
+            .iter()
+            .filter(|one| one["labels"][SERVICE_UID] == *uid)
+            .collect();
+        if !wants(service) {
+            return match (has_finalizer(service), own.len()) {
+                (false, 0) if service["metadata"]["deletionTimestamp"].is_null() => Ok(()),
+                (finalizer, count) => Err(format!("finalizer {finalizer}, {count} load balancers")),
+            };
+        }
+        let is_bad = BAD
+            .iter()
+            .any(|(key, value)| annotation(service, key) == Some(value));
+        let named = annotation(service, "name");
+        let name_is_taken = named.is_some_and(|name| {
+            let mut others = balancers.iter();
+            others.any(|one| one["name"] == name && one["labels"][SERVICE_UID] != *uid)
+        });
+        let is_bad = is_bad || self.lacks(service);
+        let one = match own.as_slice() {
+            [one] => one,
+            [] if is_bad => return Ok(()),
+            [] => return self.is_blocked(service),
+            all => return Err(format!("{} load balancers", all.len())),
+        };
+        if is_bad {
+            return Ok(());
+        }
+        if !has_finalizer(service) {
+            return Err("no finalizer".into());
+        }
+        let equal = |what: &str, have: Value, want: Value| match have == want {
+            true => Ok(()),
+            false => Err(format!("{what}: {have}, and not {want}")),
+        };
+        if let Some(name) = named.filter(|_| !name_is_taken) {
+            equal("name", one["name"].clone(), json!(name))?;
+        }
+        if let Some(kind) = annotation(service, "type") {
+            equal(
+                "type",
+                one["load_balancer_type"]["name"].clone(),
+                json!(kind),
+            )?;
+        }
+        let algorithm = annotation(service, "algorithm-type").unwrap_or("round_robin");
+        equal(
+            "algorithm",
+            one["algorithm"]["type"].clone(),
+            json!(algorithm),
+        )?;
+        equal("ports", ports(one), wanted_ports(service))?;
+        let shown = one["services"].as_array().unwrap().iter();
+        let shown = shown.filter(|port| port["protocol"] == "https");
+        for port in shown {
+            let ids = port["http"]["certificates"].as_array().unwrap();
+            let is_own = |id: &Value| {
+                let mut all = certificates.iter();
+                all.any(|one| one["id"] == *id && one["labels"][SERVICE_UID] == *uid)
+            };
+            if ids.len() != 1 || !ids.iter().all(is_own) {
+                return Err(format!(
+                    "certificates {ids:?} on port {}",
+                    port["listen_port"]
+                ));
+            }
+        }
+        equal(
+            "targets",
+            json!(targets(one)),
+            json!(servers(service, &self.kubernetes.nodes, &self.servers)),
+        )?;
+        let address = &one["public_net"]["ipv4"]["ip"];
+        equal(
+            "status",
+            service["status"]["loadBalancer"]["ingress"][0]["ip"].clone(),
+            address.clone(),
+        )
+    }
+}
+
+/// Why no Service may claim this Primary IP, whether it is free or not.
+pub fn may_not_be_claimed(primary_ip: &Value) -> Option<&'static str> {
+    let (key, value) = PRIMARY_IP_SELECTOR.split_once('=').unwrap();
+    if primary_ip["labels"][key] != value {
+        Some("the selector does not select it")
+    } else if primary_ip["auto_delete"] == true {
+        Some("it would be deleted with the load balancer")
+    } else {
+        None
+    }
 }
 
 fn ports(balancer: &Value) -> Value {
@@ -270,8 +331,8 @@ pub fn targets(balancer: &Value) -> BTreeSet<u64> {
         .collect()
 }
 
-/// Of the nodes that this Service sends traffic to.
-pub fn servers(service: &Value, nodes: &[Value]) -> BTreeSet<u64> {
+/// Those of these that exist, of the nodes that this Service sends traffic to.
+pub fn servers(service: &Value, nodes: &[Value], alive: &BTreeSet<u64>) -> BTreeSet<u64> {
     let pool = annotation(service, "node-selector").map(|selector| selector.replace("pool=", ""));
     let offered = nodes.iter().filter(|node| {
         let labels = &node["metadata"]["labels"];
@@ -280,11 +341,8 @@ pub fn servers(service: &Value, nodes: &[Value]) -> BTreeSet<u64> {
             .is_some_and(|value| value != "false");
         !is_excluded && pool.as_ref().is_none_or(|pool| labels["pool"] == **pool)
     });
-    let id = |node: &Value| {
-        let id = node["spec"]["providerID"].as_str()?;
-        id.strip_prefix("ccm-from-scratch://")?.parse().ok()
-    };
-    offered.filter_map(id).collect()
+    let ids = offered.filter_map(server_of);
+    ids.filter(|id| alive.contains(id)).collect()
 }
 
 fn annotation<'a>(service: &'a Value, name: &str) -> Option<&'a str> {

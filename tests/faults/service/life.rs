@@ -1,12 +1,13 @@
 //! `ccm` as the daemon runs it, in this process: a world, its service controller, and a gate that closes for good.
 
 use crate::service::library::{Mortal, Place, SCALE, scaled};
+use crate::service::others::PRIMARY_IP_SELECTOR;
 use crate::service::random::Random;
 use crate::service::story::Event;
 use ccm::cache::Apis;
 use ccm::controllers::service::{self, ServiceController};
 use ccm::controllers::{Controller, Report, Selection};
-use ccm::hetzner::load_balancers::Defaults;
+use ccm::hetzner::load_balancers::{Defaults, Selector};
 use ccm::provider::{Source, Sourced};
 use sandbox::Sandbox;
 use std::time::Duration;
@@ -43,7 +44,8 @@ impl Life {
             // Two at once cannot help it that one is a moment behind the other.
             rounds: (0..rounds)
                 .map(|_| {
-                    (!two_at_once && random.percent(50)).then(|| Event::of(random, may_be_two))
+                    (!two_at_once && random.percent(50))
+                        .then(|| Event::between_ticks(random, may_be_two))
                 })
                 .collect(),
             selection: match random.percent(30) {
@@ -99,8 +101,19 @@ impl Ccm {
     }
 
     pub fn with(place: &Place, resync_period: Duration) -> Ccm {
+        Ccm::of(place, resync_period, SCALE)
+    }
+
+    /// One for which actions may run ten times longer before they count as failed.
+    pub fn patient(place: &Place) -> Ccm {
+        Ccm::of(place, scaled(1_000_000), 10.0 * SCALE)
+    }
+
+    fn of(place: &Place, resync_period: Duration, time_scale: f64) -> Ccm {
+        let selector = Selector::parse(PRIMARY_IP_SELECTOR);
         let defaults = Defaults {
             location: Some(Sourced::new("fsn1".to_owned(), Source::Rule("test"))),
+            primary_ip_selector: Some(Sourced::new(selector.unwrap(), Source::Rule("test"))),
             ..Defaults::default()
         };
         Ccm {
@@ -111,7 +124,7 @@ impl Ccm {
                 concurrency: 3,
                 cluster_name: "kubernetes".into(),
                 delete_orphans: false,
-                time_scale: SCALE,
+                time_scale,
             }),
         }
     }

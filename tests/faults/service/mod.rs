@@ -13,17 +13,25 @@ mod binary;
 mod clear;
 mod end;
 mod life;
+mod others;
+mod ownership;
 mod story;
 mod watch;
 mod weather;
 
-use library::Place;
+use crate::common::LIMIT;
+use ccm::controllers::{Report, Selection};
+use ccm::hetzner::load_balancers::SERVICE_UID;
+use library::{Mortal, Place};
 use life::Ccm;
 use sandbox::calls::Call;
+use sandbox::exchange::Request;
+use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use seeds::for_each_seed;
-use std::sync::Mutex;
-use story::{Chapter, Story};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use story::{Chapter, Event, Story, Wish};
 use watch::{Watch, all_writes};
 use weather::Weather;
 
@@ -67,7 +75,11 @@ struct Tally {
     ordered: usize,
     kept: usize,
     deleted: usize,
+    edited: usize,
     adopted: usize,
+    released: usize,
+    /// Stories in which an action never ended, and the other Services did not wait for it.
+    independent: usize,
     targets_removed: usize,
     busy: usize,
     /// The most of any story, for each Service.
@@ -81,7 +93,7 @@ struct Tally {
 /// With faults and deaths; then the weather clears up and a new `ccm` starts.
 fn in_storm(story: &Story, sandbox: &Sandbox, tally: &Mutex<Tally>) -> Result<(), String> {
     let place = Place::new(sandbox);
-    let watch = Watch::new(sandbox);
+    let watch = Watch::with(sandbox, story.two_at_once);
     let (others, orphans) = (end::others(sandbox), end::orphans(sandbox));
     let mut deaths = 0;
     storm(story, sandbox, &watch, |chapter| {
@@ -105,6 +117,10 @@ fn in_storm(story: &Story, sandbox: &Sandbox, tally: &Mutex<Tally>) -> Result<()
         ));
     }
 
+    let was_independent = match &story.stuck {
+        Some(name) => independent(sandbox, &place, name)?,
+        None => false,
+    };
     let mark = sandbox.calls().mark();
     let rounds = Ccm::new(&place, true).settle()?;
     watch.no_harm(sandbox)?;
@@ -113,6 +129,10 @@ fn in_storm(story: &Story, sandbox: &Sandbox, tally: &Mutex<Tally>) -> Result<()
     {
         let mut tally = tally.lock().unwrap();
         tally.add(sandbox, deaths);
+        let (adopted, released) = watch.counts();
+        tally.adopted += adopted;
+        tally.released += released;
+        tally.independent += usize::from(was_independent);
         let most = |most: &mut usize, now: usize| *most = now.max(*most);
         most(&mut tally.calls_to_settle, calls.len() / services);
         most(&mut tally.writes_to_settle, writes / services);
@@ -138,6 +158,60 @@ fn in_storm(story: &Story, sandbox: &Sandbox, tally: &Mutex<Tally>) -> Result<()
             end::others(sandbox)
         )),
     }
+}
+
+/// An action of this Service's load balancer never ends: all other Services, and one that is added then, reach their
+/// wanted end before `ccm` stops waiting for it. False: the Service has nothing to do, or is blocked.
+fn independent(sandbox: &Sandbox, place: &Place, name: &str) -> Result<bool, String> {
+    let (cloud, project) = (sandbox.cloud(), sandbox.project());
+    let Some(service) = sandbox.cluster().get("services", story::NAMESPACE, name) else {
+        return Ok(false);
+    };
+    let uid = service["metadata"]["uid"].clone();
+    let held: Arc<Mutex<Option<u64>>> = Arc::default();
+    let hold = {
+        let (cloud, held) = (Arc::clone(cloud), Arc::clone(&held));
+        move || {
+            let mut all = cloud.load_balancers(project).into_iter();
+            let own = all.find(|one| one["labels"][SERVICE_UID] == uid);
+            if let Some(id) = own.and_then(|one| one["id"].as_u64()) {
+                cloud.hold_load_balancer(id, true);
+                *held.lock().unwrap() = Some(id);
+            }
+        }
+    };
+    hold();
+    // One that is created is held from then on.
+    let after = Rule::new(Effect::after(move |_: &Request| hold()));
+    let after = after.half(Half::Hetzner).method("POST");
+    let rule = sandbox.faults().add(after.path("/v1/load_balancers"));
+    Event::Ports(name.to_owned(), vec![9_000]).happen(sandbox);
+
+    let mut ccm = Ccm::patient(place);
+    let gate = Mortal::after(None);
+    let object = format!("service/default/{name}");
+    let first = ccm.tick(&gate, &Selection::Due);
+    Event::Add("late".to_owned(), Wish::plain()).happen(sandbox);
+    let begun = Instant::now();
+    let is_given_up = |report: &Report| {
+        let mut failures = report.failures.iter();
+        failures.any(|one| one.object == object && one.why.contains("it still runs after"))
+    };
+    let mut report = first;
+    let outcome = loop {
+        let outcome = end::is_right_but_for(sandbox, Some(name));
+        if outcome.is_ok() || is_given_up(&report) || begun.elapsed() > LIMIT {
+            break outcome;
+        }
+        report = ccm.tick(&gate, &Selection::Due);
+    };
+    let was_running = report.unfinished > 0;
+    let outcome = outcome.map_err(|why| format!("it waited for Service {name}: {why}"));
+    sandbox.faults().remove(rule);
+    for id in held.lock().unwrap().iter() {
+        cloud.hold_load_balancer(*id, false);
+    }
+    outcome.map(|()| was_running)
 }
 
 /// All is right, a new `ccm` finds nothing to do, and writes nothing.
@@ -171,7 +245,7 @@ fn storm(
             .events
             .iter()
             .for_each(|event| event.happen(sandbox));
-        let weather = Weather::of(chapter.seed);
+        let weather = Weather::of(chapter.seed, story.two_at_once);
         weather.begin(sandbox);
         watch.over(sandbox);
         let outcome = ccm(chapter);
@@ -179,6 +253,7 @@ fn storm(
         outcome?;
     }
     end::certificates_come(sandbox);
+    story::some_node_is_alive(sandbox);
     watch.over(sandbox);
     Ok(())
 }
@@ -207,7 +282,7 @@ impl Tally {
             let asks = !call.json().unwrap_or_default()["public_net"].is_null();
             self.kept += usize::from(asks) * is("POST", "/v1/load_balancers");
             self.deleted += is("DELETE", "");
-            self.adopted += is("PUT", "");
+            self.edited += is("PUT", "");
             self.targets_removed += is("POST", "/remove_target");
             self.busy += usize::from(matches!(call.status, Some(409 | 423)));
         }
@@ -222,7 +297,10 @@ impl Tally {
         assert!(self.ordered > stories / 5, "{self:?}");
         assert!(self.kept > stories / 6, "{self:?}");
         assert!(self.deleted > stories / 4, "{self:?}");
-        assert!(self.adopted > stories / 4, "{self:?}");
+        assert!(self.edited > stories / 4, "{self:?}");
+        assert!(self.adopted > stories / 6, "{self:?}");
+        assert!(self.released > stories / 10, "{self:?}");
+        assert!(self.independent > stories / 10, "{self:?}");
         assert!(self.targets_removed > stories / 4, "{self:?}");
         assert!(self.busy > stories / 2, "{self:?}");
     }

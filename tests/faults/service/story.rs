@@ -2,10 +2,13 @@
 //!
 //! Nothing here is told to `ccm`; what the end has to be follows from what is there then, see `end`.
 
+use crate::service::end;
 use crate::service::life::Life;
+use crate::service::others::{self, NODE_LABEL, Other};
+use crate::service::ownership;
 use crate::service::random::Random;
+use ccm::hetzner::load_balancers::SERVICE_UID;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
-use ccm::hetzner::load_balancers::{CLUSTER_UID, CREATED, SERVICE, SERVICE_UID};
 use sandbox::Sandbox;
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
@@ -18,14 +21,17 @@ pub const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balanc
 /// At most.
 pub const SERVICES: u64 = 4;
 
-/// Of a Service that nobody has any more.
-const DEAD_UID: &str = "00000000-dead-4000-8000-000000000000";
-
 pub struct Story {
     has_network: bool,
     nodes: u64,
     services: Vec<(String, Wish)>,
+    others: Vec<Other>,
+    /// The number of a Service that has a load balancer of Hetzner's controller.
+    of_upstream: Option<u64>,
     pub chapters: Vec<Chapter>,
+    /// See [`crate::service::independent`].
+    pub stuck: Option<String>,
+    pub two_at_once: bool,
 }
 
 /// Something happens, and then a few lives of `ccm` pass.
@@ -60,8 +66,16 @@ pub enum Event {
     /// With its server.
     Destroy(String),
     Exclude(String, bool),
-    /// All nodes go, new ones come.
+    /// The server of a node is deleted, and the node stays.
+    LoseServer(String),
+    /// All nodes are replaced.
     Renew(u64),
+    /// See [`others::terraform_runs`].
+    Terraform {
+        keeps_uid: bool,
+    },
+    /// See [`others::ask_for`].
+    AskFor(&'static str, Option<String>),
 }
 
 /// Values that a load balancer can have, and some that none can.
@@ -87,8 +101,15 @@ const MANAGED: [(&str, &str); 3] = [
     ("http-managed-certificate-domains", "www.example.com"),
 ];
 
-/// `shared`: wanted by several; `theirs`: another cluster's; `free`: nobody lives in it.
-const NAMES: [&str; 5] = ["front", "shared", "shared", "theirs", "free"];
+/// `shared`: wanted by several; `theirs`: another cluster's; `free`: no Service owns it; the others: see [`Other`].
+const NAMES: [&str; 9] = [
+    "front", "shared", "shared", "theirs", "free", "edge", "edge", "busy", "foreign",
+];
+
+/// Primary IPs that a Service may claim while they are free, and such as it may not claim.
+const PRIMARY_IPS: [&str; 7] = [
+    "kept", "kept", "kept", "another", "reserved", "brief", "used",
+];
 
 impl Story {
     /// Does a Service go by force in it, so that its load balancer may stay?
@@ -110,12 +131,13 @@ impl Story {
     pub fn with(seed: u64, two_at_once: bool) -> Story {
         let mut random = Random::new(seed);
         let mut services = Vec::new();
-        for n in 0..1 + random.below(SERVICES) {
+        let count = random.below(SERVICES);
+        for n in 0..=count {
             services.push((format!("s-{n}"), Wish::of(&mut random, two_at_once)));
         }
         let chapters = 1 + random.below(3);
         let chapters = (0..chapters).map(|n| {
-            let count = if n == 0 { 0 } else { random.below(5) };
+            let count = if n == 0 { 0 } else { random.below(7) };
             Chapter {
                 seed: random.next(),
                 events: (0..count)
@@ -131,7 +153,13 @@ impl Story {
             has_network: random.percent(40),
             nodes: random.below(5),
             services,
+            others: Other::all(&mut random),
+            of_upstream: random.percent(25).then(|| random.below(SERVICES)),
             chapters,
+            stuck: random
+                .percent(30)
+                .then(|| format!("s-{}", random.below(1 + count))),
+            two_at_once,
         }
     }
 
@@ -148,55 +176,14 @@ impl Story {
         for n in 0..self.nodes {
             join(&sandbox, &format!("n-{n}"));
         }
-        self.others(&sandbox);
-        let (cloud, project) = (sandbox.cloud(), sandbox.project());
-        for name in ["kept", "another"] {
-            cloud.create_primary_ip(
-                project,
-                json!({ "name": name, "type": "ipv4", "location": "fsn1" }),
-            );
-        }
-        for (name, wish) in &self.services {
-            wish.make(&sandbox, name);
+        others::make_all(&sandbox, &self.others);
+        for (n, (name, wish)) in self.services.iter().enumerate() {
+            let service = wish.make(&sandbox, name);
+            if self.of_upstream == Some(n as u64) {
+                others::make_upstream(&sandbox, &service);
+            }
         }
         sandbox
-    }
-
-    /// Load balancers of others, and some that nobody lives in.
-    fn others(&self, sandbox: &Sandbox) {
-        let cloud = sandbox.cloud();
-        let foreign = ServerSpec {
-            name: "foreign".into(),
-            ..ServerSpec::default()
-        };
-        let foreign = cloud.create_server(sandbox.project(), foreign);
-        let target = json!([{ "type": "server", "server": { "id": foreign } }]);
-        let ours = cluster_uid(sandbox);
-        let dead = |cluster: &str| json!({ SERVICE_UID: DEAD_UID, CLUSTER_UID: cluster });
-        let mut left = dead(&ours);
-        left[SERVICE] = json!("default.s-3");
-        left[CREATED] = json!("true");
-        for (name, labels, targets) in [
-            ("theirs", dead("another-cluster"), &target),
-            ("kubernetes-default-s-0", dead("another-cluster"), &target),
-            // Made by upstream's controller, of a cluster that nobody here knows.
-            (
-                "kubernetes-default-s-1",
-                json!({ SERVICE_UID: DEAD_UID }),
-                &target,
-            ),
-            ("somebody", json!({ "team": "blue" }), &target),
-            ("free", json!({ "team": "red" }), &json!([])),
-            ("kubernetes-default-s-2", json!({}), &json!([])),
-            // This cluster's, of a Service of the same name that does not exist any more.
-            ("kubernetes-default-s-3", left, &json!([])),
-        ] {
-            cloud.create_load_balancer(
-                sandbox.project(),
-                json!({ "name": name, "load_balancer_type": "lb11", "location": "fsn1", "labels": labels,
-                        "targets": targets, "services": [], "algorithm": { "type": "round_robin" } }),
-            );
-        }
     }
 }
 
@@ -206,7 +193,7 @@ impl Wish {
         for _ in 0..random.below(4) {
             annotations.push(*random.pick(&ANNOTATIONS));
         }
-        if random.percent(30) {
+        if random.percent(40) {
             annotations.push(("name", name(random, two_at_once)));
         }
         if random.percent(30) {
@@ -216,9 +203,8 @@ impl Wish {
                 annotations.push(("http-managed-certificate-name", "shared"));
             }
         }
-        if random.percent(30) {
-            let asked = random.pick::<&str>(&["kept", "kept", "another"]);
-            annotations.push(("public-net-ipv4", asked));
+        if random.percent(40) {
+            annotations.push(("public-net-ipv4", random.pick::<&str>(&PRIMARY_IPS)));
         }
         Wish {
             ports: ports(random),
@@ -245,7 +231,7 @@ impl Wish {
         }
     }
 
-    fn make(&self, sandbox: &Sandbox, name: &str) {
+    fn make(&self, sandbox: &Sandbox, name: &str) -> Value {
         let annotations = self.annotations.iter();
         let annotations: serde_json::Map<String, Value> = annotations
             .map(|(key, value)| (format!("{PREFIX}{key}"), json!(value)))
@@ -258,13 +244,13 @@ impl Wish {
         if self.has_class {
             service["spec"]["loadBalancerClass"] = json!("example.org/another");
         }
-        sandbox.cluster().create("services", NAMESPACE, service);
+        sandbox.cluster().create("services", NAMESPACE, service)
     }
 }
 
 fn name(random: &mut Random, two_at_once: bool) -> &'static str {
     match *random.pick(&NAMES) {
-        "free" if two_at_once => "front",
+        "free" | "edge" | "busy" | "foreign" if two_at_once => "front",
         name => name,
     }
 }
@@ -289,25 +275,47 @@ impl Event {
     pub fn of(random: &mut Random, two_at_once: bool) -> Event {
         let service = format!("s-{}", random.below(SERVICES));
         let node = format!("n-{}", random.below(6));
-        match random.below(15) {
+        match random.below(20) {
             0 | 1 => Event::Add(service, Wish::of(random, two_at_once)),
-            2 | 3 => Event::Delete(service),
-            4 => Event::Recreate(service, Wish::of(random, two_at_once)),
-            5 => {
+            2..=4 => Event::Delete(service),
+            5 => Event::Recreate(service, Wish::of(random, two_at_once)),
+            6 => {
                 let (key, value) = *random.pick(&ANNOTATIONS);
                 Event::Annotate(service, key, random.percent(60).then_some(value))
             }
-            6 => Event::Annotate(service, "name", Some(name(random, two_at_once))),
-            7 => Event::Ports(service, ports(random)),
-            8 | 9 => Event::Turn(service),
-            10 => Event::LoseBalancer(service),
-            11 => Event::Join(node),
-            12 => match random.percent(50) {
+            7 => Event::Annotate(service, "name", Some(name(random, two_at_once))),
+            8 => Event::Ports(service, ports(random)),
+            9 | 10 => Event::Turn(service),
+            11 => Event::LoseBalancer(service),
+            12 => Event::Join(node),
+            13 => match random.percent(50) {
                 true => Event::Leave(node),
                 false => Event::Destroy(node),
             },
-            13 => Event::Exclude(node, random.percent(50)),
-            _ => Event::Renew(random.below(100)),
+            14 => Event::Exclude(node, random.percent(50)),
+            15 => Event::Renew(random.below(100)),
+            16 => Event::LoseServer(node),
+            17 | 18 => Event::Terraform {
+                keeps_uid: random.percent(70),
+            },
+            // Two at once would both adopt it, each for another Service.
+            _ if two_at_once => Event::Terraform { keeps_uid: true },
+            _ => {
+                let balancer = *random.pick(&["edge", "edge", "busy", "foreign", "free"]);
+                Event::AskFor(
+                    balancer,
+                    random.percent(75).then(|| others::service_of(random)),
+                )
+            }
+        }
+    }
+
+    /// One that `ccm` may meet in the middle of its work. Not the removal of all labels: whose the load balancer is,
+    /// shows again with the next list only.
+    pub fn between_ticks(random: &mut Random, two_at_once: bool) -> Event {
+        match Event::of(random, two_at_once) {
+            Event::Terraform { .. } => Event::Terraform { keeps_uid: true },
+            event => event,
         }
     }
 
@@ -320,7 +328,7 @@ impl Event {
         match self {
             Event::Add(name, wish) => {
                 if cluster.get("services", NAMESPACE, name).is_none() {
-                    wish.make(sandbox, name);
+                    drop(wish.make(sandbox, name));
                 }
             }
             Event::Delete(name) => drop(cluster.delete("services", NAMESPACE, name)),
@@ -330,7 +338,7 @@ impl Event {
                 });
                 cluster.delete("services", NAMESPACE, name);
                 if cluster.get("services", NAMESPACE, name).is_none() {
-                    wish.make(sandbox, name);
+                    drop(wish.make(sandbox, name));
                 }
             }
             Event::Annotate(name, key, value) => edit(name, &mut |service| {
@@ -382,6 +390,15 @@ impl Event {
             }
             Event::Leave(name) => drop(cluster.delete("nodes", None, name)),
             Event::Destroy(name) => destroy(sandbox, name),
+            Event::LoseServer(name) => {
+                if let Some(id) = server_of(sandbox, name) {
+                    sandbox.cloud().delete_server(id);
+                }
+            }
+            Event::Terraform { keeps_uid } => others::terraform_runs(sandbox, *keeps_uid),
+            Event::AskFor(balancer, service) => {
+                others::ask_for(sandbox, balancer, service.as_deref());
+            }
             Event::Exclude(name, yes) => {
                 cluster.edit("nodes", None, name, |node| {
                     let labels = &mut node["metadata"]["labels"];
@@ -403,16 +420,7 @@ impl Event {
 
 /// With the server of that name, or a new one; half of the nodes are in pool `a`.
 fn join(sandbox: &Sandbox, name: &str) {
-    let all = sandbox.cloud().servers(sandbox.project());
-    let there = all.iter().find(|server| server["name"] == name);
-    let id = there.and_then(|server| server["id"].as_u64());
-    let id = id.unwrap_or_else(|| {
-        let spec = ServerSpec {
-            name: name.to_owned(),
-            ..ServerSpec::default()
-        };
-        sandbox.cloud().create_server(sandbox.project(), spec)
-    });
+    let id = server(sandbox, name);
     let pool = if name.ends_with(['0', '2', '4']) {
         "a"
     } else {
@@ -427,13 +435,40 @@ fn join(sandbox: &Sandbox, name: &str) {
     });
 }
 
+/// Where no server of any node exists, `ccm` rightly doubts that it sees the right project: then a node joins.
+pub fn some_node_is_alive(sandbox: &Sandbox) {
+    let servers = end::alive(&sandbox.cloud().servers(sandbox.project()));
+    let nodes = sandbox.cluster().list("nodes", None);
+    let ids = nodes.iter().filter_map(ownership::server_of);
+    if !nodes.is_empty() && !ids.into_iter().any(|id| servers.contains(&id)) {
+        join(sandbox, "n-9");
+    }
+}
+
 fn destroy(sandbox: &Sandbox, name: &str) {
-    let all = sandbox.cloud().servers(sandbox.project());
-    let there = all.iter().find(|server| server["name"] == name);
-    if let Some(id) = there.and_then(|server| server["id"].as_u64()) {
+    if let Some(id) = server_of(sandbox, name) {
         sandbox.cloud().delete_server(id);
     }
     sandbox.cluster().delete("nodes", None, name);
+}
+
+/// The server of that name, made where there is none.
+pub fn server(sandbox: &Sandbox, name: &str) -> u64 {
+    server_of(sandbox, name).unwrap_or_else(|| {
+        let (key, value) = NODE_LABEL;
+        let spec = ServerSpec {
+            name: name.to_owned(),
+            labels: [(key.to_owned(), value.to_owned())].into(),
+            ..ServerSpec::default()
+        };
+        sandbox.cloud().create_server(sandbox.project(), spec)
+    })
+}
+
+fn server_of(sandbox: &Sandbox, name: &str) -> Option<u64> {
+    let all = sandbox.cloud().servers(sandbox.project());
+    let there = all.iter().find(|server| server["name"] == name);
+    there.and_then(|server| server["id"].as_u64())
 }
 
 /// Of the Service that names the cluster.

@@ -1,14 +1,17 @@
 //! What must never happen, looked at in the moment in which the request arrives.
 
+use crate::service::end::may_not_be_claimed;
+use crate::service::ownership::{Kubernetes, is_of_others, is_ours as is_ours_label, list};
 use crate::service::story::{FINALIZER, NAMESPACE, cluster_uid};
-use ccm::hetzner::load_balancers::{CLUSTER_UID, CREATED, SERVICE_UID};
+use ccm::hetzner::load_balancers::{ADOPT, CLUSTER_UID, CREATED, SERVICE_UID};
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::Cloud;
 use sandbox::kubernetes::Cluster;
 use sandbox::{Half, Sandbox};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 pub struct Watch {
@@ -24,10 +27,19 @@ struct Look {
     harm: Mutex<Vec<String>>,
     /// Load balancer and server of each attempt to add a target.
     tried: Mutex<HashSet<(u64, u64)>>,
+    two_at_once: bool,
+    /// Load balancers that were released, and not adopted since.
+    released: Mutex<HashSet<u64>>,
+    adopted: AtomicUsize,
+    released_count: AtomicUsize,
 }
 
 impl Watch {
     pub fn new(sandbox: &Sandbox) -> Watch {
+        Watch::with(sandbox, false)
+    }
+
+    pub fn with(sandbox: &Sandbox, two_at_once: bool) -> Watch {
         Watch {
             look: Arc::new(Look {
                 cloud: Arc::clone(sandbox.cloud()),
@@ -36,8 +48,18 @@ impl Watch {
                 cluster_uid: cluster_uid(sandbox),
                 harm: Mutex::default(),
                 tried: Mutex::default(),
+                two_at_once,
+                released: Mutex::default(),
+                adopted: AtomicUsize::new(0),
+                released_count: AtomicUsize::new(0),
             }),
         }
+    }
+
+    /// How many load balancers were adopted, and how many were released.
+    pub fn counts(&self) -> (usize, usize) {
+        let count = |number: &AtomicUsize| number.load(Ordering::Relaxed);
+        (count(&self.look.adopted), count(&self.look.released_count))
     }
 
     /// From now on, until the faults are cleared.
@@ -90,47 +112,163 @@ impl Look {
         };
         let mut parts = rest.split('/').skip(1);
         let Some(id) = parts.next().and_then(|id| id.parse::<u64>().ok()) else {
-            return self.may_live_in_it(&body["labels"][SERVICE_UID]);
+            return self.harm_of_creation(&body);
         };
         let balancer = self.cloud.load_balancer(id);
         if balancer.is_null() {
             return None;
         }
+        let kubernetes = Kubernetes::read(&self.cluster, &self.cluster_uid);
         let labels = &balancer["labels"];
         let whose = &labels[SERVICE_UID];
-        let is_ours = labels[CLUSTER_UID] == *self.cluster_uid;
+        let is_this_cluster = !whose.is_null() && labels[CLUSTER_UID] == *self.cluster_uid;
+        let is_ours = is_this_cluster || kubernetes.is_owned(&balancer);
         match (request.method.as_str(), parts.nth(1)) {
-            ("PUT", _) => {
-                let new = &body["labels"][SERVICE_UID];
-                if !labels[CLUSTER_UID].is_null() && !is_ours {
-                    return Some(format!("another cluster's: {labels}"));
+            ("PUT", _) => self.harm_of_edit(&kubernetes, id, &balancer, &body, is_ours),
+            _ if self.is_released_twice(id) => None,
+            _ if !is_ours => Some(format!("not ours: {labels}")),
+            ("DELETE", _) => match kubernetes.service(whose) {
+                Some(service) if wants(service) => Some(format!("Service {whose} wants it")),
+                Some(service) => kubernetes.deletable(&balancer, service).err(),
+                None if labels[CREATED].is_null() => {
+                    Some(format!("was not made for a Service: {labels}"))
                 }
-                let changes = !new.is_null() && new != whose;
-                if changes && self.service(whose).is_some() {
-                    return Some(format!("taken from Service {whose}, which exists"));
-                }
-                if !changes && !is_ours && whose.is_null() {
-                    return Some(format!("renamed, and nobody's: {labels}"));
-                }
-                self.may_live_in_it(if changes { new } else { whose })
-            }
-            _ if !is_ours || whose.is_null() => Some(format!("not ours: {labels}")),
-            ("DELETE", _) if labels[CREATED].is_null() => {
-                Some(format!("was not made for a Service: {labels}"))
-            }
-            ("DELETE", _) => {
-                let service = self.service(whose);
-                let wanted = service.is_some_and(|service| wants(&service));
-                wanted.then(|| format!("Service {whose} wants it"))
-            }
+                None => None,
+            },
             (_, Some("add_target")) => {
                 let server = body["server"]["id"].as_u64().unwrap_or_default();
                 self.tried.lock().unwrap().insert((id, server));
                 None
             }
-            (_, Some("remove_target")) => self.break_before_make(id, &balancer, &body),
+            (_, Some("remove_target")) => {
+                let removed = body["server"]["id"]
+                    .as_u64()
+                    .filter(|_| body["type"] == "server");
+                let Some(removed) = removed else {
+                    return Some("a target that is no server".into());
+                };
+                let service = kubernetes.service(whose)?;
+                match wants(service) {
+                    true => self.break_before_make(&kubernetes, id, &balancer, removed, service),
+                    false => (!kubernetes.servers().contains(&removed))
+                        .then(|| format!("released without server {removed}, which is no node")),
+                }
+            }
             _ => None,
         }
+    }
+
+    fn harm_of_creation(&self, body: &Value) -> Option<String> {
+        let labels = &body["labels"];
+        if labels[CREATED].is_null() {
+            return Some(format!("without label {CREATED}: {labels}"));
+        }
+        let primary_ips = self.cloud.primary_ips(self.project);
+        for kind in ["ipv4", "ipv6"] {
+            let id = &body["public_net"][kind];
+            let Some(one) = primary_ips.iter().find(|one| one["id"] == *id) else {
+                continue;
+            };
+            let holder = one["assignee_id"].as_u64();
+            let holder = holder.map(|holder| self.cloud.load_balancer(holder));
+            // Another creation of ours may have been faster; the API refuses this one.
+            let is_others =
+                holder.is_some_and(|holder| holder["labels"][CLUSTER_UID] != *self.cluster_uid);
+            let why = is_others.then_some("it is assigned");
+            if let Some(why) = why.or_else(|| may_not_be_claimed(one)) {
+                return Some(format!("claims Primary IP {}: {why}", one["name"]));
+            }
+        }
+        self.may_live_in_it(&labels[SERVICE_UID])
+    }
+
+    /// Adoption, release, and what only sets labels right or renames.
+    fn harm_of_edit(
+        &self,
+        kubernetes: &Kubernetes,
+        id: u64,
+        balancer: &Value,
+        body: &Value,
+        is_ours: bool,
+    ) -> Option<String> {
+        let labels = &balancer["labels"];
+        let whose = &labels[SERVICE_UID];
+        let new = &body["labels"];
+        let Some(new) = new.as_object() else {
+            return (!is_ours).then(|| format!("renamed, and not ours: {labels}"));
+        };
+        let all = labels.as_object().unwrap();
+        let mut of_others = all.iter().filter(|(label, _)| is_of_others(label));
+        if let Some((label, _)) = of_others.find(|(label, value)| new.get(*label) != Some(value)) {
+            return Some(format!("label {label}, which is not ours, is lost"));
+        }
+        let Some(uid) = new.get(SERVICE_UID) else {
+            if self.is_released_twice(id) {
+                return None;
+            }
+            self.released.lock().unwrap().insert(id);
+            return self.harm_of_release(kubernetes, balancer, new, is_ours);
+        };
+        let Some(service) = kubernetes.service(uid) else {
+            return Some(format!("for Service {uid}, which does not exist"));
+        };
+        if uid != whose || !is_ours {
+            let asked = &labels[ADOPT];
+            let all = self.cloud.load_balancers(self.project);
+            let mut others = all.iter().filter(|one| one["id"] != id);
+            if !asked.is_null() && others.any(|one| one["labels"][ADOPT] == *asked) {
+                return Some(format!("two carry label {ADOPT}={asked}"));
+            }
+            if let Err(why) = kubernetes.adoptable(balancer, service) {
+                return Some(format!(
+                    "adopted for {}: {why}",
+                    service["metadata"]["name"]
+                ));
+            }
+            self.released.lock().unwrap().remove(&id);
+            self.adopted.fetch_add(1, Ordering::Relaxed);
+        }
+        self.may_live_in_it(uid)
+    }
+
+    /// Its ports and targets are removed before its labels are, so that a restart finds it.
+    fn harm_of_release(
+        &self,
+        kubernetes: &Kubernetes,
+        balancer: &Value,
+        new: &Map<String, Value>,
+        is_ours: bool,
+    ) -> Option<String> {
+        let labels = &balancer["labels"];
+        let Some(service) = kubernetes.service(&labels[SERVICE_UID]).filter(|_| is_ours) else {
+            return Some(format!("released, and not ours: {labels}"));
+        };
+        if wants(service) {
+            return Some("released, and its Service wants it".into());
+        }
+        if let Some(label) = new.keys().find(|label| is_ours_label(label)) {
+            return Some(format!("released with label {label}"));
+        }
+        let has_port = |port: &&Value| {
+            let mut ports = list(&service["spec"]["ports"]).iter();
+            ports.any(|one| one["port"] == port["listen_port"])
+        };
+        if let Some(port) = list(&balancer["services"]).iter().find(has_port) {
+            return Some(format!("released with port {}", port["listen_port"]));
+        }
+        let targets = crate::service::end::targets(balancer);
+        if let Some(server) = targets.intersection(&kubernetes.servers()).next() {
+            return Some(format!("released with target {server}"));
+        }
+        self.released_count.fetch_add(1, Ordering::Relaxed);
+        // An owner pays for what is released without need.
+        let is_deletable = kubernetes.deletable(balancer, service).is_ok();
+        is_deletable.then(|| format!("released, and was made for the Service: {labels}"))
+    }
+
+    /// With two at once the slower one removes again what the faster one has removed.
+    fn is_released_twice(&self, id: u64) -> bool {
+        self.two_at_once && self.released.lock().unwrap().contains(&id)
     }
 
     /// One is ordered, or taken over where nobody has it any more; never deleted.
@@ -171,15 +309,16 @@ impl Look {
         (!has_finalizer(&service)).then(|| format!("Service {uid} has no finalizer"))
     }
 
-    fn break_before_make(&self, id: u64, balancer: &Value, body: &Value) -> Option<String> {
-        let service = self.service(&balancer["labels"][SERVICE_UID])?;
-        if !wants(&service) {
-            // It is released.
-            return None;
-        }
-        let nodes = self.cluster.list("nodes", None);
-        let wanted = crate::service::end::servers(&service, &nodes);
-        let removed = body["server"]["id"].as_u64().unwrap_or_default();
+    fn break_before_make(
+        &self,
+        kubernetes: &Kubernetes,
+        id: u64,
+        balancer: &Value,
+        removed: u64,
+        service: &Value,
+    ) -> Option<String> {
+        let alive = crate::service::end::alive(&self.cloud.servers(self.project));
+        let wanted = crate::service::end::servers(service, &kubernetes.nodes, &alive);
         if wanted.contains(&removed) {
             return Some(format!("server {removed} is wanted"));
         }

@@ -3,6 +3,8 @@
 use crate::service::random::Random;
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
+use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Paths of changes to what is there.
@@ -29,6 +31,10 @@ pub struct Weather {
     no_zones: bool,
     /// A list lacks one load balancer, and says how many there are.
     short_list: bool,
+    /// An operator adds a label to a load balancer just before `ccm` reads it for a write.
+    labels_come: bool,
+    /// No action on one load balancer ends.
+    endless: bool,
 }
 
 const COMMANDS: [&str; 8] = [
@@ -43,7 +49,8 @@ const COMMANDS: [&str; 8] = [
 ];
 
 impl Weather {
-    pub fn of(seed: u64) -> Weather {
+    /// With two at once no label may come between the read and the write: Hetzner's API knows no condition on a write.
+    pub fn of(seed: u64, two_at_once: bool) -> Weather {
         let mut random = Random::new(seed);
         Weather {
             fault_rate: *random.pick(&[0.0, 0.03, 0.08, 0.2]),
@@ -53,6 +60,8 @@ impl Weather {
             fails: random.percent(30).then(|| *random.pick(&COMMANDS)),
             slow: random.percent(20).then(|| *random.pick(&COMMANDS)),
             short_list: random.percent(10),
+            labels_come: random.percent(25) && !two_at_once,
+            endless: random.percent(15),
             seed: random.next(),
             no_zones: random.percent(25),
         }
@@ -86,6 +95,19 @@ impl Weather {
             let project = sandbox.project();
             sandbox.cloud().set_dns_zones(project, &["another.example"]);
         }
+        if self.labels_come {
+            let rule = Rule::new(label_comes(sandbox)).half(Half::Hetzner);
+            let rule = rule.method("GET").path("/v1/load_balancers/*");
+            faults.add(rule.probability(0.5, self.seed).times(5));
+        }
+        if self.endless {
+            // One that was created lately is often a Service's.
+            let all = sandbox.cloud().load_balancers(sandbox.project());
+            let newest = all.last().and_then(|one| one["id"].as_u64());
+            if let Some(id) = newest {
+                sandbox.cloud().hold_load_balancer(id, true);
+            }
+        }
         if self.short_list {
             let rule = Rule::new(short_list(sandbox)).half(Half::Hetzner);
             let rule = rule.method("GET").path("/v1/load_balancers");
@@ -103,7 +125,22 @@ impl Weather {
         if let Some(command) = self.slow {
             sandbox.cloud().set_action_duration(command, None);
         }
+        for one in sandbox.cloud().load_balancers(project) {
+            let id = one["id"].as_u64().unwrap();
+            sandbox.cloud().hold_load_balancer(id, false);
+        }
     }
+}
+
+/// To the one that the request is about.
+fn label_comes(sandbox: &Sandbox) -> Effect {
+    let cloud = Arc::clone(sandbox.cloud());
+    Effect::before(move |request| {
+        let id = request.path.rsplit('/').next();
+        if let Some(id) = id.and_then(|id| id.parse().ok()) {
+            cloud.edit_load_balancer(id, |one| one["labels"]["noted"] = json!("yes"));
+        }
+    })
 }
 
 /// A page that was cut off on the way: one of those that it counts is not on it.
@@ -111,7 +148,7 @@ fn short_list(sandbox: &Sandbox) -> Effect {
     let mut all = sandbox.cloud().load_balancers(sandbox.project());
     let total = all.len();
     all.pop();
-    let body = serde_json::json!({ "load_balancers": all, "meta": { "pagination": {
+    let body = json!({ "load_balancers": all, "meta": { "pagination": {
         "page": 1, "per_page": 50, "previous_page": null, "next_page": null, "last_page": 1,
         "total_entries": total,
     } } });

@@ -2,7 +2,7 @@
 //!
 //! Nothing runs in the background: [`super::world::World::advance`] lets due work happen when somebody looks.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
@@ -72,6 +72,8 @@ pub struct Actions {
     /// How long actions with this command take, at scale 1, instead of their usual time.
     durations: HashMap<String, Duration>,
     held: bool,
+    /// No action on these ends.
+    held_resources: HashSet<Resource>,
     arrivals: u64,
 }
 
@@ -170,17 +172,30 @@ impl World {
 impl Actions {
     /// The next work that is due at `now`; none while actions are held.
     pub fn take_due(&mut self, now: Instant) -> Option<Due> {
-        let (&(at, _), _) = self.agenda.first_key_value()?;
-        if self.held || at > now {
+        if self.held {
             return None;
         }
-        self.agenda
-            .pop_first()
-            .map(|((at, _), work)| Due { at, work })
+        let mut due = self.agenda.range(..=(now, u64::MAX));
+        let key = *due.find(|(_, work)| !self.is_held(work))?.0;
+        let work = self.agenda.remove(&key)?;
+        Some(Due { at: key.0, work })
     }
 
     pub fn hold(&mut self, held: bool) {
         self.held = held;
+    }
+
+    pub fn hold_resource(&mut self, resource: Resource, held: bool) {
+        match held {
+            true => self.held_resources.insert(resource),
+            false => self.held_resources.remove(&resource),
+        };
+    }
+
+    fn is_held(&self, work: &Work) -> bool {
+        let action = work.action.and_then(|id| self.all.get(&id));
+        let mut resources = action.iter().flat_map(|action| &action.resources);
+        resources.any(|resource| self.held_resources.contains(resource))
     }
 
     pub fn fail_next(&mut self, command: &str, code: &str, message: &str) {

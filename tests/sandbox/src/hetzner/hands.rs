@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::actions::Resource;
 use super::error::ApiError;
 use super::load_balancers::{self, Health, Machine};
 use super::networks::Route;
+use super::owned::Owned;
 use super::primary_ips::PrimaryIp;
 use super::{Cloud, certificates, primary_ips};
 
@@ -83,6 +85,13 @@ impl Cloud {
     /// Removes a load balancer without an action, protected or not.
     pub fn delete_load_balancer(&self, id: u64) {
         load_balancers::remove(&mut self.lock(), id);
+    }
+
+    /// While true, no action on this load balancer ends; afterwards those end whose time is over.
+    pub fn hold_load_balancer(&self, id: u64, held: bool) {
+        let kind = <load_balancers::LoadBalancer as Owned>::KIND;
+        let resource = Resource { kind, id };
+        self.lock().actions.hold_resource(resource, held);
     }
 
     /// What the health checks of a load balancer say about a target from now on, for one listen port or for all.

@@ -379,3 +379,19 @@ fn a_test_says_how_long_an_action_takes() {
     let slow = Duration::from_millis(1100);
     assert!(run(Some(slow)) >= slow);
 }
+
+#[test]
+fn actions_of_a_held_load_balancer_do_not_end_and_others_do() {
+    let api = Api::new();
+    let ids = ["held", "free"].map(|name| create(&api, name, json!({})));
+    api.cloud.hold_load_balancer(ids[0], true);
+    let least = json!({"type": "least_connections"});
+    for id in ids {
+        expect(&api, id, "change_algorithm", least.clone(), 201, "");
+    }
+    let algorithm = |id| api.cloud.load_balancer(id)["algorithm"]["type"].clone();
+    assert_eq!(ids.map(algorithm), ["round_robin", "least_connections"]);
+    expect(&api, ids[0], "change_algorithm", least, 423, "locked");
+    api.cloud.hold_load_balancer(ids[0], false);
+    assert_eq!(algorithm(ids[0]), "least_connections");
+}
