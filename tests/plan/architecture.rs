@@ -1,4 +1,4 @@
-//! The house: who may use whom. Reads the `crate::architecture::` paths of every file.
+//! The house: who may use whom. Reads the `crate::` paths of every file.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -52,11 +52,11 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The rooms that a file names: `crate::architecture::kube::…` and `use crate::architecture::{kube, http}`.
+/// The rooms that a file names: `crate::kube::…` and `use crate::{kube, http}`.
 fn rooms_named(text: &str) -> BTreeSet<String> {
     let mut rooms = BTreeSet::new();
-    for (position, _) in text.match_indices("crate::architecture::") {
-        let rest = &text[position + "crate::architecture::".len()..];
+    for (position, _) in text.match_indices("crate::") {
+        let rest = &text[position + "crate::".len()..];
         let list = match rest.strip_prefix('{') {
             Some(list) => list.split('}').next().unwrap(),
             None => rest
@@ -80,9 +80,7 @@ fn arrows_point_one_way() {
             let strangers = rooms_named(&text)
                 .into_iter()
                 .filter(|name| name != room && !may_use.contains(&name.as_str()));
-            wrong.extend(
-                strangers.map(|name| format!("{}: crate::architecture::{name}", file.display())),
-            );
+            wrong.extend(strangers.map(|name| format!("{}: crate::{name}", file.display())));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -1,8 +1,11 @@
 //! A proxy's address.
 
-use super::super::Secret;
+use super::super::secret::Secret;
 use std::fmt;
 use std::net::Ipv6Addr;
+
+/// The field of a kubeconfig that names a proxy.
+pub(super) const PROXY_URL: &str = "proxy-url";
 
 /// Go's own order of trying: a URL first, and `host:port` is an HTTP proxy.
 const FORMS: &str = "write it like http://proxy.example.com:3128, https://… or socks5://…, with user:password@ before the host if needed";
@@ -17,7 +20,7 @@ pub struct Proxy {
     login: Option<Login>,
 }
 
-/// What a proxy is spoken to in.
+/// The protocol that a proxy is used with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// `CONNECT` of HTTP.

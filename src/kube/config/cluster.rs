@@ -2,7 +2,7 @@
 
 use super::entry::{Entry, text_of};
 use super::{ConfigError, server_url};
-use crate::http::{Proxy, Roots, ServerName, parse_authorities};
+use crate::http::{CertificateName, Proxy, Roots, parse_authorities};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -39,9 +39,9 @@ pub(super) fn is_insecure(cluster: &Entry) -> Result<bool, ConfigError> {
     cluster.flag("insecure-skip-tls-verify")
 }
 
-pub(super) fn server_name(cluster: &Entry) -> Result<Option<ServerName>, ConfigError> {
+pub(super) fn server_name(cluster: &Entry) -> Result<Option<CertificateName>, ConfigError> {
     let field = "tls-server-name";
-    let name = cluster.text(field)?.map(ServerName::parse).transpose();
+    let name = cluster.text(field)?.map(CertificateName::parse).transpose();
     name.map_err(|why| {
         cluster.error(
             field,
