@@ -1,10 +1,10 @@
 //! The agents of ureq: made with our time-outs, buffers, connections and TLS, made anew when trust or client certificate
 //! change, and used for one request. A call that was refused asks for newer credentials.
 
-use super::auth::Credentials;
+use super::auth::{Credentials, USER_AGENT};
 use super::error::{Error, Kind, describe_io, describe_transport};
 use super::proxy::Route;
-use super::request::{Call, Settings, USER_AGENT};
+use super::request::{Call, Settings};
 use super::rotation::Rotating;
 use super::tls::{Encrypt, Tls};
 use super::transport::{Connect, Unresolved, hold_deadline};

@@ -10,8 +10,6 @@ use std::time::Duration;
 /// tests; the gate must know it, so it is the same for every write.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(8);
 
-pub(super) const USER_AGENT: &str = concat!("ccm-from-scratch/", env!("CARGO_PKG_VERSION"));
-
 /// What a client is made from.
 pub struct Settings {
     /// Scheme, host and path without a trailing slash, e.g. `https://api.hetzner.cloud/v1`.

@@ -1,7 +1,6 @@
 //! Labels and annotations: few, sorted, and the same on thousands of objects.
 
 use super::annotations;
-use super::types::PROVIDED_NODE_IP;
 use crate::provider::Word;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -11,6 +10,9 @@ use std::fmt;
 /// A longer value is cut. None that anybody here reads is that long (a label's has 63
 /// characters at most), and other programs keep kilobytes in annotations.
 const VALUE_BYTES_AT_MOST: usize = 256;
+
+/// The annotation of a node that its kubelet's `--node-ip` sets: one IP, or an IPv4 and an IPv6 joined by a comma.
+pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
 /// Keys and values, by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -16,7 +16,6 @@ mod reported;
 mod services;
 mod table;
 mod types;
-mod watch;
 mod workloads;
 
 pub use annotations::Annotations;
@@ -24,7 +23,7 @@ pub use checkup::{ACCESS_REVIEW, Verb, Version, Workload};
 pub use client::{Client, READ_TIMEOUT, ReadFrom};
 pub use error::Error;
 pub use events::{Event, PastEvent};
-pub use labels::Labels;
+pub use labels::{Labels, PROVIDED_NODE_IP};
 pub use lease::{Lease, LeaseKey, LeaseSpec, micro_time};
 pub use recorder::Recorder;
 pub use services::{
@@ -33,6 +32,6 @@ pub use services::{
 pub use table::{Age, Detail, NodeRow, NodeTable, RowMeta};
 pub use types::{
     Condition, ListMeta, NODE, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta,
-    ObjectReference, PROVIDED_NODE_IP, PodCidrs, Taint,
+    ObjectReference, PodCidrs, Taint,
 };
 pub use workloads::{Container, container};

@@ -1,7 +1,7 @@
 //! From a connection to a proxy to one through it: `CONNECT` of HTTP, or SOCKS 5.
 
+use super::super::auth::USER_AGENT;
 use super::super::error::{Kind, ProxyError, describe_io, describe_transport};
-use super::super::request::USER_AGENT;
 use super::super::tls::{Encrypt, bare_host};
 use super::address::{Login, PROXY_URL, Protocol, Proxy};
 use base64::Engine;

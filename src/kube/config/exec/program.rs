@@ -1,9 +1,8 @@
-//! The fields of `exec`: which program, with what, and what it is told.
+//! The fields of `exec`: which program, with what, and what it gets to know.
 
-use super::super::ConfigError;
-use super::super::cluster;
+use super::super::access::ConfigError;
 use super::super::entry::{Entry, a, flag_of, shown, text_of, unknown};
-use super::super::hidden::without_secrets;
+use super::super::redact::without_secrets;
 use crate::http::{Redactor, Secret};
 use serde_json::json;
 use serde_yaml::{Mapping, Value};
@@ -45,7 +44,10 @@ pub(super) struct Program {
 }
 
 impl Program {
-    pub(super) fn of(user: &Entry, cluster: &Entry) -> Result<Option<Program>, ConfigError> {
+    pub(super) fn of(
+        user: &Entry,
+        cluster_info: impl FnOnce() -> Result<serde_json::Value, ConfigError>,
+    ) -> Result<Option<Program>, ConfigError> {
         let fields = match user.fields.get("exec") {
             None | Some(Value::Null) => return Ok(None),
             Some(Value::Mapping(fields)) => fields,
@@ -65,9 +67,9 @@ impl Program {
         let args = args(fields.get("args")).map_err(|why| error("args", why))?;
         let mut env = env(fields.get("env")).map_err(|why| error("env", why))?;
         let mut spec = json!({"interactive": false});
-        let is_told = flag_of(fields.get("provideClusterInfo"));
-        if is_told.map_err(|why| error("provideClusterInfo", why))? {
-            spec["cluster"] = cluster::for_plugin(cluster)?;
+        let is_provided = flag_of(fields.get("provideClusterInfo"));
+        if is_provided.map_err(|why| error("provideClusterInfo", why))? {
+            spec["cluster"] = cluster_info()?;
         }
         let info = json!({"kind": "ExecCredential", "apiVersion": version, "spec": spec});
         env.push(("KUBERNETES_EXEC_INFO".into(), info.to_string()));
@@ -109,7 +111,7 @@ impl Program {
             .map(str::trim)
             .filter(|value| value.len() >= SHORTEST_SECRET)
             .collect();
-        // What holds another one goes first, or its rest would be left.
+        // What holds another one is taken out first, or its rest would be left.
         given.sort_by_key(|value| Reverse(value.len()));
         let text = Redactor::new(made).redact(stderr);
         let text = given.iter().fold(text, |text, value| without(&text, value));
@@ -189,14 +191,14 @@ fn version(text: Option<&str>) -> Result<&'static str, String> {
     }
 }
 
-/// Nobody sits in front of a daemon: there is never a standard input.
+/// There is never a standard input.
 fn check_interactive(mode: Option<&str>, version: &str) -> Result<(), String> {
     match mode {
         Some("Never" | "IfAvailable") => Ok(()),
         None if version == V1BETA1 => Ok(()),
         None => Err("not set; write Never or IfAvailable".into()),
         Some("Always") => Err(
-            "is Always, but nobody can be asked here; let the program work without, and write Never or IfAvailable"
+            "is Always, but there is no terminal here; let the program work without, and write Never or IfAvailable"
                 .into(),
         ),
         Some(other) => Err(format!("{} is unknown; write Never or IfAvailable", shown(other))),
