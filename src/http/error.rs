@@ -82,33 +82,29 @@ impl Error {
     }
 
     /// A server may repeat what it was sent, in any part of its answer, and an error is printed.
-    pub(super) fn without_secrets(self, redactor: &Redactor) -> Error {
-        let redact = |text: String| redactor.redact(&text);
-        let kind = match self.kind {
+    pub(super) fn without_secrets(mut self, redactor: &Redactor) -> Error {
+        match &mut self.kind {
+            Kind::TimedOut(_) => {}
             Kind::Status(body) => {
-                let text = redactor.redact(&String::from_utf8_lossy(&body));
-                Kind::Status(text.into_bytes())
+                *body = redactor.redact(&String::from_utf8_lossy(body)).into_bytes();
             }
-            Kind::Refused(why) => Kind::Refused(redact(why)),
-            Kind::Token(why) => Kind::Token(redact(why)),
-            Kind::Request(why) => Kind::Request(redact(why)),
-            Kind::Unreachable(why) => Kind::Unreachable(redact(why)),
-            Kind::TimedOut(after) => Kind::TimedOut(after),
-            Kind::Untrusted(why) => Kind::Untrusted(redact(why)),
-            Kind::Tls(why) => Kind::Tls(redact(why)),
-            Kind::Malformed(why) => Kind::Malformed(redact(why)),
-        };
-        let head = self.head.map(|mut head| {
+            Kind::Refused(why)
+            | Kind::Token(why)
+            | Kind::Request(why)
+            | Kind::Unreachable(why)
+            | Kind::Untrusted(why)
+            | Kind::Tls(why)
+            | Kind::Malformed(why) => *why = redactor.redact(why),
+        }
+        if let Some(head) = &mut self.head {
             head.content_type = redactor.redact(&head.content_type);
             // Half of one is of no use.
-            head.correlation_id = head.correlation_id.filter(|id| redactor.redact(id) == *id);
-            head
-        });
-        Error {
-            call: self.call,
-            kind,
-            head,
+            head.correlation_id = head
+                .correlation_id
+                .take()
+                .filter(|id| redactor.redact(id) == *id);
         }
+        self
     }
 
     /// The HTTP status, when the API (or a proxy) answered with an error.

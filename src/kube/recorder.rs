@@ -31,7 +31,7 @@ const WARNINGS_AT_MOST: usize = 200;
 /// Others that wait: a few hundred bytes each.
 const OTHERS_AT_MOST: usize = 4000;
 
-/// Only so many are looked through for one whose turn it is.
+/// Only so many are searched for the next one to write.
 const CONSIDERED_AT_MOST: usize = 256;
 
 /// That events are dropped is logged no more often.
@@ -270,7 +270,7 @@ impl Queue {
             _ => self.paused_until = None,
         }
         self.refill(now);
-        // What waits at the end is the last of it: no steady trouble.
+        // At the end no more events follow: the limit is not needed.
         let may_warn = self.is_ending || self.tokens >= 1.0;
         let Some(place) = self.whose_turn(may_warn) else {
             return match self.waiting.is_empty() {

@@ -88,10 +88,7 @@ impl Proxy {
 
     /// As a URL of which only host and port count.
     pub(super) fn address(&self) -> String {
-        match self.host.contains(':') {
-            true => format!("http://[{}]:{}", self.host, self.port),
-            false => format!("http://{}:{}", self.host, self.port),
-        }
+        format!("http://{}", authority(&self.host, self.port))
     }
 
     pub(in crate::http) fn login(&self) -> Option<&Login> {
@@ -106,10 +103,7 @@ impl fmt::Display for Proxy {
             Protocol::Https => "https",
             Protocol::Socks5 => "socks5",
         };
-        match self.host.contains(':') {
-            true => write!(f, "{scheme}://[{}]:{}", self.host, self.port),
-            false => write!(f, "{scheme}://{}:{}", self.host, self.port),
-        }
+        write!(f, "{scheme}://{}", authority(&self.host, self.port))
     }
 }
 
@@ -142,6 +136,14 @@ impl Login {
             user: decode(user)?,
             password: Secret::exactly(decode(password)?),
         })
+    }
+}
+
+/// `host:port`, an IPv6 address in brackets.
+pub(super) fn authority(host: &str, port: u16) -> String {
+    match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
     }
 }
 

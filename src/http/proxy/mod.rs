@@ -127,7 +127,7 @@ impl Environment {
         if self.is_cgi && !is_https {
             return Err(format!(
                 "{variable} and REQUEST_METHOD are both set: run by a web server (CGI), {variable} may come from \
-                 anybody, and is not used; unset one of them"
+                 the request, and is not used; unset one of them"
             ));
         }
         let host = bare_host(uri);

@@ -3,7 +3,7 @@
 use super::super::auth::USER_AGENT;
 use super::super::error::{Kind, ProxyError, describe_io, describe_transport};
 use super::super::tls::{Encrypt, bare_host};
-use super::address::{Login, PROXY_URL, Protocol, Proxy};
+use super::address::{Login, PROXY_URL, Protocol, Proxy, authority};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::io::{self, ErrorKind, Read, Write};
@@ -33,7 +33,7 @@ pub(in crate::http) struct Tunnel {
     pub(super) proxy: Proxy,
     /// The variable or field that named it.
     pub(super) named_by: &'static str,
-    /// For a proxy that is spoken to over TLS.
+    /// For a proxy that is reached over TLS.
     pub(super) tls: Option<Encrypt>,
 }
 
@@ -186,10 +186,7 @@ fn open_http(
     login: Option<&Login>,
     named_by: &str,
 ) -> Result<(), TunnelError> {
-    let authority = match target.host.contains(':') {
-        true => format!("[{}]:{}", target.host, target.port),
-        false => format!("{}:{}", target.host, target.port),
-    };
+    let authority = authority(target.host, target.port);
     let mut request = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n");
     request += &format!("User-Agent: {USER_AGENT}\r\n");
     if let Some(login) = login {
@@ -291,7 +288,7 @@ fn open_socks(
         return Err(no_socks());
     }
     socks_refusal(reply, target, named_by)?;
-    // The address it connects from says nothing to us, but it stands before the tunnel.
+    // The address that the proxy connects from is not used, but comes before the bytes of the tunnel.
     match kind {
         IPV4 => receive::<{ 4 + 2 }>(stream).map(drop),
         IPV6 => receive::<{ 16 + 2 }>(stream).map(drop),

@@ -46,7 +46,7 @@ pub struct Access {
     /// Scheme, host and port, no trailing slash.
     pub server: String,
     pub tls: TlsSource,
-    /// The only way there, whatever the environment says: `proxy-url`. None: the environment decides.
+    /// `proxy-url`, used whatever the environment names. None: the environment decides.
     pub proxy: Option<Proxy>,
     pub login: Login,
     /// Where this comes from, for people.

@@ -76,19 +76,8 @@ impl Entry {
         known: &[&str],
         unsupported: &[(&str, &str)],
     ) -> Result<(), ConfigError> {
-        for (key, value) in &self.fields {
-            let Value::String(key) = key else {
-                return Err(self.error("a field's name", "must be text"));
-            };
-            if value.is_null() || known.contains(&key.as_str()) {
-                continue;
-            }
-            if let Some((_, instead)) = unsupported.iter().find(|(field, _)| field == key) {
-                return Err(self.error(key, format_args!("not supported; {instead}")));
-            }
-            return Err(self.error(shown(key).trim_matches('"'), unknown(known)));
-        }
-        Ok(())
+        check_names(&self.fields, known, unsupported)
+            .map_err(|(field, why)| self.error(&field, why))
     }
 
     /// The field `…-data`, else the file that the field itself names; none when neither is set.
@@ -147,8 +136,29 @@ impl Entry {
     }
 }
 
-pub(super) fn unknown(known: &[&str]) -> String {
-    format!("unknown field; known are {}", known.join(", "))
+/// See [`Entry::check`]. The error: a field, and what is wrong with it.
+pub(super) fn check_names(
+    fields: &Mapping,
+    known: &[&str],
+    unsupported: &[(&str, &str)],
+) -> Result<(), (String, String)> {
+    for (key, value) in fields {
+        let Value::String(key) = key else {
+            return Err(("a field's name".into(), "must be text".into()));
+        };
+        if value.is_null() || known.contains(&key.as_str()) {
+            continue;
+        }
+        let instead = unsupported.iter().find(|(field, _)| field == key);
+        return Err(match instead {
+            Some((_, instead)) => (key.clone(), format!("not supported; {instead}")),
+            None => (
+                shown(key).trim_matches('"').to_owned(),
+                format!("unknown field; known are {}", known.join(", ")),
+            ),
+        });
+    }
+    Ok(())
 }
 
 /// A text; none when it is missing or empty.

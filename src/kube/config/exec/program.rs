@@ -1,11 +1,11 @@
 //! The fields of `exec`: which program, with what, and what it gets to know.
 
 use super::super::access::ConfigError;
-use super::super::entry::{Entry, a, flag_of, shown, text_of, unknown};
+use super::super::entry::{Entry, a, check_names, flag_of, shown, text_of};
 use super::super::redact::without_secrets;
 use crate::http::{Redactor, Secret};
 use serde_json::json;
-use serde_yaml::{Mapping, Value};
+use serde_yaml::Value;
 use std::cmp::Reverse;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ impl Program {
         };
         let error = |field: &str, why: String| user.error(&format!("exec: {field}"), why);
         let text = |field: &str| text_of(fields.get(field)).map_err(|why| error(field, why));
-        check_names(fields).map_err(|(field, why)| error(&field, why))?;
+        check_names(fields, FIELDS, &[]).map_err(|(field, why)| error(&field, why))?;
         let version = version(text("apiVersion")?).map_err(|why| error("apiVersion", why))?;
         check_interactive(text("interactiveMode")?, version)
             .map_err(|why| error("interactiveMode", why))?;
@@ -162,19 +162,6 @@ fn without(text: &str, value: &str) -> String {
         rest = after;
     }
     shown + rest
-}
-
-fn check_names(fields: &Mapping) -> Result<(), (String, String)> {
-    for key in fields.keys() {
-        match key {
-            Value::String(key) if FIELDS.contains(&key.as_str()) => {}
-            Value::String(key) => {
-                return Err((shown(key).trim_matches('"').to_owned(), unknown(FIELDS)));
-            }
-            _ => return Err(("a field's name".into(), "must be text".into())),
-        }
-    }
-    Ok(())
 }
 
 fn version(text: Option<&str>) -> Result<&'static str, String> {
