@@ -259,11 +259,11 @@ impl Error {
     /// Which API, and in which way it failed: as long as this stays the same, it is the same trouble.
     pub fn state(&self) -> &'static str {
         match self {
-            Error::Kube(error) if error.needs_a_person() => "kubernetes refuses",
+            Error::Kube(error) if error.is_permanent() => "kubernetes refuses",
             Error::Kube(_) => "kubernetes unavailable",
             Error::Cloud(error) => match error.kind {
                 ErrorKind::RateLimited { .. } => "cloud rate limit",
-                _ if error.needs_a_person() => "cloud refuses",
+                _ if error.is_permanent() => "cloud refuses",
                 _ => "cloud unavailable",
             },
         }
@@ -278,10 +278,10 @@ impl Error {
     }
 
     /// Trying again does not help: a setting, a credential or a role has to be mended.
-    pub fn needs_a_person(&self) -> bool {
+    pub fn is_permanent(&self) -> bool {
         match self {
-            Error::Kube(error) => error.needs_a_person(),
-            Error::Cloud(error) => error.needs_a_person(),
+            Error::Kube(error) => error.is_permanent(),
+            Error::Cloud(error) => error.is_permanent(),
         }
     }
 }

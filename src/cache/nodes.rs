@@ -262,7 +262,7 @@ impl State {
         let asked = Instant::now();
         let rows = match kube.node_table(detail)? {
             NodeTable::Rows(rows) => rows,
-            NodeTable::Odd(why) => {
+            NodeTable::Unreadable(why) => {
                 if self.odd.is_none() {
                     log::warn!(
                         "the API server's table of nodes is not one that ccm can read ({why}); whole nodes are \
@@ -327,7 +327,7 @@ impl State {
                 }
                 Ok(None) => self.remove(&rung.name),
                 // The next one would be asked of the same server.
-                Err(error) if error.is_unavailable() || error.needs_a_person() => {
+                Err(error) if error.is_unavailable() || error.is_permanent() => {
                     return Err(error);
                 }
                 Err(error) => {

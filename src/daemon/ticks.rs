@@ -65,7 +65,7 @@ impl Ticks {
                 self.look_at_cloud(&mut report);
             }
             if let Some(outage) = &report.outage
-                && outage.error.needs_a_person()
+                && outage.error.is_permanent()
                 && !worked_once
                 && !self.is_rotation(&outage.error)
             {

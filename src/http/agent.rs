@@ -140,27 +140,23 @@ pub(super) fn send(
     }
     let agent = &session.agent;
     // A read has no body, nor has every DELETE.
-    let sent = match call.body.is_empty() {
-        true => {
-            let request = request.body(()).map_err(|e| Kind::Request(e.to_string()))?;
-            let request = agent
-                .configure_request(request)
-                .timeout_global(Some(timeout))
-                .build();
-            agent.run(request)
-        }
+    match call.body.is_empty() {
+        true => run(agent, request.body(()), timeout),
         false => {
-            let request = request
-                .header("Content-Type", call.content_type)
-                .body(&call.body[..])
-                .map_err(|e| Kind::Request(e.to_string()))?;
-            let request = agent
-                .configure_request(request)
-                .timeout_global(Some(timeout))
-                .build();
-            agent.run(request)
+            let request = request.header("Content-Type", call.content_type);
+            run(agent, request.body(&call.body[..]), timeout)
         }
-    };
+    }
+}
+
+fn run<B: ureq::AsSendBody>(
+    agent: &ureq::Agent,
+    request: Result<ureq::http::Request<B>, ureq::http::Error>,
+    timeout: Duration,
+) -> Result<ureq::http::Response<ureq::Body>, Kind> {
+    let request = request.map_err(|error| Kind::Request(error.to_string()))?;
+    let request = agent.configure_request(request);
+    let sent = agent.run(request.timeout_global(Some(timeout)).build());
     sent.map_err(|error| describe_transport(&error, timeout))
 }
 

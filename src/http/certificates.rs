@@ -218,7 +218,7 @@ impl Authorities {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
     use super::*;
     use sandbox::credentials::{Authority, Subject, Validity};

@@ -2,7 +2,7 @@
 
 use super::config::Access;
 use super::error::Error;
-use super::table::{Detail, NodeRow, NodeTable, TablePage};
+use super::node_table::{Detail, NodeRow, NodeTable, TablePage};
 use super::types::{ListPage, Node};
 use crate::http::{self, Method, Proxies, Stage};
 use crate::metrics::{KUBERNETES_REQUESTS, UNANSWERED};
@@ -124,7 +124,7 @@ impl Client {
         self.list(&nodes, from)
     }
 
-    /// A row for each node, from the API server's cache: complete, or an error, or odd.
+    /// A row for each node, from the API server's cache: complete, or an error, or unreadable.
     pub fn node_table(&self, detail: Detail) -> Result<NodeTable, Error> {
         from_the_start(|| self.node_table_once(detail))
     }
@@ -205,14 +205,8 @@ impl Client {
             "kind": "DeleteOptions",
             "preconditions": { "uid": uid, "resourceVersion": version },
         });
-        self.write::<IgnoredAny>(
-            gate,
-            Method::Delete,
-            &node_path(name),
-            "application/json",
-            &options,
-        )
-        .map(drop)
+        self.write::<IgnoredAny>(gate, Method::Delete, &node_path(name), JSON, &options)
+            .map(drop)
     }
 
     pub(super) fn create_event(
@@ -222,7 +216,7 @@ impl Client {
         event: &impl Serialize,
     ) -> Result<(), Error> {
         let path = format!("/api/v1/namespaces/{namespace}/events");
-        self.write::<IgnoredAny>(gate, Method::Post, &path, "application/json", event)
+        self.write::<IgnoredAny>(gate, Method::Post, &path, JSON, event)
             .map(drop)
     }
 
@@ -295,23 +289,23 @@ impl Client {
 
     fn node_table_once(&self, detail: Detail) -> Result<NodeTable, Error> {
         let mut rows: Vec<NodeRow> = Vec::new();
-        let mut odd = None;
+        let mut unreadable = None;
         let form = format!("&includeObject={}", detail.parameter());
         let outcome = self.pages(NODES, &form, "&resourceVersion=0", |page_path| {
             let page: TablePage = self.http.get_as(page_path, TABLE)?.value;
             match page.table {
                 NodeTable::Rows(more) => rows.extend(more),
-                NodeTable::Odd(why) => {
-                    odd = Some(why);
+                NodeTable::Unreadable(why) => {
+                    unreadable = Some(why);
                     return Ok(String::new());
                 }
             }
             Ok(page.meta.continue_token)
         });
         match outcome {
-            Err(error) if error.is_not_acceptable() => Ok(NodeTable::Odd(error.to_string())),
+            Err(error) if error.is_not_acceptable() => Ok(NodeTable::Unreadable(error.to_string())),
             Err(error) => Err(error),
-            Ok(()) => Ok(odd.map_or(NodeTable::Rows(rows), NodeTable::Odd)),
+            Ok(()) => Ok(unreadable.map_or(NodeTable::Rows(rows), NodeTable::Unreadable)),
         }
     }
 

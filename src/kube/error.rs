@@ -112,7 +112,7 @@ impl Error {
     }
 
     /// Not for now but for good: the credentials, the role, or the TLS settings are wrong.
-    pub fn needs_a_person(&self) -> bool {
+    pub fn is_permanent(&self) -> bool {
         match self {
             Error::Status(status) => {
                 status.code == 401 || (status.code == 403 && !status.is_namespace_terminating())

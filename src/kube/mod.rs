@@ -11,10 +11,10 @@ mod error;
 mod events;
 mod labels;
 mod lease;
+mod node_table;
 mod recorder;
 mod reported;
 mod services;
-mod table;
 mod types;
 mod workloads;
 
@@ -25,11 +25,11 @@ pub use error::Error;
 pub use events::{Event, PastEvent};
 pub use labels::{Labels, PROVIDED_NODE_IP};
 pub use lease::{Lease, LeaseKey, LeaseSpec, micro_time};
+pub use node_table::{Age, Detail, NodeRow, NodeTable, RowMeta};
 pub use recorder::Recorder;
 pub use services::{
     AnyService, LOAD_BALANCER_FINALIZER, SERVICE, Service, ServicePort, ServiceSpec,
 };
-pub use table::{Age, Detail, NodeRow, NodeTable, RowMeta};
 pub use types::{
     Condition, ListMeta, NODE, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta,
     ObjectReference, PodCidrs, Taint,

@@ -62,7 +62,7 @@ impl Error {
     }
 
     /// Wrong at the start means wrong for good: trying again does not help, somebody has to mend it.
-    pub fn needs_a_person(&self) -> bool {
+    pub fn is_permanent(&self) -> bool {
         matches!(
             self.kind,
             ErrorKind::Misconfigured | ErrorKind::Unauthorized | ErrorKind::Forbidden

@@ -408,8 +408,7 @@ fn a_network_is_found_by_id_or_name_with_one_call() {
             false => {
                 let error = outcome.unwrap_err();
                 assert!(
-                    error.needs_a_person()
-                        && error.message.contains(&format!("has sandbox ({id})")),
+                    error.is_permanent() && error.message.contains(&format!("has sandbox ({id})")),
                     "{error}"
                 );
             }

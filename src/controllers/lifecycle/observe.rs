@@ -111,7 +111,7 @@ impl Asking<'_> {
             Err(error) => {
                 self.failures += 1;
                 let for_all =
-                    matches!(error.kind, ErrorKind::RateLimited { .. }) || error.needs_a_person();
+                    matches!(error.kind, ErrorKind::RateLimited { .. }) || error.is_permanent();
                 if for_all || self.failures == FAILURES_AT_MOST {
                     return Err(Error::Cloud(error));
                 }

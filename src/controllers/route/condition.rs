@@ -65,7 +65,7 @@ impl<'a> Conditions<'a> {
                     finding,
                 });
                 let for_all = match &error {
-                    Error::Kube(error) => error.is_unavailable() || error.needs_a_person(),
+                    Error::Kube(error) => error.is_unavailable() || error.is_permanent(),
                     Error::Cloud(_) => false,
                 };
                 if for_all {

@@ -99,7 +99,7 @@ impl Keeper {
     fn failed(&mut self, error: &kube::Error) -> bool {
         let key = &self.lease.settings.key;
         let is_final = match self.patience {
-            Patience::Forever => error.needs_a_person() && !self.worked_once,
+            Patience::Forever => error.is_permanent() && !self.worked_once,
             Patience::UntilRenewed => self.held.is_none(),
         };
         if is_final {
