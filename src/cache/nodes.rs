@@ -261,7 +261,7 @@ impl State {
         let asked = Instant::now();
         let rows = match kube.node_table(detail)? {
             NodeTable::Rows(rows) => rows,
-            NodeTable::Odd(why) => {
+            NodeTable::Unreadable(why) => {
                 if self.odd.is_none() {
                     log::warn!(
                         "the API server's table of nodes is not one that ccm can read ({why}); whole nodes are \

@@ -1,15 +1,96 @@
-//! The bytes: ureq with our time-outs, buffers, connections and TLS.
+//! The agents of ureq: made with our time-outs, buffers, connections and TLS, made anew when trust or client certificate
+//! change, and used for one request. A call that was refused asks for newer credentials.
 
-use super::connect::{Connect, Unresolved};
-use super::error::{Kind, describe_transport};
-use super::identity::Identity;
-use super::server_name::ServerName;
-use super::session::Session;
-use super::tls::Encrypt;
-use super::{Call, Settings};
-use rustls::pki_types::CertificateDer;
-use std::time::Duration;
+use super::auth::{Credentials, USER_AGENT};
+use super::error::{Error, Kind, describe_io, describe_transport};
+use super::proxy::Route;
+use super::request::{Call, Settings};
+use super::rotation::Rotating;
+use super::tls::{Encrypt, Tls};
+use super::transport::{Connect, Unresolved, hold_deadline};
+use super::{secret, waiting};
+use std::io::{ErrorKind, Read};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use ureq::unversioned::transport::Connector;
+
+/// What one call is made with.
+pub(super) struct Session {
+    agent: ureq::Agent,
+    pub(super) credentials: Credentials,
+    /// Which TLS settings its connections have.
+    number: u64,
+}
+
+pub(super) struct Sessions(Mutex<Connections>);
+
+struct Connections {
+    rotating: Rotating,
+    agent: ureq::Agent,
+    /// What the agent was made from.
+    tls: Tls,
+    number: u64,
+}
+
+impl Sessions {
+    pub(super) fn new(settings: &Settings) -> Sessions {
+        let rotating = Rotating::new(settings.tls.clone());
+        let tls = rotating.tls.clone();
+        Sessions(Mutex::new(Connections {
+            agent: build(settings, &tls),
+            rotating,
+            tls,
+            number: 0,
+        }))
+    }
+
+    /// What to make a call with now. The error is for people.
+    pub(super) fn current(&self, settings: &Settings) -> Result<Session, String> {
+        let credentials = settings.login.current()?;
+        secret::remember(&credentials.secrets);
+        let mut connections = self.lock();
+        connections.rotating.check();
+        let mut tls = connections.rotating.tls.clone();
+        if credentials.identity.is_some() {
+            tls.identity.clone_from(&credentials.identity);
+        }
+        if tls != connections.tls {
+            // The old agent's idle connections end with it.
+            connections.agent = build(settings, &tls);
+            connections.tls = tls;
+            connections.number += 1;
+        }
+        Ok(Session {
+            agent: connections.agent.clone(),
+            credentials,
+            number: connections.number,
+        })
+    }
+
+    /// After a call with `used` has failed: something newer to make it with, if that may be why.
+    pub(super) fn newer(
+        &self,
+        settings: &Settings,
+        used: &Session,
+        error: &Error,
+    ) -> Option<Session> {
+        let is_unauthorized = error.status() == Some(401);
+        if !is_unauthorized && !matches!(error.kind, Kind::Untrusted(_) | Kind::Tls(_)) {
+            return None;
+        }
+        if is_unauthorized {
+            settings.login.refused(&used.credentials);
+        }
+        self.lock().rotating.check_now();
+        let now = self.current(settings).ok()?;
+        (now.number != used.number || now.credentials.header != used.credentials.header)
+            .then_some(now)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connections> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// ureq's own default of 128 kB each way and connection is most of a small daemon's memory.
 const BUFFER_BYTES: usize = 16 * 1024;
@@ -18,37 +99,15 @@ const BUFFER_BYTES: usize = 16 * 1024;
 /// the idle time-outs of both APIs.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Who is trusted, and who we are.
-#[derive(Clone, Default, PartialEq)]
-pub struct Tls {
-    pub roots: Roots,
-    pub identity: Option<Identity>,
-    /// Trusted beside the built-in roots, where those are trusted: `SSL_CERT_FILE`.
-    pub more_authorities: Vec<CertificateDer<'static>>,
-    /// `insecure-skip-tls-verify`: any certificate will do.
-    pub insecure: bool,
-    /// Whose certificate the server has to have; none: the URL's host.
-    pub server_name: Option<ServerName>,
-}
-
-#[derive(Clone, Default, PartialEq)]
-pub enum Roots {
-    /// Mozilla's, compiled in.
-    #[default]
-    BuiltIn,
-    /// These and no others.
-    Only(Vec<CertificateDer<'static>>),
-}
-
 /// `tls` is what of the settings' is in force now.
-pub(super) fn build(settings: &Settings, tls: &Tls) -> ureq::Agent {
+fn build(settings: &Settings, tls: &Tls) -> ureq::Agent {
     let config = ureq::Agent::config_builder()
         .http_status_as_error(false)
         // A redirect of an API is a proxy's, and would carry the token elsewhere.
         .max_redirects(0)
         // Whose rules are not Go's; see `proxy`.
         .proxy(None)
-        .user_agent(super::USER_AGENT)
+        .user_agent(USER_AGENT)
         .input_buffer_size(BUFFER_BYTES)
         .output_buffer_size(BUFFER_BYTES)
         .max_idle_connections(2)
@@ -76,31 +135,85 @@ pub(super) fn send(
         .method(call.method.name())
         .uri(url)
         .header("Accept", call.accept);
-    if let Some(header) = &session.shown.header {
+    if let Some(header) = &session.credentials.header {
         request = request.header("Authorization", header.expose());
     }
     let agent = &session.agent;
     // A read has no body, nor has every DELETE.
-    let sent = match call.body.is_empty() {
-        true => {
-            let request = request.body(()).map_err(|e| Kind::Request(e.to_string()))?;
-            let request = agent
-                .configure_request(request)
-                .timeout_global(Some(timeout))
-                .build();
-            agent.run(request)
-        }
+    match call.body.is_empty() {
+        true => run(agent, request.body(()), timeout),
         false => {
-            let request = request
-                .header("Content-Type", call.content_type)
-                .body(&call.body[..])
-                .map_err(|e| Kind::Request(e.to_string()))?;
-            let request = agent
-                .configure_request(request)
-                .timeout_global(Some(timeout))
-                .build();
-            agent.run(request)
+            let request = request.header("Content-Type", call.content_type);
+            run(agent, request.body(&call.body[..]), timeout)
         }
-    };
+    }
+}
+
+fn run<B: ureq::AsSendBody>(
+    agent: &ureq::Agent,
+    request: Result<ureq::http::Request<B>, ureq::http::Error>,
+    timeout: Duration,
+) -> Result<ureq::http::Response<ureq::Body>, Kind> {
+    let request = request.map_err(|error| Kind::Request(error.to_string()))?;
+    let request = agent.configure_request(request);
+    let sent = agent.run(request.timeout_global(Some(timeout)).build());
     sent.map_err(|error| describe_transport(&error, timeout))
+}
+
+const TEXT_BUFFER_BYTES: usize = 4 * 1024;
+
+/// More than any server says about itself.
+const TEXT_LIMIT_BYTES: u64 = 64 * 1024;
+
+/// The body behind an `http` URL, without any proxy and without TLS. An error says what happened
+/// instead, in one line.
+pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
+    let by = Instant::now() + timeout;
+    let _held = hold_deadline(by);
+    let _waiting = waiting::on(|| format!("GET {url}"));
+    let in_words = |kind: Kind| match kind {
+        Kind::TimedOut(_) => format!("no answer within {} s", timeout.as_secs_f32()),
+        Kind::Unreachable(why) | Kind::Malformed(why) | Kind::Request(why) => why,
+        _ => "no answer that can be read".to_owned(),
+    };
+    let response = text_agent(timeout)
+        .get(url)
+        .call()
+        .map_err(|error| match &error {
+            // No hint at starting an API: it is none.
+            ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                "connection refused".to_owned()
+            }
+            error => in_words(describe_transport(error, timeout)),
+        })?;
+    let status = response.status().as_u16();
+    if status != 200 {
+        return Err(format!("HTTP status {status}"));
+    }
+    let mut text = String::new();
+    response
+        .into_body()
+        .into_reader()
+        .take(TEXT_LIMIT_BYTES)
+        .read_to_string(&mut text)
+        .map_err(|error| in_words(describe_io(&error, timeout)))?;
+    Ok(text)
+}
+
+fn text_agent(timeout: Duration) -> ureq::Agent {
+    let config = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .proxy(None)
+        .user_agent(USER_AGENT)
+        .timeout_global(Some(timeout))
+        .input_buffer_size(TEXT_BUFFER_BYTES)
+        .output_buffer_size(TEXT_BUFFER_BYTES)
+        .build();
+    let connect = Connect {
+        route: Route::Direct,
+        timeout,
+        buffer_bytes: TEXT_BUFFER_BYTES,
+    };
+    ureq::Agent::with_parts(config, connect, Unresolved)
 }

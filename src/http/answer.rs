@@ -1,7 +1,8 @@
 //! An answer: its head, its status, and its body parsed as it streams in.
 
-use super::error::{Error, Kind, describe_io};
-use super::{Redactor, Settings};
+use super::error::{Error, Head, Kind, describe_io};
+use super::request::Settings;
+use super::secret::Redactor;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufReader, Read};
@@ -25,21 +26,6 @@ const CORRELATION_ID_BYTES: usize = 64;
 
 /// Done, and there is nothing to say: read as null.
 const NO_CONTENT: u16 = 204;
-
-/// What an answer says before its body.
-#[derive(Clone, Debug, Default)]
-pub struct Head {
-    pub status: u16,
-    pub content_type: String,
-    /// `X-Correlation-Id`: what support asks for.
-    pub correlation_id: Option<String>,
-    /// `Retry-After` in seconds, the only form both APIs use.
-    pub retry_after: Option<Duration>,
-    /// `RateLimit-Limit`, `-Remaining`, `-Reset` (UNIX seconds), when all are there.
-    pub rate_limit: Option<(u64, u64, u64)>,
-    /// `Date`: the server's clock, in whole seconds.
-    pub date: Option<Timestamp>,
-}
 
 /// An answer that was parsed whole.
 #[derive(Debug)]

@@ -1,8 +1,7 @@
 //! What went wrong with one call, below the meaning of either API.
 
-use super::Redactor;
-use super::answer::Head;
-use super::proxy::Failure;
+use super::secret::Redactor;
+use jiff::Timestamp;
 use std::fmt;
 use std::time::Duration;
 
@@ -39,6 +38,28 @@ pub enum Kind {
     Malformed(String),
 }
 
+/// Status and headers of an answer, as far as they are used.
+#[derive(Clone, Debug, Default)]
+pub struct Head {
+    pub status: u16,
+    pub content_type: String,
+    /// `X-Correlation-Id`: what support asks for.
+    pub correlation_id: Option<String>,
+    /// `Retry-After` in seconds, the only form both APIs use.
+    pub retry_after: Option<Duration>,
+    /// `RateLimit-Limit`, `-Remaining`, `-Reset` (UNIX seconds), when all are there.
+    pub rate_limit: Option<(u64, u64, u64)>,
+    /// `Date`: the server's clock, in whole seconds.
+    pub date: Option<Timestamp>,
+}
+
+/// What a proxy did instead of opening the tunnel, as it passes through ureq; nothing of the request was sent.
+#[derive(Debug)]
+pub(super) struct ProxyError {
+    why: String,
+    is_permanent: bool,
+}
+
 /// Of what an API says in an error, so much is shown, in characters.
 const MESSAGE_CHARACTERS: usize = 1000;
 
@@ -61,33 +82,29 @@ impl Error {
     }
 
     /// A server may repeat what it was sent, in any part of its answer, and an error is printed.
-    pub(super) fn without_secrets(self, redactor: &Redactor) -> Error {
-        let redact = |text: String| redactor.redact(&text);
-        let kind = match self.kind {
+    pub(super) fn without_secrets(mut self, redactor: &Redactor) -> Error {
+        match &mut self.kind {
+            Kind::TimedOut(_) => {}
             Kind::Status(body) => {
-                let text = redactor.redact(&String::from_utf8_lossy(&body));
-                Kind::Status(text.into_bytes())
+                *body = redactor.redact(&String::from_utf8_lossy(body)).into_bytes();
             }
-            Kind::Refused(why) => Kind::Refused(redact(why)),
-            Kind::Token(why) => Kind::Token(redact(why)),
-            Kind::Request(why) => Kind::Request(redact(why)),
-            Kind::Unreachable(why) => Kind::Unreachable(redact(why)),
-            Kind::TimedOut(after) => Kind::TimedOut(after),
-            Kind::Untrusted(why) => Kind::Untrusted(redact(why)),
-            Kind::Tls(why) => Kind::Tls(redact(why)),
-            Kind::Malformed(why) => Kind::Malformed(redact(why)),
-        };
-        let head = self.head.map(|mut head| {
+            Kind::Refused(why)
+            | Kind::Token(why)
+            | Kind::Request(why)
+            | Kind::Unreachable(why)
+            | Kind::Untrusted(why)
+            | Kind::Tls(why)
+            | Kind::Malformed(why) => *why = redactor.redact(why),
+        }
+        if let Some(head) = &mut self.head {
             head.content_type = redactor.redact(&head.content_type);
             // Half of one is of no use.
-            head.correlation_id = head.correlation_id.filter(|id| redactor.redact(id) == *id);
-            head
-        });
-        Error {
-            call: self.call,
-            kind,
-            head,
+            head.correlation_id = head
+                .correlation_id
+                .take()
+                .filter(|id| redactor.redact(id) == *id);
         }
+        self
     }
 
     /// The HTTP status, when the API (or a proxy) answered with an error.
@@ -146,6 +163,41 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+impl ProxyError {
+    /// It may help to try again.
+    pub(super) fn temporary(why: String) -> ProxyError {
+        let is_permanent = false;
+        ProxyError { why, is_permanent }
+    }
+
+    /// A setting has to be corrected.
+    pub(super) fn permanent(why: String) -> ProxyError {
+        let is_permanent = true;
+        ProxyError { why, is_permanent }
+    }
+
+    fn kind(&self) -> Kind {
+        match self.is_permanent {
+            true => Kind::Request(self.why.clone()),
+            false => Kind::Unreachable(self.why.clone()),
+        }
+    }
+}
+
+impl fmt::Display for ProxyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for ProxyError {}
+
+impl From<ProxyError> for ureq::Error {
+    fn from(error: ProxyError) -> ureq::Error {
+        ureq::Error::Other(Box::new(error))
+    }
+}
+
 /// ureq's error in our words.
 pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> Kind {
     match error {
@@ -170,8 +222,8 @@ pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> Kind
         ureq::Error::BodyExceedsLimit(limit) => {
             Kind::Malformed(format!("the answer is longer than {} MiB", limit >> 20))
         }
-        ureq::Error::Other(error) => match error.downcast_ref::<Failure>() {
-            Some(failure) => failure.kind(),
+        ureq::Error::Other(error) => match error.downcast_ref::<ProxyError>() {
+            Some(error) => error.kind(),
             None => Kind::Unreachable(error.to_string()),
         },
         other => Kind::Unreachable(other.to_string()),
@@ -213,7 +265,7 @@ fn describe_tls(error: &rustls::Error) -> Kind {
 fn describe_certificate(error: &rustls::CertificateError) -> String {
     use rustls::CertificateError::*;
     let at = |time: &rustls::pki_types::UnixTime| {
-        jiff::Timestamp::from_second(time.as_secs().try_into().unwrap_or(i64::MAX))
+        Timestamp::from_second(time.as_secs().try_into().unwrap_or(i64::MAX))
             .map_or_else(|_| String::new(), |time| format!(" at {time}"))
     };
     match error {

@@ -1,101 +1,47 @@
 //! One blocking JSON client for both APIs.
 //!
-//! A request passes through layers that each do one thing: the gate (writes), the credentials,
-//! the bytes (ureq), the log and the count, the answer's status, the streaming parse,
-//! and, for reads only, the next try. Below ureq are our own connections: `connect` goes straight
-//! or through a `proxy`, `tls` encrypts, and `socket` moves no byte after the call's `deadline`.
-//! `waiting` notes which calls go on, for a person who waits. Knows nothing of either API's
-//! objects or errors; imports only `cloud`: the gate, the heartbeat that beats after every call, and the two clocks.
+//! A request passes through layers that each do one thing: the gate (writes), the credentials (`auth`),
+//! the bytes (`agent`: ureq), the log and the count, the answer's status and the streaming parse (`answer`),
+//! and, for reads only, the next try (`retry`). Below ureq are our own connections: `transport` connects directly
+//! or through a `proxy` and moves no byte after the call's deadline, and `tls` encrypts.
+//! `waiting` notes which calls are open, for a person who waits; `secret` redacts. Knows nothing of either API's
+//! objects or errors; imports only `provider`: the gate, the heartbeat after every call, and the two clocks.
 
 mod agent;
 mod answer;
-mod authorities;
-mod connect;
-mod deadline;
+mod auth;
+mod certificates;
 mod error;
-mod identity;
-mod login;
 mod proxy;
+mod request;
 mod retry;
 mod rotation;
 mod secret;
-mod server_name;
-mod session;
-mod socket;
-mod text;
 mod tls;
-mod token;
-mod validity;
+mod transport;
 mod waiting;
 
-pub use agent::{Roots, Tls};
-pub use answer::{Head, Reply};
-pub use authorities::Authorities;
-pub use error::{Error, Kind, shortened};
-pub use identity::{Identity, IdentityError, parse_authorities};
-pub use login::{Issued, Issuer, Login};
+pub use agent::fetch_text;
+pub use answer::Reply;
+pub use auth::{Issued, Issuer, Login, Token};
+pub use certificates::{Authorities, Identity, IdentityError, parse_authorities};
+pub use error::{Error, Head, Kind, shortened};
 pub use proxy::{Environment, Protocol, Proxies, Proxy};
+pub use request::{Method, Settings, Stage, Timing, WRITE_TIMEOUT};
 pub use rotation::TlsSource;
 pub use secret::{Redactor, Secret, without_known_secrets};
-pub use server_name::ServerName;
-pub use text::fetch_text;
-pub use token::Token;
+pub use tls::{CertificateName, Roots, Tls};
 pub use waiting::{Open, longest_wait, note_waits};
 
 use crate::provider::{Gate, heartbeat};
+use agent::{Session, Sessions};
+use request::Call;
 use retry::{Attempts, Next};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use session::{Session, Sessions};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-/// How long a write may take from the gate's word to the last byte of the answer, outside of
-/// tests; the gate must know it, so it is the same for every write.
-pub const WRITE_TIMEOUT: Duration = Duration::from_secs(8);
-
-const USER_AGENT: &str = concat!("ccm-from-scratch/", env!("CARGO_PKG_VERSION"));
-
-/// What a client is made from.
-pub struct Settings {
-    /// Scheme, host and path without a trailing slash, e.g. `https://api.hetzner.cloud/v1`.
-    pub base: String,
-    pub tls: TlsSource,
-    pub proxies: Proxies,
-    pub login: Login,
-    /// Resolving, connecting and TLS together.
-    pub connect_timeout: Duration,
-    pub timing: Timing,
-    /// A read that was answered 429 with a short `Retry-After` is tried again here. False where
-    /// the caller keeps a budget, which must hear of every 429 before anything else is sent.
-    pub retry_rate_limited: bool,
-    /// An answer's body; a longer one is an error.
-    pub body_limit_bytes: u64,
-    /// Also log the bodies (their beginning), not only the lines.
-    pub log_bodies: bool,
-    /// Told of every try: its method, its path below the base, and how far it is.
-    pub watch: fn(Method, &str, Stage),
-}
-
-/// How far a try is.
-#[derive(Clone, Copy, Debug)]
-pub enum Stage<'a> {
-    /// Its bytes are about to leave.
-    Begun,
-    /// It was answered with this status, or not at all, after this time.
-    Ended(Result<u16, &'a Kind>, Duration),
-}
-
-/// How long calls may take, and how long to wait between two tries of a read.
-#[derive(Clone, Copy, Debug)]
-pub struct Timing {
-    /// A read from its first byte to the last of the answer.
-    pub read_timeout: Duration,
-    /// [`WRITE_TIMEOUT`], or what a test makes of it.
-    pub write_timeout: Duration,
-    /// Before the second try; doubles with each.
-    pub retry_wait: Duration,
-}
+use transport::{hold_deadline, is_deadline_over};
 
 /// A client of one API. Shared by all threads.
 pub struct Client {
@@ -105,25 +51,6 @@ pub struct Client {
     calls: AtomicU64,
     /// A call was answered with what was asked for.
     is_reached: AtomicBool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    Get,
-    Post,
-    Put,
-    Patch,
-    Delete,
-}
-
-/// One request, before the credentials are on it.
-struct Call<'a> {
-    method: Method,
-    /// Path and query below the base, beginning with `/`.
-    path: &'a str,
-    accept: &'a str,
-    content_type: &'a str,
-    body: Vec<u8>,
 }
 
 impl Client {
@@ -220,9 +147,9 @@ impl Client {
             // must not begin what can no longer end in time.
             let deadline = Instant::now() + self.settings.timing.write_timeout;
             let refused = |why| Error::new(self.url_line(method, path), Kind::Refused(why));
-            let _held = deadline::hold(deadline);
+            let _held = hold_deadline(deadline);
             gate.pass(&line).map_err(|why| refused(why.0))?;
-            if deadline::is_over() {
+            if is_deadline_over() {
                 return Err(refused("this process was paused just before".into()));
             }
             self.try_once(&call, session, deadline)
@@ -256,16 +183,16 @@ impl Client {
     ) -> Result<Reply<T>, Error> {
         let line = self.url_line(call.method, call.path);
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let redactor = Redactor::new(&session.shown.secrets);
+        let redactor = Redactor::new(&session.credentials.secrets);
         if self.settings.log_bodies && !call.body.is_empty() {
             log::debug!("{line}: {}", answer::beginning(&call.body, &redactor));
         }
         (self.settings.watch)(call.method, call.path, Stage::Begun);
         let begun = Instant::now();
-        // In whole milliseconds, which is how it is told; the deadline is what counts.
+        // In whole milliseconds, as it is reported; the deadline is what counts.
         let left_ms = deadline.saturating_duration_since(begun).as_secs_f64() * 1e3;
         let timeout = Duration::from_millis(left_ms.ceil() as u64);
-        let _held = deadline::hold(deadline);
+        let _held = hold_deadline(deadline);
         let outcome = agent::send(session, &self.settings, call, timeout)
             .map_err(|kind| Error::new(line.clone(), kind))
             .and_then(|response| answer::read(response, &line, timeout, &self.settings, &redactor))
@@ -293,28 +220,5 @@ impl Client {
 
     fn url_line(&self, method: Method, path: &str) -> String {
         format!("{} {}{path}", method.name(), self.settings.base)
-    }
-}
-
-impl Method {
-    pub fn name(self) -> &'static str {
-        match self {
-            Method::Get => "GET",
-            Method::Post => "POST",
-            Method::Put => "PUT",
-            Method::Patch => "PATCH",
-            Method::Delete => "DELETE",
-        }
-    }
-
-    /// As metrics have it.
-    pub fn lower_name(self) -> &'static str {
-        match self {
-            Method::Get => "get",
-            Method::Post => "post",
-            Method::Put => "put",
-            Method::Patch => "patch",
-            Method::Delete => "delete",
-        }
     }
 }

@@ -32,7 +32,7 @@ impl Attempts {
     }
 
     pub(super) fn next(&mut self, error: &Error) -> Next {
-        if self.made >= TRIES || !self.may_heal(error) {
+        if self.made >= TRIES || !self.may_succeed_later(error) {
             return Next::GiveUp;
         }
         let asked = error.head.as_ref().and_then(|head| head.retry_after);
@@ -47,7 +47,7 @@ impl Attempts {
 
     /// A time-out has cost enough already, and a refusal would be refused again. 429 only with
     /// the API's word on when: asking again too early costs what it has little of.
-    fn may_heal(&self, error: &Error) -> bool {
+    fn may_succeed_later(&self, error: &Error) -> bool {
         use Kind::*;
         match &error.kind {
             Unreachable(_) | Malformed(_) => true,
@@ -74,7 +74,7 @@ fn jittered(wait: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::super::answer::Head;
+    use super::super::error::Head;
     use super::*;
 
     fn status(status: u16, retry_after_s: Option<u64>) -> Error {
@@ -121,7 +121,7 @@ mod tests {
             assert_eq!(matches!(next, Next::TryAgain(_)), expected, "{name}");
         }
         let next = Attempts::new(Duration::from_millis(1), false).next(&status(429, Some(1)));
-        assert!(matches!(next, Next::GiveUp), "somebody else keeps a budget");
+        assert!(matches!(next, Next::GiveUp), "the caller keeps a budget");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! TLS settings whose files may be replaced while we run: certificates are renewed, and so are authorities.
 
-use super::Tls;
+use super::tls::Tls;
 use rustls::pki_types::CertificateDer;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often the files are looked at, when nothing is refused.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How often the files are checked, when nothing is refused.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
 
 /// TLS settings, and how to make them anew from their files.
 #[derive(Clone)]
@@ -28,7 +28,7 @@ pub(super) struct Rotating {
     read: Arc<Read>,
     /// The files as they were when they were read; nothing before the first time.
     stamps: Vec<Option<Stamp>>,
-    looked: Instant,
+    checked: Instant,
     complaint: Option<Complaint>,
 }
 
@@ -43,11 +43,11 @@ struct Stamp {
     changed: (i64, i64),
 }
 
-/// Why the new files are not used. Told when it is the same at the next look: a certificate
-/// without its key yet is no news.
+/// Why the new files are not used. Logged when it is the same at the next check: a certificate
+/// without its key yet may get it in a moment.
 struct Complaint {
     why: String,
-    is_told: bool,
+    is_logged: bool,
 }
 
 impl From<Tls> for TlsSource {
@@ -87,24 +87,24 @@ impl Rotating {
             files: source.files,
             read: source.read,
             stamps: Vec::new(),
-            looked: Instant::now(),
+            checked: Instant::now(),
             complaint: None,
         }
     }
 
-    /// Looks at the files when it is time.
-    pub(super) fn look(&mut self) {
-        if self.looked.elapsed() >= LOOK_EVERY {
-            self.look_now();
+    /// Checks the files when it is time.
+    pub(super) fn check(&mut self) {
+        if self.checked.elapsed() >= CHECK_EVERY {
+            self.check_now();
         }
     }
 
     /// What is in force stays so until the files are whole and fit each other.
-    pub(super) fn look_now(&mut self) {
+    pub(super) fn check_now(&mut self) {
         if self.files.is_empty() {
             return;
         }
-        self.looked = Instant::now();
+        self.checked = Instant::now();
         // Before the reading: what is replaced meanwhile is read again.
         let stamps: Vec<_> = self.files.iter().map(|path| stamp(path)).collect();
         if stamps == self.stamps {
@@ -126,15 +126,15 @@ impl Rotating {
     fn complain(&mut self, why: String) {
         match &mut self.complaint {
             Some(complaint) if complaint.why == why => {
-                if !complaint.is_told {
+                if !complaint.is_logged {
                     log::warn!("{why}; what was read before stays in use");
                 }
-                complaint.is_told = true;
+                complaint.is_logged = true;
             }
             _ => {
                 self.complaint = Some(Complaint {
                     why,
-                    is_told: false,
+                    is_logged: false,
                 });
             }
         }

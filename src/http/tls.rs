@@ -1,8 +1,7 @@
 //! TLS over a connection. ureq's own can trust either Mozilla's authorities or given ones; here
-//! both may be meant, and to a proxy we say nothing of who we are.
+//! both may be meant, and a proxy gets none of our certificates.
 
-use super::Tls;
-use super::agent::Roots;
+use super::certificates::Identity;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -15,11 +14,51 @@ use ureq::unversioned::transport::time::Instant as UreqInstant;
 use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, Either, LazyBuffers};
 use ureq::unversioned::transport::{NextTimeout, Transport, TransportAdapter};
 
+/// Which servers are trusted, and our own certificate.
+#[derive(Clone, Default, PartialEq)]
+pub struct Tls {
+    pub roots: Roots,
+    pub identity: Option<Identity>,
+    /// Trusted beside the built-in roots, where those are trusted: `SSL_CERT_FILE`.
+    pub more_authorities: Vec<CertificateDer<'static>>,
+    /// `insecure-skip-tls-verify`: any certificate is accepted.
+    pub insecure: bool,
+    /// The name in the server's certificate; none: the URL's host.
+    pub server_name: Option<CertificateName>,
+}
+
+#[derive(Clone, Default, PartialEq)]
+pub enum Roots {
+    /// Mozilla's, compiled in.
+    #[default]
+    BuiltIn,
+    /// These and no others.
+    Only(Vec<CertificateDer<'static>>),
+}
+
+/// `tls-server-name`: the name that a server's certificate has to have, when it is not the URL's: a host name or an IP
+/// address. Address, `Host`, proxies and the pool of connections still follow the URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateName(String);
+
+impl CertificateName {
+    pub fn parse(name: &str) -> Result<CertificateName, &'static str> {
+        match ServerName::try_from(name) {
+            Ok(_) => Ok(CertificateName(name.to_owned())),
+            Err(_) => Err("is neither a host name nor an IP address"),
+        }
+    }
+
+    fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 /// Wraps connections to `https` URLs; those to others pass unchanged.
 pub(super) struct Encrypt {
     config: Result<Arc<ClientConfig>, Error>,
     /// In place of the URL's host.
-    name: Option<super::ServerName>,
+    name: Option<CertificateName>,
     buffer_bytes: usize,
 }
 
@@ -70,7 +109,7 @@ impl<In: Transport> Connector<In> for Encrypt {
         }
         let mut timeout = details.timeout;
         if let UreqInstant::Exact(begun) = details.now {
-            // What connecting has taken is gone.
+            // Less what connecting has taken.
             timeout.after = timeout.after.saturating_sub(begun.elapsed()).into();
         }
         let name = match &self.name {
@@ -164,7 +203,7 @@ fn trusted(tls: &Tls) -> RootCertStore {
     store
 }
 
-/// `insecure-skip-tls-verify`: whoever answers is believed, as long as it signs what it says.
+/// `insecure-skip-tls-verify`: any certificate is accepted whose key the server has.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 
@@ -202,5 +241,28 @@ impl ServerCertVerifier for AnyCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_what_a_certificate_can_have() {
+        for (name, is_one) in [
+            ("kubernetes", true),
+            ("kubernetes.default.svc.", true),
+            ("10.0.0.1", true),
+            ("2001:db8::1", true),
+            ("", false),
+            ("a b", false),
+            ("https://kubernetes", false),
+            ("kubernetes:6443", false),
+            ("käse", false),
+            ("*.example.com", false),
+        ] {
+            assert_eq!(CertificateName::parse(name).is_ok(), is_one, "{name:?}");
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! What this process waits for, for a person who waits with it. Nothing is noted until somebody
-//! asks for it: a daemon's threads pay for one look at a flag.
+//! Which calls this process waits for, for a person who waits with it. Nothing is noted until [`note_waits`] is
+//! called: a daemon's threads only read a flag.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ static IS_NOTED: AtomicBool = AtomicBool::new(false);
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 
-/// Something that goes on.
+/// A call, or another wait, that has not ended.
 #[derive(Clone, Debug)]
 pub struct Open {
     /// No two of a process have the same.
@@ -19,7 +19,7 @@ pub struct Open {
     pub since: Instant,
 }
 
-/// It goes on until this is dropped.
+/// The wait ends when this is dropped.
 #[must_use]
 pub(super) struct Waiting(Option<u64>);
 

@@ -2,7 +2,7 @@
 //! stream in; a Service may carry 256 kB of them.
 
 use crate::provider::ANNOTATION_DOMAIN;
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 
@@ -116,17 +116,11 @@ impl<'de> Deserialize<'de> for Annotations {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Annotations, A::Error> {
                 let mut all = Builder::default();
-                let (key, value) = (Place::Key, Place::Value);
-                while let Some(is_kept) = map.next_key_seed(Text {
-                    all: &mut all,
-                    place: key,
-                })? {
-                    match is_kept {
-                        true => drop(map.next_value_seed(Text {
-                            all: &mut all,
-                            place: value,
-                        })?),
-                        false => drop(map.next_value::<IgnoredAny>()?),
+                while let Some(key) = map.next_key::<String>()? {
+                    if is_read(&key) && all.push(&key) {
+                        all.push(&map.next_value::<String>()?);
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
                     }
                 }
                 Ok(all.into())
@@ -134,41 +128,6 @@ impl<'de> Deserialize<'de> for Annotations {
         }
 
         d.deserialize_any(Pairs)
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Place {
-    Key,
-    Value,
-}
-
-/// Where a text is to be put as it is read; whether it was.
-struct Text<'a> {
-    all: &'a mut Builder,
-    place: Place,
-}
-
-impl<'de> DeserializeSeed<'de> for Text<'_> {
-    type Value = bool;
-
-    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<bool, D::Error> {
-        d.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for Text<'_> {
-    type Value = bool;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<bool, E> {
-        Ok(match self.place {
-            Place::Key => is_read(text) && self.all.push(text),
-            Place::Value => self.all.push(text),
-        })
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::config::Access;
 use super::error::Error;
-use super::table::{Detail, NodeRow, NodeTable, TablePage};
+use super::node_table::{Detail, NodeRow, NodeTable, TablePage};
 use super::types::{ListPage, Node};
-use crate::http::{self, Method, Proxies};
+use crate::http::{self, Method, Proxies, Stage};
+use crate::metrics::{KUBERNETES_REQUESTS, UNANSWERED};
 use crate::provider::Gate;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -68,7 +69,7 @@ impl Client {
             retry_rate_limited: true,
             body_limit_bytes: BODY_LIMIT_BYTES,
             log_bodies: false,
-            watch: super::watch::watch,
+            watch: count,
         });
         Client { http, origin }
     }
@@ -97,7 +98,7 @@ impl Client {
         self.http.base()
     }
 
-    /// What told us about it, e.g. `kubeconfig /home/me/.kube/config, context prod`.
+    /// Where the configuration comes from, e.g. `kubeconfig /home/me/.kube/config, context prod`.
     pub fn origin(&self) -> &str {
         &self.origin
     }
@@ -123,7 +124,7 @@ impl Client {
         self.list(&nodes, from)
     }
 
-    /// A row for each node, from the API server's cache: complete, or an error, or odd.
+    /// A row for each node, from the API server's cache: complete, or an error, or unreadable.
     pub fn node_table(&self, detail: Detail) -> Result<NodeTable, Error> {
         from_the_start(|| self.node_table_once(detail))
     }
@@ -204,14 +205,8 @@ impl Client {
             "kind": "DeleteOptions",
             "preconditions": { "uid": uid, "resourceVersion": version },
         });
-        self.write::<IgnoredAny>(
-            gate,
-            Method::Delete,
-            &node_path(name),
-            "application/json",
-            &options,
-        )
-        .map(drop)
+        self.write::<IgnoredAny>(gate, Method::Delete, &node_path(name), JSON, &options)
+            .map(drop)
     }
 
     pub(super) fn create_event(
@@ -221,7 +216,7 @@ impl Client {
         event: &impl Serialize,
     ) -> Result<(), Error> {
         let path = format!("/api/v1/namespaces/{namespace}/events");
-        self.write::<IgnoredAny>(gate, Method::Post, &path, "application/json", event)
+        self.write::<IgnoredAny>(gate, Method::Post, &path, JSON, event)
             .map(drop)
     }
 
@@ -294,28 +289,28 @@ impl Client {
 
     fn node_table_once(&self, detail: Detail) -> Result<NodeTable, Error> {
         let mut rows: Vec<NodeRow> = Vec::new();
-        let mut odd = None;
+        let mut unreadable = None;
         let form = format!("&includeObject={}", detail.parameter());
         let outcome = self.pages(NODES, &form, "&resourceVersion=0", |page_path| {
             let page: TablePage = self.http.get_as(page_path, TABLE)?.value;
             match page.table {
                 NodeTable::Rows(more) => rows.extend(more),
-                NodeTable::Odd(why) => {
-                    odd = Some(why);
+                NodeTable::Unreadable(why) => {
+                    unreadable = Some(why);
                     return Ok(String::new());
                 }
             }
             Ok(page.meta.continue_token)
         });
         match outcome {
-            Err(error) if error.is_not_acceptable() => Ok(NodeTable::Odd(error.to_string())),
+            Err(error) if error.is_not_acceptable() => Ok(NodeTable::Unreadable(error.to_string())),
             Err(error) => Err(error),
-            Ok(()) => Ok(odd.map_or(NodeTable::Rows(rows), NodeTable::Odd)),
+            Ok(()) => Ok(unreadable.map_or(NodeTable::Rows(rows), NodeTable::Unreadable)),
         }
     }
 
     /// Reads page after page; `read` is given each path and answers the `continue` token.
-    /// `first` goes with the first page only, `all` with every one.
+    /// `first` is sent with the first page only, `all` with every one.
     fn pages(
         &self,
         path: &str,
@@ -372,4 +367,67 @@ pub(super) fn percent_encoded(text: &str) -> String {
             _ => format!("%{byte:02X}"),
         })
         .collect()
+}
+
+/// Counts a try by its resource.
+fn count(method: Method, path: &str, stage: Stage) {
+    match stage {
+        Stage::Begun => {}
+        Stage::Ended(Ok(code), _) => {
+            let (method, code) = (method.lower_name(), code.to_string());
+            KUBERNETES_REQUESTS.count(&[method, &resource(path), &code]);
+        }
+        Stage::Ended(Err(kind), _) => UNANSWERED.count(&["kubernetes", kind.word()]),
+    }
+}
+
+/// `/api/v1/nodes/worker-1/status?…` → `nodes/status`. Never a name.
+fn resource(path: &str) -> String {
+    let path = path.split('?').next().unwrap_or_default();
+    let mut segments = path.split('/').skip(1);
+    let version = match segments.next() {
+        Some("api") => segments.next(),
+        Some("apis") => segments.nth(1),
+        _ => None,
+    };
+    let mut rest: Vec<&str> = segments.collect();
+    if rest.len() > 2 && rest[0] == "namespaces" {
+        rest.drain(..2);
+    }
+    match (version, rest.as_slice()) {
+        (Some(_), [resource] | [resource, _]) => (*resource).to_owned(),
+        (Some(_), [resource, _, subresource]) => format!("{resource}/{subresource}"),
+        _ => "other".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_its_resource() {
+        let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/ccm";
+        let review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        for (path, expected) in [
+            ("/api/v1/nodes?limit=500", "nodes"),
+            ("/api/v1/nodes/worker-1", "nodes"),
+            ("/api/v1/nodes/worker-1/status", "nodes/status"),
+            ("/api/v1/services?limit=500", "services"),
+            ("/api/v1/namespaces/default/services?x=y", "services"),
+            (
+                "/api/v1/namespaces/status/services/nodes/status",
+                "services/status",
+            ),
+            ("/api/v1/namespaces/default/events", "events"),
+            ("/api/v1/namespaces/default", "namespaces"),
+            (lease, "leases"),
+            (review, "selfsubjectaccessreviews"),
+            ("/version", "other"),
+            ("/api/v1", "other"),
+            ("/api/v1/a/b/c/d/e/f", "other"),
+        ] {
+            assert_eq!(resource(path), expected, "{path}");
+        }
+    }
 }

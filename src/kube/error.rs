@@ -25,7 +25,7 @@ pub struct Status {
 }
 
 /// Cause of a refusal, as the API server writes it.
-const NAMESPACE_GOING: &str = "NamespaceTerminating";
+const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
 
 #[derive(Deserialize)]
 struct StatusBody {
@@ -94,8 +94,8 @@ impl Error {
     }
 
     /// Nothing new is taken into a namespace that is being deleted; no role would change that.
-    pub fn is_namespace_going(&self) -> bool {
-        matches!(self, Error::Status(status) if status.is_namespace_going())
+    pub fn is_namespace_terminating(&self) -> bool {
+        matches!(self, Error::Status(status) if status.is_namespace_terminating())
     }
 
     /// No answer, or not in time.
@@ -115,7 +115,7 @@ impl Error {
     pub fn is_permanent(&self) -> bool {
         match self {
             Error::Status(status) => {
-                status.code == 401 || (status.code == 403 && !status.is_namespace_going())
+                status.code == 401 || (status.code == 403 && !status.is_namespace_terminating())
             }
             Error::Http(error) => matches!(
                 error.kind,
@@ -126,8 +126,12 @@ impl Error {
 }
 
 impl Status {
-    fn is_namespace_going(&self) -> bool {
-        self.code == 403 && self.causes.iter().any(|cause| cause == NAMESPACE_GOING)
+    fn is_namespace_terminating(&self) -> bool {
+        self.code == 403
+            && self
+                .causes
+                .iter()
+                .any(|cause| cause == NAMESPACE_TERMINATING)
     }
 }
 
@@ -169,7 +173,7 @@ impl fmt::Display for Error {
                     401 => f.write_str(
                         "; the API server does not know this token or certificate: is it of another cluster, or too old?",
                     ),
-                    403 if status.is_namespace_going() => Ok(()),
+                    403 if status.is_namespace_terminating() => Ok(()),
                     403 => f.write_str("; give this user a role that allows it"),
                     _ => Ok(()),
                 }

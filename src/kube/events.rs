@@ -31,7 +31,7 @@ impl Event {
     }
 }
 
-/// An event as somebody wrote it.
+/// An event that was written, by us or by another controller.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PastEvent {
@@ -161,7 +161,7 @@ pub(super) fn write(client: &Client, gate: &dyn Gate, event: &Event) -> Result<(
     client.patch_event(gate, namespace, &name, &patch)
 }
 
-/// `<object>.<16 hex digits>`: the same trouble of the same object has the same name.
+/// `<object>.<16 hex digits>`: the same message about the same object has the same name.
 fn event_name(object: &ObjectReference, reason: &str, message: &str) -> String {
     let hash = text::fnv1a([object.uid.as_str(), "\0", reason, "\0", message]);
     // The longest name an object may have is 253 characters.

@@ -1,16 +1,19 @@
 //! Labels and annotations: few, sorted, and the same on thousands of objects.
 
 use super::annotations;
-use super::types::PROVIDED_NODE_IP;
 use crate::provider::Interned;
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use crate::text;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A longer value is cut. None that anybody here reads is that long (a label's has 63
-/// characters at most), and other programs keep kilobytes in annotations.
-const VALUE_BYTES_AT_MOST: usize = 256;
+/// A longer value is cut, and marked, so that no cut value reads as a valid one. None that is read here is that long (a
+/// label's has 63 characters at most), and other programs keep kilobytes in annotations.
+const VALUE_CHARACTERS: usize = 256;
+
+/// The annotation of a node that its kubelet's `--node-ip` sets: one IP, or an IPv4 and an IPv6 joined by a comma.
+pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 
 /// Keys and values, by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,11 +85,12 @@ impl<'de> Visitor<'de> for Pairs {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
         let mut pairs: Vec<(Interned, Interned)> = Vec::new();
-        let Pairs { is_kept } = self;
-        while let Some(Key(key)) = map.next_key_seed(Keys { is_kept })? {
-            match key {
-                Some(key) => pairs.push((key, map.next_value::<Value>()?.0)),
-                None => drop(map.next_value::<IgnoredAny>()?),
+        while let Some(key) = map.next_key::<String>()? {
+            if (self.is_kept)(&key) {
+                let value: String = map.next_value()?;
+                pairs.push((key.into(), (*text::cut(&value, VALUE_CHARACTERS)).into()));
+            } else {
+                map.next_value::<IgnoredAny>()?;
             }
         }
         // API servers sort them, and never repeat one.
@@ -94,64 +98,6 @@ impl<'de> Visitor<'de> for Pairs {
             true => Ok(Labels(pairs.into())),
             false => Ok(pairs.into_iter().collect()),
         }
-    }
-}
-
-/// A key; none when it is not kept.
-struct Key(Option<Interned>);
-
-struct Keys {
-    is_kept: fn(&str) -> bool,
-}
-
-impl<'de> DeserializeSeed<'de> for Keys {
-    type Value = Key;
-
-    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Key, D::Error> {
-        d.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for Keys {
-    type Value = Key;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Key, E> {
-        Ok(Key((self.is_kept)(text).then(|| text.into())))
-    }
-}
-
-/// A value, cut where it is too long.
-struct Value(Interned);
-
-impl<'de> Deserialize<'de> for Value {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Value, D::Error> {
-        struct Cut;
-
-        impl Visitor<'_> for Cut {
-            type Value = Value;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Value, E> {
-                if text.len() <= VALUE_BYTES_AT_MOST {
-                    return Ok(Value(text.into()));
-                }
-                let mut end = VALUE_BYTES_AT_MOST;
-                while !text.is_char_boundary(end) {
-                    end -= 1;
-                }
-                // Marked, so that no cut value reads as a valid one.
-                Ok(Value(format!("{}…", &text[..end]).into()))
-            }
-        }
-
-        d.deserialize_str(Cut)
     }
 }
 
@@ -208,9 +154,9 @@ mod tests {
 
     #[test]
     fn a_value_that_is_too_long_is_cut_and_says_so() {
-        let long = "ä".repeat(VALUE_BYTES_AT_MOST);
+        let long = "ä".repeat(VALUE_CHARACTERS + 1);
         let cut = labels(json!({ "a": long }));
         let value = cut.get("a").unwrap();
-        assert!(value.ends_with('…') && value.len() <= VALUE_BYTES_AT_MOST + '…'.len_utf8());
+        assert!(value.ends_with('…') && value.chars().count() == VALUE_CHARACTERS);
     }
 }

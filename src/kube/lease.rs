@@ -26,11 +26,11 @@ pub struct LeaseKey {
 #[serde(try_from = "Map<String, Value>")]
 pub struct Lease(Map<String, Value>);
 
-/// The fields of leader election. Times are what the holder's clock said: they tell one
+/// The fields of leader election. Times are what the holder's clock said: they distinguish one
 /// renewal from another, and are never compared with ours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseSpec {
-    /// Empty: nobody's.
+    /// Empty: no holder.
     pub holder: String,
     pub duration_seconds: u32,
     /// MicroTime; empty: not said.
@@ -141,7 +141,7 @@ impl Client {
         self.write(gate, Method::Post, &folder(key), "application/json", &lease)
     }
 
-    /// Writes these fields over those of `lease`, if nobody changed it since it was read.
+    /// Writes these fields over those of `lease`, if it was not changed since it was read.
     pub fn replace_lease(
         &self,
         gate: &dyn Gate,

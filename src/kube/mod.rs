@@ -11,12 +11,11 @@ mod error;
 mod events;
 mod labels;
 mod lease;
+mod node_table;
 mod recorder;
 mod reported;
 mod services;
-mod table;
 mod types;
-mod watch;
 mod workloads;
 
 pub use annotations::Annotations;
@@ -24,15 +23,15 @@ pub use checkup::{ACCESS_REVIEW, Verb, Version, Workload};
 pub use client::{Client, READ_TIMEOUT, ReadFrom};
 pub use error::Error;
 pub use events::{Event, PastEvent};
-pub use labels::Labels;
+pub use labels::{Labels, PROVIDED_NODE_IP};
 pub use lease::{Lease, LeaseKey, LeaseSpec, micro_time};
+pub use node_table::{Age, Detail, NodeRow, NodeTable, RowMeta};
 pub use recorder::Recorder;
 pub use services::{
     AnyService, LOAD_BALANCER_FINALIZER, SERVICE, Service, ServicePort, ServiceSpec,
 };
-pub use table::{Age, Detail, NodeRow, NodeTable, RowMeta};
 pub use types::{
     Condition, ListMeta, NODE, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta,
-    ObjectReference, PROVIDED_NODE_IP, PodCidrs, Taint,
+    ObjectReference, PodCidrs, Taint,
 };
 pub use workloads::{Container, container};

@@ -1,8 +1,8 @@
-//! Who writes events: a thread of its own, from a bounded queue, never in the way of work.
+//! Writes events: a thread of its own, from a bounded queue, which delays no work.
 //!
-//! A warning costs a token: fifty at once, then one a second, so that steady trouble costs the API
-//! server nothing to speak of. Other events cost none: each stands for a change that was made. Events of
-//! one object are written in their order; among namespaces turns are taken, and what has no
+//! A warning costs a token: fifty at once, then one a second, so that a lasting failure costs the API
+//! server little. Other events cost none: each stands for a change that was made. Events of
+//! one object are written in their order; namespaces take turns, and what has no
 //! room is dropped from the namespace that has most of it waiting.
 
 use super::client::Client;
@@ -22,7 +22,7 @@ const BURST: f64 = 50.0;
 /// After them one is written each time this has passed.
 const ONE_WARNING_EACH: Duration = Duration::from_secs(1);
 
-/// How long none is written when the API is slow or away.
+/// How long none is written when the API is slow or does not answer.
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// Warnings that wait: 5 kB each at most, 1 MB in all.
@@ -31,7 +31,7 @@ const WARNINGS_AT_MOST: usize = 200;
 /// Others that wait: a few hundred bytes each.
 const OTHERS_AT_MOST: usize = 4000;
 
-/// Only so many are looked through for one whose turn it is.
+/// Only so many are searched for the next one to write.
 const CONSIDERED_AT_MOST: usize = 256;
 
 /// That events are dropped is logged no more often.
@@ -194,7 +194,7 @@ impl Recorder {
         };
         EVENTS.count(&["failed"]);
         // Whoever deletes a namespace deletes its events as well: the normal course.
-        if error.is_refused() || error.is_namespace_going() || error.is_not_found() {
+        if error.is_refused() || error.is_namespace_terminating() || error.is_not_found() {
             log::debug!("event {reason} of {name} not written: {error}");
             return;
         }
@@ -270,7 +270,7 @@ impl Queue {
             _ => self.paused_until = None,
         }
         self.refill(now);
-        // What waits at the end is the last of it: no steady trouble.
+        // At the end no more events follow: the limit is not needed.
         let may_warn = self.is_ending || self.tokens >= 1.0;
         let Some(place) = self.whose_turn(may_warn) else {
             return match self.waiting.is_empty() {
@@ -472,7 +472,7 @@ mod tests {
         queue.paused_until = Some(begun + PAUSE);
         assert!(matches!(queue.next(begun), Next::At(then) if then == begun + PAUSE));
         assert_eq!(written(&mut queue, begun + PAUSE), ["1"]);
-        // At the end nobody waits for an API server that is away.
+        // At the end there is no waiting for an API server that does not answer.
         queue.push(good("a", "u", "2"), begun);
         queue.paused_until = Some(begun + PAUSE * 2);
         queue.is_ending = true;

@@ -1,4 +1,4 @@
-//! What was reported of which object, and when: hashes, and no text of anybody.
+//! What was reported of which object, and when: hashes, no texts.
 
 use super::types::ObjectReference;
 use crate::provider::Reason;
@@ -106,9 +106,9 @@ impl Reported {
         let of = hash(&object.uid);
         let controller = short_hash(controller);
         let entries = self.entries.range((of, 0)..=(of, u64::MAX));
-        let goes = |entry: &Entry| entry.controller == controller && such(entry.reason);
+        let is_forgotten = |entry: &Entry| entry.controller == controller && such(entry.reason);
         let keys = entries
-            .filter(|(_, entry)| goes(entry))
+            .filter(|(_, entry)| is_forgotten(entry))
             .map(|(key, _)| *key);
         let keys: Vec<(u64, u64)> = keys.collect();
         for key in &keys {

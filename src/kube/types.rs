@@ -16,9 +16,6 @@ use std::sync::Arc;
 /// The kind of a node in references to it.
 pub const NODE: &str = "Node";
 
-/// The annotation of a node that its kubelet's `--node-ip` sets: one IP, or an IPv4 and an IPv6 joined by a comma.
-pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
-
 /// `metadata` of an object. Of its annotations those that are read are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -190,7 +187,7 @@ impl Node {
     }
 
     /// Since when it is not ready, by what Kubernetes itself wrote down: its creation where no
-    /// `Ready` condition came yet. None when it is ready, and when nobody knows.
+    /// `Ready` condition came yet. None when it is ready, and when it is not known.
     pub fn not_ready_since(&self) -> Option<Timestamp> {
         if self.is_ready() {
             return None;

@@ -188,7 +188,7 @@ mod tests {
         let read = of(json!([{
             "name": "ccm",
             "command": ["/ccm", "run"],
-            "args": ["--a=$(PLAIN)", "--b=$(SECRET)", "$$(PLAIN)", "$(NOBODY)", "5$", "$(", "--c"],
+            "args": ["--a=$(PLAIN)", "--b=$(SECRET)", "$$(PLAIN)", "$(UNKNOWN)", "5$", "$(", "--c"],
             "env": [
                 { "name": "PLAIN", "value": "first" },
                 { "name": "PLAIN", "value": "v" },
@@ -200,7 +200,7 @@ mod tests {
             ],
         }]))
         .unwrap();
-        let words = ["run", "--a=v", "$(PLAIN)", "$(NOBODY)", "5$", "$(", "--c"];
+        let words = ["run", "--a=v", "$(PLAIN)", "$(UNKNOWN)", "5$", "$(", "--c"];
         assert_eq!(read.words, words);
         let variables = [("PLAIN", "v"), ("TWO", "vv"), ("EMPTY", "")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -217,7 +217,7 @@ mod tests {
         );
         assert!(!read.imports);
         let imports = of(json!([{
-            "name": "ccm", "envFrom": [{ "configMapRef": { "name": "x" } }], "args": ["--a=$(NOBODY)"],
+            "name": "ccm", "envFrom": [{ "configMapRef": { "name": "x" } }], "args": ["--a=$(UNKNOWN)"],
         }]));
         let imports = imports.unwrap();
         assert!(imports.imports && imports.words.is_empty(), "{imports:?}");

@@ -1,4 +1,4 @@
-//! The house: who may use whom. Reads the `crate::architecture::` paths of every file.
+//! The house: who may use whom. Reads the `crate::` paths of every file.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -52,11 +52,11 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The rooms that a file names: `crate::architecture::kube::…` and `use crate::architecture::{kube, http}`.
+/// The rooms that a file names: `crate::kube::…` and `use crate::{kube, http}`.
 fn rooms_named(text: &str) -> BTreeSet<String> {
     let mut rooms = BTreeSet::new();
-    for (position, _) in text.match_indices("crate::architecture::") {
-        let rest = &text[position + "crate::architecture::".len()..];
+    for (position, _) in text.match_indices("crate::") {
+        let rest = &text[position + "crate::".len()..];
         let list = match rest.strip_prefix('{') {
             Some(list) => list.split('}').next().unwrap(),
             None => rest
@@ -80,9 +80,7 @@ fn arrows_point_one_way() {
             let strangers = rooms_named(&text)
                 .into_iter()
                 .filter(|name| name != room && !may_use.contains(&name.as_str()));
-            wrong.extend(
-                strangers.map(|name| format!("{}: crate::architecture::{name}", file.display())),
-            );
+            wrong.extend(strangers.map(|name| format!("{}: crate::{name}", file.display())));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -114,4 +112,79 @@ fn every_module_says_its_job() {
             file.display()
         );
     }
+}
+
+/// The modules of which no file imports another in a circle.
+const WITHOUT_CIRCLES: &[&str] = &["cache", "http", "kube"];
+
+/// The names after each `super::` of a text, with the number of `super::`s before them.
+fn parents_named(text: &str) -> Vec<(usize, String)> {
+    let code = text.split("#[cfg(test)]\nmod").next().unwrap();
+    let code = code.split("#[cfg(test)]\n#[allow").next().unwrap();
+    let lines = code.lines().filter(|line| !line.trim().starts_with("//"));
+    let code = lines.collect::<Vec<_>>().join("\n");
+    let mut named = Vec::new();
+    let mut rest = code.as_str();
+    while let Some((before, after)) = rest.split_once("super::") {
+        rest = after;
+        let is_path = before.ends_with(|c: char| c.is_alphanumeric() || "_:".contains(c));
+        if is_path || before.ends_with("in ") {
+            continue;
+        }
+        let path = after.trim_start_matches("super::");
+        let levels = 1 + (after.len() - path.len()) / "super::".len();
+        rest = path;
+        let list = match path.strip_prefix('{') {
+            Some(list) => list.split('}').next().unwrap(),
+            None => path
+                .split(|c: char| !c.is_alphanumeric() && c != '_')
+                .next()
+                .unwrap(),
+        };
+        let names = list.split(',').map(|part| {
+            let part = part.trim().split([':', ' ']).next().unwrap();
+            (levels, part.to_owned())
+        });
+        named.extend(names.filter(|(_, name)| !name.is_empty()));
+    }
+    named
+}
+
+/// A file imports files beside it or above it, by their names, and nothing that a `mod.rs` above it defines.
+#[test]
+fn files_do_not_import_each_other_in_circles() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut wrong = Vec::new();
+    // A file or folder, and one beside it that it imports.
+    let mut imports: BTreeSet<(PathBuf, PathBuf)> = BTreeSet::new();
+    for file in WITHOUT_CIRCLES
+        .iter()
+        .flat_map(|module| rust_files(&source.join(module)))
+    {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let is_folder = file.file_name().unwrap() == "mod.rs";
+        let own = match is_folder {
+            true => file.parent().unwrap().to_owned(),
+            false => file.with_extension(""),
+        };
+        for (levels, name) in parents_named(&text) {
+            let from = own.ancestors().nth(levels - 1).unwrap();
+            let to = from.parent().unwrap().join(&name);
+            match to.is_dir() || to.with_extension("rs").is_file() {
+                true => drop(imports.insert((from.to_owned(), to))),
+                false => wrong.push(format!("{}: super::{name}", file.display())),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // What imports nothing that is left is in no circle.
+    loop {
+        let importing: BTreeSet<PathBuf> = imports.iter().map(|(from, _)| from.clone()).collect();
+        let count = imports.len();
+        imports.retain(|(_, to)| importing.contains(to));
+        if imports.len() == count {
+            break;
+        }
+    }
+    assert_eq!(imports, BTreeSet::new());
 }

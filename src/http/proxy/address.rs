@@ -1,8 +1,11 @@
 //! A proxy's address.
 
-use super::super::Secret;
+use super::super::secret::Secret;
 use std::fmt;
 use std::net::Ipv6Addr;
+
+/// The field of a kubeconfig that names a proxy.
+pub(super) const PROXY_URL: &str = "proxy-url";
 
 /// Go's own order of trying: a URL first, and `host:port` is an HTTP proxy.
 const FORMS: &str = "write it like http://proxy.example.com:3128, https://… or socks5://…, with user:password@ before the host if needed";
@@ -17,7 +20,7 @@ pub struct Proxy {
     login: Option<Login>,
 }
 
-/// What a proxy is spoken to in.
+/// The protocol that a proxy is used with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// `CONNECT` of HTTP.
@@ -85,10 +88,7 @@ impl Proxy {
 
     /// As a URL of which only host and port count.
     pub(super) fn address(&self) -> String {
-        match self.host.contains(':') {
-            true => format!("http://[{}]:{}", self.host, self.port),
-            false => format!("http://{}:{}", self.host, self.port),
-        }
+        format!("http://{}", authority(&self.host, self.port))
     }
 
     pub(in crate::http) fn login(&self) -> Option<&Login> {
@@ -103,10 +103,7 @@ impl fmt::Display for Proxy {
             Protocol::Https => "https",
             Protocol::Socks5 => "socks5",
         };
-        match self.host.contains(':') {
-            true => write!(f, "{scheme}://[{}]:{}", self.host, self.port),
-            false => write!(f, "{scheme}://{}:{}", self.host, self.port),
-        }
+        write!(f, "{scheme}://{}", authority(&self.host, self.port))
     }
 }
 
@@ -139,6 +136,14 @@ impl Login {
             user: decode(user)?,
             password: Secret::exactly(decode(password)?),
         })
+    }
+}
+
+/// `host:port`, an IPv6 address in brackets.
+pub(super) fn authority(host: &str, port: u16) -> String {
+    match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! No message repeats a value: it may be a secret, or become one when a line is missing.
 
-use super::hidden::is_perhaps_secret;
-use super::{ConfigError, read_file};
+use super::access::{ConfigError, read_file};
+use super::redact::may_be_secret;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_yaml::{Mapping, Value};
@@ -15,9 +15,6 @@ const PEM_LIMIT_BYTES: u64 = 4 << 20;
 
 /// Longest name that a message repeats, in characters.
 const NAME_CHARACTERS: usize = 100;
-
-/// As many letters and digits in a row are no name, but perhaps a token whose key is misspelt.
-const SECRET_CHARACTERS: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -79,19 +76,8 @@ impl Entry {
         known: &[&str],
         unsupported: &[(&str, &str)],
     ) -> Result<(), ConfigError> {
-        for (key, value) in &self.fields {
-            let Value::String(key) = key else {
-                return Err(self.error("a field's name", "must be text"));
-            };
-            if value.is_null() || known.contains(&key.as_str()) {
-                continue;
-            }
-            if let Some((_, instead)) = unsupported.iter().find(|(field, _)| field == key) {
-                return Err(self.error(key, format_args!("not supported; {instead}")));
-            }
-            return Err(self.error(shown(key).trim_matches('"'), unknown(known)));
-        }
-        Ok(())
+        check_names(&self.fields, known, unsupported)
+            .map_err(|(field, why)| self.error(&field, why))
     }
 
     /// The field `…-data`, else the file that the field itself names; none when neither is set.
@@ -111,7 +97,7 @@ impl Entry {
             return Err(self.error(
                 field,
                 format_args!(
-                    "wants the path of a file; the PEM itself goes base64-encoded into {data_field}"
+                    "wants the path of a file; write the PEM itself base64-encoded into {data_field}"
                 ),
             ));
         }
@@ -119,7 +105,7 @@ impl Entry {
         let origin = format!("{field}: {}", file.display());
         match read_file(&file, PEM_LIMIT_BYTES) {
             Ok(bytes) => Ok(Some(Pem { bytes, origin })),
-            Err(_) if is_perhaps_secret(path) => Err(self.no_path(field, &data_field)),
+            Err(_) if !file.exists() => Err(self.no_file(field, &data_field)),
             Err(why) => Err(self.error(&origin, why)),
         }
     }
@@ -133,13 +119,13 @@ impl Entry {
         }
     }
 
-    /// A field that names a file holds something that is none, and that may be a secret.
-    pub(super) fn no_path(&self, field: &str, instead: &str) -> ConfigError {
+    /// A field names a file that does not exist. It is not repeated: it may be the secret itself.
+    pub(super) fn no_file(&self, field: &str, instead: &str) -> ConfigError {
         self.error(
             field,
             format_args!(
-                "wants the path of a file, and there is none of this name, which is not shown because it looks \
-                 like a secret; the secret itself goes into {instead}"
+                "wants the path of a file, and there is no such file; correct the path, which is relative to the \
+                 kubeconfig, or write the content itself into {instead}"
             ),
         )
     }
@@ -150,8 +136,29 @@ impl Entry {
     }
 }
 
-pub(super) fn unknown(known: &[&str]) -> String {
-    format!("unknown field; known are {}", known.join(", "))
+/// See [`Entry::check`]. The error: a field, and what is wrong with it.
+pub(super) fn check_names(
+    fields: &Mapping,
+    known: &[&str],
+    unsupported: &[(&str, &str)],
+) -> Result<(), (String, String)> {
+    for (key, value) in fields {
+        let Value::String(key) = key else {
+            return Err(("a field's name".into(), "must be text".into()));
+        };
+        if value.is_null() || known.contains(&key.as_str()) {
+            continue;
+        }
+        let instead = unsupported.iter().find(|(field, _)| field == key);
+        return Err(match instead {
+            Some((_, instead)) => (key.clone(), format!("not supported; {instead}")),
+            None => (
+                shown(key).trim_matches('"').to_owned(),
+                format!("unknown field; known are {}", known.join(", ")),
+            ),
+        });
+    }
+    Ok(())
 }
 
 /// A text; none when it is missing or empty.
@@ -191,11 +198,7 @@ pub(super) fn a(value: &Value) -> &'static str {
 
 /// A name in quotes; what can't be one is not repeated.
 pub(super) fn shown(name: &str) -> String {
-    let longest_run = name
-        .split(|c: char| !c.is_ascii_alphanumeric())
-        .map(str::len)
-        .max();
-    if longest_run >= Some(SECRET_CHARACTERS) {
+    if may_be_secret(name) {
         return "[not shown: looks like a secret]".into();
     }
     match name.char_indices().nth(NAME_CHARACTERS) {

@@ -1,7 +1,7 @@
 //! The files of a kubeconfig: read with limits, then merged, the first that says something wins.
 
+use super::access::{ConfigError, EMPTY, read_perhaps_empty};
 use super::entry::{Entry, Kind, a, shown, text_of};
-use super::{ConfigError, EMPTY, read_perhaps_empty};
 use crate::text;
 use serde_yaml::{Mapping, Value};
 use std::path::{Path, PathBuf};

@@ -1,116 +1,45 @@
 //! How to reach the API server: `--kubeconfig`, `$KUBECONFIG`, in-cluster, `~/.kube/config`, in this order.
 
-mod cluster;
+mod access;
+mod context;
 mod entry;
 mod exec;
 mod file;
-mod hidden;
-mod incluster;
-mod kubeconfig;
-mod user;
+mod redact;
 
-use crate::http::{Login, Proxy, Tls, TlsSource, Token};
-use crate::text::unencrypted as text;
-use std::fmt;
-use std::fs::File;
-use std::io::{ErrorKind, Read};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+pub use access::{Access, ConfigError, EXEC_TIME_LIMIT, Options};
 
-/// How long a credential plugin may take: so short that a thread that waits for one is not taken for dead.
-pub const EXEC_TIME_LIMIT: Duration = Duration::from_secs(30);
-
-/// What the person or the pod gave us.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// `--kubeconfig`, else the files of `$KUBECONFIG`; merged, the first wins.
-    pub kubeconfig: Vec<PathBuf>,
-    /// `--context`.
-    pub context: Option<String>,
-    /// `--master`: another address than the one that the rest names.
-    pub master: Option<String>,
-    /// `$KUBERNETES_SERVICE_HOST` and `$KUBERNETES_SERVICE_PORT`.
-    pub service: Option<(String, String)>,
-    /// `$HOME`.
-    pub home: Option<PathBuf>,
-    /// [`EXEC_TIME_LIMIT`], or what a test makes of it.
-    pub exec_time_limit: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            kubeconfig: Vec::new(),
-            context: None,
-            master: None,
-            service: None,
-            home: None,
-            exec_time_limit: EXEC_TIME_LIMIT,
-        }
-    }
-}
-
-/// Everything a client needs.
-pub struct Access {
-    /// Scheme, host and port, no trailing slash.
-    pub server: String,
-    pub tls: TlsSource,
-    /// The only way there, whatever the environment says: `proxy-url`. None: the environment decides.
-    pub proxy: Option<Proxy>,
-    pub login: Login,
-    /// What told us, for people.
-    pub origin: String,
-    /// Where the address stands, when the way there leaves this machine without TLS.
-    pub unencrypted: Option<String>,
-}
-
-/// What is wrong: where, and what to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError(pub String);
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ConfigError {}
+use crate::http::{Roots, Tls, TlsSource, Token, parse_authorities};
+use access::{read_file, server_url, unencrypted};
+use entry::shown;
+use std::path::Path;
 
 /// Reads what is there and says how to reach the cluster. No call is made.
 pub fn load(options: &Options) -> Result<Access, ConfigError> {
     let context = options.context.as_deref();
     let mut access = if !options.kubeconfig.is_empty() {
-        kubeconfig::load(&options.kubeconfig, options)?
+        context::load(&options.kubeconfig, options)?
     } else if let Some((host, port)) = &options.service {
         no_context(context, "in a pod its service account is used")?;
-        incluster::load(Path::new(incluster::MOUNT), host, port)?
+        in_cluster(Path::new(MOUNT), host, port)?
     } else {
-        without_a_word(options, context)?
+        by_default(options, context)?
     };
     if let Some(master) = &options.master {
         access.server =
             server_url(master).map_err(|why| ConfigError(format!("--master: {why}")))?;
         access.origin = format!("--master, and {}", access.origin);
         access.unencrypted = unencrypted(&access.server, access.proxy.as_ref())
-            .then(|| format!("--master: {}", hidden::url(&access.server)));
+            .then(|| format!("--master: {:?}", access.server));
     }
     Ok(access)
 }
 
-/// Are credentials read on the way? To a proxy on another machine, this machine is itself.
-fn unencrypted(server: &str, proxy: Option<&Proxy>) -> bool {
-    let is_plain = server
-        .get(..7)
-        .is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"));
-    let is_elsewhere = proxy.is_some_and(|proxy| !text::is_this_machine(proxy.host()));
-    is_plain && (is_elsewhere || text::leaves_unencrypted(server))
-}
-
-/// Nobody said anything: the file where kubectl looks, or an address alone.
-fn without_a_word(options: &Options, context: Option<&str>) -> Result<Access, ConfigError> {
+/// Without a flag, a variable or a pod: the file that kubectl reads, or an address alone.
+fn by_default(options: &Options, context: Option<&str>) -> Result<Access, ConfigError> {
     let default_path = options.home.as_ref().map(|home| home.join(".kube/config"));
     if let Some(path) = default_path.filter(|path| path.exists()) {
-        return kubeconfig::load(&[path], options);
+        return context::load(&[path], options);
     }
     if options.master.is_some() {
         no_context(context, "~/.kube/config does not exist")?;
@@ -130,78 +59,129 @@ fn without_a_word(options: &Options, context: Option<&str>) -> Result<Access, Co
     ))
 }
 
-/// Somebody who names a context means a certain cluster, and must not get another one.
+/// `--context` names a certain cluster: no other one may be used instead.
 fn no_context(context: Option<&str>, why: &str) -> Result<(), ConfigError> {
     match context {
         None => Ok(()),
         Some(name) => Err(ConfigError(format!(
             "--context: there is no kubeconfig to look for context {} in ({why}); give --kubeconfig, set KUBECONFIG, \
              or leave --context out",
-            entry::shown(name)
+            shown(name)
         ))),
     }
 }
 
-/// An `http(s)` URL without a trailing slash.
-fn server_url(text: &str) -> Result<String, String> {
-    if text.contains('@') {
-        return Err(
-            "a URL with a user name or password in it is not supported; use the user's fields"
-                .into(),
-        );
-    }
-    let shown = hidden::url(text);
-    let like = "write it like https://10.0.0.1:6443";
-    let Ok(url) = text.parse::<ureq::http::Uri>() else {
-        return Err(format!("{shown} is not a URL; {like}"));
+/// In a pod, where Kubernetes mounts `ca.crt`, `token` and `namespace`.
+const MOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// The CAs of one cluster.
+const CA_LIMIT_BYTES: u64 = 4 << 20;
+
+/// In a pod: its service account.
+fn in_cluster(mount: &Path, host: &str, port: &str) -> Result<Access, ConfigError> {
+    let ca_path = mount.join("ca.crt");
+    let tls = tls_of(&ca_path).map_err(ConfigError)?;
+    let host = if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host.to_owned()
     };
-    match url.scheme_str() {
-        Some("http" | "https") if url.host().is_some_and(|host| !host.is_empty()) => {}
-        None => return Err(format!("{shown} has no https:// in front; {like}")),
-        _ => return Err(format!("{shown} is not an https URL; {like}")),
+    if port.parse::<u16>().is_err() {
+        return Err(ConfigError(format!(
+            "in-cluster: KUBERNETES_SERVICE_PORT: {port:?} is not a port"
+        )));
     }
-    let port = url.authority().map(|authority| authority.as_str());
-    let port = port.and_then(|authority| authority.strip_prefix(url.host().unwrap_or_default()));
-    if port.is_some_and(|port| !port.is_empty()) && url.port_u16().is_none_or(|port| port == 0) {
-        return Err(format!(
-            "{shown}: the port is not a number from 1 to 65535; {like}"
-        ));
-    }
-    if url.query().is_some() || text.contains('#') {
-        return Err(format!(
-            "{shown} has a query or fragment, which an API server's address does not have; {like}"
-        ));
-    }
-    Ok(text.trim_end_matches('/').to_owned())
+    Ok(Access {
+        server: format!("https://{host}:{port}"),
+        tls: TlsSource::files(tls, vec![ca_path.clone()], move || tls_of(&ca_path)),
+        proxy: None,
+        login: Token::file(mount.join("token"), None).into(),
+        origin: "in-cluster service account".into(),
+        unencrypted: None,
+    })
 }
 
-/// What a file is that holds nothing.
-const EMPTY: &str = "the file is empty";
-
-/// A file, whole or not at all; the error is for people.
-fn read_file(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
-    let bytes = read_perhaps_empty(path, limit_bytes)?;
-    match bytes.iter().all(u8::is_ascii_whitespace) {
-        true => Err(EMPTY.into()),
-        false => Ok(bytes),
-    }
+fn tls_of(ca_path: &Path) -> Result<Tls, String> {
+    let name = ca_path.display();
+    let ca = read_file(ca_path, CA_LIMIT_BYTES).map_err(|why| {
+        format!(
+            "in-cluster: {name}: {why}; does the pod have a service account (automountServiceAccountToken)?"
+        )
+    })?;
+    let roots = parse_authorities(&ca).map_err(|why| format!("in-cluster: {name}: {why}"))?;
+    Ok(Tls {
+        roots: Roots::Only(roots),
+        ..Tls::default()
+    })
 }
 
-/// The same, where nothing in it is no error.
-fn read_perhaps_empty(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    let outcome =
-        File::open(path).and_then(|file| file.take(limit_bytes + 1).read_to_end(&mut bytes));
-    match outcome {
-        Ok(_) if bytes.len() as u64 > limit_bytes => {
-            Err(format!("the file is longer than {} MiB", limit_bytes >> 20))
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::http::{Proxies, Timing};
+    use crate::kube::{Client, ReadFrom};
+    use sandbox::credentials::{Authority, Validity};
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::time::Duration;
+
+    /// As the kubelet does it: a link to the folder of both files is renamed over the old one.
+    fn mount(folder: &Path, version: &str, authority: &Authority, token: &str) {
+        let files = folder.join(version);
+        fs::create_dir(&files).unwrap();
+        fs::write(files.join("ca.crt"), authority.certificate_pem()).unwrap();
+        fs::write(files.join("token"), token).unwrap();
+        symlink(version, folder.join("..data_tmp")).unwrap();
+        fs::rename(folder.join("..data_tmp"), folder.join("..data")).unwrap();
+    }
+
+    #[test]
+    fn the_service_account_rotates() {
+        let sandbox = sandbox::Sandbox::builder()
+            .nodes(1)
+            .heartbeats(false)
+            .start();
+        let folder = sandbox.folder().join("serviceaccount");
+        fs::create_dir(&folder).unwrap();
+        for name in ["ca.crt", "token"] {
+            symlink(format!("..data/{name}"), folder.join(name)).unwrap();
         }
-        Ok(_) => Ok(bytes),
-        Err(error) => Err(match error.kind() {
-            ErrorKind::NotFound => "the file does not exist; correct the path".into(),
-            ErrorKind::PermissionDenied => "the file may not be read by this user".into(),
-            ErrorKind::IsADirectory => "this is a folder, not a file".into(),
-            _ => format!("the file can't be read: {error}"),
-        }),
+        let token = sandbox.account("ccm").unwrap().token;
+        mount(&folder, "..1", sandbox.authority(), &token);
+        let address = sandbox.address(sandbox::Half::Kubernetes);
+        let (host, port) = (address.ip().to_string(), address.port().to_string());
+        let access = in_cluster(&folder, &host, &port).unwrap();
+        let timing = Timing {
+            read_timeout: Duration::from_secs(20),
+            write_timeout: Duration::from_secs(20),
+            retry_wait: Duration::from_millis(1),
+        };
+        let client = Client::new(access, Proxies::Never, timing);
+        assert_eq!(client.nodes(ReadFrom::Latest).unwrap().len(), 1);
+        // Another token, and a server whose certificate is of another authority.
+        let authority = Authority::new("another").unwrap();
+        let server = authority.server(&[&host], Validity::Now).unwrap();
+        sandbox.cluster().add_token("ccm", "another-token");
+        sandbox.cluster().remove_token(&token);
+        sandbox.tls().replace(&server, &authority).unwrap();
+        mount(&folder, "..2", &authority, "another-token");
+        for _ in 0..3 {
+            assert_eq!(client.nodes(ReadFrom::Latest).unwrap().len(), 1);
+        }
+        let refused = sandbox.calls().count(|call| call.status == Some(401));
+        assert_eq!(refused, 0, "the new token is read before the call");
+    }
+
+    #[test]
+    fn a_missing_service_account_is_reported() {
+        let error = in_cluster(Path::new("/nowhere"), "10.0.0.1", "443")
+            .map(|_| ())
+            .unwrap_err();
+        assert_eq!(
+            error.0,
+            "in-cluster: /nowhere/ca.crt: the file does not exist; correct the path; does the pod have a service \
+             account (automountServiceAccountToken)?"
+        );
     }
 }

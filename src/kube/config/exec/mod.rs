@@ -7,11 +7,12 @@ mod answer;
 mod program;
 mod run;
 
-use super::ConfigError;
+use super::access::ConfigError;
 use super::entry::{Entry, shown};
 use crate::http::{Issued, Issuer};
 use jiff::Timestamp;
 use program::Program;
+use serde_json::Value;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -56,10 +57,10 @@ impl Plugin {
     /// The user's, if it has one. It is looked for, but not run.
     pub(super) fn of(
         user: &Entry,
-        cluster: &Entry,
+        cluster_info: impl FnOnce() -> Result<Value, ConfigError>,
         time_limit: Duration,
     ) -> Result<Option<Plugin>, ConfigError> {
-        let Some(program) = Program::of(user, cluster)? else {
+        let Some(program) = Program::of(user, cluster_info)? else {
             return Ok(None);
         };
         let place = format!(
@@ -207,11 +208,11 @@ impl Issuer for Shared {
     }
 }
 
-/// What there is serves on: no call waits for the program.
+/// The credentials there are stay in use: no call waits for the program.
 fn renew_meanwhile(plugin: &Arc<Plugin>) {
     let plugin = Arc::clone(plugin);
     let renew = move || {
-        // Somebody runs it already.
+        // Another thread runs it already.
         let Ok(_running) = plugin.running.try_lock() else {
             return;
         };

@@ -1,12 +1,11 @@
-//! The fields of `exec`: which program, with what, and what it is told.
+//! The fields of `exec`: which program, with what, and what it gets to know.
 
-use super::super::ConfigError;
-use super::super::cluster;
-use super::super::entry::{Entry, a, flag_of, shown, text_of, unknown};
-use super::super::hidden::without_secrets;
+use super::super::access::ConfigError;
+use super::super::entry::{Entry, a, check_names, flag_of, shown, text_of};
+use super::super::redact::without_secrets;
 use crate::http::{Redactor, Secret};
 use serde_json::json;
-use serde_yaml::{Mapping, Value};
+use serde_yaml::Value;
 use std::cmp::Reverse;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -45,7 +44,10 @@ pub(super) struct Program {
 }
 
 impl Program {
-    pub(super) fn of(user: &Entry, cluster: &Entry) -> Result<Option<Program>, ConfigError> {
+    pub(super) fn of(
+        user: &Entry,
+        cluster_info: impl FnOnce() -> Result<serde_json::Value, ConfigError>,
+    ) -> Result<Option<Program>, ConfigError> {
         let fields = match user.fields.get("exec") {
             None | Some(Value::Null) => return Ok(None),
             Some(Value::Mapping(fields)) => fields,
@@ -58,16 +60,16 @@ impl Program {
         };
         let error = |field: &str, why: String| user.error(&format!("exec: {field}"), why);
         let text = |field: &str| text_of(fields.get(field)).map_err(|why| error(field, why));
-        check_names(fields).map_err(|(field, why)| error(&field, why))?;
+        check_names(fields, FIELDS, &[]).map_err(|(field, why)| error(&field, why))?;
         let version = version(text("apiVersion")?).map_err(|why| error("apiVersion", why))?;
         check_interactive(text("interactiveMode")?, version)
             .map_err(|why| error("interactiveMode", why))?;
         let args = args(fields.get("args")).map_err(|why| error("args", why))?;
         let mut env = env(fields.get("env")).map_err(|why| error("env", why))?;
         let mut spec = json!({"interactive": false});
-        let is_told = flag_of(fields.get("provideClusterInfo"));
-        if is_told.map_err(|why| error("provideClusterInfo", why))? {
-            spec["cluster"] = cluster::for_plugin(cluster)?;
+        let is_provided = flag_of(fields.get("provideClusterInfo"));
+        if is_provided.map_err(|why| error("provideClusterInfo", why))? {
+            spec["cluster"] = cluster_info()?;
         }
         let info = json!({"kind": "ExecCredential", "apiVersion": version, "spec": spec});
         env.push(("KUBERNETES_EXEC_INFO".into(), info.to_string()));
@@ -109,7 +111,7 @@ impl Program {
             .map(str::trim)
             .filter(|value| value.len() >= SHORTEST_SECRET)
             .collect();
-        // What holds another one goes first, or its rest would be left.
+        // What holds another one is taken out first, or its rest would be left.
         given.sort_by_key(|value| Reverse(value.len()));
         let text = Redactor::new(made).redact(stderr);
         let text = given.iter().fold(text, |text, value| without(&text, value));
@@ -162,19 +164,6 @@ fn without(text: &str, value: &str) -> String {
     shown + rest
 }
 
-fn check_names(fields: &Mapping) -> Result<(), (String, String)> {
-    for key in fields.keys() {
-        match key {
-            Value::String(key) if FIELDS.contains(&key.as_str()) => {}
-            Value::String(key) => {
-                return Err((shown(key).trim_matches('"').to_owned(), unknown(FIELDS)));
-            }
-            _ => return Err(("a field's name".into(), "must be text".into())),
-        }
-    }
-    Ok(())
-}
-
 fn version(text: Option<&str>) -> Result<&'static str, String> {
     match text {
         Some(V1) => Ok(V1),
@@ -189,14 +178,14 @@ fn version(text: Option<&str>) -> Result<&'static str, String> {
     }
 }
 
-/// Nobody sits in front of a daemon: there is never a standard input.
+/// There is never a standard input.
 fn check_interactive(mode: Option<&str>, version: &str) -> Result<(), String> {
     match mode {
         Some("Never" | "IfAvailable") => Ok(()),
         None if version == V1BETA1 => Ok(()),
         None => Err("not set; write Never or IfAvailable".into()),
         Some("Always") => Err(
-            "is Always, but nobody can be asked here; let the program work without, and write Never or IfAvailable"
+            "is Always, but there is no terminal here; let the program work without, and write Never or IfAvailable"
                 .into(),
         ),
         Some(other) => Err(format!("{} is unknown; write Never or IfAvailable", shown(other))),

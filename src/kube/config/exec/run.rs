@@ -38,8 +38,8 @@ pub(super) fn run(program: &Program, time_limit: Duration) -> Result<Vec<u8>, St
         .process_group(0)
         .spawn()
         .map_err(|error| format!("{name} can't be started: {error}"))?;
-    let mut stdout = Words::of(child.stdout.take(), STDOUT_LIMIT_BYTES);
-    let mut stderr = Words::of(child.stderr.take(), STDERR_LIMIT_BYTES);
+    let mut stdout = Output::of(child.stdout.take(), STDOUT_LIMIT_BYTES);
+    let mut stderr = Output::of(child.stderr.take(), STDERR_LIMIT_BYTES);
     let status = wait(&mut child, time_limit, &mut stdout, &mut stderr)
         .map_err(|error| format!("{name}: {error}"))?;
     let printed = stdout.kept;
@@ -58,7 +58,7 @@ pub(super) fn run(program: &Program, time_limit: Duration) -> Result<Vec<u8>, St
         Some(status) if status.success() => Ok(printed),
         Some(status) => Err(format!("{name} failed ({status}) {}", complaint())),
         None => Err(format!(
-            "{name} was not done within {} s and was stopped; does it wait for somebody? run it by hand, \
+            "{name} was not done within {} s and was stopped; does it wait for input? run it by hand, \
              without a standard input",
             time_limit.as_secs_f32()
         )),
@@ -88,8 +88,8 @@ fn is_of_cloud(name: &OsStr) -> bool {
 fn wait(
     child: &mut Child,
     time_limit: Duration,
-    stdout: &mut Words,
-    stderr: &mut Words,
+    stdout: &mut Output,
+    stderr: &mut Output,
 ) -> io::Result<Option<ExitStatus>> {
     let begun = Instant::now();
     loop {
@@ -124,18 +124,18 @@ fn end_group(child: &Child) {
     }
 }
 
-/// What comes out of a pipe: so much of it, and a byte more.
-struct Words {
+/// The output that comes out of a pipe: so much of it, and a byte more.
+struct Output {
     pipe: Option<Box<dyn Read>>,
     limit_bytes: usize,
     kept: Vec<u8>,
 }
 
-impl Words {
-    fn of(pipe: Option<impl Read + AsFd + 'static>, limit_bytes: usize) -> Words {
+impl Output {
+    fn of(pipe: Option<impl Read + AsFd + 'static>, limit_bytes: usize) -> Output {
         // A pipe that can only be waited for is none.
         let pipe = pipe.filter(|pipe| SockRef::from(pipe).set_nonblocking(true).is_ok());
-        Words {
+        Output {
             pipe: pipe.map(|pipe| Box::new(pipe) as Box<dyn Read>),
             limit_bytes,
             kept: Vec::new(),

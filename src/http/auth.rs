@@ -1,18 +1,124 @@
-//! The bearer token: given once, or in a file that may be replaced at any time.
+//! The credentials of every call: a bearer token (fixed, or in a file that may be replaced at any time), a name with a
+//! password, or what an issuer hands out for a while.
 
-use super::Secret;
+use super::certificates::Identity;
+use super::secret::Secret;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Sent with every request, to a proxy too.
+pub(super) const USER_AGENT: &str = concat!("ccm-from-scratch/", env!("CARGO_PKG_VERSION"));
+
+pub enum Login {
+    Token(Token),
+    /// HTTP basic authentication.
+    Basic {
+        user: String,
+        password: Secret,
+    },
+    Issued(Arc<dyn Issuer>),
+}
+
+/// Hands out credentials that end some time.
+pub trait Issuer: Send + Sync {
+    /// What is in force, from memory as long as that is good. The error is for people.
+    fn current(&self) -> Result<Issued, String>;
+
+    /// The API refused what bears this number: others are asked for, unless that was done since.
+    fn refused(&self, number: u64);
+}
+
+/// A token, a client certificate, or both.
+#[derive(Clone)]
+pub struct Issued {
+    /// Counts the issues, from 1.
+    pub number: u64,
+    pub token: Option<Secret>,
+    pub identity: Option<Identity>,
+}
+
+/// What one call is authenticated with.
+#[derive(Default)]
+pub(super) struct Credentials {
+    /// Value of the header `Authorization`.
+    pub(super) header: Option<Secret>,
+    /// In place of the one that the TLS settings name.
+    pub(super) identity: Option<Identity>,
+    /// Every form in which the secret may come back.
+    pub(super) secrets: Vec<Secret>,
+    issue: u64,
+}
+
+impl From<Token> for Login {
+    fn from(token: Token) -> Login {
+        Login::Token(token)
+    }
+}
+
+impl Login {
+    pub fn is_none(&self) -> bool {
+        matches!(self, Login::Token(token) if token.is_none())
+    }
+
+    /// What to show with a call now.
+    pub(super) fn current(&self) -> Result<Credentials, String> {
+        match self {
+            Login::Token(token) => Ok(Credentials::bearer(token.current()?)),
+            Login::Basic { user, password } => Ok(Credentials::basic(user, password)),
+            Login::Issued(issuer) => {
+                let issued = issuer.current()?;
+                Ok(Credentials {
+                    identity: issued.identity,
+                    issue: issued.number,
+                    ..Credentials::bearer(issued.token)
+                })
+            }
+        }
+    }
+
+    /// After a 401. A token's file is read before every call anyway.
+    pub(super) fn refused(&self, used: &Credentials) {
+        match self {
+            Login::Issued(issuer) => issuer.refused(used.issue),
+            Login::Token(token) => token.refused(),
+            Login::Basic { .. } => {}
+        }
+    }
+}
+
+impl Credentials {
+    fn bearer(token: Option<Secret>) -> Credentials {
+        let Some(token) = token else {
+            return Credentials::default();
+        };
+        Credentials {
+            header: Some(Secret::new(&format!("Bearer {}", token.expose()))),
+            secrets: vec![token],
+            ..Credentials::default()
+        }
+    }
+
+    fn basic(user: &str, password: &Secret) -> Credentials {
+        let both = STANDARD.encode(format!("{user}:{}", password.expose()));
+        Credentials {
+            header: Some(Secret::new(&format!("Basic {both}"))),
+            secrets: vec![Secret::new(&both), password.clone(), password.in_json()],
+            ..Credentials::default()
+        }
+    }
+}
+
 /// Most of a token's file that is read; a token has a few kilobytes at most.
-const FILE_LIMIT_BYTES: u64 = 64 * 1024;
+const TOKEN_LIMIT_BYTES: u64 = 64 * 1024;
 
 /// A file that is being replaced is whole again sooner.
-const PATIENCE: Duration = Duration::from_secs(1);
+const LOG_AFTER: Duration = Duration::from_secs(1);
 
 /// Where the token of an API comes from.
 pub struct Token {
@@ -77,7 +183,7 @@ impl Token {
             Err(why) if last.is_none() => {
                 return Err(format!("the token file {} {why}", path.display()));
             }
-            Err(why) => complain(path, &why, PATIENCE),
+            Err(why) => complain(path, &why, LOG_AFTER),
         }
         Ok(last.clone())
     }
@@ -97,11 +203,11 @@ impl Token {
     }
 }
 
-/// Why a file's new content is not used, since when, and whether that was told.
+/// Why a file's new content is not used, since when, and whether that was logged.
 struct Complaint {
     why: String,
     since: Instant,
-    is_told: bool,
+    is_logged: bool,
 }
 
 /// By file: several clients of a process read the same one.
@@ -111,13 +217,13 @@ fn complaints() -> MutexGuard<'static, BTreeMap<PathBuf, Complaint>> {
     COMPLAINTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Told once, when it has been so for that long.
+/// Logs it once, when it has been so for that long.
 fn complain(path: &Path, why: &str, patience: Duration) {
     let mut complaints = complaints();
     let complaint = complaints
         .entry(path.to_owned())
         .or_insert_with(Complaint::none);
-    if complaint.is_to_be_told(why, patience, Instant::now()) {
+    if complaint.is_due(why, patience, Instant::now()) {
         log::warn!(
             "the token file {} {why}; the token read before stays in use",
             path.display()
@@ -130,20 +236,20 @@ impl Complaint {
         Complaint {
             why: String::new(),
             since: Instant::now(),
-            is_told: false,
+            is_logged: false,
         }
     }
 
-    fn is_to_be_told(&mut self, why: &str, patience: Duration, now: Instant) -> bool {
+    fn is_due(&mut self, why: &str, patience: Duration, now: Instant) -> bool {
         if self.why != why {
             *self = Complaint {
                 why: why.to_owned(),
                 since: now,
-                is_told: false,
+                is_logged: false,
             };
         }
-        let is_news = !self.is_told && now.duration_since(self.since) >= patience;
-        self.is_told |= is_news;
+        let is_news = !self.is_logged && now.duration_since(self.since) >= patience;
+        self.is_logged |= is_news;
         is_news
     }
 }
@@ -151,7 +257,7 @@ impl Complaint {
 fn read(path: &Path) -> Result<Secret, String> {
     let mut text = String::new();
     File::open(path)
-        .and_then(|file| file.take(FILE_LIMIT_BYTES).read_to_string(&mut text))
+        .and_then(|file| file.take(TOKEN_LIMIT_BYTES).read_to_string(&mut text))
         .map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => "does not exist".to_owned(),
             _ => format!("can't be read: {error}"),
@@ -167,7 +273,27 @@ fn read(path: &Path) -> Result<Secret, String> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::Redactor;
     use super::*;
+
+    #[test]
+    fn a_password_is_sent_as_rfc_7617_has_it_and_taken_out_of_whatever_comes_back() {
+        let login = Login::Basic {
+            user: "Aladdin".into(),
+            password: Secret::exactly("open \"sesame\" ".into()),
+        };
+        let credentials = login.current().unwrap();
+        let header = credentials.header.unwrap();
+        assert_eq!(header.expose(), "Basic QWxhZGRpbjpvcGVuICJzZXNhbWUiIA==");
+        let redactor = Redactor::new(&credentials.secrets);
+        for answer in [
+            "a QWxhZGRpbjpvcGVuICJzZXNhbWUiIA== b",
+            "a open \"sesame\"  b",
+            "a open \\\"sesame\\\"  b",
+        ] {
+            assert_eq!(redactor.redact(answer), "a [redacted] b");
+        }
+    }
 
     /// A file of one test.
     fn file(name: &str, text: &str) -> PathBuf {
@@ -201,24 +327,24 @@ mod tests {
         assert!(why.contains("does not exist"), "{why}");
     }
 
-    /// When it is read, why it is not used, and whether that is told.
+    /// When it is read, why it is not used, and whether that is logged.
     #[test]
-    fn what_keeps_a_new_token_out_is_told_once() {
+    fn why_a_new_token_is_not_used_is_logged_once() {
         let begun = Instant::now();
         let mut complaint = Complaint::none();
         for (at_ms, why, patience, expected) in [
-            (0, "is empty", PATIENCE, false),
-            (999, "is empty", PATIENCE, false),
-            (1000, "is empty", PATIENCE, true),
-            (1001, "is empty", PATIENCE, false),
+            (0, "is empty", LOG_AFTER, false),
+            (999, "is empty", LOG_AFTER, false),
+            (1000, "is empty", LOG_AFTER, true),
+            (1001, "is empty", LOG_AFTER, false),
             (9000, "is empty", Duration::ZERO, false),
-            (9001, "does not exist", PATIENCE, false),
+            (9001, "does not exist", LOG_AFTER, false),
             (9002, "does not exist", Duration::ZERO, true),
-            (99_000, "does not exist", PATIENCE, false),
+            (99_000, "does not exist", LOG_AFTER, false),
         ] {
             let now = begun + Duration::from_millis(at_ms);
-            let told = complaint.is_to_be_told(why, patience, now);
-            assert_eq!(told, expected, "{at_ms} ms");
+            let logged = complaint.is_due(why, patience, now);
+            assert_eq!(logged, expected, "{at_ms} ms");
         }
     }
 
@@ -228,8 +354,8 @@ mod tests {
         let path = file("read", "newer");
         assert_eq!(text(&Token::file(path.clone(), first())), "newer");
         std::fs::remove_file(&path).unwrap();
-        for gone in [path, "/dev/null".into(), "/dev/zero".into()] {
-            assert_eq!(text(&Token::file(gone, first())), "first");
+        for missing in [path, "/dev/null".into(), "/dev/zero".into()] {
+            assert_eq!(text(&Token::file(missing, first())), "first");
         }
     }
 }

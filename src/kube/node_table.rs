@@ -21,8 +21,8 @@ pub enum Detail {
 #[derive(Debug, PartialEq, Eq)]
 pub enum NodeTable {
     Rows(Vec<NodeRow>),
-    /// Not the table that we can read; why.
-    Odd(String),
+    /// No table that can be read here; why.
+    Unreadable(String),
 }
 
 /// One node.
@@ -166,8 +166,8 @@ fn document<'de, A: MapAccess<'de>>(mut map: A) -> Result<TablePage, A::Error> {
         }
     }
     let table = match (columns, rows) {
-        _ if kind != "Table" => NodeTable::Odd(format!("it is a {kind:?}")),
-        (Err(why), _) | (Ok(_), Some(Err(why))) => NodeTable::Odd(why),
+        _ if kind != "Table" => NodeTable::Unreadable(format!("it is a {kind:?}")),
+        (Err(why), _) | (Ok(_), Some(Err(why))) => NodeTable::Unreadable(why),
         (Ok(_), Some(Ok(rows))) => NodeTable::Rows(rows),
         (Ok(_), None) => return Err(A::Error::missing_field("rows")),
     };
@@ -199,15 +199,15 @@ impl<'de> Visitor<'de> for Rows {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
         let mut rows = Vec::new();
-        let mut odd = None;
+        let mut unreadable = None;
         while let Some(Row { cells, object }) = seq.next_element()? {
             match row(self.0, &cells, object) {
-                Ok(row) if odd.is_none() => rows.push(row),
+                Ok(row) if unreadable.is_none() => rows.push(row),
                 Ok(_) => {}
-                Err(why) => odd = Some(why),
+                Err(why) => unreadable = Some(why),
             }
         }
-        Ok(match odd {
+        Ok(match unreadable {
             Some(why) => Err(why),
             None => Ok(rows),
         })
@@ -321,7 +321,7 @@ mod tests {
             { "cells": [{}, "<unknown>", "Unknown", "c"], "object": { "metadata": { "uid": "w" } } },
         ]);
         let NodeTable::Rows(rows) = read(&table(&["Pods", "Age", "Status", "Name"], rows)) else {
-            panic!("odd");
+            panic!("unreadable");
         };
         let meta = |uid: &str, labels: Labels, is_being_deleted| RowMeta {
             uid: uid.into(),
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_can_t_read_is_odd_and_says_why() {
+    fn what_can_t_be_read_is_reported_with_its_reason() {
         let usual = ["Name", "Status", "Age"];
         let row = |cells: Value| json!([{ "cells": cells }, { "cells": ["b", "Ready", "1s"] }]);
         let mut list = table(&usual, json!([]));
@@ -375,7 +375,7 @@ mod tests {
         ];
         for (table, expected) in cases {
             match read(&table) {
-                NodeTable::Odd(why) => assert!(why.contains(expected), "{why}"),
+                NodeTable::Unreadable(why) => assert!(why.contains(expected), "{why}"),
                 rows => panic!("{expected}: {rows:?}"),
             }
         }

@@ -1,11 +1,11 @@
-//! `NO_PROXY`: the hosts that are gone to straight.
+//! `NO_PROXY`: the hosts that are reached without a proxy.
 
 use ipnet::IpNet;
 use std::net::IpAddr;
 
 /// Entries separated by commas, in the forms that Go takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Bypass(Vec<Entry>);
+pub(super) struct NoProxy(Vec<Entry>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Entry {
@@ -24,10 +24,10 @@ enum Entry {
     },
 }
 
-impl Bypass {
+impl NoProxy {
     /// What is none of the forms means no host, as in Go.
-    pub(super) fn parse(text: &str) -> Bypass {
-        Bypass(text.split(',').filter_map(Entry::parse).collect())
+    pub(super) fn parse(text: &str) -> NoProxy {
+        NoProxy(text.split(',').filter_map(Entry::parse).collect())
     }
 
     /// A host's name or its address without brackets. This machine itself is always covered.
@@ -115,7 +115,7 @@ mod tests {
                         10.0.0.0/30, 2001:db8::52:0:1, [2001:db8::52:0:2]:443, [2001:db8::52:0:3]:80, \
                         2002:db8:a::45/64, with-port.org:8080, ,:80,[broken";
 
-    /// Host, port, and whether it is gone to straight: Go's own rules, each once.
+    /// Host, port, and whether it is reached without a proxy: Go's own rules, each once.
     #[test]
     fn no_proxy_means_what_it_means_to_go() {
         let cases = [
@@ -156,13 +156,13 @@ mod tests {
             ("a.with-port.org", 8080, true),
             ("with-port.org", 80, false),
         ];
-        let bypass = Bypass::parse(LIST);
+        let bypass = NoProxy::parse(LIST);
         for (host, port, expected) in cases {
             assert_eq!(bypass.covers(host, port), expected, "{host}:{port}");
         }
         // An address is no domain, and a star covers everything.
-        assert!(!Bypass::parse("1.1, .1").covers("10.0.1.1", 80));
-        assert!(Bypass::parse("example.com, *").covers("10.0.1.1", 80));
-        assert!(!Bypass::parse("").covers("10.0.1.1", 80));
+        assert!(!NoProxy::parse("1.1, .1").covers("10.0.1.1", 80));
+        assert!(NoProxy::parse("example.com, *").covers("10.0.1.1", 80));
+        assert!(!NoProxy::parse("").covers("10.0.1.1", 80));
     }
 }

@@ -1,0 +1,322 @@
+//! From a URL to a TCP connection of which no byte moves after the call's deadline: the name is resolved, or the proxy
+//! on the way opens a tunnel.
+//!
+//! A library between us and the socket knows how long each of its steps may take, and computes that
+//! before the step begins: a process that was paused in between, or a peer that sends a byte now and
+//! then, makes the sum longer than it should be. A write must not outlive the lease that allowed it,
+//! so the moment itself is held here and checked before every single system call. A machine that is
+//! suspended has a monotonic clock that stands still: a call during which the clocks jumped against each
+//! other is over as well. Everything is blocking, so a call is on one thread from its beginning to its end.
+
+use super::error::ProxyError;
+use super::proxy::{self, Route};
+use crate::provider::Moment;
+use socket2::SockRef;
+use std::cell::Cell;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+use ureq::Timeout;
+use ureq::config::Config;
+use ureq::http::Uri;
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, LazyBuffers};
+use ureq::unversioned::transport::{NextTimeout, Transport};
+
+thread_local! {
+    static DEADLINE: Cell<Option<Deadline>> = const { Cell::new(None) };
+}
+
+#[derive(Clone, Copy)]
+struct Deadline {
+    end: Instant,
+    /// When the first of the deadlines that are held was set.
+    begun: Moment,
+}
+
+/// Until it is dropped, no byte of this thread's calls moves after its moment.
+#[must_use]
+pub(super) struct Held {
+    before: Option<Deadline>,
+}
+
+/// The earlier of the two counts when one is held already.
+pub(super) fn hold_deadline(deadline: Instant) -> Held {
+    hold_at(deadline, Moment::now())
+}
+
+fn hold_at(deadline: Instant, now: Moment) -> Held {
+    let before = DEADLINE.get();
+    DEADLINE.set(Some(Deadline {
+        end: capped(deadline),
+        begun: before.map_or(now, |held| held.begun),
+    }));
+    Held { before }
+}
+
+/// `deadline`, or the one that is held when that is earlier.
+fn capped(deadline: Instant) -> Instant {
+    DEADLINE
+        .get()
+        .map_or(deadline, |held| held.end.min(deadline))
+}
+
+/// There is a deadline, and it has passed, or nothing is known about the time since it was set.
+pub(super) fn is_deadline_over() -> bool {
+    is_over_at(Moment::now())
+}
+
+fn is_over_at(now: Moment) -> bool {
+    DEADLINE
+        .get()
+        .is_some_and(|held| now.monotonic >= held.end || now.since(held.begun).is_none())
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        DEADLINE.set(self.before);
+    }
+}
+
+/// Connects to the host of a URL, or through the proxy on its way; TLS comes after it.
+#[derive(Debug)]
+pub(super) struct Connect {
+    pub(super) route: Route,
+    /// Resolving and connecting together, and the proxy's answer.
+    pub(super) timeout: Duration,
+    pub(super) buffer_bytes: usize,
+}
+
+/// Resolves nothing: a connection that is still open needs no address, behind a proxy it is the
+/// proxy that knows names, and everything else [`Connect`] resolves.
+#[derive(Debug)]
+pub(super) struct Unresolved;
+
+impl Resolver for Unresolved {
+    fn resolve(
+        &self,
+        _: &Uri,
+        _: &Config,
+        _: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        Ok(self.empty())
+    }
+}
+
+impl Connector<()> for Connect {
+    type Out = Box<dyn Transport>;
+
+    fn connect(
+        &self,
+        details: &ConnectionDetails,
+        _: Option<()>,
+    ) -> Result<Option<Box<dyn Transport>>, ureq::Error> {
+        let by = capped(Instant::now() + self.timeout);
+        let _held = hold_deadline(by);
+        match &self.route {
+            Route::Direct => {
+                let socket = self.socket(details.uri, details.config, by)?;
+                Ok(Some(Box::new(socket)))
+            }
+            Route::Refused(why) => Err(ProxyError::permanent(why.clone()).into()),
+            Route::Through(way) => {
+                let connect = |uri: &Uri| {
+                    let socket = self.socket(uri, details.config, by)?;
+                    Ok(Box::new(socket) as Box<dyn Transport>)
+                };
+                proxy::open(way, details, connect, by).map(Some)
+            }
+        }
+    }
+}
+
+impl Connect {
+    fn socket(&self, uri: &Uri, config: &Config, by: Instant) -> Result<Socket, ureq::Error> {
+        let timeout = NextTimeout {
+            after: by.saturating_duration_since(Instant::now()).into(),
+            reason: Timeout::Resolve,
+            ..NextTimeout::default()
+        };
+        let addresses = DefaultResolver::default().resolve(uri, config, timeout)?;
+        Socket::connect(&addresses, by, self.buffer_bytes).map_err(|error| match error.kind() {
+            ErrorKind::TimedOut | ErrorKind::WouldBlock => ureq::Error::Timeout(Timeout::Connect),
+            _ => ureq::Error::Io(error),
+        })
+    }
+}
+
+/// As one of ureq's transports.
+#[derive(Debug)]
+struct Socket {
+    stream: TcpStream,
+    buffers: LazyBuffers,
+    /// Something was sent, and nothing has come since.
+    is_unanswered: bool,
+}
+
+impl Socket {
+    /// Tries one address after the other. Each but the last gets half of what is left of the
+    /// time, so that one that swallows everything does not hide one that works.
+    fn connect(addresses: &[SocketAddr], by: Instant, buffer_bytes: usize) -> io::Result<Socket> {
+        let by = capped(by);
+        let mut outcome = Err(io::Error::from(ErrorKind::AddrNotAvailable));
+        for (index, address) in addresses.iter().enumerate() {
+            let left = left_until(by)?;
+            let share = match index + 1 == addresses.len() {
+                true => left,
+                false => left / 2,
+            };
+            outcome = TcpStream::connect_timeout(address, share);
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        let stream = outcome?;
+        stream.set_nodelay(true)?;
+        Ok(Socket {
+            stream,
+            buffers: LazyBuffers::new(buffer_bytes, buffer_bytes),
+            is_unanswered: false,
+        })
+    }
+
+    /// All of it, or an error. A send may be cut short by the peer's full buffer again and again:
+    /// each gets only what is left of the whole.
+    fn send(stream: &TcpStream, mut bytes: &[u8], by: Instant) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let left = left_until(by)?;
+            stream.set_write_timeout(Some(left))?;
+            // What the peer has not confirmed by then the kernel must not send again either.
+            SockRef::from(stream).set_tcp_user_timeout(Some(at_least_a_millisecond(left)))?;
+            match { stream }.write(bytes) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(stream: &TcpStream, into: &mut [u8], by: Instant) -> io::Result<usize> {
+        loop {
+            stream.set_read_timeout(Some(left_until(by)?))?;
+            match { stream }.read(into) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+/// What is still in the kernel's buffer when no caller waits for an answer must not leave:
+/// closed without lingering, the connection is reset and the buffer thrown away.
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if self.is_unanswered || is_deadline_over() {
+            let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+        }
+    }
+}
+
+impl Transport for Socket {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        &mut self.buffers
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
+        self.is_unanswered = true;
+        let output = &self.buffers.output()[..amount];
+        Socket::send(&self.stream, output, end_of(timeout))
+            .map_err(|error| in_ureq_terms(error, timeout))
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+        let into = self.buffers.input_append_buf();
+        let count = Socket::receive(&self.stream, into, end_of(timeout))
+            .map_err(|error| in_ureq_terms(error, timeout))?;
+        self.is_unanswered &= count == 0;
+        self.buffers.input_appended(count);
+        Ok(count > 0)
+    }
+
+    /// An idle connection has nothing to say: an end, or an answer to nothing, makes it useless.
+    fn is_open(&mut self) -> bool {
+        let silent = self.stream.set_nonblocking(true).and_then(|()| {
+            let peeked = self.stream.peek(&mut [0]);
+            self.stream.set_nonblocking(false).map(|()| peeked)
+        });
+        matches!(silent, Ok(Err(error)) if error.kind() == ErrorKind::WouldBlock)
+    }
+}
+
+/// As ureq expects it.
+fn in_ureq_terms(error: io::Error, timeout: NextTimeout) -> ureq::Error {
+    match error.kind() {
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => ureq::Error::Timeout(timeout.reason),
+        _ => ureq::Error::Io(error),
+    }
+}
+
+/// When a step of ureq's has to be over.
+fn end_of(timeout: NextTimeout) -> Instant {
+    let now = Instant::now();
+    // "Never" is more than an Instant can hold.
+    let never = now + Duration::from_secs(24 * 3600);
+    capped(now.checked_add(*timeout.after).unwrap_or(never))
+}
+
+fn left_until(by: Instant) -> io::Result<Duration> {
+    let left = by.saturating_duration_since(Instant::now());
+    match left.is_zero() || is_deadline_over() {
+        true => Err(ErrorKind::TimedOut.into()),
+        false => Ok(left),
+    }
+}
+
+/// Zero would be the kernel's default of a quarter of an hour.
+fn at_least_a_millisecond(time: Duration) -> Duration {
+    time.max(Duration::from_millis(1))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_during_which_the_machine_was_suspended_is_over() {
+        let now = Moment::now();
+        // Seconds that passed by the monotonic clock and by the wall clock.
+        for (monotonic, wall, expected) in
+            [(1, 1, false), (8, 8, true), (1, 3, false), (1, 4, true)]
+        {
+            let held = hold_at(now.monotonic + Duration::from_secs(8), now);
+            let later = Moment {
+                monotonic: now.monotonic + Duration::from_secs(monotonic),
+                wall: now.wall + Duration::from_secs(wall),
+            };
+            assert_eq!(is_over_at(later), expected, "{monotonic} s, {wall} s");
+            drop(held);
+            assert!(!is_over_at(later), "nothing is held");
+        }
+    }
+
+    #[test]
+    fn the_earliest_counts_and_each_ends_with_its_guard() {
+        let now = Instant::now();
+        let at = |seconds| now + Duration::from_secs(seconds);
+        {
+            let _call = hold_deadline(at(8));
+            assert_eq!((capped(at(5)), capped(at(9))), (at(5), at(8)));
+            {
+                let _connecting = hold_deadline(at(5));
+                assert_eq!(capped(at(9)), at(5));
+                let _longer = hold_deadline(at(20));
+                assert_eq!(capped(at(9)), at(5));
+            }
+            assert_eq!(capped(at(9)), at(8));
+        }
+        assert_eq!(capped(at(9)), at(9));
+    }
+}

@@ -1,0 +1,138 @@
+//! What a client needs to reach a cluster, and the checks that every source of it shares.
+
+use crate::http::{Login, Proxy, TlsSource};
+use crate::text::unencrypted as text;
+use std::fmt;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a credential plugin may take: so short that a thread that waits for one does not count as dead.
+pub const EXEC_TIME_LIMIT: Duration = Duration::from_secs(30);
+
+/// What the settings and the environment name.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `--kubeconfig`, else the files of `$KUBECONFIG`; merged, the first wins.
+    pub kubeconfig: Vec<PathBuf>,
+    /// `--context`.
+    pub context: Option<String>,
+    /// `--master`: another address than the one that the rest names.
+    pub master: Option<String>,
+    /// `$KUBERNETES_SERVICE_HOST` and `$KUBERNETES_SERVICE_PORT`.
+    pub service: Option<(String, String)>,
+    /// `$HOME`.
+    pub home: Option<PathBuf>,
+    /// [`EXEC_TIME_LIMIT`], or what a test makes of it.
+    pub exec_time_limit: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            kubeconfig: Vec::new(),
+            context: None,
+            master: None,
+            service: None,
+            home: None,
+            exec_time_limit: EXEC_TIME_LIMIT,
+        }
+    }
+}
+
+/// Everything a client needs.
+pub struct Access {
+    /// Scheme, host and port, no trailing slash.
+    pub server: String,
+    pub tls: TlsSource,
+    /// `proxy-url`, used whatever the environment names. None: the environment decides.
+    pub proxy: Option<Proxy>,
+    pub login: Login,
+    /// Where this comes from, for people.
+    pub origin: String,
+    /// Where the address stands, when the way there leaves this machine without TLS.
+    pub unencrypted: Option<String>,
+}
+
+/// What is wrong: where, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError(pub String);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Are credentials read on the way? To a proxy on another machine, this machine is itself.
+pub(super) fn unencrypted(server: &str, proxy: Option<&Proxy>) -> bool {
+    let is_plain = server
+        .get(..7)
+        .is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"));
+    let is_elsewhere = proxy.is_some_and(|proxy| !text::is_this_machine(proxy.host()));
+    is_plain && (is_elsewhere || text::leaves_unencrypted(server))
+}
+
+/// An `http(s)` URL without a trailing slash. The error does not repeat it: it may be a secret of the field beside it.
+pub(super) fn server_url(text: &str) -> Result<String, String> {
+    if text.contains('@') {
+        return Err(
+            "a URL with a user name or password in it is not supported; use the user's fields"
+                .into(),
+        );
+    }
+    let like = "write it like https://10.0.0.1:6443";
+    let Ok(url) = text.parse::<ureq::http::Uri>() else {
+        return Err(format!("is not a URL; {like}"));
+    };
+    match url.scheme_str() {
+        Some("http" | "https") if url.host().is_some_and(|host| !host.is_empty()) => {}
+        None => return Err(format!("has no https:// in front; {like}")),
+        _ => return Err(format!("is not an https URL; {like}")),
+    }
+    let port = url.authority().map(|authority| authority.as_str());
+    let port = port.and_then(|authority| authority.strip_prefix(url.host().unwrap_or_default()));
+    if port.is_some_and(|port| !port.is_empty()) && url.port_u16().is_none_or(|port| port == 0) {
+        return Err(format!("the port is not a number from 1 to 65535; {like}"));
+    }
+    if url.query().is_some() || text.contains('#') {
+        return Err(format!(
+            "has a query or fragment, which an API server's address does not have; {like}"
+        ));
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
+
+/// What a file is that holds nothing.
+pub(super) const EMPTY: &str = "the file is empty";
+
+/// A file, whole or not at all; the error is for people.
+pub(super) fn read_file(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
+    let bytes = read_perhaps_empty(path, limit_bytes)?;
+    match bytes.iter().all(u8::is_ascii_whitespace) {
+        true => Err(EMPTY.into()),
+        false => Ok(bytes),
+    }
+}
+
+/// The same, where nothing in it is no error.
+pub(super) fn read_perhaps_empty(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let outcome =
+        File::open(path).and_then(|file| file.take(limit_bytes + 1).read_to_end(&mut bytes));
+    match outcome {
+        Ok(_) if bytes.len() as u64 > limit_bytes => {
+            Err(format!("the file is longer than {} MiB", limit_bytes >> 20))
+        }
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(match error.kind() {
+            ErrorKind::NotFound => "the file does not exist; correct the path".into(),
+            ErrorKind::PermissionDenied => "the file may not be read by this user".into(),
+            ErrorKind::IsADirectory => "this is a folder, not a file".into(),
+            _ => format!("the file can't be read: {error}"),
+        }),
+    }
+}
