@@ -14,7 +14,7 @@ use crate::provider::{
 };
 use std::collections::BTreeMap;
 
-/// When nobody says which.
+/// When no type is set.
 pub(super) const USUAL_TYPE: &str = "lb11";
 
 /// What a new load balancer is made of.
@@ -57,7 +57,7 @@ impl New<'_> {
         plan.rests_on_servers |= has_targets && !self.nodes.iter().all(is_known);
         if !can_not.is_empty() {
             plan.is_unfinished = true;
-            parser.finding(by.told(&can_not, "no traffic goes there"));
+            parser.finding(by.unreachable(&can_not, "they get no traffic"));
         }
         let wanted = &can;
         let fit = wanted.len().min(self.kind.max_targets);
@@ -84,7 +84,7 @@ impl New<'_> {
         let services = desired.ports.iter().filter(|port| !port.is_put_off(None));
         let at = place.location.as_ref().or(place.zone.as_ref());
         let create = Create {
-            place: at.map_or(Source::Rule("nobody"), |at| at.source.clone()),
+            place: at.map_or(Source::Rule("unset"), |at| at.source.clone()),
             name: self.name.value.clone(),
             kind: self.kind.name.clone(),
             location: place.location.as_ref().map(|place| place.value.clone()),
@@ -177,7 +177,7 @@ impl New<'_> {
         };
         if place.location.is_none() && place.zone.is_none() {
             parser.problem(format!(
-                "nobody says where to make the load balancer: set annotation {} (e.g. \"fsn1\") or {} (e.g. \
+                "the load balancer has no location: set annotation {} (e.g. \"fsn1\") or {} (e.g. \
                  \"eu-central\"), or HCLOUD_LOAD_BALANCERS_LOCATION",
                 annotations::LOCATION.key(),
                 annotations::NETWORK_ZONE.key()

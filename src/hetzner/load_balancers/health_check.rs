@@ -51,7 +51,7 @@ pub(super) fn add(
             .map_or(wanted.listener.destination_port, |n| n.value),
         ..HealthCheck::default()
     };
-    let own_port = Source::Rule("the port that traffic goes to");
+    let own_port = Source::Rule("the port that gets the traffic");
     wanted.want(PortField::CheckPort, number, Some(own_port));
     check.protocol = protocol.value;
     wanted
@@ -91,11 +91,11 @@ pub(super) fn add(
         report_unused(parser, port);
     }
     wanted.listener.health_check = check;
-    leave_what_is_not_known(wanted, parser, context, port, is_set);
+    leave_unknown_defaults(wanted, parser, context, port, is_set);
 }
 
-/// How and where targets are asked may rest on what only the daemon was told.
-fn leave_what_is_not_known(
+/// How and where targets are checked may rest on settings of the daemon that are not known here.
+fn leave_unknown_defaults(
     wanted: &mut Port,
     parser: &mut AnnotationParser,
     context: &PortContext,
@@ -170,7 +170,7 @@ fn protocol(
 ) -> (Sourced<ListenerProtocol>, bool) {
     let set = parser.read(&a::HEALTH_CHECK_PROTOCOL, Some(port), v::protocol);
     let http_is_set = HTTP_ONLY.iter().any(|one| parser.has(one, Some(port)));
-    // Upstream looks at those only once the check is HTTP.
+    // Upstream reads those only when the check is HTTP.
     let follows_port = is_set || (http_is_set && !context.planner.preserves_unset());
     let set = match (set, local) {
         (Some(set), _) => set,

@@ -65,15 +65,15 @@ impl Limits {
 /// One port as it should be.
 #[derive(Clone, Debug)]
 pub(super) struct Port {
-    /// With the API's defaults in the fields that nobody set.
+    /// With the API's defaults in unset fields.
     pub(super) listener: Listener,
-    /// Of every field that is wanted; the others stay as they are found.
+    /// Of every field that is set; the others are left unchanged.
     pub(super) sources: BTreeMap<PortField, Source>,
     /// A certificate of it is still to be issued.
     pub(super) waits: bool,
 }
 
-/// What of the apis the ports rest on.
+/// What the ports of a Service depend on.
 pub(super) struct PortContext<'a> {
     pub(super) service: &'a Service,
     pub(super) planner: &'a Planner<'a>,
@@ -83,7 +83,7 @@ pub(super) struct PortContext<'a> {
 }
 
 impl Port {
-    /// This one where it is there already: what nobody wants otherwise stays.
+    /// The port as it will be: unset fields keep the values of the existing one.
     pub(super) fn merged(&self, found: Option<&Listener>) -> Listener {
         let mut merged = self.listener.clone();
         if let Some(found) = found {
@@ -116,7 +116,7 @@ impl Port {
         }
     }
 
-    /// A value for a field. Nobody set it: what `fallback` says, if that is to be enforced.
+    /// A value for a field. Unset: the source of the default, if that is to be enforced.
     pub(super) fn want<T>(
         &mut self,
         field: PortField,
@@ -147,7 +147,7 @@ fn keep_certificates(found: &Listener, merged: &mut Listener) {
     }
 }
 
-/// All TCP ports; the others are told.
+/// All TCP ports; the others are reported.
 pub(super) fn ports(
     parser: &mut AnnotationParser,
     context: &PortContext,
@@ -307,7 +307,7 @@ fn wanted(
     wanted
 }
 
-/// What only `http` and `https` have. Read for `tcp` too: a value that does not parse is told.
+/// What only `http` and `https` have. Read for `tcp` too: a value that does not parse is reported.
 fn http(
     wanted: &mut Port,
     parser: &mut AnnotationParser,
