@@ -210,7 +210,7 @@ impl Apis {
         self.instances.last().map(|view| view.value)
     }
 
-    /// All servers, listed before the cache existed, requested then.
+    /// All servers as they were listed before there was an `Apis`, requested then.
     pub fn instances_listed(
         &self,
         instances: Vec<Instance>,

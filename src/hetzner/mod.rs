@@ -1,7 +1,7 @@
 //! The contract for Hetzner Cloud: its API, its rate budget, and the two profiles.
 //!
 //! Knows: the Cloud API's paths, errors and limits, and what a Hetzner server means for a
-//! node. Must never import `controllers`, `apis` or `kube`.
+//! node. Must never import `controllers`, `cache` or `kube`.
 
 mod actions;
 mod addresses;

@@ -27,7 +27,7 @@ struct Seen {
     changed: bool,
 }
 
-/// Now by both clocks: ours to measure with, the apis's to write down.
+/// Now by both clocks: the monotonic one to measure with, the wall clock to write down.
 #[derive(Clone, Copy)]
 pub(super) struct Now {
     pub monotonic: Instant,

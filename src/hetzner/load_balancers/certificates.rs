@@ -391,8 +391,8 @@ pub(super) fn issued(
             )
         },
     );
-    let fix = "its domains must be in DNS zones of this project, and their NS records must name Hetzner's name \
-               servers: fix that, and try again, in the console or with hcloud certificate retry";
+    let fix = "its domains must be in DNS zones of this project that are delegated to Hetzner's name servers: fix that, and \
+               have it tried again, in the console or with hcloud certificate retry";
     let name = &certificate.name;
     if certificate.is_issued() {
         if status.renewal == "failed" {

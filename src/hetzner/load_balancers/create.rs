@@ -8,7 +8,7 @@ use super::diff::fields_of;
 use super::observe::Observed;
 use super::parser::AnnotationParser;
 use super::targets::{By, Sorted, max_targets_reached};
-use super::{annotations, names, primary_ips, subnets};
+use super::{annotations, default_source, names, primary_ips, subnets};
 use crate::provider::{
     Field, LoadBalancerPlan, OfferedNode, ProviderId, Reach, Source, Sourced, TopologyLabel,
 };
@@ -204,38 +204,23 @@ impl New<'_> {
     fn fields(&self, plan: &mut LoadBalancerPlan, place: &Place, targets: &[(u64, String)]) {
         let desired = self.desired;
         let mut add = |field: &str, want: Option<(String, &Source)>| {
-            if let Some((want, source)) = want {
-                plan.fields.push(Field {
-                    field: field.to_owned(),
-                    have: None,
-                    want: Some(want),
-                    source: source.clone(),
-                });
-            }
+            plan.fields.extend(want.map(|(want, source)| Field {
+                field: field.to_owned(),
+                have: None,
+                want: Some(want),
+                source: source.clone(),
+            }));
         };
-        let text = |one: &Option<Sourced<String>>| one.clone();
-        let text = |one| text(one).map(|one: Sourced<String>| (one.value, one.source));
-        let own = |one: &Sourced<String>| (one.value.clone(), one.source.clone());
-        let usual = (
-            self.kind.name.clone(),
-            Source::Default(annotations::TYPE.variable.unwrap_or_default().to_owned()),
-        );
-        let kind = text(&desired.kind).unwrap_or(usual);
-        let one = |value: &(String, Source)| value.clone();
+        let usual = Sourced::new(self.kind.name.clone(), default_source(&annotations::TYPE));
         for (field, value) in [
-            ("name", Some(own(&self.name))),
-            ("type", Some(one(&kind))),
-            ("location", text(&place.location)),
-            ("network zone", text(&place.zone)),
-            ("reverse DNS of IPv4", text(&desired.ipv4_rdns)),
-            ("reverse DNS of IPv6", text(&desired.ipv6_rdns)),
+            ("name", Some(&self.name)),
+            ("type", Some(desired.kind.as_ref().unwrap_or(&usual))),
+            ("location", place.location.as_ref()),
+            ("network zone", place.zone.as_ref()),
+            ("reverse DNS of IPv4", desired.ipv4_rdns.as_ref()),
+            ("reverse DNS of IPv6", desired.ipv6_rdns.as_ref()),
         ] {
-            add(
-                field,
-                value
-                    .as_ref()
-                    .map(|(value, source)| (value.clone(), source)),
-            );
+            add(field, value.map(|set| (set.value.clone(), &set.source)));
         }
         let algorithm = desired.algorithm.as_ref();
         add(
