@@ -4,8 +4,8 @@ use crate::provider::heartbeat;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// How often somebody who waits for another thread's call looks again, and shows life.
-const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// How often a thread that waits for another thread's call tries again, and reports a heartbeat.
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What an API said, and when it was asked.
 #[derive(Debug)]
@@ -24,8 +24,8 @@ pub(super) struct Cached<T> {
 }
 
 impl<T> Cached<T> {
-    /// The last view when it is young enough, else a new one; whoever comes meanwhile waits
-    /// for it instead of asking as well.
+    /// The last view when it is young enough, else a new one; a reader that comes meanwhile waits for it, and makes no
+    /// call of its own.
     pub(super) fn get<E>(
         &self,
         max_age: Duration,
@@ -76,7 +76,7 @@ impl<T> Cached<T> {
 }
 
 /// Waits for a lock that is held while an API is asked, which may take minutes. The thread that
-/// asks shows life by its calls; the one that waits for it is no more dead than that one.
+/// asks reports heartbeats with its calls; the waiting one reports them here.
 pub(super) fn turn<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     loop {
         match lock.try_lock() {
@@ -84,7 +84,7 @@ pub(super) fn turn<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
             Err(TryLockError::Poisoned(poisoned)) => return PoisonError::into_inner(poisoned),
             Err(TryLockError::WouldBlock) => {
                 heartbeat::beat();
-                std::thread::sleep(LOOK_INTERVAL);
+                std::thread::sleep(RETRY_INTERVAL);
             }
         }
     }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_another_s_fetch_shows_life() {
+    fn a_thread_that_waits_for_a_fetch_reports_heartbeats() {
         let cache = Cached::default();
         let (fetching, begun) = mpsc::channel();
         let (end, ended) = mpsc::channel::<()>();

@@ -23,7 +23,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Both APIs, as one place to look at.
+/// Both APIs, with what they last answered.
 pub struct Apis {
     pub kube: kube::Client,
     pub provider: Box<dyn Provider>,
@@ -72,8 +72,8 @@ impl Apis {
             .map_err(Error::Kube)
     }
 
-    /// All nodes, for little: whole ones were read at the last slow look, or when a table showed
-    /// that something happened to them. It is answered from the API server's cache: what is
+    /// All nodes, for little: whole nodes were read at the last list, or when the table showed a
+    /// change. It is answered from the API server's cache: what is
     /// planned on it is guarded by each object's resourceVersion when it is written.
     pub fn poll_nodes(&self, poll: Poll) -> Result<View<Vec<Arc<kube::Node>>>, Error> {
         self.nodes.poll(&self.kube, poll).map_err(Error::Kube)
@@ -277,7 +277,7 @@ impl Error {
         }
     }
 
-    /// Trying again does not help: a setting, a credential or a role has to be mended.
+    /// Trying again does not help: a setting, a credential or a role has to be fixed.
     pub fn is_permanent(&self) -> bool {
         match self {
             Error::Kube(error) => error.is_permanent(),

@@ -249,7 +249,7 @@ impl State {
     }
 
     /// Two lists of thousands of nodes would be most of the memory. Until the next one is there
-    /// nothing is known: whoever wants nodes meanwhile lists them.
+    /// nothing is known: a controller that needs nodes meanwhile lists them.
     fn give_up(&mut self) {
         self.nodes = Arc::default();
         self.notes = Vec::new();

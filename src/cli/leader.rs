@@ -3,7 +3,7 @@
 use super::output::Printer;
 use super::{Exit, wire};
 use crate::cache::Apis;
-use crate::daemon::lease::{self, Gained, Lease, Patience};
+use crate::daemon::lease::{self, Acquired, Lease, WaitPolicy};
 use crate::daemon::{Stop, StopGate};
 use crate::kube::LeaseKey;
 use crate::metrics::LEADER;
@@ -42,29 +42,29 @@ pub(super) fn lead(
         return work(Box::leak(Box::new(StopGate(stop))));
     };
     let key = key(settings);
-    let patience = match settings.once.value {
-        true => Patience::UntilRenewed,
-        false => Patience::Forever,
+    let policy = match settings.once.value {
+        true => WaitPolicy::UntilRenewed,
+        false => WaitPolicy::Forever,
     };
-    match lease.gain(patience) {
-        Gained::Lease => {
+    match lease.acquire(policy) {
+        Acquired::Lease => {
             let exit = work(lease);
             lease.release();
             if lease.is_lost() { Exit::Failed } else { exit }
         }
-        Gained::HeldBy(holder) => {
+        Acquired::HeldBy(holder) => {
             log::info!("{key}: {holder} leads and does this work; nothing done");
             Exit::Done
         }
-        Gained::Failed(why) => {
+        Acquired::Failed(why) => {
             log::error!("{why}");
             Exit::Failed
         }
-        Gained::Stopped if settings.once.value => {
+        Acquired::Stopped if settings.once.value => {
             log::info!("ended before anything was done");
             Exit::Failed
         }
-        Gained::Stopped => Exit::Done,
+        Acquired::Stopped => Exit::Done,
     }
 }
 

@@ -60,7 +60,7 @@ pub(super) fn run(words: Vec<OsString>) -> Exit {
     let exit = leader::lead(&settings, lease, stop, |gate| {
         match daemon::run(apis, gate, controllers, stop, health) {
             Ended::Stopped => Exit::Done,
-            Ended::NeedsAPerson => Exit::Failed,
+            Ended::Blocked => Exit::Failed,
         }
     });
     if exit == Exit::Done {

@@ -1,7 +1,7 @@
 //! The daemon: a thread per controller that ticks until it is stopped, while we lead.
 //!
 //! Knows: when a tick is due, who leads, how to stop, what is worth a line in the log, what a
-//! probe is told. Must never know what a controller decides, or which provider is plugged in.
+//! probe is answered. Must never know what a controller decides, or which provider is plugged in.
 
 mod health;
 pub mod lease;
@@ -28,21 +28,21 @@ const GRACE: Duration = Duration::from_millis(8_500);
 
 /// At the end events are waited for as long as that, while the Lease is held.
 const EVENTS_AT_MOST: Duration = Duration::from_secs(1);
-/// The same at the end of one pass, which nobody asked to end.
+/// The same at the end of one pass, which was not asked to end.
 const EVENTS_OF_A_PASS_AT_MOST: Duration = Duration::from_secs(10);
 /// After a write that took all the time.
 const EVENTS_AT_LEAST: Duration = Duration::from_millis(200);
 
-/// How often somebody who waits for work to end looks whether to end without it.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// How often a wait for the end of some work checks whether to end without it.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How the daemon ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// It was asked to.
     Stopped,
-    /// It can't do its work before somebody mends a setting, a credential or a role.
-    NeedsAPerson,
+    /// It can't do its work before a setting, a credential or a role is fixed.
+    Blocked,
 }
 
 /// Ticks every controller on a thread of its own until `stop`.
@@ -75,7 +75,7 @@ pub fn run(
     }
     end_events(apis, deadline);
     match ticks.need_a_person() {
-        true => Ended::NeedsAPerson,
+        true => Ended::Blocked,
         false => Ended::Stopped,
     }
 }
@@ -110,11 +110,11 @@ pub fn unless_stopped<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (done, result) = mpsc::channel();
-    // Nobody listens any more when it was left behind.
+    // After the timeout the receiver does not exist any more.
     std::thread::spawn(move || drop(done.send(work())));
     let mut deadline = None;
     loop {
-        match result.recv_timeout(LOOK_INTERVAL) {
+        match result.recv_timeout(CHECK_INTERVAL) {
             Ok(value) => return Some(value),
             Err(RecvTimeoutError::Disconnected) => return None,
             Err(RecvTimeoutError::Timeout) if stop.is_set() => {
@@ -128,7 +128,7 @@ pub fn unless_stopped<T: Send + 'static>(
     }
 }
 
-/// What failed; changes were told as they were made, and findings where they were found.
+/// Logs what failed; changes were logged as they were made, and findings where they were found.
 pub fn log_report(report: &Report) {
     for failure in report
         .failures

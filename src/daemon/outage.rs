@@ -1,4 +1,4 @@
-//! What keeps controllers from their work is told once for each change of state, not at every
+//! What keeps controllers from their work is logged once for each change of state, not at every
 //! tick and not by every controller.
 
 use crate::cache;
@@ -7,47 +7,47 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// A refresh was put off, which is no outage: what can't wait goes on.
+/// A refresh was put off, which is no outage: calls that can't wait are still made.
 const PUT_OFF: &str = "refreshes put off";
 
 /// Which controllers are kept from their work, by what keeps them.
 #[derive(Default)]
 pub(super) struct Outages {
-    told: Mutex<BTreeMap<&'static str, BTreeSet<&'static str>>>,
+    logged: Mutex<BTreeMap<&'static str, BTreeSet<&'static str>>>,
 }
 
 impl Outages {
-    /// Takes note of how a controller's tick went, and tells it when that is new.
-    pub(super) fn tell(
+    /// Takes note of how a controller's tick ended, and logs it when that is new.
+    pub(super) fn note(
         &self,
         controller: &'static str,
         outage: Option<&Outage>,
         interval: Duration,
     ) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         let state = outage.map(state_of);
         if let (Some(state), Some(outage)) = (state, outage) {
-            let controllers = told.entry(state).or_default();
+            let controllers = logged.entry(state).or_default();
             if controllers.insert(controller) && controllers.len() == 1 {
-                tell_begin(state, controller, outage, interval);
+                log_begin(state, controller, outage, interval);
             }
         }
         let ended = |(other, controllers): (&&'static str, &mut BTreeSet<&'static str>)| {
             let over = Some(*other) != state && controllers.remove(controller);
             (over && controllers.is_empty()).then_some(*other)
         };
-        let ended: Vec<&str> = told.iter_mut().filter_map(ended).collect();
-        told.retain(|_, controllers| !controllers.is_empty());
-        let outages_last = told.keys().any(|state| *state != PUT_OFF);
+        let ended: Vec<&str> = logged.iter_mut().filter_map(ended).collect();
+        logged.retain(|_, controllers| !controllers.is_empty());
+        let outages_last = logged.keys().any(|state| *state != PUT_OFF);
         if ended.iter().any(|state| *state != PUT_OFF) && !outages_last {
             log::info!(controller; "{controller}: both APIs answer again");
-        } else if ended.contains(&PUT_OFF) && told.is_empty() {
+        } else if ended.contains(&PUT_OFF) && logged.is_empty() {
             log::info!(controller; "{controller}: refreshes go on, enough calls remain in the project");
         }
     }
 }
 
-fn tell_begin(state: &str, controller: &str, outage: &Outage, interval: Duration) {
+fn log_begin(state: &str, controller: &str, outage: &Outage, interval: Duration) {
     if state == PUT_OFF {
         return log::info!(controller; "{controller}: {outage}");
     }

@@ -19,10 +19,10 @@ impl Stop {
         self.changed.notify_all();
     }
 
-    /// Everybody who waits looks again.
+    /// Every thread that waits checks its condition again.
     pub fn wake(&self) {
-        // With the lock, so that nobody is between the look and the wait.
-        let _looking = self.lock();
+        // With the lock, so that no thread is between its check and its wait.
+        let _lock = self.lock();
         self.changed.notify_all();
     }
 
@@ -52,7 +52,7 @@ impl Stop {
         self.wait_until_set_or(|| false);
     }
 
-    /// Waits until it is set, or until `ready`; whoever makes that true calls [`wake`](Stop::wake).
+    /// Waits until it is set, or until `ready`; the code that makes that true calls [`wake`](Stop::wake).
     pub fn wait_until_set_or(&self, ready: impl Fn() -> bool) {
         let mut is_set = self.lock();
         while !*is_set && !ready() {

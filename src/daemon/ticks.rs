@@ -15,7 +15,7 @@ pub(super) struct Ticks {
     gate: &'static dyn Gate,
     stop: &'static Stop,
     outages: Outages,
-    /// Somebody has to mend something before any of them can work.
+    /// None of them can work before a setting, a credential or a role is fixed.
     failed: AtomicBool,
     /// Controllers that have not ended their first tick.
     first_ticks: AtomicUsize,
@@ -78,7 +78,7 @@ impl Ticks {
             }
             worked_once |= report.outage.is_none() && self.apis.provider.is_reached();
             measure(name, &report, begun.elapsed());
-            self.outages.tell(name, report.outage.as_ref(), interval);
+            self.outages.note(name, report.outage.as_ref(), interval);
             log_report(&report);
             if std::mem::take(&mut is_first) {
                 self.first_ticks.fetch_sub(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What goes on in the cloud after a write: whether it has ended, and how.
+//! Actions that run in the cloud after a write: whether they have ended, and how.
 
 use super::api::Api;
 use super::error::is_busy;
@@ -41,7 +41,7 @@ struct Actions {
 }
 
 impl Action {
-    /// None: it goes on; its number.
+    /// None: it still runs; its number.
     pub(super) fn end(&self) -> Option<Result<(), Error>> {
         match self.status {
             Status::Running => None,

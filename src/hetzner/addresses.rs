@@ -107,7 +107,7 @@ pub(super) fn addresses(
 }
 
 /// Addresses of the server that the node has and would lose only because a setting is not set
-/// here: `unknown` are those that the daemon may have been told.
+/// here: `unknown` are those that may be set for the daemon.
 pub(super) fn hold_back(
     instance: &Instance,
     has: &[NodeAddress],
@@ -195,7 +195,7 @@ pub(super) fn explain_missing(
     }
 }
 
-/// The setting that chose, as somebody would write it.
+/// The setting that chose, as `NAME=value`.
 fn by_family(family: &Sourced<AddressFamily>) -> String {
     let origin = match family.source {
         Source::Default(_) => " (default)",
@@ -215,7 +215,7 @@ fn parse_external_ipv6(text: &str) -> Result<Ipv6Addr, Box<Finding>> {
                 Reason::InvalidExternalIPv6,
                 format!(
                     "annotation {EXTERNAL_IPV6}: {text:?} is not a global unicast IPv6 address such as \
-                     2001:db8::1; mend or remove it"
+                     2001:db8::1; fix or remove it"
                 ),
             )
             .by_provider(),

@@ -1,5 +1,5 @@
 //! The rate limit of the project's API: 3,600 calls an hour, shared with the autoscaler, the
-//! CSI driver and Terraform. Every call we save is somebody's deploy that works.
+//! CSI driver and Terraform. Every call that is saved is left to them.
 
 use crate::http::Head;
 use crate::metrics::{HCLOUD_LIMIT, HCLOUD_REMAINING};
@@ -77,7 +77,7 @@ impl Budget {
                 true,
                 format!(
                     "{what}: put off: {remaining} of {limit} calls an hour remain in the project, and this \
-                     refresh can wait; what somebody waits for goes on"
+                     refresh can wait; calls for waiting objects are still made"
                 ),
             ));
         }

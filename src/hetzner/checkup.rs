@@ -12,9 +12,9 @@ use serde_json::json;
 pub const HARMLESS_WRITE: &str = "PUT /load_balancers/9007199254740991";
 
 /// A token with the permission Read may, by Hetzner's documentation of tokens, only GET: any other
-/// method is refused for that alone. That this comes before the look at the path is not written
-/// down, so only the refusal is beyond doubt; who is told that the load balancer does not exist
-/// was let through to it.
+/// method is refused for that alone. That this is checked before the path is not written
+/// down, so only the refusal is beyond doubt; an answer that the load balancer does not exist shows that the token may
+/// write.
 pub(super) fn permission(api: &Api, gate: &dyn Gate) -> Permission {
     let path = HARMLESS_WRITE.trim_start_matches("PUT ");
     let answer = api.write::<IgnoredAny>(gate, Method::Put, path, Some(&json!({})));

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Where it is on every server; link-local, so on this one.
 pub const METADATA_ENDPOINT: &str = "http://169.254.169.254/hetzner/v1/metadata";
 
-/// It answers from the same host; where there is none, nobody may wait long for that.
+/// It answers from the same host; where there is none, the wait must be short.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// One of `/private-networks`.
@@ -22,7 +22,7 @@ struct Attachment {
     network_name: String,
 }
 
-/// Is this machine in the Network? Where nobody can tell, that is said in the log, and it may be:
+/// Is this machine in the Network? Where that is not known, it is logged and counts as yes:
 /// all our work is done through the two APIs, and the check finds a slip in a setting, no more.
 pub(super) fn check_attached(endpoint: &str, network: &Network) -> Result<(), Error> {
     let there = match attached(endpoint, network) {
@@ -135,7 +135,7 @@ mod tests {
         }
         assert!(
             check_attached("http://127.0.0.1:1", &network).is_ok(),
-            "nobody listens"
+            "no service"
         );
     }
 }

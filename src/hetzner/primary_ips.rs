@@ -26,7 +26,7 @@ pub struct PrimaryIp {
     pub assignee_id: Option<u64>,
     #[serde(default)]
     pub assignee_type: String,
-    /// It goes with what it is assigned to.
+    /// It is deleted with what it is assigned to.
     #[serde(default)]
     pub auto_delete: bool,
     #[serde(default)]

@@ -111,7 +111,7 @@ impl Hetzner {
         }
     }
 
-    /// Looked for, whatever this machine is attached to; none: the settings name none.
+    /// The Network of the settings, whether this machine is attached or not; none: the settings name none.
     fn look_for_network(&self) -> Option<Result<&Network, Error>> {
         let selector = self.network.as_ref()?;
         if self.found.get().is_none() {
@@ -339,7 +339,7 @@ impl Instances for Hetzner {
         })
     }
 
-    /// By private address only in our own profile: upstream's never looks there.
+    /// By private address only in our own profile: upstream does not compare those.
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet> {
         let network = self
             .network_id()

@@ -20,7 +20,7 @@ pub struct Checkup {
 pub enum Permission {
     ReadWrite,
     ReadOnly,
-    /// Nobody can tell, and why.
+    /// Not known; why.
     Unknown(String),
 }
 
@@ -30,7 +30,7 @@ pub enum Attached {
     Yes,
     /// The networks that it is attached to, for people.
     No(String),
-    /// Nobody can tell, and why.
+    /// Not known; why.
     Unknown(String),
 }
 

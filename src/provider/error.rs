@@ -61,7 +61,7 @@ impl Error {
         }
     }
 
-    /// Wrong at the start means wrong for good: trying again does not help, somebody has to mend it.
+    /// Trying again does not help: a setting or a credential has to be fixed.
     pub fn is_permanent(&self) -> bool {
         matches!(
             self.kind,

@@ -1,9 +1,9 @@
-//! Something worth telling the user: plain data that `plan` returns. One place
+//! Something to report to the user: plain data that `plan` returns. One place
 //! (`controllers::report`) decides what becomes a log line, an event, a metric.
 
 use serde::Serialize;
 
-/// One thing worth telling about one object.
+/// One thing to report about one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub severity: Severity,
@@ -31,7 +31,7 @@ pub enum Origin {
 /// What is done with findings of a reason.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trait {
-    /// Somebody who reads the object's events must see it.
+    /// It is an event of the object.
     NormalEvent,
     WarningEvent,
     /// It is for the log: there is no object to report it of, or it is about the shell that asks.
@@ -103,7 +103,7 @@ reasons! {
     ServerClaimedTwice: LogOnly;
     /// Neither provider ID nor the uninitialized taint: the kubelet runs without `--cloud-provider=external`.
     NotExternal: LogOnly Once;
-    /// The server of a node does not exist any more: the node goes.
+    /// The server of a node does not exist any more: the node is deleted.
     DeletingNode: NormalEvent;
     /// Deleting the node was refused or failed.
     DeletingNodeFailed: WarningEvent Failure;
@@ -127,7 +127,7 @@ reasons! {
     DeletingLoadBalancer: NormalEvent LoggedByItsWrite;
     /// It is gone.
     DeletedLoadBalancer: NormalEvent LoggedByItsWrite Success;
-    /// A Service's load balancer can't be brought in order: somebody has to mend something.
+    /// A Service's load balancer can't be created or changed.
     SyncLoadBalancerFailed: WarningEvent Failure;
     /// A load balancer can't be removed.
     DeleteLoadBalancerFailed: WarningEvent Failure;
@@ -141,7 +141,7 @@ reasons! {
     LoadBalancerProtected: WarningEvent;
     /// Another load balancer has the name.
     LoadBalancerNameTaken: WarningEvent;
-    /// Nobody said which type of load balancer to make.
+    /// No type of load balancer is set.
     LoadBalancerTypeUnconfigured: WarningEvent;
     /// The cloud is going to take the type of load balancer away.
     LoadBalancerTypeDeprecated: WarningEvent;
@@ -163,11 +163,11 @@ reasons! {
     CertificatePending: WarningEvent;
     /// A certificate can't be issued or renewed.
     CertificateFailed: WarningEvent;
-    /// An address that was chosen to be kept goes with the load balancer.
+    /// An address that was chosen to be kept is deleted with the load balancer.
     AddressNotKept: WarningEvent;
     /// A load balancer of this cluster whose Service does not exist.
     OrphanedLoadBalancer: LogOnly Once;
-    /// Only the default of a setting asks for it, and the daemon may have been told otherwise.
+    /// Only the default of a setting asks for it, and the daemon may have another value.
     HeldBack: LogOnly;
     /// The route to a node's pods can't be made.
     FailedToCreateRoute: WarningEvent Failure;
@@ -175,7 +175,7 @@ reasons! {
     ClusterCIDRMisconfigured: WarningEvent Failure;
     /// A private network takes hardly any more routes.
     RouteLimitNear: LogOnly Once;
-    /// A route leads to a server that no node runs on, and may be somebody's.
+    /// A route leads to a server that no node runs on, and may be wanted by other programs.
     StaleRoute: LogOnly;
     /// The private network knows no IPv6.
     IPv6RouteIgnored: LogOnly Once;

@@ -14,8 +14,8 @@ pub trait Gate: Send + Sync {
         self.pass(what)
     }
 
-    /// Is it worth waiting for what a write started? Not when this process is to end: what goes
-    /// on in the cloud is found there by the next one.
+    /// Is it worth waiting for what a write started? Not when this process is to end: the next one
+    /// finds the running actions in the cloud.
     fn may_wait(&self) -> bool {
         true
     }

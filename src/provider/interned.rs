@@ -1,4 +1,4 @@
-//! A text that many objects carry, kept once: label keys, types, places.
+//! Interned strings: a text that many objects carry is kept once, e.g. label keys, types, locations.
 //!
 //! Five thousand nodes have the same dozen labels, and most of their values; a list of them
 //! would be several times as large with a copy for each.
@@ -10,38 +10,38 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Cheap to clone; equal words share their letters.
+/// Cheap to clone; equal strings share their memory.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Interned(Arc<str>);
 
-/// Fewer than this are never looked through for words that nobody uses any more.
+/// Below this number unused strings are not searched for.
 const SWEEP_AT_LEAST: usize = 1024;
 
-/// Every word in use, and some that were.
+/// Every string in use, and some unused ones.
 struct Pool {
-    words: Option<HashSet<Arc<str>>>,
+    strings: Option<HashSet<Arc<str>>>,
     /// With so many, the unused ones are thrown out.
     sweep_at: usize,
 }
 
 static POOL: Mutex<Pool> = Mutex::new(Pool {
-    words: None,
+    strings: None,
     sweep_at: SWEEP_AT_LEAST,
 });
 
 impl Pool {
-    fn word(&mut self, text: &str) -> Interned {
-        let words = self.words.get_or_insert_default();
-        if let Some(known) = words.get(text) {
+    fn intern(&mut self, text: &str) -> Interned {
+        let strings = self.strings.get_or_insert_default();
+        if let Some(known) = strings.get(text) {
             return Interned(Arc::clone(known));
         }
-        if words.len() >= self.sweep_at {
-            words.retain(|word| Arc::strong_count(word) > 1);
-            self.sweep_at = (words.len() * 2).max(SWEEP_AT_LEAST);
+        if strings.len() >= self.sweep_at {
+            strings.retain(|string| Arc::strong_count(string) > 1);
+            self.sweep_at = (strings.len() * 2).max(SWEEP_AT_LEAST);
         }
-        let word: Arc<str> = text.into();
-        words.insert(Arc::clone(&word));
-        Interned(word)
+        let string: Arc<str> = text.into();
+        strings.insert(Arc::clone(&string));
+        Interned(string)
     }
 }
 
@@ -55,7 +55,7 @@ impl From<&str> for Interned {
     fn from(text: &str) -> Interned {
         POOL.lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .word(text)
+            .intern(text)
     }
 }
 
@@ -117,9 +117,9 @@ impl Serialize for Interned {
 
 impl<'de> Deserialize<'de> for Interned {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Interned, D::Error> {
-        struct Letters;
+        struct StringVisitor;
 
-        impl serde::de::Visitor<'_> for Letters {
+        impl serde::de::Visitor<'_> for StringVisitor {
             type Value = Interned;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -132,7 +132,7 @@ impl<'de> Deserialize<'de> for Interned {
         }
 
         // No copy of its own: what is known already is only looked up.
-        d.deserialize_str(Letters)
+        d.deserialize_str(StringVisitor)
     }
 }
 
@@ -141,18 +141,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_words_share_their_letters_and_unused_ones_go() {
+    fn equal_strings_share_memory_and_unused_ones_are_dropped() {
         let mut pool = Pool {
-            words: None,
+            strings: None,
             sweep_at: SWEEP_AT_LEAST,
         };
-        let kept = pool.word("kubernetes.io/os");
-        assert!(Arc::ptr_eq(&kept.0, &pool.word("kubernetes.io/os").0));
+        let kept = pool.intern("kubernetes.io/os");
+        assert!(Arc::ptr_eq(&kept.0, &pool.intern("kubernetes.io/os").0));
         for n in 0..SWEEP_AT_LEAST * 5 {
-            pool.word(&format!("worker-{n}"));
-            let count = pool.words.as_ref().map_or(0, HashSet::len);
-            assert!(count <= SWEEP_AT_LEAST, "{count} words for one in use");
+            pool.intern(&format!("worker-{n}"));
+            let count = pool.strings.as_ref().map_or(0, HashSet::len);
+            assert!(count <= SWEEP_AT_LEAST, "{count} strings for one in use");
         }
-        assert!(Arc::ptr_eq(&kept.0, &pool.word("kubernetes.io/os").0));
+        assert!(Arc::ptr_eq(&kept.0, &pool.intern("kubernetes.io/os").0));
     }
 }

@@ -1,7 +1,7 @@
 //! Load balancers, in the three steps of a controller: what there is, what should be done, one change.
 //!
 //! What a field or a change is, is the provider's business; the controller orders, waits, retries
-//! and tells. So both travel as trait objects that only their provider looks into.
+//! and reports. So both are trait objects that only their provider reads.
 
 use super::{
     Cluster, Error, Finding, Gate, Ingress, Interned, OfferedNode, Service, Source, Sourced,
@@ -48,14 +48,14 @@ pub trait LoadBalancers: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Makes one change. Never repeated by itself: after an error the caller looks again.
+    /// Makes one change. Never repeated by itself: after an error the caller reads again.
     fn apply(&self, gate: &dyn Gate, change: &dyn Change) -> Result<Applied, Error>;
 
     /// Asks once for all of these; those that have ended, each with how. Others still run.
     fn ended(&self, actions: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error>;
 }
 
-/// What the cloud says, at one moment. Only the provider that made it can look inside.
+/// What the cloud says, at one moment. Only the provider that made it can read it.
 #[derive(Clone)]
 pub struct Snapshot(pub Arc<dyn Any + Send + Sync>);
 
@@ -73,7 +73,7 @@ pub trait Change: fmt::Debug + Send + Sync {
     /// For the events: what kind of change it is.
     fn kind(&self) -> ChangeKind;
 
-    /// It may be sent although what the change before it started goes on. The cloud may answer
+    /// It may be sent although the action of the change before it still runs. The cloud may answer
     /// `ErrorKind::Busy`; then it is sent again afterwards.
     fn may_follow_at_once(&self) -> bool;
 
@@ -86,8 +86,7 @@ pub trait Change: fmt::Debug + Send + Sync {
         None
     }
 
-    /// It takes away where traffic goes, and nothing else would be left: not made when all that was to
-    /// come before it was refused.
+    /// It removes a target, and no other would be left: not made when every addition before it was refused.
     fn needs_another_first(&self) -> bool;
 
     /// Reported on the Service once the change was made.
@@ -142,18 +141,17 @@ pub struct LoadBalancerPlan {
     /// It adds targets, or removes some because of what `OfferedNode::reach` says: the list of servers must
     /// have been requested after this pass began.
     pub rests_on_servers: bool,
-    /// IDs of what it takes over beside `found`, since nobody lives in it: two plans of one pass must
-    /// not both.
+    /// IDs of unowned objects that it takes over besides `found`: of one sync only one plan may.
     pub takes_over: Vec<u64>,
-    /// The name of the load balancer that it makes: two plans of one pass must not both.
+    /// The name of the load balancer that it creates: of one sync only one plan may.
     pub new_name: Option<Sourced<String>>,
-    /// A part waits for something that goes on in the cloud, and that nobody waits for here: it
-    /// has to be looked at again before long, although nothing failed.
+    /// A part waits for something in the cloud that the executor does not wait for: it is planned again soon, although
+    /// nothing failed.
     pub is_unfinished: bool,
 }
 
 /// Something in the cloud that was made for a Service which does not exist any more, and that
-/// nobody deletes by himself.
+/// no controller deletes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kept {
     /// E.g. `Certificate`.
@@ -229,18 +227,18 @@ pub struct Orphan {
 #[derive(Clone, Debug)]
 pub enum Applied {
     Done,
-    /// It goes on in the cloud; the next change waits for its end.
+    /// Its action runs in the cloud; the next change waits for its end.
     Running(ActionId),
-    /// What there is may differ from what the changes after it rest on: look again, plan again.
+    /// What there is may differ from what the changes after it rest on: read again, plan again.
     LookAgain(Option<ActionId>),
     /// The same; but the answer shows the load balancer whole, as it will be when the action has ended.
-    /// Where a plan for its Service on that leaves nothing to change, nobody has to look.
+    /// Where a plan for its Service on that has no changes, nothing is read again.
     Shown(Option<ActionId>, Snapshot),
-    /// Not made, and nothing failed: what it rests on is not so any more. Look again.
+    /// Not made, and nothing failed: what it rests on has changed. Read again.
     Overtaken,
 }
 
-/// Number of something that goes on in the cloud.
+/// Number of an action that runs in the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ActionId(pub u64);
 

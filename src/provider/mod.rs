@@ -109,7 +109,7 @@ pub trait Instances: Send + Sync {
     fn recognised_by(&self, instance: &Instance) -> Vec<IpNet>;
 
     /// Why the node must keep what it has: an address of the server would go, only by the default
-    /// of a setting that the daemon may have been told otherwise. Pure.
+    /// of a setting that the daemon may have another value of. Pure.
     fn hold_back(
         &self,
         _instance: &Instance,
@@ -126,7 +126,7 @@ pub trait Instances: Send + Sync {
     }
 }
 
-/// Whether somebody waits for the answer.
+/// Whether an object or a person waits for the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
     /// A refresh: may be put off while the API's budget is short.

@@ -1,4 +1,4 @@
-//! The routes of a private network: what is sent to a node's pods goes to that node.
+//! The routes of a private network: traffic to a node's pods is sent to that node.
 //!
 //! One change at a time: while a network is being changed, another change of it is answered
 //! `ErrorKind::Busy`.
@@ -14,7 +14,7 @@ pub trait Routes: Send + Sync {
     /// The network with all of its routes: complete, or an error.
     fn observe(&self, urgency: Urgency) -> Result<Network, Error>;
 
-    /// Adds or deletes exactly this route. Never repeated by itself: after an error the caller looks again.
+    /// Adds or deletes exactly this route. Never repeated by itself: after an error the caller reads again.
     fn change(&self, gate: &dyn Gate, change: RouteChange, route: &Route)
     -> Result<Applied, Error>;
 
@@ -27,7 +27,7 @@ pub trait Routes: Send + Sync {
 pub struct Network {
     pub id: u64,
     pub name: String,
-    /// What its servers send into it, unless they were told otherwise.
+    /// What its servers send into it by default.
     pub range: Option<Ipv4Net>,
     /// Where its servers have their addresses: no route may lead into one of these.
     pub subnets: Vec<Ipv4Net>,

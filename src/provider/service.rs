@@ -89,7 +89,7 @@ pub enum Reach {
 /// The cluster that asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
-    /// Of the Service `default/kubernetes`: what tells two clusters in one project apart.
+    /// Of the Service `default/kubernetes`: distinguishes two clusters in one project.
     pub uid: String,
     /// `--cluster-name`: for people only.
     pub name: String,

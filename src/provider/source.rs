@@ -27,7 +27,7 @@ pub enum Source {
     Environment(String),
     /// A command-line flag.
     Flag(String),
-    /// Nobody set it; the setting whose default it is.
+    /// Unset; the setting whose default it is.
     Default(String),
     /// A field of the cloud's server, and the rule or setting that chose it.
     Server {

@@ -12,7 +12,7 @@ pub(super) fn answer(
     received: &[u8],
     verdict: impl Fn(&str) -> Option<Verdict>,
 ) -> Option<Vec<u8>> {
-    // TLS and other protocols are told at once.
+    // TLS and other protocols are refused at once.
     if received
         .first()
         .is_some_and(|byte| !byte.is_ascii_uppercase())

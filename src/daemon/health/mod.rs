@@ -1,4 +1,4 @@
-//! Health: what the probes of a pod are told, and the small server that tells it.
+//! Health: the answers to a pod's probes, and the small server that sends them.
 //!
 //! | path | 200 means | else |
 //! |---|---|---|
@@ -28,7 +28,7 @@ use std::time::Duration;
 /// A thread that has begun no tick, finished no call and answered no wait for that long is dead.
 pub const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Between two tries to listen on an address that somebody else has.
+/// Between two tries to listen on an address that is in use.
 pub const BIND_RETRY: Duration = Duration::from_secs(5);
 
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -75,7 +75,7 @@ pub struct Health {
     has_metrics: bool,
 }
 
-/// A thread that must show signs of life. It owns its heartbeat, so the heartbeat goes when it ends.
+/// A thread that must show signs of life. It owns its heartbeat, which is dropped when the thread ends.
 struct Watched {
     name: &'static str,
     heartbeat: Weak<Heartbeat>,

@@ -4,7 +4,7 @@
 //! the place of the oldest connection, not the other way round: clients that hold connections
 //! open can't lock out a probe, whose request comes with its connection.
 //!
-//! While no connection is open the thread sleeps in `accept`; otherwise it looks at each in turn.
+//! While no connection is open the thread sleeps in `accept`; otherwise it serves each in turn.
 
 use super::exchange::{self, REQUEST_LIMIT_BYTES};
 use super::{Address, Health};
@@ -21,7 +21,7 @@ const ACCEPTED_AT_ONCE: usize = 16;
 const LIFETIME: Duration = Duration::from_secs(2);
 /// Read and thrown away after the answer: closing on unread bytes would take the answer back.
 const DRAINED_AT_MOST_BYTES: usize = 64 * 1024;
-/// Between two looks at connections that send nothing; doubles while nothing comes.
+/// Between two reads of connections that send nothing; doubles while nothing comes.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(16);
 /// After `accept` failed, which mostly means that the process is out of file descriptors.
@@ -39,7 +39,7 @@ struct Connection {
     drained_bytes: usize,
 }
 
-/// What a look at a connection came to.
+/// What serving a connection once came to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Nothing,
@@ -47,7 +47,7 @@ enum Step {
     Over,
 }
 
-/// Listens and answers on a thread of its own. An address that can't be had is told once and
+/// Listens and answers on a thread of its own. An address that can't be used is logged once and
 /// tried again: the daemon's work does not depend on it.
 pub(super) fn start(
     address: Address,
@@ -125,7 +125,7 @@ fn serve(listener: &TcpListener, health: &Health) {
             std::thread::sleep(ACCEPT_RETRY);
         }
         connections.retain_mut(|connection| {
-            let step = connection.look(health);
+            let step = connection.serve(health);
             is_busy |= step == Step::Progress;
             step != Step::Over
         });
@@ -140,7 +140,7 @@ fn serve(listener: &TcpListener, health: &Health) {
     }
 }
 
-/// Takes who has come; waits for somebody when there is nobody else.
+/// Accepts the waiting connections; without an open connection, blocks until one comes.
 fn accept(
     listener: &TcpListener,
     connections: &mut VecDeque<Connection>,
@@ -175,7 +175,7 @@ impl Connection {
         })
     }
 
-    fn look(&mut self, health: &Health) -> Step {
+    fn serve(&mut self, health: &Health) -> Step {
         if self
             .unsent
             .as_ref()

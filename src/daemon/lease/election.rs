@@ -7,7 +7,7 @@ use crate::kube::{LeaseSpec, micro_time};
 use jiff::Timestamp;
 use std::time::{Duration, Instant};
 
-/// `leaseTransitions` is an int32: the API refuses more, and then nobody could ever lead.
+/// `leaseTransitions` is an int32: the API refuses more, and then no process could ever lead.
 const TRANSITIONS_AT_MOST: u32 = i32::MAX as u32;
 
 /// What one candidate knows.
@@ -39,7 +39,7 @@ pub(super) struct Now {
 pub(super) enum Step {
     /// It is ours, or may be: write this over what was read, or, where nothing was, as a new one.
     Write(LeaseSpec),
-    /// Somebody else's, and not run out yet.
+    /// Held by another process, and not expired.
     Wait {
         holder: String,
         /// We saw the record change: its holder is alive.
@@ -70,7 +70,7 @@ impl Election {
         if holder == self.identity {
             Step::Write(self.renewal(spec, now))
         } else if leads {
-            // Even when it is nobody's now: somebody may have worked in between.
+            // Even when it has no holder now: another process may have led in between.
             Step::Lost { holder }
         } else if holder.is_empty() || self.has_run_out(now.monotonic) {
             let transitions = spec.transitions.saturating_add(1).min(TRANSITIONS_AT_MOST);
@@ -86,7 +86,7 @@ impl Election {
         self.record(ours.transitions, Some(&ours.acquire_time), now)
     }
 
-    /// Nobody's; a duration of 0 would be refused.
+    /// Without a holder; a duration of 0 would be refused.
     pub(super) fn release(&self, ours: &LeaseSpec, now: Now) -> LeaseSpec {
         LeaseSpec {
             holder: String::new(),
@@ -147,7 +147,7 @@ mod tests {
 
     const T0: &str = "2026-11-20T10:00:00.000000Z";
 
-    /// `holder duration renewTime transitions`, acquired at T0; `-` is nobody, and alone no Lease.
+    /// `holder duration renewTime transitions`, acquired at T0; `-` is no holder, and alone no Lease.
     fn record(text: &str) -> Option<LeaseSpec> {
         let words: Vec<&str> = text.split(' ').collect();
         let [holder, seconds, renewed, transitions] = words.as_slice() else {
@@ -174,12 +174,12 @@ mod tests {
     }
 
     /// What is read at which second, and what is done then.
-    type Looks = &'static [(u64, &'static str, &'static str)];
+    type Reads = &'static [(u64, &'static str, &'static str)];
 
-    fn check(name: &str, leads: bool, looks: Looks) {
+    fn check(name: &str, leads: bool, reads: Reads) {
         let begun = Instant::now();
         let mut election = Election::new("us", 15, Duration::from_secs(1));
-        for (at_s, read, expected) in looks {
+        for (at_s, read, expected) in reads {
             let now = Now {
                 monotonic: begun + Duration::from_secs(*at_s),
                 wall: "2026-11-20T11:00:00Z".parse().unwrap(),
@@ -190,9 +190,9 @@ mod tests {
     }
 
     #[test]
-    #[rustfmt::skip] // A look is a line.
+    #[rustfmt::skip] // A read is a line.
     fn a_candidate_waits_and_takes() {
-        let cases: [(&str, Looks); 10] = [
+        let cases: [(&str, Reads); 10] = [
             ("counted to the end", &[(0, "- 1 t 2147483647", "take 2147483647")]),
             ("absent", &[(0, "-", "take 0")]),
             ("empty-handed", &[(0, "- 1 t 4", "take 5")]),
@@ -225,8 +225,8 @@ mod tests {
                 (60, "a 60 t 0", "take 1"),
             ]),
         ];
-        for (name, looks) in cases {
-            check(name, false, looks);
+        for (name, reads) in cases {
+            check(name, false, reads);
         }
     }
 
@@ -254,17 +254,17 @@ mod tests {
     }
 
     #[test]
-    #[rustfmt::skip] // A look is a line.
+    #[rustfmt::skip] // A read is a line.
     fn a_leader_renews_or_has_lost() {
-        let cases: [(&str, Looks); 5] = [
+        let cases: [(&str, Reads); 5] = [
             ("ours", &[(0, "us 15 t 4", "renew 4"), (60, "us 15 t 4", "renew 4")]),
             ("deleted under us", &[(0, "-", "take 0")]),
             ("taken", &[(0, "a 15 t 5", "lost to a")]),
             ("taken, and run out", &[(0, "a 0 t 5", "lost to a")]),
             ("taken, and released", &[(0, "- 1 t 5", "lost to ")]),
         ];
-        for (name, looks) in cases {
-            check(name, true, looks);
+        for (name, reads) in cases {
+            check(name, true, reads);
         }
     }
 

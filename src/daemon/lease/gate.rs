@@ -1,6 +1,6 @@
 //! No write starts unless its own time-out still fits into the lease.
 
-use super::{Lease, Standing, StopGate};
+use super::{Leadership, Lease, StopGate};
 use crate::provider::{Gate, Refused};
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl Lease {
     }
 
     fn answer(&self) -> Answer {
-        let Standing::Leading { renewed } = *self.standing() else {
+        let Leadership::Leading { renewed } = *self.leadership() else {
             return Answer::Never;
         };
         let (write, lease) = (self.settings.write_timeout, self.settings.lease_duration);

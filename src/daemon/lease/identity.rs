@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Another one each time: a daemon that was started again is somebody else.
+/// Another one each time: a daemon that was started again is another candidate.
 pub fn identity() -> String {
     format!("{}_{}", hostname(), uuid(random_bits()))
 }

@@ -3,19 +3,19 @@
 //! The same Lease and the same rules as client-go's leader election, so that two
 //! cloud-controller-managers hand over instead of fighting. Beyond client-go: the [`Gate`]
 //! lets a write start only when it ends before the lease does, by two clocks: the monotonic one
-//! goes on while the process is stopped, and the wall clock knows of a machine that was suspended.
+//! runs while the process is stopped, and the wall clock knows of a machine that was suspended.
 //!
 //! | file | its one job |
 //! |---|---|
 //! | `election` | what to do about the Lease; pure |
-//! | `keeper` | the thread that does it |
+//! | `renewer` | the thread that does it |
 //! | `gate` | may a write start now |
 //! | `identity` | who we are |
 
 mod election;
 mod gate;
 mod identity;
-mod keeper;
+mod renewer;
 
 pub use identity::identity;
 
@@ -24,7 +24,7 @@ use crate::kube::{Client, LeaseKey};
 use crate::metrics::LEADER;
 use crate::provider::Moment;
 use election::Election;
-use keeper::Keeper;
+use renewer::Renewer;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -45,17 +45,17 @@ pub struct Settings {
     pub second: Duration,
     /// A renewal lasts that long, counted from before it was sent.
     pub lease_duration: Duration,
-    /// Without a renewal for that long, somebody else may lead.
+    /// Without a renewal for that long, another process may lead.
     pub renew_deadline: Duration,
-    /// Between two looks at the Lease.
+    /// Between two tries.
     pub retry_period: Duration,
     /// What a write may take, as the HTTP clients have it.
     pub write_timeout: Duration,
 }
 
-/// How long to wait for a Lease that somebody else holds.
+/// How long to wait for a Lease that another process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum WaitPolicy {
     /// A standby's.
     Forever,
     /// Until it is seen renewed: its holder is alive, and does the work.
@@ -64,14 +64,14 @@ pub enum Patience {
 
 /// What came of waiting for the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Gained {
+pub enum Acquired {
     /// We lead.
     Lease,
     /// We were asked to end first.
     Stopped,
-    /// Somebody leads and is alive; only without patience.
+    /// Another process leads and is alive; only with `UntilRenewed`.
     HeldBy(String),
-    /// The Lease can't be had before somebody mends something, or, without patience, now.
+    /// The Lease can't be acquired before a setting or a role is fixed, or, with `UntilRenewed`, now.
     Failed(String),
 }
 
@@ -83,13 +83,13 @@ pub struct Lease {
     stop: &'static Stop,
     /// [`Moment::now`], outside of tests.
     clock: Box<dyn Fn() -> Moment + Send + Sync>,
-    standing: Mutex<Standing>,
+    leadership: Mutex<Leadership>,
     /// Another one was seen to lead.
     is_standby: AtomicBool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Standing {
+enum Leadership {
     Waiting,
     Leading {
         /// Just before the last renewal that succeeded was sent.
@@ -97,7 +97,7 @@ enum Standing {
     },
     Lost,
     /// Never led, and won't.
-    Refused(Gained),
+    Refused(Acquired),
 }
 
 impl Lease {
@@ -108,20 +108,20 @@ impl Lease {
             settings,
             stop,
             clock: Box::new(Moment::now),
-            standing: Mutex::new(Standing::Waiting),
+            leadership: Mutex::new(Leadership::Waiting),
             is_standby: AtomicBool::new(false),
         }
     }
 
     /// Waits until we lead, and keeps the Lease from then on. When it is lost, `stop` is set.
-    pub fn gain(&'static self, patience: Patience) -> Gained {
-        std::thread::spawn(move || Keeper::new(self, patience).keep());
+    pub fn acquire(&'static self, policy: WaitPolicy) -> Acquired {
+        std::thread::spawn(move || Renewer::new(self, policy).keep());
         self.stop
-            .wait_until_set_or(|| *self.standing() != Standing::Waiting);
-        match &*self.standing() {
-            Standing::Leading { .. } => Gained::Lease,
-            Standing::Refused(why) => why.clone(),
-            Standing::Waiting | Standing::Lost => Gained::Stopped,
+            .wait_until_set_or(|| *self.leadership() != Leadership::Waiting);
+        match &*self.leadership() {
+            Leadership::Leading { .. } => Acquired::Lease,
+            Leadership::Refused(why) => why.clone(),
+            Leadership::Waiting | Leadership::Lost => Acquired::Stopped,
         }
     }
 
@@ -135,23 +135,23 @@ impl Lease {
     }
 
     pub fn is_lost(&self) -> bool {
-        *self.standing() == Standing::Lost
+        *self.leadership() == Leadership::Lost
     }
 
     /// Hands the Lease back, so that the next one need not wait for its end. Nothing is
     /// written after it: `stop` is set.
     pub fn release(&'static self) {
         self.stop.set();
-        if !matches!(*self.standing(), Standing::Leading { .. }) {
+        if !matches!(*self.leadership(), Leadership::Leading { .. }) {
             return;
         }
-        let (tell, told) = mpsc::channel();
+        let (sender, result) = mpsc::channel();
         std::thread::spawn(move || {
-            // Nobody listens when it took too long.
-            let _ = tell.send(keeper::release(self));
+            // After the timeout the receiver does not exist any more.
+            let _ = sender.send(renewer::release(self));
         });
         let key = &self.settings.key;
-        match told.recv_timeout(RELEASE_TIMEOUT) {
+        match result.recv_timeout(RELEASE_TIMEOUT) {
             Ok(Ok(())) => log::info!("{key}: released"),
             Ok(Err(error)) => log::warn!("{key}: not released: {error}; it ends by itself"),
             Err(_) => log::warn!(
@@ -164,15 +164,15 @@ impl Lease {
     /// Takes note of a renewal; true when we did not lead before it.
     fn renewed(&'static self, sent: Moment) -> bool {
         let before = {
-            let mut standing = self.standing();
+            let mut leadership = self.leadership();
             // What was lost stays lost: the process is ending.
-            if *standing == Standing::Lost {
+            if *leadership == Leadership::Lost {
                 return false;
             }
-            std::mem::replace(&mut *standing, Standing::Leading { renewed: sent })
+            std::mem::replace(&mut *leadership, Leadership::Leading { renewed: sent })
         };
         self.stop.wake();
-        if before != Standing::Waiting {
+        if before != Leadership::Waiting {
             return false;
         }
         LEADER.set(&[], 1.0);
@@ -180,26 +180,26 @@ impl Lease {
         true
     }
 
-    fn refuse(&self, why: Gained) {
-        *self.standing() = Standing::Refused(why);
+    fn refuse(&self, why: Acquired) {
+        *self.leadership() = Leadership::Refused(why);
         self.stop.wake();
     }
 
     fn lose(&self, why: &str) {
         LEADER.set(&[], 0.0);
-        let before = std::mem::replace(&mut *self.standing(), Standing::Lost);
-        if before != Standing::Lost {
+        let before = std::mem::replace(&mut *self.leadership(), Leadership::Lost);
+        if before != Leadership::Lost {
             let key = &self.settings.key;
             log::error!("{key}: {why}; no write starts any more, ending");
             self.stop.set();
         }
     }
 
-    /// Sees the deadline pass, whatever the keeper hangs in.
+    /// Ends the leadership at the deadline, also when the renewer hangs.
     fn watch(&self) {
         let deadline = self.settings.renew_deadline;
         loop {
-            let Standing::Leading { renewed } = *self.standing() else {
+            let Leadership::Leading { renewed } = *self.leadership() else {
                 return;
             };
             let now = self.now().monotonic;
@@ -216,7 +216,9 @@ impl Lease {
         (self.clock)()
     }
 
-    fn standing(&self) -> MutexGuard<'_, Standing> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn leadership(&self) -> MutexGuard<'_, Leadership> {
+        self.leadership
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

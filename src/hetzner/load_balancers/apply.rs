@@ -77,24 +77,24 @@ pub(in crate::hetzner) fn apply(
     match send(api, gate, change) {
         Ok(answer) => applied(&change.write, answer),
         Err(failed) => match (&change.write, failed.code()) {
-            // Whose it is now, the next look decides.
+            // Who owns it now is read again.
             (
                 Write::Create(_) | Write::Edit { .. } | Write::CreateCertificate(_),
                 Some("uniqueness_error"),
             ) => {
-                log::info!("{}; looking again", failed.error);
+                log::info!("{}; reading again", failed.error);
                 Ok(Applied::Overtaken)
             }
             (Write::Create(create), _) if is_about_a_part(create, &failed) => {
                 Err(Error::new(ErrorKind::InPart, failed.error.message))
             }
             (Write::Create(create), _) => Err(explain_create(api, create, failed)),
-            // Since it was read: then it stays, as the next look says.
+            // Protected since it was read: it stays.
             (Write::Delete { .. }, Some("protected")) => {
-                log::info!("{}; looking again", failed.error);
+                log::info!("{}; reading again", failed.error);
                 Ok(Applied::Overtaken)
             }
-            // Somebody was faster.
+            // Another program was faster.
             (Write::AddTarget(_), Some("target_already_defined"))
             | (Write::Attach { .. }, Some("load_balancer_already_attached"))
             | (Write::RemoveTarget { .. }, Some("load_balancer_target_not_found")) => {
@@ -113,7 +113,7 @@ enum Ready {
     AsPlanned,
     /// With the labels that were read just now.
     Rebased(Box<Change>),
-    /// It is not made; what the caller hears instead.
+    /// It is not made; the outcome instead.
     Not(Applied),
 }
 
@@ -271,9 +271,9 @@ fn applied(write: &Write, answer: Option<Answer>) -> Result<Applied, Error> {
                 None => Applied::LookAgain(running),
             }
         }
-        // Issuance may take minutes, and only one port waits for it: its status tells the end.
+        // Issuance may take minutes, and only one port waits for it: the certificate's status shows the end.
         (Write::CreateCertificate(_), _) => Applied::Done,
-        // Addresses come and go, and targets with them.
+        // Addresses change, and targets with them.
         (
             Write::Attach { .. }
             | Write::Detach { .. }
@@ -286,7 +286,7 @@ fn applied(write: &Write, answer: Option<Answer>) -> Result<Applied, Error> {
     })
 }
 
-/// The one that came as an answer may be shown before it has all of them.
+/// The load balancer in the answer may not have all its addresses yet.
 fn has_its_addresses(create: &Create, balancer: &LoadBalancer) -> bool {
     let public = &balancer.public_net;
     let has_public = public.ipv4.ip.is_some() && public.ipv6.ip.is_some();
@@ -297,7 +297,7 @@ fn has_its_addresses(create: &Create, balancer: &LoadBalancer) -> bool {
     (has_public || !public.enabled) && create.network.is_none_or(is_attached)
 }
 
-/// A project in which nothing else is: enough for a plan of the Service that it was made for.
+/// A snapshot with this load balancer alone: enough for a plan of the Service that it was created for.
 fn alone(balancer: LoadBalancer) -> Snapshot {
     Snapshot(Arc::new(Observed {
         balancers: vec![balancer],
@@ -319,7 +319,7 @@ fn is_about_a_part(create: &Create, failed: &Failed) -> bool {
         "load_balancer_not_attached_to_network",
         "source_port_already_used",
         "robot_unavailable",
-        // A server or certificate that has gone since.
+        // A server or certificate that was deleted since.
         "not_found",
     ];
     const FIELDS: [&str; 10] = [

@@ -68,7 +68,7 @@ pub enum Algorithm {
     #[default]
     RoundRobin,
     LeastConnections,
-    /// A word that the API had not when this was written.
+    /// A value that this version does not know.
     #[serde(other)]
     Unknown,
 }
@@ -138,7 +138,7 @@ pub enum Target {
         #[serde(default)]
         targets: Option<Vec<SelectedServer>>,
     },
-    /// A kind that the API had not when this was written.
+    /// A kind that this version does not know.
     #[serde(other)]
     Unknown,
 }

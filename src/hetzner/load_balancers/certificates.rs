@@ -59,7 +59,7 @@ impl Managed {
     }
 }
 
-/// Looks at all ports. What is wrong is in `parser` afterwards.
+/// For all ports. What is wrong is in `parser` afterwards.
 pub(super) fn managed(parser: &mut AnnotationParser, context: &PortContext) -> Managed {
     let all = wanted(parser, context);
     let mut managed = Managed::default();
@@ -152,7 +152,7 @@ fn choose<'a>(
     let domains = &a::HTTP_MANAGED_CERTIFICATE_DOMAINS;
     if wanted.domains.is_empty() {
         parser.problem(format!(
-            "{}: nobody says for which domains the managed certificate of port {} is: name them in annotation {}",
+            "{}: the managed certificate of port {} has no domains: set annotation {}",
             wanted.source,
             shown(&wanted.ports),
             domains.key()
@@ -371,7 +371,7 @@ fn owned(context: &PortContext) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Its ID, once a load balancer can show it. Until then, and when it can't be renewed: told.
+/// Its ID, once a load balancer can show it. Until then, and when it can't be renewed: a finding.
 pub(super) fn issued(
     parser: &mut AnnotationParser,
     ports: &str,
@@ -390,12 +390,12 @@ pub(super) fn issued(
             )
         },
     );
-    let mend = "its domains must be in DNS zones of this project that are delegated to Hetzner's name servers: mend \
-                that, and have it tried again, in the console or with hcloud certificate retry";
+    let fix = "its domains must be in DNS zones of this project that are delegated to Hetzner's name servers: fix that, and \
+               have it tried again, in the console or with hcloud certificate retry";
     let name = &certificate.name;
     if certificate.is_issued() {
         if status.renewal == "failed" {
-            let why = format!("certificate {shown_as} can't be renewed: {why}; {mend} {name}");
+            let why = format!("certificate {shown_as} can't be renewed: {why}; {fix} {name}");
             parser.finding(Finding::warning(Reason::CertificateFailed, why));
         }
         return Some(certificate.id);
@@ -403,7 +403,7 @@ pub(super) fn issued(
     parser.finding(match status.issuance == "failed" {
         true => Finding::warning(
             Reason::CertificateFailed,
-            format!("port {ports} waits for certificate {shown_as}, which can't be issued: {why}; {mend} {name}"),
+            format!("port {ports} waits for certificate {shown_as}, which can't be issued: {why}; {fix} {name}"),
         ),
         false => Finding::warning(
             Reason::CertificatePending,

@@ -8,13 +8,13 @@ use super::diff::fields_of;
 use super::observe::Observed;
 use super::parser::AnnotationParser;
 use super::targets::{By, Sorted, max_targets_reached};
-use super::{annotations, names, primary_ips, subnets};
+use super::{annotations, default_source, names, primary_ips, subnets};
 use crate::provider::{
     Field, LoadBalancerPlan, OfferedNode, ProviderId, Reach, Source, Sourced, TopologyLabel,
 };
 use std::collections::BTreeMap;
 
-/// When nobody says which.
+/// When no type is set.
 pub(super) const USUAL_TYPE: &str = "lb11";
 
 /// What a new load balancer is made of.
@@ -57,7 +57,7 @@ impl New<'_> {
         plan.rests_on_servers |= has_targets && !self.nodes.iter().all(is_known);
         if !can_not.is_empty() {
             plan.is_unfinished = true;
-            parser.finding(by.told(&can_not, "no traffic goes there"));
+            parser.finding(by.unreachable(&can_not, "they get no traffic"));
         }
         let wanted = &can;
         let fit = wanted.len().min(self.kind.max_targets);
@@ -84,7 +84,7 @@ impl New<'_> {
         let services = desired.ports.iter().filter(|port| !port.is_put_off(None));
         let at = place.location.as_ref().or(place.zone.as_ref());
         let create = Create {
-            place: at.map_or(Source::Rule("nobody"), |at| at.source.clone()),
+            place: at.map_or(Source::Rule("unset"), |at| at.source.clone()),
             name: self.name.value.clone(),
             kind: self.kind.name.clone(),
             location: place.location.as_ref().map(|place| place.value.clone()),
@@ -177,7 +177,7 @@ impl New<'_> {
         };
         if place.location.is_none() && place.zone.is_none() {
             parser.problem(format!(
-                "nobody says where to make the load balancer: set annotation {} (e.g. \"fsn1\") or {} (e.g. \
+                "the load balancer has no location: set annotation {} (e.g. \"fsn1\") or {} (e.g. \
                  \"eu-central\"), or HCLOUD_LOAD_BALANCERS_LOCATION",
                 annotations::LOCATION.key(),
                 annotations::NETWORK_ZONE.key()
@@ -204,38 +204,23 @@ impl New<'_> {
     fn fields(&self, plan: &mut LoadBalancerPlan, place: &Place, targets: &[(u64, String)]) {
         let desired = self.desired;
         let mut add = |field: &str, want: Option<(String, &Source)>| {
-            if let Some((want, source)) = want {
-                plan.fields.push(Field {
-                    field: field.to_owned(),
-                    have: None,
-                    want: Some(want),
-                    source: source.clone(),
-                });
-            }
+            plan.fields.extend(want.map(|(want, source)| Field {
+                field: field.to_owned(),
+                have: None,
+                want: Some(want),
+                source: source.clone(),
+            }));
         };
-        let text = |one: &Option<Sourced<String>>| one.clone();
-        let text = |one| text(one).map(|one: Sourced<String>| (one.value, one.source));
-        let own = |one: &Sourced<String>| (one.value.clone(), one.source.clone());
-        let usual = (
-            self.kind.name.clone(),
-            Source::Default(annotations::TYPE.variable.unwrap_or_default().to_owned()),
-        );
-        let kind = text(&desired.kind).unwrap_or(usual);
-        let one = |value: &(String, Source)| value.clone();
+        let usual = Sourced::new(self.kind.name.clone(), default_source(&annotations::TYPE));
         for (field, value) in [
-            ("name", Some(own(&self.name))),
-            ("type", Some(one(&kind))),
-            ("location", text(&place.location)),
-            ("network zone", text(&place.zone)),
-            ("reverse DNS of IPv4", text(&desired.ipv4_rdns)),
-            ("reverse DNS of IPv6", text(&desired.ipv6_rdns)),
+            ("name", Some(&self.name)),
+            ("type", Some(desired.kind.as_ref().unwrap_or(&usual))),
+            ("location", place.location.as_ref()),
+            ("network zone", place.zone.as_ref()),
+            ("reverse DNS of IPv4", desired.ipv4_rdns.as_ref()),
+            ("reverse DNS of IPv6", desired.ipv6_rdns.as_ref()),
         ] {
-            add(
-                field,
-                value
-                    .as_ref()
-                    .map(|(value, source)| (value.clone(), source)),
-            );
+            add(field, value.map(|set| (set.value.clone(), &set.source)));
         }
         let algorithm = desired.algorithm.as_ref();
         add(

@@ -1,4 +1,4 @@
-//! What lies between a load balancer and what its Service wants, as changes in their order.
+//! The difference between a load balancer and what its Service wants, as changes in their order.
 
 use super::Planner;
 use super::balancer::{BalancerType, LoadBalancer};
@@ -15,10 +15,10 @@ use crate::provider::{Field, Finding, LoadBalancerPlan, Reason, Source, Sourced}
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The source of what stays as it is found.
-const UNSET: &str = "nobody asks for it";
+/// The source of a field that is left unchanged.
+const UNSET: &str = "unset";
 
-/// The comparison of one load balancer; what it finds goes into the plan.
+/// The comparison of one load balancer; the differences are added to the plan.
 pub(super) struct Diff<'a, 'b> {
     pub(super) plan: &'a mut LoadBalancerPlan,
     pub(super) parser: &'a mut AnnotationParser<'b>,
@@ -139,13 +139,13 @@ impl Diff<'_, '_> {
         }));
     }
 
-    /// It says how the daemon calls the cluster, which we were not told.
+    /// The label has the cluster's name in the daemon's settings, which are not known here.
     fn keeps(&self, label: &str) -> bool {
         let is_there = || self.balancer.labels.contains_key(label);
         label == CLUSTER && self.planner.holds_back_cluster_name() && is_there()
     }
 
-    /// A larger type comes early, a smaller one last; the field is told once, with the first.
+    /// A larger type comes early, a smaller one last; the field is shown once, with the first.
     fn kind(&mut self, desired: &Desired, kind: &BalancerType, now: bool) {
         let has = &self.balancer.load_balancer_type;
         let Some(wanted) = &desired.kind else {
@@ -431,7 +431,7 @@ pub(super) fn fields_of(
             continue;
         }
         let source = port.sources.get(&field);
-        // Found, and not a field of its protocol any more: it goes with that.
+        // Not a field of its new protocol: the API drops it with the old one.
         let counts = source.is_some() && want.is_some();
         if counts && have != want {
             let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".into());

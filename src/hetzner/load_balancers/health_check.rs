@@ -51,34 +51,24 @@ pub(super) fn add(
             .map_or(wanted.listener.destination_port, |n| n.value),
         ..HealthCheck::default()
     };
-    let own_port = Source::Rule("the port that traffic goes to");
+    let own_port = Source::Rule("the port that gets the traffic");
     wanted.want(PortField::CheckPort, number, Some(own_port));
     check.protocol = protocol.value;
     wanted
         .sources
         .insert(PortField::CheckProtocol, protocol.source);
     let enforced = |annotation| context.planner.enforced(annotation);
-    check.interval = wanted
-        .want(
-            PortField::CheckInterval,
-            interval,
-            enforced(&a::HEALTH_CHECK_INTERVAL),
-        )
-        .unwrap_or(INTERVAL_S);
-    check.timeout = wanted
-        .want(
-            PortField::CheckTimeout,
-            timeout,
-            enforced(&a::HEALTH_CHECK_TIMEOUT),
-        )
-        .unwrap_or(TIMEOUT_S);
-    check.retries = wanted
-        .want(
-            PortField::CheckRetries,
-            retries,
-            enforced(&a::HEALTH_CHECK_RETRIES),
-        )
-        .unwrap_or(RETRIES);
+    let mut set = |field, value, annotation| wanted.want(field, value, enforced(annotation));
+    let interval = set(
+        PortField::CheckInterval,
+        interval,
+        &a::HEALTH_CHECK_INTERVAL,
+    );
+    check.interval = interval.unwrap_or(INTERVAL_S);
+    let timeout = set(PortField::CheckTimeout, timeout, &a::HEALTH_CHECK_TIMEOUT);
+    check.timeout = timeout.unwrap_or(TIMEOUT_S);
+    let retries = set(PortField::CheckRetries, retries, &a::HEALTH_CHECK_RETRIES);
+    check.retries = retries.unwrap_or(RETRIES);
     check.http = Some(http(
         wanted,
         parser,
@@ -91,11 +81,11 @@ pub(super) fn add(
         report_unused(parser, port);
     }
     wanted.listener.health_check = check;
-    leave_what_is_not_known(wanted, parser, context, port, is_set);
+    leave_unknown_defaults(wanted, parser, context, port, is_set);
 }
 
-/// How and where targets are asked may rest on what only the daemon was told.
-fn leave_what_is_not_known(
+/// How and where targets are checked may rest on settings of the daemon that are not known here.
+fn leave_unknown_defaults(
     wanted: &mut Port,
     parser: &mut AnnotationParser,
     context: &PortContext,
@@ -170,7 +160,7 @@ fn protocol(
 ) -> (Sourced<ListenerProtocol>, bool) {
     let set = parser.read(&a::HEALTH_CHECK_PROTOCOL, Some(port), v::protocol);
     let http_is_set = HTTP_ONLY.iter().any(|one| parser.has(one, Some(port)));
-    // Upstream looks at those only once the check is HTTP.
+    // Upstream reads those only when the check is HTTP.
     let follows_port = is_set || (http_is_set && !context.planner.preserves_unset());
     let set = match (set, local) {
         (Some(set), _) => set,
@@ -199,15 +189,10 @@ fn http(
     over_tls: bool,
     is_local: bool,
 ) -> HttpCheck {
-    let at = Some(port);
     let enforced = |annotation| context.planner.enforced(annotation);
-    let domain = parser.read(&a::HEALTH_CHECK_HTTP_DOMAIN, at, v::domain);
-    let domain = wanted.want(
-        PortField::CheckDomain,
-        domain,
-        enforced(&a::HEALTH_CHECK_HTTP_DOMAIN),
-    );
-    let path = parser.read(&a::HEALTH_CHECK_HTTP_PATH, at, v::path);
+    let (field, annotation) = (PortField::CheckDomain, &a::HEALTH_CHECK_HTTP_DOMAIN);
+    let domain = wanted.read(parser, context, port, field, annotation, v::domain);
+    let path = parser.read(&a::HEALTH_CHECK_HTTP_PATH, Some(port), v::path);
     let local = Source::Rule("externalTrafficPolicy: Local");
     let path = path.or(is_local.then(|| Sourced::new(NODE_PORT_PATH.to_owned(), local)));
     let path = wanted.want(
@@ -215,12 +200,8 @@ fn http(
         path,
         enforced(&a::HEALTH_CHECK_HTTP_PATH),
     );
-    let codes = parser.read(&a::HTTP_STATUS_CODES, at, v::status_codes);
-    let codes = wanted.want(
-        PortField::CheckStatusCodes,
-        codes,
-        enforced(&a::HTTP_STATUS_CODES),
-    );
+    let (field, annotation) = (PortField::CheckStatusCodes, &a::HTTP_STATUS_CODES);
+    let codes = wanted.read(parser, context, port, field, annotation, v::status_codes);
     // No annotation sets it.
     if !context.planner.preserves_unset() {
         let source = Source::Rule("the default of the API");

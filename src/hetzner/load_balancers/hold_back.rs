@@ -1,5 +1,5 @@
-//! From a person's shell: what only a default asks for, of a setting that the daemon may have been told otherwise, is
-//! left as it is found, and said.
+//! In a shell: a change that only the default of a setting asks for is held back and reported, because the setting may
+//! be set for the daemon.
 
 use super::balancer::LoadBalancer;
 use super::change::{Change, Write};
@@ -25,7 +25,7 @@ const NAMED_AT_MOST: usize = 3;
 const NODE_PORT: &str = "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT";
 
 impl Planner<'_> {
-    /// Nobody set it here, and the daemon may have been told: its default changes nothing.
+    /// Unset here, and may be set for the daemon: its default changes nothing.
     pub(super) fn holds_back(&self, setting: &str) -> bool {
         self.defaults.unknown.iter().any(|one| one == setting)
     }
@@ -41,7 +41,7 @@ impl Planner<'_> {
         self.holds_back(CLUSTER_NAME)
     }
 
-    /// Is a load balancer asked at the Service's health check node port? The daemon may know.
+    /// May the daemon have a setting that decides whether the health check node port is used?
     pub(super) fn holds_back_node_port(&self, service: &Service) -> bool {
         self.defaults.health_check_node_port.is_none()
             && service.traffic_policy == TrafficPolicy::Local
@@ -49,7 +49,7 @@ impl Planner<'_> {
             && self.holds_back(NODE_PORT)
     }
 
-    /// [`Planner::plan`], and what it would do besides if what nobody set here were set by nobody.
+    /// [`Planner::plan`], and what it would do besides if settings that are unset here are unset for the daemon too.
     pub fn plan_without_unset_defaults(
         &self,
         observed: &Observed,
@@ -71,8 +71,8 @@ impl Planner<'_> {
         };
         let mut whole = all.plan(observed, service, nodes, cluster);
         let Some(found) = plan.found.as_ref().map(|balancer| balancer.id) else {
-            // A new one is made of the defaults, and the daemon sets right what it was told; but not
-            // where it stands, and not who could reach it until then.
+            // A new one is created with the defaults, and the daemon corrects it by its settings; but it can't correct the
+            // location, nor who could reach it until then.
             if self.may_not_claim(&whole) {
                 whole.changes.clear();
                 whole.new_name = None;
@@ -116,7 +116,7 @@ impl Planner<'_> {
             && plan.changes.iter().any(|change| claims(&**change))
     }
 
-    /// What a new one is made of that the daemon may have been told otherwise.
+    /// Settings that decide about a new one and may be set otherwise for the daemon.
     fn unsure_new(&self, service: &Service, fields: &[Field]) -> Option<Field> {
         let parser = AnnotationParser::new(service);
         let defaults = self.defaults;
@@ -151,7 +151,7 @@ impl Planner<'_> {
         })
     }
 
-    /// Addresses that are in the status only because nobody said otherwise here.
+    /// Addresses that are in the status only because a setting is unset here.
     fn unsure(
         &self,
         balancer: &LoadBalancer,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// One port: where traffic comes in, where it goes, and how targets are checked.
+/// One port: where traffic comes in, where it is sent, and how targets are checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Listener {
     pub protocol: ListenerProtocol,
@@ -22,7 +22,7 @@ pub enum ListenerProtocol {
     Tcp,
     Http,
     Https,
-    /// A word that the API had not when this was written.
+    /// A value that this version does not know.
     #[serde(other)]
     Unknown,
 }
@@ -77,7 +77,7 @@ pub struct HttpCheck {
     pub tls: Option<bool>,
 }
 
-/// What somebody may want otherwise than it is.
+/// One field of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PortField {
     Protocol,
@@ -295,7 +295,7 @@ impl HealthCheck {
             if let Some(codes) = &http.status_codes {
                 body["http"]["status_codes"] = json!(codes);
             }
-            // What was set by hand goes only when nothing is put in its place.
+            // A response that was set by hand is removed only by an empty one.
             if !is_new || http.response.is_some() {
                 body["http"]["response"] = json!(http.response.as_deref().unwrap_or_default());
             }

@@ -5,24 +5,19 @@
 //! | `annotations` | the table: feeds parser, `inspect` and `ccm help annotations` |
 //! | `values` | a text becomes a type, once |
 //! | `parser` | one Service's annotations, and all that is wrong with them |
-//! | `limits` | what no load balancer can serve |
-//! | `defaults` | what the environment says for all Services |
-//! | `desired`, `ports`, `check` | what a Service wants: the whole, each port, each health check |
-//! | `without_effect` | annotations that ask for what no port has |
+//! | `desired`, `ports`, `health_check` | what a Service wants: the whole, each port, each health check |
+//! | `certificates` | managed certificates: found, taken over, ordered |
+//! | `primary_ips` | the Primary IPs of a new one, and what is reported about those of the others |
 //! | `names` | names and labels |
-//! | `balancer`, `listener` | what the API says, and how fields compare |
+//! | `balancer`, `listener` | the API's types, and how fields compare |
 //! | `find` | which load balancer is a Service's |
-//! | `ownership` | whose one is by its targets and labels, and whether it is deleted or released |
-//! | `seen` | what a write rests on, to be compared just before it |
+//! | `ownership` | who owns one, by its targets and labels, and whether it is deleted or released |
 //! | `subnets` | where in the Network one can be attached |
-//! | `reach` | which servers can be targets, by what the cloud says of them |
-//! | `plan`, `difference`, `targets`, `create` | what to do, in which order |
-//! | `managed` | managed certificates: found, taken over, made |
-//! | `public_net` | which Primary IPs a new one gets, and what is said of those of the others |
-//! | `hold_back` | from a shell: what only a default asks for that the daemon may not have |
+//! | `plan`, `create`, `diff`, `targets` | what to do, in which order |
+//! | `hold_back` | in a shell: what only a default asks for that the daemon may not have |
 //! | `status` | what the Service's status says, and a load balancer for people |
-//! | `change` | one write, as data |
-//! | `observe`, `apply`, `refused` | the calls |
+//! | `change` | one write, as data, and what it depends on |
+//! | `observe`, `apply` | the calls |
 //!
 //! Everything but the last line is pure.
 
@@ -73,7 +68,7 @@ use crate::provider::{Source, Sourced};
 use annotations::Annotation;
 use ipnet::Ipv4Net;
 
-/// What plans rest on besides the answers of both APIs.
+/// Plans; with the settings that plans depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct Planner<'a> {
     pub profile: Profile,
@@ -83,20 +78,19 @@ pub struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Upstream leaves as they are some fields that nobody set; people have set them by hand, and
-    /// a take-over must not reset them.
+    /// Upstream leaves some unset fields unchanged; people have set them by hand, and a take-over must not reset them.
     fn preserves_unset(&self) -> bool {
         self.profile == Profile::Hcloud
     }
 
-    /// The source of the default of a field that nobody set; none: it stays as it is found.
+    /// The source of the default of an unset field; none: it is left unchanged.
     fn enforced(&self, annotation: &Annotation) -> Option<Source> {
         let stays = self.preserves_unset() || self.holds_back_default_of(annotation);
         (!stays).then(|| default_source(annotation))
     }
 }
 
-/// The defaults; none: nobody set it.
+/// Defaults for Services without the annotation: `HCLOUD_LOAD_BALANCERS_*`. None: unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Defaults {
     /// `…_TYPE`.
@@ -130,12 +124,12 @@ pub struct Defaults {
     pub health_check_node_port: Option<Sourced<bool>>,
     /// `…_PRIMARY_IP_SELECTOR`: labels of the Primary IPs that Services may claim. None: they may claim all.
     pub primary_ip_selector: Option<Sourced<Selector>>,
-    /// Variables, and flags with their dashes, that nobody set here and the daemon may have been
-    /// told: see `hold_back`. Always empty in the daemon.
+    /// Variables, and flags with their dashes, that are unset here and may be set for the daemon: see `hold_back`.
+    /// Always empty in the daemon.
     pub unknown: Vec<String>,
 }
 
-/// The source of a value that nobody set: the setting that would, where there is one.
+/// The source of an unset value: its setting, where there is one.
 pub(super) fn default_source(annotation: &Annotation) -> Source {
     match annotation.variable {
         Some(variable) => Source::Default(variable.to_owned()),

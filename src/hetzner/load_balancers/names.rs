@@ -1,4 +1,4 @@
-//! Names and labels of load balancers, within Hetzner's planner.
+//! Names and labels of load balancers, within Hetzner's rules.
 
 use super::super::Profile;
 use super::balancer::LoadBalancer;

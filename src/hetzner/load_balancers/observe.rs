@@ -34,11 +34,11 @@ pub struct Observed {
     pub certificates: Option<Vec<Certificate>>,
     /// None: no Service that is to get a load balancer asks for one.
     pub primary_ips: Option<Vec<PrimaryIp>>,
-    /// Of the private Network; none: there is none, or nobody read them.
+    /// Of the private Network; none: there is none, or they were not read.
     pub subnets: Option<Arc<Vec<Subnet>>>,
 }
 
-/// What is kept from one look to the next.
+/// What is kept from one poll to the next.
 pub(in crate::hetzner) struct Known<'a> {
     pub(in crate::hetzner) types: &'a Types,
     pub(in crate::hetzner) subnets: &'a Subnets,
@@ -81,7 +81,7 @@ pub(in crate::hetzner) fn observe(
         observed.certificates = Some(certificates::list(api, urgency)?);
     }
     let needs_primary_ips = |service: &&Service| match urgency {
-        // Who asks to see is told what the one that is there lacks.
+        // A person is shown what an existing one lacks.
         Urgency::Asked => primary_ips::asks(service),
         _ => needs_primary_ips(&observed.balancers, service),
     };
@@ -147,7 +147,7 @@ impl Types {
         }
     }
 
-    /// `wanted`: names of some; an empty one is anybody's.
+    /// `wanted`: names of types; an empty name stands for any.
     fn get(
         &self,
         api: &Api,

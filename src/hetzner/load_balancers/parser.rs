@@ -1,7 +1,7 @@
 //! The annotations of one Service, each read into its type; everything that is wrong, at once.
 //!
-//! A tenant writes them: however many there are and however long, parser them costs little, and so does what is said
-//! of them.
+//! A tenant writes them: however many there are and however long, reading them costs little, and so does what is
+//! reported of them.
 
 use super::annotations::{Annotation, PREFIX, State, TABLE};
 use crate::provider::{Finding, Protocol, Reason, Service, ServicePort, Source, Sourced};

@@ -34,7 +34,8 @@ impl Planner<'_> {
     ) -> LoadBalancerPlan {
         let mut parser = AnnotationParser::new(service);
         if !covers(observed, self, service) {
-            parser.problem("not all that this rests on was read: look again".to_owned());
+            parser
+                .problem("not everything that the plan depends on was read: read again".to_owned());
             return refused(parser);
         }
         let limits = Limits::of(observed);
@@ -153,11 +154,11 @@ impl Planner<'_> {
                 }
             }
         }
-        primary_ips::tell(&mut parser, self, &desired, observed, there);
+        primary_ips::report(&mut parser, self, &desired, observed, there);
         if !parser.problems.is_empty() {
             return LoadBalancerPlan {
                 found: plan.found,
-                // People are shown what differs, whatever stands in the way.
+                // People are shown what differs, also when it is blocked.
                 fields: if is_compared { plan.fields } else { Vec::new() },
                 rests_on_whole_cluster,
                 ..refused(parser)
@@ -167,8 +168,8 @@ impl Planner<'_> {
         plan
     }
 
-    /// Nodes that the other profile has initialised are none of ours, so they would go from this load balancer, and its
-    /// traffic with them: whoever starts the wrong profile must not lose it.
+    /// Nodes that the other profile has initialised are not ours, so they would be removed from this load balancer: a
+    /// start with the wrong profile must not lose the traffic.
     fn serves_other_profile(&self, balancer: &LoadBalancer, cluster: &Cluster) -> Option<String> {
         let other = self.profile.other();
         let is_target = |id: &str| match other.parse_provider_id(id) {
@@ -429,7 +430,7 @@ fn kind<'a>(
             parser.finding(Finding::warning(
                 Reason::LoadBalancerTypeUnconfigured,
                 format!(
-                    "nobody says which type of load balancer to make, so it is an {}; say so in annotation {}",
+                    "no type of load balancer is set, so it is an {}; set annotation {}",
                     USUAL_TYPE,
                     annotations::TYPE.key()
                 ),
@@ -464,7 +465,7 @@ fn report_deprecated<'a>(
         parser.finding(Finding::warning(
             Reason::LoadBalancerTypeDeprecated,
             format!(
-                "type {} of the load balancer is deprecated and goes after {}: choose another in annotation {}",
+                "type {} of the load balancer is deprecated and ends after {}: choose another in annotation {}",
                 kind.name,
                 deprecation.unavailable_after,
                 annotations::TYPE.key()

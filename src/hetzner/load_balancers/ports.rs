@@ -65,9 +65,9 @@ impl Limits {
 /// One port as it should be.
 #[derive(Clone, Debug)]
 pub(super) struct Port {
-    /// With the API's defaults in the fields that nobody set.
+    /// With the API's defaults in unset fields.
     pub(super) listener: Listener,
-    /// Of every field that is wanted; the others stay as they are found.
+    /// Of every field that is set; the others are left unchanged.
     pub(super) sources: BTreeMap<PortField, Source>,
     /// A certificate of it is still to be issued.
     pub(super) waits: bool,
@@ -83,7 +83,7 @@ pub(super) struct PortContext<'a> {
 }
 
 impl Port {
-    /// This one where it is there already: what nobody wants otherwise stays.
+    /// The port as it will be: unset fields keep the values of the existing one.
     pub(super) fn merged(&self, found: Option<&Listener>) -> Listener {
         let mut merged = self.listener.clone();
         if let Some(found) = found {
@@ -116,7 +116,21 @@ impl Port {
         }
     }
 
-    /// A value for a field. Nobody set it: what `fallback` says, if that is to be enforced.
+    /// The value of an annotation for a field. Unset: none, and the API's default where that is enforced.
+    pub(super) fn read<T>(
+        &mut self,
+        parser: &mut AnnotationParser,
+        context: &PortContext,
+        port: &ServicePort,
+        field: PortField,
+        annotation: &'static Annotation,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let set = parser.read(annotation, Some(port), parse);
+        self.want(field, set, context.planner.enforced(annotation))
+    }
+
+    /// A value for a field. Unset: the source of the default, if that is to be enforced.
     pub(super) fn want<T>(
         &mut self,
         field: PortField,
@@ -147,7 +161,7 @@ fn keep_certificates(found: &Listener, merged: &mut Listener) {
     }
 }
 
-/// All TCP ports; the others are told.
+/// All TCP ports; the others are reported.
 pub(super) fn ports(
     parser: &mut AnnotationParser,
     context: &PortContext,
@@ -307,7 +321,7 @@ fn wanted(
     wanted
 }
 
-/// What only `http` and `https` have. Read for `tcp` too: a value that does not parse is told.
+/// What only `http` and `https` have. Read for `tcp` too: a value that does not parse is reported.
 fn http(
     wanted: &mut Port,
     parser: &mut AnnotationParser,
@@ -316,32 +330,16 @@ fn http(
     port: &ServicePort,
 ) {
     let own = managed.of(port.port);
+    let (field, annotation) = (PortField::CookieName, &a::HTTP_COOKIE_NAME);
+    let name = wanted.read(parser, context, port, field, annotation, v::any);
+    let (field, annotation) = (PortField::CookieLifetime, &a::HTTP_COOKIE_LIFETIME);
+    let lifetime = wanted.read(parser, context, port, field, annotation, v::seconds);
+    let mut read_switch = |wanted: &mut Port, field, annotation| {
+        wanted.read(parser, context, port, field, annotation, v::boolean)
+    };
+    let sticky = read_switch(wanted, PortField::StickySessions, &a::HTTP_STICKY_SESSIONS);
+    let redirect = read_switch(wanted, PortField::RedirectHttp, &a::HTTP_REDIRECT_HTTP);
     let port = Some(port);
-    let planner = context.planner;
-    let name = parser.read(&a::HTTP_COOKIE_NAME, port, v::any);
-    let name = wanted.want(
-        PortField::CookieName,
-        name,
-        planner.enforced(&a::HTTP_COOKIE_NAME),
-    );
-    let lifetime = parser.read(&a::HTTP_COOKIE_LIFETIME, port, v::seconds);
-    let lifetime = wanted.want(
-        PortField::CookieLifetime,
-        lifetime,
-        planner.enforced(&a::HTTP_COOKIE_LIFETIME),
-    );
-    let sticky = parser.read(&a::HTTP_STICKY_SESSIONS, port, v::boolean);
-    let sticky = wanted.want(
-        PortField::StickySessions,
-        sticky,
-        planner.enforced(&a::HTTP_STICKY_SESSIONS),
-    );
-    let redirect = parser.read(&a::HTTP_REDIRECT_HTTP, port, v::boolean);
-    let redirect = wanted.want(
-        PortField::RedirectHttp,
-        redirect,
-        planner.enforced(&a::HTTP_REDIRECT_HTTP),
-    );
     let idle = parser.read(&a::HTTP_TIMEOUT_IDLE, port, v::idle_seconds);
     let idle = wanted.want(PortField::TimeoutIdle, idle, None);
     wanted.waits = own.as_ref().is_some_and(|own| own.value.is_none());
@@ -350,7 +348,7 @@ fn http(
         Some(own) => own.value.map(|id| Sourced::new(vec![id], own.source)),
         None => certificates(wanted, parser, context, port),
     };
-    let fallback = planner.enforced(&a::HTTP_CERTIFICATES);
+    let fallback = context.planner.enforced(&a::HTTP_CERTIFICATES);
     let fallback = fallback.filter(|_| !wanted.waits);
     let certificates = wanted.want(PortField::Certificates, certificates, fallback);
     wanted.listener.http = Some(Http {

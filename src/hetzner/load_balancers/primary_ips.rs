@@ -116,8 +116,8 @@ pub(super) fn chosen(
     chosen
 }
 
-/// What became of what was asked, where it did not.
-pub(super) fn tell(
+/// Reports what was asked for and is not so.
+pub(super) fn report(
     parser: &mut AnnotationParser,
     planner: &Planner,
     desired: &Desired,
@@ -127,7 +127,7 @@ pub(super) fn tell(
     let asked = &desired.primary_ips;
     if let Some(balancer) = there {
         for family in &asked.families {
-            family.tell(parser, observed, balancer);
+            family.report(parser, observed, balancer);
         }
     }
     let wanted = &asked.address;
@@ -269,7 +269,7 @@ impl Family {
     }
 
     /// Of a load balancer that is there.
-    fn tell(&self, parser: &mut AnnotationParser, observed: &Observed, balancer: &LoadBalancer) {
+    fn report(&self, parser: &mut AnnotationParser, observed: &Observed, balancer: &LoadBalancer) {
         let Some(asked) = &self.asked else {
             return;
         };
@@ -288,7 +288,7 @@ impl Family {
             Some(one) => id == Some(one.id),
             None => by_text,
         };
-        // A name says nothing as long as nobody has read which Primary IPs there are.
+        // A name can be compared only with the list of Primary IPs.
         let is_name = text.parse::<u64>().is_err() && !covers(text, text);
         if is_it {
             found.iter().for_each(|one| not_kept(parser, one));
@@ -313,7 +313,7 @@ fn places<'a>(
     }
 }
 
-/// It decides where the load balancer is made, unless somebody says otherwise.
+/// It decides where the load balancer is created, unless a location is set.
 fn place(
     parser: &mut AnnotationParser,
     desired: &Desired,
@@ -359,7 +359,7 @@ fn not_kept(parser: &mut AnnotationParser, one: &PrimaryIp) {
     }
 }
 
-/// The API was asked for one that somebody else got in the meantime.
+/// The Primary IP was assigned to something else in the meantime.
 pub(super) fn refused(error: Error) -> Error {
     let message = format!(
         "{error}; free the Primary IP, or choose another in annotation {} or {}",

@@ -136,20 +136,20 @@ impl Diff<'_, '_> {
         self.plan.rests_on_servers = true;
         self.plan.is_unfinished = true;
         let is_closed = desired.public.as_ref().is_some_and(|public| !public.value);
-        let goes = is_closed && !can.is_empty();
+        let is_removed = is_closed && !can.is_empty();
         let (there, not_there): (Vec<_>, Vec<_>) = can_not
             .into_iter()
-            .partition(|(server, _)| there.contains_key(server) && !goes);
+            .partition(|(server, _)| there.contains_key(server) && !is_removed);
         if !not_there.is_empty() {
             self.parser
-                .finding(by.told(&not_there, "no traffic goes there"));
+                .finding(by.unreachable(&not_there, "they get no traffic"));
         }
         if !there.is_empty() {
             let and_so = match by_private.value() {
-                true => "traffic still goes there by the public address",
-                false => "traffic still goes there by the private address",
+                true => "they still get traffic by the public address",
+                false => "they still get traffic by the private address",
             };
-            self.parser.finding(by.told(&there, and_so));
+            self.parser.finding(by.unreachable(&there, and_so));
         }
         (can, there.into_iter().map(|(server, _)| server).collect())
     }
@@ -162,7 +162,7 @@ impl Diff<'_, '_> {
             return;
         }
         self.parser.problem(format!(
-            "the public interface of load balancer {} is off, nobody asks for it to be on, and the nodes are to be \
+            "the public interface of load balancer {} is off and unset, and the nodes are to be \
              reached by their public addresses: set annotation {} to \"false\" to turn it on, or {} to \"true\"",
             self.balancer.shown(),
             a::DISABLE_PUBLIC_NETWORK.key(),
@@ -216,8 +216,8 @@ impl Diff<'_, '_> {
             let name = self.names.of(*server);
             self.field(&format!("target {name}"), Some(by(*private)), None);
         }
-        let goes = |server: &u64| !fit.contains(server) && !stuck.contains(server);
-        for (server, private) in there.iter().filter(|(server, _)| goes(server)) {
+        let is_removed = |server: &u64| !fit.contains(server) && !stuck.contains(server);
+        for (server, private) in there.iter().filter(|(server, _)| is_removed(server)) {
             let gone = Sourced::new("absent".into(), Source::Rule("no node to send traffic to"));
             let name = self.names.of(*server);
             self.field(&format!("target {name}"), Some(by(*private)), Some(&gone));
@@ -322,8 +322,8 @@ impl By {
         sorted
     }
 
-    /// Why these are left out, or as they are, and what to do.
-    pub(super) fn told(self, left: &[(u64, String)], and_so: &str) -> Finding {
+    /// The finding about servers without an address of the wanted kind, and what to do.
+    pub(super) fn unreachable(self, left: &[(u64, String)], and_so: &str) -> Finding {
         let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
         let names = text::some_of(&names);
         let (servers, node, it) = match left {

@@ -18,7 +18,7 @@ const CASES: &[Case] = &[
     (|w| w.set(&[("hostname", &"a".repeat(20_000))]), &["aaa\"… (20000 bytes): it has 20000 bytes, and 1024 at most are read"]),
     (|w| w.service.ports = (1..=31).map(|n| port(&format!("p{n}"), n)).collect(), &["31 TCP ports", "the largest type", "takes 30", "remove ports"]),
     (|w| w.set(&[("node-selector", "!a,".repeat(33).trim_end_matches(','))]), &["it has 33 requirements, and 32 at most are taken"]),
-    (|w| w.set(&[("protocol", "https"), ("certificate-type", "managed")]), &["for which domains", "http-managed-certificate-domains"]),
+    (|w| w.set(&[("protocol", "https"), ("certificate-type", "managed")]), &["has no domains", "http-managed-certificate-domains"]),
     (|w| w.set(&[("protocol.http", "https"), ("http-certificates.http", "nobody")]), &["annotation load-balancer.hetzner.cloud/http-certificates.http", "\"nobody\""]),
     (|w| w.set(&[("use-private-ip", "true")]), &["use-private-ip", "set HCLOUD_NETWORK"]),
     (|w| w.set(&[("private-ipv4", "10.0.0.5")]), &["private-ipv4", "set HCLOUD_NETWORK"]),
@@ -137,7 +137,8 @@ fn all_that_is_wrong_is_said_at_once() {
     }
 }
 
-/// Of many problems ten are reported, of many findings of one reason five; one of another reason is not lost among them.
+/// Of many problems the first ten are reported, of many findings of one reason the first five; one of another reason
+/// is not lost among them.
 #[test]
 fn of_many_problems_and_findings_some_are_said_and_the_others_counted() {
     let mut world = World::new(Profile::CcmFromScratch);

@@ -204,7 +204,7 @@ fn location_and_zone_from_both_sides() {
     );
     // Where most of the nodes are; upstream's zone labels are no locations.
     assert_eq!(made(&[], false, ours), "Some(\"fsn1\") None");
-    assert!(made(&[], false, Profile::Hcloud).contains("nobody says where"));
+    assert!(made(&[], false, Profile::Hcloud).contains("has no location"));
 }
 
 #[test]

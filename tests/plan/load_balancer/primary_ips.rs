@@ -365,7 +365,7 @@ fn nothing_is_made_before_they_were_read() {
     let mut world = world(Profile::CcmFromScratch);
     world.set(&[("public-net-ipv4", "kept")]);
     world.state.primary_ips = None;
-    assert!(world.obstacle().contains("look again"));
+    assert!(world.obstacle().contains("read again"));
     world.unset("public-net-ipv4");
     assert_eq!(words(&world.settle()), ["create"]);
 }

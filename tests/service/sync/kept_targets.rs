@@ -101,7 +101,7 @@ fn one_node_outside_the_network_does_not_keep_the_others_from_it() {
     let says = [
         "worker-2",
         "no address in Network",
-        "still goes there by the public address",
+        "still get traffic by the public address",
     ];
     let sync = common::ccm(&world.env, &["lb", "sync", "default/web", "--dry-run"]);
     assert!(

@@ -1,28 +1,28 @@
-//! The thread that looks at the Lease every retry period: waits for it, takes it, renews it.
+//! The thread that waits for the Lease, acquires it and renews it, at every retry period.
 
 use super::election::{Now, Step};
-use super::{Election, Gained, Lease, Patience, StopGate};
+use super::{Acquired, Election, Lease, StopGate, WaitPolicy};
 use crate::kube::{self, LeaseSpec};
 use crate::provider::{Gate, Moment, Refused};
 
-/// Writes of one look, when others write at the same time.
+/// Writes of one try, when others write at the same time.
 const WRITES_AT_MOST: u32 = 3;
 
-pub(super) struct Keeper {
+pub(super) struct Renewer {
     lease: &'static Lease,
-    patience: Patience,
+    policy: WaitPolicy,
     election: Election,
     /// The Lease as we wrote it last.
     held: Option<kube::Lease>,
-    /// Of whom it was told that they lead.
-    told: Option<String>,
+    /// The holder that was logged last.
+    logged_holder: Option<String>,
     is_failing: bool,
     /// An answer came, once.
     worked_once: bool,
 }
 
-/// What one look came to.
-enum Look {
+/// What one try came to.
+enum Outcome {
     Leading,
     Standby {
         holder: String,
@@ -35,25 +35,25 @@ enum Look {
     Stopped,
 }
 
-impl Keeper {
-    pub(super) fn new(lease: &'static Lease, patience: Patience) -> Keeper {
-        Keeper {
+impl Renewer {
+    pub(super) fn new(lease: &'static Lease, policy: WaitPolicy) -> Renewer {
+        Renewer {
             lease,
-            patience,
+            policy,
             election: election(lease),
             held: None,
-            told: None,
+            logged_holder: None,
             is_failing: false,
             worked_once: false,
         }
     }
 
-    /// Until we are asked to end, or nothing is left to keep. A renewal goes on to count while
-    /// the controllers end: what the gate let pass is over before the lease is.
+    /// Until we are asked to end, or the Lease is lost. The last renewal still counts while the controllers end: every
+    /// write that the gate let pass ends before the lease does.
     pub(super) fn keep(mut self) {
         loop {
-            let look = self.look();
-            if self.lease.stop.is_set() || !self.goes_on(look) {
+            let outcome = self.try_once();
+            if self.lease.stop.is_set() || !self.continues(outcome) {
                 return;
             }
             if self.lease.stop.wait(self.lease.settings.retry_period) {
@@ -62,34 +62,39 @@ impl Keeper {
         }
     }
 
-    /// Tells what is new; false at the end.
-    fn goes_on(&mut self, look: Result<Look, kube::Error>) -> bool {
+    /// Logs what is new; false at the end.
+    fn continues(&mut self, outcome: Result<Outcome, kube::Error>) -> bool {
         let key = &self.lease.settings.key;
-        let look = match look {
-            Ok(look) => look,
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
             Err(error) => return self.failed(&error),
         };
         self.worked_once = true;
-        self.lease.stand_by(matches!(look, Look::Standby { .. }));
+        self.lease
+            .stand_by(matches!(outcome, Outcome::Standby { .. }));
         if std::mem::take(&mut self.is_failing) {
             log::info!("{key}: the API server answers again");
         }
-        match look {
-            Look::Leading => true,
-            Look::Stopped => false,
-            Look::Lost { holder } => {
-                let holder = if holder.is_empty() { "nobody" } else { &holder };
+        match outcome {
+            Outcome::Leading => true,
+            Outcome::Stopped => false,
+            Outcome::Lost { holder } => {
+                let holder = if holder.is_empty() {
+                    "no process"
+                } else {
+                    &holder
+                };
                 self.lease.lose(&format!("held by {holder} now"));
                 false
             }
-            Look::Standby { holder, renewed } => {
-                if renewed && self.patience == Patience::UntilRenewed {
-                    self.lease.refuse(Gained::HeldBy(holder));
+            Outcome::Standby { holder, renewed } => {
+                if renewed && self.policy == WaitPolicy::UntilRenewed {
+                    self.lease.refuse(Acquired::HeldBy(holder));
                     return false;
                 }
-                if self.told.as_ref() != Some(&holder) {
-                    log::info!("{key}: {holder} leads; standing by");
-                    self.told = Some(holder);
+                if self.logged_holder.as_ref() != Some(&holder) {
+                    log::info!("{key}: {holder} leads; leadership by");
+                    self.logged_holder = Some(holder);
                 }
                 true
             }
@@ -98,9 +103,9 @@ impl Keeper {
 
     fn failed(&mut self, error: &kube::Error) -> bool {
         let key = &self.lease.settings.key;
-        let is_final = match self.patience {
-            Patience::Forever => error.is_permanent() && !self.worked_once,
-            Patience::UntilRenewed => self.held.is_none(),
+        let is_final = match self.policy {
+            WaitPolicy::Forever => error.is_permanent() && !self.worked_once,
+            WaitPolicy::UntilRenewed => self.held.is_none(),
         };
         if is_final {
             let hint = match error.is_forbidden() {
@@ -108,7 +113,7 @@ impl Keeper {
                 false => "",
             };
             self.lease
-                .refuse(Gained::Failed(format!("{key}: {error}{hint}")));
+                .refuse(Acquired::Failed(format!("{key}: {error}{hint}")));
             return false;
         }
         if !std::mem::replace(&mut self.is_failing, true) {
@@ -119,7 +124,7 @@ impl Keeper {
     }
 
     /// In steady state one PUT over what we wrote last; else what is there decides.
-    fn look(&mut self) -> Result<Look, kube::Error> {
+    fn try_once(&mut self) -> Result<Outcome, kube::Error> {
         if let Some(held) = &self.held {
             let renewal = self.election.renewal(&held.spec(), Now::read());
             let sent = self.lease.now();
@@ -131,15 +136,15 @@ impl Keeper {
         let mut writes = 0;
         loop {
             if self.lease.stop.is_set() {
-                return Ok(Look::Stopped);
+                return Ok(Outcome::Stopped);
             }
             let read = self.lease.client.lease(&self.lease.settings.key)?;
             let spec = read.as_ref().map(kube::Lease::spec);
             let leads = self.held.is_some();
             let record = match self.election.step(spec.as_ref(), leads, Now::read()) {
                 Step::Write(record) => record,
-                Step::Wait { holder, renewed } => return Ok(Look::Standby { holder, renewed }),
-                Step::Lost { holder } => return Ok(Look::Lost { holder }),
+                Step::Wait { holder, renewed } => return Ok(Outcome::Standby { holder, renewed }),
+                Step::Lost { holder } => return Ok(Outcome::Lost { holder }),
             };
             let sent = self.lease.now();
             writes += 1;
@@ -153,8 +158,8 @@ impl Keeper {
         }
     }
 
-    /// Over what was read, or as a new one. Guarded by the resourceVersion, whoever leads; and
-    /// after the wish to end it is the release alone that writes.
+    /// Over what was read, or as a new one. Guarded by the resourceVersion. After the
+    /// wish to end only the release writes.
     fn write(
         &self,
         read: Option<&kube::Lease>,
@@ -173,13 +178,13 @@ impl Keeper {
         }
     }
 
-    fn leading(&mut self, lease: kube::Lease, sent: Moment) -> Look {
+    fn leading(&mut self, lease: kube::Lease, sent: Moment) -> Outcome {
         self.held = Some(lease);
         if self.lease.renewed(sent) {
             let settings = &self.lease.settings;
             log::info!("{}: leading as {}", settings.key, settings.identity);
         }
-        Look::Leading
+        Outcome::Leading
     }
 }
 
@@ -198,9 +203,9 @@ pub(super) fn release(lease: &Lease) -> Result<(), kube::Error> {
         if !election.is_ours(&spec) {
             return Ok(());
         }
-        let nobodys = election.release(&spec, Now::read());
+        let released = election.release(&spec, Now::read());
         writes += 1;
-        match client.replace_lease(&Unfenced, &settings.key, &read, &nobodys) {
+        match client.replace_lease(&Unfenced, &settings.key, &read, &released) {
             Ok(_) => return Ok(()),
             // A renewal that was under way.
             Err(error) if is_beaten(&error) && writes < WRITES_AT_MOST => {}
@@ -214,7 +219,7 @@ fn election(lease: &Lease) -> Election {
     Election::new(&settings.identity, settings.lease_seconds, settings.second)
 }
 
-/// Somebody else wrote first.
+/// Another process wrote first.
 fn is_beaten(error: &kube::Error) -> bool {
     error.is_conflict() || error.is_already_exists() || error.is_not_found()
 }
