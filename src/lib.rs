@@ -22,7 +22,7 @@
 //! A test reads the `use` lines and keeps the arrows in one direction:
 //! `main → cli → {daemon, controllers, hetzner, kube, settings, text}`,
 //! `daemon → controllers → cache → {provider, kube}`, `controllers → text`, `hetzner → {provider, http, text}`,
-//! `kube → {provider, http, text}`, `settings → text`, `http → provider`; `daemon` reads and writes the Lease with
+//! `kube → {provider, http, text}`, `settings → {provider, text}`, `http → provider`; `daemon` reads and writes the Lease with
 //! `kube`. Every module may use `metrics` and `provider`, which use no other: the gate that every write passes, the
 //! heartbeat of a thread, and the clocks are part of the contract.
 //!

@@ -1,28 +1,27 @@
 //! What a person types and reads: subcommands, tables, exit codes; and the one place that
 //! plugs the provider in.
 //!
-//! Knows: every other room's front door. Must never decide what is written to an API.
+//! Knows: the public items of every other module. Must never decide what is written to an API.
 
-mod called;
+mod argv0;
 mod changes;
 mod completions;
 mod config;
 mod doctor;
+mod flag_order;
 mod help;
 mod json;
 mod lb;
 mod leader;
 mod logging;
 mod markdown;
-mod misplaced;
 mod node;
 mod output;
 mod process;
 mod route;
 mod run;
+mod startup;
 mod table;
-mod taken;
-mod told;
 mod topics;
 mod waiting;
 mod wire;
@@ -61,7 +60,7 @@ const TOP: &[&str] = &[
 /// Runs what the words say; the first is the name that the program was called by.
 pub fn main(words: Vec<OsString>) -> ExitCode {
     process::prepare();
-    ExitCode::from(dispatch(called::words(words)) as u8)
+    ExitCode::from(dispatch(argv0::words(words)) as u8)
 }
 
 fn dispatch(words: Vec<OsString>) -> Exit {
@@ -84,7 +83,7 @@ fn dispatch(words: Vec<OsString>) -> Exit {
         "completions" => completions::completions(&rest),
         "doctor" => doctor::doctor(rest),
         // The daemon's flags alone are the daemon: what a Deployment of another CCM's passes.
-        flag if flag.starts_with('-') => match misplaced::command(&words, TOP) {
+        flag if flag.starts_with('-') => match flag_order::command(&words, TOP) {
             Some(meant) => {
                 Printer::failure(&format!("flags go after the command: {meant}"));
                 Exit::Usage

@@ -12,6 +12,7 @@ mod gate;
 mod instance;
 mod load_balancer;
 mod node;
+mod options;
 pub mod pulse;
 mod route;
 mod service;
@@ -29,6 +30,7 @@ pub use load_balancer::{
     LoadBalancerPlan, LoadBalancers, Orphan, Target,
 };
 pub use node::{AddressKind, Node, NodeAddress};
+pub use options::{AddressFamily, Algorithm, NetworkSelector, Profile};
 pub use route::{Network, Route, RouteChange, Routes};
 pub use service::{
     Cluster, Ingress, OfferedNode, Protocol, Reach, Service, ServicePort, TrafficPolicy,

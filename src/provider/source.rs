@@ -27,7 +27,7 @@ pub enum Source {
     Environment(String),
     /// A command-line flag.
     Flag(String),
-    /// Nobody set it; the setting whose default it is.
+    /// Unset; the setting whose default it is.
     Default(String),
     /// A field of the cloud's server, and the rule or setting that chose it.
     Server {
@@ -53,6 +53,24 @@ impl Source {
             field,
             because: Some(because.to_string()),
         }
+    }
+
+    /// The setting or field alone, as a user writes it: `--flag`, `VARIABLE`; `default` where it is unset.
+    pub fn name(&self) -> &str {
+        match self {
+            Source::Annotation(name)
+            | Source::Label(name)
+            | Source::Environment(name)
+            | Source::Flag(name) => name,
+            Source::Default(_) => "default",
+            Source::Server { field, .. } => field,
+            Source::Kept => "kept",
+            Source::Rule(rule) => rule,
+        }
+    }
+
+    pub fn is_default(&self) -> bool {
+        matches!(self, Source::Default(_))
     }
 }
 

@@ -24,22 +24,19 @@ mod show;
 mod verbs;
 mod view;
 
-use super::logging::Reader;
 use super::output::Printer;
-use super::{Exit, help, told};
+use super::{Exit, startup};
 use crate::settings::{Command, Output};
 use check::Status;
 use std::ffi::OsString;
 
 pub(super) fn doctor(words: Vec<OsString>) -> Exit {
-    let help = || help::command(Command::Doctor);
-    // Wrong settings are what it is asked about; wrong usage is not.
-    let (parsed, unknown) = match told::read_anyhow(Command::Doctor, words, Reader::Person, help) {
-        Ok(read) => read,
+    let started = match startup::start(Command::Doctor, words) {
+        Ok(started) => started,
         Err(exit) => return exit,
     };
-    let checks = check::all(&observe::observe(&parsed, unknown));
-    let text = match parsed.settings.output.value {
+    let checks = check::all(&observe::observe(&started));
+    let text = match started.settings.output.value {
         Output::Table => show::table(&checks, false),
         Output::Wide => show::table(&checks, true),
         Output::Json => super::output::json(&show::document(&checks)),
