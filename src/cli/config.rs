@@ -4,7 +4,7 @@
 use super::json::Document;
 use super::output::{self, Printer};
 use super::table::{self, Yielding};
-use super::{Exit, help, or_dash};
+use super::{Exit, commands, or_dash};
 use crate::settings::{self, Command, Effective, Output, Parsed, Problem, Process};
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -25,7 +25,7 @@ struct Row {
 pub(super) fn config(words: Vec<OsString>) -> Exit {
     let parsed = settings::parse(Command::Config, words, &Process);
     if parsed.help {
-        return Printer::stdout(&help::command(Command::Config));
+        return Printer::stdout(&commands::help("config"));
     }
     if parsed.version {
         return Printer::stdout(&super::version());

@@ -3,7 +3,7 @@
 
 use super::logging::{self, Reader};
 use super::output::Printer;
-use super::{Exit, help, waiting, wire};
+use super::{Exit, commands, waiting, wire};
 use crate::cache::{self, Apis, Error, ReadFrom};
 use crate::kube::{self, Node, container};
 use crate::provider::ProviderId;
@@ -51,7 +51,7 @@ struct Unread {
 pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, Exit> {
     let parsed = settings::parse(command, words.clone(), &Process);
     if parsed.help {
-        return Err(Printer::stdout(&help::command(command)));
+        return Err(Printer::stdout(&commands::help(command.name())));
     }
     if parsed.version {
         return Err(Printer::stdout(&super::version()));

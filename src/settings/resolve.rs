@@ -57,7 +57,7 @@ pub struct Settings {
     /// At least 1.
     pub concurrent_service_syncs: Sourced<usize>,
     pub cluster_name: Sourced<String>,
-    /// Empty: nobody said it.
+    /// Empty: unset.
     pub cluster_cidrs: Sourced<Vec<IpNet>>,
     pub configure_cloud_routes: Sourced<bool>,
     /// Longer than zero, before the time scale.

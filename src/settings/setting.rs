@@ -20,7 +20,7 @@ pub struct Setting {
     pub group: Group,
     /// Its value is never shown.
     pub secret: bool,
-    /// Left out of `--help` and of `ccm help settings`.
+    /// Not shown in `--help` and of `ccm help settings`.
     pub hidden: bool,
 }
 

@@ -6,7 +6,7 @@ use super::setting::{Command, Group, Setting};
 
 const DAEMON: &[Command] = &[Command::Run];
 
-/// What the daemon does at its start, and `doctor` looks at.
+/// What the daemon does at its start, and `doctor` checks.
 const DAEMON_AND_DOCTOR: &[Command] = &[Command::Run, Command::Doctor];
 
 /// All but the daemon.

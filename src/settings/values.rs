@@ -201,7 +201,7 @@ pub(super) fn count(text: &str) -> Result<usize, String> {
     }
 }
 
-/// It begins names and stands in a label's value.
+/// The first part of names, and the value of a label.
 pub(super) fn cluster_name(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());

@@ -1,15 +1,14 @@
-//! `ccm doctor`: looks at everything that the daemon needs, and says what is wrong and how to mend it.
+//! `ccm doctor`: checks everything that the daemon needs; reports what is wrong and the fix.
 //!
-//! In the three steps of everything here, without the last: [`observe`] makes every call, each of
-//! which may fail by itself; the checks are pure functions of what it saw, one row of a table
-//! each; `show` prints. A new check is a row and a function.
+//! [`observe`] makes every call, and each may fail by itself; the checks are pure functions of what it read, one row of a
+//! table each; `show` prints. A new check is a row and a function.
 //!
-//! | file | its one job |
+//! | file | its job |
 //! |---|---|
-//! | `view` | what there is to look at |
+//! | `view` | what was read |
 //! | `observe` | the calls, and the gate that lets the two harmless writes pass |
 //! | `verbs` | what a role must allow |
-//! | `check` | what a check is and may come to; the table of them |
+//! | `check` | what a check and its outcome are; the table of them |
 //! | `cloud`, `cluster`, `nodes`, `routes`, `services` | the checks, by what they are about |
 //! | `show` | the report, for people and for programs |
 

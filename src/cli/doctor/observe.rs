@@ -288,9 +288,7 @@ fn route_plan(settings: &Settings, apis: &Apis) -> Seen<route::Plan> {
     let routes = wire::route_settings(settings).map_err(|off| {
         let is_all_that_lacks = off.is_wanted && settings.cluster_cidrs.value.is_empty();
         let how = match is_all_that_lacks && settings.network.value.is_some() {
-            true => {
-                "; to have them looked at, add the daemon's, or its settings by --settings-from"
-            }
+            true => "; to check them, add the daemon's, or its settings by --settings-from",
             false => "",
         };
         Gap::NotHere(format!("no routes with these settings: {}{how}", off.why))

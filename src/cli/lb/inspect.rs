@@ -28,7 +28,7 @@ pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Exit {
         Err(exit) => return exit,
     };
     leader::tell(&context.settings, &context.apis);
-    // Who only looks is told, and goes on.
+    // A command that only reads warns and continues.
     let _ = context.check_profile();
     let text = match context.settings.output.value {
         Output::Json => output::json(&json::plans("LoadBalancerInspection", &plans)),
@@ -63,7 +63,7 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
     if plan.all_findings().next().is_none() && seen.is_empty() {
         text.push_str("  none\n");
     }
-    // What stands in the way, what does not work, what should be known.
+    // What blocks it, what does not work, then warnings.
     if let Some(finding) = &plan.cloud.obstacle {
         text.push_str(&finding_lines(finding));
     }
@@ -90,7 +90,7 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
     text.push_str("\nSYNC WOULD\n");
     let lines = plan.lines();
     if plan.cloud.obstacle.is_some() {
-        text.push_str("  change nothing, until what stands in the way is gone: see FINDINGS\n");
+        text.push_str("  change nothing, until what blocks it is fixed: see FINDINGS\n");
     } else if lines.is_empty() {
         text.push_str("  change nothing\n");
     }

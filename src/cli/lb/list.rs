@@ -36,9 +36,9 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
         Err(exit) => return exit,
     }
     leader::tell(&context.settings, &context.apis);
-    // Who only looks is told, and goes on.
+    // A command that only reads warns and continues.
     let _ = context.check_profile();
-    // Of one namespace alone nobody asks for what has none.
+    // Certificates have no namespace: the list of one namespace does not show them.
     let kept = match selection {
         Selection::All => Some(context.services.kept(&context.apis)),
         _ => None,
@@ -100,8 +100,8 @@ fn nothing(namespace: &Option<String>) -> String {
 
 const HEADINGS: [&str; 5] = ["SERVICE", "LOAD BALANCER", "ADDRESS", "TARGETS", "DIFF"];
 
-/// What gives way when a table is too wide: the load balancer's name, which the Service's tells
-/// as well, then the Service's, then what differs.
+/// What is shortened when a table is too wide: the load balancer's name, which follows from the Service's, then the
+/// Service's, then what differs.
 const YIELDING: [Yielding; 3] = [(1, 13), (0, 17), (4, 10)];
 
 fn list_table(plans: &[ServicePlan]) -> String {

@@ -17,7 +17,7 @@ pub(in crate::cli) fn sync(words: Vec<OsString>) -> Exit {
         Err(exit) => return exit,
     };
     if context.settings.detailed_exitcode.value && !context.settings.dry_run.value {
-        return usage("--detailed-exitcode goes with --dry-run");
+        return usage("--detailed-exitcode needs --dry-run");
     }
     if let Err(exit) = context.check_profile() {
         return exit;
@@ -123,7 +123,7 @@ fn tell_held_back(plans: &[ServicePlan]) {
     }
 }
 
-/// Findings that stand in nobody's way, and should be known all the same.
+/// Warnings: they do not block the sync.
 pub(super) fn warnings<'a>(
     plans: impl IntoIterator<Item = &'a ServicePlan>,
 ) -> impl Iterator<Item = String> {

@@ -129,7 +129,7 @@ fn addresses_cell(addresses: &[NodeAddress], at_most: usize) -> String {
     }
 }
 
-/// What kinds of values differ, or what stands in the way.
+/// What kinds of values differ, or what blocks the node.
 fn diff_cell(plans: &Plans) -> String {
     let plan = &plans.node;
     match plans

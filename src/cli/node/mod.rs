@@ -39,7 +39,7 @@ struct Context {
 /// What the controllers would do to one node.
 pub(super) struct Plans {
     pub(super) node: NodePlan,
-    /// None when the lifecycle controller has no reason to look at it.
+    /// None when the lifecycle controller does not check it.
     pub(super) lifecycle: Option<LifecyclePlan>,
 }
 
@@ -112,7 +112,7 @@ impl Plans {
         self.node.all_findings().chain(lifecycle)
     }
 
-    /// What can't be helped, of either controller.
+    /// What blocks it, of either controller.
     fn obstacles(&self) -> impl Iterator<Item = &Finding> {
         let lifecycle = self.lifecycle.iter().flat_map(|plan| &plan.obstacle);
         self.node.obstacle.iter().chain(lifecycle)

@@ -22,7 +22,7 @@ pub(in crate::cli) fn sync(words: Vec<OsString>) -> Exit {
         Selection::Names(names)
     };
     if context.settings.detailed_exitcode.value && !context.settings.dry_run.value {
-        return usage("--detailed-exitcode goes with --dry-run");
+        return usage("--detailed-exitcode needs --dry-run");
     }
     match startup::check_profile(&context.apis, &context.unknown) {
         Ok(None) => {}
@@ -116,7 +116,7 @@ fn dry_run_lines(plans: &[Plans]) -> String {
     changes::proposed(&proposals, warnings(plans))
 }
 
-/// Findings that stand in nobody's way, and should be known all the same.
+/// Warnings: they do not block the sync.
 fn warnings(plans: &[Plans]) -> impl Iterator<Item = String> {
     plans.iter().flat_map(|plans| {
         let others = plans

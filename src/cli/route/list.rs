@@ -76,7 +76,7 @@ fn state(row: &Row) -> String {
     }
 }
 
-/// What stands in the way, and what should be known.
+/// What is blocked, and warnings.
 fn tell_why(plan: &Plan) {
     let obstacles = plan.nodes.iter().filter_map(|node| {
         let finding = node.obstacle.as_ref()?;

@@ -50,7 +50,7 @@ impl Context {
     }
 }
 
-/// Findings that stand in nobody's way, and should be known all the same.
+/// Warnings: they do not block the sync.
 fn warnings(plan: &Plan) -> impl Iterator<Item = String> {
     let of_nodes = plan.nodes.iter().flat_map(|node| {
         let findings = node.findings.iter();

@@ -14,7 +14,7 @@ pub(in crate::cli) fn sync(words: Vec<OsString>) -> Exit {
         Err(exit) => return exit,
     };
     if context.settings.detailed_exitcode.value && !context.settings.dry_run.value {
-        return usage("--detailed-exitcode goes with --dry-run");
+        return usage("--detailed-exitcode needs --dry-run");
     }
     leader::tell(&context.settings, &context.apis);
     match context.settings.dry_run.value {
