@@ -16,13 +16,14 @@
 //! | [`settings`] | one table of flags and variables | what they are used for |
 //! | [`text`] | how values are written: durations, booleans, label selectors, near misses; what a line of output may hold | what a value is for |
 //!
-//! `src/help` has no code: its pages are what `ccm help TOPIC` prints, embedded by [`cli`].
+//! `src/help` has no code: its pages are what `ccm help TOPIC` prints, `src/help/commands` what `--help` prints; both are
+//! embedded by [`cli`].
 //! Recipes ("add an annotation", "add a setting", …) are in `src/README.md`.
 //!
 //! A test reads the `use` lines and keeps the arrows in one direction:
 //! `main → cli → {daemon, controllers, hetzner, kube, settings, text}`,
 //! `daemon → controllers → cache → {provider, kube}`, `controllers → text`, `hetzner → {provider, http, text}`,
-//! `kube → {provider, http, text}`, `settings → text`, `http → provider`; `daemon` reads and writes the Lease with
+//! `kube → {provider, http, text}`, `settings → {provider, text}`, `http → provider`; `daemon` reads and writes the Lease with
 //! `kube`. Every module may use `metrics` and `provider`, which use no other: the gate that every write passes, the
 //! heartbeat of a thread, and the clocks are part of the contract.
 //!

@@ -1,10 +1,10 @@
-//! What the commands that change something say about it, whatever it is that they change.
+//! How commands report changes, planned and made.
 
 use super::output::line;
 use crate::controllers::{Proposal, Report};
 use crate::provider::{Gate, Refused};
 
-/// `sync` writes what it was told to.
+/// The gate of `sync`: every planned write passes.
 pub(super) struct Open;
 
 impl Gate for Open {
@@ -50,8 +50,7 @@ pub(super) fn summary(report: &Report) -> String {
     count.text()
 }
 
-/// The plan, a line each, what should be known, what can't be helped, and how much of each there is: what needs
-/// somebody stands last, where it is seen.
+/// The plan, a line each, then warnings, then what is blocked, then the counts: the last lines are seen best.
 pub(super) fn proposed(proposals: &[Proposal], warnings: impl Iterator<Item = String>) -> String {
     let line = |object: &str, text: &str| line(format_args!("{object}  {text}"));
     let changes = proposals.iter().flat_map(|proposal| {

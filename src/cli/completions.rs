@@ -4,7 +4,7 @@
 //! nodes and Services are not completed: that would ask the cluster at every key.
 
 use super::output::Printer;
-use super::{Exit, TOP, help, topics, unknown, usage};
+use super::{Exit, commands, topics, unknown, usage};
 use crate::settings::{Command, Kind, Setting, TABLE};
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -15,7 +15,7 @@ pub(super) fn completions(words: &[OsString]) -> Exit {
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     match words.as_slice() {
-        ["-h" | "--help"] => Printer::stdout(&help::completions()),
+        ["-h" | "--help"] => Printer::stdout(&commands::help("completions")),
         ["bash"] => Printer::stdout(&posix(BASH)),
         ["zsh"] => Printer::stdout(&posix(ZSH)),
         ["fish"] => Printer::stdout(&fish()),
@@ -112,7 +112,7 @@ fn posix(shell: &str) -> String {
             ],
         );
     }
-    let top = TOP.join(" ");
+    let top = commands::top().join(" ");
     line(
         &mut text,
         &[
@@ -140,7 +140,7 @@ complete -c ccm -f
 
 fn fish() -> String {
     let mut text = FISH.to_owned();
-    let top = TOP.join(" ");
+    let top = commands::top().join(" ");
     line(
         &mut text,
         &["complete -c ccm -n \"__ccm_is ' '\" -a '", &top, "'"],
@@ -189,17 +189,14 @@ fn fish_pattern(command: Command) -> String {
 
 /// What follows a word that is no whole command.
 fn below() -> Vec<(&'static str, String)> {
-    let topics: Vec<&str> = TOP.iter().copied().chain(topics::names()).collect();
+    let top = commands::top();
+    let topics: Vec<&str> = top.iter().copied().chain(topics::names()).collect();
     let mut below = vec![
         ("help", topics.join(" ")),
         ("completions", SHELLS.join(" ")),
     ];
-    for word in TOP {
-        let names = Command::ALL
-            .iter()
-            .filter_map(|command| command.name().split_once(' '));
-        let verbs = names.filter(|(noun, _)| noun == word).map(|(_, verb)| verb);
-        let verbs: Vec<&str> = verbs.collect();
+    for word in top {
+        let verbs = commands::verbs(word);
         if !verbs.is_empty() {
             below.push((word, verbs.join(" ")));
         }

@@ -1,11 +1,11 @@
-//! `ccm config`: what the daemon would make of these flags, of this environment and of its
-//! defaults, and who said so. No call is made.
+//! `ccm config`: the effective settings of the daemon with these flags, this environment and its defaults, and the source
+//! of each. No call is made.
 
 use super::json::Document;
 use super::output::{self, Printer};
 use super::table::{self, Yielding};
-use super::{Exit, help, or_dash};
-use crate::settings::{self, Command, InForce, Output, Parsed, Problem, Process, Source};
+use super::{Exit, commands, or_dash};
+use crate::settings::{self, Command, Effective, Output, Parsed, Problem, Process};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 
@@ -25,14 +25,14 @@ struct Row {
 pub(super) fn config(words: Vec<OsString>) -> Exit {
     let parsed = settings::parse(Command::Config, words, &Process);
     if parsed.help {
-        return Printer::stdout(&help::command(Command::Config));
+        return Printer::stdout(&commands::help("config"));
     }
     if parsed.version {
         return Printer::stdout(&super::version());
     }
     // A wrong setting is what this command shows; a wrong command line of its own is not.
     let is_own = |problem: &&Problem| {
-        let mut settings = parsed.in_force.iter();
+        let mut settings = parsed.effective.iter();
         let about = settings.find(|one| one.is_about(problem));
         problem.usage && about.is_none_or(|one| one.setting.is_of_config())
     };
@@ -62,24 +62,24 @@ pub(super) fn config(words: Vec<OsString>) -> Exit {
     }
 }
 
-/// What the daemon takes; hidden settings only where somebody set them.
+/// The settings of the daemon; hidden ones only where they are set.
 fn rows(parsed: &Parsed) -> Vec<Row> {
-    let settings = parsed.in_force.iter().filter(|one| {
-        let is_set = one.source != Source::Default;
+    let settings = parsed.effective.iter().filter(|one| {
+        let is_set = !one.source.is_default();
         !one.setting.is_of_config() && (is_set || !one.setting.hidden)
     });
     settings.map(|one| row(one, &parsed.problems)).collect()
 }
 
-fn row(one: &InForce, problems: &[Problem]) -> Row {
+fn row(one: &Effective, problems: &[Problem]) -> Row {
     let problem = problems.iter().find(|problem| one.is_about(problem));
     Row {
         name: one.setting.name.to_owned(),
-        // Where it is wrong, none is in force: the daemon would not start.
+        // A wrong setting has no value: the daemon would not start.
         value: one.value.clone().filter(|_| problem.is_none()),
         source: match problem {
             Some(problem) => problem.setting.clone(),
-            None => one.source.to_string(),
+            None => one.source.name().to_owned(),
         },
         problem: problem.map(Problem::to_string),
     }

@@ -112,7 +112,7 @@ fn lease_settings(settings: &Settings, key: LeaseKey) -> lease::Settings {
     }
 }
 
-/// Rounded up: nobody may take it sooner than we let go of it.
+/// Rounded up: another process may not acquire the Lease before we stop writing.
 fn whole_seconds(duration: Duration) -> u32 {
     let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
     u32::try_from(seconds).unwrap_or(u32::MAX)

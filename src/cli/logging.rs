@@ -17,7 +17,8 @@ use std::io::Write;
 pub(super) enum Reader {
     Daemon,
     Person,
-    /// A person at a terminal while load balancers or routes are changed, which takes its time: each change is told as it is made.
+    /// A person at a terminal while load balancers or routes are changed, which takes long: each change is logged when it is
+    /// made.
     Waiting,
 }
 

@@ -5,7 +5,7 @@
 use super::output::wrapped;
 use super::table;
 
-/// How far code stands in, and what follows the first line of a row.
+/// How far code is indented, and what follows the first line of a row.
 const INDENT: usize = 4;
 
 /// `text_columns`: the widest line of text. `columns`: the widest table.
@@ -57,7 +57,7 @@ pub(super) fn plain(markdown: &str, text_columns: usize, columns: usize) -> Stri
 
 struct Page {
     text: String,
-    /// A paragraph or an item of a list that goes on.
+    /// A paragraph or an item of a list that continues.
     block: Option<Block>,
     text_columns: usize,
     columns: usize,

@@ -1,34 +1,33 @@
 //! What a person types and reads: subcommands, tables, exit codes; and the one place that
 //! plugs the provider in.
 //!
-//! Knows: every other room's front door. Must never decide what is written to an API.
+//! Knows: the public items of every other module. Must never decide what is written to an API.
 
-mod called;
+mod argv0;
 mod changes;
+mod commands;
 mod completions;
 mod config;
 mod doctor;
-mod help;
+mod flag_order;
 mod json;
 mod lb;
 mod leader;
 mod logging;
 mod markdown;
-mod misplaced;
 mod node;
 mod output;
 mod process;
 mod route;
 mod run;
+mod startup;
 mod table;
-mod taken;
-mod told;
 mod topics;
 mod waiting;
 mod wire;
 
-use crate::settings::{Command, nearest};
-use crate::text::{nearest::all_nearest, one_of};
+use crate::settings::{Command, all_nearest, nearest, one_of};
+use commands::{Entry, Kind};
 use output::Printer;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -45,172 +44,98 @@ pub enum Exit {
     Pending = 3,
 }
 
-/// As typed first.
-const TOP: &[&str] = &[
-    "run",
-    "node",
-    "lb",
-    "route",
-    "doctor",
-    "config",
-    "completions",
-    "help",
-    "version",
-];
-
 /// Runs what the words say; the first is the name that the program was called by.
 pub fn main(words: Vec<OsString>) -> ExitCode {
     process::prepare();
-    ExitCode::from(dispatch(called::words(words)) as u8)
+    ExitCode::from(dispatch(argv0::words(words)) as u8)
 }
 
 fn dispatch(words: Vec<OsString>) -> Exit {
-    let Some(first) = words.first() else {
-        Printer::stderr(&help::overview());
+    let Some((first, rest)) = words.split_first() else {
+        Printer::stderr(&commands::overview());
         return Exit::Usage;
     };
-    let first = first.to_string_lossy().into_owned();
-    let rest = words[1..].to_vec();
-    match first.as_str() {
-        "-h" | "--help" => show(help::overview()),
-        "--version" => show(version()),
-        "version" => version_alone(&rest),
-        "help" => help_on(&rest),
-        "run" => run::run(rest),
-        "node" => node(rest),
-        "lb" => lb(rest),
-        "route" => route(rest),
-        "config" => config::config(rest),
-        "completions" => completions::completions(&rest),
-        "doctor" => doctor::doctor(rest),
-        // The daemon's flags alone are the daemon: what a Deployment of another CCM's passes.
-        flag if flag.starts_with('-') => match misplaced::command(&words, TOP) {
-            Some(meant) => {
-                Printer::failure(&format!("flags go after the command: {meant}"));
-                Exit::Usage
-            }
+    let top = commands::top();
+    match first.to_string_lossy().as_ref() {
+        "-h" | "--help" => Printer::stdout(&commands::overview()),
+        "--version" => Printer::stdout(&version()),
+        // The daemon's flags alone start the daemon: the arguments of another CCM's Deployment.
+        flag if flag.starts_with('-') => match flag_order::command(&words, &top) {
+            Some(meant) => usage(&format!("flags go after the command: {meant}")),
             None => run::run(words),
         },
-        other => unknown("command", other, TOP),
+        name => match commands::find(name) {
+            Some(entry) if entry.kind == Kind::Group => group(entry, rest),
+            Some(entry) => run_command(entry, rest.to_vec()),
+            None => unknown("command", name, &top),
+        },
     }
 }
 
-fn version_alone(words: &[OsString]) -> Exit {
-    match words {
-        [] => show(version()),
-        [word] if word == "-h" || word == "--help" => show(help::version()),
-        _ => {
-            Printer::failure("version takes no words and no flags");
-            Exit::Usage
+fn group(group: &Entry, words: &[OsString]) -> Exit {
+    let Some((verb, rest)) = words.split_first() else {
+        Printer::stderr(&group.help());
+        return Exit::Usage;
+    };
+    let verb = verb.to_string_lossy();
+    let full = |verb: &str| format!("{} {verb}", group.name);
+    match (verb.as_ref(), commands::find(&full(&verb))) {
+        ("-h" | "--help" | "help", _) => Printer::stdout(&group.help()),
+        (_, Some(entry)) => run_command(entry, rest.to_vec()),
+        (_, None) => {
+            let names: Vec<String> = commands::verbs(group.name).into_iter().map(full).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            unknown("command", &full(&verb), &names)
         }
     }
 }
 
-fn node(words: Vec<OsString>) -> Exit {
-    let Some(first) = words
-        .first()
-        .map(|word| word.to_string_lossy().into_owned())
-    else {
-        Printer::stderr(&help::node());
-        return Exit::Usage;
-    };
-    let rest = words[1..].to_vec();
-    match first.as_str() {
-        "list" => node::list(rest),
-        "inspect" => node::inspect(rest),
-        "sync" => node::sync(rest),
-        "-h" | "--help" | "help" => show(help::node()),
-        other => unknown(
-            "command",
-            &format!("node {other}"),
-            &["node list", "node inspect", "node sync"],
-        ),
-    }
-}
-
-fn lb(words: Vec<OsString>) -> Exit {
-    let Some(first) = words
-        .first()
-        .map(|word| word.to_string_lossy().into_owned())
-    else {
-        Printer::stderr(&help::lb());
-        return Exit::Usage;
-    };
-    let rest = words[1..].to_vec();
-    match first.as_str() {
-        "list" => lb::list(rest),
-        "inspect" => lb::inspect(rest),
-        "sync" => lb::sync(rest),
-        "-h" | "--help" | "help" => show(help::lb()),
-        other => unknown(
-            "command",
-            &format!("lb {other}"),
-            &["lb list", "lb inspect", "lb sync"],
-        ),
-    }
-}
-
-fn route(words: Vec<OsString>) -> Exit {
-    let Some(first) = words
-        .first()
-        .map(|word| word.to_string_lossy().into_owned())
-    else {
-        Printer::stderr(&help::route());
-        return Exit::Usage;
-    };
-    let rest = words[1..].to_vec();
-    match first.as_str() {
-        "list" => route::list(rest),
-        "sync" => route::sync(rest),
-        "-h" | "--help" | "help" => show(help::route()),
-        other => unknown(
-            "command",
-            &format!("route {other}"),
-            &["route list", "route sync"],
-        ),
+fn run_command(entry: &Entry, words: Vec<OsString>) -> Exit {
+    match entry.kind {
+        Kind::Flags(Command::Run) => run::run(words),
+        Kind::Flags(Command::NodeList) => node::list(words),
+        Kind::Flags(Command::NodeInspect) => node::inspect(words),
+        Kind::Flags(Command::NodeSync) => node::sync(words),
+        Kind::Flags(Command::LbList) => lb::list(words),
+        Kind::Flags(Command::LbInspect) => lb::inspect(words),
+        Kind::Flags(Command::LbSync) => lb::sync(words),
+        Kind::Flags(Command::RouteList) => route::list(words),
+        Kind::Flags(Command::RouteSync) => route::sync(words),
+        Kind::Flags(Command::Config) => config::config(words),
+        Kind::Flags(Command::Doctor) => doctor::doctor(words),
+        Kind::Completions => completions::completions(&words),
+        Kind::Help => help_on(&words),
+        Kind::Version => match words.as_slice() {
+            [] => Printer::stdout(&version()),
+            [word] if word == "-h" || word == "--help" => Printer::stdout(&entry.help()),
+            _ => usage("version takes no words and no flags"),
+        },
+        Kind::Group => group(entry, &words),
     }
 }
 
 fn help_on(words: &[OsString]) -> Exit {
-    let words: Vec<String> = words
-        .iter()
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match words.as_slice() {
-        [] | ["help"] => show(help::overview()),
-        ["version"] => show(help::version()),
-        ["run"] => show(help::command(Command::Run)),
-        ["node"] => show(help::node()),
-        ["node", "list"] => show(help::command(Command::NodeList)),
-        ["node", "inspect"] => show(help::command(Command::NodeInspect)),
-        ["node", "sync"] => show(help::command(Command::NodeSync)),
-        ["lb"] => show(help::lb()),
-        ["lb", "list"] => show(help::command(Command::LbList)),
-        ["lb", "inspect"] => show(help::command(Command::LbInspect)),
-        ["lb", "sync"] => show(help::command(Command::LbSync)),
-        ["route"] => show(help::route()),
-        ["route", "list"] => show(help::command(Command::RouteList)),
-        ["route", "sync"] => show(help::command(Command::RouteSync)),
-        ["config"] => show(help::command(Command::Config)),
-        ["completions"] => show(help::completions()),
-        ["doctor"] => show(help::command(Command::Doctor)),
-        other => {
-            let other = other.join(" ");
-            match topics::page(&other) {
-                Some(page) => show(page),
-                None => no_help_on(&other),
-            }
-        }
+    let name = words.join(" ".as_ref()).to_string_lossy().into_owned();
+    if name.is_empty() {
+        return Printer::stdout(&commands::overview());
+    }
+    let command = commands::find(&name).map(Entry::help);
+    match command.or_else(|| topics::page(&name)) {
+        Some(text) => Printer::stdout(&text),
+        None => no_help_on(&name),
     }
 }
 
 /// With the commands and topics that may have been meant: near ones, else those that have the word in their name.
 fn no_help_on(words: &str) -> Exit {
-    let all = || help::COMMANDS.iter().copied().chain(topics::names());
-    let mut meant = all_nearest(words, all());
+    let commands = commands::COMMANDS.iter().map(|entry| entry.name);
+    let all: Vec<&str> = commands.chain(topics::names()).collect();
+    let mut meant = all_nearest(words, all.iter().copied());
     if meant.is_empty() && words.len() >= SHORTEST_PART {
-        meant = all().filter(|name| name.contains(words)).collect();
+        meant = all
+            .into_iter()
+            .filter(|name| name.contains(words))
+            .collect();
     }
     let hint = match meant.as_slice() {
         [] => String::new(),
@@ -233,22 +158,17 @@ fn usage(message: &str) -> Exit {
 }
 
 fn or_dash(text: &str) -> String {
-    if text.is_empty() {
-        "-".to_owned()
-    } else {
-        text.to_owned()
+    match text {
+        "" => "-".to_owned(),
+        text => text.to_owned(),
     }
-}
-
-fn show(text: String) -> Exit {
-    Printer::stdout(&text)
 }
 
 fn version() -> String {
     format!("ccm {}\n", env!("CARGO_PKG_VERSION"))
 }
 
-fn unknown(what: &str, word: &str, known: &[&'static str]) -> Exit {
+fn unknown(what: &str, word: &str, known: &[&str]) -> Exit {
     let hint = match nearest(word, known.iter().copied()) {
         Some(name) => format!("did you mean {name}?"),
         None => format!("there is {}", known.join(", ")),

@@ -1,4 +1,4 @@
-//! Data goes to stdout, everything else to stderr, each in one piece, without a control character and without what this
+//! Data is written to stdout, everything else to stderr, each in one piece, without a control character and without what this
 //! process has shown to an API: what came from outside may hold anything. Whoever makes a line of such text makes it with
 //! [`line`]: only our own line ends are any.
 
@@ -39,7 +39,7 @@ impl Printer {
         Printer::stderr(&line(format_args!("ccm: {message}")));
     }
 
-    /// The same, and the exit code that goes with it.
+    /// The same, and its exit code.
     pub(super) fn failure(message: &str) -> Exit {
         Printer::notice(message);
         Exit::Failed

@@ -1,10 +1,9 @@
 //! `ccm run`: the daemon, and one pass of it.
 
-use super::logging::Reader;
 use super::output::Printer;
-use super::told::{self, Read};
+use super::startup;
 use super::wire;
-use super::{Exit, changes, help, leader, waiting};
+use super::{Exit, changes, leader, waiting};
 use crate::cache::Apis;
 use crate::controllers::lifecycle::LifecycleController;
 use crate::controllers::node::NodeController;
@@ -20,13 +19,10 @@ use std::ffi::OsString;
 use std::time::Instant;
 
 pub(super) fn run(words: Vec<OsString>) -> Exit {
-    let ready = match told::read(Command::Run, words, Reader::Daemon, || {
-        help::command(Command::Run)
-    }) {
-        Read::GoOn(ready) => ready,
-        Read::End(exit) => return exit,
+    let settings = match startup::start(Command::Run, words) {
+        Ok(started) => started.settings,
+        Err(exit) => return exit,
     };
-    let settings = ready.settings;
     let apis = match wire::apis(&settings, wire::metadata(&settings)) {
         Ok(apis) => apis,
         Err(why) => return Printer::failure(&why),
@@ -35,11 +31,11 @@ pub(super) fn run(words: Vec<OsString>) -> Exit {
     if controllers.is_empty() {
         return Printer::failure("--controllers: none is left that could run; nothing to do");
     }
-    tell_start(&settings, &apis, &controllers);
+    log_start(&settings, &apis, &controllers);
     // The process's own for as long as it lives.
     let apis: &'static Apis = Box::leak(Box::new(apis));
     if settings.dry_run.value {
-        waiting::tell();
+        waiting::start();
         // No write to finish: a signal ends it as it ends any program.
         return dry_run(apis, &controllers);
     }
@@ -94,7 +90,7 @@ fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {
     controllers
 }
 
-fn tell_start(settings: &Settings, apis: &Apis, controllers: &[Box<dyn Controller>]) {
+fn log_start(settings: &Settings, apis: &Apis, controllers: &[Box<dyn Controller>]) {
     let names: Vec<&str> = controllers
         .iter()
         .map(|controller| controller.name())
@@ -163,10 +159,7 @@ fn pass(
         }
         let tick = move || controller.tick(apis, gate, &Selection::All);
         let Some(report) = daemon::unless_stopped(stop, tick) else {
-            log::warn!(
-                "{name}: ended while an answer was waited for; {}",
-                not_reached(apis)
-            );
+            log::warn!("{name}: ended before an answer came; {}", not_reached(apis));
             exit = Exit::Failed;
             continue;
         };
@@ -193,12 +186,12 @@ fn reach_cloud(apis: &'static Apis, stop: &Stop) -> Exit {
     match daemon::unless_stopped(stop, || daemon::reach_cloud(apis)) {
         Some(Ok(())) => return Exit::Done,
         Some(Err(error)) => log::error!("{error}"),
-        None => log::warn!("ended while the cloud's answer was waited for"),
+        None => log::warn!("ended before the cloud answered"),
     }
     Exit::Failed
 }
 
-/// For the end of a pass that was left behind: nobody knows how far it came but by its lines.
+/// For the end of a pass that was not waited for: only its lines show how far it came.
 fn not_reached(apis: &Apis) -> String {
     match apis.nodes_seen() {
         None => "no node was reached".to_owned(),

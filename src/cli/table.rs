@@ -102,7 +102,7 @@ fn begin_alike(rows: &[Vec<String>], column: usize, width: usize) -> bool {
     cut.len() < cells.len()
 }
 
-/// `keep_end`: what goes is in the middle.
+/// `keep_end`: the middle is cut out.
 fn cut(text: &str, width: usize, keep_end: bool) -> String {
     let text = &*super::output::one_line(text);
     let length = length(text);
@@ -127,7 +127,7 @@ fn length(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// Names that begin alike are told apart by their ends; others are read from their beginning.
+    /// Names that begin alike differ at their ends; others are read from their beginning.
     #[test]
     fn rows_that_differ_look_different() {
         let row = |name: &str| vec![name.to_owned(), "x".repeat(65)];

@@ -136,7 +136,7 @@ mod tests {
             for (at, begin) in page.match_indices("ccm help ") {
                 let rest = &page[at + begin.len()..];
                 let word: String = rest.chars().take_while(|c| is_letter(*c)).collect();
-                let is_command = super::super::help::COMMANDS.contains(&word.as_str());
+                let is_command = super::super::commands::find(&word).is_some();
                 let is_there = word.is_empty() || is_command || names().any(|one| one == word);
                 assert!(is_there, "{name}: ccm help {word}");
             }

@@ -1,20 +1,20 @@
-//! From settings to both APIs: the one place that knows which provider is plugged in.
+//! From settings to the clients of both APIs and the settings of each controller: the one place that names the provider.
 
 use crate::cache::Apis;
 use crate::controllers::{lifecycle, node, route, service};
 use crate::daemon;
 use crate::hetzner::load_balancers;
-use crate::hetzner::{self, AddressFamily, Hetzner, NetworkSelector, Profile};
+use crate::hetzner::{self, Hetzner};
 use crate::http::{self, Authorities, Proxies, Secret, Timing, Tls, Token, WRITE_TIMEOUT};
 use crate::kube::{self, config};
-use crate::provider;
-use crate::settings::{self, Settings, Source, Sourced};
+use crate::provider::Profile;
+use crate::settings::{self, Settings};
 use crate::text::unencrypted;
 use std::path::Path;
 use std::sync::Once;
 use std::time::Duration;
 
-/// Before the second try of a read.
+/// Before a read is tried again.
 const RETRY_WAIT: Duration = Duration::from_millis(250);
 
 /// However much a test shortens time, an answer needs some.
@@ -46,12 +46,12 @@ pub(super) fn metadata(settings: &Settings) -> Option<String> {
 
 /// Both APIs as the settings name them. No call is made.
 pub(super) fn apis(settings: &Settings, metadata: Option<String>) -> Result<Apis, String> {
-    world_on(kube_client(settings)?, settings, metadata, Vec::new())
+    apis_with(kube_client(settings)?, settings, metadata, Vec::new())
 }
 
-/// The same for a person, who may have a client already: nobody asks whether this machine is
-/// attached to the Network.
-pub(super) fn world_of(
+/// The same for a person's command, which may have a client already. It does not check whether this machine is attached
+/// to the Network.
+pub(super) fn apis_for_person(
     kube: Option<kube::Client>,
     settings: &Settings,
     unknown: Vec<String>,
@@ -60,17 +60,17 @@ pub(super) fn world_of(
         Some(kube) => kube,
         None => kube_client(settings)?,
     };
-    world_on(kube, settings, None, unknown)
+    apis_with(kube, settings, None, unknown)
 }
 
-fn world_on(
+fn apis_with(
     kube: kube::Client,
     settings: &Settings,
     metadata: Option<String>,
     unknown: Vec<String>,
 ) -> Result<Apis, String> {
     let provider = provider_with(settings, metadata, unknown)?;
-    tell_token_length(settings);
+    warn_of_token_length(settings);
     Ok(together(settings, kube, provider))
 }
 
@@ -153,7 +153,7 @@ pub(super) fn service_settings(settings: &Settings) -> service::Settings {
     }
 }
 
-/// What the route controller is told; else why it is off, and whether somebody should know.
+/// The settings of the route controller; the error: why it does not run.
 pub(super) fn route_settings(settings: &Settings) -> Result<route::Settings, RoutesOff> {
     let cidrs = &settings.cluster_cidrs.value;
     let (enabled, configured) = (
@@ -163,12 +163,12 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::Settings, Rou
     for switch in [enabled, configured] {
         if !switch.value {
             return Err(RoutesOff {
-                why: format!("{} is false", switch.source),
+                why: format!("{} is false", switch.source.name()),
                 is_wanted: false,
             });
         }
     }
-    let is_asked_for = enabled.source != Source::Default;
+    let is_asked_for = !enabled.source.is_default();
     let off = |why: &str, is_wanted| {
         Err(RoutesOff {
             why: why.to_owned(),
@@ -195,7 +195,7 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::Settings, Rou
         );
     }
     // As upstream: a dual-stack cluster of its users may rest on there being none.
-    if profile(settings) == Profile::Hcloud && ipv4 < cidrs.len() && !is_asked_for {
+    if settings.cloud_provider.value == Profile::Hcloud && ipv4 < cidrs.len() && !is_asked_for {
         return off(
             "--cluster-cidr is dual-stack; with --cloud-provider=hcloud set \
              HCLOUD_NETWORK_ROUTES_ENABLED=true to have the routes of IPv4",
@@ -213,7 +213,7 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::Settings, Rou
 /// Why there are no routes.
 pub(super) struct RoutesOff {
     pub(super) why: String,
-    /// Somebody may wait for them.
+    /// The settings ask for routes: it is worth a warning.
     pub(super) is_wanted: bool,
 }
 
@@ -269,7 +269,7 @@ fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), 
         return Ok(());
     }
     let why = format!("{place}: {}", unencrypted::why("credentials"));
-    match profile(settings) {
+    match settings.cloud_provider.value {
         Profile::CcmFromScratch => Err(why),
         Profile::Hcloud => {
             WARNING.call_once(|| log::warn!("{why}"));
@@ -314,7 +314,7 @@ fn hetzner_settings(
     metadata: Option<String>,
 ) -> Result<hetzner::Settings, String> {
     Ok(hetzner::Settings {
-        profile: profile(settings),
+        profile: settings.cloud_provider.value,
         endpoint: settings.endpoint.value.as_str().to_owned(),
         tls: Tls {
             more_authorities: authorities.certificates,
@@ -322,29 +322,10 @@ fn hetzner_settings(
         },
         proxies: proxies()?,
         token: token(settings)?,
-        network: settings
-            .network
-            .value
-            .as_ref()
-            .map(|network| match network {
-                settings::NetworkName::Id(id) => NetworkSelector::Id(*id),
-                settings::NetworkName::Name(name) => NetworkSelector::Name(name.clone()),
-            }),
+        network: settings.network.value.clone(),
         metadata,
-        address_family: sourced(
-            &settings.address_family,
-            "HCLOUD_INSTANCES_ADDRESS_FAMILY",
-            |family| match family {
-                settings::AddressFamily::Ipv4 => AddressFamily::Ipv4,
-                settings::AddressFamily::Ipv6 => AddressFamily::Ipv6,
-                settings::AddressFamily::Dualstack => AddressFamily::Dualstack,
-            },
-        ),
-        zone_label: sourced(
-            &settings.zone_label_enabled,
-            "HCLOUD_INSTANCES_ZONE_LABEL_ENABLED",
-            |on| *on,
-        ),
+        address_family: settings.address_family.clone(),
+        zone_label: settings.zone_label_enabled.clone(),
         load_balancers: load_balancers(&settings.load_balancers),
         debug: settings.debug.value,
         timing: timing(settings, hetzner::READ_TIMEOUT),
@@ -354,7 +335,7 @@ fn hetzner_settings(
 
 /// What the environment says: every Go program beside us reads the same variables.
 fn proxies() -> Result<Proxies, String> {
-    // What is not UTF-8 is no proxy, and is told so.
+    // What is not UTF-8 is no proxy: the error names it.
     let variable = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
     http::Environment::read(variable).map(Proxies::ByEnvironment)
 }
@@ -362,45 +343,24 @@ fn proxies() -> Result<Proxies, String> {
 /// None: turned off.
 fn load_balancers(set: &settings::LoadBalancers) -> Option<load_balancers::Defaults> {
     let defaults = || load_balancers::Defaults {
-        kind: if_set(&set.kind),
-        location: if_set(&set.location),
-        network_zone: if_set(&set.network_zone),
-        algorithm: if_set(&set.algorithm).map(|set| {
-            let algorithm = match set.value {
-                settings::Algorithm::RoundRobin => load_balancers::Algorithm::RoundRobin,
-                settings::Algorithm::LeastConnections => {
-                    load_balancers::Algorithm::LeastConnections
-                }
-            };
-            provider::Sourced::new(algorithm, set.source)
-        }),
-        disable_public_network: if_set(&set.disable_public_network),
-        disable_private_ingress: if_set(&set.disable_private_ingress),
-        use_private_ip: if_set(&set.use_private_ip),
-        private_subnet: if_set(&set.private_subnet),
-        disable_ipv6: if_set(&set.disable_ipv6),
-        uses_proxyprotocol: if_set(&set.uses_proxyprotocol),
-        health_check_interval_s: if_set(&set.health_check_interval_s),
-        health_check_timeout_s: if_set(&set.health_check_timeout_s),
-        health_check_retries: if_set(&set.health_check_retries),
-        health_check_node_port: if_set(&set.health_check_node_port),
-        primary_ip_selector: if_set(&set.primary_ip_selector),
+        kind: set.kind.clone(),
+        location: set.location.clone(),
+        network_zone: set.network_zone.clone(),
+        algorithm: set.algorithm.clone(),
+        disable_public_network: set.disable_public_network.clone(),
+        disable_private_ingress: set.disable_private_ingress.clone(),
+        use_private_ip: set.use_private_ip.clone(),
+        private_subnet: set.private_subnet.clone(),
+        disable_ipv6: set.disable_ipv6.clone(),
+        uses_proxyprotocol: set.uses_proxyprotocol.clone(),
+        health_check_interval_s: set.health_check_interval_s.clone(),
+        health_check_timeout_s: set.health_check_timeout_s.clone(),
+        health_check_retries: set.health_check_retries.clone(),
+        health_check_node_port: set.health_check_node_port.clone(),
+        primary_ip_selector: set.primary_ip_selector.clone(),
         unknown: Vec::new(),
     };
     set.enabled.value.then(defaults)
-}
-
-/// A setting without a default, where somebody set it.
-fn if_set<T: Clone>(setting: &Sourced<Option<T>>) -> Option<provider::Sourced<T>> {
-    let value = setting.value.clone()?;
-    Some(sourced(setting, "", |_| value.clone()))
-}
-
-pub(super) fn profile(settings: &Settings) -> Profile {
-    match settings.cloud_provider.value {
-        settings::Profile::CcmFromScratch => Profile::CcmFromScratch,
-        settings::Profile::Hcloud => Profile::Hcloud,
-    }
 }
 
 fn token(settings: &Settings) -> Result<Token, String> {
@@ -414,31 +374,13 @@ fn token(settings: &Settings) -> Result<Token, String> {
     })
 }
 
-fn tell_token_length(settings: &Settings) {
+fn warn_of_token_length(settings: &Settings) {
     let token = settings.token.value.as_ref();
     let length = token.map_or(TOKEN_CHARACTERS, |token| token.secret.expose().len());
     if length != TOKEN_CHARACTERS {
         log::warn!(
             "the token from {} has {length} characters; tokens of the Cloud API have {TOKEN_CHARACTERS}",
-            settings.token.source,
+            settings.token.source.name(),
         );
     }
-}
-
-fn sourced<T, U>(
-    setting: &Sourced<T>,
-    variable: &'static str,
-    convert: impl Fn(&T) -> U,
-) -> provider::Sourced<U> {
-    let source = match &setting.source {
-        Source::Flag(flag) => provider::Source::Flag(flag.clone()),
-        Source::Environment(name) => provider::Source::Environment((*name).to_owned()),
-        Source::File { variable, .. } => provider::Source::Environment((*variable).to_owned()),
-        Source::Taken { what, .. } if what.starts_with('-') => {
-            provider::Source::Flag(setting.source.to_string())
-        }
-        Source::Taken { .. } => provider::Source::Environment(setting.source.to_string()),
-        Source::Default => provider::Source::Default(variable.to_owned()),
-    };
-    provider::Sourced::new(convert(&setting.value), source)
 }

@@ -1,7 +1,8 @@
 //! A server's addresses as a node's, by address family and private Network.
 
 use crate::provider::{
-    AddressKind, Finding, Instance, Metadata, Node, NodeAddress, Reason, Source, Sourced,
+    AddressFamily, AddressKind, Finding, Instance, Metadata, Node, NodeAddress, Reason, Source,
+    Sourced,
 };
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv6Addr};
@@ -9,23 +10,7 @@ use std::net::{IpAddr, Ipv6Addr};
 /// Names the server's IPv6 address, where the first of its network is not the one.
 pub const EXTERNAL_IPV6: &str = "instance.hetzner.cloud/external-ipv6";
 
-/// `HCLOUD_INSTANCES_ADDRESS_FAMILY`: which public addresses become `ExternalIP`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AddressFamily {
-    Ipv4,
-    Ipv6,
-    Dualstack,
-}
-
 impl AddressFamily {
-    pub fn name(self) -> &'static str {
-        match self {
-            AddressFamily::Ipv4 => "ipv4",
-            AddressFamily::Ipv6 => "ipv6",
-            AddressFamily::Dualstack => "dualstack",
-        }
-    }
-
     fn wants_ipv4(self) -> bool {
         self != AddressFamily::Ipv6
     }

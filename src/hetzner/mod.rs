@@ -21,9 +21,8 @@ mod routes;
 mod servers;
 mod watch;
 
-pub use addresses::{AddressFamily, EXTERNAL_IPV6};
+pub use crate::provider::{AddressFamily, NetworkSelector, Profile};
+pub use addresses::EXTERNAL_IPV6;
 pub use checkup::HARMLESS_WRITE;
 pub use metadata::METADATA_ENDPOINT;
-pub use networks::NetworkSelector;
-pub use profile::Profile;
 pub use provider::{Hetzner, READ_TIMEOUT, Settings};

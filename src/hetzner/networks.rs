@@ -1,19 +1,11 @@
 //! The private Network: found once, by ID or by name.
 
 use super::api::{Api, Meta, Page};
-use crate::provider::{Error, ErrorKind, Urgency};
+use crate::provider::{Error, ErrorKind, NetworkSelector, Urgency};
 use crate::text;
 use ipnet::Ipv4Net;
 use serde::Deserialize;
-use std::fmt;
 use std::time::Instant;
-
-/// `HCLOUD_NETWORK`: which one is meant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NetworkSelector {
-    Id(u64),
-    Name(String),
-}
 
 #[derive(Deserialize)]
 pub(super) struct Network {
@@ -44,15 +36,6 @@ struct One {
 struct NetworksPage {
     networks: Vec<Network>,
     meta: Meta,
-}
-
-impl fmt::Display for NetworkSelector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NetworkSelector::Id(id) => id.fmt(f),
-            NetworkSelector::Name(name) => name.fmt(f),
-        }
-    }
 }
 
 impl Page for NetworksPage {

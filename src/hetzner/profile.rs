@@ -1,25 +1,9 @@
 //! The two profiles: what is written on nodes, and how provider IDs are read.
 
-use crate::provider::{Instance, InstanceId, ProviderId, Source, Sourced, TopologyLabel};
+use crate::provider::{Instance, InstanceId, Profile, ProviderId, Source, Sourced, TopologyLabel};
 use std::collections::BTreeMap;
 
-/// `--cloud-provider`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Profile {
-    /// Our own names.
-    CcmFromScratch,
-    /// Those of hcloud-cloud-controller-manager, whose place we take.
-    Hcloud,
-}
-
 impl Profile {
-    pub fn name(self) -> &'static str {
-        match self {
-            Profile::CcmFromScratch => "ccm-from-scratch",
-            Profile::Hcloud => "hcloud",
-        }
-    }
-
     pub(super) fn other(self) -> Profile {
         match self {
             Profile::CcmFromScratch => Profile::Hcloud,

@@ -1,22 +1,22 @@
 //! Hetzner Cloud as the controllers see it.
 
 use super::actions;
-use super::addresses::{AddressFamily, Addresses, addresses, explain_missing, hold_back};
+use super::addresses::{Addresses, addresses, explain_missing, hold_back};
 use super::api::Api;
 use super::certificates;
 use super::checkup;
 use super::load_balancers::{self, Observed, Planner};
 use super::metadata;
-use super::networks::{self, Network, NetworkSelector};
-use super::profile::Profile;
+use super::networks::{self, Network};
 use super::routes;
 use super::servers;
 use crate::http::{self, Proxies, Timing, Tls, Token};
 use crate::provider::{
-    ActionId, Applied, Attached, Change, Checkup, Cluster, Error, ErrorKind, Finding, Gate,
-    Instance, InstanceId, Instances, Kept, LoadBalancerPlan, LoadBalancers, Metadata,
-    Network as PrivateNetwork, Node, NodeAddress, OfferedNode, Orphan, Provider, ProviderId,
-    Reason, Route, RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency,
+    ActionId, AddressFamily, Applied, Attached, Change, Checkup, Cluster, Error, ErrorKind,
+    Finding, Gate, Instance, InstanceId, Instances, Kept, LoadBalancerPlan, LoadBalancers,
+    Metadata, Network as PrivateNetwork, NetworkSelector, Node, NodeAddress, OfferedNode, Orphan,
+    Profile, Provider, ProviderId, Reason, Route, RouteChange, Routes, Service, Snapshot, Source,
+    Sourced, Urgency,
 };
 use ipnet::{IpNet, Ipv4Net};
 use std::collections::HashMap;

@@ -54,6 +54,24 @@ impl Source {
             because: Some(because.to_string()),
         }
     }
+
+    /// The setting or field alone, as a user writes it: `--flag`, `VARIABLE`; `default` where it is unset.
+    pub fn name(&self) -> &str {
+        match self {
+            Source::Annotation(name)
+            | Source::Label(name)
+            | Source::Environment(name)
+            | Source::Flag(name) => name,
+            Source::Default(_) => "default",
+            Source::Server { field, .. } => field,
+            Source::Kept => "kept",
+            Source::Rule(rule) => rule,
+        }
+    }
+
+    pub fn is_default(&self) -> bool {
+        matches!(self, Source::Default(_))
+    }
 }
 
 impl fmt::Display for Source {

@@ -5,11 +5,11 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use super::drop_in::IGNORED_VARIABLES;
-use super::nearest::nearest;
+use super::hccm_compat::IGNORED_VARIABLES;
 use super::problem::Notice;
 use super::setting::{Command, Variable};
 use super::table::TABLE;
+use crate::text::nearest::nearest;
 
 /// Most that a file named by a variable may hold, in bytes: it holds one token or the like.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
@@ -17,7 +17,7 @@ const MAX_FILE_BYTES: u64 = 64 * 1024;
 /// Where variables come from: this process, a test, or what another process runs with.
 pub trait Environment {
     fn get(&self, name: &str) -> Option<OsString>;
-    /// The names of all variables; those that are not UTF-8 are nobody's and may be left out.
+    /// The names of all variables; those that are not UTF-8 may be left out.
     fn names(&self) -> Vec<String>;
     /// Reads a file that a variable names.
     fn read_file(&self, path: &Path) -> io::Result<String>;
@@ -50,8 +50,8 @@ impl Environment for Process {
     }
 }
 
-/// Variables that are set and that nobody reads: the drop-in's (where the daemon's environment is
-/// meant), and what looks like a slip in one of ours.
+/// Variables that are set and have no effect: those of hcloud-cloud-controller-manager (where the daemon's environment
+/// is meant), and what looks like a misspelt one of ours.
 pub(super) fn notices(command: Command, environment: &dyn Environment) -> Vec<Notice> {
     let is_set = |name: &str| environment.get(name).is_some_and(|value| !value.is_empty());
     let mut names = environment.names();
@@ -84,7 +84,7 @@ fn meant(name: &str) -> Option<&'static str> {
     if !has_our_prefix || ours().any(|variable| variable == name) {
         return None;
     }
-    // A slip in a name that is ignored anyway is none in one of ours.
+    // A misspelt name of an ignored variable is not reported.
     let known = ours().chain(IGNORED_VARIABLES.iter().copied());
     nearest(name, known).filter(|known| ours().any(|variable| variable == *known))
 }

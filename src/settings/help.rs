@@ -1,8 +1,8 @@
 //! The table as `--help` shows it: 80 columns, by group.
 
-use super::choice::one_of;
 use super::setting::{Command, Group, Setting, Variable};
 use super::table::TABLE;
+use super::values::one_of;
 
 /// Widest line, in characters.
 const COLUMNS: usize = 80;
@@ -14,7 +14,7 @@ pub fn help(command: Command) -> String {
     for group in Group::ALL {
         let rows: Vec<&Setting> = TABLE
             .iter()
-            .filter(|setting| setting.group == *group && setting.is_told_by(command))
+            .filter(|setting| setting.group == *group && setting.is_in_help_of(command))
             .copied()
             .collect();
         if rows.is_empty() {
@@ -125,7 +125,7 @@ mod tests {
             }
             for setting in TABLE {
                 let shown = help.contains(&heading(setting));
-                let wanted = setting.is_told_by(*command);
+                let wanted = setting.is_in_help_of(*command);
                 assert_eq!(shown, wanted, "{command:?} {}", setting.name);
             }
         }

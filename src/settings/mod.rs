@@ -1,80 +1,60 @@
-//! The settings of `ccm`: what was typed, what the environment says, and what that means.
+//! The settings of `ccm`: flags, environment variables and defaults, parsed into [`Settings`].
 //!
-//! One table ([`TABLE`]) feeds everything: the command line, the environment, `--help`
-//! and the table of `ccm help settings`. A new setting is one row in `table` (in the file of its theme, and in the
-//! list), one field in [`Settings`] and one line in `resolve`.
+//! One table ([`TABLE`]) is the source of the command line, the environment, `--help` and the table of
+//! `ccm help settings`. A new setting is one row in `table`, one field in [`Settings`] and one line in `resolve`.
 //!
-//! | file | its one job |
+//! | file | its job |
 //! |---|---|
 //! | `setting` | what a row of the table is |
-//! | `table` | the rows, by theme |
-//! | `drop_in` | flags and variables of hcloud-cloud-controller-manager, honoured or not |
-//! | `line` | a command line → which flags were given, with pflag's manners |
+//! | `table` | the rows |
+//! | `args` | a command line → its flags, by pflag's rules |
 //! | `environment` | variables and the files they name |
-//! | `reader` | one setting: flag before environment before default, and who said so |
-//! | `in_force` | the same as a person reads it, without secrets |
-//! | `taken` | what the daemon of a cluster is started with, for a person's commands |
+//! | `values` | the types of settings, and how each is written |
+//! | `effective` | one setting: flag before environment before the cluster's daemon before default, and its source |
 //! | `resolve` | all of them → [`Settings`] |
-//! | `load_balancers` | what load balancers are when their Service does not say |
-//! | `leader_election` | durations that must fit together |
-//! | `url`, `listen`, `controllers`, `token`, `choice`, `text` | one type each, and how it is written |
+//! | `hccm_compat` | flags and variables of hcloud-cloud-controller-manager |
 //! | `problem` | what is wrong, and what is worth a line in the log |
 //! | `help`, `markdown` | the table for people |
 //!
-//! It imports nothing else of this crate but `text`: `cli` fills the other modules' own settings from here.
+//! Imports only `provider` (plain types) and `text`: `cli` fills the other modules' own settings from here.
 
-mod choice;
-mod controllers;
-mod drop_in;
+mod args;
+mod effective;
 mod environment;
+mod hccm_compat;
 mod help;
-mod in_force;
-mod leader_election;
-mod line;
-mod listen;
-mod load_balancers;
 pub mod markdown;
 mod problem;
-mod reader;
 mod resolve;
 mod setting;
 mod table;
-mod taken;
-mod text;
-mod token;
-mod url;
+mod values;
 
 use std::ffi::OsString;
 
+pub use crate::provider::{AddressFamily, Algorithm, NetworkSelector, Profile, Source, Sourced};
 pub use crate::text::nearest::{all_nearest, nearest};
-use crate::text::{duration, nearest};
-pub use choice::{AddressFamily, LogFormat, Output, Profile, one_of};
-pub use controllers::{Controller, Controllers};
-pub use drop_in::{DropInFlag, FLAGS as DROP_IN_FLAGS, Takes};
+pub use args::names_a_secret;
+pub use effective::{DaemonSettings, Effective, inherited_names};
 pub use environment::{Environment, Process};
+pub use hccm_compat::{DropInFlag, FLAGS as DROP_IN_FLAGS, Takes};
 pub use help::help;
-pub use in_force::InForce;
-pub use leader_election::{ObjectName, WRITE_TIMEOUT};
-pub use line::names_a_secret;
-pub use listen::ListenAddress;
-pub use load_balancers::{Algorithm, LoadBalancers};
 pub use problem::{Notice, Problem};
-pub use reader::{Source, Sourced};
-pub use resolve::Settings;
+pub use resolve::{LoadBalancers, Settings, WRITE_TIMEOUT};
 pub use setting::{Command, Group, Kind, Setting, Variable};
 pub use table::TABLE;
-pub use taken::{Taken, WorkloadName, names_that_count};
-pub use text::NetworkName;
-pub use token::{Secret, Token};
-pub use url::Url;
+pub use values::{
+    Controller, Controllers, ListenAddress, LogFormat, ObjectName, Output, Secret, Token, Url,
+    WorkloadName, one_of,
+};
 
-/// What a command line and an environment came to.
+/// A command line and an environment, parsed.
 #[derive(Debug)]
 pub struct Parsed {
-    /// Where a setting was wrong, its default stands here, and a [`Problem`] says so.
+    /// A wrong setting has its default here, and a [`Problem`].
     pub settings: Settings,
     /// Every setting that the command takes, in the table's order.
-    pub in_force: Vec<InForce>,
+    pub effective: Vec<Effective>,
     /// The words that are no flags: names of nodes and the like. Always empty for `run` and `config`.
     pub words: Vec<String>,
     /// `--help` was there: show it before anything else, problems included.
@@ -89,35 +69,35 @@ pub struct Parsed {
 
 /// Where the first word stands that is neither a flag of this command nor the value of one.
 pub fn first_word(command: Command, words: &[OsString]) -> Option<usize> {
-    line::read(command, words.to_vec()).first_word
+    args::parse(command, words.to_vec()).first_word
 }
 
-/// Reads everything that one command was told. `words` are those after the command's own
+/// Parses the settings of one command. `words` are those after the command's own
 /// (`ccm node list -o json` → `-o json`).
 pub fn parse(command: Command, words: Vec<OsString>, environment: &dyn Environment) -> Parsed {
-    parse_above(command, words, environment, None)
+    parse_with_daemon(command, words, environment, None)
 }
 
-/// The same above what the daemon of a cluster is started with.
-pub fn parse_above(
+/// The same, with the settings of the daemon of a cluster below them.
+pub fn parse_with_daemon(
     command: Command,
     words: Vec<OsString>,
     environment: &dyn Environment,
-    taken: Option<&Taken>,
+    daemon: Option<&DaemonSettings>,
 ) -> Parsed {
-    let line = line::read(command, words);
-    let resolved = resolve::resolve(command, &line, environment, taken);
-    let mut notices = line.notices;
+    let args = args::parse(command, words);
+    let resolved = resolve::resolve(command, &args, environment, daemon);
+    let mut notices = args.notices;
     notices.extend(environment::notices(command, environment));
     notices.extend(resolved.notices);
-    let mut problems = line.problems;
+    let mut problems = args.problems;
     problems.extend(resolved.problems);
     Parsed {
         settings: resolved.settings,
-        in_force: resolved.in_force,
-        words: line.words,
-        help: line.help,
-        version: line.version,
+        effective: resolved.effective,
+        words: args.words,
+        help: args.help,
+        version: args.version,
         notices,
         problems,
     }

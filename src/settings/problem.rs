@@ -24,7 +24,7 @@ pub struct Problem {
 pub enum Notice {
     /// A flag or variable of hcloud-cloud-controller-manager.
     Ignored { name: String },
-    /// A variable that nobody reads, one slip away from one that is read.
+    /// An unknown variable whose name is almost that of a known one.
     MisspeltVariable { name: String, nearest: &'static str },
     /// An API is reached without TLS on another machine.
     Unencrypted { name: String },

@@ -11,16 +11,16 @@ pub struct Setting {
     /// The first that is set and not empty counts.
     pub variables: &'static [Variable],
     pub kind: Kind,
-    /// As a person would write it; read like a flag's value.
+    /// Written and read like a flag's value.
     pub default: Option<&'static str>,
-    /// For an operator at three in the morning: what it does, unit, limits. Whole sentences.
+    /// What it does, unit, limits. Whole sentences.
     pub help: &'static str,
     /// Which commands take it, by flag or by variable.
     pub commands: &'static [Command],
     pub group: Group,
     /// Its value is never shown.
     pub secret: bool,
-    /// Left out of `--help` and of `ccm help settings`.
+    /// Not shown in `--help` and of `ccm help settings`.
     pub hidden: bool,
 }
 
@@ -71,7 +71,7 @@ pub enum Command {
     RouteSync,
     /// What the daemon would make of all its settings.
     Config,
-    /// Looks at everything and writes nothing.
+    /// Checks everything and writes nothing.
     Doctor,
 }
 
@@ -87,19 +87,30 @@ pub enum Group {
 
 impl Setting {
     /// What the rows leave out.
-    pub(super) const BLANK: Setting = Setting {
-        name: "",
-        flags: &[],
-        short: None,
-        variables: &[],
-        kind: Kind::Boolean,
-        default: None,
-        help: "",
-        commands: Command::ALL,
-        group: Group::Hetzner,
-        secret: false,
-        hidden: false,
-    };
+    pub(super) const fn of(group: Group) -> Setting {
+        Setting {
+            name: "",
+            flags: &[],
+            short: None,
+            variables: &[],
+            kind: Kind::Boolean,
+            default: None,
+            help: "",
+            commands: Command::ALL,
+            group,
+            secret: false,
+            hidden: false,
+        }
+    }
+
+    /// The variable, or the flag where there is none: how messages call it.
+    pub fn written_name(&self) -> String {
+        match (self.variables.first(), self.flags.first()) {
+            (Some(variable), _) => variable.name().to_owned(),
+            (None, Some(flag)) => format!("--{flag}"),
+            (None, None) => self.name.to_owned(),
+        }
+    }
 
     pub fn takes_value(&self) -> bool {
         self.kind != Kind::Boolean
@@ -111,8 +122,8 @@ impl Setting {
         takes(command) || (command.reads_daemon_arguments() && takes(Command::Run))
     }
 
-    /// Is it worth showing in the command's help?
-    pub fn is_told_by(&self, command: Command) -> bool {
+    /// Does the command's help show it?
+    pub fn is_in_help_of(&self, command: Command) -> bool {
         let is_its_own = match command {
             Command::Config => self.is_of_config(),
             command => self.commands.contains(&command),

@@ -134,7 +134,7 @@ fn usage() {
         (&["node", "inspect", "worker-"], &[], 1, "there is no node \"worker-\"; did you mean worker-1, worker-2 or worker-3?"),
         (&["node", "inspect", "other"], &[], 1, "there is no node \"other\"; ccm node list shows all 3"),
         (&["node", "sync", "worker-1", "wroker-2", "zzz"], &[], 1, "there is no node \"wroker-2\"; did you mean worker-2?\nthere is no node \"zzz\"; ccm node list shows all 3"),
-        (&["node", "sync", "--detailed-exitcode"], &[], 2, "--detailed-exitcode goes with --dry-run"),
+        (&["node", "sync", "--detailed-exitcode"], &[], 2, "--detailed-exitcode needs --dry-run"),
         (&["node", "list", "\u{1b}[2J"], &[], 2, "node list takes no name; ccm node inspect \\u001b[2J shows one node"),
         (&["\u{1b}[2J"], &[], 2, "unknown command \"\\u{1b}[2J\"; there is run, node, lb, route, doctor, config, completions, help, version\nSee ccm help."),
     ]);

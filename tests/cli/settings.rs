@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ccm::settings::{
-    AddressFamily, Command, Controller, DROP_IN_FLAGS, Environment, Kind, ListenAddress, LogFormat,
-    NetworkName, Output, Parsed, Profile, Source, Sourced, TABLE, Taken, Takes, WorkloadName,
-    markdown, names_that_count, parse, parse_above,
+    AddressFamily, Command, Controller, DROP_IN_FLAGS, DaemonSettings, Environment, Kind,
+    ListenAddress, LogFormat, NetworkSelector, Output, Parsed, Profile, Sourced, TABLE, Takes,
+    WorkloadName, inherited_names, markdown, parse, parse_with_daemon,
 };
 
 /// An environment of a test, with its files.
@@ -75,7 +75,10 @@ fn lines<T: ToString>(items: &[T]) -> String {
 /// A setting's value, as Rust writes it, and who said so.
 fn shown(parsed: &Parsed, name: &str) -> (String, String) {
     fn both<T: Debug>(setting: &Sourced<T>) -> (String, String) {
-        (format!("{:?}", setting.value), setting.source.to_string())
+        (
+            format!("{:?}", setting.value),
+            setting.source.name().to_owned(),
+        )
     }
     let settings = &parsed.settings;
     match name {
@@ -144,7 +147,7 @@ fn nothing_set_is_the_documented_defaults() {
     };
     assert_eq!(settings.metrics_address.value, Some(everywhere));
     assert_eq!(settings.test_time_scale.value, 1.0);
-    assert_eq!(settings.node_sync_interval.source, Source::Default);
+    assert!(settings.node_sync_interval.source.is_default());
 }
 
 #[test]
@@ -227,7 +230,7 @@ fn typed_values() {
     assert_eq!(settings.context.value.as_deref(), Some("admin"));
     assert!(!settings.controllers.value.contains(Controller::Service));
     assert!(settings.controllers.value.contains(Controller::Node));
-    assert_eq!(settings.network.value, Some(NetworkName::Id(4711)));
+    assert_eq!(settings.network.value, Some(NetworkSelector::Id(4711)));
     assert_eq!(settings.endpoint.value.as_str(), "http://127.0.0.1:8080/v1");
     assert_eq!(settings.address_family.value, AddressFamily::Dualstack);
     assert!(!settings.zone_label_enabled.value && settings.debug.value);
@@ -644,11 +647,11 @@ fn what_a_daemon_is_started_with_comes_below_a_person_s_own() {
         .map(|one| one.split_once('=').unwrap());
     let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let words = words.split_whitespace().map(str::to_owned).collect();
-    let taken = Taken::new(&from, words, variables.collect()).unwrap();
+    let taken = DaemonSettings::new(&from, words, variables.collect()).unwrap();
     let read = |line: &str, text: &str| {
         let words = line.split_whitespace().map(OsString::from).collect();
         let environment = environment(&format!("HCLOUD_TOKEN=mine\n{text}"));
-        let parsed = parse_above(Command::LbSync, words, &environment, Some(&taken));
+        let parsed = parse_with_daemon(Command::LbSync, words, &environment, Some(&taken));
         assert_eq!(lines(&parsed.problems), "");
         parsed.settings
     };
@@ -656,17 +659,17 @@ fn what_a_daemon_is_started_with_comes_below_a_person_s_own() {
     let settings = read("", "");
     let name = &settings.cluster_name;
     assert_eq!(
-        (name.value.as_str(), name.source.to_string()),
+        (name.value.as_str(), name.source.name().to_owned()),
         ("theirs", of("--cluster-name"))
     );
-    let kind = &settings.load_balancers.kind;
-    assert_eq!(kind.value.as_deref(), Some("lb21"));
-    assert_eq!(kind.source.to_string(), of("HCLOUD_LOAD_BALANCERS_TYPE"));
-    assert_eq!(settings.network.value, Some(NetworkName::Id(7)));
+    let kind = settings.load_balancers.kind.unwrap();
+    assert_eq!(kind.value, "lb21");
+    assert_eq!(kind.source.name(), of("HCLOUD_LOAD_BALANCERS_TYPE"));
+    assert_eq!(settings.network.value, Some(NetworkSelector::Id(7)));
     assert_eq!(settings.server_cache_max_age.value, Duration::from_secs(3));
     // How both APIs are reached, what is printed, and whether anything is written, are their own.
     assert_eq!(settings.token.value.unwrap().secret.expose(), "mine");
-    assert_eq!(settings.endpoint.source, Source::Default);
+    assert!(settings.endpoint.source.is_default());
     assert!(settings.kubeconfig.value.is_empty());
     assert!(!settings.dry_run.value && !settings.debug.value);
     assert_eq!(
@@ -678,10 +681,10 @@ fn what_a_daemon_is_started_with_comes_below_a_person_s_own() {
         "--cluster-name=mine",
         "HCLOUD_LOAD_BALANCERS_TYPE=lb31\nHCLOUD_NETWORK=9",
     );
-    assert_eq!(own.cluster_name.source.to_string(), "--cluster-name");
-    assert_eq!(own.load_balancers.kind.value.as_deref(), Some("lb31"));
-    assert_eq!(own.network.value, Some(NetworkName::Id(9)));
-    let count = names_that_count(Command::LbSync);
+    assert_eq!(own.cluster_name.source.name(), "--cluster-name");
+    assert_eq!(own.load_balancers.kind.unwrap().value, "lb31");
+    assert_eq!(own.network.value, Some(NetworkSelector::Id(9)));
+    let count = inherited_names(Command::LbSync);
     for (name, counts) in [
         ("HCLOUD_LOAD_BALANCERS_TYPE", true),
         ("HCLOUD_NETWORK", true),

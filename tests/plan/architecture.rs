@@ -35,7 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("http", &["provider"]),
     ("provider", &[]),
     ("metrics", &[]),
-    ("settings", &["text"]),
+    ("settings", &["provider", "text"]),
     ("text", &[]),
 ];
 

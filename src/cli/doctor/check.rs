@@ -1,29 +1,29 @@
-//! What a check is and may come to, and the table of them.
+//! What a check and its outcome are, and the table of them.
 
 use super::view::{Gap, View};
 use super::{cloud, cluster, nodes, routes, services};
 use crate::text;
 use serde::Serialize;
 
-/// What a check came to, in a word.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Status {
     /// The daemon can't do its work, or not all of it.
     Fail,
-    /// Somebody should know.
+    /// The daemon works, and a person should read it.
     Warn,
-    /// It could not be looked at, and that alone is no fault.
+    /// It could not be checked, and that alone is no fault.
     Skipped,
     Ok,
 }
 
-/// What a check came to.
+/// Result, message and fix of a check.
 pub(super) struct Outcome {
     pub(super) status: Status,
     /// What was found, and what it means.
     pub(super) message: String,
-    /// How to mend it; empty where there is nothing to mend.
+    /// The fix; empty where nothing is wrong.
     pub(super) remedy: String,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Check {
     pub(super) remedy: String,
 }
 
-/// Name, what it looks at, and the check.
+/// Name, what it checks, and the function.
 type Row = (&'static str, &'static str, fn(&View) -> Outcome);
 
 #[rustfmt::skip] // A row is two lines.
@@ -51,7 +51,7 @@ const CHECKS: &[Row] = &[
         cloud::token),
     ("api", "GET /servers of the Cloud API, every page",
         cloud::api),
-    ("permission", "an empty change of a load balancer that can't exist: who may write is told so",
+    ("permission", "an empty change of a load balancer that can't exist: the answer shows whether the token may write",
         cloud::permission),
     ("project", "provider IDs, names and addresses of nodes beside the servers of the token's project",
         nodes::project),
@@ -108,7 +108,7 @@ pub(super) fn all(view: &View) -> Vec<Check> {
         .collect()
 }
 
-/// What needs somebody first.
+/// Problems first.
 pub(super) fn in_order(checks: &[Check]) -> Vec<&Check> {
     let order = [Status::Fail, Status::Warn, Status::Skipped, Status::Ok];
     let of = |status| checks.iter().filter(move |check| check.status == status);
@@ -132,10 +132,10 @@ impl Outcome {
         Outcome::new(Status::Skipped, message.into(), String::new())
     }
 
-    /// What could not be seen.
+    /// What could not be read.
     pub(super) fn of_gap(gap: &Gap, remedy: &'static str) -> Outcome {
         match gap {
-            Gap::Needs(check) => Outcome::skipped(format!("not looked at: see {check}")),
+            Gap::Needs(check) => Outcome::skipped(format!("not checked: see {check}")),
             Gap::NotHere(why) => Outcome::skipped(why.as_str()),
             Gap::Failed(why) => Outcome::fail(why.as_str(), remedy),
         }

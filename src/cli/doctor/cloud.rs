@@ -41,7 +41,7 @@ pub(super) fn api(view: &View) -> Outcome {
         )),
         Err(gap) => Outcome::of_gap(
             gap,
-            "a refused token: copy it anew or make another one; no answer: look at \
+            "a refused token: copy it anew or make another one; no answer: check \
              HCLOUD_ENDPOINT, proxies, firewall and DNS from where ccm runs",
         ),
     }
@@ -49,18 +49,18 @@ pub(super) fn api(view: &View) -> Outcome {
 
 pub(super) fn permission(view: &View) -> Outcome {
     if view.servers.is_err() {
-        return Outcome::skipped("not looked at: see api");
+        return Outcome::skipped("not checked: see api");
     }
     match &view.checkup.permission {
         Permission::ReadWrite => Outcome::ok(
-            "the token may write: it was told that the load balancer is not there, and not refused",
+            "the token may write: the test request was answered with not found, and not refused",
         ),
         Permission::ReadOnly => Outcome::fail(
             "the token may only read: no load balancer can be made or changed",
             "make a token with Read & Write in the Hetzner Console (Security → API tokens)",
         ),
         Permission::Unknown(why) => {
-            Outcome::skipped(format!("whether the token may write can't be told: {why}"))
+            Outcome::skipped(format!("whether the token may write is unknown: {why}"))
         }
     }
 }
@@ -69,7 +69,7 @@ pub(super) fn rate_limit(view: &View) -> Outcome {
     let remedy = "see who else uses the project's API up (all its tokens share this: autoscaler, \
                   CSI driver, Terraform), or wait: it is refilled evenly, 3600 an hour";
     match view.checkup.rate_limit {
-        None if view.servers.is_err() => Outcome::skipped("not looked at: see api"),
+        None if view.servers.is_err() => Outcome::skipped("not checked: see api"),
         None => Outcome::skipped("the API did not say how many calls are left"),
         Some((limit, 0)) => Outcome::fail(
             format!("none of {limit} calls an hour are left: whatever is asked is refused"),
@@ -89,7 +89,7 @@ pub(super) fn clock(view: &View) -> Outcome {
     let Some(ahead_s) = view.checkup.clock_ahead_s else {
         return Outcome::skipped(match view.servers {
             Ok(_) => "the API did not say what time it is",
-            Err(_) => "not looked at: see api",
+            Err(_) => "not checked: see api",
         });
     };
     let skew_s = ahead_s.unsigned_abs();
@@ -108,7 +108,7 @@ pub(super) fn clock(view: &View) -> Outcome {
 
 pub(super) fn network(view: &View) -> Outcome {
     match (&view.servers, &view.checkup.network) {
-        (Err(_), _) => Outcome::skipped("not looked at: see api"),
+        (Err(_), _) => Outcome::skipped("not checked: see api"),
         (Ok(_), None) => Outcome::skipped("HCLOUD_NETWORK is not set: no private Network is used"),
         (Ok(_), Some(Ok(network))) => Outcome::ok(format!("{network} is there")),
         (Ok(_), Some(Err(error))) => Outcome::fail(
@@ -122,12 +122,12 @@ pub(super) fn network(view: &View) -> Outcome {
 pub(super) fn attached(view: &View) -> Outcome {
     let network = match &view.checkup.network {
         Some(Ok(network)) => network,
-        Some(Err(_)) => return Outcome::skipped("not looked at: see network"),
-        None if view.servers.is_err() => return Outcome::skipped("not looked at: see api"),
+        Some(Err(_)) => return Outcome::skipped("not checked: see network"),
+        None if view.servers.is_err() => return Outcome::skipped("not checked: see api"),
         None => return Outcome::skipped("HCLOUD_NETWORK is not set"),
     };
     if !view.attached_check {
-        return Outcome::skipped("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true: nobody asks for it");
+        return Outcome::skipped("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true turns this check off");
     }
     match &view.checkup.attached {
         Attached::Yes => Outcome::ok(format!("this machine is attached to {network}")),

@@ -20,7 +20,7 @@ pub(super) fn reached(view: &View) -> Outcome {
         Ok(at) => Outcome::ok(at.as_str()),
         Err(gap) => Outcome::of_gap(
             gap,
-            "look at --kubeconfig, KUBECONFIG and --context; kubectl version with the same \
+            "check --kubeconfig, KUBECONFIG and --context; kubectl version with the same \
              kubeconfig must work from here",
         ),
     }
@@ -45,7 +45,7 @@ pub(super) fn version(view: &View) -> Outcome {
         ),
         ("1", Ok(_)) => Outcome::ok(format!("Kubernetes {}", version.name)),
         _ => Outcome::warn(
-            format!("Kubernetes {}: nobody has tried that", version.name),
+            format!("Kubernetes {}: not tested", version.name),
             "watch what ccm run --dry-run would do before you let it write",
         ),
     }
@@ -80,13 +80,13 @@ pub(super) fn rights(view: &View) -> Outcome {
 pub(super) fn lease(view: &View) -> Outcome {
     let lease = match &view.lease {
         Ok(lease) => lease,
-        Err(gap) => return Outcome::of_gap(gap, "look at the API server's own health"),
+        Err(gap) => return Outcome::of_gap(gap, "check the API server's own health"),
     };
     let key = &lease.key;
     let remedy = "start the daemon, or see why it does not run (kubectl get pods in the namespace of its \
-                  Deployment); where a CronJob does the work, nobody leads between two passes";
+                  Deployment); where a CronJob does the work, there is no leader between two runs";
     let Some(spec) = lease.spec.as_ref().filter(|spec| !spec.holder.is_empty()) else {
-        return Outcome::warn(format!("{key}: nobody leads, so nothing is done"), remedy);
+        return Outcome::warn(format!("{key}: no leader, so nothing is done"), remedy);
     };
     let holder = &spec.holder;
     match lease.age_s {
@@ -95,7 +95,7 @@ pub(super) fn lease(view: &View) -> Outcome {
             age_s.max(0)
         )),
         Some(age_s) => Outcome::warn(
-            format!("{key}: {holder} held it and has not renewed it for {age_s} s: nobody leads"),
+            format!("{key}: {holder} held it and has not renewed it for {age_s} s: no leader"),
             remedy,
         ),
         None => Outcome::warn(

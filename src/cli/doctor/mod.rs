@@ -1,15 +1,14 @@
-//! `ccm doctor`: looks at everything that the daemon needs, and says what is wrong and how to mend it.
+//! `ccm doctor`: checks everything that the daemon needs; reports what is wrong and the fix.
 //!
-//! In the three steps of everything here, without the last: [`observe`] makes every call, each of
-//! which may fail by itself; the checks are pure functions of what it saw, one row of a table
-//! each; `show` prints. A new check is a row and a function.
+//! [`observe`] makes every call, and each may fail by itself; the checks are pure functions of what it read, one row of a
+//! table each; `show` prints. A new check is a row and a function.
 //!
-//! | file | its one job |
+//! | file | its job |
 //! |---|---|
-//! | `view` | what there is to look at |
+//! | `view` | what was read |
 //! | `observe` | the calls, and the gate that lets the two harmless writes pass |
 //! | `verbs` | what a role must allow |
-//! | `check` | what a check is and may come to; the table of them |
+//! | `check` | what a check and its outcome are; the table of them |
 //! | `cloud`, `cluster`, `nodes`, `routes`, `services` | the checks, by what they are about |
 //! | `show` | the report, for people and for programs |
 
@@ -24,22 +23,19 @@ mod show;
 mod verbs;
 mod view;
 
-use super::logging::Reader;
 use super::output::Printer;
-use super::{Exit, help, told};
+use super::{Exit, startup};
 use crate::settings::{Command, Output};
 use check::Status;
 use std::ffi::OsString;
 
 pub(super) fn doctor(words: Vec<OsString>) -> Exit {
-    let help = || help::command(Command::Doctor);
-    // Wrong settings are what it is asked about; wrong usage is not.
-    let (parsed, unknown) = match told::read_anyhow(Command::Doctor, words, Reader::Person, help) {
-        Ok(read) => read,
+    let started = match startup::start(Command::Doctor, words) {
+        Ok(started) => started,
         Err(exit) => return exit,
     };
-    let checks = check::all(&observe::observe(&parsed, unknown));
-    let text = match parsed.settings.output.value {
+    let checks = check::all(&observe::observe(&started));
+    let text = match started.settings.output.value {
         Output::Table => show::table(&checks, false),
         Output::Wide => show::table(&checks, true),
         Output::Json => super::output::json(&show::document(&checks)),

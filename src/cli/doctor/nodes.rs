@@ -52,7 +52,7 @@ pub(super) fn project(view: &View) -> Outcome {
     }
 }
 
-/// As far as that can be told.
+/// No node of ours has its server in the project of the token.
 pub(super) fn are_of_another_project(view: &View) -> bool {
     let seen = view.nodes.as_ref().ok().map(|nodes| own(nodes));
     seen.is_some_and(|(own, matched)| own > 0 && matched == 0)
@@ -82,7 +82,7 @@ pub(super) fn provider_ids(view: &View) -> Outcome {
         ),
         all if all == nodes.len() => Outcome::fail(
             found,
-            "look at --cloud-provider; a provider ID can't be changed, so those nodes have to \
+            "check --cloud-provider; a provider ID can't be changed, so those nodes have to \
              join anew",
         ),
         _ => Outcome::warn(
@@ -115,10 +115,10 @@ pub(super) fn kubelets(view: &View) -> Outcome {
 pub(super) fn servers(view: &View) -> Outcome {
     let nodes = match &view.nodes {
         Ok(nodes) => nodes,
-        Err(gap) => return Outcome::of_gap(gap, "look at the API server's own health"),
+        Err(gap) => return Outcome::of_gap(gap, "check the API server's own health"),
     };
     if matches!(own(nodes), (1.., 0)) {
-        return Outcome::skipped("not looked at: see project");
+        return Outcome::skipped("not checked: see project");
     }
     let troubles = [replaced(nodes), stuck(nodes)];
     let troubles: Vec<Outcome> = troubles.into_iter().flatten().collect();
@@ -187,7 +187,7 @@ fn replaced(nodes: &[NodePlan]) -> Option<Outcome> {
 fn stuck(nodes: &[NodePlan]) -> Option<Outcome> {
     let stuck = nodes.iter().filter(|plan| !is_replaced(plan));
     let stuck: Vec<String> = stuck
-        .filter_map(|plan| plan.obstacle.as_ref().map(|why| told(plan, why)))
+        .filter_map(|plan| plan.obstacle.as_ref().map(|why| named(plan, why)))
         .collect();
     (!stuck.is_empty()).then(|| {
         Outcome::fail(
@@ -198,6 +198,6 @@ fn stuck(nodes: &[NodePlan]) -> Option<Outcome> {
     })
 }
 
-fn told(plan: &NodePlan, why: &Finding) -> String {
+fn named(plan: &NodePlan, why: &Finding) -> String {
     format!("{}: {}", plan.object.name, why.message)
 }

@@ -4,6 +4,7 @@ use super::services::lacks;
 use super::verbs::{NEEDS, Need};
 use super::view::{Gap, Lease, Seen, Token, View};
 use crate::cache::{self, Apis, ReadFrom};
+use crate::cli::startup::Started;
 use crate::cli::wire;
 use crate::controllers::Selection;
 use crate::controllers::node::{self, NodePlan};
@@ -12,7 +13,7 @@ use crate::controllers::service::{self, FailedTry, ServiceController, ServicePla
 use crate::hetzner::{self, Hetzner};
 use crate::kube::{self, LeaseKey, Node};
 use crate::provider::{Checkup, ErrorKind, Gate, Instance, Provider, Refused, Urgency};
-use crate::settings::{Controller, Parsed, Settings};
+use crate::settings::{Controller, Settings};
 use jiff::Timestamp;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,14 +41,15 @@ struct Cloud {
     asked: Instant,
 }
 
-/// What decides the addresses of nodes: that it may not be set here has checks of its own.
+/// Settings that decide the addresses of nodes: other checks report when they are unset here.
 const OF_NODES: [&str; 2] = ["HCLOUD_NETWORK", "HCLOUD_INSTANCES_ADDRESS_FAMILY"];
 
-/// `unknown`: settings whose default may not be the daemon's; what they alone ask of a load balancer is not said to be
-/// missing.
-pub(super) fn observe(parsed: &Parsed, mut unknown: Vec<String>) -> View {
+/// Makes every call. Changes of load balancers that follow only from a setting that may be set for the daemon are not
+/// reported as missing.
+pub(super) fn observe(started: &Started) -> View {
+    let mut unknown = started.unknown.clone();
     unknown.retain(|name| !OF_NODES.contains(&name.as_str()));
-    let settings = &parsed.settings;
+    let settings = &started.settings;
     let key = LeaseKey {
         namespace: settings.lease_namespace.value.to_string(),
         name: settings.lease_name.value.to_string(),
@@ -66,21 +68,21 @@ pub(super) fn observe(parsed: &Parsed, mut unknown: Vec<String>) -> View {
         lease: Err(Gap::Needs("cluster")),
         workloads: Err(Gap::Needs("cluster")),
         namespace: key.namespace.clone(),
-        prefix: wire::profile(settings).name(),
+        prefix: settings.cloud_provider.value.name(),
         nodes: Err(Gap::Needs("cluster")),
         routes: Err(Gap::Needs("nodes")),
         services: Err(Gap::Needs("nodes")),
         failed_tries: Ok(HashMap::new()),
         orphans: Err(Gap::Needs("services")),
     };
-    look_at_settings(&mut view, parsed);
-    let kube = look_at_cluster(&mut view, settings, &key);
-    let cloud = look_at_cloud(&mut view, settings, unknown);
+    check_settings(&mut view, started);
+    let kube = read_cluster(&mut view, settings, &key);
+    let cloud = read_cloud(&mut view, settings, unknown);
     match (kube, cloud) {
         (Some(kube), Some(cloud)) => {
             let apis = wire::together(settings, kube, cloud.provider);
             let instances = apis.instances_listed(cloud.servers, cloud.asked).value;
-            look_at_both(&mut view, settings, &apis, &instances);
+            plan(&mut view, settings, &apis, &instances);
         }
         (Some(_), None) => view.nodes = Err(Gap::Needs("api")),
         (None, _) => {}
@@ -88,23 +90,23 @@ pub(super) fn observe(parsed: &Parsed, mut unknown: Vec<String>) -> View {
     view
 }
 
-fn look_at_settings(view: &mut View, parsed: &Parsed) {
-    for problem in &parsed.problems {
+fn check_settings(view: &mut View, started: &Started) {
+    for problem in &started.problems {
         match problem.setting.starts_with("HCLOUD_TOKEN") {
             true => view.token = Err(Gap::Failed(problem.to_string())),
             false => view.problems.push(problem.to_string()),
         }
     }
-    if let Some(token) = &parsed.settings.token.value {
+    if let Some(token) = &started.settings.token.value {
         view.token = Ok(Token {
-            source: parsed.settings.token.source.to_string(),
+            source: started.settings.token.source.name().to_owned(),
             characters: token.secret.expose().chars().count(),
         });
     }
 }
 
-/// The client, when there is somebody at its other end.
-fn look_at_cluster(view: &mut View, settings: &Settings, key: &LeaseKey) -> Option<kube::Client> {
+/// The client, when the API server answers.
+fn read_cluster(view: &mut View, settings: &Settings, key: &LeaseKey) -> Option<kube::Client> {
     let kube = match wire::kube_client(settings) {
         Ok(kube) => kube,
         Err(why) => {
@@ -180,7 +182,7 @@ fn lease(kube: &kube::Client, key: &LeaseKey) -> Seen<Lease> {
 }
 
 /// None: the servers could not be read.
-fn look_at_cloud(view: &mut View, settings: &Settings, unknown: Vec<String>) -> Option<Cloud> {
+fn read_cloud(view: &mut View, settings: &Settings, unknown: Vec<String>) -> Option<Cloud> {
     if view.token.is_err() {
         return None;
     }
@@ -216,7 +218,7 @@ fn look_at_cloud(view: &mut View, settings: &Settings, unknown: Vec<String>) -> 
     }
 }
 
-fn look_at_both(view: &mut View, settings: &Settings, apis: &Apis, instances: &[Instance]) {
+fn plan(view: &mut View, settings: &Settings, apis: &Apis, instances: &[Instance]) {
     let nodes = match apis.nodes(ONE_LOOK, ReadFrom::Latest) {
         Ok(nodes) => nodes.value,
         Err(error) => {
@@ -286,9 +288,7 @@ fn route_plan(settings: &Settings, apis: &Apis) -> Seen<route::Plan> {
     let routes = wire::route_settings(settings).map_err(|off| {
         let is_all_that_lacks = off.is_wanted && settings.cluster_cidrs.value.is_empty();
         let how = match is_all_that_lacks && settings.network.value.is_some() {
-            true => {
-                "; to have them looked at, add the daemon's, or its settings by --settings-from"
-            }
+            true => "; to check them, add the daemon's, or its settings by --settings-from",
             false => "",
         };
         Gap::NotHere(format!("no routes with these settings: {}{how}", off.why))

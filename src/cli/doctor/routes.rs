@@ -45,8 +45,8 @@ fn in_order(plan: &Plan) -> Outcome {
     Outcome::ok(parts.join(", "))
 }
 
-/// Nodes that get no route, whatever the daemon does. Of one whose server is gone it is not the
-/// route that has to be mended.
+/// Nodes that get no route, whatever the daemon does. The check `nodes` reports
+/// those whose server does not exist.
 fn stuck(view: &View, plan: &Plan) -> Option<Outcome> {
     let nodes = view.nodes.iter().flatten();
     let gone = nodes.filter(|plan| matches!(plan.server, Server::Gone(_)));
@@ -69,7 +69,7 @@ fn stuck(view: &View, plan: &Plan) -> Option<Outcome> {
     (!groups.is_empty()).then(|| {
         Outcome::fail(
             some(&groups),
-            "attach the servers to the Network, or mend what else is named (ccm route list shows \
+            "attach the servers to the Network, or fix what else is named (ccm route list shows \
              each route); the daemon then adds the routes, and ccm route sync does it now",
         )
     })
@@ -86,29 +86,29 @@ fn of_network(plan: &Plan) -> Vec<Outcome> {
         let (_, messages) = of.or_insert((finding.reason, Vec::new()));
         messages.push(finding.message.clone());
     }
-    let told = by_reason.into_values().map(|(reason, messages)| {
+    let outcomes = by_reason.into_values().map(|(reason, messages)| {
         let remedy = match reason {
             Reason::StaleRoute => {
-                "ccm does not delete such a route: when nobody needs it, do it yourself (hcloud \
+                "ccm does not delete such a route: delete it yourself when it is not needed (hcloud \
                  network remove-route, or the Console)"
             }
             Reason::RouteLimitNear => {
-                "a node beyond the limit gets no route: take away routes that nobody needs, or \
+                "a node beyond the limit gets no route: delete routes that are not needed, or \
                  plan for an overlay network"
             }
             Reason::ClusterCIDRMisconfigured => {
                 "give --cluster-cidr a range within the Network's and outside of its subnets, the \
                  same as kube-controller-manager's"
             }
-            Reason::NoNodeInNetwork => "look at HCLOUD_NETWORK and --context",
+            Reason::NoNodeInNetwork => "check HCLOUD_NETWORK and --context",
             _ => "ccm route list shows each route",
         };
         Outcome::warn(format!("network {name}: {}", some(&messages)), remedy)
     });
-    told.collect()
+    outcomes.collect()
 }
 
-/// Servers of ours whose node nobody gave addresses for its pods.
+/// Matched nodes without spec.podCIDR.
 fn without_pod_cidr(view: &View) -> Option<Outcome> {
     let without = |plan: &&node::NodePlan| {
         matches!(plan.server, Server::Matched(..))
@@ -129,59 +129,59 @@ fn without_pod_cidr(view: &View) -> Option<Outcome> {
     })
 }
 
-/// Nodes whose pods have addresses that nobody told us about.
+/// Nodes whose pods have addresses outside --cluster-cidr.
 fn outside(plan: &Plan) -> Option<Outcome> {
     let of_node = |node: &NodePlan| {
         let finding = node.findings.first()?;
         Some(format!("{}: {}", node.object.name, finding.message))
     };
-    let told: Vec<String> = plan.nodes.iter().filter_map(of_node).collect();
-    (!told.is_empty()).then(|| {
+    let outside: Vec<String> = plan.nodes.iter().filter_map(of_node).collect();
+    (!outside.is_empty()).then(|| {
         Outcome::warn(
-            some(&told),
+            some(&outside),
             "give --cluster-cidr what kube-controller-manager has; a node keeps its range, so \
              else it has to join anew",
         )
     })
 }
 
-/// What the next pass mends.
+/// What the next tick changes.
 fn pending(plan: &Plan) -> Option<Outcome> {
     let is_pending = |row: &&Row| matches!(row.step, Step::Add | Step::Delete | Step::Replace);
-    let told = by_state(plan.rows.iter().filter(is_pending))?;
+    let pending = by_state(plan.rows.iter().filter(is_pending))?;
     Some(Outcome::warn(
-        told,
+        pending,
         "the daemon does that within five minutes: see lease whether one runs; ccm route list \
          shows each, and ccm route sync does it now",
     ))
 }
 
-/// What would go, if it were sure that the Network is this cluster's.
+/// What would be deleted, if it were sure that the Network is this cluster's.
 fn left(plan: &Plan) -> Option<Outcome> {
     let is_left = |row: &&Row| {
         let is_wrong = matches!(row.state, State::Blackhole | State::Unwanted);
         is_wrong && row.step == Step::Nothing
     };
-    let told = by_state(plan.rows.iter().filter(is_left))?;
+    let left = by_state(plan.rows.iter().filter(is_left))?;
     Some(Outcome::warn(
         format!(
-            "left as it is, for no route of a node says that the Network is this cluster's: {told}"
+            "left unchanged, because no route of a node shows that the Network is this cluster's: {left}"
         ),
-        "once a node can have its route, the daemon deletes what nobody needs",
+        "once a node can have its route, the daemon deletes what is not needed",
     ))
 }
 
 /// `1 missing (10.244.1.0/24 of worker-1), 1 blackhole (10.244.9.0/24 via 10.0.0.9)`.
 fn by_state<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<String> {
     let rows: Vec<&Row> = rows.collect();
-    let told = State::ALL.iter().filter_map(|state| {
+    let states = State::ALL.iter().filter_map(|state| {
         let of_it = rows.iter().filter(|row| row.state == *state);
         let names: Vec<String> = of_it.map(|row| shown(row)).collect();
         let is_any = !names.is_empty();
         is_any.then(|| format!("{} {} ({})", names.len(), state.word(), some(&names)))
     });
-    let told: Vec<String> = told.collect();
-    (!told.is_empty()).then(|| told.join(", "))
+    let states: Vec<String> = states.collect();
+    (!states.is_empty()).then(|| states.join(", "))
 }
 
 fn shown(row: &Row) -> String {
@@ -207,20 +207,20 @@ pub(super) fn pod_network(view: &View) -> Outcome {
     }
     let remedy = match &view.routes {
         Ok(plan) if routes(view).status != Status::Skipped => {
-            match goes_by_itself(plan, &cut_off) {
+            match is_fixed_by_daemon(plan, &cut_off) {
                 true => {
                     "its routes are there or can be made: the daemon sets it right within five \
                  minutes (see lease whether one runs), and ccm route sync does it now"
                 }
                 false => {
-                    "mend what routes says of them; of a node that it does not name, somebody else \
-                 says it: look at the CNI"
+                    "fix what the check routes reports of them; the condition of other nodes is set by \
+                     another program: check the CNI"
                 }
             }
         }
         Ok(_) | Err(_) => {
-            "it is not ccm that says so with these settings: look at the CNI, or at whatever else \
-             keeps the pods' network"
+            "ccm does not set it with these settings: check the CNI, or whatever else manages the \
+             pods' network"
         }
     };
     Outcome::warn(
@@ -233,7 +233,7 @@ pub(super) fn pod_network(view: &View) -> Outcome {
 }
 
 /// The next pass says otherwise of all of them.
-fn goes_by_itself(plan: &Plan, names: &[String]) -> bool {
+fn is_fixed_by_daemon(plan: &Plan, names: &[String]) -> bool {
     names.iter().all(|name| {
         let mut nodes = plan.nodes.iter();
         let node = nodes.find(|node| node.object.name == *name);

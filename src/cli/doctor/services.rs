@@ -43,7 +43,7 @@ pub(super) fn services(view: &View) -> Outcome {
     })
 }
 
-/// Those that nothing is done for until somebody changes something. Each message says what.
+/// Those that are blocked until a person changes something. Each message says what.
 fn stuck(plans: &[ServicePlan]) -> Option<Outcome> {
     let stuck = plans.iter().filter_map(|plan| {
         let why = plan.cloud.obstacle.as_ref()?;
@@ -59,7 +59,7 @@ fn stuck(plans: &[ServicePlan]) -> Option<Outcome> {
     })
 }
 
-/// Those with warnings: nothing is left to do, and not all is as somebody wanted it.
+/// Those with warnings: nothing is left to do, and not all is as wanted.
 fn warned(plans: &[ServicePlan]) -> Option<Outcome> {
     let warned = plans.iter().filter_map(|plan| {
         let mut warnings = plan.warnings();
@@ -99,7 +99,7 @@ fn lacking(view: &View, plans: &[ServicePlan]) -> Vec<Outcome> {
     if !refused.is_empty() {
         outcomes.push(Outcome::fail(
             format!("refused at the last try: {}", some(&refused)),
-            "mend what the message names; then the daemon's next try does it, and ccm lb sync at once",
+            "fix what the message names; then the daemon tries again, and ccm lb sync does it at once",
         ));
     }
     let all = [Lack::Balancer, Lack::Address, Lack::Changes];
@@ -176,23 +176,23 @@ pub(super) fn orphans(view: &View) -> Outcome {
             balancer.name, balancer.id
         )
     };
-    let (go, stay): (Vec<&Orphan>, Vec<&Orphan>) =
+    let (removable, kept): (Vec<&Orphan>, Vec<&Orphan>) =
         orphans.iter().partition(|orphan| orphan.removal.is_some());
-    let told = |orphans: Vec<&Orphan>, what: &str, remedy: &str| {
+    let outcome = |orphans: Vec<&Orphan>, what: &str, remedy: &str| {
         let names: Vec<String> = orphans.into_iter().map(shown).collect();
         (!names.is_empty()).then(|| Outcome::warn(format!("{what}: {}", some(&names)), remedy))
     };
-    let go = told(
-        go,
+    let removable = outcome(
+        removable,
         "no Service wants these, and they cost money",
         "ccm lb sync --delete-orphans lists them, asks, and deletes them",
     );
-    let stay = told(
-        stay,
-        "no Service wants these, they cost money, and ccm leaves them alone",
-        "only you can delete them, once nobody wants them; a protected one after hcloud load-balancer \
+    let kept = outcome(
+        kept,
+        "no Service wants these, they cost money, and ccm does not delete them",
+        "only you can delete them, when they are not needed; a protected one after hcloud load-balancer \
          disable-protection NAME delete",
     );
-    Outcome::of_all(go.into_iter().chain(stay).collect())
+    Outcome::of_all(removable.into_iter().chain(kept).collect())
         .unwrap_or_else(|| Outcome::ok("each load balancer of this cluster has its Service"))
 }

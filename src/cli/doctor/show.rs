@@ -1,4 +1,4 @@
-//! The report: for people in 80 columns, what needs somebody first; for programs as it is.
+//! The report: for people in 80 columns, problems first; for programs as JSON and YAML.
 
 use super::check::{Check, Status, in_order};
 use crate::cli::json::Document;
@@ -12,22 +12,22 @@ pub(super) fn document(checks: &[Check]) -> Document<&Check> {
     Document::new("Doctor", in_order(checks))
 }
 
-/// `is_wide`: what was looked at also where all is well.
+/// `is_wide`: what was checked also where all is well.
 pub(super) fn table(checks: &[Check], is_wide: bool) -> String {
     let mut text = String::new();
     for check in in_order(checks) {
         let head = format!("{:<8}{}", word(check.status), check.name);
         paragraph(&mut text, &head, &check.message);
         if is_wide || matches!(check.status, Status::Fail | Status::Warn) {
-            paragraph(&mut text, "", &format!("Looked at: {}.", check.looked_at));
+            paragraph(&mut text, "", &format!("Checked: {}.", check.looked_at));
         }
         if !check.remedy.is_empty() {
-            paragraph(&mut text, "", &format!("To mend it: {}.", check.remedy));
+            paragraph(&mut text, "", &format!("Fix: {}.", check.remedy));
         }
     }
     let count = |status| checks.iter().filter(|check| check.status == status).count();
     text + &format!(
-        "{} failed, {} to look at, {} ok, {} skipped\n",
+        "{} failed, {} warnings, {} ok, {} skipped\n",
         count(Status::Fail),
         count(Status::Warn),
         count(Status::Ok),

@@ -1,4 +1,4 @@
-//! What there is to look at: what was read, or why it was not.
+//! What was read for the checks, or why it was not.
 
 use super::verbs::Need;
 use crate::controllers::node::NodePlan;
@@ -8,17 +8,17 @@ use crate::kube::{LeaseSpec, Version, Workload};
 use crate::provider::{Checkup, Orphan};
 use std::collections::HashMap;
 
-/// Something that was looked at.
+/// Something that was read.
 pub(super) type Seen<T> = Result<T, Gap>;
 
-/// Why it was not seen.
+/// Why it was not read.
 #[derive(Clone, Debug)]
 pub(super) enum Gap {
     /// It rests on another check, which did not pass: the name of that one.
     Needs(&'static str),
-    /// There is nothing to look at, or nobody may, and that is no fault.
+    /// It does not exist here, or may not be read, and that is no fault.
     NotHere(String),
-    /// It was tried; what came of it.
+    /// It was tried; the error.
     Failed(String),
 }
 

@@ -12,30 +12,30 @@ use crate::settings::{Command, Output};
 use std::ffi::OsString;
 
 pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Exit {
-    let asked = match ask(Command::LbInspect, words) {
-        Ok(asked) => asked,
+    let context = match ask(Command::LbInspect, words) {
+        Ok(context) => context,
         Err(exit) => return exit,
     };
-    if asked.names.len() != 1 {
+    if context.names.len() != 1 {
         return usage("lb inspect takes one Service, e.g. ccm lb inspect default/web");
     }
-    let selection = match asked.selection() {
+    let selection = match context.selection() {
         Ok(selection) => selection,
         Err(exit) => return exit,
     };
-    let plans = match asked.evaluate(&selection) {
+    let plans = match context.evaluate(&selection) {
         Ok(plans) => plans,
         Err(exit) => return exit,
     };
-    leader::tell(&asked.settings, &asked.apis);
-    // Who only looks is told, and goes on.
-    let _ = asked.check_profile();
-    let text = match asked.settings.output.value {
+    leader::tell(&context.settings, &context.apis);
+    // A command that only reads warns and continues.
+    let _ = context.check_profile();
+    let text = match context.settings.output.value {
         Output::Json => output::json(&json::plans("LoadBalancerInspection", &plans)),
         Output::Yaml => output::yaml(&json::plans("LoadBalancerInspection", &plans)),
         Output::Table | Output::Wide => plans
             .iter()
-            .map(|plan| inspection(plan, failed_try(&asked.apis, plan)))
+            .map(|plan| inspection(plan, failed_try(&context.apis, plan)))
             .collect(),
     };
     Printer::stdout(&text)
@@ -63,7 +63,7 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
     if plan.all_findings().next().is_none() && seen.is_empty() {
         text.push_str("  none\n");
     }
-    // What stands in the way, what does not work, what should be known.
+    // What blocks it, what does not work, then warnings.
     if let Some(finding) = &plan.cloud.obstacle {
         text.push_str(&finding_lines(finding));
     }
@@ -90,7 +90,7 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
     text.push_str("\nSYNC WOULD\n");
     let lines = plan.lines();
     if plan.cloud.obstacle.is_some() {
-        text.push_str("  change nothing, until what stands in the way is gone: see FINDINGS\n");
+        text.push_str("  change nothing, until what blocks it is fixed: see FINDINGS\n");
     } else if lines.is_empty() {
         text.push_str("  change nothing\n");
     }

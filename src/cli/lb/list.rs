@@ -13,34 +13,34 @@ use std::ffi::OsString;
 use std::time::Instant;
 
 pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
-    let asked = match ask(Command::LbList, words) {
-        Ok(asked) => asked,
+    let context = match ask(Command::LbList, words) {
+        Ok(context) => context,
         Err(exit) => return exit,
     };
-    if let Some(name) = asked.names.first() {
+    if let Some(name) = context.names.first() {
         return usage(&format!(
             "lb list takes no name; ccm lb inspect {name} shows one Service"
         ));
     }
-    let selection = match asked.selection() {
+    let selection = match context.selection() {
         Ok(selection) => selection,
         Err(exit) => return exit,
     };
     let begun = Instant::now();
-    let mut plans = match asked.evaluate(&selection) {
+    let mut plans = match context.evaluate(&selection) {
         Ok(plans) => plans,
         Err(exit) => return exit,
     };
-    match asked.orphans(&plans, begun) {
+    match context.orphans(&plans, begun) {
         Ok(orphans) => plans.extend(orphans),
         Err(exit) => return exit,
     }
-    leader::tell(&asked.settings, &asked.apis);
-    // Who only looks is told, and goes on.
-    let _ = asked.check_profile();
-    // Of one namespace alone nobody asks for what has none.
+    leader::tell(&context.settings, &context.apis);
+    // A command that only reads warns and continues.
+    let _ = context.check_profile();
+    // Certificates have no namespace: the list of one namespace does not show them.
     let kept = match selection {
-        Selection::All => Some(asked.services.kept(&asked.apis)),
+        Selection::All => Some(context.services.kept(&context.apis)),
         _ => None,
     };
     if let Some(Err(error)) = &kept {
@@ -54,17 +54,17 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
             None => document,
         }
     };
-    let is_off = asked.apis.provider.load_balancers().is_none();
-    if is_off && !matches!(asked.settings.output.value, Output::Table | Output::Wide) {
+    let is_off = context.apis.provider.load_balancers().is_none();
+    if is_off && !matches!(context.settings.output.value, Output::Table | Output::Wide) {
         Printer::stderr(&format!("ccm: {TURNED_OFF}\n"));
     }
-    let text = match asked.settings.output.value {
+    let text = match context.settings.output.value {
         Output::Json => output::json(&document()),
         Output::Yaml => output::yaml(&document()),
         Output::Table | Output::Wide => {
-            let table = match asked.settings.output.value {
+            let table = match context.settings.output.value {
                 _ if is_off => format!("{TURNED_OFF}.\n"),
-                _ if plans.is_empty() => nothing(&asked.settings.namespace.value),
+                _ if plans.is_empty() => nothing(&context.settings.namespace.value),
                 Output::Wide => list_wide(&plans),
                 _ => list_table(&plans),
             };
@@ -100,8 +100,8 @@ fn nothing(namespace: &Option<String>) -> String {
 
 const HEADINGS: [&str; 5] = ["SERVICE", "LOAD BALANCER", "ADDRESS", "TARGETS", "DIFF"];
 
-/// What gives way when a table is too wide: the load balancer's name, which the Service's tells
-/// as well, then the Service's, then what differs.
+/// What is shortened when a table is too wide: the load balancer's name, which follows from the Service's, then the
+/// Service's, then what differs.
 const YIELDING: [Yielding; 3] = [(1, 13), (0, 17), (4, 10)];
 
 fn list_table(plans: &[ServicePlan]) -> String {

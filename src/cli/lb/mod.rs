@@ -10,19 +10,17 @@ pub(super) use inspect::inspect;
 pub(super) use list::list;
 pub(super) use sync::sync;
 
-use super::logging::Reader;
 use super::output::Printer;
-use super::told::{self, Read};
+use super::startup;
 use super::wire;
-use super::{Exit, help, or_dash, taken, usage};
-use crate::cache::{self, Apis, ReadFrom};
+use super::{Exit, or_dash, usage};
+use crate::cache::{Apis, ReadFrom};
 use crate::controllers::Selection;
 use crate::controllers::service::{ServiceController, ServicePlan, Want, want};
 use crate::kube::Service;
 use crate::settings::{Command, Settings, all_nearest, one_of};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,41 +31,33 @@ const NEAREST_AT_MOST: usize = 3;
 const TURNED_OFF: &str = "HCLOUD_LOAD_BALANCERS_ENABLED=false: no Service gets a load balancer, and none is changed or deleted";
 
 /// Everything a command needs.
-struct Asked {
+struct Context {
     settings: Settings,
     apis: Apis,
     services: ServiceController,
     /// `namespace/name`.
     names: Vec<String>,
-    /// What the daemon may have been told, and nobody set here.
+    /// Unset here, and may be set for the daemon.
     unknown: Vec<String>,
 }
 
-fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
-    let reader = match command {
-        Command::LbSync if std::io::stderr().is_terminal() => Reader::Waiting,
-        _ => Reader::Person,
-    };
-    let ready = match told::read(command, words, reader, || help::command(command)) {
-        Read::GoOn(ready) => ready,
-        Read::End(exit) => return Err(exit),
-    };
-    let namespace = ready.settings.namespace.value.as_deref();
-    let names = ready.words.iter().map(|word| full_name(word, namespace));
+fn ask(command: Command, words: Vec<OsString>) -> Result<Context, Exit> {
+    let mut started = startup::start(command, words)?;
+    let namespace = started.settings.namespace.value.as_deref();
+    let names = started.words.iter().map(|word| full_name(word, namespace));
     let names = names
         .collect::<Result<Vec<String>, String>>()
         .map_err(|why| usage(&why))?;
-    let unknown = taken::unknown(command, &ready.settings, ready.left_out.as_ref());
-    let apis = wire::world_of(ready.kube, &ready.settings, unknown.clone());
-    let apis = apis.map_err(|why| Printer::failure(&why))?;
+    let unknown = started.unknown.clone();
+    let apis = started.apis(unknown.clone())?;
     // A list says it in the place of its rows.
     if command != Command::LbList && apis.provider.load_balancers().is_none() {
         return Err(Printer::failure(TURNED_OFF));
     }
-    Ok(Asked {
+    Ok(Context {
         apis,
-        services: ServiceController::new(wire::service_settings(&ready.settings)),
-        settings: ready.settings,
+        services: ServiceController::new(wire::service_settings(&started.settings)),
+        settings: started.settings,
         names,
         unknown,
     })
@@ -94,7 +84,7 @@ fn full_name(word: &str, namespace: Option<&str>) -> Result<String, String> {
     }
 }
 
-impl Asked {
+impl Context {
     /// What is asked for: the names, else the namespace, else everything.
     fn selection(&self) -> Result<Selection, Exit> {
         if !self.names.is_empty() {
@@ -116,16 +106,16 @@ impl Asked {
         let (_, plans) = self
             .services
             .evaluate(&self.apis, selection)
-            .map_err(|error| self.failed(&error))?;
+            .map_err(|error| startup::failed(&self.apis, &error))?;
         Ok(plans)
     }
 
     /// Nothing is planned with the eyes of a profile that only a default names.
     fn check_profile(&self) -> Result<(), Exit> {
-        match taken::check_profile(&self.apis, &self.unknown) {
+        match startup::check_profile(&self.apis, &self.unknown) {
             Ok(None) => Ok(()),
             Ok(Some(why)) => Err(Printer::failure(&why)),
-            Err(error) => Err(self.failed(&error)),
+            Err(error) => Err(startup::failed(&self.apis, &error)),
         }
     }
 
@@ -134,7 +124,7 @@ impl Asked {
         let services = self
             .apis
             .load_balancer_services(Duration::MAX, ReadFrom::Latest)
-            .map_err(|error| self.failed(&error))?;
+            .map_err(|error| startup::failed(&self.apis, &error))?;
         let services = services.value.iter();
         Ok(services
             .map(|service| (service.full_name(), want(service)))
@@ -172,18 +162,8 @@ impl Asked {
             Some((namespace, name)) => self
                 .apis
                 .service(namespace, name)
-                .map_err(|error| self.failed(&error)),
+                .map_err(|error| startup::failed(&self.apis, &error)),
             None => Ok(None),
-        }
-    }
-
-    /// Who runs a command may have several kubeconfigs, and be surprised which one it was.
-    fn failed(&self, error: &cache::Error) -> Exit {
-        match error {
-            cache::Error::Kube(_) => {
-                Printer::failure(&format!("{error} ({})", self.apis.kube.origin()))
-            }
-            cache::Error::Cloud(_) => Printer::failure(&error.to_string()),
         }
     }
 }

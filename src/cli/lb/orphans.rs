@@ -2,10 +2,11 @@
 //! and deleted.
 
 use super::sync::{dry_run_lines, warnings};
-use super::{Asked, json, usage};
+use super::{Context, json, usage};
 use crate::cli::Exit;
 use crate::cli::changes::{self, Open};
 use crate::cli::output::{self, Printer};
+use crate::cli::startup;
 use crate::controllers::service::ServicePlan;
 use crate::controllers::{Report, Selection};
 use crate::settings::Output;
@@ -15,7 +16,7 @@ use std::time::Instant;
 
 const KIND: &str = "LoadBalancerSync";
 
-impl Asked {
+impl Context {
     /// Those that no plan takes over; in the namespace that is asked for.
     pub(super) fn orphans(
         &self,
@@ -25,7 +26,7 @@ impl Asked {
         let mut orphans = self
             .services
             .orphans(&self.apis, begun)
-            .map_err(|error| self.failed(&error))?;
+            .map_err(|error| startup::failed(&self.apis, &error))?;
         let number = |plan: &ServicePlan| plan.cloud.found.as_ref().map(|found| found.id);
         let taken: HashSet<u64> = plans.iter().filter_map(number).collect();
         let namespace = self.settings.namespace.value.as_ref();
@@ -82,7 +83,7 @@ impl Asked {
             for (object, change) in &report.changes {
                 Printer::stderr(&output::line(format_args!("{object}  {change}")));
             }
-            return self.failed(&outage.error);
+            return startup::failed(&self.apis, &outage.error);
         }
         let staying = orphans.into_iter().filter(|one| to_go(one).is_none());
         let before = plans.len();

@@ -1,8 +1,9 @@
 //! Do now what one tick of the daemon would do, or say it.
 
-use super::{Asked, ask, json, usage};
+use super::{Context, ask, json, usage};
 use crate::cli::changes::{self, Open};
 use crate::cli::output::{self, Printer};
+use crate::cli::startup;
 use crate::cli::{Exit, leader};
 use crate::controllers::service::ServicePlan;
 use crate::controllers::{Proposal, Selection};
@@ -11,32 +12,32 @@ use crate::settings::{Command, Output};
 use std::ffi::OsString;
 
 pub(in crate::cli) fn sync(words: Vec<OsString>) -> Exit {
-    let mut asked = match ask(Command::LbSync, words) {
-        Ok(asked) => asked,
+    let mut context = match ask(Command::LbSync, words) {
+        Ok(context) => context,
         Err(exit) => return exit,
     };
-    if asked.settings.detailed_exitcode.value && !asked.settings.dry_run.value {
-        return usage("--detailed-exitcode goes with --dry-run");
+    if context.settings.detailed_exitcode.value && !context.settings.dry_run.value {
+        return usage("--detailed-exitcode needs --dry-run");
     }
-    if let Err(exit) = asked.check_profile() {
+    if let Err(exit) = context.check_profile() {
         return exit;
     }
-    if asked.settings.delete_orphans.value {
-        leader::tell(&asked.settings, &asked.apis);
-        return asked.delete_orphans();
+    if context.settings.delete_orphans.value {
+        leader::tell(&context.settings, &context.apis);
+        return context.delete_orphans();
     }
-    let selection = match asked.selection() {
+    let selection = match context.selection() {
         Ok(selection) => selection,
         Err(exit) => return exit,
     };
-    leader::tell(&asked.settings, &asked.apis);
-    match asked.settings.dry_run.value {
-        true => asked.dry_run(&selection),
-        false => asked.sync(&selection),
+    leader::tell(&context.settings, &context.apis);
+    match context.settings.dry_run.value {
+        true => context.dry_run(&selection),
+        false => context.sync(&selection),
     }
 }
 
-impl Asked {
+impl Context {
     fn dry_run(&self, selection: &Selection) -> Exit {
         let plans = match self.evaluate(selection) {
             Ok(plans) => plans,
@@ -66,7 +67,7 @@ impl Asked {
             for (object, change) in &report.changes {
                 Printer::stderr(&output::line(format_args!("{object}  {change}")));
             }
-            return self.failed(&outage.error);
+            return startup::failed(&self.apis, &outage.error);
         }
         let text = match self.settings.output.value {
             Output::Json => output::json(&json::synced("LoadBalancerSync", &plans, &report)),
@@ -122,7 +123,7 @@ fn tell_held_back(plans: &[ServicePlan]) {
     }
 }
 
-/// Findings that stand in nobody's way, and should be known all the same.
+/// Warnings: they do not block the sync.
 pub(super) fn warnings<'a>(
     plans: impl IntoIterator<Item = &'a ServicePlan>,
 ) -> impl Iterator<Item = String> {

@@ -12,20 +12,20 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Exit {
-    let asked = match ask(Command::NodeInspect, words) {
-        Ok(asked) => asked,
+    let context = match ask(Command::NodeInspect, words) {
+        Ok(context) => context,
         Err(exit) => return exit,
     };
-    let [name] = asked.names.as_slice() else {
+    let [name] = context.names.as_slice() else {
         return usage("node inspect takes one name, e.g. ccm node inspect worker-1");
     };
     let selection = Selection::Names(BTreeSet::from([name.clone()]));
-    let plans = match asked.evaluate(&selection) {
+    let plans = match context.evaluate(&selection) {
         Ok(plans) => plans,
         Err(exit) => return exit,
     };
-    leader::tell(&asked.settings, &asked.apis);
-    let text = match asked.settings.output.value {
+    leader::tell(&context.settings, &context.apis);
+    let text = match context.settings.output.value {
         Output::Json => output::json(&json::plans("NodeInspection", &plans)),
         Output::Yaml => output::yaml(&json::plans("NodeInspection", &plans)),
         Output::Table | Output::Wide => plans.iter().map(inspection).collect(),

@@ -13,21 +13,21 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
-    let asked = match ask(Command::NodeList, words) {
-        Ok(asked) => asked,
+    let context = match ask(Command::NodeList, words) {
+        Ok(context) => context,
         Err(exit) => return exit,
     };
-    if let Some(name) = asked.names.first() {
+    if let Some(name) = context.names.first() {
         return usage(&format!(
             "node list takes no name; ccm node inspect {name} shows one node"
         ));
     }
-    let plans = match asked.evaluate(&Selection::All) {
+    let plans = match context.evaluate(&Selection::All) {
         Ok(plans) => plans,
         Err(exit) => return exit,
     };
-    leader::tell(&asked.settings, &asked.apis);
-    let text = match asked.settings.output.value {
+    leader::tell(&context.settings, &context.apis);
+    let text = match context.settings.output.value {
         Output::Json => output::json(&json::plans("NodeList", &plans)),
         Output::Yaml => output::yaml(&json::plans("NodeList", &plans)),
         Output::Table if plans.is_empty() => "The cluster has no nodes.\n".to_owned(),
@@ -129,7 +129,7 @@ fn addresses_cell(addresses: &[NodeAddress], at_most: usize) -> String {
     }
 }
 
-/// What kinds of values differ, or what stands in the way.
+/// What kinds of values differ, or what blocks the node.
 fn diff_cell(plans: &Plans) -> String {
     let plan = &plans.node;
     match plans

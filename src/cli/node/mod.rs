@@ -9,11 +9,10 @@ pub(super) use inspect::inspect;
 pub(super) use list::list;
 pub(super) use sync::sync;
 
-use super::logging::Reader;
 use super::output::Printer;
-use super::told::{self, Read};
+use super::startup;
 use super::wire;
-use super::{Exit, help, or_dash, taken, usage};
+use super::{Exit, or_dash, usage};
 use crate::cache::Apis;
 use crate::controllers::lifecycle::{LifecycleController, LifecyclePlan};
 use crate::controllers::node::{NodeController, NodePlan, Server};
@@ -27,63 +26,49 @@ use std::ffi::OsString;
 const NEAREST_AT_MOST: usize = 3;
 
 /// Everything a command needs.
-struct Asked {
+struct Context {
     settings: Settings,
     apis: Apis,
     nodes: NodeController,
     lifecycle: LifecycleController,
     names: Vec<String>,
-    /// What the daemon may have been told, and nobody set here.
+    /// Unset here, and may be set for the daemon.
     unknown: Vec<String>,
 }
 
 /// What the controllers would do to one node.
 pub(super) struct Plans {
     pub(super) node: NodePlan,
-    /// None when the lifecycle controller has no reason to look at it.
+    /// None when the lifecycle controller does not check it.
     pub(super) lifecycle: Option<LifecyclePlan>,
 }
 
-fn ask(command: Command, words: Vec<OsString>) -> Result<Asked, Exit> {
-    let ready = match told::read(command, words, Reader::Person, || help::command(command)) {
-        Read::GoOn(ready) => ready,
-        Read::End(exit) => return Err(exit),
-    };
-    let unknown = taken::unknown(command, &ready.settings, ready.left_out.as_ref());
-    let apis = wire::world_of(ready.kube, &ready.settings, unknown.clone());
-    let apis = apis.map_err(|why| Printer::failure(&why))?;
-    Ok(Asked {
+fn ask(command: Command, words: Vec<OsString>) -> Result<Context, Exit> {
+    let mut started = startup::start(command, words)?;
+    let unknown = started.unknown.clone();
+    let apis = started.apis(unknown.clone())?;
+    Ok(Context {
         apis,
-        nodes: NodeController::new(wire::node_settings(&ready.settings)),
-        lifecycle: LifecycleController::new(wire::lifecycle_settings(&ready.settings)),
-        settings: ready.settings,
-        names: ready.words,
+        nodes: NodeController::new(wire::node_settings(&started.settings)),
+        lifecycle: LifecycleController::new(wire::lifecycle_settings(&started.settings)),
+        settings: started.settings,
+        names: started.words,
         unknown,
     })
 }
 
-impl Asked {
+impl Context {
     fn evaluate(&self, selection: &Selection) -> Result<Vec<Plans>, Exit> {
         self.check_names()?;
         let (_, nodes) = self
             .nodes
             .evaluate(&self.apis, selection)
-            .map_err(|error| self.failed(&error))?;
+            .map_err(|error| startup::failed(&self.apis, &error))?;
         let (lifecycle, _) = self
             .lifecycle
             .evaluate(&self.apis, selection)
-            .map_err(|error| self.failed(&error))?;
+            .map_err(|error| startup::failed(&self.apis, &error))?;
         Ok(together(nodes, lifecycle))
-    }
-
-    /// Who runs a command may have several kubeconfigs, and be surprised which one it was.
-    fn failed(&self, error: &crate::cache::Error) -> Exit {
-        match error {
-            crate::cache::Error::Kube(_) => {
-                Printer::failure(&format!("{error} ({})", self.apis.kube.origin()))
-            }
-            crate::cache::Error::Cloud(_) => Printer::failure(&error.to_string()),
-        }
     }
 
     /// Every name must be a node's; the nodes read here are those that are planned on.
@@ -94,7 +79,7 @@ impl Asked {
         let nodes = self
             .nodes
             .nodes(&self.apis, &Selection::All)
-            .map_err(|error| self.failed(&error))?;
+            .map_err(|error| startup::failed(&self.apis, &error))?;
         let there: Vec<&str> = nodes.value.iter().map(|node| node.name()).collect();
         let mut exit = Ok(());
         for name in self
@@ -127,7 +112,7 @@ impl Plans {
         self.node.all_findings().chain(lifecycle)
     }
 
-    /// What can't be helped, of either controller.
+    /// What blocks it, of either controller.
     fn obstacles(&self) -> impl Iterator<Item = &Finding> {
         let lifecycle = self.lifecycle.iter().flat_map(|plan| &plan.obstacle);
         self.node.obstacle.iter().chain(lifecycle)

@@ -1,9 +1,9 @@
 //! Do now what one tick of the daemon would do, or say it.
 
-use super::{Asked, Plans, ask, json, together, usage};
+use super::{Context, Plans, ask, json, together, usage};
 use crate::cli::changes::{self, Open};
 use crate::cli::output::{self, Printer};
-use crate::cli::{Exit, leader, taken};
+use crate::cli::{Exit, leader, startup};
 use crate::controllers::{Proposal, Report, Selection};
 use crate::provider::Severity;
 use crate::settings::{Command, Output};
@@ -11,35 +11,35 @@ use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
 
 pub(in crate::cli) fn sync(words: Vec<OsString>) -> Exit {
-    let mut asked = match ask(Command::NodeSync, words) {
-        Ok(asked) => asked,
+    let mut context = match ask(Command::NodeSync, words) {
+        Ok(context) => context,
         Err(exit) => return exit,
     };
-    let names: BTreeSet<String> = asked.names.iter().cloned().collect();
+    let names: BTreeSet<String> = context.names.iter().cloned().collect();
     let selection = if names.is_empty() {
         Selection::All
     } else {
         Selection::Names(names)
     };
-    if asked.settings.detailed_exitcode.value && !asked.settings.dry_run.value {
-        return usage("--detailed-exitcode goes with --dry-run");
+    if context.settings.detailed_exitcode.value && !context.settings.dry_run.value {
+        return usage("--detailed-exitcode needs --dry-run");
     }
-    match taken::check_profile(&asked.apis, &asked.unknown) {
+    match startup::check_profile(&context.apis, &context.unknown) {
         Ok(None) => {}
         Ok(Some(why)) => return Printer::failure(&why),
-        Err(error) => return asked.failed(&error),
+        Err(error) => return startup::failed(&context.apis, &error),
     }
-    if let Err(exit) = asked.check_names() {
+    if let Err(exit) = context.check_names() {
         return exit;
     }
-    leader::tell(&asked.settings, &asked.apis);
-    match asked.settings.dry_run.value {
-        true => asked.dry_run(&selection),
-        false => asked.sync(&selection),
+    leader::tell(&context.settings, &context.apis);
+    match context.settings.dry_run.value {
+        true => context.dry_run(&selection),
+        false => context.sync(&selection),
     }
 }
 
-impl Asked {
+impl Context {
     fn dry_run(&self, selection: &Selection) -> Exit {
         let plans = match self.evaluate(selection) {
             Ok(plans) => plans,
@@ -72,11 +72,11 @@ impl Asked {
         };
         let ((mut report, nodes), second) = apis.recorder.alongside(&apis.kube, &Open, work);
         if let Some(outage) = &report.outage {
-            return self.failed(&outage.error);
+            return startup::failed(&self.apis, &outage.error);
         }
         let (second, lifecycle) = second.unwrap_or_default();
         if let Some(outage) = &second.outage {
-            return self.failed(&outage.error);
+            return startup::failed(&self.apis, &outage.error);
         }
         let plans = together(nodes, lifecycle);
         report.unreached += second.unreached;
@@ -116,7 +116,7 @@ fn dry_run_lines(plans: &[Plans]) -> String {
     changes::proposed(&proposals, warnings(plans))
 }
 
-/// Findings that stand in nobody's way, and should be known all the same.
+/// Warnings: they do not block the sync.
 fn warnings(plans: &[Plans]) -> impl Iterator<Item = String> {
     plans.iter().flat_map(|plans| {
         let others = plans

@@ -9,16 +9,16 @@ use crate::settings::{Command, Output};
 use std::ffi::OsString;
 
 pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
-    let asked = match ask(Command::RouteList, words) {
-        Ok(asked) => asked,
+    let context = match ask(Command::RouteList, words) {
+        Ok(context) => context,
         Err(exit) => return exit,
     };
-    let plan = match asked.evaluate() {
+    let plan = match context.evaluate() {
         Ok(plan) => plan,
         Err(exit) => return exit,
     };
-    leader::tell(&asked.settings, &asked.apis);
-    let text = match asked.settings.output.value {
+    leader::tell(&context.settings, &context.apis);
+    let text = match context.settings.output.value {
         Output::Json => output::json(&json::plan("RouteList", &plan)),
         Output::Yaml => output::yaml(&json::plan("RouteList", &plan)),
         Output::Table => list_table(&plan),
@@ -76,7 +76,7 @@ fn state(row: &Row) -> String {
     }
 }
 
-/// What stands in the way, and what should be known.
+/// What is blocked, and warnings.
 fn tell_why(plan: &Plan) {
     let obstacles = plan.nodes.iter().filter_map(|node| {
         let finding = node.obstacle.as_ref()?;

@@ -1,28 +1,29 @@
 //! Do now what one tick of the daemon would do, or say it.
 
-use super::{Asked, ask, json, usage, warnings};
+use super::{Context, ask, json, usage, warnings};
 use crate::cli::changes::{self, Open};
 use crate::cli::output::{self, Printer};
+use crate::cli::startup;
 use crate::cli::{Exit, leader};
 use crate::settings::{Command, Output};
 use std::ffi::OsString;
 
 pub(in crate::cli) fn sync(words: Vec<OsString>) -> Exit {
-    let mut asked = match ask(Command::RouteSync, words) {
-        Ok(asked) => asked,
+    let mut context = match ask(Command::RouteSync, words) {
+        Ok(context) => context,
         Err(exit) => return exit,
     };
-    if asked.settings.detailed_exitcode.value && !asked.settings.dry_run.value {
-        return usage("--detailed-exitcode goes with --dry-run");
+    if context.settings.detailed_exitcode.value && !context.settings.dry_run.value {
+        return usage("--detailed-exitcode needs --dry-run");
     }
-    leader::tell(&asked.settings, &asked.apis);
-    match asked.settings.dry_run.value {
-        true => asked.dry_run(),
-        false => asked.sync(),
+    leader::tell(&context.settings, &context.apis);
+    match context.settings.dry_run.value {
+        true => context.dry_run(),
+        false => context.sync(),
     }
 }
 
-impl Asked {
+impl Context {
     fn dry_run(&self) -> Exit {
         let plan = match self.evaluate() {
             Ok(plan) => plan,
@@ -53,7 +54,7 @@ impl Asked {
             for (object, change) in &report.changes {
                 Printer::stderr(&output::line(format_args!("{object}  {change}")));
             }
-            return self.failed(&outage.error);
+            return startup::failed(&self.apis, &outage.error);
         }
         let text = match self.settings.output.value {
             Output::Json => output::json(&json::synced("RouteSync", &synced)),

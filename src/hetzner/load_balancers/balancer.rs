@@ -1,5 +1,6 @@
 //! A load balancer as the API says it: only the fields we read.
 
+pub use crate::provider::Algorithm;
 use crate::provider::Interned;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -59,18 +60,6 @@ pub struct Location {
 pub struct AlgorithmOf {
     #[serde(rename = "type")]
     pub kind: Algorithm,
-}
-
-/// Which target gets the next connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Algorithm {
-    #[default]
-    RoundRobin,
-    LeastConnections,
-    /// A value that this version does not know.
-    #[serde(other)]
-    Unknown,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -172,16 +161,6 @@ pub struct HealthStatus {
     pub detail: Option<Interned>,
     #[serde(default)]
     pub http_status_code: Option<u16>,
-}
-
-impl Algorithm {
-    pub fn name(self) -> &'static str {
-        match self {
-            Algorithm::RoundRobin => "round_robin",
-            Algorithm::LeastConnections => "least_connections",
-            Algorithm::Unknown => "unknown",
-        }
-    }
 }
 
 impl BalancerType {

@@ -166,7 +166,7 @@ fn the_lease() {
             },
             "lease",
             "warn",
-            &["kube-system/cloud-controller-manager: nobody leads"],
+            &["kube-system/cloud-controller-manager: no leader"],
             "start the daemon",
         ),
         (
@@ -174,7 +174,7 @@ fn the_lease() {
             |world| world.leads("", 5),
             "lease",
             "warn",
-            &["nobody leads"],
+            &["no leader"],
             "start the daemon",
         ),
         (

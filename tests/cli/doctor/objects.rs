@@ -243,7 +243,7 @@ fn services() {
                 " ago: ",
                 "resource_limit_exceeded",
             ],
-            "ccm lb sync at once",
+            "ccm lb sync does it at once",
         ),
         (
             "one that was refused, asked by who may not list events",
@@ -342,10 +342,10 @@ fn services() {
             "orphans",
             "warn",
             &[
-                "no Service wants these, they cost money, and ccm leaves them alone: kubernetes-default-web (",
+                "no Service wants these, they cost money, and ccm does not delete them: kubernetes-default-web (",
                 "of Service default/web: it is protected from being deleted)",
             ],
-            "only you can delete them, once nobody wants them",
+            "only you can delete them, when they are not needed",
         ),
         (
             "turned off",

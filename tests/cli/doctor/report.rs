@@ -19,7 +19,7 @@ fn seen(world: &World, words: &[&str]) -> String {
     } = world.doctor(words);
     assert_eq!(stderr, "");
     let mut text = format!("$ ccm doctor {}\n{stdout}(exit {code})\n", words.join(" "));
-    for end in [" of 3600 calls", " s: nobody leads"] {
+    for end in [" of 3600 calls", " s: no leader"] {
         if let Some(at) = text.find(end) {
             let begin = text[..at].rfind(|c: char| !c.is_ascii_digit()).unwrap() + 1;
             assert_eq!(at - begin, 4, "{text}");

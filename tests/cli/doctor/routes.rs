@@ -145,7 +145,7 @@ fn what_somebody_has_to_mend() {
             "pod-network",
             "warn",
             &["scheduled there: alone"],
-            "mend what routes says",
+            "fix what the check routes reports",
         ),
         (
             "a node without addresses for pods",
@@ -246,7 +246,7 @@ fn where_nobody_looks_nothing_is_said() {
             "",
         ),
         (
-            "somebody else says it",
+            "set by another program",
             |world| {
                 world.flags = Vec::new();
                 says(world, "worker-2", "True");
@@ -254,7 +254,7 @@ fn where_nobody_looks_nothing_is_said() {
             "pod-network",
             "warn",
             &["worker-2"],
-            "it is not ccm that says so",
+            "ccm does not set it",
         ),
         (
             "hcloud-cloud-controller-manager may keep them",

@@ -41,7 +41,11 @@ fn private_network_insists_on_the_network_and_uses_it() {
     let parsed = understood(container);
     assert!(parsed.settings.network.value.is_some());
     assert_eq!(
-        parsed.settings.load_balancers.use_private_ip.value,
+        parsed
+            .settings
+            .load_balancers
+            .use_private_ip
+            .map(|set| set.value),
         Some(true)
     );
     assert_eq!(flags(container), ["--cluster-cidr=10.244.0.0/16"]);

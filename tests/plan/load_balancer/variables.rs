@@ -63,7 +63,7 @@ fn each_is_read_and_a_bad_value_is_an_error_at_the_start() {
         assert!(parsed.problems.is_empty(), "{name}: {:?}", parsed.problems);
         // A variable is set to something, and the others are not.
         let text = format!("{:?}", parsed.settings.load_balancers);
-        let source = format!("{:?}", Source::Environment("")).replace("\"\"", "");
+        let source = format!("{:?}", Source::Environment(String::new())).replace("\"\"", "");
         let source = source.trim_end_matches(')');
         assert_eq!(text.matches(source).count(), 1, "{name}: {text}");
         assert!(parsed.notices.is_empty(), "{name}: {:?}", parsed.notices);

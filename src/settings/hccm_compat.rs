@@ -1,4 +1,4 @@
-//! What hcloud-cloud-controller-manager takes: its Deployment must work with our image in it.
+//! The flags and variables of hcloud-cloud-controller-manager: its Deployment must work with our image in it.
 //!
 //! A flag of this list that the table of settings has as well is honoured; the others are accepted
 //! and logged once as ignored. The same holds for the variables.

@@ -1,6 +1,6 @@
-//! A command line → which flags were given with which text. What the text means is for `resolve`.
+//! A command line → its flags with their values as text. `resolve` parses the values.
 //!
-//! The manners are pflag's, so that another cloud-controller-manager's arguments work unchanged:
+//! The rules are pflag's, so that another cloud-controller-manager's arguments work unchanged:
 //! `--flag=value`, `--flag value`, `-v4`, `-v 4`, `-v=4`; a bare boolean flag is true and never
 //! takes the next word; `--` ends the flags; `_` in a flag's name is `-`.
 
@@ -8,20 +8,20 @@ use std::ffi::{OsStr, OsString};
 
 use lexopt::Arg;
 
-use super::drop_in::{self, Takes};
-use super::nearest::nearest;
+use super::hccm_compat::{self, Takes};
 use super::problem::{Notice, Problem};
 use super::setting::{Command, Setting};
 use super::table::{self, TABLE};
-use super::text::boolean;
+use super::values::{boolean, one_of};
+use crate::text::nearest::nearest;
 
 const SEE_HELP: &str = "unknown flag; see --help";
 
-/// What was typed.
+/// A parsed command line.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct Args {
     /// In the order given; a flag may be there several times.
-    pub(super) flags: Vec<Given>,
+    pub(super) flags: Vec<Flag>,
     pub(super) words: Vec<String>,
     /// Where the first word stood that is neither a flag nor a flag's value; none after `--`.
     pub(super) first_word: Option<usize>,
@@ -31,55 +31,55 @@ pub(super) struct Line {
     pub(super) problems: Vec<Problem>,
 }
 
-/// One flag with its text.
+/// One flag with its value, not yet parsed.
 #[derive(Debug)]
-pub(super) struct Given {
+pub(super) struct Flag {
     pub(super) setting: &'static Setting,
     /// As it was written, dashes included.
-    pub(super) flag: String,
+    pub(super) name: String,
     pub(super) text: String,
 }
 
-pub(super) fn read(command: Command, words: Vec<OsString>) -> Line {
+pub(super) fn parse(command: Command, words: Vec<OsString>) -> Args {
     let count = words.len();
     let parser = lexopt::Parser::from_args(words);
-    let mut reader = Reader {
+    let mut parser = ArgsParser {
         command,
         parser,
         count,
-        line: Line::default(),
+        args: Args::default(),
         bare: None,
     };
-    while reader.step() {}
-    reader.line
+    while parser.step() {}
+    parser.args
 }
 
-/// Is a flag of this name, whoever knows it, likely to hold a secret?
+/// Is a flag of this name likely to hold a secret?
 pub fn names_a_secret(flag: &str) -> bool {
     ["token", "password", "secret"]
         .iter()
         .any(|word| flag.contains(word))
 }
 
-struct Reader {
+struct ArgsParser {
     command: Command,
     parser: lexopt::Parser,
     /// All that the parser was given.
     count: usize,
-    line: Line,
+    args: Args,
     /// The boolean flag that was the last word, without a value.
     bare: Option<String>,
 }
 
 /// What a known flag is.
-enum Flag {
+enum Known {
     Help,
     Version,
     Ours(&'static Setting),
     Ignored(Takes),
 }
 
-impl Reader {
+impl ArgsParser {
     /// Reads one flag or word; false at the end.
     fn step(&mut self) -> bool {
         let bare = self.bare.take();
@@ -96,7 +96,7 @@ impl Reader {
             Ok(Some(Arg::Value(word))) => {
                 let left = self.parser.try_raw_args();
                 let at = left.map(|left| self.count - left.as_slice().len() - 1);
-                self.line.first_word = self.line.first_word.or(at);
+                self.args.first_word = self.args.first_word.or(at);
                 self.word(word, bare);
                 return true;
             }
@@ -126,7 +126,7 @@ impl Reader {
         true
     }
 
-    /// `-once`: pflag takes it for five short flags, and nobody means that.
+    /// `-once`: pflag reads five short flags, which is never meant.
     fn has_one_dash_too_few(&mut self) -> bool {
         let command = self.command;
         let Some(mut rest) = self.parser.try_raw_args() else {
@@ -160,17 +160,17 @@ impl Reader {
     fn long(&mut self, typed: &str) {
         let name = normal(typed);
         match flag(self.command, &name) {
-            Some(Flag::Help) => self.line.help |= self.switch("help"),
-            Some(Flag::Version) => self.version(),
-            Some(Flag::Ours(setting)) => self.ours(setting, format!("--{name}")),
-            Some(Flag::Ignored(takes)) => self.ignored(&name, takes),
+            Some(Known::Help) => self.args.help |= self.switch("help"),
+            Some(Known::Version) => self.version(),
+            Some(Known::Ours(setting)) => self.ours(setting, format!("--{name}")),
+            Some(Known::Ignored(takes)) => self.ignored(&name, takes),
             None => self.unknown(&name),
         }
     }
 
     fn short(&mut self, letter: char) {
         match table::by_short(letter).filter(|setting| setting.is_for(self.command)) {
-            _ if letter == 'h' => self.line.help = true,
+            _ if letter == 'h' => self.args.help = true,
             Some(setting) => self.ours(setting, format!("-{letter}")),
             None => {
                 // The rest of the word may be a value or more flags: nothing to go by.
@@ -197,9 +197,9 @@ impl Reader {
             })
         };
         match text.map(OsString::into_string) {
-            Some(Ok(text)) => self.line.flags.push(Given {
+            Some(Ok(text)) => self.args.flags.push(Flag {
                 setting,
-                flag,
+                name: flag,
                 text,
             }),
             Some(Err(_)) => self.problem(flag, "its value is not UTF-8"),
@@ -224,8 +224,8 @@ impl Reader {
             Takes::Value => {}
         }
         let notice = Notice::Ignored { name: typed };
-        if !self.line.notices.contains(&notice) {
-            self.line.notices.push(notice);
+        if !self.args.notices.contains(&notice) {
+            self.args.notices.push(notice);
         }
     }
 
@@ -243,8 +243,8 @@ impl Reader {
         let meant_takes_value = meant
             .and_then(|meant| flag(self.command, meant))
             .is_some_and(|f| f.takes_value());
-        // One slip, one message: the value that the flag would have taken goes with it. What may be
-        // a secret is not repeated either.
+        // One mistake, one message: the value that the flag would have taken is skipped too. What may be a secret is
+        // not repeated.
         if !has_value && (secret || meant_takes_value || self.command.reads_daemon_arguments()) {
             self.drop_value();
         }
@@ -254,7 +254,7 @@ impl Reader {
                 .to_owned(),
             (Some(setting), _) => only_for(setting.commands),
             _ if name == "version" => "unknown flag; see ccm version".to_owned(),
-            (None, _) if drop_in::by_name(name).is_some() => only_for(&[Command::Run]),
+            (None, _) if hccm_compat::by_name(name).is_some() => only_for(&[Command::Run]),
             (None, Some(meant)) => format!("unknown flag; did you mean --{meant}?"),
             (None, None) => SEE_HELP.to_owned(),
         };
@@ -270,18 +270,18 @@ impl Reader {
         match bare {
             Some(flag) if boolean(&word).is_ok() && (daemon || word.len() > 1) => {
                 let message = format!("never takes the next word; write {flag}={word}");
-                self.line
+                self.args
                     .problems
                     .push(Problem::usage(flag, message).with_value(word));
             }
             _ if daemon => {
                 let command = format!("ccm {}", self.command.name());
                 let message = "unexpected word; it takes only flags";
-                self.line
+                self.args
                     .problems
                     .push(Problem::usage(command, message).with_value(word));
             }
-            _ => self.line.words.push(word),
+            _ => self.args.words.push(word),
         }
     }
 
@@ -293,7 +293,7 @@ impl Reader {
         let text = text.to_string_lossy();
         boolean(&text).unwrap_or_else(|message| {
             let problem = Problem::usage(format!("--{name}"), message).with_value(text.clone());
-            self.line.problems.push(problem);
+            self.args.problems.push(problem);
             false
         })
     }
@@ -302,7 +302,7 @@ impl Reader {
     fn version(&mut self) {
         let value = self.parser.optional_value();
         let refused = value.is_some_and(|value| value.to_str().map(boolean) == Some(Ok(false)));
-        self.line.version |= !refused;
+        self.args.version |= !refused;
     }
 
     fn drop_value(&mut self) {
@@ -312,29 +312,29 @@ impl Reader {
     }
 
     fn problem(&mut self, setting: impl Into<String>, message: impl Into<String>) {
-        self.line.problems.push(Problem::usage(setting, message));
+        self.args.problems.push(Problem::usage(setting, message));
     }
 }
 
-impl Flag {
+impl Known {
     /// The next word belongs to it.
     fn takes_value(&self) -> bool {
         match self {
-            Flag::Help | Flag::Version => false,
-            Flag::Ours(setting) => setting.takes_value(),
-            Flag::Ignored(takes) => *takes == Takes::Value,
+            Known::Help | Known::Version => false,
+            Known::Ours(setting) => setting.takes_value(),
+            Known::Ignored(takes) => *takes == Takes::Value,
         }
     }
 }
 
 /// The flag of that long name, when the command takes it.
-fn flag(command: Command, name: &str) -> Option<Flag> {
+fn flag(command: Command, name: &str) -> Option<Known> {
     match (name, table::by_flag(name)) {
-        ("help", _) => Some(Flag::Help),
-        ("version", _) if command.reads_daemon_arguments() => Some(Flag::Version),
-        (_, Some(setting)) if setting.is_for(command) => Some(Flag::Ours(setting)),
+        ("help", _) => Some(Known::Help),
+        ("version", _) if command.reads_daemon_arguments() => Some(Known::Version),
+        (_, Some(setting)) if setting.is_for(command) => Some(Known::Ours(setting)),
         _ if command.reads_daemon_arguments() => {
-            drop_in::by_name(name).map(|flag| Flag::Ignored(flag.takes))
+            hccm_compat::by_name(name).map(|flag| Known::Ignored(flag.takes))
         }
         _ => None,
     }
@@ -342,7 +342,7 @@ fn flag(command: Command, name: &str) -> Option<Flag> {
 
 fn drop_in_names(command: Command) -> impl Iterator<Item = &'static str> {
     let accepted = command.reads_daemon_arguments();
-    drop_in::FLAGS
+    hccm_compat::FLAGS
         .iter()
         .filter(move |_| accepted)
         .map(|flag| flag.name)
@@ -354,10 +354,10 @@ fn normal(name: &str) -> String {
 
 fn only_for(commands: &[Command]) -> String {
     let names = names(commands);
-    format!("only for {}", super::choice::one_of(&names))
+    format!("only for {}", one_of(&names))
 }
 
-/// Without saying for each noun what holds for all of them: `list`, not `node list, lb list`.
+/// A verb that all its commands share is named once: `list`, not `node list, lb list, route list`.
 fn names(commands: &[Command]) -> Vec<&'static str> {
     let mut names = Vec::new();
     for command in commands {

@@ -1,0 +1,130 @@
+//! The table of commands. Dispatch, `ccm help`, `--help` and completions are made from it.
+//!
+//! A new command: a row here, its text in `src/help/commands`, and a line in `cli::run_command`. A command with flags is
+//! also a row of [`Command`], which the rows of the settings name.
+
+use super::topics;
+use crate::settings::{self, Command};
+
+/// One command, or a group of commands.
+pub(super) struct Entry {
+    /// As typed after `ccm`: `lb`, `lb list`.
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    /// What `--help` prints; [`FLAGS`] stands for the settings.
+    help: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A command with settings.
+    Flags(Command),
+    /// Takes a word: the commands whose names begin with its own.
+    Group,
+    Completions,
+    Help,
+    Version,
+}
+
+/// Place of the settings in a text.
+const FLAGS: &str = "@flags\n";
+/// Place of the list of topics.
+const TOPICS: &str = "@topics\n";
+
+macro_rules! text {
+    ($file:literal) => {
+        include_str!(concat!("../help/commands/", $file, ".txt"))
+    };
+}
+
+const fn entry(name: &'static str, kind: Kind, help: &'static str) -> Entry {
+    Entry { name, kind, help }
+}
+
+/// In the order in which people read about them.
+#[rustfmt::skip]
+pub(super) const COMMANDS: &[Entry] = &[
+    entry("run", Kind::Flags(Command::Run), text!("run")),
+    entry("node", Kind::Group, text!("node")),
+    entry("node list", Kind::Flags(Command::NodeList), text!("node-list")),
+    entry("node inspect", Kind::Flags(Command::NodeInspect), text!("node-inspect")),
+    entry("node sync", Kind::Flags(Command::NodeSync), text!("node-sync")),
+    entry("lb", Kind::Group, text!("lb")),
+    entry("lb list", Kind::Flags(Command::LbList), text!("lb-list")),
+    entry("lb inspect", Kind::Flags(Command::LbInspect), text!("lb-inspect")),
+    entry("lb sync", Kind::Flags(Command::LbSync), text!("lb-sync")),
+    entry("route", Kind::Group, text!("route")),
+    entry("route list", Kind::Flags(Command::RouteList), text!("route-list")),
+    entry("route sync", Kind::Flags(Command::RouteSync), text!("route-sync")),
+    entry("doctor", Kind::Flags(Command::Doctor), text!("doctor")),
+    entry("config", Kind::Flags(Command::Config), text!("config")),
+    entry("completions", Kind::Completions, text!("completions")),
+    entry("help", Kind::Help, text!("overview")),
+    entry("version", Kind::Version, text!("version")),
+];
+
+impl Entry {
+    /// The text of `--help`.
+    pub(super) fn help(&self) -> String {
+        match (self.kind, self.help.split_once(FLAGS)) {
+            (Kind::Flags(command), Some((head, tail))) => {
+                format!("{head}{}\n{tail}", settings::help(command))
+            }
+            (Kind::Help, _) => self.help.replace(TOPICS, &topics::list()),
+            _ => self.help.to_owned(),
+        }
+    }
+}
+
+pub(super) fn find(name: &str) -> Option<&'static Entry> {
+    COMMANDS.iter().find(|entry| entry.name == name)
+}
+
+/// The text of `--help`; empty for a name that is no command.
+pub(super) fn help(name: &str) -> String {
+    find(name).map(Entry::help).unwrap_or_default()
+}
+
+/// What `ccm help` prints.
+pub(super) fn overview() -> String {
+    help("help")
+}
+
+/// The first words of a command line.
+pub(super) fn top() -> Vec<&'static str> {
+    let names = COMMANDS.iter().map(|entry| entry.name);
+    names.filter(|name| !name.contains(' ')).collect()
+}
+
+/// The second words of a group.
+pub(super) fn verbs(group: &str) -> Vec<&'static str> {
+    let names = COMMANDS
+        .iter()
+        .filter_map(|entry| entry.name.split_once(' '));
+    names
+        .filter(|(noun, _)| *noun == group)
+        .map(|(_, verb)| verb)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_with_settings_is_in_the_table_by_its_name() {
+        for command in Command::ALL {
+            let entry = find(command.name());
+            let kind = entry.map(|entry| entry.kind);
+            assert_eq!(kind, Some(Kind::Flags(*command)), "{command:?}");
+        }
+        for entry in COMMANDS {
+            let has_flags = matches!(entry.kind, Kind::Flags(_));
+            assert_eq!(entry.help.contains(FLAGS), has_flags, "{}", entry.name);
+            assert_eq!(entry.kind == Kind::Group, !verbs(entry.name).is_empty());
+            for line in entry.help().lines() {
+                assert!(line.chars().count() <= 80, "{}: {line}", entry.name);
+            }
+        }
+    }
+}

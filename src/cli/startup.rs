@@ -1,0 +1,287 @@
+//! The start of each command: its settings (flags, variables, with `--settings-from` those of the cluster's daemon),
+//! `--help`, `--version`, the log, and what is wrong with the settings.
+
+use super::logging::{self, Reader};
+use super::output::Printer;
+use super::{Exit, commands, waiting, wire};
+use crate::cache::{self, Apis, Error, ReadFrom};
+use crate::kube::{self, Node, container};
+use crate::provider::ProviderId;
+use crate::settings::{
+    self, Command, DaemonSettings, Notice, Parsed, Process, Settings, WorkloadName,
+};
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The flag that decides which nodes are ours at all.
+const CLOUD_PROVIDER: &str = "--cloud-provider";
+
+/// A command whose settings are known.
+pub(super) struct Started {
+    pub(super) settings: Settings,
+    /// The words that are no flags.
+    pub(super) words: Vec<String>,
+    /// Empty but for `doctor`, which reports them; for the others they end the command.
+    pub(super) problems: Vec<settings::Problem>,
+    /// Variables, and flags with their dashes, that are unset here and may be set for the daemon.
+    pub(super) unknown: Vec<String>,
+    /// The client that `--settings-from` needed.
+    kube: Option<kube::Client>,
+}
+
+/// The daemon's workload, read.
+struct Found {
+    kube: kube::Client,
+    settings: DaemonSettings,
+    unread: Unread,
+}
+
+/// What the daemon takes from other objects, which are not read.
+#[derive(Clone, Debug, Default)]
+struct Unread {
+    /// Variables, and flags with their dashes.
+    names: Vec<String>,
+    /// It imports all variables of an object: each may be among them.
+    any: bool,
+}
+
+/// Reads the settings of a command. The error: the command ends here, all was printed.
+pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, Exit> {
+    let parsed = settings::parse(command, words.clone(), &Process);
+    if parsed.help {
+        return Err(Printer::stdout(&commands::help(command.name())));
+    }
+    if parsed.version {
+        return Err(Printer::stdout(&super::version()));
+    }
+    check(command, &parsed)?;
+    start_log(&parsed, reader(command));
+    let Some(name) = &parsed.settings.settings_from.value else {
+        return Ok(Started::new(command, parsed, None));
+    };
+    let found = daemon_settings(command, &parsed.settings, name).map_err(|lines| {
+        for line in &lines {
+            Printer::failure(line);
+        }
+        Exit::Failed
+    })?;
+    let parsed = settings::parse_with_daemon(command, words, &Process, Some(&found.settings));
+    check(command, &parsed)?;
+    Ok(Started::new(command, parsed, Some(found)))
+}
+
+impl Started {
+    fn new(command: Command, parsed: Parsed, found: Option<Found>) -> Started {
+        let unread = found.as_ref().map(|found| &found.unread);
+        Started {
+            unknown: unknown(command, &parsed.settings, unread),
+            settings: parsed.settings,
+            words: parsed.words,
+            problems: parsed.problems,
+            kube: found.map(|found| found.kube),
+        }
+    }
+
+    /// Both APIs, for a person's command. `unknown`: see [`Started::unknown`].
+    pub(super) fn apis(&mut self, unknown: Vec<String>) -> Result<Apis, Exit> {
+        let apis = wire::apis_for_person(self.kube.take(), &self.settings, unknown);
+        apis.map_err(|why| Printer::failure(&why))
+    }
+}
+
+/// An API did not answer. With the kubeconfig: a person may have several.
+pub(super) fn failed(apis: &Apis, error: &cache::Error) -> Exit {
+    match error {
+        Error::Kube(_) => Printer::failure(&format!("{error} ({})", apis.kube.origin())),
+        Error::Cloud(_) => Printer::failure(&error.to_string()),
+    }
+}
+
+fn reader(command: Command) -> Reader {
+    match command {
+        Command::Run => Reader::Daemon,
+        Command::LbSync | Command::RouteSync if std::io::stderr().is_terminal() => Reader::Waiting,
+        _ => Reader::Person,
+    }
+}
+
+fn start_log(parsed: &Parsed, reader: Reader) {
+    logging::start(&parsed.settings, reader);
+    // A daemon's log reports the result of each call.
+    if reader != Reader::Daemon {
+        waiting::start();
+    }
+    for notice in &parsed.notices {
+        match notice {
+            Notice::Ignored { .. } => log::info!("{notice}"),
+            Notice::MisspeltVariable { .. } | Notice::Unencrypted { .. } => log::warn!("{notice}"),
+        }
+    }
+}
+
+/// Wrong settings end a command, and all of them are printed. `doctor` reports wrong settings itself: only wrong usage
+/// ends it.
+fn check(command: Command, parsed: &Parsed) -> Result<(), Exit> {
+    let is_usage = parsed.problems.iter().any(|problem| problem.usage);
+    if parsed.problems.is_empty() || (command == Command::Doctor && !is_usage) {
+        return Ok(());
+    }
+    for problem in &parsed.problems {
+        Printer::notice(problem);
+    }
+    Err(match is_usage {
+        true => Exit::Usage,
+        false => Exit::Failed,
+    })
+}
+
+/// `--settings-from`: reads the daemon's workload. The error: the lines to print.
+fn daemon_settings(
+    command: Command,
+    settings: &Settings,
+    name: &WorkloadName,
+) -> Result<Found, Vec<String>> {
+    let one = |why: String| vec![format!("--settings-from: {why}")];
+    let kube = wire::kube_client(settings).map_err(|why| vec![why])?;
+    let plural = format!("{}s", name.kind);
+    let workload = kube
+        .workload(&plural, &name.namespace, &name.name)
+        .map_err(|error| one(format!("{error} ({})", kube.origin())))?;
+    let Some(workload) = workload else {
+        return Err(one(format!("there is no {name} ({})", kube.origin())));
+    };
+    let container = container(&workload).map_err(|why| one(format!("{name}: {why}")))?;
+    let inherited = settings::inherited_names(command);
+    let names: Vec<String> = container
+        .elsewhere
+        .iter()
+        .filter(|(what, _)| inherited.contains(what))
+        .map(|(what, place)| {
+            if !is_set_here(what) {
+                Printer::notice(format_args!(
+                    "{what} of {name} is in {place}, which is not read: set it here"
+                ));
+            }
+            what.clone()
+        })
+        .collect();
+    if container.imports {
+        Printer::notice(format_args!(
+            "{name} imports all variables of other objects, which are not read: set them here"
+        ));
+    }
+    let settings =
+        DaemonSettings::new(name, container.words, container.variables).map_err(|problems| {
+            let lines = problems.iter().map(ToString::to_string);
+            lines.collect::<Vec<_>>()
+        })?;
+    Ok(Found {
+        kube,
+        settings,
+        unread: Unread {
+            names,
+            any: container.imports,
+        },
+    })
+}
+
+/// Settings that are unset here and may be set for the daemon, so that our default may be wrong. In a pod the environment
+/// counts as the daemon's own.
+fn unknown(command: Command, settings: &Settings, unread: Option<&Unread>) -> Vec<String> {
+    let is_named = !settings.kubeconfig.value.is_empty();
+    let in_pod = !is_named && is_set_here("KUBERNETES_SERVICE_HOST");
+    let mut names = match settings.yes.value {
+        true => Vec::new(),
+        false => not_known(command, unread, in_pod),
+    };
+    // The planners treat the others as unset themselves: they have no default.
+    let set = [
+        (&settings.cluster_name.source, "--cluster-name"),
+        (&settings.cloud_provider.source, CLOUD_PROVIDER),
+        (&settings.network.source, "HCLOUD_NETWORK"),
+        (
+            &settings.address_family.source,
+            "HCLOUD_INSTANCES_ADDRESS_FAMILY",
+        ),
+    ];
+    for (source, flag) in set {
+        if !source.is_default() {
+            names.retain(|name| name != flag);
+        }
+    }
+    names
+}
+
+/// With the wrong profile no node is ours: every target would be removed, and a new node would get a provider ID that it
+/// keeps for ever. `Some`: why the command must end, when the profile is only a default.
+pub(super) fn check_profile(apis: &Apis, unknown: &[String]) -> Result<Option<String>, Error> {
+    if !unknown.iter().any(|name| name == CLOUD_PROVIDER) {
+        return Ok(None);
+    }
+    let nodes = apis.nodes(Duration::MAX, ReadFrom::Latest)?.value;
+    let has_id = |node: &&Arc<Node>| !node.spec.provider_id.is_empty();
+    let is_foreign = |node: &Arc<Node>| {
+        let id = apis.provider.parse_provider_id(&node.spec.provider_id);
+        id == ProviderId::Foreign
+    };
+    let mut with_id = nodes.iter().filter(has_id).peekable();
+    let is_other = with_id.peek().is_some() && with_id.all(is_foreign);
+    Ok(is_other.then(|| {
+        format!(
+            "no node has a provider ID of profile {}, and --cloud-provider is not set here: name the cluster's profile, \
+             or take the daemon's settings with --settings-from",
+            apis.provider.name()
+        )
+    }))
+}
+
+fn not_known(command: Command, unread: Option<&Unread>, in_pod: bool) -> Vec<String> {
+    let all = settings::inherited_names(command);
+    match unread {
+        None if in_pod => Vec::new(),
+        None => all,
+        // Only variables can be imported.
+        Some(unread) => {
+            let is_any = |name: &String| unread.any && !name.starts_with('-');
+            let is_one = |name: &String| unread.names.contains(name);
+            all.into_iter()
+                .filter(|name| is_any(name) || is_one(name))
+                .collect()
+        }
+    }
+}
+
+fn is_set_here(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_may_be_set_for_the_daemon() {
+        let unread = |names: &[&str], any| Unread {
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            any,
+        };
+        let proxy = "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL";
+        // With --settings-from, in a pod → is the variable, is the flag unknown?
+        for (unread, in_pod, variable, flag) in [
+            (None, false, true, true),
+            (None, true, false, false),
+            (Some(unread(&[], false)), false, false, false),
+            (Some(unread(&[], false)), true, false, false),
+            (Some(unread(&[proxy], false)), true, true, false),
+            (Some(unread(&["--cluster-name"], false)), false, false, true),
+            (Some(unread(&[], true)), false, true, false),
+        ] {
+            let names = not_known(Command::LbSync, unread.as_ref(), in_pod);
+            let has = |name: &str| names.iter().any(|one| one == name);
+            let has = (has(proxy), has("--cluster-name"));
+            assert_eq!(has, (variable, flag), "{unread:?}, in a pod: {in_pod}");
+        }
+    }
+}
