@@ -298,8 +298,10 @@ impl Sync<'_> {
             Urgency::Needed,
         )?;
         let mut plans = plan::plan(&observed.view(self.for_people), self.provider);
-        let needs_servers = tasks.iter().any(|task| task.needs_servers);
-        if needs_servers || plans.iter().any(|plan| plan.cloud.rests_on_servers) {
+        let rest_on_servers =
+            |plans: &[ServicePlan]| plans.iter().any(|plan| plan.cloud.rests_on_servers);
+        let has_servers = tasks.iter().any(|task| task.needs_servers) || rest_on_servers(&plans);
+        if has_servers {
             observed.ask_for_servers(self.apis, &nodes, begun, Urgency::Needed)?;
             plans = plan::plan(&observed.view(self.for_people), self.provider);
         }
@@ -307,6 +309,11 @@ impl Sync<'_> {
             let all = self.apis.any_services(begun.elapsed())?;
             observed.cluster = observe::cluster(self.apis, name, &all.value, &nodes)?;
             plans = plan::plan(&observed.view(self.for_people), self.provider);
+            // What was refused before may be adopted now, and get targets.
+            if !has_servers && rest_on_servers(&plans) {
+                observed.ask_for_servers(self.apis, &nodes, begun, Urgency::Needed)?;
+                plans = plan::plan(&observed.view(self.for_people), self.provider);
+            }
         }
         project::doubt(self.apis, &observed.cluster, &mut plans);
         Ok((Some(Arc::new(observed)), plans))
