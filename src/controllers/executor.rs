@@ -368,10 +368,13 @@ impl<T> Executor<T> {
 }
 
 impl<T> Execution<T> {
-    /// Does what was not sent yet remove targets?
-    pub(super) fn removes_targets(&self) -> bool {
-        let mut queue = self.queue.iter();
-        queue.any(|change| change.kind() == ChangeKind::Targets && !adds_target(&**change))
+    /// Does what was not sent yet take something away: targets, or the load balancer itself?
+    pub(super) fn takes_away(&self) -> bool {
+        self.queue.iter().any(|change| match change.kind() {
+            ChangeKind::Targets => !adds_target(&**change),
+            ChangeKind::Removal | ChangeKind::Release => true,
+            ChangeKind::Settings => false,
+        })
     }
 
     fn is_over(&self) -> bool {

@@ -168,9 +168,9 @@ impl Sync<'_> {
         Ok(())
     }
 
-    /// The rest of a plan for a Service that was changed or deleted since is dropped. So is a rest that removes targets
-    /// when nodes have changed: what comes instead must be added first. One that only adds targets does no harm, and is
-    /// followed by the next plan. A Service that waited for a load balancer may want another one: it is due.
+    /// The rest of a plan for a Service that was changed or deleted since is dropped. So is a rest that takes something
+    /// away when nodes have changed: what comes instead must be added first, and a target may be another owner's now.
+    /// One that only adds targets does no harm, and is followed by the next plan. A Service that waited for a load balancer may want another one: it is due.
     fn stop_stale(&mut self, polled: &Polled) {
         if self.selection.is_explicit() {
             return;
@@ -181,15 +181,15 @@ impl Sync<'_> {
         let services: HashMap<&str, &Arc<Service>> = services
             .map(|service| (service.metadata.uid.as_str(), service))
             .collect();
-        let is_stale = |uid: &str, removes_targets: bool| match services.get(uid) {
+        let is_stale = |uid: &str, takes_away: bool| match services.get(uid) {
             None => true,
             Some(service) => {
                 let has_other_nodes = due.has_other_nodes(service, polled.fingerprint);
-                due.is_changed(service) || (removes_targets && has_other_nodes)
+                due.is_changed(service) || (takes_away && has_other_nodes)
             }
         };
         let executor = &mut controller.executor;
-        executor.stop(|one| is_stale(one.subject.uid(), one.removes_targets()));
+        executor.stop(|one| is_stale(one.subject.uid(), one.takes_away()));
         controller.held.retain(|held| !is_stale(held.uid(), false));
     }
 

@@ -105,7 +105,7 @@ fn two_that_ask_for_a_free_one_are_told_apart_before_and_after() {
     assert_eq!(dry.code, 1, "{dry:?}");
     let adoptions = dry.stdout.matches("label hcloud-ccm/service-uid").count();
     assert_eq!(adoptions, 1, "{dry:?}");
-    let says = "goes to Service default/first, which asks for it too";
+    let says = "becomes that of Service default/first, which asks for it too";
     assert!(dry.stdout.contains(says), "{dry:?}");
     let sync = common::ccm(&world.env, &["lb", "sync"]);
     assert_eq!(sync.code, 1, "{sync:?}");
