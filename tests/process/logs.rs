@@ -38,9 +38,13 @@ fn busy() -> Sandbox {
 }
 
 fn is_settled(sandbox: &Sandbox, daemon: &Daemon) -> bool {
+    let log = daemon.log();
+    // It may be created before its node is initialised, which is added then.
+    let has_target = log.contains("1 port, 1 target") || log.contains("target worker-1: added");
     services::has_address(&services::service(sandbox, "web"))
-        && daemon.log().contains("not today")
-        && daemon.log().contains("stray")
+        && has_target
+        && log.contains("not today")
+        && log.contains("stray")
 }
 
 /// Waits for so many looks at the cluster: ticks of controllers.

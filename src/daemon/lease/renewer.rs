@@ -93,7 +93,7 @@ impl Renewer {
                     return false;
                 }
                 if self.logged_holder.as_ref() != Some(&holder) {
-                    log::info!("{key}: {holder} leads; leadership by");
+                    log::info!("{key}: {holder} leads; standing by");
                     self.logged_holder = Some(holder);
                 }
                 true
