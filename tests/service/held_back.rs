@@ -297,8 +297,8 @@ fn what_stands_elsewhere_is_told_and_still_held_back() {
     let before = world.shape();
     let ran = world.sync(&[FROM, "--dry-run"]);
     for told in [
-        "ccm: HCLOUD_NETWORK of deployment kube-system/ccm-from-scratch stands in a Secret, which is not read: set it here",
-        "USES_PROXYPROTOCOL of deployment kube-system/ccm-from-scratch stands in a ConfigMap",
+        "ccm: HCLOUD_NETWORK of deployment kube-system/ccm-from-scratch is in a Secret, which is not read: set it here",
+        "USES_PROXYPROTOCOL of deployment kube-system/ccm-from-scratch is in a ConfigMap",
     ] {
         assert!(ran.stderr.contains(told), "{told}: {ran:?}");
     }
