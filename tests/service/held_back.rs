@@ -319,7 +319,7 @@ fn what_stands_elsewhere_is_told_and_still_held_back() {
     let ran = world.sync(&["--settings-from=kube-system/deployment/imports"]);
     assert!(
         ran.stderr
-            .contains("takes variables whole from other objects"),
+            .contains("imports all variables of other objects"),
         "{ran:?}"
     );
     assert!(
