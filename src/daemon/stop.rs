@@ -1,6 +1,9 @@
-//! The wish to end: set once, seen by every thread at once, also by those that wait.
+//! The wish to end: set once, by a signal or by ourselves, and seen by every thread at once, also by those that wait.
 
 use crate::provider::{Gate, Refused};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -83,4 +86,34 @@ impl Gate for StopGate<'_> {
     fn may_wait(&self) -> bool {
         !self.0.is_set()
     }
+}
+
+/// One wish to end may come twice: coreutils' timeout signals its child and then the group of
+/// processes that the child is in.
+const SAME_WISH: Duration = Duration::from_millis(500);
+
+/// Sets `stop` at the first SIGTERM or SIGINT, on a thread of its own; a second one ends at once.
+pub fn stop_on_signals(stop: &'static Stop) -> io::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+    std::thread::spawn(move || {
+        let mut first: Option<Instant> = None;
+        for signal in signals.forever() {
+            if let Some(first) = first {
+                if first.elapsed() < SAME_WISH {
+                    continue;
+                }
+                log::warn!("second signal: ending at once");
+                std::process::exit(1);
+            }
+            first = Some(Instant::now());
+            let name = if signal == SIGTERM {
+                "SIGTERM"
+            } else {
+                "SIGINT"
+            };
+            log::info!("{name}: ending; a second signal ends at once");
+            stop.set();
+        }
+    });
+    Ok(())
 }

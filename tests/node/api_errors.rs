@@ -634,7 +634,7 @@ fn a_server_is_only_said_to_be_missing_by_a_list_requested_after_the_node_was_fi
         provider_id: Some(format!("ccm-from-scratch://{id}")),
         ..NodeSpec::default()
     });
-    let evaluated = || controller.evaluate(&world, &Selection::All).unwrap().1;
+    let evaluated = || controller.evaluate(&world, &Selection::All).unwrap();
     let findings = |plans: &[NodePlan]| -> Vec<Reason> {
         let findings = plans.iter().flat_map(NodePlan::all_findings);
         findings.map(|finding| finding.reason).collect()

@@ -60,11 +60,11 @@ fn ask(command: Command, words: Vec<OsString>) -> Result<Context, Exit> {
 impl Context {
     fn evaluate(&self, selection: &Selection) -> Result<Vec<Plans>, Exit> {
         self.check_names()?;
-        let (_, nodes) = self
+        let nodes = self
             .nodes
             .evaluate(&self.apis, selection)
             .map_err(|error| startup::failed(&self.apis, &error))?;
-        let (lifecycle, _) = self
+        let lifecycle = self
             .lifecycle
             .evaluate(&self.apis, selection)
             .map_err(|error| startup::failed(&self.apis, &error))?;

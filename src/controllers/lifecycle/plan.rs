@@ -1,6 +1,6 @@
 //! What should be done to nodes that are not ready: a pure function of nodes and facts.
 
-use crate::controllers::Proposal;
+use crate::controllers::controller::Proposal;
 use crate::kube::{Node, ObjectReference, Taint};
 use crate::provider::{Finding, InstanceId, InstanceState, Provider, ProviderId, Reason};
 use serde::Serialize;
@@ -140,14 +140,8 @@ fn without_taint(node: &Node) -> Vec<Taint> {
 
 impl LifecyclePlan {
     pub fn proposal(&self) -> Proposal {
-        Proposal {
-            object: format!("node/{}", self.object.name),
-            lines: self.change.iter().map(Change::line).collect(),
-            obstacle: self
-                .obstacle
-                .as_ref()
-                .map(|finding| finding.message.clone()),
-        }
+        let lines = self.change.iter().map(Change::line);
+        Proposal::new(&self.object, lines.collect(), &self.obstacle)
     }
 }
 

@@ -1,17 +1,18 @@
-//! What should be done to nodes: a pure function of a view.
+//! What should be done to nodes: a pure function of a view; and what a plan is made of: values and writes.
 
-use super::change::{Change, Field, FieldName};
 use super::desired::{self, reported};
-use crate::controllers::Proposal;
+use crate::controllers::controller::Proposal;
 use crate::controllers::matching::{Index, MatchedBy, Outcome};
-use crate::kube::{Node, ObjectReference};
+use crate::kube::{Node, ObjectReference, Taint};
 use crate::provider::{
-    self, Finding, Instance, InstanceId, Instances, Metadata, NodeAddress, Provider, Reason,
-    Source, Sourced,
+    self, AddressKind, Finding, Instance, InstanceId, Instances, Metadata, NodeAddress, Provider,
+    Reason, Source, Sourced,
 };
 use jiff::Timestamp;
+use serde::{Serialize, Serializer};
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Set by a kubelet with `--cloud-provider=external`; no pod lands on the node before it is gone.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -93,7 +94,7 @@ pub(super) fn plan_node(
         Outcome::Unmatched(finding) => plan.unmatched(finding, overdue),
         Outcome::Matched(instance, by) => {
             plan.server = Server::Matched(instance.clone(), by);
-            plan.tell_match(instance, by);
+            plan.note_match(instance, by);
             match (
                 index.claimed_by_another(instance, node),
                 provider.instances(),
@@ -124,18 +125,9 @@ impl NodePlan {
 
     /// What would be done, in words.
     pub fn proposal(&self) -> Proposal {
-        Proposal {
-            object: format!("node/{}", self.object.name),
-            lines: self
-                .changes
-                .iter()
-                .flat_map(|change| self.lines_of(change))
-                .collect(),
-            obstacle: self
-                .obstacle
-                .as_ref()
-                .map(|finding| finding.message.clone()),
-        }
+        let changes = self.changes.iter();
+        let lines = changes.flat_map(|change| self.lines_of(change));
+        Proposal::new(&self.object, lines.collect(), &self.obstacle)
     }
 
     /// What one of the changes does, a line for each value.
@@ -154,14 +146,14 @@ impl NodePlan {
     /// been made since.
     pub(super) fn needs_later_list(&self) -> bool {
         match self.server {
-            Server::Matched(_, MatchedBy::ProviderId) | Server::Foreign | Server::Unknown => false,
             Server::Matched(_, MatchedBy::Name | MatchedBy::Address(_)) => !self.changes.is_empty(),
             Server::Gone(_) => true,
-            Server::Unmatched => false,
+            Server::Matched(_, MatchedBy::ProviderId) => false,
+            Server::Foreign | Server::Unknown | Server::Unmatched => false,
         }
     }
 
-    /// Everything worth telling, what stands in the way included.
+    /// Everything to report, what blocks the plan included.
     pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().chain(&self.obstacle)
     }
@@ -204,9 +196,7 @@ impl NodePlan {
             ),
         };
         self.hold_back_if_new(finding);
-        if !is_uninitialised(&self.node) {
-            self.update(desired::labels_afterwards(&self.node), None);
-        }
+        self.follow_beta_labels();
     }
 
     /// Another project may have a server of that name, too: while this one has no other node's
@@ -231,7 +221,7 @@ impl NodePlan {
     }
 
     fn unmatched(&mut self, finding: Finding, overdue: Timestamp) {
-        self.tell_not_external();
+        self.warn_if_not_external();
         let since = self.node.not_ready_since();
         self.hold_back_if_new(match since.filter(|since| *since < overdue) {
             Some(since) if is_uninitialised(&self.node) => self.left_over(&finding, since),
@@ -254,7 +244,7 @@ impl NodePlan {
         )
     }
 
-    /// A new node has to wait because of it; for the others it is worth telling.
+    /// A new node has to wait because of it; for the others it is a finding.
     fn hold_back_if_new(&mut self, finding: Finding) {
         match is_uninitialised(&self.node) {
             true => self.obstacle = Some(finding),
@@ -262,7 +252,7 @@ impl NodePlan {
         }
     }
 
-    fn tell_match(&mut self, instance: &Instance, by: MatchedBy) {
+    fn note_match(&mut self, instance: &Instance, by: MatchedBy) {
         if let MatchedBy::Address(ip) = by {
             self.findings.push(Finding::info(
                 Reason::MatchedByAddress,
@@ -272,7 +262,7 @@ impl NodePlan {
                 ),
             ));
         }
-        self.tell_not_external();
+        self.warn_if_not_external();
     }
 
     /// Two nodes with one provider ID would be one machine to every program that reads it, for good:
@@ -288,7 +278,7 @@ impl NodePlan {
         ));
     }
 
-    fn tell_not_external(&mut self) {
+    fn warn_if_not_external(&mut self) {
         if self.node.spec.provider_id.is_empty() && !is_uninitialised(&self.node) {
             self.findings.push(Finding::warning(
                 Reason::NotExternal,
@@ -322,18 +312,30 @@ impl NodePlan {
             Ok(wanted) => self.set_addresses(wanted),
             Err(finding) => return self.blocked(finding),
         }
-        if is_uninitialised(&self.node) {
-            self.initialise(&metadata);
-        } else if !self.node.spec.provider_id.is_empty() {
-            self.update(desired::labels_afterwards(&self.node), None);
+        match is_uninitialised(&self.node) {
+            true => self.initialise(&metadata),
+            false => self.follow_beta_labels(),
         }
     }
 
     /// Addresses stay as they are; the taint, where there is one, too. Labels that follow their twins still do.
     fn blocked(&mut self, finding: Finding) {
         self.obstacle = Some(finding);
-        if !is_uninitialised(&self.node) && !self.node.spec.provider_id.is_empty() {
-            self.update(desired::labels_afterwards(&self.node), None);
+        self.follow_beta_labels();
+    }
+
+    /// Of an initialised node: nothing else of it is kept in order but its addresses.
+    fn follow_beta_labels(&mut self) {
+        if is_uninitialised(&self.node) || self.node.spec.provider_id.is_empty() {
+            return;
+        }
+        let labels = self.labels_to_set(desired::labels_afterwards(&self.node));
+        if !labels.is_empty() {
+            self.changes.push(Change::Update {
+                labels,
+                provider_id: None,
+                taints: None,
+            });
         }
     }
 
@@ -360,10 +362,15 @@ impl NodePlan {
             source: wanted.source,
         });
         let provider_id = have.is_empty().then_some(wanted.value);
-        self.update(
-            desired::labels_at_initialisation(&self.node, metadata),
-            Some(provider_id),
-        );
+        let labels = self.labels_to_set(desired::labels_at_initialisation(&self.node, metadata));
+        let taints = self.node.spec.taints.iter();
+        let others = taints.filter(|taint| taint.key != UNINITIALIZED);
+        let taints = Some(others.cloned().collect());
+        self.changes.push(Change::Update {
+            labels,
+            provider_id,
+            taints,
+        });
         self.fields.push(Field {
             field: FieldName::UninitializedTaint,
             have: Some("set".into()),
@@ -372,8 +379,8 @@ impl NodePlan {
         });
     }
 
-    /// `initialise`: also remove the taint, and set the provider ID when one is given.
-    fn update(&mut self, wanted: Vec<desired::WantedLabel>, initialise: Option<Option<String>>) {
+    /// Those that differ; a field for each.
+    fn labels_to_set(&mut self, wanted: Vec<desired::WantedLabel>) -> BTreeMap<String, String> {
         let mut labels = BTreeMap::new();
         for (key, wanted) in wanted {
             let have = self.node.metadata.labels.get(&key).map(str::to_owned);
@@ -387,29 +394,7 @@ impl NodePlan {
                 source: wanted.source,
             });
         }
-        let remaining = || {
-            let others = self
-                .node
-                .spec
-                .taints
-                .iter()
-                .filter(|taint| taint.key != UNINITIALIZED);
-            others.cloned().collect()
-        };
-        let change = match initialise {
-            None if labels.is_empty() => return,
-            None => Change::Update {
-                labels,
-                provider_id: None,
-                taints: None,
-            },
-            Some(provider_id) => Change::Update {
-                labels,
-                provider_id,
-                taints: Some(remaining()),
-            },
-        };
-        self.changes.push(change);
+        labels
     }
 }
 
@@ -443,4 +428,106 @@ fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<
         source: Source::Rule("not an address of the server by these settings"),
     }));
     fields
+}
+
+/// One value of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Field {
+    pub field: FieldName,
+    pub have: Option<String>,
+    pub want: Option<String>,
+    pub source: Source,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "change", rename_all_fields = "camelCase")]
+pub enum Change {
+    /// Replaces `status.addresses`.
+    SetAddresses { addresses: Vec<NodeAddress> },
+    /// Sets labels, the provider ID, and the taints that remain: one patch.
+    Update {
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        labels: BTreeMap<String, String>,
+        #[serde(skip_serializing_if = "Option::is_none", rename = "providerID")]
+        provider_id: Option<String>,
+        /// The taint is removed by writing the others.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        taints: Option<Vec<Taint>>,
+    },
+}
+
+/// Which value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FieldName {
+    Address(AddressKind),
+    Label(String),
+    ProviderId,
+    UninitializedTaint,
+}
+
+impl FieldName {
+    /// Its kind in one word, for a table.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            FieldName::Address(_) => "address",
+            FieldName::Label(_) => "label",
+            FieldName::ProviderId => "provider ID",
+            FieldName::UninitializedTaint => "taint",
+        }
+    }
+}
+
+impl fmt::Display for FieldName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FieldName::Address(kind) => write!(f, "address {}", kind.name()),
+            FieldName::Label(key) => write!(f, "label {key}"),
+            FieldName::ProviderId => f.write_str("spec.providerID"),
+            FieldName::UninitializedTaint => f.write_str("taint uninitialized"),
+        }
+    }
+}
+
+impl Serialize for FieldName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Change {
+    /// In one word, for the metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Change::SetAddresses { .. } => "set_addresses",
+            Change::Update { .. } if self.removes_taint() => "initialise",
+            Change::Update { .. } => "set_labels",
+        }
+    }
+
+    /// With it the node counts as initialised.
+    pub(super) fn removes_taint(&self) -> bool {
+        matches!(self, Change::Update { taints, .. } if taints.is_some())
+    }
+
+    /// Does this write change that value?
+    pub fn is_about(&self, field: &Field) -> bool {
+        matches!(field.field, FieldName::Address(_)) == matches!(self, Change::SetAddresses { .. })
+    }
+}
+
+impl Field {
+    /// `taint uninitialized: removed`.
+    pub fn line(&self) -> String {
+        let name = &self.field;
+        match (&self.have, &self.want) {
+            (None, Some(want)) => format!("{name}: set to {want}"),
+            (Some(have), Some(want)) if have != want => format!("{name}: {have} → {want}"),
+            (Some(have), None) if matches!(name, FieldName::Address(_)) => {
+                format!("{name}: {have} removed")
+            }
+            (Some(_), None) => format!("{name}: removed"),
+            (have, _) => format!("{name}: {}", have.as_deref().unwrap_or("-")),
+        }
+    }
 }
