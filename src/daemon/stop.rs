@@ -35,20 +35,9 @@ impl Stop {
 
     /// Waits that long, or until it is set; is it?
     pub fn wait(&self, time: Duration) -> bool {
-        let deadline = Instant::now() + time;
-        let mut is_set = self.lock();
-        while !*is_set {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            is_set = self
-                .changed
-                .wait_timeout(is_set, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
-        }
-        true
+        let unset = |is_set: &mut bool| !*is_set;
+        let waited = self.changed.wait_timeout_while(self.lock(), time, unset);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     pub fn wait_until_set(&self) {
@@ -57,13 +46,9 @@ impl Stop {
 
     /// Waits until it is set, or until `ready`; the code that makes that true calls [`wake`](Stop::wake).
     pub fn wait_until_set_or(&self, ready: impl Fn() -> bool) {
-        let mut is_set = self.lock();
-        while !*is_set && !ready() {
-            is_set = self
-                .changed
-                .wait(is_set)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+        let must_wait = |is_set: &mut bool| !*is_set && !ready();
+        let waited = self.changed.wait_while(self.lock(), must_wait);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
     fn lock(&self) -> MutexGuard<'_, bool> {

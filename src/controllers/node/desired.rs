@@ -31,7 +31,7 @@ pub(super) fn addresses(
             .explain_missing(instance, ip)
             .unwrap_or_else(|| not_among(ip, instance, &addresses))
     };
-    let mut preferred = Vec::new();
+    let mut preferred: Vec<Sourced<NodeAddress>> = Vec::new();
     for ip in provided {
         let matching = addresses
             .iter()
@@ -45,17 +45,9 @@ pub(super) fn addresses(
             return Err(with_annotation(explain(ip)));
         }
     }
-    let kinds: HashSet<&AddressKind> = preferred
-        .iter()
-        .map(|address| &address.value.kind)
-        .collect();
-    let rest: Vec<_> = addresses
-        .iter()
-        .filter(|address| !kinds.contains(&address.value.kind))
-        .cloned()
-        .collect();
-    drop(kinds);
-    preferred.extend(rest);
+    let is_preferred = |kind: &AddressKind| preferred.iter().any(|it| it.value.kind == *kind);
+    addresses.retain(|address| !is_preferred(&address.value.kind));
+    preferred.extend(addresses);
     Ok(preferred)
 }
 
