@@ -32,7 +32,7 @@ pub struct Apis {
     instances: Cached<Vec<Instance>>,
     services: Cached<Vec<Arc<kube::Service>>>,
     any_services: Cached<Vec<Arc<kube::AnyService>>>,
-    load_balancers: Cached<Snapshot>,
+    load_balancers: Cached<Arc<dyn Snapshot>>,
     network: Cached<Network>,
     outage: Outage,
 }
@@ -139,15 +139,15 @@ impl Apis {
         services: &[&provider::Service],
         max_age: Duration,
         urgency: Urgency,
-    ) -> Result<View<Snapshot>, Error> {
+    ) -> Result<View<Arc<dyn Snapshot>>, Error> {
         let balancers = self.provider.load_balancers();
         let provider = balancers.ok_or_else(|| lacks("load balancers"))?;
-        let covers = |snapshot: &Snapshot| {
+        let covers = |snapshot: &dyn Snapshot| {
             let mut services = services.iter();
-            services.all(|service| provider.covers(snapshot, service))
+            services.all(|service| snapshot.covers(service))
         };
         let max_age = match self.load_balancers.last() {
-            Some(view) if !covers(&view.value) => Duration::ZERO,
+            Some(view) if !covers(&**view.value) => Duration::ZERO,
             _ => max_age,
         };
         let observe = || {
