@@ -70,7 +70,7 @@ fn a_line_for_each_change_and_each_finding_and_none_for_a_tick() {
     let lines = lines.filter(|line| !line.contains("(UnAvailableLoadBalancer)"));
     let told = lines.collect::<Vec<_>>().join("\n");
     for (line, times) in [
-        ("INFO  node/worker-1: address Hostname: ", 1),
+        ("INFO  node/worker-1: address ExternalIP: set to ", 1),
         ("INFO  node/worker-1: spec.providerID: set to ", 1),
         ("INFO  service/default/web: finalizer: added", 1),
         ("INFO  service/default/web: load balancer web: created", 1),
