@@ -99,21 +99,17 @@ fn plan_node(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) -
             plan.change = Some(Change::DeleteNode { server: id });
         }
         Some(Fact::Gone { .. }) => {
-            plan.obstacle = Some(Finding::warning(
-                Reason::PossibleNodeDeletion,
-                format!(
-                    "server {id} is not in this token's project, and neither is any other node's: the token is \
-                     probably another project's, so the node is kept (--node-deletion-guard=false deletes it)"
-                ),
-            ));
+            let message = format!(
+                "server {id} is not in this token's project, and neither is any other node's: the token is probably \
+                 another project's, so the node is kept (--node-deletion-guard=false deletes it)"
+            );
+            plan.obstacle = Some(Finding::warning(Reason::PossibleNodeDeletion, message));
         }
         Some(Fact::Unclear(why)) => {
-            plan.obstacle = Some(Finding::warning(
-                Reason::InstanceLookupFailed,
-                format!(
-                    "the node is not ready, and whether server {id} exists is not clear: {why}"
-                ),
-            ));
+            let message = format!(
+                "the node is not ready, and whether server {id} exists is not clear: {why}"
+            );
+            plan.obstacle = Some(Finding::warning(Reason::InstanceLookupFailed, message));
         }
     }
     plan

@@ -95,13 +95,10 @@ pub(super) fn plan_node(
         Outcome::Matched(instance, by) => {
             plan.server = Server::Matched(instance.clone(), by);
             plan.note_match(instance, by);
-            match (
-                index.claimed_by_another(instance, node),
-                provider.instances(),
-            ) {
-                (Some(other), _) => plan.claimed_twice(instance, other),
-                (None, Some(instances)) => plan.for_server(instance, instances),
-                (None, None) => {}
+            if let Some(other) = index.claimed_by_another(instance, node) {
+                plan.claimed_twice(instance, other);
+            } else if let Some(instances) = provider.instances() {
+                plan.for_server(instance, instances);
             }
         }
     }
@@ -160,38 +157,36 @@ impl NodePlan {
 
     fn foreign(&mut self, provider: &dyn Provider) {
         self.server = Server::Foreign;
-        self.findings.push(Finding::warning(
-            Reason::UnknownProviderIDPrefix,
-            format!(
-                "provider ID {:?} belongs to another cloud provider (ours begin with {}://): the node is left alone",
-                self.node.spec.provider_id,
-                provider.name()
-            ),
-        ));
+        let (id, ours) = (&self.node.spec.provider_id, provider.name());
+        let message = format!(
+            "provider ID {id:?} belongs to another cloud provider (ours begin with {ours}://): the node is left alone"
+        );
+        self.warn(Reason::UnknownProviderIDPrefix, message);
     }
 
     fn unknown(&mut self, why: &str) {
         self.server = Server::Unknown;
-        self.findings.push(Finding::warning(
-            Reason::UnknownProviderID,
-            format!(
-                "provider ID {:?}: {why}: the node is left alone",
-                self.node.spec.provider_id
-            ),
-        ));
+        let id = &self.node.spec.provider_id;
+        let message = format!("provider ID {id:?}: {why}: the node is left alone");
+        self.warn(Reason::UnknownProviderID, message);
+    }
+
+    fn warn(&mut self, reason: Reason, message: impl Into<String>) {
+        self.findings.push(Finding::warning(reason, message));
     }
 
     fn gone(&mut self, id: InstanceId, index: &Index) {
         self.server = Server::Gone(id);
         let is_being_deleted = self.node.metadata.deletion_timestamp.is_some();
-        let finding = match index.named_as(&self.node) {
-            Some(new) if !is_being_deleted => self.replaced(id, new, index.any_claim_exists()),
-            _ => Finding::warning(
+        let replacement = index.named_as(&self.node).filter(|_| !is_being_deleted);
+        let provider_id = &self.node.spec.provider_id;
+        let finding = match replacement {
+            Some(new) => self.replaced(id, new, index.any_claim_exists()),
+            None => Finding::warning(
                 Reason::ServerNotFound,
                 format!(
-                    "provider ID {:?}: this token's project has no server {id}; was it deleted, or is the token \
-                     another project's?",
-                    self.node.spec.provider_id
+                    "provider ID {provider_id:?}: this token's project has no server {id}; was it deleted, or is the \
+                     token another project's?"
                 ),
             ),
         };
@@ -202,22 +197,19 @@ impl NodePlan {
     /// Another project may have a server of that name, too: while this one has no other node's
     /// server, that is said.
     fn replaced(&self, old: InstanceId, new: &Instance, is_right_project: bool) -> Finding {
-        let name = self.node.name();
+        let (name, id, new) = (self.node.name(), &self.node.spec.provider_id, new.id);
         let condition = match is_right_project {
             true => "",
             false => {
                 "if the token is of the right project (it has the server of no other node, either), "
             }
         };
-        Finding::warning(
-            Reason::ServerReplaced,
-            format!(
-                "provider ID {:?}: server {old} does not exist, and server {} has the node's name; a provider \
-                 ID can't be changed: {condition}delete the node (kubectl delete node {name}), and its kubelet \
-                 registers again (restart the kubelet if it does not)",
-                self.node.spec.provider_id, new.id
-            ),
-        )
+        let message = format!(
+            "provider ID {id:?}: server {old} does not exist, and server {new} has the node's name; a provider ID \
+             can't be changed: {condition}delete the node (kubectl delete node {name}), and its kubelet registers \
+             again (restart the kubelet if it does not)"
+        );
+        Finding::warning(Reason::ServerReplaced, message)
     }
 
     fn unmatched(&mut self, finding: Finding, overdue: Timestamp) {
@@ -233,15 +225,12 @@ impl NodePlan {
     /// only reported. It takes the place of `finding`: one trouble is reported once. It says
     /// since when and not for how long, because another message would be another event.
     fn left_over(&self, finding: &Finding, since: Timestamp) -> Finding {
-        Finding::warning(
-            Reason::PossibleNodeDeletion,
-            format!(
-                "not ready since {since}, and {}; ccm never deletes a node without a provider ID: if its \
-                 machine is gone for good, delete the node (kubectl delete node {})",
-                finding.message,
-                self.node.name()
-            ),
-        )
+        let (name, why) = (self.node.name(), &finding.message);
+        let message = format!(
+            "not ready since {since}, and {why}; ccm never deletes a node without a provider ID: if its machine is \
+             gone for good, delete the node (kubectl delete node {name})"
+        );
+        Finding::warning(Reason::PossibleNodeDeletion, message)
     }
 
     /// A new node has to wait because of it; for the others it is a finding.
@@ -254,13 +243,10 @@ impl NodePlan {
 
     fn note_match(&mut self, instance: &Instance, by: MatchedBy) {
         if let MatchedBy::Address(ip) = by {
-            self.findings.push(Finding::info(
-                Reason::MatchedByAddress,
-                format!(
-                    "no server has this name; {} ({}) has its address {ip}",
-                    instance.name, instance.id
-                ),
-            ));
+            let (name, id) = (&instance.name, instance.id);
+            let message = format!("no server has this name; {name} ({id}) has its address {ip}");
+            self.findings
+                .push(Finding::info(Reason::MatchedByAddress, message));
         }
         self.warn_if_not_external();
     }
@@ -268,34 +254,29 @@ impl NodePlan {
     /// Two nodes with one provider ID would be one machine to every program that reads it, for good:
     /// a provider ID can't be changed. What either node has stays as it is.
     fn claimed_twice(&mut self, instance: &Instance, other: &str) {
-        self.hold_back_if_new(Finding::warning(
-            Reason::ServerClaimedTwice,
-            format!(
-                "server {} ({}) is named by the provider ID of node {other:?}, too; delete the node that is \
-                 not its own",
-                instance.name, instance.id
-            ),
-        ));
+        let (name, id) = (&instance.name, instance.id);
+        let message = format!(
+            "server {name} ({id}) is named by the provider ID of node {other:?}, too; delete the node that is not its \
+             own"
+        );
+        self.hold_back_if_new(Finding::warning(Reason::ServerClaimedTwice, message));
     }
 
     fn warn_if_not_external(&mut self) {
         if self.node.spec.provider_id.is_empty() && !is_uninitialised(&self.node) {
-            self.findings.push(Finding::warning(
+            self.warn(
                 Reason::NotExternal,
                 "neither a provider ID nor the uninitialized taint: its kubelet runs without \
                  --cloud-provider=external, so it gets no provider ID and no labels",
-            ));
+            );
         }
     }
 
     fn for_server(&mut self, instance: &Instance, instances: &dyn Instances) {
+        let annotations = self.node.metadata.annotations.iter();
         let about = provider::Node {
             name: self.node.name().to_owned(),
-            annotations: self
-                .node
-                .metadata
-                .annotations
-                .iter()
+            annotations: annotations
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
                 .collect(),
         };
