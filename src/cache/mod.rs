@@ -181,11 +181,6 @@ impl Apis {
         })
     }
 
-    /// How many servers there were when all were last listed; no call.
-    pub fn instances_seen(&self) -> usize {
-        self.instances.last().map_or(0, |view| view.value.len())
-    }
-
     /// All servers as they were last listed, however long ago; no call.
     pub fn instances_last(&self) -> Option<Arc<Vec<Instance>>> {
         self.instances.last().map(|view| view.value)

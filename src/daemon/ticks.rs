@@ -5,7 +5,7 @@ use crate::cache::{self, Apis};
 use crate::controllers::{Controller, Outage, Report, Selection};
 use crate::metrics::{PLANNED, TICK_DURATION, TICKS};
 use crate::provider::{Urgency, heartbeat};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -72,7 +72,7 @@ impl Ticks {
                 && !worked_once
                 && !self.is_rotation(&outage.error)
             {
-                // The first controller to see it says it for all.
+                // The first controller to see it logs it for all.
                 if !self.failed.swap(true, Ordering::Relaxed) {
                     log::error!(controller = name; "{name}: {outage}");
                 }
@@ -131,35 +131,41 @@ pub fn log_report(report: &Report) {
 /// A refresh was put off, which is no outage: calls that can't wait are still made.
 const PUT_OFF: &str = "refreshes put off";
 
-/// Which controllers are kept from their work, by what keeps them: logged once for each change of state, not at every
-/// tick and not by every controller.
+/// What keeps which controller from its work: logged once for each change of state, not at every tick and not by every
+/// controller.
 #[derive(Default)]
 struct Outages {
-    logged: Mutex<BTreeMap<&'static str, BTreeSet<&'static str>>>,
+    states: Mutex<BTreeMap<&'static str, &'static str>>,
 }
 
 impl Outages {
     /// Takes note of how a controller's tick ended, and logs it when that is new.
     fn note(&self, controller: &'static str, outage: Option<&Outage>, interval: Duration) {
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         let state = outage.map(state_of);
-        if let (Some(state), Some(outage)) = (state, outage) {
-            let controllers = logged.entry(state).or_default();
-            if controllers.insert(controller) && controllers.len() == 1 {
-                log_begin(state, controller, outage, interval);
-            }
-        }
-        let ended = |(other, controllers): (&&'static str, &mut BTreeSet<&'static str>)| {
-            let over = Some(*other) != state && controllers.remove(controller);
-            (over && controllers.is_empty()).then_some(*other)
+        let before = match state {
+            Some(state) => states.insert(controller, state),
+            None => states.remove(controller),
         };
-        let ended: Vec<&str> = logged.iter_mut().filter_map(ended).collect();
-        logged.retain(|_, controllers| !controllers.is_empty());
-        let outages_last = logged.keys().any(|state| *state != PUT_OFF);
-        if ended.iter().any(|state| *state != PUT_OFF) && !outages_last {
-            log::info!(controller; "{controller}: both APIs answer again");
-        } else if ended.contains(&PUT_OFF) && logged.is_empty() {
-            log::info!(controller; "{controller}: refreshes go on, enough calls remain in the project");
+        if before == state {
+            return;
+        }
+        let count = |state: &str| states.values().filter(|other| **other == state).count();
+        if let (Some(state), Some(outage)) = (state, outage)
+            && count(state) == 1
+        {
+            log_begin(state, controller, outage, interval);
+        }
+        match before {
+            None => {}
+            Some(PUT_OFF) if states.is_empty() => {
+                log::info!(controller; "{controller}: refreshes go on, enough calls remain in the project");
+            }
+            Some(PUT_OFF) => {}
+            Some(_) if states.len() == count(PUT_OFF) => {
+                log::info!(controller; "{controller}: both APIs answer again");
+            }
+            Some(_) => {}
         }
     }
 }

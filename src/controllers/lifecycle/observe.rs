@@ -29,7 +29,8 @@ pub(super) fn facts(
         .filter_map(|node| server_of(node, &*apis.provider))
         .collect();
     let mut facts = Facts::new();
-    let pages = apis.instances_seen().div_ceil(SERVERS_A_PAGE).max(1);
+    let count = apis.instances_last().map_or(0, |servers| servers.len());
+    let pages = count.div_ceil(SERVERS_A_PAGE).max(1);
     if ids.len() > 2 * pages {
         let list = apis.instances(list_max_age, Urgency::Needed)?;
         let listed = list.value.iter().filter(|it| ids.contains(&it.id));
