@@ -106,24 +106,14 @@ impl Labels {
     }
 }
 
+/// The last of several values of a key is kept.
 impl<K: Into<Interned>, V: Into<Interned>> FromIterator<(K, V)> for Labels {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Labels {
-        let mut labels = Labels::default();
-        labels.extend(pairs);
-        labels
-    }
-}
-
-/// The last of several values of a key is kept.
-impl<K: Into<Interned>, V: Into<Interned>> Extend<(K, V)> for Labels {
-    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, pairs: I) {
-        let mut all: BTreeMap<Interned, Interned> = self.0.iter().cloned().collect();
-        all.extend(
-            pairs
-                .into_iter()
-                .map(|(key, value)| (key.into(), value.into())),
-        );
-        self.0 = all.into_iter().collect();
+        let pairs = pairs.into_iter();
+        let all: BTreeMap<Interned, Interned> = pairs
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect();
+        Labels(all.into_iter().collect())
     }
 }
 
@@ -178,9 +168,9 @@ impl Pairs for LabelPairs {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
     /// Key after value after key.
-    text: Box<str>,
+    text: String,
     /// Where each key and each value ends.
-    ends: Box<[u32]>,
+    ends: Vec<u32>,
     is_too_large: bool,
 }
 
@@ -204,24 +194,15 @@ impl Annotations {
             )
         })
     }
-}
 
-#[derive(Default)]
-struct Builder {
-    text: String,
-    ends: Vec<u32>,
-    is_too_large: bool,
-}
-
-impl Builder {
     /// False: it has no room, and neither has anything after it.
     fn push(&mut self, text: &str) -> bool {
         let is_room =
             self.text.len() + text.len() <= BYTES_AT_MOST && self.ends.len() < 2 * COUNT_AT_MOST;
         if self.is_too_large || !is_room {
-            *self = Builder {
+            *self = Annotations {
                 is_too_large: true,
-                ..Builder::default()
+                ..Annotations::default()
             };
             return false;
         }
@@ -232,7 +213,7 @@ impl Builder {
     }
 }
 
-impl Pairs for Builder {
+impl Pairs for Annotations {
     fn key(&mut self, key: &str) -> bool {
         is_for_provider(key) && self.push(key)
     }
@@ -242,32 +223,12 @@ impl Pairs for Builder {
     }
 }
 
-impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Annotations {
-    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Annotations {
-        let mut all = Builder::default();
-        for (key, value) in pairs {
-            if all.key(key.as_ref()) {
-                all.value(value.as_ref());
-            }
-        }
-        all.into()
-    }
-}
-
-impl From<Builder> for Annotations {
-    fn from(builder: Builder) -> Annotations {
-        Annotations {
-            text: builder.text.into(),
-            ends: builder.ends.into(),
-            is_too_large: builder.is_too_large,
-        }
-    }
-}
-
 impl<'de> Deserialize<'de> for Annotations {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Annotations, D::Error> {
-        d.deserialize_any(Map(Builder::default()))
-            .map(Annotations::from)
+        let mut all = d.deserialize_any(Map(Annotations::default()))?;
+        all.text.shrink_to_fit();
+        all.ends.shrink_to_fit();
+        Ok(all)
     }
 }
 
@@ -310,8 +271,6 @@ mod tests {
             name.len() + kind.len() + "wéb".len()
         );
         assert_eq!(annotations.too_large(), None);
-        let same: Annotations = pairs.into_iter().collect();
-        assert_eq!(annotations, same);
         for none in [
             json!(null),
             json!({}),
