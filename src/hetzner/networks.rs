@@ -1,6 +1,6 @@
 //! The private Network: found once, by ID or by name.
 
-use super::api::{Api, Meta, Page};
+use super::api::{Api, Resource};
 use crate::provider::{Error, ErrorKind, NetworkSelector, Urgency};
 use crate::text;
 use ipnet::Ipv4Net;
@@ -27,38 +27,17 @@ pub struct Subnet {
     pub network_zone: String,
 }
 
-#[derive(Deserialize)]
-struct One {
-    network: Network,
-}
-
-#[derive(Deserialize)]
-struct NetworksPage {
-    networks: Vec<Network>,
-    meta: Meta,
-}
-
-impl Page for NetworksPage {
-    type Item = Network;
-
-    fn into_parts(self) -> (Meta, Vec<Network>) {
-        (self.meta, self.networks)
+impl Resource for Network {
+    const LIST: &'static str = "networks";
+    const ONE: &'static str = "network";
+    fn id(&self) -> u64 {
+        self.id
     }
-
-    fn id(item: &Network) -> u64 {
-        item.id
-    }
-}
-
-/// As it is now.
-pub(super) fn get(api: &Api, id: u64, urgency: Urgency) -> Result<Network, Error> {
-    let answer: One = api.get(&format!("/networks/{id}"), urgency)?;
-    Ok(answer.network)
 }
 
 /// The Network meant by the settings. One list answers both forms, and says what there is when it is neither.
 pub(super) fn find(api: &Api, selector: &NetworkSelector) -> Result<Network, Error> {
-    let networks = api.list::<NetworksPage>("/networks", Urgency::Needed)?;
+    let networks = api.list::<Network>("", Urgency::Needed)?;
     let there = match networks.as_slice() {
         [] => "this project has none".to_owned(),
         some => format!(

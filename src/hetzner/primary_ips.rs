@@ -1,8 +1,6 @@
 //! Primary IPs of the project, as the API says them: only the fields we read, and the list.
 
-use super::api::{Api, Meta, Page};
-use super::load_balancers::Location;
-use crate::provider::{Error, Urgency};
+use super::api::{Location, Resource};
 use ipnet::IpNet;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -64,25 +62,10 @@ pub(super) fn covers(range: &str, address: &str) -> bool {
     }
 }
 
-#[derive(Deserialize)]
-struct PrimaryIpsPage {
-    primary_ips: Vec<PrimaryIp>,
-    meta: Meta,
-}
-
-impl Page for PrimaryIpsPage {
-    type Item = PrimaryIp;
-
-    fn into_parts(self) -> (Meta, Vec<PrimaryIp>) {
-        (self.meta, self.primary_ips)
+impl Resource for PrimaryIp {
+    const LIST: &'static str = "primary_ips";
+    const ONE: &'static str = "primary_ip";
+    fn id(&self) -> u64 {
+        self.id
     }
-
-    fn id(item: &PrimaryIp) -> u64 {
-        item.id
-    }
-}
-
-/// All of the project.
-pub(super) fn list(api: &Api, urgency: Urgency) -> Result<Vec<PrimaryIp>, Error> {
-    api.list::<PrimaryIpsPage>("/primary_ips", urgency)
 }

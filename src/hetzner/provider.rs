@@ -2,9 +2,8 @@
 
 use super::actions;
 use super::addresses::{Addresses, addresses, explain_missing, hold_back};
-use super::api::Api;
+use super::api::{self, Api};
 use super::certificates;
-use super::checkup;
 use super::load_balancers::{self, Observed, Planner};
 use super::metadata;
 use super::networks::{self, Network};
@@ -85,7 +84,7 @@ impl Hetzner {
             retry_rate_limited: false,
             body_limit_bytes: BODY_LIMIT_BYTES,
             log_bodies: settings.debug,
-            watch: super::watch::watch,
+            watch: api::watch,
         });
         Hetzner {
             api: Api::new(http, settings.time_scale),
@@ -173,7 +172,7 @@ impl Provider for Hetzner {
             (Some(Ok(network)), Some(endpoint)) => metadata::attached(endpoint, network),
             _ => Attached::default(),
         };
-        let permission = checkup::permission(&self.api, gate);
+        let permission = api::permission(&self.api, gate);
         let (rate_limit, clock_ahead_s) = self.api.seen();
         Checkup {
             permission,
@@ -254,7 +253,7 @@ impl LoadBalancers for Hetzner {
         match observed(snapshot) {
             Some(observed) => self
                 .planner()
-                .plan_without_unset_defaults(observed, service, nodes, cluster),
+                .plan(observed, service, nodes, cluster),
             None => not_ours(),
         }
     }

@@ -1,20 +1,15 @@
 //! Routes of the private Network: read with it, changed one at a time.
 
 use super::actions::Action;
-use super::api::Api;
+use super::api::{Api, Resource};
 use crate::http::Method;
-use crate::provider::{Applied, Error, ErrorKind, Gate, Network, Route, RouteChange, Urgency};
+use crate::provider::{Applied, Error, Gate, Network, Route, RouteChange, Urgency};
 use ipnet::Ipv4Net;
 use serde::Deserialize;
 use serde_json::json;
 
 /// A Network takes no more.
 const ROUTES_AT_MOST: usize = 100;
-
-#[derive(Deserialize)]
-struct Answer {
-    network: Whole,
-}
 
 /// A Network, as far as routes need it. An answer that lacks one of these is none.
 #[derive(Deserialize)]
@@ -43,14 +38,17 @@ struct Begun {
     action: Action,
 }
 
+impl Resource for Whole {
+    const LIST: &'static str = "networks";
+    const ONE: &'static str = "network";
+    fn id(&self) -> u64 {
+        self.id
+    }
+}
+
 /// The Network as it is now.
 pub(super) fn observe(api: &Api, id: u64, urgency: Urgency) -> Result<Network, Error> {
-    let path = format!("/networks/{id}");
-    let Answer { network } = api.get(&path, urgency)?;
-    if network.id != id {
-        let why = format!("GET {path}: answered Network {}", network.id);
-        return Err(Error::new(ErrorKind::Unavailable, why));
-    }
+    let network: Whole = api.one(id, urgency)?;
     let routes: Vec<Route> = network.routes.iter().filter_map(Written::read).collect();
     Ok(Network {
         id,

@@ -1,6 +1,7 @@
 //! A load balancer as the API says it: only the fields we read.
 
 pub use crate::provider::Algorithm;
+use crate::hetzner::api::{Location, Reference};
 use crate::provider::Interned;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -48,12 +49,6 @@ pub struct BalancerType {
 pub struct Deprecation {
     /// RFC 3339.
     pub unavailable_after: String,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Location {
-    pub name: String,
-    pub network_zone: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -109,7 +104,7 @@ pub struct PrivateNet {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Target {
     Server {
-        server: ServerRef,
+        server: Reference,
         #[serde(default)]
         use_private_ip: bool,
         #[serde(default)]
@@ -133,13 +128,8 @@ pub enum Target {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct ServerRef {
-    pub id: u64,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct SelectedServer {
-    pub server: ServerRef,
+    pub server: Reference,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -4,8 +4,9 @@
 use super::annotations as a;
 use super::change::{Change, NewCertificate, Write};
 use super::names::{self, CLUSTER_UID, SERVICE, SERVICE_UID};
+use super::listener::ListenerProtocol;
 use super::parser::AnnotationParser;
-use super::ports::PortContext;
+use super::context::PortContext;
 use super::values::{self as v, CertificateType};
 use crate::hetzner::certificates::{Certificate, CertificateStatus};
 use crate::provider::{
@@ -130,11 +131,37 @@ fn asks(
     context: &PortContext,
     port: &ServicePort,
 ) -> Option<Source> {
-    if port.protocol != Protocol::Tcp || !super::ports::is_https(parser, port) {
+    if port.protocol != Protocol::Tcp || !is_https(parser, port) {
         return None;
     }
-    let kind = super::ports::certificate_type(parser, context, Some(port))?;
+    let kind = certificate_type(parser, context, Some(port))?;
     (kind.value == CertificateType::Managed).then_some(kind.source)
+}
+
+fn is_https(parser: &mut AnnotationParser, port: &ServicePort) -> bool {
+    let protocol = parser.read(&a::PROTOCOL, Some(port), v::protocol);
+    protocol.is_some_and(|protocol| protocol.value == ListenerProtocol::Https)
+}
+
+/// Upstream takes any other word for `uploaded`.
+pub(super) fn certificate_type(
+    parser: &mut AnnotationParser,
+    context: &PortContext,
+    port: Option<&ServicePort>,
+) -> Option<Sourced<CertificateType>> {
+    if !context.planner.preserves_unset() {
+        return parser.read(&a::CERTIFICATE_TYPE, port, v::certificate_type);
+    }
+    let text = parser.read(&a::CERTIFICATE_TYPE, port, v::any)?;
+    let kind = v::certificate_type(&text.value).unwrap_or_else(|why| {
+        let message = format!(
+            "{}: {:?} is taken for uploaded; {why}",
+            text.source, text.value
+        );
+        parser.finding(Finding::warning(Reason::AnnotationWithoutEffect, message));
+        CertificateType::Uploaded
+    });
+    Some(Sourced::new(kind, text.source))
 }
 
 /// The one that is there, after changes where it is not ours yet. None: it is ordered, or a
@@ -365,10 +392,7 @@ fn take_over(context: &PortContext, found: &Certificate, managed: &mut Managed) 
 
 /// Our labels, as they stand on what is ours.
 fn owned(context: &PortContext) -> BTreeMap<String, String> {
-    let labels = names::labels(context.service, context.cluster).into_iter();
-    labels
-        .map(|(label, value)| (label.to_owned(), value))
-        .collect()
+    names::owned(&names::labels(context.service, context.cluster))
 }
 
 /// Its ID, once a load balancer can show it. Until then, and when it can't be renewed: a finding.

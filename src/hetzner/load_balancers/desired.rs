@@ -3,10 +3,10 @@
 use super::annotations::{self as a, Annotation};
 use super::balancer::Algorithm;
 use super::certificates::{Managed, managed};
-use super::default_source;
+use super::context::default_source;
 use super::parser::AnnotationParser;
-use super::ports::{Port, PortContext, ports};
-use super::primary_ips::{self, Asked};
+use super::context::PortContext;
+use super::ports::{Port, ports};
 use super::values as v;
 use crate::provider::{Finding, OfferedNode, ProviderId, Reason, Service, Source, Sourced};
 use crate::text::{self, selector::Selector};
@@ -28,7 +28,7 @@ pub(super) struct Desired {
     /// With `HCLOUD_NETWORK`.
     pub(super) attach: Option<Attach>,
     pub(super) use_private_ip: Sourced<bool>,
-    pub(super) primary_ips: Asked,
+    pub(super) primary_ips: AskedIps,
     pub(super) managed: Managed,
     pub(super) ports: Vec<Port>,
     pub(super) targets: Targets,
@@ -36,6 +36,7 @@ pub(super) struct Desired {
 }
 
 /// Where it is created.
+#[derive(Clone)]
 pub(super) struct Place {
     pub(super) location: Option<Sourced<String>>,
     pub(super) zone: Option<Sourced<String>>,
@@ -48,6 +49,20 @@ pub(super) struct Attach {
     pub(super) range: Option<Sourced<Ipv4Net>>,
 }
 
+/// What the Service asks for: texts that name a Primary IP.
+pub(super) struct AskedIps {
+    pub(super) families: [AskedIp; 2],
+    /// `spec.loadBalancerIP`; empty when unset.
+    pub(super) address: String,
+}
+
+pub(super) struct AskedIp {
+    pub(super) annotation: &'static Annotation,
+    /// As the API calls it.
+    pub(super) kind: &'static str,
+    pub(super) asked: Option<Sourced<String>>,
+}
+
 pub(super) struct Targets {
     /// Servers and the names of their nodes, by name.
     pub(super) servers: Vec<(u64, String)>,
@@ -57,8 +72,8 @@ pub(super) struct Targets {
 /// What the Service's status should not, or alone, say.
 pub(super) struct InStatus {
     pub(super) hostname: Option<String>,
-    pub(super) without_ipv6: bool,
-    pub(super) without_private: bool,
+    pub(super) without_ipv6: Sourced<bool>,
+    pub(super) without_private: Sourced<bool>,
 }
 
 impl Attach {
@@ -76,24 +91,20 @@ pub(super) fn desired(
 ) -> Desired {
     let defaults = context.planner.defaults;
     report_ignored_fields(parser, context.service);
-    let use_private_ip = parser
-        .read(&a::USE_PRIVATE_IP, None, v::boolean)
-        .or_else(|| defaults.use_private_ip.clone())
-        .unwrap_or_else(|| Sourced::new(false, default_source(&a::USE_PRIVATE_IP)));
     let disabled = parser.read(&a::DISABLE_PUBLIC_NETWORK, None, v::boolean);
     let disabled = disabled.or_else(|| defaults.disable_public_network.clone());
     let algorithm = parser.read(&a::ALGORITHM_TYPE, None, v::algorithm);
     let algorithm = algorithm.or_else(|| defaults.algorithm.clone());
     let usual = |source| Sourced::new(Algorithm::RoundRobin, source);
-    let mut on = |annotation, default: &Option<Sourced<bool>>| {
+    let mut switch = |annotation, default: &Option<Sourced<bool>>| {
         let set = parser.read(annotation, None, v::boolean);
-        set.or_else(|| default.clone()).is_some_and(|on| on.value)
+        set.or_else(|| default.clone())
+            .unwrap_or_else(|| Sourced::new(false, default_source(annotation)))
     };
-    let without_ipv6 = on(&a::IPV6_DISABLED, &defaults.disable_ipv6);
-    let without_private = on(
-        &a::DISABLE_PRIVATE_INGRESS,
-        &defaults.disable_private_ingress,
-    );
+    let use_private_ip = switch(&a::USE_PRIVATE_IP, &defaults.use_private_ip);
+    let without_ipv6 = switch(&a::IPV6_DISABLED, &defaults.disable_ipv6);
+    let private = &defaults.disable_private_ingress;
+    let without_private = switch(&a::DISABLE_PRIVATE_INGRESS, private);
     let hostname = parser.read(&a::HOSTNAME, None, v::hostname);
     let kind = parser.read(&a::TYPE, None, v::any);
     let managed = managed(parser, context);
@@ -107,7 +118,7 @@ pub(super) fn desired(
         ipv6_rdns: parser.read(&a::IPV6_RDNS, None, v::domain),
         attach: attach(parser, context),
         use_private_ip,
-        primary_ips: primary_ips::asked(parser, context),
+        primary_ips: asked_ips(parser, context),
         ports: ports(parser, context, &managed),
         managed,
         targets: targets(parser, nodes),
@@ -133,6 +144,26 @@ fn place(parser: &mut AnnotationParser, context: &PortContext) -> Place {
     Place {
         location: one(&a::LOCATION, &defaults.location),
         zone: one(&a::NETWORK_ZONE, &defaults.network_zone),
+    }
+}
+
+fn asked_ips(parser: &mut AnnotationParser, context: &PortContext) -> AskedIps {
+    let is_upstream = context.planner.preserves_unset();
+    let parse = |text: &str| match is_upstream && text.parse::<u64>().is_err() {
+        true => Err("use the ID of a Primary IP".to_owned()),
+        false => v::any(text),
+    };
+    let mut family = |annotation, kind| AskedIp {
+        annotation,
+        kind,
+        asked: parser.read(annotation, None, parse),
+    };
+    AskedIps {
+        families: [
+            family(&a::PUBLIC_NET_IPV4, "ipv4"),
+            family(&a::PUBLIC_NET_IPV6, "ipv6"),
+        ],
+        address: context.service.load_balancer_ip.clone(),
     }
 }
 

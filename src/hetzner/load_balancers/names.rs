@@ -73,6 +73,14 @@ pub(super) fn labels(service: &Service, cluster: &Cluster) -> BTreeMap<&'static 
     labels
 }
 
+/// As the API takes them.
+pub(super) fn owned(labels: &BTreeMap<&'static str, String>) -> BTreeMap<String, String> {
+    let labels = labels.iter();
+    labels
+        .map(|(label, value)| ((*label).to_owned(), value.clone()))
+        .collect()
+}
+
 /// `namespace.name`, as the labels [`SERVICE`] and [`ADOPT`] have it.
 pub(super) fn service_value(service: &Service) -> String {
     label_value(&format!("{}.{}", service.namespace, service.name))

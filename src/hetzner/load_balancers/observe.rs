@@ -1,17 +1,15 @@
 //! What there is: all load balancers by one list, and their types and certificates only for
 //! Services that need them.
 
-use super::Planner;
+use super::context::{Observed, Planner};
 use super::annotations::{self, Annotation, PREFIX};
 use super::balancer::{BalancerType, LoadBalancer};
 use super::find::by_label;
 use super::parser::value_of;
 use super::primary_ips;
 use super::subnets::Subnets;
-use crate::hetzner::api::{Api, Meta, Page};
-use crate::hetzner::certificates::{self, Certificate};
-use crate::hetzner::networks::{Network, Subnet};
-use crate::hetzner::primary_ips::{PrimaryIp, list as list_primary_ips};
+use crate::hetzner::api::{Api, Resource};
+use crate::hetzner::networks::Network;
 use crate::provider::{Error, Service, Urgency};
 use serde::Deserialize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,21 +20,6 @@ const TYPES_KEPT: Duration = Duration::from_secs(24 * 3600);
 
 /// A type that is not in a list as old as this may be a new one.
 const TYPES_CERTAIN: Duration = Duration::from_secs(600);
-
-/// What plans rest on.
-#[derive(Clone, Debug, Default)]
-pub struct Observed {
-    /// All of the project.
-    pub balancers: Vec<LoadBalancer>,
-    /// None: no Service needed them.
-    pub types: Option<Arc<Vec<BalancerType>>>,
-    /// None: no Service named one.
-    pub certificates: Option<Vec<Certificate>>,
-    /// None: no Service that is to get a load balancer asks for one.
-    pub primary_ips: Option<Vec<PrimaryIp>>,
-    /// Of the private Network; none: there is none, or they were not read.
-    pub subnets: Option<Arc<Vec<Subnet>>>,
-}
 
 /// What is kept from one poll to the next.
 pub(in crate::hetzner) struct Known<'a> {
@@ -61,7 +44,7 @@ pub(in crate::hetzner) fn observe(
     urgency: Urgency,
 ) -> Result<Observed, Error> {
     let mut observed = Observed {
-        balancers: api.list::<BalancersPage>("/load_balancers", urgency)?,
+        balancers: api.list("", urgency)?,
         ..Observed::default()
     };
     let wanted: Vec<String> = services
@@ -78,7 +61,7 @@ pub(in crate::hetzner) fn observe(
         observed.subnets = Some(subnets);
     }
     if services.iter().any(|service| needs_certificates(service)) {
-        observed.certificates = Some(certificates::list(api, urgency)?);
+        observed.certificates = Some(api.list("", urgency)?);
     }
     let needs_primary_ips = |service: &&Service| match urgency {
         // A person is shown what an existing one lacks.
@@ -86,7 +69,7 @@ pub(in crate::hetzner) fn observe(
         _ => needs_primary_ips(&observed.balancers, service),
     };
     if services.iter().any(needs_primary_ips) {
-        observed.primary_ips = Some(list_primary_ips(api, urgency)?);
+        observed.primary_ips = Some(api.list("", urgency)?);
     }
     Ok(observed)
 }
@@ -172,7 +155,7 @@ impl Types {
             );
             return Ok(Arc::clone(types));
         }
-        let types = api.list::<TypesPage>("/load_balancer_types", urgency)?;
+        let types = api.list::<NumberedType>("", urgency)?;
         let types = Arc::new(
             types
                 .into_iter()
@@ -182,18 +165,6 @@ impl Types {
         *read = Some((Instant::now(), Arc::clone(&types)));
         Ok(types)
     }
-}
-
-#[derive(Deserialize)]
-struct BalancersPage {
-    load_balancers: Vec<LoadBalancer>,
-    meta: Meta,
-}
-
-#[derive(Deserialize)]
-struct TypesPage {
-    load_balancer_types: Vec<NumberedType>,
-    meta: Meta,
 }
 
 #[derive(Deserialize)]
@@ -221,27 +192,20 @@ impl NumberedType {
     }
 }
 
-impl Page for BalancersPage {
-    type Item = LoadBalancer;
-
-    fn into_parts(self) -> (Meta, Vec<LoadBalancer>) {
-        (self.meta, self.load_balancers)
-    }
-
-    fn id(item: &LoadBalancer) -> u64 {
-        item.id
+impl Resource for LoadBalancer {
+    const LIST: &'static str = "load_balancers";
+    const ONE: &'static str = "load_balancer";
+    fn id(&self) -> u64 {
+        self.id
     }
 }
 
-impl Page for TypesPage {
-    type Item = NumberedType;
+impl Resource for NumberedType {
+    const LIST: &'static str = "load_balancer_types";
+    const ONE: &'static str = "load_balancer_type";
     const TAKES_SORT: bool = false;
 
-    fn into_parts(self) -> (Meta, Vec<NumberedType>) {
-        (self.meta, self.load_balancer_types)
-    }
-
-    fn id(item: &NumberedType) -> u64 {
-        item.id
+    fn id(&self) -> u64 {
+        self.id
     }
 }

@@ -6,16 +6,14 @@ use super::change::{Change, LabelEdit, Write};
 use super::create::{New, USUAL_TYPE};
 use super::desired::{Desired, desired};
 use super::diff::Diff;
-use super::find::{Found, asked_too_late, by_label, find, other_cluster};
-use super::listener::ListenerProtocol;
+use super::find::{What, asked_too_late, by_label, find, other_cluster};
 use super::names::{ADOPT, ADOPTED, CLUSTER_UID, CREATED, OUR_PREFIX, SERVICE, SERVICE_UID, YES};
-use super::observe::{Observed, covers};
+use super::context::{Limits, Observed, Planner, PortContext};
+use super::observe::covers;
 use super::ownership::{End, end_with_service};
 use super::parser::AnnotationParser;
-use super::ports::Limits;
-use super::ports::PortContext;
 use super::status::Names;
-use super::{Planner, annotations, names, primary_ips, status};
+use super::{annotations, names, primary_ips, status};
 use crate::hetzner::certificates::Certificates;
 use crate::provider::{
     self, Cluster, Finding, InstanceId, LoadBalancerPlan, OfferedNode, Orphan, Protocol,
@@ -77,21 +75,8 @@ impl Planner<'_> {
                 return plan;
             }
         };
-        let (there, rests_on_whole_cluster) = match &found {
-            Found::Labelled {
-                balancer,
-                rests_on_whole_cluster,
-            }
-            | Found::Adopted {
-                balancer,
-                rests_on_whole_cluster,
-            } => (Some(*balancer), *rests_on_whole_cluster),
-            Found::Nothing {
-                rests_on_whole_cluster,
-                ..
-            } => (None, *rests_on_whole_cluster),
-        };
-        let rests_on_whole_cluster = rests_on_whole_cluster || managed.rests_on_whole_cluster;
+        let there = found.what.balancer();
+        let rests_on_whole_cluster = found.rests_on_whole_cluster || managed.rests_on_whole_cluster;
         if let Some(why) = there.and_then(|balancer| self.serves_other_profile(balancer, cluster)) {
             parser.problem(why);
         }
@@ -108,7 +93,7 @@ impl Planner<'_> {
         };
         let mut plan = LoadBalancerPlan {
             found: there.map(|balancer| status::for_people(balancer, names)),
-            is_labelled: matches!(found, Found::Labelled { .. }),
+            is_labelled: matches!(found.what, What::Labelled(_)),
             rests_on_whole_cluster,
             is_unfinished: desired.ports.iter().any(|port| port.waits),
             takes_over: managed.takes_over,
@@ -121,8 +106,9 @@ impl Planner<'_> {
         let is_compared = parser.problems.is_empty() && there.is_some();
         if let (true, Some(kind)) = (parser.problems.is_empty(), kind) {
             let mut labels = names::labels(service, cluster);
-            match found {
-                Found::Nothing { name, .. } => {
+            let adopts = matches!(found.what, What::Adopted(_));
+            match found.what {
+                What::Nothing(name) => {
                     labels.insert(CREATED, YES.to_owned());
                     let new = New {
                         planner: self,
@@ -135,12 +121,10 @@ impl Planner<'_> {
                     };
                     new.plan(&mut plan, &mut parser);
                 }
-                Found::Labelled { balancer, .. } | Found::Adopted { balancer, .. } => {
-                    let adopts = matches!(found, Found::Adopted { .. });
+                What::Labelled(balancer) | What::Adopted(balancer) => {
                     if adopts && !balancer.labels.contains_key(CREATED) {
                         labels.insert(ADOPTED, YES.to_owned());
                     }
-                    let adopts = adopts.then(|| adopted(balancer));
                     let diff = Diff {
                         plan: &mut plan,
                         parser: &mut parser,
@@ -149,8 +133,11 @@ impl Planner<'_> {
                         names,
                         observed,
                     };
+                    let adopts = adopts.then(|| adopted(balancer));
                     diff.find(&desired, kind, &labels, adopts);
-                    plan.status = Some(status::ingress(balancer, &desired));
+                    let (status, unsure) = status::ingress(balancer, &desired, self);
+                    plan.status = Some(status);
+                    plan.unsure = unsure;
                 }
             }
         }
@@ -511,10 +498,9 @@ fn certificates(desired: &Desired, there: Option<&LoadBalancer>) -> usize {
     for port in &desired.ports {
         let mut found = there.into_iter().flat_map(|balancer| &balancer.services);
         let found = found.find(|one| one.listen_port == port.listener.listen_port);
-        let listener = port.merged(found);
-        if listener.protocol == ListenerProtocol::Https {
-            let http = listener.http.unwrap_or_default();
-            ids.extend(http.certificates.unwrap_or_default());
+        let listener = port.merged(found, |_| false);
+        if listener.is_https() {
+            ids.extend(listener.certificates());
         }
     }
     ids.len()

@@ -4,14 +4,14 @@
 //! reported afterwards. Tenants read these messages: they name no Primary IP but the one that was asked for, or one of
 //! nearly the same name.
 
-use super::Planner;
-use super::annotations::{self as a, Annotation, PREFIX};
-use super::balancer::{LoadBalancer, Location};
-use super::desired::Desired;
-use super::observe::Observed;
+use super::context::Planner;
+use super::annotations::{self as a, PREFIX};
+use super::balancer::LoadBalancer;
+use crate::hetzner::api::Location;
+use super::desired::{AskedIp, AskedIps, Desired};
+use super::context::Observed;
 use super::parser::AnnotationParser;
-use super::ports::PortContext;
-use super::{status, values as v};
+use super::status;
 use crate::hetzner::primary_ips::{PrimaryIp, covers};
 use crate::provider::{Error, Field, Finding, Reason, Service, Source, Sourced};
 use crate::text::{nearest::did_you_mean, quoted};
@@ -21,20 +21,6 @@ const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
 
 /// The setting that says which Primary IPs Services may claim.
 pub(super) const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR";
-
-/// What the Service asks for: texts that name a Primary IP.
-pub(super) struct Asked {
-    families: [Family; 2],
-    /// `spec.loadBalancerIP`; empty when unset.
-    address: String,
-}
-
-struct Family {
-    annotation: &'static Annotation,
-    /// As the API calls it.
-    kind: &'static str,
-    asked: Option<Sourced<String>>,
-}
 
 /// What a new load balancer is made with.
 #[derive(Default)]
@@ -55,26 +41,6 @@ pub(super) fn asks(service: &Service) -> bool {
             .any(|annotation| name.eq_ignore_ascii_case(annotation.name))
     };
     !service.load_balancer_ip.is_empty() || service.annotations.keys().any(names)
-}
-
-pub(super) fn asked(parser: &mut AnnotationParser, context: &PortContext) -> Asked {
-    let is_upstream = context.planner.preserves_unset();
-    let parse = |text: &str| match is_upstream && text.parse::<u64>().is_err() {
-        true => Err("use the ID of a Primary IP".to_owned()),
-        false => v::any(text),
-    };
-    let mut family = |annotation, kind| Family {
-        annotation,
-        kind,
-        asked: parser.read(annotation, None, parse),
-    };
-    Asked {
-        families: [
-            family(&a::PUBLIC_NET_IPV4, "ipv4"),
-            family(&a::PUBLIC_NET_IPV6, "ipv6"),
-        ],
-        address: context.service.load_balancer_ip.clone(),
-    }
 }
 
 /// Those that Services may claim, of those that were read.
@@ -173,7 +139,7 @@ fn limited(planner: &Planner, conjunction: &str) -> String {
     }
 }
 
-impl Asked {
+impl AskedIps {
     /// A Primary IP with the address of `spec.loadBalancerIP`, and no annotation that says otherwise.
     fn by_field<'a>(&self, planner: &'a Planner, observed: &'a Observed) -> Option<&'a PrimaryIp> {
         self.address.parse::<IpAddr>().ok()?;
@@ -185,7 +151,7 @@ impl Asked {
     }
 }
 
-impl Family {
+impl AskedIp {
     fn find<'a>(
         &self,
         parser: &mut AnnotationParser,

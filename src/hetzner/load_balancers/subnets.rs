@@ -1,15 +1,15 @@
 //! Where in the private Network a load balancer can be attached: what the API would refuse is said before anything is
 //! made, and before it is detached from where it is.
 
-use super::Planner;
+use super::context::Planner;
 use super::balancer::LoadBalancer;
 use super::desired::Attach;
 use super::find::by_label;
-use super::observe::Observed;
+use super::context::Observed;
 use super::parser::AnnotationParser;
 use super::{annotations as a, values as v};
 use crate::hetzner::api::Api;
-use crate::hetzner::networks::{self, Network, Subnet};
+use crate::hetzner::networks::{Network, Subnet};
 use crate::provider::{AddressKind, OfferedNode, Service, TopologyLabel, Urgency};
 use crate::text::nearest::did_you_mean;
 use ipnet::Ipv4Net;
@@ -58,7 +58,7 @@ impl Subnets {
         {
             return known;
         }
-        match networks::get(api, network.id, urgency) {
+        match api.one::<Network>(network.id, urgency) {
             Ok(now) => {
                 let known = Arc::new(now.subnets);
                 *read = Some((now.read, Arc::clone(&known)));

@@ -303,8 +303,7 @@ fn an_unknown_certificate_type_is_an_error_of_ours_and_uploaded_to_upstream() {
             Profile::Hcloud => {
                 assert!(world.findings().contains(&Reason::AnnotationWithoutEffect));
                 world.settle();
-                let http = world.listener().http.clone().unwrap();
-                assert_eq!(http.certificates, Some(vec![7]));
+                assert_eq!(world.listener().certificates(), [7]);
             }
         }
     }
@@ -320,7 +319,6 @@ fn a_managed_certificate_of_the_service_is_found_by_its_label() {
         certificates[1].labels.insert(label.into(), uid);
         world.set(&[("protocol", "https"), ("certificate-type", "Managed")]);
         world.settle();
-        let http = world.listener().http.clone().unwrap();
-        assert_eq!(http.certificates, Some(vec![8]));
+        assert_eq!(world.listener().certificates(), [8]);
     }
 }

@@ -5,7 +5,7 @@ use crate::load_balancer::support::{PROFILES, UID, World, changes, lines, node, 
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
     ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, IpRef, Listener, LoadBalancer, Planner, SERVICE,
-    SERVICE_UID, SelectedServer, SelectorRef, ServerRef, Target, Write,
+    SERVICE_UID, SelectedServer, SelectorRef, Reference, Target, Write,
 };
 use ccm::provider::{Cluster, InstanceId, Reason};
 
@@ -23,7 +23,7 @@ fn labelled(id: u64, name: &str, labels: &[(&str, &str)]) -> LoadBalancer {
 
 fn server(id: u64) -> Target {
     Target::Server {
-        server: ServerRef { id },
+        server: Reference { id },
         use_private_ip: false,
         health_status: Vec::new(),
     }
@@ -31,7 +31,7 @@ fn server(id: u64) -> Target {
 
 fn selector(servers: Option<&[u64]>) -> Target {
     let selected = |id: &u64| SelectedServer {
-        server: ServerRef { id: *id },
+        server: Reference { id: *id },
     };
     Target::LabelSelector {
         label_selector: SelectorRef {

@@ -1,10 +1,11 @@
 //! Hetzner's load balancers as a value: what a change makes of them, and what the API would refuse.
 
 use ccm::hetzner::load_balancers::{
-    AlgorithmOf, BalancerType, Certificate, CertificateStatus, Change, Create, Http, Listener,
-    ListenerProtocol, LoadBalancer, Location, NewCertificate, Observed, PortField, PrivateNet,
-    PublicIp, PublicNet, ServerRef, ServerTarget, Target, Write,
+    AlgorithmOf, BalancerType, Certificate, CertificateStatus, Change, Create, Listener,
+    LoadBalancer, Location, NewCertificate, Observed, PortField, PrivateNet, PublicIp, PublicNet,
+    Reference, ServerTarget, Target, Write,
 };
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -287,7 +288,7 @@ fn add_target(balancer: &mut LoadBalancer, target: ServerTarget) {
         ),
     }
     balancer.targets.push(Target::Server {
-        server: ServerRef { id: target.server },
+        server: Reference { id: target.server },
         use_private_ip: target.use_private_ip,
         health_status: Vec::new(),
     });
@@ -295,16 +296,20 @@ fn add_target(balancer: &mut LoadBalancer, target: ServerTarget) {
 
 fn add_service(balancer: &mut LoadBalancer, listener: &Listener) {
     let mut added = listener.clone();
-    let mut http = added.http.take().unwrap_or_default();
-    if added.protocol != ListenerProtocol::Tcp {
+    if added.protocol() != "tcp" {
         // Where nothing was said, the API says.
-        http.cookie_name.get_or_insert("HCLBSTICKY".into());
-        http.cookie_lifetime.get_or_insert(300);
-        http.sticky_sessions.get_or_insert(false);
-        http.redirect_http.get_or_insert(false);
-        http.certificates.get_or_insert_default();
-        http.timeout_idle.get_or_insert(60);
-        added.http = Some(http);
+        for (field, usual) in [
+            (PortField::CookieName, json!("HCLBSTICKY")),
+            (PortField::CookieLifetime, json!(300)),
+            (PortField::StickySessions, json!(false)),
+            (PortField::RedirectHttp, json!(false)),
+            (PortField::Certificates, json!([])),
+            (PortField::TimeoutIdle, json!(60)),
+        ] {
+            if added.get(field).is_none() {
+                added.set(field, usual);
+            }
+        }
     }
     balancer.services.push(added);
 }
@@ -322,9 +327,7 @@ fn check(balancer: &LoadBalancer) {
     let mut ports = BTreeMap::new();
     for service in &balancer.services {
         *ports.entry(service.listen_port).or_insert(0) += 1;
-        let http = service.http.clone().unwrap_or(Http::default());
-        let redirects = http.redirect_http == Some(true);
-        if redirects && service.protocol == ListenerProtocol::Https {
+        if PortField::RedirectHttp.of(service).as_deref() == Some("true") {
             *ports.entry(80).or_insert(0) += 1;
         }
     }

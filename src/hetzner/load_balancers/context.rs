@@ -1,0 +1,159 @@
+//! What a plan rests on: settings, what was read, and what is unknown in a shell.
+
+use super::annotations::Annotation;
+use super::balancer::{BalancerType, LoadBalancer};
+use crate::hetzner::certificates::{Certificate, Certificates};
+use crate::hetzner::networks::Subnet;
+use crate::hetzner::primary_ips::PrimaryIp;
+use crate::provider::{Algorithm, Cluster, Profile, Protocol, Service, Source, Sourced};
+use crate::text::selector::Selector;
+use ipnet::Ipv4Net;
+use std::sync::Arc;
+
+/// Plans; with the settings that plans depend on.
+#[derive(Clone, Copy, Debug)]
+pub struct Planner<'a> {
+    pub profile: Profile,
+    pub defaults: &'a Defaults,
+    /// ID of the private Network, with `HCLOUD_NETWORK`.
+    pub network: Option<u64>,
+}
+
+/// The flag whose default names the cluster on a label.
+pub(super) const CLUSTER_NAME: &str = "--cluster-name";
+pub(super) const NETWORK: &str = "HCLOUD_NETWORK";
+/// It has no annotation.
+pub(super) const NODE_PORT: &str = "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT";
+
+impl Planner<'_> {
+    /// Upstream leaves some unset fields unchanged; people have set them by hand, and a take-over must not reset them.
+    pub(super) fn preserves_unset(&self) -> bool {
+        self.profile == Profile::Hcloud
+    }
+
+    /// The source of the default of an unset field; none: it is left unchanged.
+    pub(super) fn enforced(&self, annotation: &Annotation) -> Option<Source> {
+        (!self.preserves_unset()).then(|| default_source(annotation))
+    }
+
+    /// In a shell: only the default of a setting asks for it, and the setting may be set for the daemon. What exists is
+    /// then left unchanged, and the difference is reported.
+    pub(super) fn holds_back(&self, source: &Source) -> bool {
+        matches!(source, Source::Default(setting) if self.is_unknown(setting))
+    }
+
+    /// The setting may be set for the daemon.
+    pub(super) fn is_unknown(&self, setting: &str) -> bool {
+        self.defaults.unknown.iter().any(|one| one == setting)
+    }
+}
+
+/// What plans rest on.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// All of the project.
+    pub balancers: Vec<LoadBalancer>,
+    /// None: no Service needed them.
+    pub types: Option<Arc<Vec<BalancerType>>>,
+    /// None: no Service named one.
+    pub certificates: Option<Vec<Certificate>>,
+    /// None: no Service that is to get a load balancer asks for one.
+    pub primary_ips: Option<Vec<PrimaryIp>>,
+    /// Of the private Network; none: there is none, or they were not read.
+    pub subnets: Option<Arc<Vec<Subnet>>>,
+}
+
+/// What the ports rest on besides their annotations.
+pub(super) struct PortContext<'a> {
+    pub(super) service: &'a Service,
+    pub(super) planner: &'a Planner<'a>,
+    pub(super) certificates: &'a Certificates<'a>,
+    pub(super) limits: Limits,
+    pub(super) cluster: &'a Cluster,
+}
+
+/// How many ports and certificates a Service may have at all: what the largest type of load balancer takes. Checked
+/// before anything is computed for each port. The type of the Service may take less.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    services: usize,
+    pub(super) certificates: usize,
+}
+
+/// Of an `lb31`, the largest type of 2026. The types are not read for a Service whose load balancer is to keep its own.
+const LARGEST: Limits = Limits {
+    services: 30,
+    certificates: 50,
+};
+
+impl Limits {
+    /// No less than those of any type that was read.
+    pub(super) fn of(observed: &Observed) -> Limits {
+        let types = observed.types.iter().flat_map(|types| types.iter());
+        let own = observed.balancers.iter().map(|one| &one.load_balancer_type);
+        types.chain(own).fold(LARGEST, |largest, kind| Limits {
+            services: largest.services.max(kind.max_services),
+            certificates: largest.certificates.max(kind.max_assigned_certificates),
+        })
+    }
+
+    /// Why no load balancer can serve this Service.
+    pub(super) fn exceeded_by(self, service: &Service) -> Option<String> {
+        let ports = service.ports.iter();
+        let ports = ports.filter(|port| port.protocol == Protocol::Tcp).count();
+        (ports > self.services).then(|| {
+            format!(
+                "the Service has {ports} TCP ports, and the largest type of load balancer takes {}: remove ports, or give \
+                 them to several Services",
+                self.services
+            )
+        })
+    }
+}
+
+/// Defaults for Services without the annotation: `HCLOUD_LOAD_BALANCERS_*`. None: unset.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Defaults {
+    /// `…_TYPE`.
+    pub kind: Option<Sourced<String>>,
+    /// `…_LOCATION`. Not together with `network_zone`.
+    pub location: Option<Sourced<String>>,
+    /// `…_NETWORK_ZONE`.
+    pub network_zone: Option<Sourced<String>>,
+    /// `…_ALGORITHM_TYPE`.
+    pub algorithm: Option<Sourced<Algorithm>>,
+    /// `…_DISABLE_PUBLIC_NETWORK`.
+    pub disable_public_network: Option<Sourced<bool>>,
+    /// `…_DISABLE_PRIVATE_INGRESS`.
+    pub disable_private_ingress: Option<Sourced<bool>>,
+    /// `…_USE_PRIVATE_IP`.
+    pub use_private_ip: Option<Sourced<bool>>,
+    /// `…_PRIVATE_SUBNET_IP_RANGE`.
+    pub private_subnet: Option<Sourced<Ipv4Net>>,
+    /// `…_DISABLE_IPV6`.
+    pub disable_ipv6: Option<Sourced<bool>>,
+    /// `…_USES_PROXYPROTOCOL`.
+    pub uses_proxyprotocol: Option<Sourced<bool>>,
+    /// `…_HEALTH_CHECK_INTERVAL`, in seconds.
+    pub health_check_interval_s: Option<Sourced<u32>>,
+    /// `…_HEALTH_CHECK_TIMEOUT`, in seconds.
+    pub health_check_timeout_s: Option<Sourced<u32>>,
+    /// `…_HEALTH_CHECK_RETRIES`.
+    pub health_check_retries: Option<Sourced<u32>>,
+    /// `…_HEALTH_CHECK_NODE_PORT`: profile `hcloud` checks `externalTrafficPolicy: Local` at the
+    /// health check node port only when this is true.
+    pub health_check_node_port: Option<Sourced<bool>>,
+    /// `…_PRIMARY_IP_SELECTOR`: labels of the Primary IPs that Services may claim. None: they may claim all.
+    pub primary_ip_selector: Option<Sourced<Selector>>,
+    /// Variables, and flags with their dashes, that are unset here and may be set for the daemon: see [`Planner::holds_back`].
+    /// Always empty in the daemon.
+    pub unknown: Vec<String>,
+}
+
+/// The source of an unset value: its setting, where there is one.
+pub(super) fn default_source(annotation: &Annotation) -> Source {
+    match annotation.variable {
+        Some(variable) => Source::Default(variable.to_owned()),
+        None => Source::Rule("the default of the API"),
+    }
+}
