@@ -5,7 +5,7 @@ use super::error::{Code, Error};
 use super::pages::{self, PER_PAGE, Pagination, Part};
 use crate::http::{self, Method, Stage};
 use crate::metrics::{HCLOUD_DURATION, HCLOUD_IN_FLIGHT, HCLOUD_REQUESTS, UNANSWERED};
-use crate::provider::{self, ErrorKind, Gate, Permission, Urgency};
+use crate::provider::{self, ErrorKind, Permission, Urgency};
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
@@ -126,10 +126,13 @@ impl Api {
         }
     }
 
+    pub(super) fn may_wait(&self) -> bool {
+        self.http.may_wait()
+    }
+
     /// Writes once, when the gate lets it pass and the budget is not used up. A DELETE has no body.
     pub(super) fn write<T: DeserializeOwned>(
         &self,
-        gate: &dyn Gate,
         method: Method,
         path: &str,
         body: Option<&impl Serialize>,
@@ -137,10 +140,7 @@ impl Api {
         let what = format!("{} {}{path}", method.name(), self.http.base());
         let admitted = self.budget.admit(&what, Urgency::Needed, Instant::now());
         admitted.map_err(|error| Failed { error, code: None })?;
-        match self
-            .http
-            .write(gate, method, path, "application/json", body)
-        {
+        match self.http.write(method, path, "application/json", body) {
             Ok(reply) => {
                 self.budget.note(&reply.head, Instant::now());
                 Ok(reply.value)
@@ -248,9 +248,9 @@ pub const HARMLESS_WRITE: &str = "PUT /load_balancers/9007199254740991";
 /// method is refused for that alone. That this is checked before the path is not written
 /// down, so only the refusal is beyond doubt; an answer that the load balancer does not exist shows that the token may
 /// write.
-pub(super) fn permission(api: &Api, gate: &dyn Gate) -> Permission {
+pub(super) fn permission(api: &Api) -> Permission {
     let path = HARMLESS_WRITE.trim_start_matches("PUT ");
-    let answer = api.write::<IgnoredAny>(gate, Method::Put, path, Some(&json!({})));
+    let answer = api.write::<IgnoredAny>(Method::Put, path, Some(&json!({})));
     match answer {
         Ok(_) => Permission::ReadWrite,
         Err(failed) => match (&failed.error.kind, failed.code()) {

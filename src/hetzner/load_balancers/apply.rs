@@ -2,14 +2,14 @@
 
 use super::balancer::LoadBalancer;
 use super::change::{Change, Create, LabelEdit, Seen, Write};
-use super::names::{CLUSTER_UID, SERVICE_UID};
 use super::context::Observed;
+use super::names::{CLUSTER_UID, SERVICE_UID};
 use super::{annotations as a, primary_ips};
 use crate::hetzner::actions::Action;
 use crate::hetzner::api::{Api, Failed, Resource};
 use crate::hetzner::certificates::Certificate;
 use crate::hetzner::error::Code;
-use crate::provider::{Applied, Error, ErrorKind, Gate, Snapshot, Urgency};
+use crate::provider::{Applied, Error, ErrorKind, Snapshot, Urgency};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::sync::Arc;
@@ -26,11 +26,7 @@ struct Answer {
 }
 
 /// Makes the change. Never repeated: an answer that got lost does not mean that nothing happened.
-pub(in crate::hetzner) fn apply(
-    api: &Api,
-    gate: &dyn Gate,
-    change: &Change,
-) -> Result<Applied, Error> {
+pub(in crate::hetzner) fn apply(api: &Api, change: &Change) -> Result<Applied, Error> {
     let rebased = match prepared(api, change)? {
         Ready::AsPlanned => None,
         Ready::Rebased(write) => Some(Change {
@@ -40,7 +36,7 @@ pub(in crate::hetzner) fn apply(
         Ready::Not(instead) => return Ok(instead),
     };
     let change = rebased.as_ref().unwrap_or(change);
-    match send(api, gate, change) {
+    match send(api, change) {
         Ok(answer) => applied(&change.write, answer),
         Err(failed) => match (&change.write, failed.code()) {
             // Who owns it now is read again.
@@ -143,8 +139,10 @@ fn prepared(api: &Api, change: &Change) -> Result<Ready, Error> {
             match deletion_refused(seen, &now) {
                 None => Ok(Ready::AsPlanned),
                 Some(why) if *is_orphan => {
-                    let message =
-                        format!("{}: not done, {why}; reading and planning again", change.line);
+                    let message = format!(
+                        "{}: not done, {why}; reading and planning again",
+                        change.line
+                    );
                     Err(Error::new(ErrorKind::Other, message))
                 }
                 Some(why) => overtaken(why),
@@ -188,9 +186,9 @@ fn deletion_refused(seen: &Seen, now: &LoadBalancer) -> Option<&'static str> {
     }
 }
 
-fn send(api: &Api, gate: &dyn Gate, change: &Change) -> Result<Option<Answer>, Failed> {
+fn send(api: &Api, change: &Change) -> Result<Option<Answer>, Failed> {
     let (method, path, body) = change.call();
-    api.write(gate, method, &path, body.as_ref())
+    api.write(method, &path, body.as_ref())
 }
 
 fn applied(write: &Write, answer: Option<Answer>) -> Result<Applied, Error> {
@@ -319,7 +317,10 @@ fn explain_create(create: &Create, failed: Failed) -> Error {
     } else if is_input && (names("location") || names("network_zone")) {
         let place = create.location.as_ref().or(create.network_zone.as_ref());
         let place = place.map_or("", |place| place);
-        format!("{}: {place:?} is refused; see hcloud location list", create.place)
+        format!(
+            "{}: {place:?} is refused; see hcloud location list",
+            create.place
+        )
     } else {
         return with_next_step(failed);
     };
@@ -353,7 +354,9 @@ fn with_next_step(failed: Failed) -> Error {
             "the Network has no subnet with a free address in the load balancer's network zone: add one, e.g. with \
              hcloud network add-subnet"
         }
-        "ip_not_available" => "choose another address in annotation load-balancer.hetzner.cloud/private-ipv4",
+        "ip_not_available" => {
+            "choose another address in annotation load-balancer.hetzner.cloud/private-ipv4"
+        }
         _ => return failed.error,
     };
     let message = format!("{}; {step}", failed.error);

@@ -1,7 +1,7 @@
 //! A load balancer as the API says it: only the fields we read.
 
-pub use crate::provider::Algorithm;
 use crate::hetzner::api::{Location, Reference};
+pub use crate::provider::Algorithm;
 use crate::provider::Interned;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};

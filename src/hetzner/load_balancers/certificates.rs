@@ -3,10 +3,10 @@
 
 use super::annotations as a;
 use super::change::{Change, NewCertificate, Write};
-use super::names::{self, CLUSTER_UID, SERVICE, SERVICE_UID};
-use super::listener::ListenerProtocol;
-use super::parser::AnnotationParser;
 use super::context::PortContext;
+use super::listener::ListenerProtocol;
+use super::names::{self, CLUSTER_UID, SERVICE, SERVICE_UID};
+use super::parser::AnnotationParser;
 use super::values::{self as v, CertificateType};
 use crate::hetzner::certificates::{Certificate, CertificateStatus};
 use crate::provider::{

@@ -3,9 +3,9 @@
 use super::annotations::{self as a, Annotation};
 use super::balancer::Algorithm;
 use super::certificates::{Managed, managed};
+use super::context::PortContext;
 use super::context::default_source;
 use super::parser::AnnotationParser;
-use super::context::PortContext;
 use super::ports::{Port, ports};
 use super::values as v;
 use crate::provider::{Finding, OfferedNode, ProviderId, Reason, Service, Source, Sourced};

@@ -43,7 +43,13 @@ impl PortReader<'_, '_> {
     pub(super) fn health_check(&mut self) {
         let defaults = self.context.planner.defaults;
         let (annotation, setting) = (&a::HEALTH_CHECK_INTERVAL, &defaults.health_check_interval_s);
-        let interval = self.read(F::CheckInterval, annotation, v::seconds, setting, INTERVAL_S);
+        let interval = self.read(
+            F::CheckInterval,
+            annotation,
+            v::seconds,
+            setting,
+            INTERVAL_S,
+        );
         let (annotation, setting) = (&a::HEALTH_CHECK_TIMEOUT, &defaults.health_check_timeout_s);
         let timeout = self.read(F::CheckTimeout, annotation, v::seconds, setting, TIMEOUT_S);
         let (annotation, setting) = (&a::HEALTH_CHECK_RETRIES, &defaults.health_check_retries);
@@ -54,15 +60,34 @@ impl PortReader<'_, '_> {
         let local = self.node_port();
         let over_tls = self.check_protocol(is_set, local.is_some());
         let path = self.annotation(&a::HEALTH_CHECK_HTTP_PATH, v::path);
-        let local_path = local.as_ref().map(|_| Sourced::new(NODE_PORT_PATH.to_owned(), LOCAL));
+        let local_path = local
+            .as_ref()
+            .map(|_| Sourced::new(NODE_PORT_PATH.to_owned(), LOCAL));
         let enforced = self.context.planner.enforced(&a::HEALTH_CHECK_HTTP_PATH);
         self.set(F::CheckPath, path.or(local_path), "/", enforced);
         let usual = self.wanted.listener.get(F::DestinationPort).cloned();
         let own_port = Source::Rule("the port that gets the traffic");
-        self.set(F::CheckPort, number.or(local), usual.unwrap_or_default(), Some(own_port));
-        self.read(F::CheckDomain, &a::HEALTH_CHECK_HTTP_DOMAIN, v::domain, &None, "");
+        self.set(
+            F::CheckPort,
+            number.or(local),
+            usual.unwrap_or_default(),
+            Some(own_port),
+        );
+        self.read(
+            F::CheckDomain,
+            &a::HEALTH_CHECK_HTTP_DOMAIN,
+            v::domain,
+            &None,
+            "",
+        );
         let annotation = &a::HTTP_STATUS_CODES;
-        self.read(F::CheckStatusCodes, annotation, v::status_codes, &None, json!(STATUS_CODES));
+        self.read(
+            F::CheckStatusCodes,
+            annotation,
+            v::status_codes,
+            &None,
+            json!(STATUS_CODES),
+        );
         // No annotation sets it.
         let usual = Source::Rule("the default of the API");
         let usual = Some(usual).filter(|_| !self.context.planner.preserves_unset());

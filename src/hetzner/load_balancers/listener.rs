@@ -215,7 +215,9 @@ impl Listener {
 
     /// The protocol's name, as the API writes it.
     pub fn protocol(&self) -> &str {
-        self.get(F::Protocol).and_then(Value::as_str).unwrap_or_default()
+        self.get(F::Protocol)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
     }
 
     pub(super) fn is_https(&self) -> bool {
@@ -229,7 +231,10 @@ impl Listener {
     /// IDs of those it shows.
     pub fn certificates(&self) -> Vec<u64> {
         let ids = self.get(F::Certificates).and_then(Value::as_array);
-        ids.into_iter().flatten().filter_map(Value::as_u64).collect()
+        ids.into_iter()
+            .flatten()
+            .filter_map(Value::as_u64)
+            .collect()
     }
 
     fn has(&self, part: Part) -> bool {
@@ -269,10 +274,16 @@ impl<'de> Deserialize<'de> for Listener {
         let mut body = Value::deserialize(deserializer)?;
         let number = body["listen_port"].as_u64();
         let number = number.and_then(|number| u16::try_from(number).ok());
-        let mut listener = Listener::new(number.ok_or_else(|| D::Error::missing_field("listen_port"))?);
+        let mut listener =
+            Listener::new(number.ok_or_else(|| D::Error::missing_field("listen_port"))?);
         for field in F::ALL {
-            let Row { part, key, kind, .. } = field.row();
-            let place = part.path().iter().try_fold(&mut body, |at, step| at.get_mut(*step));
+            let Row {
+                part, key, kind, ..
+            } = field.row();
+            let place = part
+                .path()
+                .iter()
+                .try_fold(&mut body, |at, step| at.get_mut(*step));
             let Some(place) = place.filter(|place| place.is_object()) else {
                 continue;
             };
@@ -288,7 +299,11 @@ impl<'de> Deserialize<'de> for Listener {
                 }
                 Value::Null => {}
                 value if kind.fits(&value) => listener.set(field, value),
-                value => return Err(D::Error::custom(format_args!("{key}: {value} is no such value"))),
+                value => {
+                    return Err(D::Error::custom(format_args!(
+                        "{key}: {value} is no such value"
+                    )));
+                }
             }
         }
         match listener.get(F::CheckProtocol) {

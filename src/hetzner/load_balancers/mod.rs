@@ -55,9 +55,9 @@ pub use balancer::{
     PrivateNet, Protection, PublicIp, PublicNet, SelectedServer, SelectorRef, Target,
 };
 pub use change::{Change, Create, LabelEdit, NewCertificate, Seen, ServerTarget, Write};
+pub use context::{Defaults, Observed, Planner};
 pub use listener::{Listener, PortField};
 pub use names::{ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, SERVICE, SERVICE_UID};
-pub use context::{Defaults, Observed, Planner};
 
 pub(super) use apply::apply;
 pub(super) use certificates::left;

@@ -1,9 +1,9 @@
 //! What there is: all load balancers by one list, and their types and certificates only for
 //! Services that need them.
 
-use super::context::{Observed, Planner};
 use super::annotations::{self, Annotation, PREFIX};
 use super::balancer::{BalancerType, LoadBalancer};
+use super::context::{Observed, Planner};
 use super::find::by_label;
 use super::parser::value_of;
 use super::primary_ips;

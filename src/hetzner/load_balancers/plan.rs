@@ -3,12 +3,12 @@
 use super::balancer::{BalancerType, LoadBalancer};
 use super::change::Seen;
 use super::change::{Change, LabelEdit, Write};
+use super::context::{Limits, Observed, Planner, PortContext};
 use super::create::{New, USUAL_TYPE};
 use super::desired::{Desired, desired};
 use super::diff::Diff;
 use super::find::{What, asked_too_late, by_label, find, other_cluster};
 use super::names::{ADOPT, ADOPTED, CLUSTER_UID, CREATED, OUR_PREFIX, SERVICE, SERVICE_UID, YES};
-use super::context::{Limits, Observed, Planner, PortContext};
 use super::observe::covers;
 use super::ownership::{End, end_with_service};
 use super::parser::AnnotationParser;

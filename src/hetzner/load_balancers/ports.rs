@@ -7,9 +7,7 @@ use super::listener::{Listener, ListenerProtocol, PortField, PortField as F};
 use super::parser::{AnnotationParser, SetAnnotation, hash};
 use super::values::{self as v, CertificateType};
 use crate::hetzner::certificates::{Certificate, Certificates};
-use crate::provider::{
-    Finding, Protocol, Reason, ServicePort, Source, Sourced,
-};
+use crate::provider::{Finding, Protocol, Reason, ServicePort, Source, Sourced};
 use crate::text::{self, nearest::did_you_mean};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -116,7 +114,9 @@ impl PortReader<'_, '_> {
         if !value.is_null() {
             self.wanted.listener.set(field, value);
         }
-        self.wanted.sources.extend(source.map(|source| (field, source)));
+        self.wanted
+            .sources
+            .extend(source.map(|source| (field, source)));
     }
 }
 
@@ -157,8 +157,7 @@ pub(super) fn ports(
 
 /// A redirect takes port 80 for itself, so there can be one, and no port 80 of the Service's own.
 fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
-    let redirects =
-        |port: &&Port| port.listener.is_https() && port.listener.is_on(F::RedirectHttp);
+    let redirects = |port: &&Port| port.listener.is_https() && port.listener.is_on(F::RedirectHttp);
     let number = |port: &Port| port.listener.listen_port;
     let redirecting: Vec<String> = ports
         .iter()
@@ -260,8 +259,16 @@ fn wanted(
     let protocol = reader.annotation(&a::PROTOCOL, v::protocol);
     let protocol = protocol.map(|set| Sourced::new(set.value.name(), set.source));
     let usual = ListenerProtocol::Tcp.name();
-    reader.set(F::Protocol, protocol, usual, Some(default_source(&a::PROTOCOL)));
-    let (annotation, setting) = (&a::USES_PROXYPROTOCOL, &context.planner.defaults.uses_proxyprotocol);
+    reader.set(
+        F::Protocol,
+        protocol,
+        usual,
+        Some(default_source(&a::PROTOCOL)),
+    );
+    let (annotation, setting) = (
+        &a::USES_PROXYPROTOCOL,
+        &context.planner.defaults.uses_proxyprotocol,
+    );
     reader.read(F::ProxyProtocol, annotation, v::boolean, setting, false);
     reader.http(managed);
     reader.health_check();
@@ -271,11 +278,35 @@ fn wanted(
 impl PortReader<'_, '_> {
     /// What only `http` and `https` have. Read for `tcp` too: a value that does not parse is reported.
     fn http(&mut self, managed: &Managed) {
-        self.read(F::CookieName, &a::HTTP_COOKIE_NAME, v::any, &None, COOKIE_NAME);
+        self.read(
+            F::CookieName,
+            &a::HTTP_COOKIE_NAME,
+            v::any,
+            &None,
+            COOKIE_NAME,
+        );
         let annotation = &a::HTTP_COOKIE_LIFETIME;
-        self.read(F::CookieLifetime, annotation, v::seconds, &None, COOKIE_LIFETIME_S);
-        self.read(F::StickySessions, &a::HTTP_STICKY_SESSIONS, v::boolean, &None, false);
-        self.read(F::RedirectHttp, &a::HTTP_REDIRECT_HTTP, v::boolean, &None, false);
+        self.read(
+            F::CookieLifetime,
+            annotation,
+            v::seconds,
+            &None,
+            COOKIE_LIFETIME_S,
+        );
+        self.read(
+            F::StickySessions,
+            &a::HTTP_STICKY_SESSIONS,
+            v::boolean,
+            &None,
+            false,
+        );
+        self.read(
+            F::RedirectHttp,
+            &a::HTTP_REDIRECT_HTTP,
+            v::boolean,
+            &None,
+            false,
+        );
         // Unset, it is left unchanged in both profiles.
         let idle = self.annotation(&a::HTTP_TIMEOUT_IDLE, v::idle_seconds);
         self.set(F::TimeoutIdle, idle, Value::Null, None);

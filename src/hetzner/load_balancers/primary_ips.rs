@@ -4,14 +4,14 @@
 //! reported afterwards. Tenants read these messages: they name no Primary IP but the one that was asked for, or one of
 //! nearly the same name.
 
-use super::context::Planner;
 use super::annotations::{self as a, PREFIX};
 use super::balancer::LoadBalancer;
-use crate::hetzner::api::Location;
-use super::desired::{AskedIp, AskedIps, Desired};
 use super::context::Observed;
+use super::context::Planner;
+use super::desired::{AskedIp, AskedIps, Desired};
 use super::parser::AnnotationParser;
 use super::status;
+use crate::hetzner::api::Location;
 use crate::hetzner::primary_ips::{PrimaryIp, covers};
 use crate::provider::{Error, Field, Finding, Reason, Service, Source, Sourced};
 use crate::text::{nearest::did_you_mean, quoted};

@@ -1,11 +1,11 @@
 //! Where in the private Network a load balancer can be attached: what the API would refuse is said before anything is
 //! made, and before it is detached from where it is.
 
-use super::context::Planner;
 use super::balancer::LoadBalancer;
+use super::context::Observed;
+use super::context::Planner;
 use super::desired::Attach;
 use super::find::by_label;
-use super::context::Observed;
 use super::parser::AnnotationParser;
 use super::{annotations as a, values as v};
 use crate::hetzner::api::Api;

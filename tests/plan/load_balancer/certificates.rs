@@ -4,8 +4,8 @@ use crate::load_balancer::model::fresh;
 use crate::load_balancer::support::{PROFILES, UID, World, changes, lines, port, words};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
-    CLUSTER, CLUSTER_UID, Certificate, CertificateError, CertificateStatus, SERVICE, SERVICE_UID,
-    Reference, Write,
+    CLUSTER, CLUSTER_UID, Certificate, CertificateError, CertificateStatus, Reference, SERVICE,
+    SERVICE_UID, Write,
 };
 use ccm::provider::{Change as _, Protocol, Reason};
 

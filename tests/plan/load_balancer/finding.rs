@@ -4,8 +4,8 @@ use crate::load_balancer::model::fresh;
 use crate::load_balancer::support::{PROFILES, UID, World, changes, lines, node, words};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
-    ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, IpRef, Listener, LoadBalancer, Planner, SERVICE,
-    SERVICE_UID, SelectedServer, SelectorRef, Reference, Target, Write,
+    ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, IpRef, Listener, LoadBalancer, Planner,
+    Reference, SERVICE, SERVICE_UID, SelectedServer, SelectorRef, Target, Write,
 };
 use ccm::provider::{Cluster, InstanceId, Reason};
 

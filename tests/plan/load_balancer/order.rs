@@ -6,7 +6,7 @@ use crate::load_balancer::support::{
 };
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
-    PrivateNet, SERVICE_UID, SelectedServer, SelectorRef, Reference, Subnet, Target, Write,
+    PrivateNet, Reference, SERVICE_UID, SelectedServer, SelectorRef, Subnet, Target, Write,
 };
 use ccm::provider::{AddressKind, Change as _, InstanceId, NodeAddress, ProviderId, Reach, Reason};
 

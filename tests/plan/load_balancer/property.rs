@@ -8,7 +8,7 @@ use crate::load_balancer::support::{
 };
 use ccm::hetzner::load_balancers::{
     Algorithm, AlgorithmOf, Certificate, CertificateStatus, Listener, LoadBalancer, Location,
-    PrimaryIp, PrivateNet, SERVICE_UID, SelectedServer, SelectorRef, Reference, Target, Write,
+    PrimaryIp, PrivateNet, Reference, SERVICE_UID, SelectedServer, SelectorRef, Target, Write,
 };
 use ccm::provider::{InstanceId, Protocol, ProviderId, Reach, Reason, ServicePort, TrafficPolicy};
 use serde_json::json;
