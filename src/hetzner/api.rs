@@ -12,7 +12,8 @@ use serde_json::json;
 use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 pub(super) struct Api {
     http: http::Client,
@@ -89,6 +90,45 @@ impl<'de, T: Resource> Visitor<'de> for AnswerOf<T> {
     }
 }
 
+/// A list that hardly ever changes, as last read.
+pub(super) struct Kept<T> {
+    /// Multiplies how long it is kept; 1 outside of tests.
+    scale: f64,
+    read: Mutex<Option<(Instant, Arc<Vec<T>>)>>,
+}
+
+impl<T> Kept<T> {
+    pub(super) fn new(scale: f64) -> Kept<T> {
+        Kept {
+            scale,
+            read: Mutex::default(),
+        }
+    }
+
+    /// Read again where what is known, of this age, is not good enough.
+    pub(super) fn get(
+        &self,
+        first: impl FnOnce() -> Option<(Instant, Vec<T>)>,
+        is_good: impl FnOnce(Duration, &[T]) -> bool,
+        read: impl FnOnce() -> Result<Vec<T>, provider::Error>,
+    ) -> Result<Arc<Vec<T>>, provider::Error> {
+        let mut kept = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.is_none() {
+            *kept = first().map(|(at, list)| (at, Arc::new(list)));
+        }
+        if let Some((at, list)) = kept.as_ref() {
+            let age = at.elapsed().as_secs_f64() / self.scale;
+            let age = Duration::try_from_secs_f64(age).unwrap_or(Duration::MAX);
+            if is_good(age, list) {
+                return Ok(Arc::clone(list));
+            }
+        }
+        let list = Arc::new(read()?);
+        *kept = Some((Instant::now(), Arc::clone(&list)));
+        Ok(list)
+    }
+}
+
 impl Api {
     pub(super) fn new(http: http::Client, scale: f64) -> Api {
         Api {
@@ -162,7 +202,7 @@ impl Api {
         let why = match answer.one {
             Some(one) if one.id() == id => return Ok(one),
             Some(other) => format!("answered {} {}", T::ONE, other.id()),
-            None => format!("answered no {}", T::ONE),
+            None => format!("the answer is not what the API answers: no {}", T::ONE),
         };
         Err(unavailable(format!("GET {path}: {why}")))
     }
@@ -186,7 +226,9 @@ impl Api {
                     let last = meta.pagination.last(number, different.len());
                     last.map(|last| Part { items, last })
                 }
-                _ => Err(format!("answered no {list}, or not which page it is")),
+                _ => Err(format!(
+                    "the answer is not what the API answers: no {list} with their page"
+                )),
             };
             part.map_err(|why| {
                 let base = self.http.base();

@@ -13,10 +13,8 @@ pub mod load_balancers;
 mod metadata;
 mod networks;
 mod pages;
-mod primary_ips;
 mod profile;
 mod provider;
-mod routes;
 mod servers;
 
 pub use crate::provider::{AddressFamily, NetworkSelector, Profile};

@@ -7,7 +7,6 @@ use super::certificates;
 use super::load_balancers::{self, Observed, Planner};
 use super::metadata;
 use super::networks::{self, Network};
-use super::routes;
 use super::servers;
 use crate::http::{self, Proxies, Timing, Tls, Token};
 use crate::provider::{
@@ -210,11 +209,11 @@ impl Provider for Hetzner {
 
 impl Routes for Hetzner {
     fn observe(&self, urgency: Urgency) -> Result<PrivateNetwork, Error> {
-        routes::observe(&self.api, self.routed_network()?, urgency)
+        networks::routes(&self.api, self.routed_network()?, urgency)
     }
 
     fn change(&self, change: RouteChange, route: &Route) -> Result<Applied, Error> {
-        routes::change(&self.api, self.routed_network()?, change, route)
+        networks::change_route(&self.api, self.routed_network()?, change, route)
     }
 
     fn may_wait(&self) -> bool {

@@ -1,10 +1,10 @@
 //! One change, one write; and what its answer means.
 
+use super::annotations as a;
 use super::balancer::LoadBalancer;
 use super::change::{Change, Create, LabelEdit, Seen, Write};
 use super::context::Observed;
 use super::names::{CLUSTER_UID, SERVICE_UID};
-use super::{annotations as a, primary_ips};
 use crate::hetzner::actions::Action;
 use crate::hetzner::api::{Api, Failed, Resource};
 use crate::hetzner::certificates::Certificate;
@@ -50,7 +50,6 @@ pub(in crate::hetzner) fn apply(api: &Api, change: &Change) -> Result<Applied, E
             (Write::Create(create), _) if is_about_a_part(create, &failed) => {
                 Err(Error::new(ErrorKind::InPart, failed.error.message))
             }
-            (Write::Create(create), _) => Err(explain_create(create, failed)),
             // Protected since it was read: it stays.
             (Write::Delete { .. }, Some("protected")) => {
                 log::info!("{}; reading again", failed.error);
@@ -65,7 +64,7 @@ pub(in crate::hetzner) fn apply(api: &Api, change: &Change) -> Result<Applied, E
             (Write::Delete { .. }, _) if failed.error.kind == ErrorKind::NotFound => {
                 Ok(Applied::Done)
             }
-            _ => Err(with_next_step(failed)),
+            (write, _) => Err(explain(write, failed)),
         },
     }
 }
@@ -298,65 +297,60 @@ fn is_about_a_part(create: &Create, failed: &Failed) -> bool {
 }
 
 /// The error, with what to do about it.
-fn explain_create(create: &Create, failed: Failed) -> Error {
-    let Some(said) = &failed.code else {
-        return failed.error;
-    };
-    let code = said.code.as_str();
-    let names = |wanted: &str| said.fields.iter().any(|field| field == wanted);
-    let is_input = matches!(code, "invalid_input" | "not_found");
-    let why = if code.starts_with("primary_ip_") {
-        return primary_ips::refused(failed.error);
-    } else if code == "resource_unavailable" || is_input && names("load_balancer_type") {
-        format!(
-            "type {:?} can't be had there: choose another in annotation {}, or another place in annotation {}",
-            create.kind,
-            a::TYPE.key(),
-            a::LOCATION.key()
-        )
-    } else if is_input && (names("location") || names("network_zone")) {
-        let place = create.location.as_ref().or(create.network_zone.as_ref());
-        let place = place.map_or("", |place| place);
-        format!(
-            "{}: {place:?} is refused; see hcloud location list",
-            create.place
-        )
-    } else {
-        return with_next_step(failed);
-    };
-    let message = format!("{why}: {}", failed.error);
-    Error::new(failed.error.kind, message)
-}
-
-/// The error, with what to do about it where that does not depend on what was asked for.
-fn with_next_step(failed: Failed) -> Error {
+fn explain(write: &Write, failed: Failed) -> Error {
     let Some(said) = &failed.code else {
         return failed.error;
     };
     let names = |wanted: &str| said.fields.iter().any(|field| field == wanted);
-    let step = match said.code.as_str() {
-        "resource_limit_exceeded" if names("network_attached_resources") => {
+    let names_part = ["targets", "services", "certificates"]
+        .iter()
+        .any(|part| names(&format!("load_balancer_{part}")));
+    let is_not_found = said.code == "not_found" && said.fields.is_empty();
+    let names_place = names("location") || names("network_zone") || is_not_found;
+    let step = match (said.code.as_str(), write) {
+        (code, _) if code.starts_with("primary_ip_") => format!(
+            "free the Primary IP, or choose another in annotation {} or {}",
+            a::PUBLIC_NET_IPV4.key(),
+            a::PUBLIC_NET_IPV6.key()
+        ),
+        ("invalid_input" | "not_found", Write::Create(create)) if names_place => {
+            let place = create.location.as_ref().or(create.network_zone.as_ref());
+            format!(
+                "{}: {:?} may not exist, see hcloud location list",
+                create.place,
+                place.map_or("", |place| place)
+            )
+        }
+        ("resource_unavailable" | "invalid_input" | "not_found", Write::Create(create))
+            if said.code == "resource_unavailable" || names("load_balancer_type") =>
+        {
+            format!(
+                "type {:?} can't be had there: choose another in annotation {}, or another place in annotation {}",
+                create.kind,
+                a::TYPE.key(),
+                a::LOCATION.key()
+            )
+        }
+        ("resource_limit_exceeded", _) if names("network_attached_resources") => {
             "the Network holds as many servers and load balancers as it may: take out of it what need not be there"
+                .to_owned()
         }
         // Of its type.
-        "resource_limit_exceeded"
-            if ["targets", "services", "certificates"]
-                .iter()
-                .any(|part| names(&format!("load_balancer_{part}"))) =>
-        {
-            return failed.error;
-        }
-        "resource_limit_exceeded" => {
+        ("resource_limit_exceeded", _) if names_part => return failed.error,
+        ("resource_limit_exceeded", _) => {
             "the project holds as many as it may: delete what is not needed, or have the limit raised, in the console \
              under Limits"
+                .to_owned()
         }
-        "no_subnet_available" => {
+        ("no_subnet_available", _) => {
             "the Network has no subnet with a free address in the load balancer's network zone: add one, e.g. with \
              hcloud network add-subnet"
+                .to_owned()
         }
-        "ip_not_available" => {
-            "choose another address in annotation load-balancer.hetzner.cloud/private-ipv4"
-        }
+        ("ip_not_available", _) => format!(
+            "choose another address in annotation {}",
+            a::PRIVATE_IPV4.key()
+        ),
         _ => return failed.error,
     };
     let message = format!("{}; {step}", failed.error);

@@ -1,11 +1,13 @@
 //! What a plan rests on: settings, what was read, and what is unknown in a shell.
 
 use super::annotations::Annotation;
-use super::balancer::{BalancerType, LoadBalancer};
+use super::balancer::{BalancerType, LoadBalancer, PrimaryIp};
 use crate::hetzner::certificates::{Certificate, Certificates};
 use crate::hetzner::networks::Subnet;
-use crate::hetzner::primary_ips::PrimaryIp;
-use crate::provider::{Algorithm, Cluster, Profile, Protocol, Service, Source, Sourced};
+use crate::provider::{
+    Algorithm, Cluster, InstanceId, OfferedNode, Profile, Protocol, ProviderId, Service, Source,
+    Sourced,
+};
 use crate::text::selector::Selector;
 use ipnet::Ipv4Net;
 use std::sync::Arc;
@@ -63,13 +65,47 @@ pub struct Observed {
     pub subnets: Option<Arc<Vec<Subnet>>>,
 }
 
-/// What the ports rest on besides their annotations.
-pub(super) struct PortContext<'a> {
-    pub(super) service: &'a Service,
+/// What the plan of one Service rests on.
+pub(super) struct Context<'a> {
     pub(super) planner: &'a Planner<'a>,
+    pub(super) observed: &'a Observed,
+    pub(super) service: &'a Service,
+    pub(super) nodes: &'a [OfferedNode],
+    pub(super) cluster: &'a Cluster,
     pub(super) certificates: &'a Certificates<'a>,
     pub(super) limits: Limits,
-    pub(super) cluster: &'a Cluster,
+}
+
+impl<'a> Context<'a> {
+    pub(super) fn names(&self) -> Names<'a> {
+        Names {
+            offered: self.nodes,
+            cluster: Some(self.cluster),
+        }
+    }
+}
+
+/// Servers by the names of their nodes.
+#[derive(Clone, Copy)]
+pub(super) struct Names<'a> {
+    pub(super) offered: &'a [OfferedNode],
+    /// Where they are known, also of nodes that get no traffic.
+    pub(super) cluster: Option<&'a Cluster>,
+}
+
+impl Names<'_> {
+    /// The node on a server, else the server's number.
+    pub(super) fn of(self, server: u64) -> String {
+        let known = self
+            .cluster
+            .and_then(|one| one.servers.get(&InstanceId(server)));
+        let is_on = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(id) if id.0 == server);
+        let offered = || Some(&self.offered.iter().find(is_on)?.name);
+        match known.or_else(offered) {
+            Some(name) => name.clone(),
+            None => format!("server {server}"),
+        }
+    }
 }
 
 /// How many ports and certificates a Service may have at all: what the largest type of load balancer takes. Checked

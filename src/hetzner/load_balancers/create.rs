@@ -1,8 +1,8 @@
 //! A load balancer that is not there yet: one call with everything.
 
-use super::balancer::BalancerType;
+use super::balancer::{AlgorithmOf, BalancerType};
 use super::change::{Change, Create, ServerTarget, Write};
-use super::context::{CLUSTER_NAME, NETWORK, Observed, Planner, default_source};
+use super::context::{CLUSTER_NAME, Context, NETWORK, default_source};
 use super::desired::{Desired, Place};
 use super::diff::{compare, compare_port, on_or_off, shown};
 use super::names::{WHOSE, owned};
@@ -24,27 +24,29 @@ pub(super) const USUAL_TYPE: &str = "lb11";
 
 /// What a new load balancer is made of.
 pub(super) struct New<'a> {
-    pub(super) planner: &'a Planner<'a>,
+    pub(super) context: &'a Context<'a>,
     pub(super) desired: &'a Desired,
     pub(super) kind: &'a BalancerType,
     pub(super) name: Sourced<String>,
     pub(super) labels: BTreeMap<&'static str, String>,
-    pub(super) nodes: &'a [OfferedNode],
-    pub(super) observed: &'a Observed,
 }
 
 impl New<'_> {
     /// The call, and every field of it. Without a place to make it: a problem.
     pub(super) fn plan(self, plan: &mut LoadBalancerPlan, parser: &mut AnnotationParser) {
         let desired = self.desired;
-        let primary = primary_ips::chosen(parser, self.planner, desired, self.observed);
+        let primary = primary_ips::chosen(parser, self.context, desired);
         let Some(place) = self.place(parser, &primary) else {
             return;
         };
         self.check_place(parser, &place);
         let private = desired.use_private_ip.value;
-        let by = By::new(private, self.planner.network);
-        let Sorted { can, can_not, .. } = by.sort(&desired.targets.servers, self.nodes, |_| None);
+        let by = By {
+            private_ip: private,
+            network: self.context.planner.network,
+        };
+        let Sorted { can, can_not, .. } =
+            by.sort(&desired.targets.servers, self.context.nodes, |_| None);
         // Servers of the last list that were deleted since make the API refuse the call: then they are read again.
         let is_known = |node: &OfferedNode| {
             matches!(
@@ -53,7 +55,7 @@ impl New<'_> {
             )
         };
         let has_targets = !desired.targets.servers.is_empty();
-        plan.rests_on_servers |= has_targets && !self.nodes.iter().all(is_known);
+        plan.rests_on_servers |= has_targets && !self.context.nodes.iter().all(is_known);
         if !can_not.is_empty() {
             plan.is_unfinished = true;
             parser.finding(by.unreachable(&can_not, "they get no traffic"));
@@ -77,8 +79,9 @@ impl New<'_> {
         plan.fields.extend(primary.fields);
         self.fields(plan, &place, fit);
         let ports = desired.ports.iter();
-        let ports = ports.filter_map(|port| compare_port(plan, self.planner, port, None));
+        let ports = ports.filter_map(|port| compare_port(plan, self.context.planner, port, None));
         let at = place.location.as_ref().or(place.zone.as_ref());
+        let algorithm = desired.algorithm.as_ref().map(|one| one.value);
         let create = Create {
             place: at.map_or(Source::Rule("unset"), |at| at.source.clone()),
             services: ports.map(|(listener, ..)| listener).collect(),
@@ -86,17 +89,18 @@ impl New<'_> {
             kind: self.kind.name.clone(),
             location: place.location.map(|place| place.value),
             network_zone: place.zone.map(|zone| zone.value),
-            algorithm: desired.algorithm.as_ref().map(|one| one.value),
+            algorithm: algorithm.map(|kind| AlgorithmOf { kind }),
             labels: owned(&self.labels),
             network: network.map(|attach| attach.network),
             public_interface: public,
-            ipv4: primary.ipv4,
-            ipv6: primary.ipv6,
+            public_net: primary.ids,
             targets: targets.collect(),
         };
         plan.unsure_new = self.held_back(&self.unknown_settings());
-        let claims = create.ipv4.or(create.ipv6).is_some();
-        if claims && self.planner.is_unknown(SELECTOR) && !self.has_selector() {
+        if !create.public_net.is_empty()
+            && self.context.planner.is_unknown(SELECTOR)
+            && !self.has_selector()
+        {
             // The daemon may know that Services may not claim this one.
             plan.held_back.extend(self.held_back(&[SELECTOR]));
             return;
@@ -112,7 +116,7 @@ impl New<'_> {
     }
 
     fn has_selector(&self) -> bool {
-        self.planner.defaults.primary_ip_selector.is_some()
+        self.context.planner.defaults.primary_ip_selector.is_some()
     }
 
     /// Settings that decide about a new one, and may be set otherwise for the daemon. The daemon corrects the others; but
@@ -140,7 +144,7 @@ impl New<'_> {
         let unset = unset.into_iter().filter(|(is_unset, _)| *is_unset);
         let unset = unset.filter_map(|(_, setting)| setting);
         unset
-            .filter(|setting| self.planner.is_unknown(setting))
+            .filter(|setting| self.context.planner.is_unknown(setting))
             .collect()
     }
 
@@ -170,11 +174,11 @@ impl New<'_> {
             ));
         }
         let zone = match (location, &place.zone) {
-            (Some(location), _) => subnets::zone_of(&location.value, self.nodes),
+            (Some(location), _) => subnets::zone_of(&location.value, self.context.nodes),
             (None, zone) => zone.as_ref().map(|zone| zone.value.as_str()),
         };
         if let Some(attach) = &self.desired.attach {
-            subnets::check(parser, attach, self.observed, self.nodes, zone);
+            subnets::check(parser, attach, self.context, zone);
         }
     }
 
@@ -182,7 +186,7 @@ impl New<'_> {
     fn place(&self, parser: &mut AnnotationParser, primary: &Chosen) -> Option<Place> {
         let Place { location, zone } = self.desired.place.clone();
         // Upstream's zone labels are no locations.
-        let ours = !self.planner.preserves_unset();
+        let ours = !self.context.planner.preserves_unset();
         let most = |label: TopologyLabel| {
             let most = ours.then(|| self.most_common(label.stable_key()))?;
             most.map(|place| Sourced::new(place, Source::Rule("where most of the nodes are")))
@@ -212,7 +216,7 @@ impl New<'_> {
     fn most_common(&self, label: &str) -> Option<String> {
         let is_ours = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(_));
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        let nodes = self.nodes.iter().filter(is_ours);
+        let nodes = self.context.nodes.iter().filter(is_ours);
         for value in nodes.filter_map(|node| node.labels.get(label)) {
             *counts.entry(value).or_default() += 1;
         }
@@ -232,41 +236,33 @@ impl New<'_> {
         let ip = attach.and_then(|attach| attach.ip.as_ref());
         let range = attach.and_then(|attach| attach.range.as_ref());
         let algorithm = shown(desired.algorithm.as_ref(), |one| one.name().to_owned());
-        let mut fields = vec![
-            ("name".to_owned(), Some(self.name.clone())),
-            (
-                "type".to_owned(),
-                Some(desired.kind.clone().unwrap_or_else(kind)),
-            ),
-            ("location".to_owned(), place.location.clone()),
-            ("network zone".to_owned(), place.zone.clone()),
-            ("reverse DNS of IPv4".to_owned(), desired.ipv4_rdns.clone()),
-            ("reverse DNS of IPv6".to_owned(), desired.ipv6_rdns.clone()),
-            ("algorithm".to_owned(), algorithm),
-            (
-                "public interface".to_owned(),
-                shown(desired.public.as_ref(), on_or_off),
-            ),
-            ("private Network".to_owned(), network),
-            ("private IPv4".to_owned(), shown(ip, ToString::to_string)),
-            (
-                "private subnet".to_owned(),
-                shown(range, ToString::to_string),
-            ),
-        ];
+        let mut add = |name: &str, want: Option<Sourced<String>>| {
+            if want.is_some() {
+                compare(plan, self.context.planner, name, None, want);
+            }
+        };
+        add("name", Some(self.name.clone()));
+        add("type", Some(desired.kind.clone().unwrap_or_else(kind)));
+        add("location", place.location.clone());
+        add("network zone", place.zone.clone());
+        add("reverse DNS of IPv4", desired.ipv4_rdns.clone());
+        add("reverse DNS of IPv6", desired.ipv6_rdns.clone());
+        add("algorithm", algorithm);
+        add(
+            "public interface",
+            shown(desired.public.as_ref(), on_or_off),
+        );
+        add("private Network", network);
+        add("private IPv4", shown(ip, ToString::to_string));
+        add("private subnet", shown(range, ToString::to_string));
         for (_, node) in targets {
             let want = by(desired.use_private_ip.value).to_owned();
             let want = Sourced::new(want, desired.targets.source.clone());
-            fields.push((format!("target {node}"), Some(want)));
+            add(&format!("target {node}"), Some(want));
         }
         for (label, value) in &self.labels {
             let want = Sourced::new(value.clone(), Source::Rule(WHOSE));
-            fields.push((format!("label {label}"), Some(want)));
-        }
-        for (name, want) in fields {
-            if want.is_some() {
-                compare(plan, self.planner, &name, None, want);
-            }
+            add(&format!("label {label}"), Some(want));
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::annotations::{self as a, Annotation};
 use super::balancer::Algorithm;
 use super::certificates::{Managed, managed};
-use super::context::PortContext;
+use super::context::Context;
 use super::context::default_source;
 use super::parser::AnnotationParser;
 use super::ports::{Port, ports};
@@ -12,7 +12,9 @@ use crate::provider::{Finding, OfferedNode, ProviderId, Reason, Service, Source,
 use crate::text::{self, selector::Selector};
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
+
+pub(super) const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
 
 /// The whole; where there is a choice, none means: as it is found.
 pub(super) struct Desired {
@@ -84,11 +86,7 @@ impl Attach {
 }
 
 /// Reads all of it. What is wrong is in `parser` afterwards.
-pub(super) fn desired(
-    parser: &mut AnnotationParser,
-    context: &PortContext,
-    nodes: &[OfferedNode],
-) -> Desired {
+pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desired {
     let defaults = context.planner.defaults;
     report_ignored_fields(parser, context.service);
     let disabled = parser.read(&a::DISABLE_PUBLIC_NETWORK, None, v::boolean);
@@ -121,7 +119,7 @@ pub(super) fn desired(
         primary_ips: asked_ips(parser, context),
         ports: ports(parser, context, &managed),
         managed,
-        targets: targets(parser, nodes),
+        targets: targets(parser, context.nodes),
         in_status: InStatus {
             hostname: hostname.map(|hostname| hostname.value),
             without_ipv6,
@@ -132,7 +130,7 @@ pub(super) fn desired(
     desired
 }
 
-fn place(parser: &mut AnnotationParser, context: &PortContext) -> Place {
+fn place(parser: &mut AnnotationParser, context: &Context) -> Place {
     let defaults = context.planner.defaults;
     let mut one = |annotation: &'static Annotation, default: &Option<Sourced<String>>| {
         // An empty annotation takes the environment's word away.
@@ -147,27 +145,33 @@ fn place(parser: &mut AnnotationParser, context: &PortContext) -> Place {
     }
 }
 
-fn asked_ips(parser: &mut AnnotationParser, context: &PortContext) -> AskedIps {
+fn asked_ips(parser: &mut AnnotationParser, context: &Context) -> AskedIps {
     let is_upstream = context.planner.preserves_unset();
     let parse = |text: &str| match is_upstream && text.parse::<u64>().is_err() {
         true => Err("use the ID of a Primary IP".to_owned()),
         false => v::any(text),
     };
-    let mut family = |annotation, kind| AskedIp {
-        annotation,
-        kind,
-        asked: parser.read(annotation, None, parse),
+    let address = context.service.load_balancer_ip.clone();
+    let ip = address.parse::<IpAddr>().ok();
+    let mut family = |annotation, kind, is_it: fn(&IpAddr) -> bool| {
+        let by_field = || Sourced::new(address.clone(), ASKED_BY_FIELD);
+        let by_field = ip.filter(is_it).map(|_| by_field());
+        AskedIp {
+            annotation,
+            kind,
+            asked: parser.read(annotation, None, parse).or(by_field),
+        }
     };
     AskedIps {
         families: [
-            family(&a::PUBLIC_NET_IPV4, "ipv4"),
-            family(&a::PUBLIC_NET_IPV6, "ipv6"),
+            family(&a::PUBLIC_NET_IPV4, "ipv4", IpAddr::is_ipv4),
+            family(&a::PUBLIC_NET_IPV6, "ipv6", IpAddr::is_ipv6),
         ],
-        address: context.service.load_balancer_ip.clone(),
+        address,
     }
 }
 
-fn attach(parser: &mut AnnotationParser, context: &PortContext) -> Option<Attach> {
+fn attach(parser: &mut AnnotationParser, context: &Context) -> Option<Attach> {
     let ip = parser.read(&a::PRIVATE_IPV4, None, v::ipv4);
     let range = parser.read(&a::PRIVATE_SUBNET_IP_RANGE, None, v::ip_range);
     let Some(network) = context.planner.network else {
@@ -184,7 +188,7 @@ fn attach(parser: &mut AnnotationParser, context: &PortContext) -> Option<Attach
 }
 
 /// What the API would refuse whenever it came to it.
-fn check_ways_in(parser: &mut AnnotationParser, context: &PortContext, desired: &Desired) {
+fn check_ways_in(parser: &mut AnnotationParser, context: &Context, desired: &Desired) {
     let private = &desired.use_private_ip;
     if private.value && context.planner.network.is_none() {
         parser.problem(format!(

@@ -1,14 +1,13 @@
 //! The difference between a load balancer and what its Service wants, as changes in their order.
 
-use super::balancer::{BalancerType, LoadBalancer};
+use super::balancer::{AlgorithmOf, BalancerType, LoadBalancer};
 use super::change::{Change, LabelEdit, Seen, Write};
-use super::context::{CLUSTER_NAME, NETWORK, Observed, Planner};
+use super::context::{CLUSTER_NAME, Context, NETWORK, Planner};
 use super::desired::{Attach, Desired};
 use super::listener::{Listener, PortField};
 use super::names::{CLUSTER, SERVICE_UID, WHOSE};
 use super::parser::AnnotationParser;
 use super::ports::Port;
-use super::status::Names;
 use super::{annotations, subnets};
 use crate::provider::{Field, Finding, LoadBalancerPlan, Reason, Source, Sourced};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,10 +20,8 @@ const UNSET: &str = "unset";
 pub(super) struct Diff<'a, 'b> {
     pub(super) plan: &'a mut LoadBalancerPlan,
     pub(super) parser: &'a mut AnnotationParser<'b>,
-    pub(super) planner: &'a Planner<'a>,
+    pub(super) context: &'a Context<'a>,
     pub(super) balancer: &'a LoadBalancer,
-    pub(super) names: Names<'a>,
-    pub(super) observed: &'a Observed,
 }
 
 /// Adds a field to the plan. What asks for a change, where it differs and is not held back. `want`: none: it is left
@@ -79,7 +76,7 @@ pub(super) fn compare_port(
     let merged = port.merged(there, is_held);
     let whole = port.merged(there, |_| false);
     let (mut lines, mut sources) = (Vec::new(), Vec::new());
-    for field in PortField::ALL {
+    for field in PortField::ALL.iter().copied() {
         let source = port.sources.get(&field);
         let have = there.and_then(|there| field.of(there));
         let want = match source.is_some_and(is_held) {
@@ -175,7 +172,7 @@ impl Diff<'_, '_> {
     ) {
         let balancer = self.balancer;
         let is_taken = |name: &Sourced<String>| {
-            let mut others = self.observed.balancers.iter();
+            let mut others = self.context.observed.balancers.iter();
             others.any(|other| other.id != balancer.id && other.name == name.value)
         };
         let mut wanted = desired.name.clone();
@@ -199,15 +196,18 @@ impl Diff<'_, '_> {
         let mut set = BTreeMap::new();
         for (label, value) in ours {
             let has = balancer.labels.get(*label);
-            let source = match *label == CLUSTER && self.planner.is_unknown(CLUSTER_NAME) {
+            let differs = has.is_some_and(|has| has != value);
+            let is_held =
+                differs && *label == CLUSTER && self.context.planner.is_unknown(CLUSTER_NAME);
+            let source = match is_held {
                 true => Source::Default(CLUSTER_NAME.to_owned()),
                 false => Source::Rule(WHOSE),
             };
-            if has != Some(value) && !(has.is_some() && self.planner.holds_back(&source)) {
+            if has != Some(value) && !is_held {
                 set.insert((*label).to_owned(), value.clone());
             }
             // Their absence is no difference to upstream, so that a take-over writes nothing.
-            let counts = *label == SERVICE_UID || !self.planner.preserves_unset();
+            let counts = *label == SERVICE_UID || !self.context.planner.preserves_unset();
             let want = (counts || adopts.is_some()).then(|| Sourced::new(value.clone(), source));
             if let Some(source) = self.compare(&format!("label {label}"), has.cloned(), want) {
                 lines.push(format!("label {label}: {value}"));
@@ -258,9 +258,13 @@ impl Diff<'_, '_> {
         let want = shown(wanted, |algorithm| algorithm.name().to_owned());
         let source = self.compare("algorithm", Some(has.to_owned()), want);
         if let Some((source, wanted)) = source.zip(wanted) {
-            let algorithm = wanted.value;
-            let line = format!("algorithm: {has} → {}", algorithm.name());
-            self.change(Write::ChangeAlgorithm { algorithm }, line, vec![source]);
+            let kind = wanted.value;
+            let line = format!("algorithm: {has} → {}", kind.name());
+            self.change(
+                Write::ChangeAlgorithm(AlgorithmOf { kind }),
+                line,
+                vec![source],
+            );
         }
     }
 
@@ -289,7 +293,7 @@ impl Diff<'_, '_> {
         have: Option<String>,
         want: Option<Sourced<String>>,
     ) -> Option<Source> {
-        compare(self.plan, self.planner, name, have, want)
+        compare(self.plan, self.context.planner, name, have, want)
     }
 
     pub(super) fn change(&mut self, write: Write, line: String, sources: Vec<Source>) {
@@ -326,7 +330,7 @@ impl Diff<'_, '_> {
             .filter(|w| own.is_some() && Some(w.value) != ip);
         if own.is_none() || other_ip.is_some() {
             let zone = Some(self.balancer.location.network_zone.as_str());
-            subnets::check(self.parser, wanted, self.observed, self.names.offered, zone);
+            subnets::check(self.parser, wanted, self.context, zone);
         }
         let stays = |network: u64| network == wanted.network && other_ip.is_none();
         let mut detached = false;
@@ -408,7 +412,7 @@ impl Diff<'_, '_> {
         for port in ports {
             let number = port.listener.listen_port;
             let there = balancer.services.iter().find(|s| s.listen_port == number);
-            let compared = compare_port(self.plan, self.planner, port, there);
+            let compared = compare_port(self.plan, self.context.planner, port, there);
             match (compared, there) {
                 (Some((listener, ..)), None) => added.push(listener),
                 (Some((listener, lines, sources)), Some(_)) if !lines.is_empty() => {

@@ -1,11 +1,10 @@
 //! Which load balancer is a Service's: by the Service's UID, else by the label with which an operator asks for its
 //! adoption, else by its name.
 
-use super::super::Profile;
 use super::balancer::LoadBalancer;
 use super::names::{self, ADOPT, CLUSTER_UID, SERVICE_UID};
 use super::ownership::{foreign_target, has_only_own_targets};
-use crate::provider::{Cluster, Reason, Service, Source, Sourced};
+use crate::provider::{Cluster, Profile, Reason, Service, Source, Sourced};
 
 /// What was found.
 #[derive(Debug)]
@@ -55,42 +54,42 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    /// An operator has to decide between two.
-    fn certain(why: String) -> Refused {
+    fn new(reason: Reason, why: String) -> Refused {
         Refused {
-            reason: Reason::SyncLoadBalancerFailed,
+            reason,
             why,
-            named: None,
-            remedy: None,
-            rests_on_whole_cluster: false,
-        }
-    }
-
-    fn owned_by_service(balancer: &LoadBalancer, uid: &str) -> Refused {
-        Refused {
-            reason: Reason::SyncLoadBalancerFailed,
-            why: format!(
-                "load balancer {} is owned by another Service of this cluster, says its label {SERVICE_UID}={uid}",
-                balancer.shown()
-            ),
             named: None,
             remedy: None,
             rests_on_whole_cluster: true,
         }
     }
 
+    /// An operator has to decide between two.
+    fn certain(why: String) -> Refused {
+        Refused {
+            rests_on_whole_cluster: false,
+            ..Refused::new(Reason::SyncLoadBalancerFailed, why)
+        }
+    }
+
+    fn owned_by_service(balancer: &LoadBalancer, uid: &str) -> Refused {
+        let why = format!(
+            "load balancer {} is owned by another Service of this cluster, says its label {SERVICE_UID}={uid}",
+            balancer.shown()
+        );
+        Refused::new(Reason::SyncLoadBalancerFailed, why)
+    }
+
     /// An operator may allow it.
     fn not_adopted(balancer: &LoadBalancer, service: &Service, why: &str) -> Refused {
+        let why = format!("load balancer {} is not adopted: {why}", balancer.shown());
         Refused {
-            reason: Reason::LoadBalancerNotAdopted,
-            why: format!("load balancer {} is not adopted: {why}", balancer.shown()),
-            named: None,
             remedy: Some(format!(
                 "to have Service {} adopt it, with its ports and targets: {}",
                 service.full_name(),
                 names::adopt_command(balancer, service)
             )),
-            rests_on_whole_cluster: true,
+            ..Refused::new(Reason::LoadBalancerNotAdopted, why)
         }
     }
 

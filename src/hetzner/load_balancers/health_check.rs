@@ -161,7 +161,7 @@ impl PortReader<'_, '_> {
         let own = self.wanted.listener.protocol().to_owned();
         let by_default = default_source(&a::HEALTH_CHECK_PROTOCOL);
         let (name, source) = match set {
-            Some(set) => (set.value.name().to_owned(), set.source),
+            Some(set) => (set.value.to_owned(), set.source),
             None if is_local => ("http".to_owned(), LOCAL),
             None if follows_port => (own, Source::Rule("the port's protocol")),
             None => ("tcp".to_owned(), by_default),

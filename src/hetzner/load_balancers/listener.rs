@@ -2,7 +2,7 @@
 //! read from the API, compared, shown and written.
 
 use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -13,39 +13,6 @@ pub struct Listener {
     /// As the API writes them. A field that is not here is the API's to choose.
     fields: BTreeMap<PortField, Value>,
 }
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ListenerProtocol {
-    #[default]
-    Tcp,
-    Http,
-    Https,
-}
-
-/// One field of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PortField {
-    Protocol,
-    DestinationPort,
-    ProxyProtocol,
-    CookieName,
-    CookieLifetime,
-    Certificates,
-    RedirectHttp,
-    StickySessions,
-    TimeoutIdle,
-    CheckProtocol,
-    CheckPort,
-    CheckInterval,
-    CheckTimeout,
-    CheckRetries,
-    CheckDomain,
-    CheckPath,
-    CheckResponse,
-    CheckStatusCodes,
-    CheckTls,
-}
-use PortField as F;
 
 /// Where in the API's document of a port a field is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,16 +50,6 @@ struct Row {
 /// Shown for a text or a list that is empty; none of these texts can be this.
 const NOTHING: &str = "(none)";
 
-impl ListenerProtocol {
-    pub fn name(self) -> &'static str {
-        match self {
-            ListenerProtocol::Tcp => "tcp",
-            ListenerProtocol::Http => "http",
-            ListenerProtocol::Https => "https",
-        }
-    }
-}
-
 impl Part {
     fn path(self) -> &'static [&'static str] {
         match self {
@@ -117,55 +74,51 @@ impl Kind {
     }
 }
 
-impl PortField {
-    pub const ALL: [PortField; 19] = [
-        F::Protocol,
-        F::DestinationPort,
-        F::ProxyProtocol,
-        F::CookieName,
-        F::CookieLifetime,
-        F::Certificates,
-        F::RedirectHttp,
-        F::StickySessions,
-        F::TimeoutIdle,
-        F::CheckProtocol,
-        F::CheckPort,
-        F::CheckInterval,
-        F::CheckTimeout,
-        F::CheckRetries,
-        F::CheckDomain,
-        F::CheckPath,
-        F::CheckResponse,
-        F::CheckStatusCodes,
-        F::CheckTls,
-    ];
-
-    #[rustfmt::skip] // A field is a line.
-    fn row(self) -> Row {
-        let row = |name, part, key, kind| Row { name, part, key, kind };
-        match self {
-            F::Protocol => row("protocol", Part::Port, "protocol", Kind::Text),
-            F::DestinationPort => row("destination port", Part::Port, "destination_port", Kind::Number),
-            F::ProxyProtocol => row("proxy protocol", Part::Port, "proxyprotocol", Kind::Switch),
-            F::CookieName => row("cookie name", Part::Http, "cookie_name", Kind::Text),
-            F::CookieLifetime => row("cookie lifetime", Part::Http, "cookie_lifetime", Kind::Seconds),
-            F::Certificates => row("certificates", Part::Https, "certificates", Kind::Numbers),
-            F::RedirectHttp => row("redirect from http", Part::Https, "redirect_http", Kind::Switch),
-            F::StickySessions => row("sticky sessions", Part::Http, "sticky_sessions", Kind::Switch),
-            F::TimeoutIdle => row("idle timeout", Part::Http, "timeout_idle", Kind::Seconds),
-            F::CheckProtocol => row("health check protocol", Part::Check, "protocol", Kind::Text),
-            F::CheckPort => row("health check port", Part::Check, "port", Kind::Number),
-            F::CheckInterval => row("health check interval", Part::Check, "interval", Kind::Seconds),
-            F::CheckTimeout => row("health check timeout", Part::Check, "timeout", Kind::Seconds),
-            F::CheckRetries => row("health check retries", Part::Check, "retries", Kind::Number),
-            F::CheckDomain => row("health check domain", Part::HttpCheck, "domain", Kind::Text),
-            F::CheckPath => row("health check path", Part::HttpCheck, "path", Kind::Text),
-            F::CheckResponse => row("health check response", Part::HttpCheck, "response", Kind::Text),
-            F::CheckStatusCodes => row("health check status codes", Part::HttpCheck, "status_codes", Kind::Texts),
-            F::CheckTls => row("health check over TLS", Part::HttpCheck, "tls", Kind::Switch),
+macro_rules! port_fields {
+    ($($field:ident: $name:literal, $part:ident, $key:literal, $kind:ident;)*) => {
+        /// One field of a port.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum PortField {
+            $($field,)*
         }
-    }
+        use PortField as F;
 
+        impl PortField {
+            pub const ALL: &[PortField] = &[$(F::$field,)*];
+
+            fn row(self) -> Row {
+                match self {
+                    $(F::$field => Row { name: $name, part: Part::$part, key: $key, kind: Kind::$kind },)*
+                }
+            }
+        }
+    };
+}
+
+// For people; where it is in the API's document, and its name there; what its values are.
+port_fields! {
+    Protocol: "protocol", Port, "protocol", Text;
+    DestinationPort: "destination port", Port, "destination_port", Number;
+    ProxyProtocol: "proxy protocol", Port, "proxyprotocol", Switch;
+    CookieName: "cookie name", Http, "cookie_name", Text;
+    CookieLifetime: "cookie lifetime", Http, "cookie_lifetime", Seconds;
+    Certificates: "certificates", Https, "certificates", Numbers;
+    RedirectHttp: "redirect from http", Https, "redirect_http", Switch;
+    StickySessions: "sticky sessions", Http, "sticky_sessions", Switch;
+    TimeoutIdle: "idle timeout", Http, "timeout_idle", Seconds;
+    CheckProtocol: "health check protocol", Check, "protocol", Text;
+    CheckPort: "health check port", Check, "port", Number;
+    CheckInterval: "health check interval", Check, "interval", Seconds;
+    CheckTimeout: "health check timeout", Check, "timeout", Seconds;
+    CheckRetries: "health check retries", Check, "retries", Number;
+    CheckDomain: "health check domain", HttpCheck, "domain", Text;
+    CheckPath: "health check path", HttpCheck, "path", Text;
+    CheckResponse: "health check response", HttpCheck, "response", Text;
+    CheckStatusCodes: "health check status codes", HttpCheck, "status_codes", Texts;
+    CheckTls: "health check over TLS", HttpCheck, "tls", Switch;
+}
+
+impl PortField {
     pub fn name(self) -> &'static str {
         self.row().name
     }
@@ -221,7 +174,7 @@ impl Listener {
     }
 
     pub(super) fn is_https(&self) -> bool {
-        self.protocol() == ListenerProtocol::Https.name()
+        self.protocol() == "https"
     }
 
     pub(super) fn is_on(&self, field: PortField) -> bool {
@@ -244,6 +197,10 @@ impl Listener {
             Part::Https => self.is_https(),
             Part::HttpCheck => self.get(F::CheckProtocol).is_some_and(|one| one == "http"),
         }
+    }
+
+    pub(super) fn serialize_new<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.body(true).serialize(serializer)
     }
 
     /// As the API takes it, when it is added (`is_new`) or updated. Only what its protocol has.
@@ -269,6 +226,12 @@ impl Listener {
     }
 }
 
+impl Serialize for Listener {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.body(false).serialize(serializer)
+    }
+}
+
 impl<'de> Deserialize<'de> for Listener {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Listener, D::Error> {
         let mut body = Value::deserialize(deserializer)?;
@@ -276,7 +239,7 @@ impl<'de> Deserialize<'de> for Listener {
         let number = number.and_then(|number| u16::try_from(number).ok());
         let mut listener =
             Listener::new(number.ok_or_else(|| D::Error::missing_field("listen_port"))?);
-        for field in F::ALL {
+        for field in F::ALL.iter().copied() {
             let Row {
                 part, key, kind, ..
             } = field.row();

@@ -5,16 +5,17 @@
 //! | `annotations` | the table: feeds parser, `inspect` and `ccm help annotations` |
 //! | `values` | a text becomes a type, once |
 //! | `parser` | one Service's annotations, and all that is wrong with them |
+//! | `context` | what a plan rests on: settings, what was read, what is held back in a shell |
 //! | `desired`, `ports`, `health_check` | what a Service wants: the whole, each port, each health check |
 //! | `certificates` | managed certificates: found, taken over, ordered |
 //! | `primary_ips` | the Primary IPs of a new one, and what is reported about those of the others |
 //! | `names` | names and labels |
-//! | `balancer`, `listener` | the API's types, and how fields compare |
+//! | `balancer` | the API's types |
+//! | `listener` | a port, and the one table of its fields: read, compared, shown and written by it |
 //! | `find` | which load balancer is a Service's |
 //! | `ownership` | who owns one, by its targets and labels, and whether it is deleted or released |
 //! | `subnets` | where in the Network one can be attached |
-//! | `plan`, `create`, `diff`, `targets` | what to do, in which order |
-//! | `hold_back` | in a shell: what only a default asks for that the daemon may not have |
+//! | `plan`, `create`, `diff`, `targets` | what to do, in which order; `diff::compare` holds back |
 //! | `status` | what the Service's status says, and a load balancer for people |
 //! | `change` | one write, as data, and what it depends on |
 //! | `observe`, `apply` | the calls |
@@ -48,11 +49,10 @@ mod values;
 pub use super::api::{Location, Reference};
 pub use super::certificates::{Certificate, CertificateError, CertificateStatus};
 pub use super::networks::Subnet;
-pub use super::primary_ips::PrimaryIp;
 pub use crate::text::selector::Selector;
 pub use balancer::{
     Algorithm, AlgorithmOf, BalancerType, Deprecation, HealthStatus, IpRef, LoadBalancer,
-    PrivateNet, Protection, PublicIp, PublicNet, SelectedServer, SelectorRef, Target,
+    PrimaryIp, PrivateNet, Protection, PublicIp, PublicNet, SelectedServer, SelectorRef, Target,
 };
 pub use change::{Change, Create, LabelEdit, NewCertificate, Seen, ServerTarget, Write};
 pub use context::{Defaults, Observed, Planner};

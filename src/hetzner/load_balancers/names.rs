@@ -1,8 +1,7 @@
 //! Names and labels of load balancers, within Hetzner's rules.
 
-use super::super::Profile;
 use super::balancer::LoadBalancer;
-use crate::provider::{Cluster, Service};
+use crate::provider::{Cluster, Profile, Service};
 use crate::text::fnv1a;
 use std::collections::BTreeMap;
 

@@ -1,19 +1,19 @@
 //! What there is: all load balancers by one list, and their types and certificates only for
 //! Services that need them.
 
-use super::annotations::{self, Annotation, PREFIX};
-use super::balancer::{BalancerType, LoadBalancer};
+use super::annotations;
+use super::balancer::{BalancerType, LoadBalancer, PrimaryIp};
 use super::context::{Observed, Planner};
 use super::find::by_label;
-use super::parser::value_of;
+use super::parser::{has, value_of};
 use super::primary_ips;
-use super::subnets::Subnets;
-use crate::hetzner::api::{Api, Resource};
+use super::subnets::{self, Subnets};
+use crate::hetzner::api::{Api, Kept, Resource};
 use crate::hetzner::networks::Network;
 use crate::provider::{Error, Service, Urgency};
 use serde::Deserialize;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Hetzner announces a new type, or the end of one, months before.
 const TYPES_KEPT: Duration = Duration::from_secs(24 * 3600);
@@ -28,12 +28,7 @@ pub(in crate::hetzner) struct Known<'a> {
     pub(in crate::hetzner) network: Option<&'a Network>,
 }
 
-/// The types of load balancers, as last read.
-pub(in crate::hetzner) struct Types {
-    /// Multiplies how long they are kept; 1 outside of tests.
-    scale: f64,
-    read: Mutex<Option<(Instant, Arc<Vec<BalancerType>>)>>,
-}
+pub(in crate::hetzner) type Types = Kept<BalancerType>;
 
 /// Reads what plans for these Services rest on.
 pub(in crate::hetzner) fn observe(
@@ -53,12 +48,12 @@ pub(in crate::hetzner) fn observe(
         .map(|service| wanted_type(planner, service).unwrap_or_default())
         .collect();
     if !wanted.is_empty() {
-        observed.types = Some(known.types.get(api, &wanted, urgency)?);
+        observed.types = Some(types(api, known.types, &wanted, urgency)?);
     }
     if let Some(network) = known.network {
         let wants = (observed.balancers.as_slice(), services);
-        let subnets = known.subnets.get(api, network, planner, wants, urgency);
-        observed.subnets = Some(subnets);
+        let subnets = subnets::read(api, known.subnets, network, planner, wants, urgency);
+        observed.subnets = Some(subnets?);
     }
     if services.iter().any(|service| needs_certificates(service)) {
         observed.certificates = Some(api.list("", urgency)?);
@@ -111,60 +106,31 @@ fn needs_primary_ips(balancers: &[LoadBalancer], service: &Service) -> bool {
 }
 
 fn needs_certificates(service: &Service) -> bool {
-    let is_about = |key: &String, annotation: &Annotation| {
-        let name = key.strip_prefix(PREFIX);
-        let name = name.map(|name| name.split('.').next().unwrap_or(name));
-        name.is_some_and(|name| name.eq_ignore_ascii_case(annotation.name))
-    };
-    service.annotations.keys().any(|key| {
-        is_about(key, &annotations::HTTP_CERTIFICATES)
-            || is_about(key, &annotations::CERTIFICATE_TYPE)
-    })
+    has(service, &annotations::HTTP_CERTIFICATES) || has(service, &annotations::CERTIFICATE_TYPE)
 }
 
-impl Types {
-    pub(in crate::hetzner) fn new(scale: f64) -> Types {
-        Types {
-            scale,
-            read: Mutex::default(),
+/// `wanted`: names of types; an empty name stands for any.
+fn types(
+    api: &Api,
+    known: &Types,
+    wanted: &[String],
+    urgency: Urgency,
+) -> Result<Arc<Vec<BalancerType>>, Error> {
+    let is_good = |age: Duration, types: &[BalancerType]| {
+        let has = |name: &String| name.is_empty() || types.iter().any(|kind| kind.name == *name);
+        age < match wanted.iter().all(has) {
+            true => TYPES_KEPT,
+            false => TYPES_CERTAIN,
         }
-    }
-
-    /// `wanted`: names of types; an empty name stands for any.
-    fn get(
-        &self,
-        api: &Api,
-        wanted: &[String],
-        urgency: Urgency,
-    ) -> Result<Arc<Vec<BalancerType>>, Error> {
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let has = |types: &[BalancerType], name: &String| {
-            name.is_empty() || types.iter().any(|kind| kind.name == *name)
-        };
-        let is_new_enough = |(at, types): &&(Instant, Arc<Vec<BalancerType>>)| {
-            let kept = match wanted.iter().all(|name| has(types, name)) {
-                true => TYPES_KEPT,
-                false => TYPES_CERTAIN,
-            };
-            at.elapsed() < kept.mul_f64(self.scale)
-        };
-        if let Some((at, types)) = read.as_ref().filter(is_new_enough) {
-            log::trace!(
-                "types of load balancers: read {} s ago",
-                at.elapsed().as_secs()
-            );
-            return Ok(Arc::clone(types));
-        }
-        let types = api.list::<NumberedType>("", urgency)?;
-        let types = Arc::new(
-            types
-                .into_iter()
-                .map(NumberedType::kind)
-                .collect::<Vec<_>>(),
-        );
-        *read = Some((Instant::now(), Arc::clone(&types)));
-        Ok(types)
-    }
+    };
+    known.get(
+        || None,
+        is_good,
+        || {
+            let types = api.list::<NumberedType>("", urgency)?.into_iter();
+            Ok(types.map(NumberedType::kind).collect())
+        },
+    )
 }
 
 #[derive(Deserialize)]
@@ -205,6 +171,14 @@ impl Resource for NumberedType {
     const ONE: &'static str = "load_balancer_type";
     const TAKES_SORT: bool = false;
 
+    fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+impl Resource for PrimaryIp {
+    const LIST: &'static str = "primary_ips";
+    const ONE: &'static str = "primary_ip";
     fn id(&self) -> u64 {
         self.id
     }

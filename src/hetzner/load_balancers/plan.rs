@@ -3,7 +3,7 @@
 use super::balancer::{BalancerType, LoadBalancer};
 use super::change::Seen;
 use super::change::{Change, LabelEdit, Write};
-use super::context::{Limits, Observed, Planner, PortContext};
+use super::context::{Context, Limits, Names, Observed, Planner};
 use super::create::{New, USUAL_TYPE};
 use super::desired::{Desired, desired};
 use super::diff::Diff;
@@ -12,7 +12,6 @@ use super::names::{ADOPT, ADOPTED, CLUSTER_UID, CREATED, OUR_PREFIX, SERVICE, SE
 use super::observe::covers;
 use super::ownership::{End, end_with_service};
 use super::parser::AnnotationParser;
-use super::status::Names;
 use super::{annotations, names, primary_ips, status};
 use crate::hetzner::certificates::Certificates;
 use crate::provider::{
@@ -36,28 +35,25 @@ impl Planner<'_> {
                 .problem("not everything that the plan depends on was read: read again".to_owned());
             return refused(parser);
         }
-        let limits = Limits::of(observed);
-        if let Some(why) = limits.exceeded_by(service) {
+        let certificates = observed.certificates.as_deref().unwrap_or_default();
+        let context = Context {
+            planner: self,
+            observed,
+            service,
+            nodes,
+            cluster,
+            certificates: &Certificates::new(certificates),
+            limits: Limits::of(observed),
+        };
+        if let Some(why) = context.limits.exceeded_by(service) {
             parser.problem(why);
-            let names = Names {
-                offered: nodes,
-                cluster: Some(cluster),
-            };
             let there = by_label(&observed.balancers, service).ok().flatten();
             return LoadBalancerPlan {
-                found: there.map(|balancer| status::for_people(balancer, names)),
+                found: there.map(|balancer| status::for_people(balancer, context.names())),
                 ..refused(parser)
             };
         }
-        let certificates = observed.certificates.as_deref().unwrap_or_default();
-        let context = PortContext {
-            service,
-            planner: self,
-            certificates: &Certificates::new(certificates),
-            limits,
-            cluster,
-        };
-        let mut desired = desired(&mut parser, &context, nodes);
+        let mut desired = desired(&mut parser, &context);
         let managed = std::mem::take(&mut desired.managed);
         let named = desired.name.as_ref();
         let found = find(&observed.balancers, service, cluster, self.profile, named);
@@ -87,12 +83,8 @@ impl Planner<'_> {
         }
         let kind = kind(&mut parser, observed, &desired, there);
         check_services(&mut parser, &desired, kind, there);
-        let names = Names {
-            offered: nodes,
-            cluster: Some(cluster),
-        };
         let mut plan = LoadBalancerPlan {
-            found: there.map(|balancer| status::for_people(balancer, names)),
+            found: there.map(|balancer| status::for_people(balancer, context.names())),
             is_labelled: matches!(found.what, What::Labelled(_)),
             rests_on_whole_cluster,
             is_unfinished: desired.ports.iter().any(|port| port.waits),
@@ -111,13 +103,11 @@ impl Planner<'_> {
                 What::Nothing(name) => {
                     labels.insert(CREATED, YES.to_owned());
                     let new = New {
-                        planner: self,
+                        context: &context,
                         desired: &desired,
                         kind,
                         name,
                         labels,
-                        nodes,
-                        observed,
                     };
                     new.plan(&mut plan, &mut parser);
                 }
@@ -128,10 +118,8 @@ impl Planner<'_> {
                     let diff = Diff {
                         plan: &mut plan,
                         parser: &mut parser,
-                        planner: self,
+                        context: &context,
                         balancer,
-                        names,
-                        observed,
                     };
                     let adopts = adopts.then(|| adopted(balancer));
                     diff.find(&desired, kind, &labels, adopts);
@@ -141,7 +129,7 @@ impl Planner<'_> {
                 }
             }
         }
-        primary_ips::report(&mut parser, self, &desired, observed, there);
+        primary_ips::report(&mut parser, &context, &desired, there);
         if !parser.problems.is_empty() {
             return LoadBalancerPlan {
                 found: plan.found,
@@ -280,16 +268,10 @@ fn release(
     why: &str,
 ) -> Vec<Change> {
     let shown = balancer.shown();
+    let stays = Source::Rule("the Service is deleted, and the load balancer stays");
     let part = |write, line| Change {
         is_release: true,
-        ..Change::new(
-            Some(balancer.id),
-            write,
-            line,
-            vec![Source::Rule(
-                "the Service is deleted, and the load balancer stays",
-            )],
-        )
+        ..Change::new(Some(balancer.id), write, line, vec![stays.clone()])
     };
     let is_of_service = |port: u16| {
         let mut ports = service.ports.iter();
@@ -298,10 +280,8 @@ fn release(
     let ports = balancer.services.iter().map(|one| one.listen_port);
     let ports = ports.filter(|port| is_of_service(*port));
     let ports = ports.map(|listen_port| {
-        part(
-            Write::DeleteService { listen_port },
-            format!("port {listen_port}: removed"),
-        )
+        let line = format!("port {listen_port}: removed");
+        part(Write::DeleteService { listen_port }, line)
     });
     let servers = balancer.server_targets().map(|(server, _)| server);
     let servers = servers.filter(|server| cluster.servers.contains_key(&InstanceId(*server)));
@@ -327,15 +307,14 @@ fn release(
              deleted, because {why}; it costs money until you delete it"
         ),
     );
+    let write = Write::Edit {
+        name: None,
+        labels: Some(labels),
+    };
+    let line = format!("load balancer {shown}: released, because {why}");
     let last = Change {
         event: Some(released.by_provider()),
-        ..part(
-            Write::Edit {
-                name: None,
-                labels: Some(labels),
-            },
-            format!("load balancer {shown}: released, because {why}"),
-        )
+        ..part(write, line)
     };
     ports.chain(servers).chain([last]).collect()
 }
@@ -469,24 +448,23 @@ fn check_services(
     kind: Option<&BalancerType>,
     there: Option<&LoadBalancer>,
 ) {
-    let ports = desired.ports.len();
-    if let Some(kind) = kind.filter(|kind| kind.max_services < ports) {
+    let Some(kind) = kind else { return };
+    let name = &kind.name;
+    let larger = format!(
+        "choose a larger one in annotation {}",
+        annotations::TYPE.key()
+    );
+    let (ports, most) = (desired.ports.len(), kind.max_services);
+    if ports > most {
         parser.problem(format!(
-            "the Service has {ports} TCP ports, and a load balancer of type {} takes {}: choose a larger one in \
-             annotation {}, or remove ports",
-            kind.name,
-            kind.max_services,
-            annotations::TYPE.key()
+            "the Service has {ports} TCP ports, and a load balancer of type {name} takes {most}: {larger}, or remove ports"
         ));
     }
-    let certificates = certificates(desired, there);
-    if let Some(kind) = kind.filter(|kind| kind.max_assigned_certificates < certificates) {
+    let (certificates, most) = (certificates(desired, there), kind.max_assigned_certificates);
+    if certificates > most {
         parser.problem(format!(
-            "the ports need {certificates} certificates, and a load balancer of type {} takes {}: choose a larger one \
-             in annotation {}, or name fewer in {}",
-            kind.name,
-            kind.max_assigned_certificates,
-            annotations::TYPE.key(),
+            "the ports need {certificates} certificates, and a load balancer of type {name} takes {most}: {larger}, or \
+             name fewer in {}",
             annotations::HTTP_CERTIFICATES.key()
         ));
     }

@@ -2,9 +2,9 @@
 
 use super::annotations::{self as a, Annotation};
 use super::certificates::{Managed, certificate_type, issued};
-use super::context::{PortContext, default_source};
-use super::listener::{Listener, ListenerProtocol, PortField, PortField as F};
-use super::parser::{AnnotationParser, SetAnnotation, hash};
+use super::context::{Context, default_source};
+use super::listener::{Listener, PortField, PortField as F};
+use super::parser::{AnnotationParser, hash};
 use super::values::{self as v, CertificateType};
 use crate::hetzner::certificates::{Certificate, Certificates};
 use crate::provider::{Finding, Protocol, Reason, ServicePort, Source, Sourced};
@@ -42,7 +42,7 @@ impl Port {
         let Some(found) = found else {
             return merged;
         };
-        for field in F::ALL {
+        for field in F::ALL.iter().copied() {
             let stays = self.sources.get(&field).is_none_or(&is_held);
             if let Some(value) = found.get(field).filter(|_| stays) {
                 merged.set(field, value.clone());
@@ -69,7 +69,7 @@ impl Port {
 /// Reads one port's annotations into its fields.
 pub(super) struct PortReader<'a, 'b> {
     pub(super) parser: &'a mut AnnotationParser<'b>,
-    pub(super) context: &'a PortContext<'a>,
+    pub(super) context: &'a Context<'a>,
     pub(super) port: &'a ServicePort,
     pub(super) wanted: Port,
 }
@@ -123,7 +123,7 @@ impl PortReader<'_, '_> {
 /// All TCP ports; the others are reported.
 pub(super) fn ports(
     parser: &mut AnnotationParser,
-    context: &PortContext,
+    context: &Context,
     managed: &Managed,
 ) -> Vec<Port> {
     let mut ports = Vec::new();
@@ -200,32 +200,22 @@ fn report_unused(parser: &mut AnnotationParser, ports: &[Port]) {
         return;
     }
     for (annotation, in_http) in HTTP_ONLY {
-        let speaks = |number: &u16| {
-            let mut ports = ports.iter().map(|port| &port.listener);
-            let port = ports.find(|port| port.listen_port == *number);
-            port.is_some_and(|port| port.is_https() || (in_http && port.protocol() == "http"))
+        let speaks = |port: &Port| match port.listener.protocol() {
+            "https" => true,
+            protocol => in_http && protocol == "http",
         };
-        for SetAnnotation { key, value, ports } in parser.set_for(annotation) {
-            // Turned off explicitly, it has the effect that was asked for.
-            let is_off = annotation.is_switch() && text::boolean(value) == Ok(false);
-            if value.is_empty() || is_off || ports.is_empty() || ports.iter().any(speaks) {
-                continue;
-            }
-            let numbers: Vec<String> = ports.iter().map(ToString::to_string).collect();
-            let (which, whose) = match numbers.len() {
-                1 => ("port", "whose protocol is"),
-                _ => ("ports", "whose protocols are"),
-            };
-            let words = if in_http { "http or https" } else { "https" };
-            parser.finding(Finding::warning(
-                Reason::AnnotationWithoutEffect,
-                format!(
-                    "annotation {key} has no effect on {which} {}, {whose} not {words}: set {} to {words}",
-                    numbers.join(" and "),
-                    a::PROTOCOL.key()
-                ),
-            ));
+        if ports.is_empty() || ports.iter().any(speaks) || !parser.asks(annotation) {
+            continue;
         }
+        let words = if in_http { "http or https" } else { "https" };
+        parser.finding(Finding::warning(
+            Reason::AnnotationWithoutEffect,
+            format!(
+                "annotation {} has no effect, because no port of the Service has protocol {words}: set {} to {words}",
+                annotation.key(),
+                a::PROTOCOL.key()
+            ),
+        ));
     }
 }
 
@@ -239,7 +229,7 @@ fn unsupported(port: &ServicePort) -> String {
 
 fn wanted(
     parser: &mut AnnotationParser,
-    context: &PortContext,
+    context: &Context,
     managed: &Managed,
     port: &ServicePort,
     node_port: u16,
@@ -257,14 +247,8 @@ fn wanted(
     let node_port = Sourced::new(node_port, Source::Rule("the Service's node port"));
     reader.set(F::DestinationPort, Some(node_port), Value::Null, None);
     let protocol = reader.annotation(&a::PROTOCOL, v::protocol);
-    let protocol = protocol.map(|set| Sourced::new(set.value.name(), set.source));
-    let usual = ListenerProtocol::Tcp.name();
-    reader.set(
-        F::Protocol,
-        protocol,
-        usual,
-        Some(default_source(&a::PROTOCOL)),
-    );
+    let usual = Some(default_source(&a::PROTOCOL));
+    reader.set(F::Protocol, protocol, "tcp", usual);
     let (annotation, setting) = (
         &a::USES_PROXYPROTOCOL,
         &context.planner.defaults.uses_proxyprotocol,

@@ -1,12 +1,10 @@
 //! What a Service's status says of its load balancer, and what people read of it.
 
 use super::balancer::{HealthStatus, LoadBalancer, Target};
-use super::context::Planner;
+use super::context::{Names, Planner};
 use super::desired::Desired;
 use super::listener::PortField;
-use crate::provider::{
-    self, Balancer, Cluster, Health, Ingress, InstanceId, OfferedNode, ProviderId, Source,
-};
+use crate::provider::{self, Balancer, Health, Ingress, Source};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// `status.loadBalancer.ingress`: the host name alone, else the addresses in order. And of these those that are there
@@ -72,29 +70,6 @@ pub(super) fn for_people(balancer: &LoadBalancer, names: Names) -> Balancer {
         location: balancer.location.name.clone(),
         addresses: addresses(balancer),
         targets: balancer.targets.iter().map(|t| target(t, names)).collect(),
-    }
-}
-
-/// Servers by the names of their nodes.
-#[derive(Clone, Copy)]
-pub(super) struct Names<'a> {
-    pub(super) offered: &'a [OfferedNode],
-    /// Where they are known, also of nodes that get no traffic.
-    pub(super) cluster: Option<&'a Cluster>,
-}
-
-impl Names<'_> {
-    /// The node on a server, else the server's number.
-    pub(super) fn of(self, server: u64) -> String {
-        let known = self
-            .cluster
-            .and_then(|one| one.servers.get(&InstanceId(server)));
-        let is_on = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(id) if id.0 == server);
-        let offered = || Some(&self.offered.iter().find(is_on)?.name);
-        match known.or_else(offered) {
-            Some(name) => name.clone(),
-            None => format!("server {server}"),
-        }
     }
 }
 

@@ -30,7 +30,7 @@ impl Diff<'_, '_> {
         let mut there = before.clone();
         there.retain(|_, private| !(detached && *private));
         // A shell may not know by which addresses: those that are there stay as they are, and new ones become the same.
-        let is_held = self.planner.holds_back(&private.source);
+        let is_held = self.context.planner.holds_back(&private.source);
         let by_private = match is_held {
             true => there.values().any(|private| *private),
             false => private.value,
@@ -82,7 +82,7 @@ impl Diff<'_, '_> {
                 Step::Add(_) if by_private => (add, "added, by private IP"),
                 Step::Add(_) => (add, "added"),
             };
-            let line = format!("target {}: {what}", self.names.of(server));
+            let line = format!("target {}: {what}", self.context.names().of(server));
             self.change(write, line, vec![source]);
         }
         stuck.iter().any(|server| there.get(server) == Some(&false))
@@ -97,13 +97,16 @@ impl Diff<'_, '_> {
         by_private: bool,
         is_right: impl Fn(&u64) -> Option<bool>,
     ) -> (Vec<(u64, String)>, BTreeSet<u64>) {
-        let by = By::new(by_private, self.planner.network);
+        let by = By {
+            private_ip: by_private,
+            network: self.context.planner.network,
+        };
         let servers = &desired.targets.servers;
         let Sorted {
             can,
             can_not,
             missing,
-        } = by.sort(servers, self.names.offered, &is_right);
+        } = by.sort(servers, self.context.nodes, &is_right);
         // Its server may only be newer than the list.
         self.plan.rests_on_servers |= missing.iter().any(|(server, _)| is_right(server).is_some());
         if can_not.is_empty() {
@@ -164,7 +167,7 @@ impl Diff<'_, '_> {
                 None => Some((by(by_private), desired.targets.source.clone())),
             };
             let want = want.map(|(want, source)| Sourced::new(want.to_owned(), source));
-            let field = format!("target {}", self.names.of(*server));
+            let field = format!("target {}", self.context.names().of(*server));
             self.compare(&field, have.map(|private| by(*private).to_owned()), want);
         }
     }
@@ -213,21 +216,15 @@ pub(super) struct Sorted {
     pub(super) missing: Vec<(u64, String)>,
 }
 
-/// By private IP: the Network.
+/// How servers are reached.
 #[derive(Clone, Copy)]
-pub(super) enum By {
-    Private(Option<u64>),
-    Public,
+pub(super) struct By {
+    pub(super) private_ip: bool,
+    /// ID of the private Network.
+    pub(super) network: Option<u64>,
 }
 
 impl By {
-    pub(super) fn new(use_private_ip: bool, network: Option<u64>) -> By {
-        match use_private_ip {
-            true => By::Private(network),
-            false => By::Public,
-        }
-    }
-
     /// What is not known is tried.
     fn reaches(self, reach: &Reach) -> bool {
         let Reach::By {
@@ -237,9 +234,9 @@ impl By {
         else {
             return true;
         };
-        match self {
-            By::Private(network) => network.is_none_or(|id| networks.contains(&id)),
-            By::Public => *has_public_ipv4,
+        match self.private_ip {
+            true => self.network.is_none_or(|id| networks.contains(&id)),
+            false => *has_public_ipv4,
         }
     }
 
@@ -289,15 +286,15 @@ impl By {
             "leave {node} out with annotation {}",
             a::NODE_SELECTOR.key()
         );
-        let message = match self {
-            By::Private(network) => {
-                let network = network.map(|id| format!(" {id}")).unwrap_or_default();
+        let message = match self.private_ip {
+            true => {
+                let network = self.network.map(|id| format!(" {id}")).unwrap_or_default();
                 format!(
                     "{servers} {names} {has} no address in Network{network}, so {and_so}: attach {it} to the Network, or \
                      {out}"
                 )
             }
-            By::Public => format!(
+            false => format!(
                 "{servers} {names} {has} no public IPv4 address, so {and_so}: give {it} one, use private addresses with \
                  annotation {}, or {out}",
                 a::USE_PRIVATE_IP.key()

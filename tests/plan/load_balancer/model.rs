@@ -1,9 +1,9 @@
 //! Hetzner's load balancers as a value: what a change makes of them, and what the API would refuse.
 
 use ccm::hetzner::load_balancers::{
-    AlgorithmOf, BalancerType, Certificate, CertificateStatus, Change, Create, Listener,
-    LoadBalancer, Location, NewCertificate, Observed, PortField, PrivateNet, PublicIp, PublicNet,
-    Reference, ServerTarget, Target, Write,
+    BalancerType, Certificate, CertificateStatus, Change, Create, Listener, LoadBalancer, Location,
+    NewCertificate, Observed, PortField, PrivateNet, PublicIp, PublicNet, Reference, ServerTarget,
+    Target, Write,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -119,7 +119,10 @@ fn create_one(state: &mut Observed, create: &Create) {
         (None, Some(zone)) => balancer.location.network_zone = zone.clone(),
         _ => panic!("one of location and network_zone: {places:?}"),
     }
-    for (asked, kind) in [(create.ipv4, "ipv4"), (create.ipv6, "ipv6")] {
+    for (asked, kind) in [
+        (create.public_net.ipv4, "ipv4"),
+        (create.public_net.ipv6, "ipv6"),
+    ] {
         let Some(asked) = asked else { continue };
         let mut all = state.primary_ips.iter_mut().flatten();
         let one = all.find(|one| one.id == asked).expect("not_found");
@@ -145,9 +148,7 @@ fn create_one(state: &mut Observed, create: &Create) {
             }
         }
     }
-    balancer.algorithm = AlgorithmOf {
-        kind: create.algorithm.unwrap_or_default(),
-    };
+    balancer.algorithm = create.algorithm.unwrap_or_default();
     if let Some(network) = create.network {
         attach(&mut balancer, network, None);
     }
@@ -199,7 +200,7 @@ fn changed(balancer: &mut LoadBalancer, write: &Write) {
             let mut types = types().into_iter();
             balancer.load_balancer_type = types.find(|one| one.name == *kind).unwrap();
         }
-        Write::ChangeAlgorithm { algorithm } => balancer.algorithm.kind = *algorithm,
+        Write::ChangeAlgorithm(algorithm) => balancer.algorithm = *algorithm,
         Write::ChangeDnsPtr { ip, dns_ptr } => match ip {
             IpAddr::V4(_) => balancer.public_net.ipv4.dns_ptr = Some(dns_ptr.clone()),
             IpAddr::V6(_) => balancer.public_net.ipv6.dns_ptr = Some(dns_ptr.clone()),

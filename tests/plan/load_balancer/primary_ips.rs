@@ -46,7 +46,7 @@ fn asked(world: &World) -> Ids {
     let Some(Write::Create(create)) = planned.first().map(|one| &one.write) else {
         panic!("{planned:?}");
     };
-    (create.ipv4, create.ipv6)
+    (create.public_net.ipv4, create.public_net.ipv6)
 }
 
 #[rustfmt::skip] // A case is a line.
