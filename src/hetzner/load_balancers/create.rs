@@ -1,7 +1,7 @@
 //! A load balancer that is not there yet: one call with everything.
 
 use super::balancer::{AlgorithmOf, BalancerType};
-use super::change::{Change, Create, ServerTarget, Write};
+use super::change::{Change, Create, Plan, ServerTarget, Write};
 use super::context::{CLUSTER_NAME, Context, NETWORK, default_source};
 use super::desired::{Desired, Place};
 use super::diff::{compare, compare_port, on_or_off, shown};
@@ -10,9 +10,7 @@ use super::parser::AnnotationParser;
 use super::primary_ips::{self, Chosen, SELECTOR};
 use super::targets::{By, Sorted, by, max_targets_reached};
 use super::{annotations, subnets};
-use crate::provider::{
-    Field, LoadBalancerPlan, OfferedNode, ProviderId, Reach, Source, Sourced, TopologyLabel,
-};
+use crate::provider::{Field, OfferedNode, ProviderId, Reach, Source, Sourced, TopologyLabel};
 use crate::text;
 use std::collections::BTreeMap;
 
@@ -33,7 +31,7 @@ pub(super) struct New<'a> {
 
 impl New<'_> {
     /// The call, and every field of it. Without a place to make it: a problem.
-    pub(super) fn plan(self, plan: &mut LoadBalancerPlan, parser: &mut AnnotationParser) {
+    pub(super) fn plan(self, plan: &mut Plan, parser: &mut AnnotationParser) {
         let desired = self.desired;
         let primary = primary_ips::chosen(parser, self.context, desired);
         let Some(place) = self.place(parser, &primary) else {
@@ -107,12 +105,12 @@ impl New<'_> {
         }
         let line = create.line();
         plan.new_name = Some(self.name);
-        plan.changes.push(Box::new(Change::new(
+        plan.changes.push(Change::new(
             None,
             Write::Create(Box::new(create)),
             line,
             vec![Source::Rule("the Service has none")],
-        )));
+        ));
     }
 
     fn has_selector(&self) -> bool {
@@ -227,7 +225,7 @@ impl New<'_> {
     }
 
     /// All but those of the ports.
-    fn fields(&self, plan: &mut LoadBalancerPlan, place: &Place, targets: &[(u64, String)]) {
+    fn fields(&self, plan: &mut Plan, place: &Place, targets: &[(u64, String)]) {
         let desired = self.desired;
         let attach = desired.attach.as_ref();
         let kind = || Sourced::new(self.kind.name.clone(), default_source(&annotations::TYPE));

@@ -1,7 +1,7 @@
 //! The difference between a load balancer and what its Service wants, as changes in their order.
 
 use super::balancer::{AlgorithmOf, BalancerType, LoadBalancer};
-use super::change::{Change, LabelEdit, Seen, Write};
+use super::change::{Change, LabelEdit, Plan, Seen, Write};
 use super::context::{CLUSTER_NAME, Context, NETWORK, Planner};
 use super::desired::{Attach, Desired};
 use super::listener::{Listener, PortField};
@@ -9,7 +9,7 @@ use super::names::{CLUSTER, SERVICE_UID, WHOSE};
 use super::parser::AnnotationParser;
 use super::ports::Port;
 use super::{annotations, subnets};
-use crate::provider::{Field, Finding, LoadBalancerPlan, Reason, Source, Sourced};
+use crate::provider::{Field, Finding, Reason, Source, Sourced};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -18,7 +18,7 @@ const UNSET: &str = "unset";
 
 /// The comparison of one load balancer; the differences are added to the plan.
 pub(super) struct Diff<'a, 'b> {
-    pub(super) plan: &'a mut LoadBalancerPlan,
+    pub(super) plan: &'a mut Plan,
     pub(super) parser: &'a mut AnnotationParser<'b>,
     pub(super) context: &'a Context<'a>,
     pub(super) balancer: &'a LoadBalancer,
@@ -27,7 +27,7 @@ pub(super) struct Diff<'a, 'b> {
 /// Adds a field to the plan. What asks for a change, where it differs and is not held back. `want`: none: it is left
 /// unchanged.
 pub(super) fn compare(
-    plan: &mut LoadBalancerPlan,
+    plan: &mut Plan,
     planner: &Planner,
     name: &str,
     have: Option<String>,
@@ -57,7 +57,7 @@ pub(super) fn compare(
 
 /// A port as it will be, what of it differs, for people, and what asks for that. None: it waits for its certificate.
 pub(super) fn compare_port(
-    plan: &mut LoadBalancerPlan,
+    plan: &mut Plan,
     planner: &Planner,
     port: &Port,
     there: Option<&Listener>,
@@ -224,10 +224,10 @@ impl Diff<'_, '_> {
             adopts: adopts.is_some(),
         });
         let write = Write::Edit { name, labels };
-        self.plan.changes.push(Box::new(Change {
+        self.plan.changes.push(Change {
             event: adopts,
             ..Change::new(Some(balancer.id), write, lines.join(", "), sources)
-        }));
+        });
     }
 
     /// It can't be moved.
@@ -298,7 +298,7 @@ impl Diff<'_, '_> {
 
     pub(super) fn change(&mut self, write: Write, line: String, sources: Vec<Source>) {
         let change = Change::new(Some(self.balancer.id), write, line, sources);
-        self.plan.changes.push(Box::new(change));
+        self.plan.changes.push(change);
     }
 
     fn change_if(&mut self, change: Option<(Write, String, Vec<Source>)>) {

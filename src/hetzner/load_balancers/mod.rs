@@ -54,7 +54,7 @@ pub use balancer::{
     Algorithm, AlgorithmOf, BalancerType, Deprecation, HealthStatus, IpRef, LoadBalancer,
     PrimaryIp, PrivateNet, Protection, PublicIp, PublicNet, SelectedServer, SelectorRef, Target,
 };
-pub use change::{Change, Create, LabelEdit, NewCertificate, Seen, ServerTarget, Write};
+pub use change::{Change, Create, LabelEdit, NewCertificate, Plan, Seen, ServerTarget, Write};
 pub use context::{Defaults, Observed, Planner};
 pub use listener::{Listener, PortField};
 pub use names::{ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, SERVICE, SERVICE_UID};
