@@ -94,7 +94,6 @@ impl New<'_> {
             public_net: primary.ids,
             targets: targets.collect(),
         };
-        plan.unsure_new = self.held_back(&self.unknown_settings());
         if !create.public_net.is_empty()
             && self.context.planner.is_unknown(SELECTOR)
             && !self.has_selector()
@@ -103,6 +102,7 @@ impl New<'_> {
             plan.held_back.extend(self.held_back(&[SELECTOR]));
             return;
         }
+        plan.unsure_new = self.held_back(&self.unknown_settings());
         let line = create.line();
         plan.new_name = Some(self.name);
         plan.changes.push(Change::new(

@@ -337,7 +337,9 @@ fn a_shell_that_does_not_know_the_selector_claims_nothing() {
         (false, &[("public-net-ipv4", "kept")], false),
     ] {
         let mut world = world(Profile::CcmFromScratch);
-        world.defaults.unknown = unknown.then(|| SELECTOR.to_owned()).into_iter().collect();
+        if unknown {
+            world.defaults.unknown = [SELECTOR, "HCLOUD_NETWORK"].map(str::to_owned).into();
+        }
         world.set(annotations);
         let plan = world.plan();
         assert_eq!(
@@ -351,7 +353,11 @@ fn a_shell_that_does_not_know_the_selector_claims_nothing() {
             .map(|one| one.source.to_string())
             .collect();
         match is_held {
-            true => assert_eq!(held, [format!("default of {SELECTOR}")]),
+            true => {
+                assert_eq!(held, [format!("default of {SELECTOR}")]);
+                // It is reported once.
+                assert!(plan.unsure_new.is_none());
+            }
             false => assert!(held.is_empty()),
         }
         select(&mut world, "");
