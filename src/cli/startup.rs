@@ -7,9 +7,7 @@ use super::{Exit, commands, waiting, wire};
 use crate::cache::{self, Apis, Error, ReadFrom};
 use crate::kube::{self, Node, container};
 use crate::provider::ProviderId;
-use crate::settings::{
-    self, Command, DaemonSettings, Notice, Parsed, Process, Settings, WorkloadName,
-};
+use crate::settings::{self, Command, DaemonSettings, Parsed, Process, Settings, WorkloadName};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -114,10 +112,7 @@ fn start_log(parsed: &Parsed, reader: Reader) {
         waiting::start();
     }
     for notice in &parsed.notices {
-        match notice {
-            Notice::Ignored { .. } => log::info!("{notice}"),
-            Notice::MisspeltVariable { .. } | Notice::Unencrypted { .. } => log::warn!("{notice}"),
-        }
+        log::log!(notice.level, "{notice}");
     }
 }
 

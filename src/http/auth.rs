@@ -120,37 +120,29 @@ const TOKEN_LIMIT_BYTES: u64 = 64 * 1024;
 /// A file that is being replaced is whole again sooner.
 const LOG_AFTER: Duration = Duration::from_secs(1);
 
-/// Where the token of an API comes from.
+/// The token of an API, and the file it comes from. Clones share what was read last.
+#[derive(Clone, Debug, Default)]
 pub struct Token {
-    source: Source,
-    /// What a file held when it could last be read.
-    last: Mutex<Option<Secret>>,
-}
-
-enum Source {
-    None,
-    Fixed(Secret),
     /// Read before every call: it is small, and a rotated token counts from the next call on.
-    File(PathBuf),
+    file: Option<PathBuf>,
+    /// The token, or what the file held when it could last be read.
+    last: Arc<Mutex<Option<Secret>>>,
 }
 
 impl Token {
     /// No token: a client certificate does it, or nothing is needed.
     pub fn none() -> Token {
-        Token {
-            source: Source::None,
-            last: Mutex::new(None),
-        }
+        Token::default()
     }
 
     pub fn is_none(&self) -> bool {
-        matches!(self.source, Source::None)
+        self.file.is_none() && self.last().is_none()
     }
 
     pub fn fixed(secret: Secret) -> Token {
         Token {
-            source: Source::Fixed(secret),
-            last: Mutex::new(None),
+            file: None,
+            last: Arc::new(Mutex::new(Some(secret))),
         }
     }
 
@@ -158,20 +150,27 @@ impl Token {
     /// be read only once.
     pub fn file(path: PathBuf, first: Option<Secret>) -> Token {
         Token {
-            source: Source::File(path),
-            last: Mutex::new(first),
+            file: Some(path),
+            last: Arc::new(Mutex::new(first)),
         }
+    }
+
+    /// Of what was read last, in bytes.
+    pub fn length(&self) -> usize {
+        self.last().as_ref().map_or(0, Secret::len)
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<Secret>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The token to send now. A file that cannot be read or holds no token (it is being
     /// replaced), and one that is no file but a pipe, leaves the one read before in use.
     pub fn current(&self) -> Result<Option<Secret>, String> {
-        let path = match &self.source {
-            Source::None => return Ok(None),
-            Source::Fixed(secret) => return Ok(Some(secret.clone())),
-            Source::File(path) => path,
+        let mut last = self.last();
+        let Some(path) = &self.file else {
+            return Ok(last.clone());
         };
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.is_some() && path.exists() && !path.is_file() {
             return Ok(last.clone());
         }
@@ -190,7 +189,7 @@ impl Token {
 
     /// It was not accepted: then it matters that there should have been another one.
     pub(super) fn refused(&self) {
-        let Source::File(path) = &self.source else {
+        let Some(path) = &self.file else {
             return;
         };
         // A pipe is read once.

@@ -6,7 +6,7 @@
 pub mod duration;
 pub mod nearest;
 pub mod selector;
-pub mod unencrypted;
+pub mod url;
 
 use ipnet::Ipv4Net;
 use std::borrow::Cow;
