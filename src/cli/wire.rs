@@ -178,7 +178,7 @@ pub(super) fn service_settings(settings: &Settings) -> service::Settings {
     service::Settings {
         sync_interval: scaled(settings, settings.service_sync_interval.value),
         resync_period: scaled(settings, settings.load_balancer_resync_period.value),
-        concurrency: settings.concurrent_service_syncs.value,
+        concurrency: settings.concurrent_service_syncs.value as usize,
         cluster_name: settings.cluster_name.value.clone(),
         delete_orphans: settings.delete_orphaned_load_balancers.value,
         time_scale: settings.test_time_scale.value,

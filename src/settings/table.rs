@@ -9,8 +9,8 @@ use super::setting::{Command, Group, Kind, Setting};
 use super::values::{self, Controllers, LogFormat, Output, Url, WorkloadName};
 use crate::http::Token;
 use crate::provider::{AddressFamily, LoadBalancerDefaults, NetworkSelector, Profile, Sourced};
-use crate::text::boolean;
 use crate::text::duration::{duration, interval};
+use crate::text::{boolean, count};
 use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -439,7 +439,7 @@ settings! {
     }
 
     // At least 1.
-    CONCURRENT_SERVICE_SYNCS concurrent_service_syncs: usize = parsed(values::count) => {
+    CONCURRENT_SERVICE_SYNCS concurrent_service_syncs: u32 = parsed(count) => {
         name: "concurrent-service-syncs",
         flags: &["concurrent-service-syncs"],
         kind: Kind::Integer,

@@ -136,14 +136,6 @@ pub(super) fn verbosity(text: &str) -> Result<u32, String> {
         .map_err(|_| "use a whole number from 0".to_owned())
 }
 
-/// At least 1.
-pub(super) fn count(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) | Err(_) => Err("use a whole number from 1".to_owned()),
-        Ok(count) => Ok(count),
-    }
-}
-
 /// The first part of names, and the value of a label.
 pub(super) fn cluster_name(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');

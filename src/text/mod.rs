@@ -157,12 +157,10 @@ pub fn reported_once(messages: &[String], stable: impl Fn(&str) -> String) -> St
         1 => (*message).clone(),
         count => format!("{message} (and {} more like this)", count - 1),
     };
-    let lines: Vec<String> = kinds.iter().take(NAMED_AT_MOST).map(line).collect();
-    let lines = lines.join("; ");
-    match kinds.len().saturating_sub(NAMED_AT_MOST) {
-        0 => lines,
-        more => format!("{lines}; and {more} more"),
-    }
+    let more = kinds.len().saturating_sub(NAMED_AT_MOST);
+    let mut lines: Vec<String> = kinds.iter().take(NAMED_AT_MOST).map(line).collect();
+    lines.extend((more > 0).then(|| format!("and {more} more")));
+    lines.join("; ")
 }
 
 fn without_numbers(text: &str) -> String {

@@ -72,7 +72,7 @@ pub(super) fn unencrypted(server: &str, proxy: Option<&Proxy>) -> bool {
     let is_plain = server
         .get(..7)
         .is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"));
-    let is_elsewhere = proxy.is_some_and(|proxy| !is_this_machine(proxy.host()));
+    let is_elsewhere = proxy.is_some_and(|proxy| !is_this_machine(&proxy.host));
     is_plain && (is_elsewhere || leaves_unencrypted(server))
 }
 
