@@ -2,7 +2,7 @@
 
 use super::setting::{Command, Group, Setting, Variable};
 use super::table::TABLE;
-use crate::text::{one_of, replaced_between};
+use crate::text::{one_of, replaced_between, wrapped};
 
 /// Widest line of `--help`, in characters.
 const COLUMNS: usize = 80;
@@ -23,7 +23,9 @@ pub fn help(command: Command) -> String {
         text.push_str(&format!("{}:\n", group.title()));
         for setting in rows {
             text.push_str(&format!("  {}\n", heading(setting)));
-            text.push_str(&wrapped(&body(setting)));
+            for line in wrapped(&body(setting), COLUMNS - INDENT.len()) {
+                text.push_str(&format!("{INDENT}{line}\n"));
+            }
         }
         text.push('\n');
     }
@@ -81,25 +83,6 @@ fn described(variable: &Variable) -> String {
         Variable::File(name) => format!("{name} (path of a file)"),
         Variable::Older(name) => format!("{name} (older name)"),
     }
-}
-
-/// Indented lines of whole words.
-fn wrapped(text: &str) -> String {
-    let mut lines = String::new();
-    let mut line = String::from(INDENT);
-    for word in text.split_whitespace() {
-        let fits = line.chars().count() + 1 + word.chars().count() <= COLUMNS;
-        if line.len() > INDENT.len() && !fits {
-            lines.push_str(&line);
-            lines.push('\n');
-            line.truncate(INDENT.len());
-        }
-        if line.len() > INDENT.len() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    lines + &line + "\n"
 }
 
 /// The page with the table of all settings that are not hidden, as it is now, between its markers; `None` when they are

@@ -3,7 +3,7 @@
 /// One setting: everything that parsing, `--help` and `ccm help settings` need to know about it.
 #[derive(Debug)]
 pub struct Setting {
-    /// As `ccm help settings` and `ccm config` call it.
+    /// As `ccm help settings` and `ccm config` call it; the first flag's where a row has none.
     pub name: &'static str,
     /// Long flags without the dashes: the one to write first, then its aliases.
     pub flags: &'static [&'static str],
@@ -113,6 +113,13 @@ impl Setting {
             hidden: false,
             own: false,
         }
+    }
+
+    pub(super) const fn named(mut self) -> Setting {
+        if let (true, [flag, ..]) = (self.name.is_empty(), self.flags) {
+            self.name = flag;
+        }
+        self
     }
 
     /// The variable, or the flag where there is none: how messages call it.

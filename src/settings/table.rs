@@ -64,7 +64,7 @@ pub(super) fn by_flag(name: &str) -> Option<&'static Setting> {
 /// [`Settings`]; [`TABLE`] lists the rows in this order.
 macro_rules! settings {
     ($($name:ident $($field:ident: $type:ty = $parse:expr)? => { $($row:tt)* })*) => {
-        $(pub(super) static $name: Setting = Setting { $($row)* };)*
+        $(pub(super) static $name: Setting = Setting { $($row)* }.named();)*
 
         /// Every setting, in the order in which people read about them.
         pub static TABLE: &[&Setting] = &[$(&$name),*];
@@ -237,7 +237,6 @@ settings! {
     LB_DISABLE_PUBLIC_NETWORK => {
         name: "load-balancers-disable-public-network",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK")],
-        kind: Kind::Text("true|false"),
         help: "Turn their public interface off. Unset: left unchanged.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
@@ -245,7 +244,6 @@ settings! {
     LB_DISABLE_PRIVATE_INGRESS => {
         name: "load-balancers-disable-private-ingress",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS")],
-        kind: Kind::Text("true|false"),
         help: "Leave their private IPs out of the status of Services.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
@@ -253,7 +251,6 @@ settings! {
     LB_USE_PRIVATE_IP => {
         name: "load-balancers-use-private-ip",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP")],
-        kind: Kind::Text("true|false"),
         help: "Reach the nodes by their private IPs. Needs HCLOUD_NETWORK.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
@@ -269,7 +266,6 @@ settings! {
     LB_DISABLE_IPV6 => {
         name: "load-balancers-disable-ipv6",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_DISABLE_IPV6")],
-        kind: Kind::Text("true|false"),
         help: "Leave their IPv6 address out of the status of Services.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
@@ -277,7 +273,6 @@ settings! {
     LB_USES_PROXYPROTOCOL => {
         name: "load-balancers-uses-proxyprotocol",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL")],
-        kind: Kind::Text("true|false"),
         help: "Send the PROXY protocol to the targets. Unset: no; profile hcloud leaves it unchanged.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
@@ -309,7 +304,6 @@ settings! {
     LB_HEALTH_CHECK_NODE_PORT => {
         name: "load-balancers-health-check-node-port",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT")],
-        kind: Kind::Text("true|false"),
         help: "Whether targets of a Service with externalTrafficPolicy: Local are checked on its health check node port. Unset: yes; profile hcloud: no.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
@@ -324,7 +318,6 @@ settings! {
 
     // Files to merge, the first wins. Empty: in-cluster, else `~/.kube/config`.
     KUBECONFIG kubeconfig: Vec<PathBuf> = kubeconfig => {
-        name: "kubeconfig",
         flags: &["kubeconfig"],
         variables: &[Value("KUBECONFIG")],
         kind: Kind::Path,
@@ -334,7 +327,6 @@ settings! {
     }
 
     CONTEXT context: Option<String> = parsed(values::name) => {
-        name: "context",
         flags: &["context"],
         kind: Kind::Text("NAME"),
         help: "Context of the kubeconfig. Unset: its current-context.",
@@ -342,7 +334,6 @@ settings! {
     }
 
     MASTER master: Option<Url> = parsed(values::url) => {
-        name: "master",
         flags: &["master"],
         kind: Kind::Url,
         help: "URL of the Kubernetes API server, instead of the one in the kubeconfig or, in a pod, the \
@@ -352,7 +343,6 @@ settings! {
     }
 
     SETTINGS_FROM settings_from: Option<WorkloadName> = parsed(WorkloadName::parse) => {
-        name: "settings-from",
         flags: &["settings-from"],
         kind: Kind::Text("NAMESPACE/deployment/NAME"),
         help: "Use the settings of the daemon that runs there (or NAMESPACE/daemonset/NAME): its \
@@ -362,7 +352,6 @@ settings! {
     }
 
     CLOUD_PROVIDER cloud_provider: Profile = choice => {
-        name: "cloud-provider",
         flags: &["cloud-provider"],
         kind: Kind::Choice(&["ccm-from-scratch", "hcloud"]),
         default: Some("ccm-from-scratch"),
@@ -373,7 +362,6 @@ settings! {
     }
 
     CONTROLLERS controllers: Controllers = parsed(Controllers::parse) => {
-        name: "controllers",
         flags: &["controllers"],
         kind: Kind::List("NAME"),
         default: Some("*"),
@@ -384,7 +372,6 @@ settings! {
 
     // Like every interval: longer than zero, before the time scale.
     NODE_SYNC_INTERVAL node_sync_interval: Duration = parsed(interval) => {
-        name: "node-sync-interval",
         flags: &["node-sync-interval"],
         kind: Kind::Duration,
         default: Some("5s"),
@@ -393,7 +380,6 @@ settings! {
     }
 
     NODE_STATUS_UPDATE_FREQUENCY node_status_update_frequency: Duration = parsed(interval) => {
-        name: "node-status-update-frequency",
         flags: &["node-status-update-frequency"],
         kind: Kind::Duration,
         default: Some("5m"),
@@ -402,7 +388,6 @@ settings! {
     }
 
     NODE_MONITOR_PERIOD node_monitor_period: Duration = parsed(interval) => {
-        name: "node-monitor-period",
         flags: &["node-monitor-period"],
         kind: Kind::Duration,
         default: Some("5s"),
@@ -411,7 +396,6 @@ settings! {
     }
 
     NODE_DELETION_GUARD node_deletion_guard: bool = parsed(boolean) => {
-        name: "node-deletion-guard",
         flags: &["node-deletion-guard"],
         default: Some("true"),
         help: "Delete a node only while the token sees the server of another node: the token of another \
@@ -420,7 +404,6 @@ settings! {
     }
 
     SERVICE_SYNC_INTERVAL service_sync_interval: Duration = parsed(interval) => {
-        name: "service-sync-interval",
         flags: &["service-sync-interval"],
         kind: Kind::Duration,
         default: Some("5s"),
@@ -429,7 +412,6 @@ settings! {
     }
 
     LOAD_BALANCER_RESYNC_PERIOD load_balancer_resync_period: Duration = parsed(interval) => {
-        name: "load-balancer-resync-period",
         flags: &["load-balancer-resync-period"],
         kind: Kind::Duration,
         default: Some("5m"),
@@ -440,7 +422,6 @@ settings! {
 
     // At least 1.
     CONCURRENT_SERVICE_SYNCS concurrent_service_syncs: u32 = parsed(count) => {
-        name: "concurrent-service-syncs",
         flags: &["concurrent-service-syncs"],
         kind: Kind::Integer,
         default: Some("5"),
@@ -449,7 +430,6 @@ settings! {
     }
 
     CLUSTER_NAME cluster_name: String = parsed(values::cluster_name) => {
-        name: "cluster-name",
         flags: &["cluster-name"],
         kind: Kind::Text("NAME"),
         default: Some("kubernetes"),
@@ -461,7 +441,6 @@ settings! {
 
     // Empty: unset.
     CLUSTER_CIDR cluster_cidrs: Vec<IpNet> = parsed(values::cidrs) => {
-        name: "cluster-cidr",
         flags: &["cluster-cidr"],
         kind: Kind::List("CIDR"),
         help: "Address ranges of the cluster's pods, the same as for kube-controller-manager. Routes of the \
@@ -471,7 +450,6 @@ settings! {
     }
 
     CONFIGURE_CLOUD_ROUTES configure_cloud_routes: bool = parsed(boolean) => {
-        name: "configure-cloud-routes",
         flags: &["configure-cloud-routes"],
         default: Some("true"),
         help: "false turns the route controller off, as HCLOUD_NETWORK_ROUTES_ENABLED=false does.",
@@ -479,7 +457,6 @@ settings! {
     }
 
     ROUTE_RECONCILIATION_PERIOD route_reconciliation_period: Duration = parsed(interval) => {
-        name: "route-reconciliation-period",
         flags: &["route-reconciliation-period"],
         kind: Kind::Duration,
         default: Some("30s"),
@@ -489,7 +466,6 @@ settings! {
     }
 
     DELETE_ORPHANED_LOAD_BALANCERS delete_orphaned_load_balancers: bool = parsed(boolean) => {
-        name: "delete-orphaned-load-balancers",
         flags: &["delete-orphaned-load-balancers"],
         default: Some("false"),
         help: "Delete load balancers of this cluster whose Service does not exist, at each resync. Never \
@@ -498,7 +474,6 @@ settings! {
     }
 
     DELETE_ORPHANS delete_orphans: bool = parsed(boolean) => {
-        name: "delete-orphans",
         flags: &["delete-orphans"],
         default: Some("false"),
         help: "Delete load balancers of this cluster whose Service does not exist, and do nothing else. \
@@ -507,7 +482,6 @@ settings! {
     }
 
     YES yes: bool = parsed(boolean) => {
-        name: "yes",
         flags: &["yes"],
         default: Some("false"),
         help: "Also make the changes that follow only from the default of an unset setting: outside a pod \
@@ -516,7 +490,6 @@ settings! {
     }
 
     LEADER_ELECT leader_elect: bool = parsed(boolean) => {
-        name: "leader-elect",
         flags: &["leader-elect"],
         default: Some("true"),
         help: "Of several daemons only the holder of the Lease works, the others wait. \
@@ -526,7 +499,6 @@ settings! {
 
     // This and the next two fit together when `leader_elect` is true; before the time scale.
     LEASE_DURATION lease_duration: Duration = parsed(interval) => {
-        name: "leader-elect-lease-duration",
         flags: &["leader-elect-lease-duration"],
         kind: Kind::Duration,
         default: Some("15s"),
@@ -536,7 +508,6 @@ settings! {
     }
 
     RENEW_DEADLINE renew_deadline: Duration = parsed(interval) => {
-        name: "leader-elect-renew-deadline",
         flags: &["leader-elect-renew-deadline"],
         kind: Kind::Duration,
         default: Some("10s"),
@@ -546,7 +517,6 @@ settings! {
     }
 
     RETRY_PERIOD retry_period: Duration = parsed(interval) => {
-        name: "leader-elect-retry-period",
         flags: &["leader-elect-retry-period"],
         kind: Kind::Duration,
         default: Some("2s"),
@@ -555,7 +525,6 @@ settings! {
     }
 
     LEASE_NAME lease_name: String = parsed(values::object_name) => {
-        name: "leader-elect-resource-name",
         flags: &["leader-elect-resource-name"],
         kind: Kind::Text("NAME"),
         default: Some("cloud-controller-manager"),
@@ -564,7 +533,6 @@ settings! {
     }
 
     LEASE_NAMESPACE lease_namespace: String = parsed(values::namespace) => {
-        name: "leader-elect-resource-namespace",
         flags: &["leader-elect-resource-namespace"],
         kind: Kind::Text("NAME"),
         default: Some("kube-system"),
@@ -573,7 +541,6 @@ settings! {
     }
 
     ONCE once: bool = parsed(boolean) => {
-        name: "once",
         flags: &["once"],
         default: Some("false"),
         help: "One pass of every enabled controller, then exit: for cron and CronJobs.",
@@ -581,7 +548,6 @@ settings! {
     }
 
     DRY_RUN dry_run: bool = parsed(boolean) => {
-        name: "dry-run",
         own: true,
         flags: &["dry-run"],
         default: Some("false"),
@@ -590,7 +556,6 @@ settings! {
     }
 
     DETAILED_EXITCODE detailed_exitcode: bool = parsed(boolean) => {
-        name: "detailed-exitcode",
         flags: &["detailed-exitcode"],
         default: Some("false"),
         help: "With --dry-run: exit code 3 instead of 0 when changes are pending.",
@@ -598,7 +563,6 @@ settings! {
     }
 
     NAMESPACE namespace: Option<String> = parsed(values::name) => {
-        name: "namespace",
         flags: &["namespace"],
         short: Some('n'),
         kind: Kind::Text("NAMESPACE"),
@@ -607,7 +571,6 @@ settings! {
     }
 
     OUTPUT output: Output = choice => {
-        name: "output",
         flags: &["output"],
         short: Some('o'),
         kind: Kind::Choice(&["table", "wide", "json", "yaml"]),
@@ -617,7 +580,6 @@ settings! {
     }
 
     LOG_FORMAT log_format: LogFormat = choice => {
-        name: "log-format",
         flags: &["log-format", "logging-format"],
         kind: Kind::Choice(&["text", "json"]),
         default: Some("text"),
@@ -654,7 +616,6 @@ settings! {
 
     // Of the health server. `[::]`: every address of the machine, IPv4 too; port 0: any free one. None: no server.
     METRICS_ADDRESS metrics_address: Option<SocketAddr> = parsed(values::listen_address) => {
-        name: "metrics-address",
         flags: &["metrics-address"],
         variables: &[Value("HCLOUD_METRICS_ADDRESS")],
         kind: Kind::Text("[IP]:PORT"),
@@ -698,7 +659,12 @@ mod tests {
             assert!(!setting.commands.is_empty(), "{}", setting.name);
             assert!(!setting.flags.is_empty() || !setting.variables.is_empty());
             let boolean = setting.kind == Kind::Boolean;
-            assert!(!boolean || setting.default.is_some(), "{}", setting.name);
+            let is_flag = !setting.flags.is_empty();
+            assert!(
+                !boolean || !is_flag || setting.default.is_some(),
+                "{}",
+                setting.name
+            );
         }
     }
 }

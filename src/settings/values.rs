@@ -50,20 +50,22 @@ impl Controller {
     ];
 
     pub fn canonical_name(self) -> &'static str {
-        match self {
-            Controller::Node => "cloud-node-controller",
-            Controller::NodeLifecycle => "cloud-node-lifecycle-controller",
-            Controller::Service => "service-lb-controller",
-            Controller::Route => "node-route-controller",
-        }
+        self.names().0
     }
 
     pub fn alias(self) -> &'static str {
+        self.names().1
+    }
+
+    /// The canonical name, and its alias.
+    fn names(self) -> (&'static str, &'static str) {
         match self {
-            Controller::Node => "cloud-node",
-            Controller::NodeLifecycle => "cloud-node-lifecycle",
-            Controller::Service => "service",
-            Controller::Route => "route",
+            Controller::Node => ("cloud-node-controller", "cloud-node"),
+            Controller::NodeLifecycle => {
+                ("cloud-node-lifecycle-controller", "cloud-node-lifecycle")
+            }
+            Controller::Service => ("service-lb-controller", "service"),
+            Controller::Route => ("node-route-controller", "route"),
         }
     }
 
