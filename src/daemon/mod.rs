@@ -8,7 +8,7 @@ pub mod lease;
 mod stop;
 mod ticks;
 
-pub use health::{Address, BIND_RETRY, Health, HealthSettings, SILENCE_LIMIT};
+pub use health::{BIND_RETRY, Health, HealthSettings, SILENCE_LIMIT};
 pub use stop::{Stop, StopGate, stop_on_signals};
 pub use ticks::{log_report, reach_cloud};
 

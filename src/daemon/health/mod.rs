@@ -15,14 +15,13 @@
 mod exchange;
 mod server;
 
-pub use server::Address;
-
 use super::lease::Lease;
 use super::stop::Stop;
 use crate::cache::Apis;
 use crate::metrics;
 use crate::provider::heartbeat::Heartbeat;
 use exchange::Verdict;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -37,8 +36,8 @@ const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What the health of a daemon is made from.
 pub struct HealthSettings {
-    /// None: no server.
-    pub address: Option<Address>,
+    /// `[::]`: every address of the machine, IPv6 and IPv4; port 0: any free one. None: no server.
+    pub address: Option<SocketAddr>,
     /// Also answer `/metrics`.
     pub has_metrics: bool,
     /// [`SILENCE_LIMIT`], but for tests.

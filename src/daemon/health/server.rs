@@ -9,9 +9,8 @@
 use super::super::stop::Stop;
 use super::exchange::{self, REQUEST_LIMIT_BYTES, Verdict};
 use std::collections::VecDeque;
-use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 const CONNECTIONS_AT_MOST: usize = 64;
@@ -29,24 +28,6 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// Memory for a thread that does so little.
 const STACK_BYTES: usize = 128 * 1024;
-
-/// Where to listen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address {
-    /// None: every address of the machine, IPv6 and IPv4.
-    pub ip: Option<IpAddr>,
-    /// 0: any free one.
-    pub port: u16,
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.ip {
-            Some(ip) => SocketAddr::new(ip, self.port).fmt(f),
-            None => write!(f, ":{}", self.port),
-        }
-    }
-}
 
 struct Connection {
     stream: TcpStream,
@@ -68,7 +49,7 @@ enum Step {
 /// Listens and answers on a thread of its own. An address that can't be used is logged once and
 /// tried again: the daemon's work does not depend on it.
 pub(super) fn start(
-    address: Address,
+    address: SocketAddr,
     bind_retry: Duration,
     stop: &'static Stop,
     verdict: impl Fn(&str) -> Option<Verdict> + Copy + Send + 'static,
@@ -90,7 +71,7 @@ fn spawn(work: impl FnOnce() + Send + 'static) {
 }
 
 /// None at all when the daemon ends first.
-fn bind_in_the_end(address: Address, retry: Duration, stop: &Stop) -> Vec<TcpListener> {
+fn bind_in_the_end(address: SocketAddr, retry: Duration, stop: &Stop) -> Vec<TcpListener> {
     let mut is_logged = false;
     loop {
         match bind(address) {
@@ -112,11 +93,12 @@ fn bind_in_the_end(address: Address, retry: Duration, stop: &Stop) -> Vec<TcpLis
     }
 }
 
-fn bind(Address { ip, port }: Address) -> io::Result<Vec<TcpListener>> {
-    if let Some(ip) = ip {
-        return Ok(vec![TcpListener::bind((ip, port))?]);
+fn bind(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
+    if address.ip() != Ipv6Addr::UNSPECIFIED {
+        return Ok(vec![TcpListener::bind(address)?]);
     }
-    let both = match TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)) {
+    let port = address.port();
+    let both = match TcpListener::bind(address) {
         Ok(both) => both,
         Err(error) if error.kind() == ErrorKind::AddrInUse => return Err(error),
         // A machine without IPv6.
