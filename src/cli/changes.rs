@@ -2,7 +2,7 @@
 
 use super::output::line;
 use crate::controllers::{Proposal, Report};
-use crate::provider::{Gate, Refused};
+use crate::provider::{Finding, Gate, Refused, Severity};
 
 /// The gate of `sync`: every planned write passes.
 pub(super) struct Open;
@@ -51,7 +51,7 @@ pub(super) fn summary(report: &Report) -> String {
 }
 
 /// The plan, a line each, then warnings, then what is blocked, then the counts: the last lines are seen best.
-pub(super) fn proposed(proposals: &[Proposal], warnings: impl Iterator<Item = String>) -> String {
+pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = String>) -> String {
     let line = |object: &str, text: &str| line(format_args!("{object}  {text}"));
     let changes = proposals.iter().flat_map(|proposal| {
         let lines = proposal.lines.iter();
@@ -61,7 +61,7 @@ pub(super) fn proposed(proposals: &[Proposal], warnings: impl Iterator<Item = St
         let obstacle = proposal.obstacle.iter();
         obstacle.map(|why| line(&proposal.object, &format!("can't: {why}")))
     });
-    let lines = changes.chain(warnings).chain(obstacles);
+    let lines = changes.chain(notes).chain(obstacles);
     let count =
         |such: fn(&Proposal) -> bool| proposals.iter().filter(|proposal| such(proposal)).count();
     let would_change = count(|proposal| !proposal.lines.is_empty() && proposal.obstacle.is_none());
@@ -73,13 +73,23 @@ pub(super) fn proposed(proposals: &[Proposal], warnings: impl Iterator<Item = St
     )
 }
 
+/// Those findings that are warnings, a line each: they do not block the sync.
+pub(super) fn warnings<'a>(
+    object: &str,
+    findings: impl IntoIterator<Item = &'a Finding>,
+) -> impl Iterator<Item = String> {
+    let findings = findings.into_iter();
+    let warnings = findings.filter(|finding| finding.severity == Severity::Warning);
+    warnings.map(move |finding| line(format_args!("{object}  warning: {}", finding.message)))
+}
+
 /// What was done, what should be known, what failed, and how much of each.
-pub(super) fn done(report: &Report, warnings: impl Iterator<Item = String>) -> String {
+pub(super) fn done(report: &Report, notes: impl IntoIterator<Item = String>) -> String {
     let changes = report.changes.iter();
     let changes = changes.map(|(object, change)| line(format_args!("{object}  {change}")));
     let failures = report.failures.iter();
     let failures =
         failures.map(|failure| line(format_args!("{}  failed: {}", failure.object, failure.why)));
-    let text: String = changes.chain(warnings).chain(failures).collect();
+    let text: String = changes.chain(notes).chain(failures).collect();
     text + &summary(report) + "\n"
 }

@@ -3,8 +3,10 @@
 //! A new command: a row here, its text in `src/help/commands`, and a line in `cli::run_command`. A command with flags is
 //! also a row of [`Command`], which the rows of the settings name.
 
+use super::output::{Exit, Printer};
 use super::topics;
-use crate::settings::{self, Command};
+use crate::settings::{self, Command, nearest};
+use std::ffi::OsString;
 
 /// One command, or a group of commands.
 pub(super) struct Entry {
@@ -76,6 +78,14 @@ impl Entry {
     }
 }
 
+/// The command that the words begin with, and how many of them name it.
+pub(super) fn named(words: &[OsString]) -> Option<(&'static Entry, usize)> {
+    [2, 1].into_iter().find_map(|count| {
+        let name = words.get(..count)?.join(" ".as_ref());
+        Some((find(name.to_str()?)?, count))
+    })
+}
+
 pub(super) fn find(name: &str) -> Option<&'static Entry> {
     COMMANDS.iter().find(|entry| entry.name == name)
 }
@@ -88,6 +98,24 @@ pub(super) fn help(name: &str) -> String {
 /// What `ccm help` prints.
 pub(super) fn overview() -> String {
     help("help")
+}
+
+pub(super) fn version() -> String {
+    format!("ccm {}\n", env!("CARGO_PKG_VERSION"))
+}
+
+/// A word that is not known, and what may have been meant.
+pub(super) fn unknown(what: &str, word: &str, known: &[&str]) -> Exit {
+    let hint = match nearest(word, known.iter().copied()) {
+        Some(name) => format!("did you mean {name}?"),
+        None => format!("there is {}", known.join(", ")),
+    };
+    see_help(&format!("unknown {what} {word:?}; {hint}"))
+}
+
+pub(super) fn see_help(message: &str) -> Exit {
+    Printer::stderr(&format!("ccm: {message}\nSee ccm help.\n"));
+    Exit::Usage
 }
 
 /// The first words of a command line.

@@ -2,21 +2,18 @@
 //! `--help`, `--version`, the log, and what is wrong with the settings.
 
 use super::logging::{self, Reader};
-use super::output::Printer;
-use super::{Exit, commands, waiting, wire};
-use crate::cache::{self, Apis, Error, ReadFrom};
-use crate::kube::{self, Node, container};
-use crate::provider::ProviderId;
+use super::output::{Exit, Printer};
+use super::{commands, waiting, wire};
+use crate::cache::Apis;
+use crate::kube::{self, container};
 use crate::settings::{
     self, Command, DaemonSettings, Notice, Parsed, Process, Settings, WorkloadName,
 };
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// The flag that decides which nodes are ours at all.
-const CLOUD_PROVIDER: &str = "--cloud-provider";
+pub(super) const CLOUD_PROVIDER: &str = "--cloud-provider";
 
 /// A command whose settings are known.
 pub(super) struct Started {
@@ -54,7 +51,7 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
         return Err(Printer::stdout(&commands::help(command.name())));
     }
     if parsed.version {
-        return Err(Printer::stdout(&super::version()));
+        return Err(Printer::stdout(&commands::version()));
     }
     check(command, &parsed)?;
     start_log(&parsed, reader(command));
@@ -84,18 +81,10 @@ impl Started {
         }
     }
 
-    /// Both APIs, for a person's command. `unknown`: see [`Started::unknown`].
-    pub(super) fn apis(&mut self, unknown: Vec<String>) -> Result<Apis, Exit> {
-        let apis = wire::apis_for_person(self.kube.take(), &self.settings, unknown);
+    /// Both APIs, for a person's command.
+    pub(super) fn apis(&mut self) -> Result<Apis, Exit> {
+        let apis = wire::apis_for_person(self.kube.take(), &self.settings, self.unknown.clone());
         apis.map_err(|why| Printer::failure(&why))
-    }
-}
-
-/// An API did not answer. With the kubeconfig: a person may have several.
-pub(super) fn failed(apis: &Apis, error: &cache::Error) -> Exit {
-    match error {
-        Error::Kube(_) => Printer::failure(&format!("{error} ({})", apis.kube.origin())),
-        Error::Cloud(_) => Printer::failure(&error.to_string()),
     }
 }
 
@@ -214,29 +203,6 @@ fn unknown(command: Command, settings: &Settings, unread: Option<&Unread>) -> Ve
     names
 }
 
-/// With the wrong profile no node is ours: every target would be removed, and a new node would get a provider ID that it
-/// keeps for ever. `Some`: why the command must end, when the profile is only a default.
-pub(super) fn check_profile(apis: &Apis, unknown: &[String]) -> Result<Option<String>, Error> {
-    if !unknown.iter().any(|name| name == CLOUD_PROVIDER) {
-        return Ok(None);
-    }
-    let nodes = apis.nodes(Duration::MAX, ReadFrom::Latest)?.value;
-    let has_id = |node: &&Arc<Node>| !node.spec.provider_id.is_empty();
-    let is_foreign = |node: &Arc<Node>| {
-        let id = apis.provider.parse_provider_id(&node.spec.provider_id);
-        id == ProviderId::Foreign
-    };
-    let mut with_id = nodes.iter().filter(has_id).peekable();
-    let is_other = with_id.peek().is_some() && with_id.all(is_foreign);
-    Ok(is_other.then(|| {
-        format!(
-            "no node has a provider ID of profile {}, and --cloud-provider is not set here: name the cluster's profile, \
-             or take the daemon's settings with --settings-from",
-            apis.provider.name()
-        )
-    }))
-}
-
 fn not_known(command: Command, unread: Option<&Unread>, in_pod: bool) -> Vec<String> {
     let all = settings::inherited_names(command);
     match unread {
@@ -253,7 +219,7 @@ fn not_known(command: Command, unread: Option<&Unread>, in_pod: bool) -> Vec<Str
     }
 }
 
-fn is_set_here(variable: &str) -> bool {
+pub(super) fn is_set_here(variable: &str) -> bool {
     std::env::var_os(variable).is_some_and(|value| !value.is_empty())
 }
 

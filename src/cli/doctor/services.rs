@@ -1,8 +1,8 @@
 //! Services and their load balancers.
 
-use super::check::{Outcome, counted, some};
 use super::nodes;
-use super::view::{Gap, View};
+use super::observe::View;
+use super::outcome::{Gap, Outcome, Verdict, about, counted};
 use crate::controllers::service::{ServicePlan, Want};
 use crate::provider::Orphan;
 use crate::text;
@@ -16,7 +16,7 @@ const LONGEST_WARNING: usize = 300;
 
 /// What a Service lacks, the worst first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Lack {
+enum Lack {
     /// Its load balancer, which it had.
     Balancer,
     Address,
@@ -24,23 +24,18 @@ pub(super) enum Lack {
     Changes,
 }
 
-pub(super) fn services(view: &View) -> Outcome {
-    let plans = match &view.services {
-        Ok(plans) => plans,
-        Err(gap) => return Outcome::of_gap(gap, "see what the error names"),
-    };
-    if nodes::are_of_another_project(view) {
-        return Outcome::skipped("of another project there is nothing to say: see project");
-    }
+pub(super) fn services(view: &View) -> Verdict {
+    let plans = view.services.as_ref()?;
+    nodes::need_project(view)?;
     let mut outcomes: Vec<Outcome> = stuck(plans).into_iter().collect();
     outcomes.extend(lacking(view, plans));
     outcomes.extend(warned(plans));
-    Outcome::of_all(outcomes).unwrap_or_else(|| {
+    Ok(Outcome::of_all(outcomes).unwrap_or_else(|| {
         Outcome::ok(match plans.len() {
             0 => "there is no Service of type LoadBalancer".to_owned(),
             count => format!("{}, with nothing to be done", counted(count, "Service")),
         })
-    })
+    }))
 }
 
 /// Those that are blocked until a person changes something. Each message says what.
@@ -49,10 +44,9 @@ fn stuck(plans: &[ServicePlan]) -> Option<Outcome> {
         let why = plan.cloud.obstacle.as_ref()?;
         Some(format!("{}: {}", plan.service.full_name(), why.message))
     });
-    let stuck: Vec<String> = stuck.collect();
-    (!stuck.is_empty()).then(|| {
+    about(stuck, |stuck| {
         Outcome::fail(
-            some(&stuck),
+            stuck,
             "each message says what to change; ccm lb inspect NAMESPACE/NAME shows the Service beside its \
              load balancer",
         )
@@ -70,10 +64,9 @@ fn warned(plans: &[ServicePlan]) -> Option<Outcome> {
         };
         Some(format!("{}: {first}{more}", plan.service.full_name()))
     });
-    let warned: Vec<String> = warned.collect();
-    (!warned.is_empty()).then(|| {
+    about(warned, |warned| {
         Outcome::warn(
-            format!("warnings: {}", some(&warned)),
+            format!("warnings: {warned}"),
             "ccm lb inspect NAMESPACE/NAME shows all of a Service's, and each says what to change",
         )
     })
@@ -95,25 +88,24 @@ fn lacking(view: &View, plans: &[ServicePlan]) -> Vec<Outcome> {
             None => waiting.entry(lack).or_default().push(why),
         }
     }
-    let mut outcomes = Vec::new();
-    if !refused.is_empty() {
-        outcomes.push(Outcome::fail(
-            format!("refused at the last try: {}", some(&refused)),
+    let refused = about(refused, |refused| {
+        Outcome::fail(
+            format!("refused at the last try: {refused}"),
             "fix what the message names; then the daemon tries again, and ccm lb sync does it at once",
-        ));
+        )
+    });
+    let mut outcomes: Vec<Outcome> = refused.into_iter().collect();
+    for lack in [Lack::Balancer, Lack::Address, Lack::Changes] {
+        let names = waiting.remove(&lack).unwrap_or_default();
+        outcomes.extend(about(names, |names| lack.outcome(&names)));
     }
-    let all = [Lack::Balancer, Lack::Address, Lack::Changes];
-    let waiting = all
-        .iter()
-        .filter_map(|lack| Some(lack.outcome(waiting.get(lack)?)));
-    outcomes.extend(waiting);
     if let (false, Err(Gap::NotHere(why))) = (outcomes.is_empty(), &view.failed_tries) {
         outcomes.push(Outcome::warn(why.as_str(), LEFT_TO_DO));
     }
     outcomes
 }
 
-pub(super) fn lacks(plan: &ServicePlan) -> Option<Lack> {
+fn lacks(plan: &ServicePlan) -> Option<Lack> {
     if plan.cloud.obstacle.is_some() {
         return None;
     }
@@ -127,8 +119,7 @@ pub(super) fn lacks(plan: &ServicePlan) -> Option<Lack> {
 }
 
 impl Lack {
-    fn outcome(self, names: &[String]) -> Outcome {
-        let names = some(names);
+    fn outcome(self, names: &str) -> Outcome {
         match self {
             Lack::Balancer => Outcome::warn(
                 format!("gone, whatever the status says: the load balancer of {names}"),
@@ -161,11 +152,7 @@ fn why(plan: &ServicePlan, lack: Lack) -> String {
     format!("{} ({why})", plan.service.full_name())
 }
 
-pub(super) fn orphans(view: &View) -> Outcome {
-    let orphans = match &view.orphans {
-        Ok(orphans) => orphans,
-        Err(gap) => return Outcome::of_gap(gap, "see what the error names"),
-    };
+pub(super) fn orphans(view: &View) -> Verdict {
     let shown = |orphan: &Orphan| {
         let balancer = &orphan.balancer;
         let service = orphan.service.replacen('.', "/", 1);
@@ -176,23 +163,29 @@ pub(super) fn orphans(view: &View) -> Outcome {
             balancer.name, balancer.id
         )
     };
-    let (removable, kept): (Vec<&Orphan>, Vec<&Orphan>) =
-        orphans.iter().partition(|orphan| orphan.removal.is_some());
-    let outcome = |orphans: Vec<&Orphan>, what: &str, remedy: &str| {
-        let names: Vec<String> = orphans.into_iter().map(shown).collect();
-        (!names.is_empty()).then(|| Outcome::warn(format!("{what}: {}", some(&names)), remedy))
-    };
-    let removable = outcome(
-        removable,
-        "no Service wants these, and they cost money",
-        "ccm lb sync --delete-orphans lists them, asks, and deletes them",
-    );
-    let kept = outcome(
-        kept,
-        "no Service wants these, they cost money, and ccm does not delete them",
-        "only you can delete them, when they are not needed; a protected one after hcloud load-balancer \
-         disable-protection NAME delete",
-    );
-    Outcome::of_all(removable.into_iter().chain(kept).collect())
-        .unwrap_or_else(|| Outcome::ok("each load balancer of this cluster has its Service"))
+    let (removable, kept): (Vec<&Orphan>, Vec<&Orphan>) = view
+        .orphans
+        .as_ref()?
+        .iter()
+        .partition(|orphan| orphan.removal.is_some());
+    let removable = about(removable.into_iter().map(shown), |names| {
+        Outcome::warn(
+            format!("no Service wants these, and they cost money: {names}"),
+            "ccm lb sync --delete-orphans lists them, asks, and deletes them",
+        )
+    });
+    let kept = about(kept.into_iter().map(shown), |names| {
+        Outcome::warn(
+            format!(
+                "no Service wants these, they cost money, and ccm does not delete them: {names}"
+            ),
+            "only you can delete them, when they are not needed; a protected one after hcloud load-balancer \
+             disable-protection NAME delete",
+        )
+    });
+    let outcome = Outcome::of_all(removable.into_iter().chain(kept).collect());
+    Ok(
+        outcome
+            .unwrap_or_else(|| Outcome::ok("each load balancer of this cluster has its Service")),
+    )
 }

@@ -1,35 +1,29 @@
 //! `ccm lb sync --delete-orphans`: load balancers of this cluster whose Service does not exist are shown, asked about,
 //! and deleted.
 
-use super::sync::{dry_run_lines, warnings};
-use super::{Context, json, usage};
-use crate::cli::Exit;
-use crate::cli::changes::{self, Open};
-use crate::cli::output::{self, Printer};
-use crate::cli::startup;
+use super::plans::Services;
+use crate::cli::changes;
+use crate::cli::leader;
+use crate::cli::objects::Planned;
+use crate::cli::output::{Exit, Printer, usage};
+use crate::controllers::Selection;
 use crate::controllers::service::ServicePlan;
-use crate::controllers::{Report, Selection};
-use crate::settings::Output;
 use std::collections::HashSet;
 use std::io::{IsTerminal, stdin};
 use std::time::Instant;
 
-const KIND: &str = "LoadBalancerSync";
-
-impl Context {
+impl Services {
     /// Those that no plan takes over; in the namespace that is asked for.
     pub(super) fn orphans(
         &self,
         plans: &[ServicePlan],
         begun: Instant,
     ) -> Result<Vec<ServicePlan>, Exit> {
-        let mut orphans = self
-            .services
-            .orphans(&self.apis, begun)
-            .map_err(|error| startup::failed(&self.apis, &error))?;
+        let orphans = self.controller.orphans(&self.context.apis, begun);
+        let mut orphans = orphans.map_err(|error| self.context.failed(&error))?;
         let number = |plan: &ServicePlan| plan.cloud.found.as_ref().map(|found| found.id);
         let taken: HashSet<u64> = plans.iter().filter_map(number).collect();
-        let namespace = self.settings.namespace.value.as_ref();
+        let namespace = self.context.settings.namespace.value.as_ref();
         orphans.retain(|orphan| {
             let is_taken = number(orphan).is_some_and(|id| taken.contains(&id));
             let of = &orphan.service.metadata.namespace;
@@ -37,77 +31,46 @@ impl Context {
         });
         Ok(orphans)
     }
+}
 
-    pub(super) fn delete_orphans(&self) -> Exit {
-        let is_dry = self.settings.dry_run.value;
-        if !self.names.is_empty() {
-            return usage("--delete-orphans takes no Service: those of orphans do not exist");
-        }
-        let may_ask = stdin().is_terminal() && std::io::stderr().is_terminal();
-        if !(is_dry || self.settings.yes.value || may_ask) {
-            return usage(
-                "--delete-orphans asks, and there is no terminal to ask at: add --yes, or --dry-run to see them",
-            );
-        }
-        let begun = Instant::now();
-        let plans = match self.evaluate(&Selection::All) {
-            Ok(plans) => plans,
-            Err(exit) => return exit,
-        };
-        let orphans = match self.orphans(&plans, begun) {
-            Ok(orphans) => orphans,
-            Err(exit) => return exit,
-        };
-        let ids: HashSet<u64> = orphans.iter().filter_map(to_go).collect();
-        if is_dry {
-            let exit = self.show(&orphans, dry_run_lines(&orphans), None);
-            let is_pending = !ids.is_empty() && self.settings.detailed_exitcode.value;
-            return match exit {
-                Exit::Done if is_pending => Exit::Pending,
-                exit => exit,
-            };
-        }
-        if !(ids.is_empty() || self.settings.yes.value || is_wanted(&orphans, ids.len())) {
-            Printer::stderr("ccm: nothing was deleted\n");
-            return Exit::Done;
-        }
+pub(super) fn delete(services: &Services) -> Result<Exit, Exit> {
+    let context = &services.context;
+    leader::tell(&context.settings, &context.apis);
+    let is_dry = context.settings.dry_run.value;
+    let is_agreed = context.settings.yes.value;
+    if !context.names.is_empty() {
+        let why = "--delete-orphans takes no Service: those of orphans do not exist";
+        return Err(usage(why));
+    }
+    let may_ask = stdin().is_terminal() && std::io::stderr().is_terminal();
+    if !(is_dry || is_agreed || may_ask) {
+        return Err(usage(
+            "--delete-orphans asks, and there is no terminal to ask at: add --yes, or --dry-run to see them",
+        ));
+    }
+    let begun = Instant::now();
+    let plans = services.evaluate(&Selection::All)?;
+    let orphans = services.orphans(&plans, begun)?;
+    let ids: HashSet<u64> = orphans.iter().filter_map(to_go).collect();
+    if is_dry {
+        return Ok(context.would_do(&orphans));
+    }
+    if !(ids.is_empty() || is_agreed || is_wanted(&orphans, ids.len())) {
+        Printer::notice("nothing was deleted");
+        return Ok(Exit::Done);
+    }
+    Ok(context.do_now(|gate| {
         let (mut report, mut plans) = match ids.is_empty() {
-            true => (Report::default(), Vec::new()),
-            false => {
-                let apis = &self.apis;
-                let work = || self.services.delete_orphans(apis, &Open, &ids);
-                apis.recorder.alongside(&apis.kube, &Open, work)
-            }
+            true => Default::default(),
+            false => services
+                .controller
+                .delete_orphans(&context.apis, gate, &ids),
         };
-        if let Some(outage) = &report.outage {
-            for (object, change) in &report.changes {
-                Printer::stderr(&output::line(format_args!("{object}  {change}")));
-            }
-            return startup::failed(&self.apis, &outage.error);
-        }
-        let staying = orphans.into_iter().filter(|one| to_go(one).is_none());
         let before = plans.len();
-        plans.extend(staying);
+        plans.extend(orphans.into_iter().filter(|one| to_go(one).is_none()));
         report.unchanged += plans.len() - before;
-        let left = plans.iter().filter(|plan| plan.made.is_empty());
-        let text = changes::done(&report, warnings(left));
-        match self.show(&plans, text, Some(&report)) {
-            Exit::Done if !report.failures.is_empty() => Exit::Failed,
-            exit => exit,
-        }
-    }
-
-    fn show(&self, plans: &[ServicePlan], text: String, report: Option<&Report>) -> Exit {
-        let document = || match report {
-            Some(report) => json::synced(KIND, plans, report),
-            None => json::plans(KIND, plans),
-        };
-        Printer::stdout(&match self.settings.output.value {
-            Output::Json => output::json(&document()),
-            Output::Yaml => output::yaml(&document()),
-            Output::Table | Output::Wide => text,
-        })
-    }
+        (report, plans)
+    }))
 }
 
 /// The number of one that may be deleted.
@@ -117,13 +80,12 @@ fn to_go(orphan: &ServicePlan) -> Option<u64> {
 }
 
 /// Shows them, and reads an answer; nothing but a clear yes is one.
-fn is_wanted(orphans: &[ServicePlan], count: usize) -> bool {
+fn is_wanted(orphans: &Vec<ServicePlan>, count: usize) -> bool {
     let what = match count {
         1 => "this load balancer".to_owned(),
         count => format!("these {count} load balancers"),
     };
-    let lines = dry_run_lines(orphans);
-    Printer::stderr(&lines);
+    Printer::stderr(&changes::proposed(&orphans.proposals(), orphans.notes()));
     Printer::stderr(&format!("Delete {what}, with their addresses? [y/N] "));
     let mut answer = String::new();
     match stdin().read_line(&mut answer) {

@@ -1,40 +1,30 @@
 //! Every node with its server, and what differs.
 
-use super::{Plans, ask, json, or_dash, state_cell, usage};
-use crate::cli::output::{self, Printer};
+use super::plans::{Nodes, Plans, state};
+use crate::cli::output::{Exit, or_dash, usage};
 use crate::cli::table::{self, Yielding};
-use crate::cli::{Exit, leader};
 use crate::controllers::Selection;
 use crate::controllers::lifecycle;
 use crate::controllers::node::{NodePlan, Server, is_uninitialised};
 use crate::provider::NodeAddress;
-use crate::settings::{Command, Output};
+use crate::settings::Command;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
-pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
-    let context = match ask(Command::NodeList, words) {
-        Ok(context) => context,
-        Err(exit) => return exit,
-    };
-    if let Some(name) = context.names.first() {
-        return usage(&format!(
+pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
+    let nodes = Nodes::start(Command::NodeList, words)?;
+    if let Some(name) = nodes.context.names.first() {
+        return Err(usage(&format!(
             "node list takes no name; ccm node inspect {name} shows one node"
-        ));
+        )));
     }
-    let plans = match context.evaluate(&Selection::All) {
-        Ok(plans) => plans,
-        Err(exit) => return exit,
+    let plans = nodes.evaluate(&Selection::All)?;
+    let text = |is_wide| match (plans.is_empty(), is_wide) {
+        (true, _) => "The cluster has no nodes.\n".to_owned(),
+        (false, true) => list_wide(&plans),
+        (false, false) => list_table(&plans),
     };
-    leader::tell(&context.settings, &context.apis);
-    let text = match context.settings.output.value {
-        Output::Json => output::json(&json::plans("NodeList", &plans)),
-        Output::Yaml => output::yaml(&json::plans("NodeList", &plans)),
-        Output::Table if plans.is_empty() => "The cluster has no nodes.\n".to_owned(),
-        Output::Table => list_table(&plans),
-        Output::Wide => list_wide(&plans),
-    };
-    Printer::stdout(&text)
+    Ok(nodes.context.show("List", &plans, text))
 }
 
 const HEADINGS: [&str; 6] = ["NAME", "STATUS", "SERVER", "STATE", "ADDRESSES", "DIFF"];
@@ -43,12 +33,7 @@ const HEADINGS: [&str; 6] = ["NAME", "STATUS", "SERVER", "STATE", "ADDRESSES", "
 const YIELDING: [Yielding; 3] = [(4, 15), (0, 18), (5, 10)];
 
 fn list_table(plans: &[Plans]) -> String {
-    let rows = |addresses| {
-        plans
-            .iter()
-            .map(|plan| row(plan, addresses))
-            .collect::<Vec<_>>()
-    };
+    let rows = |addresses| -> Vec<_> { plans.iter().map(|plan| row(plan, addresses)).collect() };
     let full = rows(2);
     match table::fits(&HEADINGS, &full) {
         true => table::render(&HEADINGS, &full),
@@ -57,29 +42,21 @@ fn list_table(plans: &[Plans]) -> String {
 }
 
 fn list_wide(plans: &[Plans]) -> String {
-    let headings = [
-        &HEADINGS[..],
-        &["TYPE", "LOCATION", "MATCHED BY", "PROVIDER ID"],
-    ]
-    .concat();
-    let rows: Vec<Vec<String>> = plans
-        .iter()
-        .map(|plans| {
-            let plan = &plans.node;
-            let (kind, location, by) = match &plan.server {
-                Server::Matched(instance, by) => (
-                    instance.instance_type.to_string(),
-                    instance.location.to_string(),
-                    by.to_string(),
-                ),
-                _ => ("-".into(), "-".into(), "-".into()),
-            };
-            let mut cells = row(plans, usize::MAX);
-            cells.extend([kind, location, by, or_dash(&plan.node.spec.provider_id)]);
-            cells
-        })
-        .collect();
-    table::render(&headings, &rows)
+    let more = ["TYPE", "LOCATION", "MATCHED BY", "PROVIDER ID"];
+    let rows = plans.iter().map(|plans| {
+        let mut cells = row(plans, usize::MAX);
+        cells.extend(match &plans.node.server {
+            Server::Matched(instance, by) => [
+                instance.instance_type.to_string(),
+                instance.location.to_string(),
+                by.to_string(),
+            ],
+            _ => ["-".into(), "-".into(), "-".into()],
+        });
+        cells.push(or_dash(&plans.node.node.spec.provider_id));
+        cells
+    });
+    table::render(&[&HEADINGS[..], &more].concat(), &rows.collect::<Vec<_>>())
 }
 
 fn row(plans: &Plans, addresses: usize) -> Vec<String> {
@@ -88,7 +65,7 @@ fn row(plans: &Plans, addresses: usize) -> Vec<String> {
         plan.object.name.clone(),
         status(plan).to_owned(),
         server_cell(&plan.server),
-        state_cell(&plan.server),
+        state(&plan.server),
         addresses_cell(&plan.reported_addresses(), addresses),
         diff_cell(plans),
     ]
@@ -117,26 +94,17 @@ fn addresses_cell(addresses: &[NodeAddress], at_most: usize) -> String {
         .filter(|address| address.ip().is_some())
         .collect();
     ips.sort_by_key(|address| address.kind.name() != "ExternalIP");
-    let shown = ips.len().min(at_most);
-    let list: Vec<&str> = ips[..shown]
-        .iter()
-        .map(|address| address.address.as_str())
-        .collect();
-    match (list.join(","), ips.len() - shown) {
-        (list, _) if list.is_empty() => "-".into(),
-        (list, 0) => list,
-        (list, more) => format!("{list}+{more}"),
+    let list: Vec<&str> = ips.iter().map(|one| one.address.as_str()).collect();
+    match list.split_at_checked(at_most) {
+        Some((shown, more)) if !more.is_empty() => format!("{}+{}", shown.join(","), more.len()),
+        _ => or_dash(&list.join(",")),
     }
 }
 
 /// What kinds of values differ, or what blocks the node.
 fn diff_cell(plans: &Plans) -> String {
     let plan = &plans.node;
-    match plans
-        .lifecycle
-        .as_ref()
-        .and_then(|plan| plan.change.as_ref())
-    {
+    match plans.lifecycle_change() {
         Some(lifecycle::Change::DeleteNode { .. }) => return "delete".into(),
         Some(_) => return "shutdown taint".into(),
         None => {}
@@ -148,8 +116,5 @@ fn diff_cell(plans: &Plans) -> String {
         return "initialise".into();
     }
     let kinds: BTreeSet<&str> = plan.differences().map(|field| field.field.kind()).collect();
-    match kinds.is_empty() {
-        true => "-".into(),
-        false => kinds.into_iter().collect::<Vec<_>>().join(","),
-    }
+    or_dash(&kinds.into_iter().collect::<Vec<_>>().join(","))
 }

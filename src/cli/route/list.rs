@@ -1,31 +1,32 @@
 //! Every route, with whose it is, and what sync would do about it.
 
-use super::{ask, json, warnings};
-use crate::cli::output::{self, Printer};
+use super::plans::Routes;
+use crate::cli::objects::Planned;
+use crate::cli::output::{Exit, Printer, line, or_dash};
 use crate::cli::table::{self, Yielding};
-use crate::cli::{Exit, leader, or_dash};
 use crate::controllers::route::{Plan, Row, Step};
-use crate::settings::{Command, Output};
+use crate::settings::Command;
 use std::ffi::OsString;
 
-pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
-    let context = match ask(Command::RouteList, words) {
-        Ok(context) => context,
-        Err(exit) => return exit,
-    };
-    let plan = match context.evaluate() {
-        Ok(plan) => plan,
-        Err(exit) => return exit,
-    };
-    leader::tell(&context.settings, &context.apis);
-    let text = match context.settings.output.value {
-        Output::Json => output::json(&json::plan("RouteList", &plan)),
-        Output::Yaml => output::yaml(&json::plan("RouteList", &plan)),
-        Output::Table => list_table(&plan),
-        Output::Wide => list_wide(&plan),
-    };
-    tell_why(&plan);
-    Printer::stdout(&text)
+pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
+    let routes = Routes::start(Command::RouteList, words)?;
+    let plans = routes.evaluate()?;
+    let exit = routes
+        .context
+        .show("List", &plans, |is_wide| table(&plans.plan, is_wide));
+    // What is blocked, and warnings.
+    let obstacles = plans.plan.nodes.iter().filter_map(|node| {
+        let why = &node.obstacle.as_ref()?.message;
+        Some(line(format_args!("{}  can't: {why}", node.name())))
+    });
+    Printer::stderr(
+        &plans
+            .notes()
+            .into_iter()
+            .chain(obstacles)
+            .collect::<String>(),
+    );
+    Ok(exit)
 }
 
 const HEADINGS: [&str; 4] = ["DESTINATION", "GATEWAY", "NODE", "STATE"];
@@ -33,25 +34,23 @@ const HEADINGS: [&str; 4] = ["DESTINATION", "GATEWAY", "NODE", "STATE"];
 /// What gives way when a table is too wide.
 const YIELDING: [Yielding; 1] = [(2, 15)];
 
-fn list_table(plan: &Plan) -> String {
+fn table(plan: &Plan, is_wide: bool) -> String {
     if plan.rows.is_empty() {
         return "The Network has no routes, and no node asks for one.\n".to_owned();
     }
-    let rows: Vec<Vec<String>> = plan.rows.iter().map(row).collect();
-    table::render_narrow(&HEADINGS, &rows, &YIELDING)
-}
-
-fn list_wide(plan: &Plan) -> String {
-    let headings = [&HEADINGS[..], &["SERVER", "WANTED GATEWAY"]].concat();
-    let wide = |one: &Row| {
-        let mut cells = row(one);
-        let wanted = one.want.map(|want| want.gateway.to_string());
-        cells.push(or_dash(one.server.as_deref().unwrap_or_default()));
+    let mut rows: Vec<Vec<String>> = plan.rows.iter().map(row).collect();
+    if !is_wide {
+        return table::render_narrow(&HEADINGS, &rows, &YIELDING);
+    }
+    for (cells, row) in rows.iter_mut().zip(&plan.rows) {
+        let wanted = row.want.map(|want| want.gateway.to_string());
+        cells.push(or_dash(row.server.as_deref().unwrap_or_default()));
         cells.push(or_dash(&wanted.unwrap_or_default()));
-        cells
-    };
-    let rows: Vec<Vec<String>> = plan.rows.iter().map(wide).collect();
-    table::render(&headings, &rows)
+    }
+    table::render(
+        &[&HEADINGS[..], &["SERVER", "WANTED GATEWAY"]].concat(),
+        &rows,
+    )
 }
 
 fn row(row: &Row) -> Vec<String> {
@@ -74,15 +73,4 @@ fn state(row: &Row) -> String {
         Step::Delete => format!("{word} → delete"),
         Step::Replace => format!("{word} → replace"),
     }
-}
-
-/// What is blocked, and warnings.
-fn tell_why(plan: &Plan) {
-    let obstacles = plan.nodes.iter().filter_map(|node| {
-        let finding = node.obstacle.as_ref()?;
-        let (name, why) = (node.name(), &finding.message);
-        Some(output::line(format_args!("{name}  can't: {why}")))
-    });
-    let text: String = warnings(plan).chain(obstacles).collect();
-    Printer::stderr(&text);
 }
