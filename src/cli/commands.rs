@@ -5,7 +5,7 @@
 
 use super::output::{Exit, Printer};
 use super::topics;
-use crate::settings::{self, Command, nearest};
+use crate::settings::{self, Command, all_nearest, one_of};
 use std::ffi::OsString;
 
 /// One command, or a group of commands.
@@ -104,17 +104,26 @@ pub(super) fn version() -> String {
     format!("ccm {}\n", env!("CARGO_PKG_VERSION"))
 }
 
-/// A word that is not known, and what may have been meant.
-pub(super) fn unknown(what: &str, word: &str, known: &[&str]) -> Exit {
-    let hint = match nearest(word, known.iter().copied()) {
-        Some(name) => format!("did you mean {name}?"),
-        None => format!("there is {}", known.join(", ")),
-    };
-    see_help(&format!("unknown {what} {word:?}; {hint}"))
-}
+/// So many words are listed where none is near to the one that was typed.
+const LISTED_AT_MOST: usize = 10;
+/// Of a word, in letters: fewer would be in too many.
+const SHORTEST_PART: usize = 3;
 
-pub(super) fn see_help(message: &str) -> Exit {
-    Printer::stderr(&format!("ccm: {message}\nSee ccm help.\n"));
+/// A word that is not known, with those that may have been meant: near ones, else those that contain it.
+pub(super) fn unknown(what: &str, word: &str, known: &[&str]) -> Exit {
+    let mut meant = all_nearest(word, known.iter().copied());
+    if meant.is_empty() && word.len() >= SHORTEST_PART {
+        meant = known.to_vec();
+        meant.retain(|name| name.contains(word));
+    }
+    let hint = match meant.as_slice() {
+        [] if known.len() > LISTED_AT_MOST => String::new(),
+        [] => format!("; there is {}", known.join(", ")),
+        meant => format!("; did you mean {}?", one_of(meant)),
+    };
+    Printer::stderr(&format!(
+        "ccm: unknown {what} {word:?}{hint}\nSee ccm help.\n"
+    ));
     Exit::Usage
 }
 

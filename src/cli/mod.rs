@@ -3,16 +3,13 @@
 //!
 //! Knows: the public items of every other module. Must never decide what is written to an API.
 
-mod changes;
 mod commands;
 mod completions;
 mod config;
 mod doctor;
-mod inspection;
 mod lb;
 mod leader;
 mod logging;
-mod markdown;
 mod node;
 mod objects;
 mod output;
@@ -22,10 +19,9 @@ mod run;
 mod startup;
 mod table;
 mod topics;
-mod waiting;
 mod wire;
 
-use crate::settings::{Command, all_nearest, first_word, one_of};
+use crate::settings::{Command, first_word};
 use commands::{Entry, Kind};
 use output::{Exit, Printer, usage};
 use std::ffi::OsString;
@@ -84,7 +80,7 @@ fn dispatch(words: Vec<OsString>) -> Exit {
                     let name = entry.name;
                     usage(&format!("flags go after the command: ccm {name} …"))
                 }
-                None => run::run(words),
+                None => run::run(words).unwrap_or_else(|exit| exit),
             }
         }
         name => match commands::named(&words) {
@@ -97,7 +93,7 @@ fn dispatch(words: Vec<OsString>) -> Exit {
 fn run_command(entry: &Entry, words: Vec<OsString>) -> Exit {
     let asks_for_help = |word: &OsString| word == "-h" || word == "--help";
     let ended = match entry.kind {
-        Kind::Flags(Command::Run) => Ok(run::run(words)),
+        Kind::Flags(Command::Run) => run::run(words),
         Kind::Flags(Command::NodeList) => node::list(words),
         Kind::Flags(Command::NodeInspect) => node::inspect(words),
         Kind::Flags(Command::NodeSync) => node::sync(words),
@@ -141,32 +137,13 @@ fn help_on(words: &[OsString]) -> Exit {
     let command = commands::find(&name).map(Entry::help);
     match command.or_else(|| topics::page(&name)) {
         Some(text) => Printer::stdout(&text),
-        None => no_help_on(&name),
+        None => {
+            let commands = commands::COMMANDS.iter().map(|entry| entry.name);
+            let all: Vec<&str> = commands.chain(topics::names()).collect();
+            commands::unknown("command or topic", &name, &all)
+        }
     }
 }
-
-/// With the commands and topics that may have been meant: near ones, else those that have the word in their name.
-fn no_help_on(words: &str) -> Exit {
-    let commands = commands::COMMANDS.iter().map(|entry| entry.name);
-    let all: Vec<&str> = commands.chain(topics::names()).collect();
-    let mut meant = all_nearest(words, all.iter().copied());
-    if meant.is_empty() && words.len() >= SHORTEST_PART {
-        meant = all
-            .into_iter()
-            .filter(|name| name.contains(words))
-            .collect();
-    }
-    let hint = match meant.as_slice() {
-        [] => String::new(),
-        meant => format!("; did you mean {}?", one_of(meant)),
-    };
-    usage(&format!(
-        "unknown command or topic {words:?}{hint}\nSee ccm help."
-    ))
-}
-
-/// Of a name, in letters: fewer would be in too many.
-const SHORTEST_PART: usize = 3;
 
 #[cfg(test)]
 mod tests {

@@ -1,16 +1,17 @@
 //! What the commands on nodes, Services and routes share. `list` and `inspect` show what is planned; `sync` shows it
 //! (`--dry-run`) or does now what one tick of the daemon would do.
 
-use super::changes::{self, Open};
 use super::leader;
-use super::output::{self, Document, Exit, Printer, line, usage};
+use super::output::{self, Document, Exit, Printer, line, one_line, usage, wrapped};
 use super::startup::{CLOUD_PROVIDER, Started};
+use super::table::COLUMNS;
 use crate::cache::{self, Apis, ReadFrom};
 use crate::controllers::{Proposal, Report};
 use crate::kube::Node;
-use crate::provider::{Field, Finding, Gate, ProviderId};
+use crate::provider::{Field, Finding, ProviderId, Severity, Source};
 use crate::settings::{Settings, all_nearest, one_of};
 use serde::Serialize;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ pub(super) trait Planned {
 /// One object, its counterpart in the cloud, and what lies between them.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Item<'a, Object, Cloud, Difference, Change> {
+pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Finding> {
     pub(super) object: Object,
     pub(super) cloud: Cloud,
     pub(super) differences: Vec<Difference>,
@@ -48,7 +49,7 @@ pub(super) struct Item<'a, Object, Cloud, Difference, Change> {
     /// What differs and is left: only a default asks for it, and the daemon may not have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) held_back: Option<&'a [Field]>,
-    pub(super) findings: Vec<&'a Finding>,
+    pub(super) findings: Vec<Found>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<&'a str>,
 }
@@ -149,7 +150,7 @@ impl Context {
         let exit = output::print(
             self.settings.output.value,
             || document("Sync", plans, None),
-            |_| with_count(changes::proposed(&proposals, plans.notes()), plans),
+            |_| with_count(proposed(&proposals, plans.notes()), plans),
         );
         explain_held_back(plans);
         let is_blocked = |proposal: &Proposal| proposal.obstacle.is_some();
@@ -165,9 +166,9 @@ impl Context {
     }
 
     /// Does the work of `sync`, and shows what was done.
-    pub(super) fn do_now<P: Planned>(&self, work: impl FnOnce(&dyn Gate) -> (Report, P)) -> Exit {
+    pub(super) fn do_now<P: Planned>(&self, work: impl FnOnce() -> (Report, P)) -> Exit {
         let recorder = &self.apis.recorder;
-        let (report, plans) = recorder.alongside(&self.apis.kube, &Open, || work(&Open));
+        let (report, plans) = recorder.alongside(&self.apis.kube, work);
         self.done(&report, &plans)
     }
 
@@ -182,7 +183,7 @@ impl Context {
         let exit = output::print(
             self.settings.output.value,
             || document("Sync", plans, Some(report)),
-            |_| with_count(changes::done(report, plans.notes()), plans),
+            |_| with_count(done(report, plans.notes()), plans),
         );
         explain_held_back(plans);
         exit.fail_if(!report.failures.is_empty() || plans.held_back() > 0)
@@ -215,4 +216,123 @@ pub(super) fn unknown_name(what: &str, name: &str, there: &[&str], list: &str) -
         [] => format!("there is no {what}; {list} shows all {}", there.len()),
         near => format!("there is no {what}; did you mean {}?", one_of(near)),
     }
+}
+
+/// `2 changed, 98 unchanged, 0 failed`.
+pub(super) fn summary(report: &Report) -> String {
+    let unreached = match report.unreached {
+        0 => String::new(),
+        count => format!(", {count} not reached"),
+    };
+    format!(
+        "{} changed, {} unchanged, {} failed{unreached}",
+        report.changed,
+        report.unchanged,
+        report.failed()
+    )
+}
+
+/// The plan, a line each, then warnings, then what is blocked, then the counts: the last lines are seen best.
+pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = String>) -> String {
+    let line = |object: &str, text: &str| line(format_args!("{object}  {text}"));
+    let changes = proposals.iter().flat_map(|proposal| {
+        let lines = proposal.lines.iter();
+        lines.map(|change| line(&proposal.object, change))
+    });
+    let obstacles = proposals.iter().flat_map(|proposal| {
+        let obstacle = proposal.obstacle.iter();
+        obstacle.map(|why| line(&proposal.object, &format!("can't: {why}")))
+    });
+    let lines = changes.chain(notes).chain(obstacles);
+    let count =
+        |such: fn(&Proposal) -> bool| proposals.iter().filter(|proposal| such(proposal)).count();
+    let would_change = count(|proposal| !proposal.lines.is_empty() && proposal.obstacle.is_none());
+    let blocked = count(|proposal| proposal.obstacle.is_some());
+    let unchanged = proposals.len() - would_change - blocked;
+    let lines: String = lines.collect();
+    format!(
+        "{lines}{would_change} would change, {unchanged} unchanged, {blocked} can't be helped\n"
+    )
+}
+
+/// Those findings that are warnings, a line each: they do not block the sync.
+pub(super) fn warnings<'a>(
+    object: &str,
+    findings: impl IntoIterator<Item = &'a Finding>,
+) -> impl Iterator<Item = String> {
+    let findings = findings.into_iter();
+    let warnings = findings.filter(|finding| finding.severity == Severity::Warning);
+    warnings.map(move |finding| line(format_args!("{object}  warning: {}", finding.message)))
+}
+
+/// What was done, what should be known, what failed, and how much of each.
+pub(super) fn done(report: &Report, notes: impl IntoIterator<Item = String>) -> String {
+    let changes = report.changes.iter();
+    let changes = changes.map(|(object, change)| line(format_args!("{object}  {change}")));
+    let failures = report.failures.iter();
+    let failures =
+        failures.map(|failure| line(format_args!("{}  failed: {}", failure.object, failure.why)));
+    let text: String = changes.chain(notes).chain(failures).collect();
+    text + &summary(report) + "\n"
+}
+
+/// A heading and what stands below it; `empty` where that is nothing.
+pub(super) fn section(heading: &str, content: &str, empty: &str) -> String {
+    match content {
+        "" => format!("{heading}\n  {empty}\n"),
+        content => format!("{heading}\n{content}"),
+    }
+}
+
+/// A text within the width of a table, indented.
+pub(super) fn paragraph(text: &str, first: &str, next: &str) -> String {
+    let lines = wrapped(&one_line(text), COLUMNS - next.len());
+    format!("{first}{}\n", lines.join(&format!("\n{next}")))
+}
+
+pub(super) fn finding(finding: &Finding) -> String {
+    let mark = match finding.severity {
+        Severity::Info => "·",
+        Severity::Warning => "!",
+    };
+    let reason = finding.reason.name();
+    format!(
+        "  {mark} {reason}\n{}",
+        paragraph(&finding.message, "    ", "    ")
+    )
+}
+
+/// A value that is as wanted (=), differs (~) or, where `is_left`, is left as it is (·); and what asks for it.
+pub(super) fn field(
+    name: impl Display,
+    have: &Option<String>,
+    want: &Option<String>,
+    is_left: bool,
+    source: &Source,
+) -> String {
+    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".into());
+    let (have_text, want_text) = (text(have), text(want));
+    let value = match have == want {
+        _ if is_left => format!("· {name}: {have_text}"),
+        true => format!("= {name}: {want_text}"),
+        false => format!("~ {name}: {have_text} → {want_text}"),
+    };
+    line(value) + &line(format_args!("      {source}"))
+}
+
+/// Rows of a table with a heading before the first: lists of both sides.
+pub(super) fn rows(heading: &str, ours: &[String], cloud: &[String]) -> Vec<Vec<String>> {
+    let cell = |side: &[String], row: usize| side.get(row).cloned().unwrap_or_default();
+    let rows = 0..ours.len().max(cloud.len());
+    let rows = rows.map(|row| {
+        let heading = if row == 0 { heading } else { "" };
+        vec![heading.to_owned(), cell(ours, row), cell(cloud, row)]
+    });
+    rows.collect()
+}
+
+/// What the next sync would do; `empty`: where that is nothing.
+pub(super) fn would_do(lines: &[String], empty: &str) -> String {
+    let lines = lines.iter().map(|line| paragraph(line, "  ", "      "));
+    section("\nSYNC WOULD", &lines.collect::<String>(), empty)
 }

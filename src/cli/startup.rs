@@ -3,14 +3,16 @@
 
 use super::logging::{self, Reader};
 use super::output::{Exit, Printer};
-use super::{commands, waiting, wire};
+use super::{commands, wire};
 use crate::cache::Apis;
 use crate::kube::{self, container};
+use crate::provider::Gate;
 use crate::settings::{
     self, Command, DaemonSettings, Notice, Parsed, Process, Settings, WorkloadName,
 };
 use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::sync::Arc;
 
 /// The flag that decides which nodes are ours at all.
 pub(super) const CLOUD_PROVIDER: &str = "--cloud-provider";
@@ -24,6 +26,8 @@ pub(super) struct Started {
     pub(super) problems: Vec<settings::Problem>,
     /// Variables, and flags with their dashes, that are unset here and may be set for the daemon.
     pub(super) unknown: Vec<String>,
+    /// What its writes pass.
+    gate: Arc<dyn Gate>,
     /// The client that `--settings-from` needed.
     kube: Option<kube::Client>,
 }
@@ -58,12 +62,7 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
     let Some(name) = &parsed.settings.settings_from.value else {
         return Ok(Started::new(command, parsed, None));
     };
-    let found = daemon_settings(command, &parsed.settings, name).map_err(|lines| {
-        for line in &lines {
-            Printer::failure(line);
-        }
-        Exit::Failed
-    })?;
+    let found = daemon_settings(command, &parsed.settings, name)?;
     let parsed = settings::parse_with_daemon(command, words, &Process, Some(&found.settings));
     check(command, &parsed)?;
     Ok(Started::new(command, parsed, Some(found)))
@@ -73,6 +72,7 @@ impl Started {
     fn new(command: Command, parsed: Parsed, found: Option<Found>) -> Started {
         let unread = found.as_ref().map(|found| &found.unread);
         Started {
+            gate: wire::gate(command, &parsed.settings),
             unknown: unknown(command, &parsed.settings, unread),
             settings: parsed.settings,
             words: parsed.words,
@@ -83,7 +83,12 @@ impl Started {
 
     /// Both APIs, for a person's command.
     pub(super) fn apis(&mut self) -> Result<Apis, Exit> {
-        let apis = wire::apis_for_person(self.kube.take(), &self.settings, self.unknown.clone());
+        let apis = wire::apis_for_person(
+            self.kube.take(),
+            &self.settings,
+            Arc::clone(&self.gate),
+            self.unknown.clone(),
+        );
         apis.map_err(|why| Printer::failure(&why))
     }
 }
@@ -100,7 +105,7 @@ fn start_log(parsed: &Parsed, reader: Reader) {
     logging::start(&parsed.settings, reader);
     // A daemon's log reports the result of each call.
     if reader != Reader::Daemon {
-        waiting::start();
+        logging::show_waits();
     }
     for notice in &parsed.notices {
         match notice {
@@ -126,22 +131,21 @@ fn check(command: Command, parsed: &Parsed) -> Result<(), Exit> {
     })
 }
 
-/// `--settings-from`: reads the daemon's workload. The error: the lines to print.
+/// `--settings-from`: reads the daemon's workload. The error: the command ends here, all was printed.
 fn daemon_settings(
     command: Command,
     settings: &Settings,
     name: &WorkloadName,
-) -> Result<Found, Vec<String>> {
-    let one = |why: String| vec![format!("--settings-from: {why}")];
-    let kube = wire::kube_client(settings).map_err(|why| vec![why])?;
-    let plural = format!("{}s", name.kind);
+) -> Result<Found, Exit> {
+    let failed = |why: String| Printer::failure(&format!("--settings-from: {why}"));
+    let kube = wire::kube_client(settings, wire::gate(command, settings));
+    let kube = kube.map_err(|why| Printer::failure(&why))?;
+    let origin = kube.origin();
     let workload = kube
-        .workload(&plural, &name.namespace, &name.name)
-        .map_err(|error| one(format!("{error} ({})", kube.origin())))?;
-    let Some(workload) = workload else {
-        return Err(one(format!("there is no {name} ({})", kube.origin())));
-    };
-    let container = container(&workload).map_err(|why| one(format!("{name}: {why}")))?;
+        .workload(&format!("{}s", name.kind), &name.namespace, &name.name)
+        .map_err(|error| failed(format!("{error} ({origin})")))?
+        .ok_or_else(|| failed(format!("there is no {name} ({origin})")))?;
+    let container = container(&workload).map_err(|why| failed(format!("{name}: {why}")))?;
     let inherited = settings::inherited_names(command);
     let names: Vec<String> = container
         .elsewhere
@@ -161,11 +165,11 @@ fn daemon_settings(
             "{name} imports all variables of other objects, which are not read: set them here"
         ));
     }
-    let settings =
-        DaemonSettings::new(name, container.words, container.variables).map_err(|problems| {
-            let lines = problems.iter().map(ToString::to_string);
-            lines.collect::<Vec<_>>()
-        })?;
+    let settings = DaemonSettings::new(name, container.words, container.variables);
+    let settings = settings.map_err(|problems| {
+        problems.iter().for_each(Printer::notice);
+        Exit::Failed
+    })?;
     Ok(Found {
         kube,
         settings,

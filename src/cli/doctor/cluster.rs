@@ -1,8 +1,7 @@
 //! The API server, what we may do there, who leads, and who else is at work.
 
-use super::observe::{Cluster, View};
+use super::observe::{Cluster, Need, View};
 use super::outcome::{Gap, Outcome, Status, Verdict, about, need};
-use super::verbs::Need;
 use crate::kube::Workload;
 
 /// The oldest that is supported, of major version 1.

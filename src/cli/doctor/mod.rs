@@ -5,8 +5,7 @@
 //!
 //! | file | its job |
 //! |---|---|
-//! | `observe` | what is read; the gate that lets the two harmless writes pass |
-//! | `verbs` | what a role must allow |
+//! | `observe` | what is read, and what a role must allow |
 //! | `outcome` | what comes of a check |
 //! | `cloud`, `cluster`, `nodes`, `routes`, `services` | the checks, by what they are about |
 
@@ -17,7 +16,6 @@ mod observe;
 mod outcome;
 mod routes;
 mod services;
-mod verbs;
 
 use super::output::{self, Document, Exit, one_line, wrapped};
 use super::startup;

@@ -1,18 +1,17 @@
 //! Every call, each of which may fail by itself. What rests on one that failed is not tried.
 
 use super::outcome::{Gap, Seen, need};
-use super::verbs::{NEEDS, Need};
 use crate::cache::{self, Apis, ReadFrom};
 use crate::cli::startup::Started;
-use crate::cli::wire;
+use crate::cli::{leader, wire};
 use crate::controllers::Selection;
 use crate::controllers::node::{self, NodePlan};
 use crate::controllers::route::{self, RouteController};
 use crate::controllers::service::{self, FailedTry, ServiceController, ServicePlan};
-use crate::hetzner::{self, Hetzner};
-use crate::kube::{self, LeaseKey, LeaseSpec, Version, Workload};
-use crate::provider::{Checkup, ErrorKind, Gate, Instance, Orphan, Provider, Refused, Urgency};
-use crate::settings::{Controller, Settings};
+use crate::hetzner::Hetzner;
+use crate::kube::{self, LeaseKey, LeaseSpec, Verb, Version, Workload};
+use crate::provider::{Checkup, ErrorKind, Instance, Orphan, Provider, Urgency};
+use crate::settings::{Command, Controller, Settings};
 use jiff::Timestamp;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -63,20 +62,68 @@ pub(super) struct Lease {
     pub(super) age_s: Option<i64>,
 }
 
-/// Whatever is read once is read once.
-const ONE_LOOK: Duration = Duration::from_secs(3600);
+/// A verb of a resource that the daemon uses: a role must allow it. A test compares them with `manifests/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Need {
+    pub(super) verb: &'static str,
+    /// With its subresource behind a slash.
+    pub(super) resource: &'static str,
+    /// Without it the work is done all the same.
+    pub(super) is_comfort: bool,
+}
 
-/// Lets pass what is a write in its form only.
-struct Harmless;
+const NEEDS: &[Need] = &[
+    needed("list", "nodes"),
+    needed("get", "nodes"),
+    needed("patch", "nodes"),
+    needed("delete", "nodes"),
+    needed("patch", "nodes/status"),
+    needed("list", "services"),
+    needed("patch", "services/status"),
+    needed("create", "events"),
+    needed("patch", "events"),
+    Need {
+        // Counts a repeated event; hcloud-cloud-controller-manager's role does not have it.
+        is_comfort: true,
+        ..needed("get", "events")
+    },
+    needed("create", LEASES),
+    needed("get", LEASES),
+    needed("update", LEASES),
+];
 
-impl Gate for Harmless {
-    fn pass(&self, what: &str) -> Result<(), Refused> {
-        match [kube::ACCESS_REVIEW, hetzner::HARMLESS_WRITE].contains(&what) {
-            true => Ok(()),
-            false => Err(Refused("doctor writes nothing".into())),
+/// For leader election alone. A role names the Lease, except for its creation.
+const LEASES: &str = "leases";
+
+const fn needed(verb: &'static str, resource: &'static str) -> Need {
+    Need {
+        verb,
+        resource,
+        is_comfort: false,
+    }
+}
+
+impl Need {
+    fn question<'a>(&self, lease: &'a LeaseKey) -> Verb<'a> {
+        let (resource, subresource) = self.resource.split_once('/').unwrap_or((self.resource, ""));
+        let (group, namespace, name) = match (resource, self.verb) {
+            (LEASES, "create") => ("coordination.k8s.io", &*lease.namespace, ""),
+            (LEASES, _) => ("coordination.k8s.io", &*lease.namespace, &*lease.name),
+            _ => ("", "", ""),
+        };
+        Verb {
+            verb: self.verb,
+            group,
+            resource,
+            subresource,
+            namespace,
+            name,
         }
     }
 }
+
+/// Whatever is read once is read once.
+const ONE_LOOK: Duration = Duration::from_secs(3600);
 
 /// Settings that decide the addresses of nodes: other checks report when they are unset here.
 const OF_NODES: [&str; 2] = ["HCLOUD_NETWORK", "HCLOUD_INSTANCES_ADDRESS_FAMILY"];
@@ -170,12 +217,10 @@ fn split<A, B>(seen: Seen<(A, B)>) -> (Option<A>, Seen<B>) {
 }
 
 fn read_cluster(settings: &Settings) -> Seen<(kube::Client, Cluster)> {
-    let key = LeaseKey {
-        namespace: settings.lease_namespace.value.to_string(),
-        name: settings.lease_name.value.to_string(),
-    };
+    let key = leader::key(settings);
     let has_lease = settings.leader_elect.value;
-    let kube = wire::kube_client(settings).map_err(Gap::Failed)?;
+    let kube =
+        wire::kube_client(settings, wire::gate(Command::Doctor, settings)).map_err(Gap::Failed)?;
     let unreached = |error: kube::Error| Gap::Failed(format!("{error} ({})", kube.origin()));
     let version = kube.version().map_err(unreached)?;
     let missing = match missing(&kube, &key, has_lease) {
@@ -213,8 +258,8 @@ fn read_cluster(settings: &Settings) -> Seen<(kube::Client, Cluster)> {
 fn missing(kube: &kube::Client, key: &LeaseKey, has_lease: bool) -> Result<Vec<Need>, kube::Error> {
     let mut missing = Vec::new();
     let needs = NEEDS.iter();
-    for need in needs.filter(|need| has_lease || !need.is_of_lease()) {
-        if !kube.may(&Harmless, &need.question(key))? {
+    for need in needs.filter(|need| has_lease || need.resource != LEASES) {
+        if !kube.may(&need.question(key))? {
             missing.push(*need);
         }
     }
@@ -229,11 +274,9 @@ fn lease(kube: &kube::Client, key: &LeaseKey) -> Seen<Lease> {
             false => Gap::Failed(error.to_string()),
         })?;
     let spec = lease.map(|lease| lease.spec());
-    let renewed = spec.as_ref().and_then(|spec| spec.renew_time.parse().ok());
-    let age_s = |renewed: Timestamp| Timestamp::now().as_second() - renewed.as_second();
     Ok(Lease {
         key: key.to_string(),
-        age_s: renewed.map(age_s),
+        age_s: spec.as_ref().and_then(leader::age_s),
         spec,
     })
 }
@@ -246,7 +289,8 @@ struct Cloud {
 }
 
 fn read_cloud(settings: &Settings, unknown: Vec<String>, checkup: &mut Checkup) -> Seen<Cloud> {
-    let provider = wire::provider_with(settings, wire::metadata(settings), unknown);
+    let gate = wire::gate(Command::Doctor, settings);
+    let provider = wire::provider_with(settings, gate, wire::metadata(settings), unknown);
     let provider = provider.map_err(Gap::Failed)?;
     let asked = Instant::now();
     let servers = provider
@@ -255,7 +299,7 @@ fn read_cloud(settings: &Settings, unknown: Vec<String>, checkup: &mut Checkup) 
     // An API that does not answer is not asked again; after a refusal nothing is sent, but what it
     // said of the rate limit is known.
     if !matches!(&servers, Err(error) if error.kind == ErrorKind::Unavailable) {
-        *checkup = provider.checkup(&Harmless);
+        *checkup = provider.checkup();
     }
     Ok(Cloud {
         servers: servers.map_err(|error| Gap::Failed(error.message))?,
@@ -310,5 +354,65 @@ fn gap(error: cache::Error) -> Gap {
     match error {
         cache::Error::Kube(error) if error.is_forbidden() => Gap::Needs("rights"),
         error => Gap::Failed(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use serde_json::Value;
+    use std::collections::BTreeSet;
+
+    const ROLES: [&str; 2] = [
+        include_str!("../../../manifests/base/role.yaml"),
+        include_str!("../../../manifests/base/lease.yaml"),
+    ];
+
+    fn texts(value: &Value) -> Vec<String> {
+        let list = value.as_array().into_iter().flatten();
+        list.map(|text| text.as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Group, resource, verb, name of every rule.
+    fn allowed() -> BTreeSet<[String; 4]> {
+        let mut all = BTreeSet::new();
+        for document in ROLES
+            .iter()
+            .flat_map(|text| serde_yaml::Deserializer::from_str(text))
+        {
+            let role = Value::deserialize(document).unwrap();
+            for rule in role["rules"].as_array().into_iter().flatten() {
+                let names = match texts(&rule["resourceNames"]) {
+                    none if none.is_empty() => vec![String::new()],
+                    some => some,
+                };
+                for group in texts(&rule["apiGroups"]) {
+                    for resource in texts(&rule["resources"]) {
+                        for verb in texts(&rule["verbs"]) {
+                            all.extend(names.iter().map(|name| {
+                                [group.clone(), resource.clone(), verb.clone(), name.clone()]
+                            }));
+                        }
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn the_table_says_what_the_manifests_allow() {
+        let key = LeaseKey {
+            namespace: "kube-system".into(),
+            name: "cloud-controller-manager".into(),
+        };
+        let asked = NEEDS.iter().map(|need| {
+            let asked = need.question(&key);
+            let name = asked.name;
+            [asked.group, need.resource, need.verb, name].map(str::to_owned)
+        });
+        assert_eq!(asked.collect::<BTreeSet<_>>(), allowed());
     }
 }

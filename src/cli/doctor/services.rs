@@ -6,7 +6,6 @@ use super::outcome::{Gap, Outcome, Verdict, about, counted};
 use crate::controllers::service::{ServicePlan, Want};
 use crate::provider::Orphan;
 use crate::text;
-use std::collections::HashMap;
 
 const LEFT_TO_DO: &str = "the daemon does what is left to do: see lease whether one runs; ccm lb inspect \
                           NAMESPACE/NAME shows it, ccm lb sync does it now";
@@ -14,15 +13,16 @@ const LEFT_TO_DO: &str = "the daemon does what is left to do: see lease whether 
 /// Of one warning, in characters: several may stand in one check.
 const LONGEST_WARNING: usize = 300;
 
-/// What a Service lacks, the worst first.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Lack {
-    /// Its load balancer, which it had.
-    Balancer,
-    Address,
-    /// Changes of its load balancer, or the end of it.
-    Changes,
-}
+/// What a Service may lack, the worst first, and the fix.
+const LACKS: [(&str, &str); 3] = [
+    (
+        "gone, whatever the status says: the load balancer of",
+        "the daemon makes a new one, with another address unless a Primary IP is asked for: see lease \
+         whether one runs; ccm lb sync, with the daemon's settings, does it now",
+    ),
+    ("without an address:", LEFT_TO_DO),
+    ("not as wanted:", LEFT_TO_DO),
+];
 
 pub(super) fn services(view: &View) -> Verdict {
     let plans = view.services.as_ref()?;
@@ -79,13 +79,14 @@ fn lacking(view: &View, plans: &[ServicePlan]) -> Vec<Outcome> {
         tries.get(&plan.service.metadata.uid)
     };
     let mut refused = Vec::new();
-    let mut waiting: HashMap<Lack, Vec<String>> = HashMap::new();
+    let mut waiting: [Vec<String>; LACKS.len()] = Default::default();
     for plan in plans {
-        let Some(lack) = lacks(plan) else { continue };
-        let why = why(plan, lack);
+        let Some((lack, why)) = lacks(plan) else {
+            continue;
+        };
         match tried(plan) {
             Some(tried) => refused.push(format!("{why}, {}: {}", tried.ago(), tried.message)),
-            None => waiting.entry(lack).or_default().push(why),
+            None => waiting[lack].push(why),
         }
     }
     let refused = about(refused, |refused| {
@@ -95,9 +96,10 @@ fn lacking(view: &View, plans: &[ServicePlan]) -> Vec<Outcome> {
         )
     });
     let mut outcomes: Vec<Outcome> = refused.into_iter().collect();
-    for lack in [Lack::Balancer, Lack::Address, Lack::Changes] {
-        let names = waiting.remove(&lack).unwrap_or_default();
-        outcomes.extend(about(names, |names| lack.outcome(&names)));
+    for ((what, remedy), names) in LACKS.iter().zip(waiting) {
+        outcomes.extend(about(names, |names| {
+            Outcome::warn(format!("{what} {names}"), *remedy)
+        }));
     }
     if let (false, Err(Gap::NotHere(why))) = (outcomes.is_empty(), &view.failed_tries) {
         outcomes.push(Outcome::warn(why.as_str(), LEFT_TO_DO));
@@ -105,51 +107,34 @@ fn lacking(view: &View, plans: &[ServicePlan]) -> Vec<Outcome> {
     outcomes
 }
 
-fn lacks(plan: &ServicePlan) -> Option<Lack> {
-    if plan.cloud.obstacle.is_some() {
-        return None;
-    }
-    let has_none = plan.service.status.load_balancer.ingress.is_empty();
-    match plan.want {
-        Want::Ensure if plan.has_lost_its_own() => Some(Lack::Balancer),
-        Want::Ensure if has_none => Some(Lack::Address),
-        Want::Ensure | Want::Remove if plan.has_writes() => Some(Lack::Changes),
-        Want::Ensure | Want::Remove | Want::Nothing => None,
-    }
-}
-
-impl Lack {
-    fn outcome(self, names: &str) -> Outcome {
-        match self {
-            Lack::Balancer => Outcome::warn(
-                format!("gone, whatever the status says: the load balancer of {names}"),
-                "the daemon makes a new one, with another address unless a Primary IP is asked for: see lease \
-                 whether one runs; ccm lb sync, with the daemon's settings, does it now",
-            ),
-            Lack::Address => Outcome::warn(format!("without an address: {names}"), LEFT_TO_DO),
-            Lack::Changes => Outcome::warn(format!("not as wanted: {names}"), LEFT_TO_DO),
+/// Which of [`LACKS`], and the Service with what stands between it and that.
+fn lacks(plan: &ServicePlan) -> Option<(usize, String)> {
+    let name = plan.service.full_name();
+    let has_address = !plan.service.status.load_balancer.ingress.is_empty();
+    let has_writes = plan.has_writes();
+    match (plan.want, &plan.cloud.found) {
+        _ if plan.cloud.obstacle.is_some() => None,
+        (Want::Ensure, _) if plan.has_lost_its_own() => Some((0, name)),
+        (Want::Ensure, found) if !has_address => {
+            let why = match found {
+                None => "its load balancer is not made yet",
+                Some(_) if has_writes => "its load balancer is there, and not all is done",
+                Some(_) => "its settings leave every address out",
+            };
+            Some((1, format!("{name} ({why})")))
         }
+        (Want::Remove, _) if has_writes => {
+            Some((2, format!("{name} (it was deleted, and not all is done)")))
+        }
+        (Want::Ensure, _) if has_writes => Some((
+            2,
+            match plan.writes() {
+                1 => format!("{name} (1 change is due)"),
+                count => format!("{name} ({count} changes are due)"),
+            },
+        )),
+        _ => None,
     }
-}
-
-/// `NAMESPACE/NAME`, and what stands between the Service and what it lacks.
-fn why(plan: &ServicePlan, lack: Lack) -> String {
-    let why = match (lack, &plan.cloud.found) {
-        (Lack::Balancer, _) => return plan.service.full_name(),
-        (Lack::Address, None) => "its load balancer is not made yet".to_owned(),
-        (Lack::Address, Some(_)) if plan.has_writes() => {
-            "its load balancer is there, and not all is done".to_owned()
-        }
-        (Lack::Address, Some(_)) => "its settings leave every address out".to_owned(),
-        (Lack::Changes, _) if plan.want == Want::Remove => {
-            "it was deleted, and not all is done".to_owned()
-        }
-        (Lack::Changes, _) => match plan.writes() {
-            1 => "1 change is due".to_owned(),
-            count => format!("{count} changes are due"),
-        },
-    };
-    format!("{} ({why})", plan.service.full_name())
 }
 
 pub(super) fn orphans(view: &View) -> Verdict {

@@ -2,7 +2,7 @@
 
 use super::plans::{Services, targets_cell};
 use crate::cache::Apis;
-use crate::cli::inspection::{field, finding, paragraph, rows, section, would_do};
+use crate::cli::objects::{field, finding, paragraph, rows, section, would_do};
 use crate::cli::output::{Exit, line, or_dash, usage};
 use crate::cli::table;
 use crate::controllers::service::{self, FailedTry, ServicePlan, Want};

@@ -1,9 +1,8 @@
 //! Every Service with its load balancer, and what differs.
 
 use super::plans::{Services, TURNED_OFF, targets_cell};
-use crate::cli::inspection::paragraph;
 use crate::cli::leader;
-use crate::cli::objects::document;
+use crate::cli::objects::{document, paragraph};
 use crate::cli::output::{self, Exit, Printer, or_dash, usage};
 use crate::cli::table::{self, Yielding};
 use crate::controllers::Selection;

@@ -1,8 +1,7 @@
 //! The plans of Services and their load balancers, and their form for programs.
 
 use crate::cache::ReadFrom;
-use crate::cli::changes::warnings;
-use crate::cli::objects::{Context, Item, Planned, error_of, unknown_name};
+use crate::cli::objects::{Context, Item, Planned, error_of, unknown_name, warnings};
 use crate::cli::output::{Exit, Printer, line, usage};
 use crate::cli::{startup, wire};
 use crate::controllers::service::{ServiceController, ServicePlan, Want, want};
@@ -11,9 +10,10 @@ use crate::kube::Service;
 use crate::provider::Ingress;
 use crate::settings::Command;
 use serde::Serialize;
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// As `ccm doctor` says it.
 pub(super) const TURNED_OFF: &str = "HCLOUD_LOAD_BALANCERS_ENABLED=false: no Service gets a load balancer, and none is changed or deleted";
@@ -64,6 +64,25 @@ impl Services {
         let evaluated = self.controller.evaluate(&self.context.apis, selection);
         let (_, plans) = evaluated.map_err(|error| self.context.failed(&error))?;
         Ok(plans)
+    }
+
+    /// Those that no plan takes over; in the namespace that is asked for.
+    pub(super) fn orphans(
+        &self,
+        plans: &[ServicePlan],
+        begun: Instant,
+    ) -> Result<Vec<ServicePlan>, Exit> {
+        let orphans = self.controller.orphans(&self.context.apis, begun);
+        let mut orphans = orphans.map_err(|error| self.context.failed(&error))?;
+        let number = |plan: &ServicePlan| plan.cloud.found.as_ref().map(|found| found.id);
+        let taken: HashSet<u64> = plans.iter().filter_map(number).collect();
+        let namespace = self.context.settings.namespace.value.as_ref();
+        orphans.retain(|orphan| {
+            let is_taken = number(orphan).is_some_and(|id| taken.contains(&id));
+            let of = &orphan.service.metadata.namespace;
+            !is_taken && namespace.is_none_or(|namespace| namespace == of)
+        });
+        Ok(orphans)
     }
 
     /// Every Service that is of type LoadBalancer.

@@ -2,7 +2,7 @@
 
 use crate::common::wait_until;
 use crate::service::end;
-use crate::service::library::{Mortal, Place, scaled};
+use crate::service::library::{Place, scaled};
 use crate::service::life::Ccm;
 use crate::service::story::{Event, NAMESPACE, Wish};
 use crate::service::watch::Watch;
@@ -26,10 +26,9 @@ fn world() -> (Sandbox, Place) {
 
 /// A long-lived `ccm`, which looks at what has changed and at nothing else; with the ticks that end what it begins.
 fn tick(ccm: &mut Ccm) -> Report {
-    let gate = Mortal::after(None);
-    let mut report = ccm.tick(&gate, &Selection::Due);
+    let mut report = ccm.tick(&Selection::Due);
     while report.unfinished > 0 {
-        let next = ccm.tick(&gate, &Selection::Due);
+        let next = ccm.tick(&Selection::Due);
         report.changes.extend(next.changes);
         report.failures.extend(next.failures);
         report.unfinished = next.unfinished;

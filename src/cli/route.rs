@@ -1,11 +1,11 @@
-//! The plan of all routes, and its form for programs: an item for each destination, and one for each node with a
-//! condition to set or with something in its way.
+//! `ccm route list | sync`: what the route controller sees and would do, for people; and for programs: an item for each
+//! destination, and one for each node with a condition to set or with something in its way.
 
-use crate::cli::changes::warnings;
-use crate::cli::objects::{Context, Item, Planned, error_of};
-use crate::cli::output::{Exit, Printer, usage};
-use crate::cli::{startup, wire};
-use crate::controllers::route::{NodePlan, Plan, RouteController, Row, condition_json};
+use super::objects::{Context, Item, Planned, error_of, warnings};
+use super::output::{Exit, Printer, line, or_dash, usage};
+use super::table::{self, Yielding};
+use super::{leader, startup, wire};
+use crate::controllers::route::{NodePlan, Plan, RouteController, Row, Step, condition_json};
 use crate::controllers::{Proposal, Report};
 use crate::provider::Route;
 use crate::settings::Command;
@@ -13,20 +13,62 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 
-/// What the commands on routes work with.
-pub(super) struct Routes {
-    pub(super) context: Context,
-    pub(super) controller: RouteController,
+pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
+    let routes = Routes::start(Command::RouteList, words)?;
+    let plans = routes.evaluate()?;
+    let exit = routes
+        .context
+        .show("List", &plans, |is_wide| table(&plans.plan, is_wide));
+    // What is blocked, and warnings.
+    let obstacles = plans.plan.nodes.iter().filter_map(|node| {
+        let why = &node.obstacle.as_ref()?.message;
+        Some(line(format_args!("{}  can't: {why}", node.name())))
+    });
+    Printer::stderr(
+        &plans
+            .notes()
+            .into_iter()
+            .chain(obstacles)
+            .collect::<String>(),
+    );
+    Ok(exit)
 }
 
-pub(super) struct Plans {
-    pub(super) plan: Plan,
+pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
+    let mut routes = Routes::start(Command::RouteSync, words)?;
+    routes.context.check_exitcode()?;
+    leader::tell(&routes.context.settings, &routes.context.apis);
+    if routes.context.settings.dry_run.value {
+        let plans = routes.evaluate()?;
+        return Ok(routes.context.would_do(&plans));
+    }
+    let apis = &routes.context.apis;
+    Ok(routes.context.do_now(|| {
+        let synced = routes.controller.sync(apis);
+        (
+            synced.report,
+            Plans {
+                plan: synced.plan,
+                changes: synced.made,
+            },
+        )
+    }))
+}
+
+/// What the commands on routes work with.
+struct Routes {
+    context: Context,
+    controller: RouteController,
+}
+
+struct Plans {
+    plan: Plan,
     /// Planned or made, by object.
-    pub(super) changes: Vec<(String, Value)>,
+    changes: Vec<(String, Value)>,
 }
 
 impl Routes {
-    pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Routes, Exit> {
+    fn start(command: Command, words: Vec<OsString>) -> Result<Routes, Exit> {
         let started = startup::start(command, words)?;
         if !started.words.is_empty() {
             let name = command.name();
@@ -42,7 +84,7 @@ impl Routes {
         })
     }
 
-    pub(super) fn evaluate(&self) -> Result<Plans, Exit> {
+    fn evaluate(&self) -> Result<Plans, Exit> {
         let evaluated = self.controller.evaluate(&self.context.apis);
         let (_, plan) = evaluated.map_err(|error| self.context.failed(&error))?;
         let routes = plan.changes.iter();
@@ -93,7 +135,7 @@ impl Planned for Plans {
 }
 
 /// A destination, a node, or the Network.
-type RouteItem<'a> = Item<'a, Value, Value, Value, Value>;
+type RouteItem<'a> = Item<'a, Value, Value, Value, Value, Value>;
 
 fn route(row: &Row, changes: Vec<Value>) -> RouteItem<'_> {
     let gateway = |route: &Option<Route>| route.map(|route| route.gateway);
@@ -130,7 +172,7 @@ fn node<'a>(
     let item = Item {
         object: json!({ "kind": "Node", "name": plan.object.name, "uid": plan.object.uid }),
         changes,
-        findings: plan.all_findings().collect(),
+        findings: plan.all_findings().map(|one| json!(one)).collect(),
         error: error_of(report, &plan.name()),
         ..Item::default()
     };
@@ -143,8 +185,54 @@ fn network(plan: &Plan) -> Option<RouteItem<'_>> {
     let item = Item {
         object: json!({ "kind": network.kind, "name": network.name }),
         cloud: json!({ "id": network.uid }),
-        findings: plan.findings.iter().collect(),
+        findings: plan.findings.iter().map(|one| json!(one)).collect(),
         ..Item::default()
     };
     (!plan.findings.is_empty()).then_some(item)
+}
+
+const HEADINGS: [&str; 4] = ["DESTINATION", "GATEWAY", "NODE", "STATE"];
+
+/// What gives way when a table is too wide.
+const YIELDING: [Yielding; 1] = [(2, 15)];
+
+fn table(plan: &Plan, is_wide: bool) -> String {
+    if plan.rows.is_empty() {
+        return "The Network has no routes, and no node asks for one.\n".to_owned();
+    }
+    let mut rows: Vec<Vec<String>> = plan.rows.iter().map(cells).collect();
+    if !is_wide {
+        return table::render_narrow(&HEADINGS, &rows, &YIELDING);
+    }
+    for (cells, row) in rows.iter_mut().zip(&plan.rows) {
+        let wanted = row.want.map(|want| want.gateway.to_string());
+        cells.push(or_dash(row.server.as_deref().unwrap_or_default()));
+        cells.push(or_dash(&wanted.unwrap_or_default()));
+    }
+    table::render(
+        &[&HEADINGS[..], &["SERVER", "WANTED GATEWAY"]].concat(),
+        &rows,
+    )
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    let gateway = row.have.map(|have| have.gateway.to_string());
+    vec![
+        row.destination.to_string(),
+        or_dash(&gateway.unwrap_or_default()),
+        or_dash(row.node.as_deref().unwrap_or_default()),
+        state(row),
+    ]
+}
+
+/// `missing → add`.
+fn state(row: &Row) -> String {
+    let word = row.state.word();
+    match row.step {
+        Step::Nothing => word.to_owned(),
+        Step::Cannot => format!("{word} !"),
+        Step::Add => format!("{word} → add"),
+        Step::Delete => format!("{word} → delete"),
+        Step::Replace => format!("{word} → replace"),
+    }
 }
