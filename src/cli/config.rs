@@ -3,15 +3,17 @@
 
 use super::commands;
 use super::output::{self, Document, Exit, Printer, or_dash};
-use super::table::{self, Yielding};
+use super::table::Columns;
 use crate::settings::{self, Command, Effective, Parsed, Problem, Process};
 use serde::Serialize;
 use std::ffi::OsString;
 
-const HEADINGS: [&str; 3] = ["SETTING", "VALUE", "SOURCE"];
-
-/// What gives way when the table is too wide: values, then sources.
-const YIELDING: [Yielding; 2] = [(1, 16), (2, 20)];
+const COLUMNS: Columns = Columns {
+    headings: &["SETTING", "VALUE", "SOURCE"],
+    wide: &[],
+    // Values, then sources.
+    yielding: &[(1, 16), (2, 20)],
+};
 
 /// One setting of the daemon.
 #[derive(Serialize)]
@@ -49,10 +51,7 @@ pub(super) fn config(words: Vec<OsString>) -> Result<Exit, Exit> {
     let exit = output::print(
         parsed.settings.output.value,
         || Document::new("SettingList", rows.iter().collect(), None),
-        |is_wide| match is_wide {
-            true => table::render(&HEADINGS, &cells(&rows)),
-            false => table::render_narrow(&HEADINGS, &cells(&rows), &YIELDING),
-        },
+        |is_wide| COLUMNS.table(cells(&rows), is_wide),
     );
     parsed.notices.iter().for_each(Printer::notice);
     parsed.problems.iter().for_each(Printer::notice);

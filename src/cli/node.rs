@@ -5,7 +5,7 @@ use super::objects::{
     would_do,
 };
 use super::output::{Exit, Printer, or_dash, usage};
-use super::table::{self, Yielding};
+use super::table::{self, Columns};
 use super::{leader, startup, wire};
 use crate::cache;
 use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
@@ -25,10 +25,10 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
         )));
     }
     let plans = nodes.evaluate(&Selection::All)?;
-    let text = |is_wide| match (plans.is_empty(), is_wide) {
-        (true, _) => "The cluster has no nodes.\n".to_owned(),
-        (false, true) => list_wide(&plans),
-        (false, false) => list_table(&plans),
+    let rows = plans.iter();
+    let text = |is_wide| match rows.len() {
+        0 => "The cluster has no nodes.\n".to_owned(),
+        _ => COLUMNS.table(rows.map(|plan| cells(plan, is_wide)).collect(), is_wide),
     };
     Ok(nodes.context.show("List", &plans, text))
 }
@@ -292,48 +292,38 @@ fn state(server: &Server) -> String {
     }
 }
 
-const HEADINGS: [&str; 6] = ["NAME", "STATUS", "SERVER", "STATE", "ADDRESSES", "DIFF"];
+const COLUMNS: Columns = Columns {
+    headings: &["NAME", "STATUS", "SERVER", "STATE", "ADDRESSES", "DIFF"],
+    wide: &["TYPE", "LOCATION", "MATCHED BY", "PROVIDER ID"],
+    // Addresses, then names, then what differs.
+    yielding: &[(4, 15), (0, 18), (5, 10)],
+};
 
-/// What gives way when a table is too wide: addresses, then names, then what differs.
-const YIELDING: [Yielding; 3] = [(4, 15), (0, 18), (5, 10)];
-
-fn list_table(plans: &[Plans]) -> String {
-    let rows = |addresses| -> Vec<_> { plans.iter().map(|plan| row(plan, addresses)).collect() };
-    let full = rows(2);
-    match table::fits(&HEADINGS, &full) {
-        true => table::render(&HEADINGS, &full),
-        false => table::render_narrow(&HEADINGS, &rows(1), &YIELDING),
-    }
-}
-
-fn list_wide(plans: &[Plans]) -> String {
-    let more = ["TYPE", "LOCATION", "MATCHED BY", "PROVIDER ID"];
-    let rows = plans.iter().map(|plans| {
-        let mut cells = row(plans, usize::MAX);
-        cells.extend(match &plans.node.server {
-            Server::Matched(instance, by) => [
-                instance.instance_type.to_string(),
-                instance.location.to_string(),
-                by.to_string(),
-            ],
-            _ => ["-".into(), "-".into(), "-".into()],
-        });
-        cells.push(or_dash(&plans.node.node.spec.provider_id));
-        cells
-    });
-    table::render(&[&HEADINGS[..], &more].concat(), &rows.collect::<Vec<_>>())
-}
-
-fn row(plans: &Plans, addresses: usize) -> Vec<String> {
+fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
     let plan = &plans.node;
-    vec![
+    let addresses = match is_wide {
+        true => usize::MAX,
+        false if table::is_terminal() => 1,
+        false => 2,
+    };
+    let mut cells = vec![
         plan.object.name.clone(),
         status(plan).to_owned(),
         server_cell(&plan.server),
         state(&plan.server),
         addresses_cell(&plan.reported_addresses(), addresses),
         diff_cell(plans),
-    ]
+    ];
+    cells.extend(match &plan.server {
+        Server::Matched(instance, by) => [
+            instance.instance_type.to_string(),
+            instance.location.to_string(),
+            by.to_string(),
+        ],
+        _ => ["-".into(), "-".into(), "-".into()],
+    });
+    cells.push(or_dash(&plan.node.spec.provider_id));
+    cells
 }
 
 fn status(plan: &NodePlan) -> &'static str {

@@ -3,7 +3,7 @@
 
 use super::objects::{Context, Item, Planned, error_of, warnings};
 use super::output::{Exit, Printer, line, or_dash, usage};
-use super::table::{self, Yielding};
+use super::table::Columns;
 use super::{leader, startup, wire};
 use crate::controllers::route::{NodePlan, Plan, RouteController, Row, Step, condition_json};
 use crate::controllers::{Proposal, Report};
@@ -16,9 +16,13 @@ use std::ffi::OsString;
 pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let routes = Routes::start(Command::RouteList, words)?;
     let plans = routes.evaluate()?;
+    let rows = plans.plan.rows.iter();
     let exit = routes
         .context
-        .show("List", &plans, |is_wide| table(&plans.plan, is_wide));
+        .show("List", &plans, |is_wide| match rows.len() {
+            0 => "The Network has no routes, and no node asks for one.\n".to_owned(),
+            _ => COLUMNS.table(rows.map(cells).collect(), is_wide),
+        });
     // What is blocked, and warnings.
     let obstacles = plans.plan.nodes.iter().filter_map(|node| {
         let why = &node.obstacle.as_ref()?.message;
@@ -191,37 +195,24 @@ fn network(plan: &Plan) -> Option<RouteItem<'_>> {
     (!plan.findings.is_empty()).then_some(item)
 }
 
-const HEADINGS: [&str; 4] = ["DESTINATION", "GATEWAY", "NODE", "STATE"];
-
-/// What gives way when a table is too wide.
-const YIELDING: [Yielding; 1] = [(2, 15)];
-
-fn table(plan: &Plan, is_wide: bool) -> String {
-    if plan.rows.is_empty() {
-        return "The Network has no routes, and no node asks for one.\n".to_owned();
-    }
-    let mut rows: Vec<Vec<String>> = plan.rows.iter().map(cells).collect();
-    if !is_wide {
-        return table::render_narrow(&HEADINGS, &rows, &YIELDING);
-    }
-    for (cells, row) in rows.iter_mut().zip(&plan.rows) {
-        let wanted = row.want.map(|want| want.gateway.to_string());
-        cells.push(or_dash(row.server.as_deref().unwrap_or_default()));
-        cells.push(or_dash(&wanted.unwrap_or_default()));
-    }
-    table::render(
-        &[&HEADINGS[..], &["SERVER", "WANTED GATEWAY"]].concat(),
-        &rows,
-    )
-}
+const COLUMNS: Columns = Columns {
+    headings: &["DESTINATION", "GATEWAY", "NODE", "STATE"],
+    wide: &["SERVER", "WANTED GATEWAY"],
+    yielding: &[(2, 15)],
+};
 
 fn cells(row: &Row) -> Vec<String> {
-    let gateway = row.have.map(|have| have.gateway.to_string());
+    let gateway = |route: Option<Route>| {
+        let gateway = route.map(|route| route.gateway.to_string());
+        or_dash(&gateway.unwrap_or_default())
+    };
     vec![
         row.destination.to_string(),
-        or_dash(&gateway.unwrap_or_default()),
+        gateway(row.have),
         or_dash(row.node.as_deref().unwrap_or_default()),
         state(row),
+        or_dash(row.server.as_deref().unwrap_or_default()),
+        gateway(row.want),
     ]
 }
 

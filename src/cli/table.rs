@@ -8,31 +8,42 @@ pub(super) const COLUMNS: usize = 80;
 /// Between two columns.
 const GAP: usize = 2;
 
+/// The columns of a list.
+pub(super) struct Columns {
+    pub(super) headings: &'static [&'static str],
+    /// After those, with `-o wide`.
+    pub(super) wide: &'static [&'static str],
+    pub(super) yielding: &'static [Yielding],
+}
+
 /// A column that may be cut when a table is too wide, and what it keeps at least. Those named
 /// first are cut first.
 pub(super) type Yielding = (usize, usize);
 
-/// Lines of cells under a line of headings, as wide as they need.
-pub(super) fn render(headings: &[&str], rows: &[Vec<String>]) -> String {
-    lines(headings, rows, &widths(headings, rows))
-}
-
-/// The same within `COLUMNS` at a terminal, as far as the columns that yield allow it. In a pipe or
-/// a file nothing is cut: whoever searches there for a name has to find it.
-pub(super) fn render_narrow(
-    headings: &[&str],
-    rows: &[Vec<String>],
-    yielding: &[Yielding],
-) -> String {
-    match is_cut() {
-        true => render_cut(headings, rows, yielding),
-        false => render(headings, rows),
+impl Columns {
+    /// Of rows with a cell for each column, the wide ones included. Within `COLUMNS` at a terminal, as far as the columns that
+    /// yield allow it; what is wide, in a pipe or in a file is not cut: whoever searches there for a name has to find it.
+    pub(super) fn table(&self, mut rows: Vec<Vec<String>>, is_wide: bool) -> String {
+        if is_wide {
+            return render(&[self.headings, self.wide].concat(), &rows);
+        }
+        rows.iter_mut()
+            .for_each(|row| row.truncate(self.headings.len()));
+        match is_terminal() {
+            true => render_cut(self.headings, &rows, self.yielding),
+            false => render(self.headings, &rows),
+        }
     }
 }
 
-/// What does not fit is cut: a person looks, not a program.
-fn is_cut() -> bool {
+/// A person looks, not a program.
+pub(super) fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
+}
+
+/// Lines of cells under a line of headings, as wide as they need.
+pub(super) fn render(headings: &[&str], rows: &[Vec<String>]) -> String {
+    lines(headings, rows, &widths(headings, rows))
 }
 
 fn render_cut(headings: &[&str], rows: &[Vec<String>], yielding: &[Yielding]) -> String {
@@ -42,15 +53,6 @@ fn render_cut(headings: &[&str], rows: &[Vec<String>], yielding: &[Yielding]) ->
         widths[*column] = widths[*column].min((widths[*column].saturating_sub(excess)).max(*least));
     }
     lines(headings, rows, &widths)
-}
-
-/// May it be shown without cutting anything?
-pub(super) fn fits(headings: &[&str], rows: &[Vec<String>]) -> bool {
-    !is_cut() || is_narrow(headings, rows)
-}
-
-fn is_narrow(headings: &[&str], rows: &[Vec<String>]) -> bool {
-    total(&widths(headings, rows)) <= COLUMNS
 }
 
 fn lines(headings: &[&str], rows: &[Vec<String>], widths: &[usize]) -> String {
@@ -149,7 +151,6 @@ mod tests {
             text.starts_with("NAME") && text.lines().count() == 3 && text.contains('…'),
             "{text}"
         );
-        assert!(!is_narrow(&headings, &rows) && is_narrow(&headings, &rows[..1]));
         let wide = render(&headings, &rows);
         assert!(wide.contains(&"long".repeat(30)));
     }

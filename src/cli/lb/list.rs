@@ -4,10 +4,10 @@ use super::plans::{Services, TURNED_OFF, targets_cell};
 use crate::cli::leader;
 use crate::cli::objects::{document, paragraph};
 use crate::cli::output::{self, Exit, Printer, or_dash, usage};
-use crate::cli::table::{self, Yielding};
+use crate::cli::table::Columns;
 use crate::controllers::Selection;
 use crate::controllers::service::{ServicePlan, Want};
-use crate::provider::{Field, Kept};
+use crate::provider::{Balancer, Field, Kept};
 use crate::settings::{Command, Output};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -45,11 +45,13 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
         document
     };
     let text = |is_wide| {
-        let table = match is_wide {
+        let table = match plans.len() {
             _ if is_off => format!("{TURNED_OFF}.\n"),
-            _ if plans.is_empty() => nothing(&context.settings.namespace.value),
-            true => list_wide(&plans),
-            false => list_table(&plans),
+            0 => nothing(&context.settings.namespace.value),
+            _ => {
+                let rows = plans.iter().map(|plan| cells(plan, is_wide));
+                COLUMNS.table(rows.collect(), is_wide)
+            }
         };
         table + &kept_lines(kept.iter().flatten().flatten())
     };
@@ -78,41 +80,19 @@ fn nothing(namespace: &Option<String>) -> String {
     format!("{place} has no Service of type LoadBalancer.\n")
 }
 
-const HEADINGS: [&str; 5] = ["SERVICE", "LOAD BALANCER", "ADDRESS", "TARGETS", "DIFF"];
+const COLUMNS: Columns = Columns {
+    headings: &["SERVICE", "LOAD BALANCER", "ADDRESS", "TARGETS", "DIFF"],
+    wide: &["ID", "TYPE", "LOCATION"],
+    // The load balancer's name, which follows from the Service's, then the Service's, then what differs.
+    yielding: &[(1, 13), (0, 17), (4, 10)],
+};
 
-/// What is shortened when a table is too wide: the load balancer's name, which follows from the Service's, then the
-/// Service's, then what differs.
-const YIELDING: [Yielding; 3] = [(1, 13), (0, 17), (4, 10)];
-
-fn list_table(plans: &[ServicePlan]) -> String {
-    let rows: Vec<Vec<String>> = plans.iter().map(|plan| row(plan, 1)).collect();
-    table::render_narrow(&HEADINGS, &rows, &YIELDING)
-}
-
-fn list_wide(plans: &[ServicePlan]) -> String {
-    let rows = plans.iter().map(|plan| {
-        let mut cells = row(plan, usize::MAX);
-        cells.extend(match &plan.cloud.found {
-            Some(balancer) => [
-                balancer.id.to_string(),
-                or_dash(&balancer.kind),
-                or_dash(&balancer.location),
-            ],
-            None => ["-".into(), "-".into(), "-".into()],
-        });
-        cells
-    });
-    let headings = [&HEADINGS[..], &["ID", "TYPE", "LOCATION"]].concat();
-    table::render(&headings, &rows.collect::<Vec<_>>())
-}
-
-fn row(plan: &ServicePlan, addresses: usize) -> Vec<String> {
+fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
     let found = plan.cloud.found.as_ref();
-    let shown = found
-        .iter()
-        .flat_map(|found| &found.addresses)
-        .take(addresses);
-    let shown: Vec<String> = shown.map(ToString::to_string).collect();
+    let addresses = found.iter().flat_map(|found| &found.addresses);
+    let addresses = addresses.take(if is_wide { usize::MAX } else { 1 });
+    let addresses: Vec<String> = addresses.map(ToString::to_string).collect();
+    let of_it = |text: fn(&Balancer) -> String| or_dash(&found.map(text).unwrap_or_default());
     let service = match plan.service.metadata.namespace.is_empty() {
         // Its labels do not say.
         true => "-".to_owned(),
@@ -120,10 +100,13 @@ fn row(plan: &ServicePlan, addresses: usize) -> Vec<String> {
     };
     vec![
         service,
-        found.map_or("-".into(), |balancer| balancer.name.clone()),
-        or_dash(&shown.join(",")),
+        of_it(|balancer| balancer.name.clone()),
+        or_dash(&addresses.join(",")),
         targets_cell(plan),
         diff(plan),
+        of_it(|balancer| balancer.id.to_string()),
+        of_it(|balancer| balancer.kind.clone()),
+        of_it(|balancer| balancer.location.clone()),
     ]
 }
 
