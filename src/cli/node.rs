@@ -6,7 +6,7 @@ use super::objects::{
 };
 use super::output::{Exit, Printer, or_dash, usage};
 use super::table::{self, Columns};
-use super::{leader, startup, wire};
+use super::{startup, wire};
 use crate::cache;
 use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
 use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialised};
@@ -49,7 +49,7 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     nodes.context.check_exitcode()?;
     nodes.context.check_profile()?;
     let selection = nodes.selection()?;
-    leader::tell(&nodes.context.settings, &nodes.context.apis);
+    nodes.context.show_leader();
     if nodes.context.settings.dry_run.value {
         let plans = nodes.evaluate(&selection)?;
         return Ok(nodes.context.would_do(&plans));

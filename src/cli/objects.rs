@@ -90,6 +90,11 @@ impl Context {
         })
     }
 
+    /// Who does the same work.
+    pub(super) fn show_leader(&self) {
+        leader::tell(&self.settings, &self.apis);
+    }
+
     /// An API did not answer. With the kubeconfig: a person may have several.
     pub(super) fn failed(&self, error: &cache::Error) -> Exit {
         match error {
@@ -139,7 +144,7 @@ impl Context {
         plans: &impl Planned,
         text: impl FnOnce(bool) -> String,
     ) -> Exit {
-        leader::tell(&self.settings, &self.apis);
+        self.show_leader();
         let output = self.settings.output.value;
         output::print(output, || document(what, plans, None), text)
     }

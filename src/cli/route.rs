@@ -4,7 +4,7 @@
 use super::objects::{Context, Item, Planned, error_of, warnings};
 use super::output::{Exit, Printer, line, or_dash, usage};
 use super::table::Columns;
-use super::{leader, startup, wire};
+use super::{startup, wire};
 use crate::controllers::route::{NodePlan, Plan, RouteController, Row, Step, condition_json};
 use crate::controllers::{Proposal, Report};
 use crate::provider::Route;
@@ -41,7 +41,7 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
 pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let mut routes = Routes::start(Command::RouteSync, words)?;
     routes.context.check_exitcode()?;
-    leader::tell(&routes.context.settings, &routes.context.apis);
+    routes.context.show_leader();
     if routes.context.settings.dry_run.value {
         let plans = routes.evaluate()?;
         return Ok(routes.context.would_do(&plans));

@@ -156,6 +156,7 @@ fn pass(
         total.changed += report.changed;
         total.unchanged += report.unchanged;
         total.unreached += report.unreached;
+        total.failures.extend(report.failures.iter().cloned());
         if let Some(outage) = &report.outage {
             // The next controller would ask the same API the same thing.
             log::error!("{name}: {outage}");
@@ -164,7 +165,6 @@ fn pass(
         daemon::log_report(&report);
         log::info!("{name}: {}", objects::summary(&report));
         exit = exit.fail_if(report.failed() > 0);
-        total.failures.extend(report.failures);
     }
     // A wrong token is an error of every pass, also of one that had nothing to ask.
     if !stop.is_set() {

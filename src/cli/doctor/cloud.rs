@@ -15,9 +15,10 @@ const WARN_SKEW_S: u64 = 5;
 const FAIL_SKEW_S: u64 = 60;
 
 pub(super) fn token(view: &View) -> Verdict {
-    let token = view.token.as_ref()?;
-    let found = format!("{} characters, from {}", token.characters, token.source);
-    Ok(match token.characters {
+    let characters = *view.token.as_ref()?;
+    let source = view.settings.token.source.name();
+    let found = format!("{characters} characters, from {source}");
+    Ok(match characters {
         TOKEN_CHARACTERS => Outcome::ok(found),
         _ => Outcome::warn(
             format!("{found}; tokens of the Cloud API have {TOKEN_CHARACTERS}"),

@@ -21,7 +21,8 @@ pub(super) struct View<'a> {
     pub(super) settings: &'a Settings,
     /// What is wrong with the settings, the token's aside.
     pub(super) problems: Vec<String>,
-    pub(super) token: Seen<Token>,
+    /// How many characters the token has.
+    pub(super) token: Seen<usize>,
     /// How many servers the project has.
     pub(super) servers: Seen<usize>,
     /// What it says of a call that failed counts as well.
@@ -33,12 +34,6 @@ pub(super) struct View<'a> {
     /// By UID of the Service.
     pub(super) failed_tries: Seen<HashMap<String, FailedTry>>,
     pub(super) orphans: Seen<Vec<Orphan>>,
-}
-
-pub(super) struct Token {
-    /// What named it.
-    pub(super) source: String,
-    pub(super) characters: usize,
 }
 
 /// An API server that answers.
@@ -137,10 +132,7 @@ pub(super) fn observe(started: &Started) -> View<'_> {
         .iter()
         .partition(|problem| problem.setting.starts_with("HCLOUD_TOKEN"));
     let token = match (&settings.token.value, of_token.last()) {
-        (Some(token), _) => Ok(Token {
-            source: settings.token.source.name().to_owned(),
-            characters: token.secret.expose().chars().count(),
-        }),
+        (Some(token), _) => Ok(token.secret.expose().chars().count()),
         (None, Some(problem)) => Err(Gap::Failed(problem.to_string())),
         (None, None) => Err(Gap::Failed("it is not set".into())),
     };
@@ -189,7 +181,7 @@ pub(super) fn observe(started: &Started) -> View<'_> {
     let nodes = read.map(|(apis, instances, nodes)| {
         let view = node::View {
             nodes: &nodes,
-            instances: &instances,
+            instances,
             overdue: Timestamp::MIN,
         };
         node::plan(&view, &*apis.provider, |_| true)

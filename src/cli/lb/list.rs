@@ -1,7 +1,6 @@
 //! Every Service with its load balancer, and what differs.
 
 use super::plans::{Services, TURNED_OFF, targets_cell};
-use crate::cli::leader;
 use crate::cli::objects::{document, paragraph};
 use crate::cli::output::{self, Exit, Printer, or_dash, usage};
 use crate::cli::table::Columns;
@@ -25,7 +24,7 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let begun = Instant::now();
     let mut plans = services.evaluate(&selection)?;
     plans.extend(services.orphans(&plans, begun)?);
-    leader::tell(&context.settings, &context.apis);
+    context.show_leader();
     // A command that only reads warns and continues.
     let _ = context.check_profile();
     // Certificates have no namespace: the list of one namespace does not show them.

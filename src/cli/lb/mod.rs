@@ -8,7 +8,6 @@ mod plans;
 pub(super) use inspect::inspect;
 pub(super) use list::list;
 
-use super::leader;
 use super::objects::{Planned, proposed};
 use super::output::{Exit, Printer, usage};
 use crate::controllers::Selection;
@@ -28,7 +27,7 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
         return delete_orphans(&services);
     }
     let selection = services.selection()?;
-    leader::tell(&services.context.settings, &services.context.apis);
+    services.context.show_leader();
     if services.context.settings.dry_run.value {
         let plans = services.evaluate(&selection)?;
         return Ok(services.context.would_do(&plans));
@@ -43,7 +42,7 @@ pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
 
 fn delete_orphans(services: &Services) -> Result<Exit, Exit> {
     let context = &services.context;
-    leader::tell(&context.settings, &context.apis);
+    context.show_leader();
     let is_dry = context.settings.dry_run.value;
     let is_agreed = context.settings.yes.value;
     if !context.names.is_empty() {
@@ -63,7 +62,10 @@ fn delete_orphans(services: &Services) -> Result<Exit, Exit> {
     if is_dry {
         return Ok(context.would_do(&orphans));
     }
-    if !(ids.is_empty() || is_agreed || is_wanted(&orphans, ids.len())) {
+    if !(ids.is_empty()
+        || is_agreed
+        || is_confirmed(&proposed(&orphans.proposals(), orphans.notes()), ids.len()))
+    {
         Printer::notice("nothing was deleted");
         return Ok(Exit::Done);
     }
@@ -86,12 +88,12 @@ fn to_go(orphan: &ServicePlan) -> Option<u64> {
 }
 
 /// Shows them, and reads an answer; nothing but a clear yes is one.
-fn is_wanted(orphans: &Vec<ServicePlan>, count: usize) -> bool {
+fn is_confirmed(orphans: &str, count: usize) -> bool {
     let what = match count {
         1 => "this load balancer".to_owned(),
         count => format!("these {count} load balancers"),
     };
-    Printer::stderr(&proposed(&orphans.proposals(), orphans.notes()));
+    Printer::stderr(orphans);
     Printer::stderr(&format!("Delete {what}, with their addresses? [y/N] "));
     let mut answer = String::new();
     match stdin().read_line(&mut answer) {
