@@ -7,9 +7,7 @@ use super::{commands, wire};
 use crate::cache::Apis;
 use crate::kube::{self, container};
 use crate::provider::Gate;
-use crate::settings::{
-    self, Command, DaemonSettings, Notice, Parsed, Process, Settings, WorkloadName,
-};
+use crate::settings::{self, Command, DaemonSettings, Parsed, Process, Settings, WorkloadName};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -108,10 +106,7 @@ fn start_log(parsed: &Parsed, reader: Reader) {
         logging::show_waits();
     }
     for notice in &parsed.notices {
-        match notice {
-            Notice::Ignored { .. } => log::info!("{notice}"),
-            Notice::MisspeltVariable { .. } | Notice::Unencrypted { .. } => log::warn!("{notice}"),
-        }
+        log::log!(notice.level, "{notice}");
     }
 }
 

@@ -132,7 +132,7 @@ pub(super) fn observe(started: &Started) -> View<'_> {
         .iter()
         .partition(|problem| problem.setting.starts_with("HCLOUD_TOKEN"));
     let token = match (&settings.token.value, of_token.last()) {
-        (Some(token), _) => Ok(token.secret.expose().chars().count()),
+        (Some(token), _) => Ok(token.length()),
         (None, Some(problem)) => Err(Gap::Failed(problem.to_string())),
         (None, None) => Err(Gap::Failed("it is not set".into())),
     };
