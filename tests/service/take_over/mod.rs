@@ -52,7 +52,7 @@ fn what_it_left_is_taken_over_without_a_write() {
         let ran = ccm(&left.env, &[&its_words[..], &["--dry-run"]].concat());
         let mut lines = ran.stdout.lines();
         let is_nothing = |line: &str| {
-            line.starts_with("0 would change, ") && line.ends_with(" 0 can't be helped")
+            line.starts_with("0 would change, ") && line.ends_with(" 0 blocked")
         };
         assert!(ran.code == 0 && lines.all(is_nothing), "{case}: {ran:?}");
         let ran = ccm(&left.env, &[&its_words[..], &["--once"]].concat());
