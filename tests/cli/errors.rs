@@ -116,7 +116,7 @@ fn usage() {
     check(&sandbox, &env(&sandbox), &[
         (&["nodes"], &[], 2, "unknown command \"nodes\"; did you mean node?\nSee ccm help."),
         (&["frobnicate"], &[], 2, "unknown command \"frobnicate\"; there is run, node, lb, route, doctor, config, completions, help, version\nSee ccm help."),
-        (&["--context", "foo", "node", "list"], &[], 2, "flags go after the command: ccm node list --context foo"),
+        (&["--context", "foo", "node", "list"], &[], 2, "flags go after the command: ccm node list …"),
         (&["version", "extra"], &[], 2, "version takes no words and no flags"),
         (&["node", "lst"], &[], 2, "unknown command \"node lst\"; did you mean node list?\nSee ccm help."),
         (&["help", "nod"], &[], 2, "unknown command or topic \"nod\"; did you mean node?\nSee ccm help."),
