@@ -53,6 +53,13 @@ pub fn certificates_come(sandbox: &Sandbox) {
     });
 }
 
+/// What processes that are dead by now began in the cloud has ended.
+pub fn actions_end(sandbox: &Sandbox) {
+    crate::common::wait_until("the end of all actions", || {
+        !sandbox.cloud().has_running_actions()
+    });
+}
+
 /// Both APIs, at one moment.
 struct Both {
     kubernetes: Kubernetes,

@@ -118,9 +118,13 @@ fn in_storm(story: &Story, sandbox: &Sandbox, tally: &Mutex<Tally>) -> Result<()
     }
 
     let was_independent = match &story.stuck {
-        Some(name) => independent(sandbox, &place, name)?,
+        Some(name) => {
+            end::actions_end(sandbox);
+            independent(sandbox, &place, name)?
+        }
         None => false,
     };
+    let is_begun = sandbox.cloud().has_running_actions();
     let mark = sandbox.calls().mark();
     let rounds = Ccm::new(&place, true).settle()?;
     watch.no_harm(sandbox)?;
@@ -144,6 +148,12 @@ fn in_storm(story: &Story, sandbox: &Sandbox, tally: &Mutex<Tally>) -> Result<()
             "{} calls, {writes} of them writes, to settle",
             calls.len()
         ));
+    }
+    if is_begun {
+        // What a dead `ccm` began shows when it has ended, perhaps after the plan: the next comparison of all sees it.
+        end::actions_end(sandbox);
+        Ccm::new(&place, true).settle()?;
+        watch.no_harm(sandbox)?;
     }
     at_rest(sandbox, &place)?;
     // One that was there from the start may be adopted.

@@ -243,6 +243,11 @@ impl Cloud {
         self.lock().actions.fail_next(command, code, message);
     }
 
+    /// True while an action runs on anything.
+    pub fn has_running_actions(&self) -> bool {
+        !self.lock().actions.is_idle()
+    }
+
     /// While true, no action ends; afterwards those end whose time is over.
     pub fn hold_actions(&self, held: bool) {
         self.lock().actions.hold(held);
