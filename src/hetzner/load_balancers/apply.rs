@@ -5,7 +5,7 @@ use super::change::{Change, Create, LabelEdit, Seen, Write};
 use super::names::{CLUSTER_UID, SERVICE_UID};
 use super::observe::Observed;
 use super::{annotations as a, primary_ips};
-use crate::hetzner::actions::Action;
+use crate::hetzner::actions::{self, Action};
 use crate::hetzner::api::{Api, Failed};
 use crate::hetzner::certificates;
 use crate::hetzner::error::Code;
@@ -137,11 +137,14 @@ fn prepared(api: &Api, change: &Change) -> Result<Ready, Error> {
             name,
             labels: Some(labels),
         } => {
+            if change.is_release {
+                actions::check_none_runs(api, &format!("/load_balancers/{id}"))?;
+            }
             let Some(now) = read(api, id)? else {
                 return Ok(Ready::Not(Applied::Overtaken));
             };
             let now = Seen::of(&now);
-            if let Some(why) = edit_refused(labels, &now) {
+            if let Some(why) = edit_refused(labels, change.is_release, &now) {
                 log::info!("{line}: not done, {why}; reading and planning again");
                 return Ok(Ready::Not(Applied::Overtaken));
             }
@@ -225,10 +228,12 @@ fn read(api: &Api, id: u64) -> Result<Option<LoadBalancer>, Error> {
     }
 }
 
-fn edit_refused(edit: &LabelEdit, now: &Seen) -> Option<&'static str> {
+/// What a process that was killed had begun may have ended since the load balancers were listed: a release must not
+/// leave it.
+fn edit_refused(edit: &LabelEdit, is_release: bool, now: &Seen) -> Option<&'static str> {
     if !edit.seen.has_same_owner(now) {
         Some("the labels that say whose it is changed meanwhile")
-    } else if edit.adopts && !edit.seen.has_all_of(now) {
+    } else if (edit.adopts || is_release) && !edit.seen.has_all_of(now) {
         Some("it got ports or targets meanwhile")
     } else {
         None
