@@ -279,7 +279,7 @@ fn while_the_nodes_cannot_be_read_no_target_is_removed() {
     join("n-0");
     join("n-1");
     add(&sandbox, "web", Wish::plain());
-    let mut ccm = Ccm::patient(&place);
+    let mut ccm = Ccm::patient(&place, 10.0);
     tick(&mut ccm);
     end::is_right(&sandbox).unwrap();
     let id = cloud.load_balancers(project)[0]["id"].as_u64().unwrap();

@@ -104,9 +104,9 @@ impl Ccm {
         Ccm::of(place, resync_period, SCALE)
     }
 
-    /// One for which actions may run ten times longer before they count as failed.
-    pub fn patient(place: &Place) -> Ccm {
-        Ccm::of(place, scaled(1_000_000), 10.0 * SCALE)
+    /// One for which actions may run so many times longer before they count as failed.
+    pub fn patient(place: &Place, patience: f64) -> Ccm {
+        Ccm::of(place, scaled(1_000_000), patience * SCALE)
     }
 
     fn of(place: &Place, resync_period: Duration, time_scale: f64) -> Ccm {
