@@ -2,16 +2,6 @@
 
 use super::output::line;
 use crate::controllers::{Proposal, Report};
-use crate::provider::{Gate, Refused};
-
-/// The gate of `sync`: every planned write passes.
-pub(super) struct Open;
-
-impl Gate for Open {
-    fn pass(&self, _what: &str) -> Result<(), Refused> {
-        Ok(())
-    }
-}
 
 /// What came of several reports together.
 #[derive(Default)]

@@ -10,6 +10,7 @@ use crate::metrics::LEADER;
 use crate::provider::Gate;
 use crate::settings::{self, Settings};
 use jiff::Timestamp;
+use std::sync::Arc;
 use std::time::Duration;
 
 // The settings can't ask the client what a write may take; that both say the same is checked here.
@@ -23,23 +24,30 @@ pub(super) fn lease(
     if !settings.leader_elect.value {
         return Ok(None);
     }
-    let client = wire::lease_client(settings)?;
+    let client = wire::lease_client(settings, Arc::new(StopGate(stop)))?;
     let lease = Lease::new(client, lease_settings(settings, key(settings)), stop);
     // The process's own for as long as it lives.
     Ok(Some(Box::leak(Box::new(lease))))
 }
 
-/// Does the work while we lead, under the gate of the Lease; without one at once, under a gate
-/// that only knows the wish to end.
+/// What every write passes: while the Lease is held; without one, until the wish to end.
+pub(super) fn gate(lease: Option<&'static Lease>, stop: &'static Stop) -> Arc<dyn Gate> {
+    match lease {
+        Some(lease) => Arc::new(lease),
+        None => Arc::new(StopGate(stop)),
+    }
+}
+
+/// Does the work while we lead; without a Lease at once.
 pub(super) fn lead(
     settings: &Settings,
     lease: Option<&'static Lease>,
-    stop: &'static Stop,
-    work: impl FnOnce(&'static dyn Gate) -> Exit,
+    _stop: &'static Stop,
+    work: impl FnOnce() -> Exit,
 ) -> Exit {
     let Some(lease) = lease else {
         LEADER.set(&[], 1.0);
-        return work(Box::leak(Box::new(StopGate(stop))));
+        return work();
     };
     let key = key(settings);
     let policy = match settings.once.value {
@@ -48,7 +56,7 @@ pub(super) fn lead(
     };
     match lease.acquire(policy) {
         Acquired::Lease => {
-            let exit = work(lease);
+            let exit = work();
             lease.release();
             if lease.is_lost() { Exit::Failed } else { exit }
         }

@@ -13,7 +13,6 @@ use crate::controllers::{Controller, Selection};
 use crate::daemon::lease::Lease;
 use crate::daemon::{self, Ended, Stop};
 use crate::metrics;
-use crate::provider::Gate;
 use crate::settings::{self, Command, Settings};
 use std::ffi::OsString;
 use std::time::Instant;
@@ -23,7 +22,16 @@ pub(super) fn run(words: Vec<OsString>) -> Exit {
         Ok(started) => started.settings,
         Err(exit) => return exit,
     };
-    let apis = match wire::apis(&settings, wire::metadata(&settings)) {
+    let stop: &'static Stop = Box::leak(Box::new(Stop::default()));
+    let lease = match leader::lease(&settings, stop) {
+        Ok(lease) => lease,
+        Err(why) => return Printer::failure(&why),
+    };
+    let gate = match settings.dry_run.value {
+        true => wire::gate(Command::Run, &settings),
+        false => leader::gate(lease, stop),
+    };
+    let apis = match wire::apis(&settings, gate) {
         Ok(apis) => apis,
         Err(why) => return Printer::failure(&why),
     };
@@ -39,22 +47,17 @@ pub(super) fn run(words: Vec<OsString>) -> Exit {
         // No write to finish: a signal ends it as it ends any program.
         return dry_run(apis, &controllers);
     }
-    let stop: &'static Stop = Box::leak(Box::new(Stop::default()));
     if let Err(error) = daemon::stop_on_signals(stop) {
         return Printer::failure(&format!("signals can't be watched: {error}"));
     }
-    let lease = match leader::lease(&settings, stop) {
-        Ok(lease) => lease,
-        Err(why) => return Printer::failure(&why),
-    };
     if settings.once.value {
         return once(&settings, lease, apis, controllers, stop);
     }
     metrics::begin();
     metrics::BUILD.set(&[env!("CARGO_PKG_VERSION"), apis.provider.name()], 1.0);
     let health = daemon::Health::start(wire::health_settings(&settings), apis, stop, lease);
-    let exit = leader::lead(&settings, lease, stop, |gate| {
-        match daemon::run(apis, gate, controllers, stop, health) {
+    let exit = leader::lead(&settings, lease, stop, || {
+        match daemon::run(apis, controllers, stop, health) {
             Ended::Stopped => Exit::Done,
             Ended::Blocked => Exit::Failed,
         }
@@ -116,11 +119,9 @@ fn once(
 ) -> Exit {
     let begun = Instant::now();
     let mut done = None;
-    let exit = leader::lead(settings, lease, stop, |gate| {
+    let exit = leader::lead(settings, lease, stop, || {
         let mut count = changes::Count::default();
-        let exit = daemon::with_events(apis, gate, stop, || {
-            pass(apis, gate, controllers, stop, &mut count)
-        });
+        let exit = daemon::with_events(apis, stop, || pass(apis, controllers, stop, &mut count));
         // Not later: giving the Lease away stops everything.
         done = Some((count, stop.is_set()));
         exit
@@ -144,7 +145,6 @@ fn once(
 
 fn pass(
     apis: &'static Apis,
-    gate: &'static dyn Gate,
     controllers: Vec<Box<dyn Controller>>,
     stop: &Stop,
     count: &mut changes::Count,
@@ -157,7 +157,7 @@ fn pass(
             exit = Exit::Failed;
             continue;
         }
-        let tick = move || controller.tick(apis, gate, &Selection::All);
+        let tick = move || controller.tick(apis, &Selection::All);
         let Some(report) = daemon::unless_stopped(stop, tick) else {
             log::warn!("{name}: ended before an answer came; {}", not_reached(apis));
             exit = Exit::Failed;

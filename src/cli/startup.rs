@@ -6,6 +6,7 @@ use super::output::Printer;
 use super::{Exit, commands, waiting, wire};
 use crate::cache::{self, Apis, Error, ReadFrom};
 use crate::kube::{self, Node, container};
+use crate::provider::Gate;
 use crate::provider::ProviderId;
 use crate::settings::{
     self, Command, DaemonSettings, Notice, Parsed, Process, Settings, WorkloadName,
@@ -27,6 +28,8 @@ pub(super) struct Started {
     pub(super) problems: Vec<settings::Problem>,
     /// Variables, and flags with their dashes, that are unset here and may be set for the daemon.
     pub(super) unknown: Vec<String>,
+    /// What its writes pass.
+    gate: Arc<dyn Gate>,
     /// The client that `--settings-from` needed.
     kube: Option<kube::Client>,
 }
@@ -76,6 +79,7 @@ impl Started {
     fn new(command: Command, parsed: Parsed, found: Option<Found>) -> Started {
         let unread = found.as_ref().map(|found| &found.unread);
         Started {
+            gate: wire::gate(command, &parsed.settings),
             unknown: unknown(command, &parsed.settings, unread),
             settings: parsed.settings,
             words: parsed.words,
@@ -86,7 +90,12 @@ impl Started {
 
     /// Both APIs, for a person's command. `unknown`: see [`Started::unknown`].
     pub(super) fn apis(&mut self, unknown: Vec<String>) -> Result<Apis, Exit> {
-        let apis = wire::apis_for_person(self.kube.take(), &self.settings, unknown);
+        let apis = wire::apis_for_person(
+            self.kube.take(),
+            &self.settings,
+            Arc::clone(&self.gate),
+            unknown,
+        );
         apis.map_err(|why| Printer::failure(&why))
     }
 }
@@ -144,7 +153,8 @@ fn daemon_settings(
     name: &WorkloadName,
 ) -> Result<Found, Vec<String>> {
     let one = |why: String| vec![format!("--settings-from: {why}")];
-    let kube = wire::kube_client(settings).map_err(|why| vec![why])?;
+    let kube =
+        wire::kube_client(settings, wire::gate(command, settings)).map_err(|why| vec![why])?;
     let plural = format!("{}s", name.kind);
     let workload = kube
         .workload(&plural, &name.namespace, &name.name)

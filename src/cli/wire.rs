@@ -7,11 +7,11 @@ use crate::hetzner::load_balancers;
 use crate::hetzner::{self, Hetzner};
 use crate::http::{self, Authorities, Proxies, Secret, Timing, Tls, Token, WRITE_TIMEOUT};
 use crate::kube::{self, config};
-use crate::provider::Profile;
-use crate::settings::{self, Settings};
+use crate::provider::{Gate, OpenGate, Profile, Refused};
+use crate::settings::{self, Command, Settings};
 use crate::text::unencrypted;
 use std::path::Path;
-use std::sync::Once;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 /// Before a read is tried again.
@@ -44,9 +44,33 @@ pub(super) fn metadata(settings: &Settings) -> Option<String> {
     )
 }
 
+/// The gate of commands that change nothing: it lets pass what is a write in its form only.
+struct ReadOnly;
+
+impl Gate for ReadOnly {
+    fn pass(&self, what: &str) -> Result<(), Refused> {
+        match [kube::ACCESS_REVIEW, hetzner::HARMLESS_WRITE].contains(&what) {
+            true => Ok(()),
+            false => Err(Refused("this command writes nothing".into())),
+        }
+    }
+}
+
+/// What the writes of a person's command pass.
+pub(super) fn gate(command: Command, settings: &Settings) -> Arc<dyn Gate> {
+    match command {
+        Command::NodeSync | Command::LbSync | Command::RouteSync if !settings.dry_run.value => {
+            Arc::new(OpenGate)
+        }
+        _ => Arc::new(ReadOnly),
+    }
+}
+
 /// Both APIs as the settings name them. No call is made.
-pub(super) fn apis(settings: &Settings, metadata: Option<String>) -> Result<Apis, String> {
-    apis_with(kube_client(settings)?, settings, metadata, Vec::new())
+pub(super) fn apis(settings: &Settings, gate: Arc<dyn Gate>) -> Result<Apis, String> {
+    let kube = kube_client(settings, Arc::clone(&gate))?;
+    let metadata = metadata(settings);
+    apis_with(kube, settings, gate, metadata, Vec::new())
 }
 
 /// The same for a person's command, which may have a client already. It does not check whether this machine is attached
@@ -54,22 +78,24 @@ pub(super) fn apis(settings: &Settings, metadata: Option<String>) -> Result<Apis
 pub(super) fn apis_for_person(
     kube: Option<kube::Client>,
     settings: &Settings,
+    gate: Arc<dyn Gate>,
     unknown: Vec<String>,
 ) -> Result<Apis, String> {
     let kube = match kube {
         Some(kube) => kube,
-        None => kube_client(settings)?,
+        None => kube_client(settings, Arc::clone(&gate))?,
     };
-    apis_with(kube, settings, None, unknown)
+    apis_with(kube, settings, gate, None, unknown)
 }
 
 fn apis_with(
     kube: kube::Client,
     settings: &Settings,
+    gate: Arc<dyn Gate>,
     metadata: Option<String>,
     unknown: Vec<String>,
 ) -> Result<Apis, String> {
-    let provider = provider_with(settings, metadata, unknown)?;
+    let provider = provider_with(settings, gate, metadata, unknown)?;
     warn_of_token_length(settings);
     Ok(together(settings, kube, provider))
 }
@@ -81,6 +107,7 @@ pub(super) fn together(settings: &Settings, kube: kube::Client, provider: Hetzne
 /// The cloud alone. No call is made.
 pub(super) fn provider_with(
     settings: &Settings,
+    gate: Arc<dyn Gate>,
     metadata: Option<String>,
     unknown: Vec<String>,
 ) -> Result<Hetzner, String> {
@@ -91,7 +118,7 @@ pub(super) fn provider_with(
             authorities.unusable
         );
     }
-    let mut hetzner = hetzner_settings(settings, authorities, metadata)?;
+    let mut hetzner = hetzner_settings(settings, gate, authorities, metadata)?;
     if let Some(defaults) = &mut hetzner.load_balancers {
         defaults.unknown = unknown;
     }
@@ -99,15 +126,21 @@ pub(super) fn provider_with(
 }
 
 /// Of the cluster that the settings name. No call is made.
-pub(super) fn kube_client(settings: &Settings) -> Result<kube::Client, String> {
+pub(super) fn kube_client(
+    settings: &Settings,
+    gate: Arc<dyn Gate>,
+) -> Result<kube::Client, String> {
     let access = access(settings, &authorities()?)?;
     let timing = timing(settings, kube::READ_TIMEOUT);
-    Ok(kube::Client::new(access, proxies()?, timing))
+    Ok(kube::Client::new(access, proxies()?, timing, gate))
 }
 
 /// For the Lease alone: its time-outs leave room for a second try before the renew deadline.
 /// They are real time in tests too: what is too late is seen by the deadline itself.
-pub(super) fn lease_client(settings: &Settings) -> Result<kube::Client, String> {
+pub(super) fn lease_client(
+    settings: &Settings,
+    gate: Arc<dyn Gate>,
+) -> Result<kube::Client, String> {
     let access = access(settings, &authorities()?)?;
     let timeout = settings.renew_deadline.value / 2;
     let timing = Timing {
@@ -115,7 +148,7 @@ pub(super) fn lease_client(settings: &Settings) -> Result<kube::Client, String> 
         write_timeout: timeout,
         ..timing(settings, kube::READ_TIMEOUT)
     };
-    Ok(kube::Client::new(access, proxies()?, timing))
+    Ok(kube::Client::new(access, proxies()?, timing, gate))
 }
 
 pub(super) fn scaled_for_lease(settings: &Settings, time: Duration) -> Duration {
@@ -310,6 +343,7 @@ fn kube_options(settings: &Settings) -> config::Options {
 
 fn hetzner_settings(
     settings: &Settings,
+    gate: Arc<dyn Gate>,
     authorities: Authorities,
     metadata: Option<String>,
 ) -> Result<hetzner::Settings, String> {
@@ -329,6 +363,7 @@ fn hetzner_settings(
         load_balancers: load_balancers(&settings.load_balancers),
         debug: settings.debug.value,
         timing: timing(settings, hetzner::READ_TIMEOUT),
+        gate,
         time_scale: settings.test_time_scale.value,
     })
 }

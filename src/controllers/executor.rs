@@ -7,8 +7,7 @@
 
 use super::report::{count_change, log_change};
 use crate::provider::{
-    ActionId, Applied, Change, ChangeKind, Error, ErrorKind, Gate, LoadBalancers, Snapshot,
-    heartbeat,
+    ActionId, Applied, Change, ChangeKind, Error, ErrorKind, LoadBalancers, Snapshot, heartbeat,
 };
 use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -106,7 +105,6 @@ struct Running {
 pub(super) struct Requests<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     provider: &'env dyn LoadBalancers,
-    gate: &'env dyn Gate,
     changes: usize,
     changes_at_most: usize,
     is_asking: bool,
@@ -205,7 +203,7 @@ impl<T> Executor<T> {
             {
                 return over;
             }
-            if !requests.gate.may_wait() && !requests.are_in_flight() {
+            if !requests.provider.may_wait() && !requests.are_in_flight() {
                 self.abandon(ErrorKind::Refused, "ccm is ending", |_| true);
                 continue;
             }
@@ -216,7 +214,7 @@ impl<T> Executor<T> {
             });
             let question = self.next_question();
             let is_due = question.is_some_and(|question| question <= now);
-            if is_due && !requests.is_asking && requests.gate.may_wait() {
+            if is_due && !requests.is_asking && requests.provider.may_wait() {
                 self.ask(requests);
             }
             let moments = [
@@ -237,11 +235,10 @@ impl<T> Executor<T> {
     pub(super) fn run(
         &mut self,
         provider: &dyn LoadBalancers,
-        gate: &dyn Gate,
         concurrency: usize,
     ) -> Vec<Execution<T>> {
         std::thread::scope(|scope| {
-            let mut requests = Requests::new(scope, provider, gate, concurrency);
+            let mut requests = Requests::new(scope, provider, concurrency);
             let mut all = Vec::new();
             while !self.executions.is_empty() {
                 all.extend(self.work(&mut requests, None));
@@ -546,14 +543,12 @@ impl<'scope, 'env> Requests<'scope, 'env> {
     pub(super) fn new(
         scope: &'scope Scope<'scope, 'env>,
         provider: &'env dyn LoadBalancers,
-        gate: &'env dyn Gate,
         concurrency: usize,
     ) -> Requests<'scope, 'env> {
         let (sender, responses) = channel();
         Requests {
             scope,
             provider,
-            gate,
             changes: 0,
             changes_at_most: concurrency.max(1),
             is_asking: false,
@@ -572,9 +567,9 @@ impl<'scope, 'env> Requests<'scope, 'env> {
 
     fn send(&mut self, id: u64, change: Box<dyn Change>) {
         self.changes += 1;
-        let (provider, gate) = (self.provider, self.gate);
+        let provider = self.provider;
         self.spawn(move || {
-            let applied = provider.apply(gate, &*change);
+            let applied = provider.apply(&*change);
             Response::Change(id, change, applied)
         });
     }

@@ -17,7 +17,6 @@ pub use matching::{MatchedBy, Outcome};
 pub use report::{CHANGES_MADE, FINDINGS, Failure, Outage, Report};
 
 use crate::cache::Apis;
-use crate::provider::Gate;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -30,7 +29,7 @@ pub trait Controller: Send {
     fn interval(&self) -> Duration;
 
     /// One pass over everything that is due. What is unfinished then (`Report::unfinished`) continues in the next tick.
-    fn tick(&mut self, apis: &Apis, gate: &dyn Gate, selection: &Selection) -> Report;
+    fn tick(&mut self, apis: &Apis, selection: &Selection) -> Report;
 
     /// The same pass, up to the first write: what a tick would do now.
     fn propose(

@@ -17,7 +17,7 @@ pub use ticks::reach_cloud;
 
 use crate::cache::Apis;
 use crate::controllers::{Controller, Report};
-use crate::provider::{Gate, heartbeat};
+use crate::provider::heartbeat;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use ticks::Ticks;
@@ -48,12 +48,11 @@ pub enum Ended {
 /// Ticks every controller on a thread of its own until `stop`.
 pub fn run(
     apis: &'static Apis,
-    gate: &'static dyn Gate,
     controllers: Vec<Box<dyn Controller>>,
     stop: &'static Stop,
     health: &Health,
 ) -> Ended {
-    let ticks: &'static Ticks = Box::leak(Box::new(Ticks::new(apis, gate, stop, &controllers)));
+    let ticks: &'static Ticks = Box::leak(Box::new(Ticks::new(apis, stop, &controllers)));
     let threads: Vec<_> = controllers
         .into_iter()
         .map(|controller| {
@@ -64,7 +63,7 @@ pub fn run(
             })
         })
         .collect();
-    std::thread::spawn(|| apis.recorder.write_events(&apis.kube, gate));
+    std::thread::spawn(|| apis.recorder.write_events(&apis.kube));
     stop.wait_until_set();
     let deadline = Instant::now() + GRACE;
     while threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < deadline {
@@ -81,13 +80,8 @@ pub fn run(
 }
 
 /// Does the work of one pass while its events are written, and waits for the last of them.
-pub fn with_events<T>(
-    apis: &'static Apis,
-    gate: &'static dyn Gate,
-    stop: &Stop,
-    work: impl FnOnce() -> T,
-) -> T {
-    std::thread::spawn(|| apis.recorder.write_events(&apis.kube, gate));
+pub fn with_events<T>(apis: &'static Apis, stop: &Stop, work: impl FnOnce() -> T) -> T {
+    std::thread::spawn(|| apis.recorder.write_events(&apis.kube));
     let done = work();
     apis.recorder.end(match stop.is_set() {
         true => EVENTS_AT_MOST,

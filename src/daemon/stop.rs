@@ -76,7 +76,7 @@ impl Gate for StopGate<'_> {
         }
     }
 
-    fn pass_event(&self, _what: &str) -> Result<(), Refused> {
+    fn pass_at_end(&self, _what: &str) -> Result<(), Refused> {
         Ok(())
     }
 

@@ -5,14 +5,13 @@ use super::{Stop, log_report};
 use crate::cache::{self, Apis};
 use crate::controllers::{Controller, Outage, Report, Selection};
 use crate::metrics::{PLANNED, TICK_DURATION, TICKS};
-use crate::provider::{Gate, Urgency, heartbeat};
+use crate::provider::{Urgency, heartbeat};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// What the threads share.
 pub(super) struct Ticks {
     apis: &'static Apis,
-    gate: &'static dyn Gate,
     stop: &'static Stop,
     outages: Outages,
     /// None of them can work before a setting, a credential or a role is fixed.
@@ -33,13 +32,11 @@ pub fn reach_cloud(apis: &Apis) -> Result<(), cache::Error> {
 impl Ticks {
     pub(super) fn new(
         apis: &'static Apis,
-        gate: &'static dyn Gate,
         stop: &'static Stop,
         controllers: &[Box<dyn Controller>],
     ) -> Ticks {
         Ticks {
             apis,
-            gate,
             stop,
             outages: Outages::default(),
             failed: AtomicBool::new(false),
@@ -59,7 +56,7 @@ impl Ticks {
         loop {
             heartbeat::beat();
             let begun = Instant::now();
-            let mut report = controller.tick(self.apis, self.gate, &Selection::Due);
+            let mut report = controller.tick(self.apis, &Selection::Due);
             let others_may_ask = self.first_ticks.load(Ordering::Relaxed) > usize::from(is_first);
             if !others_may_ask && report.outage.is_none() {
                 self.look_at_cloud(&mut report);

@@ -4,7 +4,7 @@ use super::budget::Budget;
 use super::error::{Code, Error};
 use super::pages::{self, PER_PAGE, Pagination, Part};
 use crate::http::{self, Method};
-use crate::provider::{self, ErrorKind, Gate, Urgency};
+use crate::provider::{self, ErrorKind, Urgency};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -73,10 +73,13 @@ impl Api {
         }
     }
 
+    pub(super) fn may_wait(&self) -> bool {
+        self.http.may_wait()
+    }
+
     /// Writes once, when the gate lets it pass and the budget is not used up. A DELETE has no body.
     pub(super) fn write<T: DeserializeOwned>(
         &self,
-        gate: &dyn Gate,
         method: Method,
         path: &str,
         body: Option<&impl Serialize>,
@@ -84,10 +87,7 @@ impl Api {
         let what = format!("{} {}{path}", method.name(), self.http.base());
         let admitted = self.budget.admit(&what, Urgency::Needed, Instant::now());
         admitted.map_err(|error| Failed { error, code: None })?;
-        match self
-            .http
-            .write(gate, method, path, "application/json", body)
-        {
+        match self.http.write(method, path, "application/json", body) {
             Ok(reply) => {
                 self.budget.note(&reply.head, Instant::now());
                 Ok(reply.value)

@@ -2,7 +2,7 @@
 
 use super::api::Api;
 use crate::http::Method;
-use crate::provider::{ErrorKind, Gate, Permission};
+use crate::provider::{ErrorKind, Permission};
 use serde::de::IgnoredAny;
 use serde_json::json;
 
@@ -15,9 +15,9 @@ pub const HARMLESS_WRITE: &str = "PUT /load_balancers/9007199254740991";
 /// method is refused for that alone. That this is checked before the path is not written
 /// down, so only the refusal is beyond doubt; an answer that the load balancer does not exist shows that the token may
 /// write.
-pub(super) fn permission(api: &Api, gate: &dyn Gate) -> Permission {
+pub(super) fn permission(api: &Api) -> Permission {
     let path = HARMLESS_WRITE.trim_start_matches("PUT ");
-    let answer = api.write::<IgnoredAny>(gate, Method::Put, path, Some(&json!({})));
+    let answer = api.write::<IgnoredAny>(Method::Put, path, Some(&json!({})));
     match answer {
         Ok(_) => Permission::ReadWrite,
         Err(failed) => match (&failed.error.kind, failed.code()) {

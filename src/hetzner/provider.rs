@@ -51,6 +51,8 @@ pub struct Settings {
     pub load_balancers: Option<load_balancers::Defaults>,
     pub debug: bool,
     pub timing: Timing,
+    /// Asked before every write.
+    pub gate: Arc<dyn Gate>,
     /// Multiplies the waits of the rate budget; 1 outside of tests.
     pub time_scale: f64,
 }
@@ -85,6 +87,7 @@ impl Hetzner {
             retry_rate_limited: false,
             body_limit_bytes: BODY_LIMIT_BYTES,
             log_bodies: settings.debug,
+            gate: settings.gate,
             watch: super::watch::watch,
         });
         Hetzner {
@@ -167,13 +170,13 @@ impl Provider for Hetzner {
         Ok(())
     }
 
-    fn checkup(&self, gate: &dyn Gate) -> Checkup {
+    fn checkup(&self) -> Checkup {
         let network = self.look_for_network();
         let attached = match (&network, &self.metadata) {
             (Some(Ok(network)), Some(endpoint)) => metadata::attached(endpoint, network),
             _ => Attached::default(),
         };
-        let permission = checkup::permission(&self.api, gate);
+        let permission = checkup::permission(&self.api);
         let (rate_limit, clock_ahead_s) = self.api.seen();
         Checkup {
             permission,
@@ -211,13 +214,12 @@ impl Routes for Hetzner {
         routes::observe(&self.api, self.routed_network()?, urgency)
     }
 
-    fn change(
-        &self,
-        gate: &dyn Gate,
-        change: RouteChange,
-        route: &Route,
-    ) -> Result<Applied, Error> {
-        routes::change(&self.api, gate, self.routed_network()?, change, route)
+    fn change(&self, change: RouteChange, route: &Route) -> Result<Applied, Error> {
+        routes::change(&self.api, self.routed_network()?, change, route)
+    }
+
+    fn may_wait(&self) -> bool {
+        self.api.may_wait()
     }
 
     fn ended(&self, actions: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error> {
@@ -285,15 +287,19 @@ impl LoadBalancers for Hetzner {
         Ok(load_balancers::left(&all, cluster))
     }
 
-    fn apply(&self, gate: &dyn Gate, change: &dyn Change) -> Result<Applied, Error> {
+    fn apply(&self, change: &dyn Change) -> Result<Applied, Error> {
         match change.as_any().downcast_ref() {
-            Some(change) => load_balancers::apply(&self.api, gate, change),
+            Some(change) => load_balancers::apply(&self.api, change),
             None => {
                 let line = change.line();
                 let why = format!("{line}: not a change of this provider's plans");
                 Err(Error::new(ErrorKind::Other, why))
             }
         }
+    }
+
+    fn may_wait(&self) -> bool {
+        self.api.may_wait()
     }
 
     fn ended(&self, actions: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error> {

@@ -3,7 +3,7 @@
 use super::actions::Action;
 use super::api::Api;
 use crate::http::Method;
-use crate::provider::{Applied, Error, ErrorKind, Gate, Network, Route, RouteChange, Urgency};
+use crate::provider::{Applied, Error, ErrorKind, Network, Route, RouteChange, Urgency};
 use ipnet::Ipv4Net;
 use serde::Deserialize;
 use serde_json::json;
@@ -67,7 +67,6 @@ pub(super) fn observe(api: &Api, id: u64, urgency: Urgency) -> Result<Network, E
 /// other one can go.
 pub(super) fn change(
     api: &Api,
-    gate: &dyn Gate,
     id: u64,
     change: RouteChange,
     route: &Route,
@@ -82,7 +81,7 @@ pub(super) fn change(
         "gateway": route.gateway.to_string(),
     });
     let Begun { action } = api
-        .write(gate, Method::Post, &path, Some(&body))
+        .write(Method::Post, &path, Some(&body))
         .map_err(|failed| failed.error)?;
     match action.end() {
         None => Ok(Applied::Running(action.id())),

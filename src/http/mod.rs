@@ -33,7 +33,7 @@ pub use secret::{Redactor, Secret, without_known_secrets};
 pub use tls::{CertificateName, Roots, Tls};
 pub use waiting::{Open, longest_wait, note_waits};
 
-use crate::provider::{Gate, heartbeat};
+use crate::provider::{Refused, heartbeat};
 use agent::{Session, Sessions};
 use request::Call;
 use retry::{Attempts, Next};
@@ -120,12 +120,46 @@ impl Client {
         }
     }
 
-    /// Writes once: never repeated here, because an answer that got lost does not mean that
+    /// May a write still wait for what it started? See [`Gate::may_wait`].
+    pub fn may_wait(&self) -> bool {
+        self.settings.gate.may_wait()
+    }
+
+    /// Writes once, when the gate lets it pass: never repeated here, because an answer that got lost does not mean that
     /// nothing happened. (A 401 does mean that, and so does a server that was not trusted: then
     /// the write is sent again when there are newer credentials or authorities.)
     pub fn write<T: DeserializeOwned>(
         &self,
-        gate: &dyn Gate,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: Option<&impl Serialize>,
+    ) -> Result<Reply<T>, Error> {
+        let gate = &self.settings.gate;
+        self.write_after(|what| gate.pass(what), method, path, content_type, body)
+    }
+
+    /// The same for what belongs to the end of the process: see [`Gate::pass_at_end`].
+    pub fn write_at_end<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: Option<&impl Serialize>,
+    ) -> Result<Reply<T>, Error> {
+        let gate = &self.settings.gate;
+        self.write_after(
+            |what| gate.pass_at_end(what),
+            method,
+            path,
+            content_type,
+            body,
+        )
+    }
+
+    fn write_after<T: DeserializeOwned>(
+        &self,
+        pass: impl Fn(&str) -> Result<(), Refused>,
         method: Method,
         path: &str,
         content_type: &str,
@@ -148,7 +182,7 @@ impl Client {
             let deadline = Instant::now() + self.settings.timing.write_timeout;
             let refused = |why| Error::new(self.url_line(method, path), Kind::Refused(why));
             let _held = hold_deadline(deadline);
-            gate.pass(&line).map_err(|why| refused(why.0))?;
+            pass(&line).map_err(|why| refused(why.0))?;
             if is_deadline_over() {
                 return Err(refused("this process was paused just before".into()));
             }

@@ -4,6 +4,8 @@ use super::auth::Login;
 use super::error::Kind;
 use super::proxy::Proxies;
 use super::rotation::TlsSource;
+use crate::provider::Gate;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a write may take from the gate's word to the last byte of the answer, outside of
@@ -27,6 +29,8 @@ pub struct Settings {
     pub body_limit_bytes: u64,
     /// Also log the bodies (their beginning), not only the lines.
     pub log_bodies: bool,
+    /// Asked before every write.
+    pub gate: Arc<dyn Gate>,
     /// Called for every try with its method, its path below the base, and how far it is.
     pub watch: fn(Method, &str, Stage),
 }

@@ -3,7 +3,6 @@
 use super::client::{Client, JSON, percent_encoded};
 use super::error::Error;
 use crate::http::Method;
-use crate::provider::Gate;
 use serde_json::{Value, json};
 
 /// As the gate is asked: a question in the form of a write, which changes nothing.
@@ -55,7 +54,7 @@ impl Client {
     }
 
     /// May the user that we log in as do this?
-    pub fn may(&self, gate: &dyn Gate, verb: &Verb) -> Result<bool, Error> {
+    pub fn may(&self, verb: &Verb) -> Result<bool, Error> {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
@@ -69,7 +68,7 @@ impl Client {
             }},
         });
         let path = ACCESS_REVIEW.trim_start_matches("POST ");
-        let answer: Value = self.write(gate, Method::Post, path, JSON, &review)?;
+        let answer: Value = self.write(Method::Post, path, JSON, &review)?;
         Ok(answer["status"]["allowed"] == true)
     }
 

@@ -57,7 +57,12 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn new(access: Access, proxies: Proxies, timing: http::Timing) -> Client {
+    pub fn new(
+        access: Access,
+        proxies: Proxies,
+        timing: http::Timing,
+        gate: Arc<dyn Gate>,
+    ) -> Client {
         let origin = access.origin;
         let http = http::Client::new(http::Settings {
             base: access.server,
@@ -69,6 +74,7 @@ impl Client {
             retry_rate_limited: true,
             body_limit_bytes: BODY_LIMIT_BYTES,
             log_bodies: false,
+            gate,
             watch: count,
         });
         Client { http, origin }
@@ -90,7 +96,12 @@ impl Client {
             write_timeout: Duration::ZERO,
             retry_wait: Duration::ZERO,
         };
-        Client::new(access, Proxies::Never, timing)
+        Client::new(
+            access,
+            Proxies::Never,
+            timing,
+            Arc::new(crate::provider::OpenGate),
+        )
     }
 
     /// Address of the API server.
@@ -155,24 +166,13 @@ impl Client {
     }
 
     /// Merge-patches metadata and spec. The patch must carry `metadata.resourceVersion`.
-    pub fn patch_node(
-        &self,
-        gate: &dyn Gate,
-        name: &str,
-        patch: &impl Serialize,
-    ) -> Result<Node, Error> {
-        self.write(gate, Method::Patch, &node_path(name), MERGE_PATCH, patch)
+    pub fn patch_node(&self, name: &str, patch: &impl Serialize) -> Result<Node, Error> {
+        self.write(Method::Patch, &node_path(name), MERGE_PATCH, patch)
     }
 
     /// Merge-patches the status. The patch must carry `metadata.resourceVersion`.
-    pub fn patch_node_status(
-        &self,
-        gate: &dyn Gate,
-        name: &str,
-        patch: &impl Serialize,
-    ) -> Result<Node, Error> {
+    pub fn patch_node_status(&self, name: &str, patch: &impl Serialize) -> Result<Node, Error> {
         self.write(
-            gate,
             Method::Patch,
             &format!("{}/status", node_path(name)),
             MERGE_PATCH,
@@ -182,41 +182,29 @@ impl Client {
 
     /// Sets one condition, by its type, and leaves the kubelet's as they are: a merge patch would
     /// replace the list. The patch must carry `metadata.resourceVersion`.
-    pub fn patch_node_condition(
-        &self,
-        gate: &dyn Gate,
-        name: &str,
-        patch: &Value,
-    ) -> Result<Node, Error> {
+    pub fn patch_node_condition(&self, name: &str, patch: &Value) -> Result<Node, Error> {
         let path = format!("{}/status", node_path(name));
-        self.write(gate, Method::Patch, &path, STRATEGIC_MERGE_PATCH, patch)
+        self.write(Method::Patch, &path, STRATEGIC_MERGE_PATCH, patch)
     }
 
     /// Deletes this node, at this version, and no other that came to carry its name.
-    pub fn delete_node(
-        &self,
-        gate: &dyn Gate,
-        name: &str,
-        uid: &str,
-        version: &str,
-    ) -> Result<(), Error> {
+    pub fn delete_node(&self, name: &str, uid: &str, version: &str) -> Result<(), Error> {
         let options = json!({
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "preconditions": { "uid": uid, "resourceVersion": version },
         });
-        self.write::<IgnoredAny>(gate, Method::Delete, &node_path(name), JSON, &options)
+        self.write::<IgnoredAny>(Method::Delete, &node_path(name), JSON, &options)
             .map(drop)
     }
 
     pub(super) fn create_event(
         &self,
-        gate: &dyn Gate,
         namespace: &str,
         event: &impl Serialize,
     ) -> Result<(), Error> {
         let path = format!("/api/v1/namespaces/{namespace}/events");
-        self.write::<IgnoredAny>(gate, Method::Post, &path, JSON, event)
+        self.write_at_end::<IgnoredAny>(Method::Post, &path, JSON, event)
             .map(drop)
     }
 
@@ -231,19 +219,17 @@ impl Client {
 
     pub(super) fn patch_event(
         &self,
-        gate: &dyn Gate,
         namespace: &str,
         name: &str,
         patch: &impl Serialize,
     ) -> Result<(), Error> {
         let path = format!("/api/v1/namespaces/{namespace}/events/{name}");
-        self.write::<IgnoredAny>(gate, Method::Patch, &path, MERGE_PATCH, patch)
+        self.write_at_end::<IgnoredAny>(Method::Patch, &path, MERGE_PATCH, patch)
             .map(drop)
     }
 
     pub(super) fn write<T: DeserializeOwned>(
         &self,
-        gate: &dyn Gate,
         method: Method,
         path: &str,
         content_type: &str,
@@ -251,7 +237,21 @@ impl Client {
     ) -> Result<T, Error> {
         Ok(self
             .http
-            .write(gate, method, path, content_type, Some(body))?
+            .write(method, path, content_type, Some(body))?
+            .value)
+    }
+
+    /// What belongs to the end of the process: events, and the release of the Lease.
+    pub(super) fn write_at_end<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Error> {
+        Ok(self
+            .http
+            .write_at_end(method, path, content_type, Some(body))?
             .value)
     }
 

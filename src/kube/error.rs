@@ -8,7 +8,7 @@ use std::fmt;
 pub enum Error {
     /// The API answered with a `Status`.
     Status(Box<Status>),
-    /// No answer of the API: network, TLS, gate, a proxy's answer.
+    /// No answer of the API: network, TLS, a proxy's answer.
     Http(Box<http::Error>),
 }
 

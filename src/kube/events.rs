@@ -7,7 +7,7 @@ use super::client::{Client, JSON, ReadFrom, Selected, percent_encoded};
 use super::error::Error;
 use super::types::{ObjectMeta, ObjectReference};
 use crate::http;
-use crate::provider::{Gate, Reason, Severity};
+use crate::provider::{Reason, Severity};
 use crate::text;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -103,7 +103,7 @@ impl Client {
 }
 
 /// Writes the event, or counts up the one that is there.
-pub(super) fn write(client: &Client, gate: &dyn Gate, event: &Event) -> Result<(), Error> {
+pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
     let Event {
         component,
         object,
@@ -144,7 +144,7 @@ pub(super) fn write(client: &Client, gate: &dyn Gate, event: &Event) -> Result<(
         "lastTimestamp": at,
         "count": 1,
     });
-    match client.create_event(gate, namespace, &event) {
+    match client.create_event(namespace, &event) {
         Err(error) if error.is_already_exists() => {}
         outcome => return outcome,
     }
@@ -158,7 +158,7 @@ pub(super) fn write(client: &Client, gate: &dyn Gate, event: &Event) -> Result<(
         Err(error) if error.is_forbidden() => json!({ "lastTimestamp": at }),
         Err(error) => return Err(error),
     };
-    client.patch_event(gate, namespace, &name, &patch)
+    client.patch_event(namespace, &name, &patch)
 }
 
 /// `<object>.<16 hex digits>`: the same message about the same object has the same name.

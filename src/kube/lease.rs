@@ -6,7 +6,6 @@
 use super::client::{Client, percent_encoded};
 use super::error::Error;
 use crate::http::Method;
-use crate::provider::Gate;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -126,32 +125,38 @@ impl Client {
         self.get_if_there(&path)
     }
 
-    pub fn create_lease(
-        &self,
-        gate: &dyn Gate,
-        key: &LeaseKey,
-        spec: &LeaseSpec,
-    ) -> Result<Lease, Error> {
+    pub fn create_lease(&self, key: &LeaseKey, spec: &LeaseSpec) -> Result<Lease, Error> {
         let lease = json!({
             "apiVersion": API_VERSION,
             "kind": "Lease",
             "metadata": { "name": key.name, "namespace": key.namespace },
             "spec": spec.to_json(),
         });
-        self.write(gate, Method::Post, &folder(key), "application/json", &lease)
+        self.write(Method::Post, &folder(key), "application/json", &lease)
     }
 
     /// Writes these fields over those of `lease`, if it was not changed since it was read.
     pub fn replace_lease(
         &self,
-        gate: &dyn Gate,
         key: &LeaseKey,
         lease: &Lease,
         spec: &LeaseSpec,
     ) -> Result<Lease, Error> {
         let path = format!("{}/{}", folder(key), percent_encoded(&key.name));
         let object = lease.with(spec);
-        self.write(gate, Method::Put, &path, "application/json", &object)
+        self.write(Method::Put, &path, "application/json", &object)
+    }
+
+    /// The same for handing it back, which is the one write after the wish to end; its resourceVersion guards it.
+    pub fn release_lease(
+        &self,
+        key: &LeaseKey,
+        lease: &Lease,
+        spec: &LeaseSpec,
+    ) -> Result<Lease, Error> {
+        let path = format!("{}/{}", folder(key), percent_encoded(&key.name));
+        let object = lease.with(spec);
+        self.write_at_end(Method::Put, &path, "application/json", &object)
     }
 }
 

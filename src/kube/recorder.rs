@@ -11,7 +11,7 @@ use super::events::Event;
 use super::reported::Reported;
 use super::types::ObjectReference;
 use crate::metrics::EVENTS;
-use crate::provider::{Gate, Reason, Refused};
+use crate::provider::Reason;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -69,19 +69,6 @@ enum Next {
     Nothing,
 }
 
-/// Events say what was done: they pass while the process ends, too.
-struct EventGate<'a>(&'a dyn Gate);
-
-impl Gate for EventGate<'_> {
-    fn pass(&self, what: &str) -> Result<(), Refused> {
-        self.0.pass_event(what)
-    }
-
-    fn may_wait(&self) -> bool {
-        self.0.may_wait()
-    }
-}
-
 impl Recorder {
     /// `time_scale` multiplies the time between two warnings; 1 outside of tests.
     pub fn new(time_scale: f64) -> Recorder {
@@ -122,19 +109,18 @@ impl Recorder {
     }
 
     /// Writes events until [`end`](Recorder::end): the body of the one thread that does.
-    pub fn write_events(&self, client: &Client, gate: &dyn Gate) {
-        let gate = EventGate(gate);
+    pub fn write_events(&self, client: &Client) {
         while let Some(event) = self.next() {
-            let outcome = super::events::write(client, &gate, &event);
+            let outcome = super::events::write(client, &event);
             self.note(&event, &outcome);
         }
     }
 
     /// Does the work while a thread writes its events, and waits for the last of them.
-    pub fn alongside<T>(&self, client: &Client, gate: &dyn Gate, work: impl FnOnce() -> T) -> T {
+    pub fn alongside<T>(&self, client: &Client, work: impl FnOnce() -> T) -> T {
         self.lock().is_ending = false;
         std::thread::scope(|scope| {
-            scope.spawn(|| self.write_events(client, gate));
+            scope.spawn(|| self.write_events(client));
             let done = work();
             self.end(END_OF_COMMAND);
             done

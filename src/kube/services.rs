@@ -7,7 +7,7 @@ use super::client::{Client, JSON, ReadFrom, Selected, percent_encoded};
 use super::error::Error;
 use super::types::{First, ObjectReference, not_empty, null_as_default, short, timestamp};
 use crate::http::Method;
-use crate::provider::{self, Gate, Ingress, Interned};
+use crate::provider::{self, Ingress, Interned};
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
@@ -277,7 +277,6 @@ impl Client {
     /// patch must carry `metadata.resourceVersion`.
     pub fn patch_service_status(
         &self,
-        gate: &dyn Gate,
         namespace: &str,
         name: &str,
         patch: &impl Serialize,
@@ -288,7 +287,7 @@ impl Client {
             percent_encoded(name)
         );
         let merge_patch = "application/merge-patch+json";
-        self.write(gate, Method::Patch, &path, merge_patch, patch)
+        self.write(Method::Patch, &path, merge_patch, patch)
     }
 }
 

@@ -4,8 +4,7 @@
 //! and reports. So both are trait objects that only their provider reads.
 
 use super::{
-    Cluster, Error, Finding, Gate, Ingress, Interned, OfferedNode, Service, Source, Sourced,
-    Urgency,
+    Cluster, Error, Finding, Ingress, Interned, OfferedNode, Service, Source, Sourced, Urgency,
 };
 use serde::Serialize;
 use std::any::Any;
@@ -49,7 +48,12 @@ pub trait LoadBalancers: Send + Sync {
     }
 
     /// Makes one change. Never repeated by itself: after an error the caller reads again.
-    fn apply(&self, gate: &dyn Gate, change: &dyn Change) -> Result<Applied, Error>;
+    fn apply(&self, change: &dyn Change) -> Result<Applied, Error>;
+
+    /// See [`Gate::may_wait`](super::Gate::may_wait).
+    fn may_wait(&self) -> bool {
+        true
+    }
 
     /// Asks once for all of these; those that have ended, each with how. Others still run.
     fn ended(&self, actions: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error>;

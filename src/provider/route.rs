@@ -3,7 +3,7 @@
 //! One change at a time: while a network is being changed, another change of it is answered
 //! `ErrorKind::Busy`.
 
-use super::{ActionId, Applied, Error, Gate, Urgency};
+use super::{ActionId, Applied, Error, Urgency};
 use ipnet::Ipv4Net;
 use std::collections::HashMap;
 use std::fmt;
@@ -15,8 +15,12 @@ pub trait Routes: Send + Sync {
     fn observe(&self, urgency: Urgency) -> Result<Network, Error>;
 
     /// Adds or deletes exactly this route. Never repeated by itself: after an error the caller reads again.
-    fn change(&self, gate: &dyn Gate, change: RouteChange, route: &Route)
-    -> Result<Applied, Error>;
+    fn change(&self, change: RouteChange, route: &Route) -> Result<Applied, Error>;
+
+    /// See [`Gate::may_wait`](super::Gate::may_wait).
+    fn may_wait(&self) -> bool {
+        true
+    }
 
     /// Asks once for all of these; those that have ended, each with how. Others still run.
     fn ended(&self, actions: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error>;

@@ -4,7 +4,7 @@
 use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Profile, Settings};
 use ccm::http::{self, Kind, Method, Proxies, Secret, Timing, Tls, Token};
 use ccm::kube::{self, ReadFrom, config};
-use ccm::provider::{ErrorKind, Gate, Provider, Refused, Source, Sourced, Urgency};
+use ccm::provider::{ErrorKind, Gate, OpenGate, Provider, Refused, Source, Sourced, Urgency};
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
@@ -25,11 +25,11 @@ struct Counter {
 }
 
 impl Counter {
-    fn new(at_most: usize) -> Counter {
-        Counter {
+    fn new(at_most: usize) -> Arc<Counter> {
+        Arc::new(Counter {
             passed: AtomicUsize::new(0),
             at_most,
-        }
+        })
     }
 
     fn passed(&self) -> usize {
@@ -52,6 +52,10 @@ impl Gate for Counter {
 }
 
 fn kube_client(sandbox: &Sandbox) -> kube::Client {
+    kube_client_of(sandbox, Arc::new(OpenGate))
+}
+
+fn kube_client_of(sandbox: &Sandbox, gate: Arc<dyn Gate>) -> kube::Client {
     let env = sandbox.env_of("ccm");
     let path = env
         .iter()
@@ -63,7 +67,12 @@ fn kube_client(sandbox: &Sandbox) -> kube::Client {
         kubeconfig: vec![path.into()],
         ..config::Options::default()
     };
-    kube::Client::new(config::load(&options).unwrap(), Proxies::Never, TIMING)
+    kube::Client::new(
+        config::load(&options).unwrap(),
+        Proxies::Never,
+        TIMING,
+        gate,
+    )
 }
 
 fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
@@ -80,12 +89,22 @@ fn hetzner(sandbox: &Sandbox, network: Option<NetworkSelector>) -> Hetzner {
         load_balancers: None,
         debug: false,
         timing: TIMING,
+        gate: Arc::new(OpenGate),
         time_scale: 1.0,
     })
 }
 
 /// A plain client of the Hetzner half.
 fn plain(sandbox: &Sandbox, token: Token, body_limit_bytes: u64) -> http::Client {
+    plain_of(sandbox, token, body_limit_bytes, Arc::new(OpenGate))
+}
+
+fn plain_of(
+    sandbox: &Sandbox,
+    token: Token,
+    body_limit_bytes: u64,
+    gate: Arc<dyn Gate>,
+) -> http::Client {
     http::Client::new(http::Settings {
         base: sandbox.hetzner_url(),
         tls: Tls::default().into(),
@@ -96,6 +115,7 @@ fn plain(sandbox: &Sandbox, token: Token, body_limit_bytes: u64) -> http::Client
         retry_rate_limited: false,
         body_limit_bytes,
         log_bodies: false,
+        gate,
         watch: |_, _, _| {},
     })
 }
@@ -107,9 +127,8 @@ fn patch() -> Value {
 #[test]
 fn a_write_that_the_gate_refuses_never_leaves() {
     let sandbox = Sandbox::builder().heartbeats(false).start();
-    let client = kube_client(&sandbox);
-    let gate = Counter::new(0);
-    let error = client.patch_node(&gate, "worker-1", &patch()).unwrap_err();
+    let client = kube_client_of(&sandbox, Counter::new(0));
+    let error = client.patch_node("worker-1", &patch()).unwrap_err();
     assert!(
         error.is_refused() && error.to_string().contains("not sent: the test says no"),
         "{error}"
@@ -135,8 +154,8 @@ fn a_write_is_sent_once_whatever_comes_back() {
             .add(Rule::new(answer).half(Half::Kubernetes).writes());
         let gate = Counter::new(10);
         assert!(
-            kube_client(&sandbox)
-                .patch_node(&gate, "worker-1", &patch())
+            kube_client_of(&sandbox, Arc::clone(&gate) as _)
+                .patch_node("worker-1", &patch())
                 .is_err()
         );
         assert_eq!(
@@ -157,12 +176,16 @@ fn a_write_refused_for_its_token_passes_the_gate_again_with_the_new_one() {
     sandbox
         .faults()
         .add(Rule::new(Effect::before(replace)).nth(1));
-    let client = plain(&sandbox, Token::file(file, None), 1 << 20);
     let gate = Counter::new(2);
+    let client = plain_of(
+        &sandbox,
+        Token::file(file, None),
+        1 << 20,
+        Arc::clone(&gate) as _,
+    );
     let network = json!({ "name": "new", "ip_range": "10.0.0.0/16" });
     let reply = client
         .write::<Value>(
-            &gate,
             Method::Post,
             "/networks",
             "application/json",

@@ -8,6 +8,7 @@ use ccm::http::{Proxies, Secret, Timing, Tls, Token};
 use ccm::kube::{self, config};
 use ccm::provider::{self, Gate, Refused, Source};
 use sandbox::Sandbox;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
@@ -50,6 +51,16 @@ impl Place {
 
     /// Both APIs as a new process sees them.
     pub fn world(&self, token: &str, load_balancers: Option<Defaults>) -> Apis {
+        self.world_of(Mortal::after(None), token, load_balancers)
+    }
+
+    /// The same; its writes pass this gate.
+    pub fn world_of(
+        &self,
+        gate: Arc<Mortal>,
+        token: &str,
+        load_balancers: Option<Defaults>,
+    ) -> Apis {
         let timing = Timing {
             read_timeout: Duration::from_secs(5),
             write_timeout: Duration::from_secs(5),
@@ -69,10 +80,11 @@ impl Place {
             zone_label: provider::Sourced::new(true, Source::Rule("test")),
             debug: false,
             timing,
+            gate: Arc::clone(&gate) as Arc<dyn Gate>,
             time_scale: SCALE,
         });
         Apis::new(
-            kube::Client::new(access, Proxies::Never, timing),
+            kube::Client::new(access, Proxies::Never, timing, gate),
             Box::new(hetzner),
             SCALE,
         )
@@ -81,11 +93,11 @@ impl Place {
 
 impl Mortal {
     /// None: it does not die.
-    pub fn after(writes: Option<u64>) -> Mortal {
+    pub fn after(writes: Option<u64>) -> Arc<Mortal> {
         let writes = writes.map_or(i64::MAX, |writes| writes as i64);
-        Mortal {
+        Arc::new(Mortal {
             writes_left: writes.into(),
-        }
+        })
     }
 
     pub fn is_closed(&self) -> bool {

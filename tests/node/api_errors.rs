@@ -12,7 +12,7 @@ use common::{
     hetzner_calls, is_initialised, is_lease, needs_simulation, node, quiet, second_page,
     side_by_side, wait_until, with, writes,
 };
-use library::{Mortal, Place, SCALE, scaled};
+use library::{Place, SCALE, scaled};
 use sandbox::faults::{Effect, Rule};
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
@@ -555,8 +555,7 @@ fn new_nodes_of_a_tick_share_one_list_and_another_try_needs_none() {
     let sandbox = quiet(2);
     let world = Place::new(&sandbox).world(&sandbox.projects().token, None);
     let mut controller = controller();
-    let gate = Mortal::after(None);
-    let mut tick = || controller.tick(&world, &gate, &Selection::Due);
+    let mut tick = || controller.tick(&world, &Selection::Due);
     assert_eq!(tick().changed, 2);
     assert_eq!(lists_of_servers(&sandbox), 1);
     // Some are seen by a read of each, many by a list of all.
@@ -620,7 +619,7 @@ fn a_server_is_only_said_to_be_missing_by_a_list_requested_after_the_node_was_fi
     );
     let world = Place::new(&sandbox).world(&sandbox.projects().token, None);
     let mut controller = controller();
-    controller.tick(&world, &Mortal::after(None), &Selection::Due);
+    controller.tick(&world, &Selection::Due);
     sandbox.cloud().delete_server(server_id(&sandbox, "w"));
     let id = sandbox.cloud().create_server(
         sandbox.project(),

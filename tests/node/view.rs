@@ -8,6 +8,7 @@ use crate::common::memory;
 use ccm::cache::{Apis, Poll, ReadFrom};
 use ccm::http::{self, Proxies, Timing};
 use ccm::kube::{self, Labels, Node, config};
+use ccm::provider::OpenGate;
 use common::quiet;
 use memory::Memory;
 use sandbox::Sandbox;
@@ -40,7 +41,12 @@ fn world(sandbox: &Sandbox) -> Apis {
         kubeconfig: vec![path.into()],
         ..config::Options::default()
     };
-    let kube = kube::Client::new(config::load(&options).unwrap(), Proxies::Never, TIMING);
+    let kube = kube::Client::new(
+        config::load(&options).unwrap(),
+        Proxies::Never,
+        TIMING,
+        Arc::new(OpenGate),
+    );
     Apis::new(kube, Box::new(Memory::default()), 1.0)
 }
 

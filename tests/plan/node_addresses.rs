@@ -9,11 +9,12 @@ use ccm::hetzner::{AddressFamily, EXTERNAL_IPV6, Hetzner, NetworkSelector, Profi
 use ccm::http::{Proxies, Secret, Timing, Tls, Token};
 use ccm::kube::Node;
 use ccm::provider::{
-    Instance, InstanceId, InstanceState, PrivateAddress, Provider, Source, Sourced,
+    Instance, InstanceId, InstanceState, OpenGate, PrivateAddress, Provider, Source, Sourced,
 };
 use sandbox::{Half, Sandbox};
 use serde_json::json;
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 const FAMILIES: [AddressFamily; 3] = [
@@ -73,6 +74,7 @@ fn provider(sandbox: &Sandbox, family: AddressFamily, network: bool) -> Hetzner 
             write_timeout: Duration::from_secs(8),
             retry_wait: Duration::from_millis(1),
         },
+        gate: Arc::new(OpenGate),
         time_scale: 1.0,
     });
     hetzner.prepare().unwrap();

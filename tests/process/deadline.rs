@@ -25,8 +25,8 @@ const SLACK: Duration = Duration::from_millis(400);
 const LARGE_BYTES: usize = 12 << 20;
 
 /// Lets everything through and knows when.
-#[derive(Default)]
-struct Passed(Mutex<Option<Instant>>);
+#[derive(Clone, Default)]
+struct Passed(Arc<Mutex<Option<Instant>>>);
 
 impl Gate for Passed {
     fn pass(&self, _: &str) -> Result<(), Refused> {
@@ -35,7 +35,13 @@ impl Gate for Passed {
     }
 }
 
-fn client(base: String, tls: Tls, token: Token, timeout: Duration) -> http::Client {
+fn client(
+    base: String,
+    tls: Tls,
+    token: Token,
+    timeout: Duration,
+    gate: impl Gate + 'static,
+) -> http::Client {
     http::Client::new(http::Settings {
         base,
         tls: tls.into(),
@@ -50,14 +56,14 @@ fn client(base: String, tls: Tls, token: Token, timeout: Duration) -> http::Clie
         retry_rate_limited: false,
         body_limit_bytes: 64 << 20,
         log_bodies: false,
+        gate: Arc::new(gate),
         watch: |_, _, _| {},
     })
 }
 
 /// Fails for its time, and not later.
-fn times_out(what: &str, client: &http::Client, body: &Value) {
-    let gate = Passed::default();
-    let outcome = client.write::<Value>(&gate, Method::Post, "/x", "application/json", Some(body));
+fn times_out(what: &str, client: &http::Client, gate: &Passed, body: &Value) {
+    let outcome = client.write::<Value>(Method::Post, "/x", "application/json", Some(body));
     let took = gate.0.lock().unwrap().unwrap().elapsed();
     let error = outcome.map(|reply| reply.value).unwrap_err();
     assert!(took < TIMEOUT + SLACK, "{what}: {took:?}: {error}");
@@ -112,8 +118,9 @@ fn an_answer_that_comes_a_byte_at_a_time() {
                 }
             },
         );
-        let client = client(base, Tls::default(), Token::none(), TIMEOUT);
-        times_out(&format!("{at_once} at once"), &client, &json!({}));
+        let gate = Passed::default();
+        let client = client(base, Tls::default(), Token::none(), TIMEOUT, gate.clone());
+        times_out(&format!("{at_once} at once"), &client, &gate, &json!({}));
     }
 }
 
@@ -140,10 +147,12 @@ fn a_request_that_is_taken_a_bit_at_a_time() {
         };
         *into.lock().unwrap() = Some((count, end));
     });
-    let client = client(base, Tls::default(), Token::none(), TIMEOUT);
+    let gate = Passed::default();
+    let client = client(base, Tls::default(), Token::none(), TIMEOUT, gate.clone());
     times_out(
         "taken slowly",
         &client,
+        &gate,
         &json!({ "x": "x".repeat(LARGE_BYTES) }),
     );
     wait_until("the end of what is taken", || {
@@ -180,8 +189,20 @@ fn tls_through_a_narrow_pipe() {
             roots: Roots::Only(authorities.clone()),
             ..Tls::default()
         };
-        let client = client(base, tls, Token::fixed(Secret::new(&token)), TIMEOUT);
-        times_out(what, &client, &json!({ "x": "x".repeat(LARGE_BYTES) }));
+        let gate = Passed::default();
+        let client = client(
+            base,
+            tls,
+            Token::fixed(Secret::new(&token)),
+            TIMEOUT,
+            gate.clone(),
+        );
+        times_out(
+            what,
+            &client,
+            &gate,
+            &json!({ "x": "x".repeat(LARGE_BYTES) }),
+        );
     }
     let arrived = sandbox
         .calls()
@@ -224,14 +245,9 @@ fn nothing_is_sent_when_the_time_is_over_before() {
         Tls::default(),
         Token::none(),
         Duration::from_millis(50),
+        Slow,
     );
-    let outcome = client.write::<Value>(
-        &Slow,
-        Method::Post,
-        "/x",
-        "application/json",
-        Some(&json!({})),
-    );
+    let outcome = client.write::<Value>(Method::Post, "/x", "application/json", Some(&json!({})));
     let error = outcome.map(|reply| reply.value).unwrap_err();
     assert!(
         error

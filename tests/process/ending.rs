@@ -5,15 +5,16 @@ use crate::common;
 
 use ccm::cache::{self, Apis};
 use ccm::controllers::{Controller, Proposal, Report, Selection};
-use ccm::daemon::{self, Health, HealthSettings, Stop, StopGate};
+use ccm::daemon::{self, Health, HealthSettings, Stop};
 use ccm::http::{Proxies, Timing};
 use ccm::kube::{self, config};
-use ccm::provider::{self, Gate, Instances, Provider, ProviderId};
+use ccm::provider::{self, Instances, OpenGate, Provider, ProviderId};
 use common::services::{LoadBalancerService, create};
 use common::{Daemon, LIMIT, env, hetzner_calls, quiet, wait_until, with};
 use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Where the child finds its cluster; unset, the test that plays the child does nothing.
@@ -139,7 +140,12 @@ fn child() {
         write_timeout: LIMIT,
         retry_wait: Duration::from_millis(10),
     };
-    let client = kube::Client::new(config::load(&options).unwrap(), Proxies::Never, timing);
+    let client = kube::Client::new(
+        config::load(&options).unwrap(),
+        Proxies::Never,
+        timing,
+        Arc::new(OpenGate),
+    );
     let world: &'static Apis = Box::leak(Box::new(Apis::new(client, Box::new(NoCloud), 1.0)));
     let stop: &'static Stop = Box::leak(Box::default());
     let health = Health::start(
@@ -153,10 +159,9 @@ fn child() {
         stop,
         None,
     );
-    let gate: &'static StopGate = Box::leak(Box::new(StopGate(stop)));
     let controllers: Vec<Box<dyn Controller>> =
         vec![Box::new(Works), Box::new(Panics { ticks_left: 3 })];
-    let ended = daemon::run(world, gate, controllers, stop, health);
+    let ended = daemon::run(world, controllers, stop, health);
     panic!("the daemon outlived a thread of its own: {ended:?}");
 }
 
@@ -178,7 +183,7 @@ impl Controller for Works {
         Duration::from_millis(1)
     }
 
-    fn tick(&mut self, _: &Apis, _: &dyn Gate, _: &Selection) -> Report {
+    fn tick(&mut self, _: &Apis, _: &Selection) -> Report {
         Report::default()
     }
 
@@ -196,7 +201,7 @@ impl Controller for Panics {
         Duration::from_millis(1)
     }
 
-    fn tick(&mut self, _: &Apis, _: &dyn Gate, _: &Selection) -> Report {
+    fn tick(&mut self, _: &Apis, _: &Selection) -> Report {
         self.ticks_left = self
             .ticks_left
             .checked_sub(1)

@@ -10,10 +10,10 @@ use crate::controllers::Selection;
 use crate::controllers::node::{self, NodePlan};
 use crate::controllers::route::{self, RouteController};
 use crate::controllers::service::{self, FailedTry, ServiceController, ServicePlan};
-use crate::hetzner::{self, Hetzner};
+use crate::hetzner::Hetzner;
 use crate::kube::{self, LeaseKey, Node};
-use crate::provider::{Checkup, ErrorKind, Gate, Instance, Provider, Refused, Urgency};
-use crate::settings::{Controller, Settings};
+use crate::provider::{Checkup, ErrorKind, Instance, Provider, Urgency};
+use crate::settings::{Command, Controller, Settings};
 use jiff::Timestamp;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,18 +21,6 @@ use std::time::{Duration, Instant};
 
 /// Whatever is read once is read once.
 const ONE_LOOK: Duration = Duration::from_secs(3600);
-
-/// Lets pass what is a write in its form only.
-struct Harmless;
-
-impl Gate for Harmless {
-    fn pass(&self, what: &str) -> Result<(), Refused> {
-        match [kube::ACCESS_REVIEW, hetzner::HARMLESS_WRITE].contains(&what) {
-            true => Ok(()),
-            false => Err(Refused("doctor writes nothing".into())),
-        }
-    }
-}
 
 /// The provider, and all servers as they were then.
 struct Cloud {
@@ -107,7 +95,7 @@ fn check_settings(view: &mut View, started: &Started) {
 
 /// The client, when the API server answers.
 fn read_cluster(view: &mut View, settings: &Settings, key: &LeaseKey) -> Option<kube::Client> {
-    let kube = match wire::kube_client(settings) {
+    let kube = match wire::kube_client(settings, wire::gate(Command::Doctor, settings)) {
         Ok(kube) => kube,
         Err(why) => {
             view.cluster = Err(Gap::Failed(why));
@@ -158,7 +146,7 @@ fn missing(
     let mut missing = Vec::new();
     let needs = NEEDS.iter();
     for need in needs.filter(|need| leader_elect || !need.is_of_lease()) {
-        if !kube.may(&Harmless, &need.question(key))? {
+        if !kube.may(&need.question(key))? {
             missing.push(*need);
         }
     }
@@ -186,7 +174,8 @@ fn read_cloud(view: &mut View, settings: &Settings, unknown: Vec<String>) -> Opt
     if view.token.is_err() {
         return None;
     }
-    let provider = match wire::provider_with(settings, wire::metadata(settings), unknown) {
+    let gate = wire::gate(Command::Doctor, settings);
+    let provider = match wire::provider_with(settings, gate, wire::metadata(settings), unknown) {
         Ok(provider) => provider,
         Err(why) => {
             view.servers = Err(Gap::Failed(why));
@@ -200,7 +189,7 @@ fn read_cloud(view: &mut View, settings: &Settings, unknown: Vec<String>) -> Opt
     // Whoever does not answer is not asked again; after a refusal nothing is sent, but what it
     // said of the rate limit is known.
     if !matches!(&servers, Err(error) if error.kind == ErrorKind::Unavailable) {
-        view.checkup = provider.checkup(&Harmless);
+        view.checkup = provider.checkup();
     }
     match servers {
         Ok(servers) => {

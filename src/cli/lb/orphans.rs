@@ -4,7 +4,7 @@
 use super::sync::{dry_run_lines, warnings};
 use super::{Context, json, usage};
 use crate::cli::Exit;
-use crate::cli::changes::{self, Open};
+use crate::cli::changes;
 use crate::cli::output::{self, Printer};
 use crate::cli::startup;
 use crate::controllers::service::ServicePlan;
@@ -75,8 +75,8 @@ impl Context {
             true => (Report::default(), Vec::new()),
             false => {
                 let apis = &self.apis;
-                let work = || self.services.delete_orphans(apis, &Open, &ids);
-                apis.recorder.alongside(&apis.kube, &Open, work)
+                let work = || self.services.delete_orphans(apis, &ids);
+                apis.recorder.alongside(&apis.kube, work)
             }
         };
         if let Some(outage) = &report.outage {

@@ -1,7 +1,7 @@
 //! Do now what one tick of the daemon would do, or say it.
 
 use super::{Context, ask, json, usage};
-use crate::cli::changes::{self, Open};
+use crate::cli::changes;
 use crate::cli::output::{self, Printer};
 use crate::cli::startup;
 use crate::cli::{Exit, leader};
@@ -60,8 +60,8 @@ impl Context {
 
     fn sync(&mut self, selection: &Selection) -> Exit {
         let apis = &self.apis;
-        let work = || self.services.sync(apis, &Open, selection);
-        let (report, plans) = apis.recorder.alongside(&apis.kube, &Open, work);
+        let work = || self.services.sync(apis, selection);
+        let (report, plans) = apis.recorder.alongside(&apis.kube, work);
         if let Some(outage) = &report.outage {
             // What was done before is not lost in silence.
             for (object, change) in &report.changes {

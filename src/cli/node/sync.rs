@@ -1,7 +1,7 @@
 //! Do now what one tick of the daemon would do, or say it.
 
 use super::{Context, Plans, ask, json, together, usage};
-use crate::cli::changes::{self, Open};
+use crate::cli::changes;
 use crate::cli::output::{self, Printer};
 use crate::cli::{Exit, leader, startup};
 use crate::controllers::{Proposal, Report, Selection};
@@ -64,13 +64,13 @@ impl Context {
     fn sync(&mut self, selection: &Selection) -> Exit {
         let apis = &self.apis;
         let work = || {
-            let nodes = self.nodes.sync(apis, &Open, selection);
+            let nodes = self.nodes.sync(apis, selection);
             match nodes.0.outage {
                 Some(_) => (nodes, None),
-                None => (nodes, Some(self.lifecycle.sync(apis, &Open, selection))),
+                None => (nodes, Some(self.lifecycle.sync(apis, selection))),
             }
         };
-        let ((mut report, nodes), second) = apis.recorder.alongside(&apis.kube, &Open, work);
+        let ((mut report, nodes), second) = apis.recorder.alongside(&apis.kube, work);
         if let Some(outage) = &report.outage {
             return startup::failed(&self.apis, &outage.error);
         }

@@ -1,7 +1,7 @@
 //! Do now what one tick of the daemon would do, or say it.
 
 use super::{Context, ask, json, usage, warnings};
-use crate::cli::changes::{self, Open};
+use crate::cli::changes;
 use crate::cli::output::{self, Printer};
 use crate::cli::startup;
 use crate::cli::{Exit, leader};
@@ -46,8 +46,8 @@ impl Context {
 
     fn sync(&mut self) -> Exit {
         let apis = &self.apis;
-        let work = || self.routes.sync(apis, &Open);
-        let synced = apis.recorder.alongside(&apis.kube, &Open, work);
+        let work = || self.routes.sync(apis);
+        let synced = apis.recorder.alongside(&apis.kube, work);
         let report = &synced.report;
         if let Some(outage) = &report.outage {
             // What was done before is not lost in silence.

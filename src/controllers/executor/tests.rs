@@ -189,7 +189,7 @@ fn no_more_are_in_flight_than_allowed() {
     for concurrency in [0, 1, 3] {
         let fake = Fake::default();
         let lists = (0..7).map(|n| vec![step(&format!("a{n}"), &[Answer::Done])]);
-        let works = fake.run_with(lists.collect(), &Open::new(), concurrency);
+        let works = fake.run_with(lists.collect(), concurrency);
         assert!(works.iter().all(|work| work.lines.len() == 1));
         let most = fake.most_in_flight.load(Relaxed);
         assert!(most <= concurrency.max(1) as i64, "{most} of {concurrency}");
@@ -233,13 +233,12 @@ fn questions_without_an_answer_are_repeated_for_a_while() {
 #[test]
 fn who_is_to_end_does_not_wait() {
     let fake = Fake::default();
-    let gate = Open::new();
-    gate.may_wait.store(false, Relaxed);
+    fake.is_ending.store(true, Relaxed);
     let lists = vec![
         vec![step("a", &[Answer::Forever])],
         vec![step("b", &[Answer::Done]), step("c", &[Answer::Done])],
     ];
-    let works = fake.run_with(lists, &gate, 2);
+    let works = fake.run_with(lists, 2);
     let [waits, over] = works.try_into().ok().unwrap();
     let error = waits.error.unwrap();
     assert_eq!(
@@ -265,9 +264,8 @@ fn a_slow_request_holds_up_no_other_one() {
     };
     let lists = std::iter::once(slow).chain((0..4).map(quick));
     let mut executor = executor(lists.collect());
-    let gate = Open::new();
     std::thread::scope(|scope| {
-        let mut requests = Requests::new(scope, &fake, &gate, 2);
+        let mut requests = Requests::new(scope, &fake, 2);
         let mut over = Vec::new();
         while over.len() < 4 {
             over.extend(executor.work(&mut requests, None));
@@ -282,7 +280,6 @@ fn a_slow_request_holds_up_no_other_one() {
 #[test]
 fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
     let fake = Fake::default();
-    let gate = Open::new();
     let long = vec![step("a", &[Answer::Runs(60)]), step("b", &[Answer::Done])];
     let mut executor = executor(vec![long]);
     let mut ended = Vec::new();
@@ -294,7 +291,7 @@ fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
         }
         let until = Instant::now() + Duration::from_millis(10);
         std::thread::scope(|scope| {
-            let mut requests = Requests::new(scope, &fake, &gate, 4);
+            let mut requests = Requests::new(scope, &fake, 4);
             loop {
                 let over = executor.work(&mut requests, Some(until));
                 if over.is_empty() && !requests.are_in_flight() {
@@ -317,10 +314,9 @@ fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
 #[test]
 fn answers_are_seen_when_the_time_is_over() {
     let fake = Fake::default();
-    let gate = Open::new();
     let mut executor = executor(vec![vec![step("a", &[Answer::Done])]]);
     let over = std::thread::scope(|scope| {
-        let mut requests = Requests::new(scope, &fake, &gate, 4);
+        let mut requests = Requests::new(scope, &fake, 4);
         let begun = Instant::now();
         loop {
             let over = executor.work(&mut requests, Some(begun));
@@ -337,12 +333,11 @@ fn answers_are_seen_when_the_time_is_over() {
 #[test]
 fn a_stopped_execution_ends_with_what_it_has_sent() {
     let fake = Fake::default();
-    let gate = Open::new();
     let stale = vec![target("a", &[Answer::Runs(20)]), step("b", &[Answer::Done])];
     let other = vec![step("c", &[Answer::Runs(20)]), step("d", &[Answer::Done])];
     let mut executor = executor(vec![stale, other]);
     std::thread::scope(|scope| {
-        let mut requests = Requests::new(scope, &fake, &gate, 4);
+        let mut requests = Requests::new(scope, &fake, 4);
         executor.send(&mut requests);
         executor.stop(|one| one.subject == 0);
         let mut over = Vec::new();
@@ -379,12 +374,11 @@ fn an_action_is_not_late_before_it_was_asked_about() {
 #[test]
 fn the_question_about_one_action_is_not_put_off_by_others() {
     let fake = Fake::default();
-    let gate = Open::new();
     let many = (0..200).map(|n| target(&n.to_string(), &[Answer::Runs(1)]));
     let one = vec![step("one", &[Answer::Runs(1)])];
     let mut executor = executor(vec![many.collect(), one]);
     std::thread::scope(|scope| {
-        let mut requests = Requests::new(scope, &fake, &gate, 4);
+        let mut requests = Requests::new(scope, &fake, 4);
         let over = executor.work(&mut requests, None);
         assert_eq!(over[0].subject, 1);
         executor.stop(|_| true);

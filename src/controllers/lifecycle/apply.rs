@@ -4,7 +4,7 @@ use super::plan::{Change, Facts, LifecyclePlan, View, plan};
 use crate::cache::{Apis, Error};
 use crate::controllers::report::{count_write, log_change, publish};
 use crate::kube::{self, Node, Taint};
-use crate::provider::{Finding, Gate, Provider, Reason};
+use crate::provider::{Finding, Provider, Reason};
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -20,7 +20,6 @@ pub(super) struct Failed {
 /// The line of the change that was made; none when there is nothing to change (any more).
 pub(super) fn apply(
     apis: &Apis,
-    gate: &dyn Gate,
     proposed: &LifecyclePlan,
     facts: &Facts,
     guard: bool,
@@ -38,7 +37,7 @@ pub(super) fn apply(
     let Some(change) = decide_again(&node, facts, &*apis.provider, guard) else {
         return Ok(None);
     };
-    let made = make(apis, gate, &node, &change);
+    let made = make(apis, &node, &change);
     let outcome = match &made {
         Err(Failed {
             error: Error::Kube(error),
@@ -69,14 +68,14 @@ fn decide_again(
     plans.into_iter().next().and_then(|plan| plan.change)
 }
 
-fn make(apis: &Apis, gate: &dyn Gate, node: &Node, change: &Change) -> Result<(), Failed> {
+fn make(apis: &Apis, node: &Node, change: &Change) -> Result<(), Failed> {
     let (name, version) = (node.name(), &node.metadata.resource_version);
     match change {
         Change::AddShutdownTaint { taints } | Change::RemoveShutdownTaint { taints } => {
             let body = taints_patch(version, taints);
             let begun = Instant::now();
             apis.kube
-                .patch_node(gate, name, &body)
+                .patch_node(name, &body)
                 .map(|node| apis.node_written(node, begun))
                 .map_err(|error| {
                     let message =
@@ -93,7 +92,7 @@ fn make(apis: &Apis, gate: &dyn Gate, node: &Node, change: &Change) -> Result<()
             let deleting = Finding::info(Reason::DeletingNode, message);
             publish(apis, super::NAME, &node.object(), &[deleting]);
             apis.kube
-                .delete_node(gate, name, &node.metadata.uid, version)
+                .delete_node(name, &node.metadata.uid, version)
                 .map_err(|error| {
                     let message = format!("not deleted, tried again later: {error}");
                     not_written(error, Reason::DeletingNodeFailed, message)

@@ -16,7 +16,6 @@ use super::report::{Failure, Report, publish, recovered};
 use super::{Controller, Proposal, Selection};
 use crate::cache::{self, Apis, Error, Poll, ReadFrom};
 use crate::kube::Node;
-use crate::provider::Gate;
 use schedule::Schedule;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -121,12 +120,7 @@ impl LifecycleController {
     }
 
     /// One pass, with the plans that it was made of.
-    pub fn sync(
-        &mut self,
-        apis: &Apis,
-        gate: &dyn Gate,
-        selection: &Selection,
-    ) -> (Report, Vec<LifecyclePlan>) {
+    pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<LifecyclePlan>) {
         let (plans, facts) = match self.evaluate(apis, selection) {
             Ok(evaluated) => evaluated,
             Err(error) => return (Report::outage(error, String::new()), Vec::new()),
@@ -139,7 +133,7 @@ impl LifecycleController {
         for plan in &plans {
             let object = format!("node/{}", plan.object.name);
             publish(apis, NAME, &plan.object, &plan.obstacle);
-            let outcome = apply::apply(apis, gate, plan, &facts, self.settings.deletion_guard);
+            let outcome = apply::apply(apis, plan, &facts, self.settings.deletion_guard);
             self.schedule.asked(&plan.object.uid, Instant::now());
             match &outcome {
                 Err(failed) if !failed.refused => {
@@ -212,8 +206,8 @@ impl Controller for LifecycleController {
         self.settings.monitor_period
     }
 
-    fn tick(&mut self, apis: &Apis, gate: &dyn Gate, selection: &Selection) -> Report {
-        self.sync(apis, gate, selection).0
+    fn tick(&mut self, apis: &Apis, selection: &Selection) -> Report {
+        self.sync(apis, selection).0
     }
 
     fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, Error> {

@@ -5,7 +5,6 @@ use super::plan::NodePlan;
 use crate::cache::Apis;
 use crate::controllers::report::{count_write, log_change};
 use crate::kube::{self, Node};
-use crate::provider::Gate;
 use serde_json::{Map, Value, json};
 use std::time::Instant;
 
@@ -27,7 +26,6 @@ pub(super) struct Applied {
 /// it may.
 pub(super) fn apply(
     apis: &Apis,
-    gate: &dyn Gate,
     plan: NodePlan,
     replan: impl Fn(&Node) -> Option<NodePlan>,
 ) -> Applied {
@@ -39,7 +37,7 @@ pub(super) fn apply(
     };
     let mut plan = plan;
     for round in 1.. {
-        let error = match make_changes(apis, gate, &plan, &mut applied) {
+        let error = match make_changes(apis, &plan, &mut applied) {
             Ok(()) => break,
             Err(error) => error,
         };
@@ -77,20 +75,15 @@ pub(super) fn apply(
     applied
 }
 
-fn make_changes(
-    apis: &Apis,
-    gate: &dyn Gate,
-    plan: &NodePlan,
-    applied: &mut Applied,
-) -> Result<(), kube::Error> {
+fn make_changes(apis: &Apis, plan: &NodePlan, applied: &mut Applied) -> Result<(), kube::Error> {
     let name = &plan.object.name;
     let mut version = plan.node.metadata.resource_version.clone();
     for change in &plan.changes {
         let body = patch(change, &version);
         let begun = Instant::now();
         let written = match change {
-            Change::SetAddresses { .. } => apis.kube.patch_node_status(gate, name, &body),
-            Change::Update { .. } => apis.kube.patch_node(gate, name, &body),
+            Change::SetAddresses { .. } => apis.kube.patch_node_status(name, &body),
+            Change::Update { .. } => apis.kube.patch_node(name, &body),
         };
         count_write(super::NAME, change.kind(), written.as_ref().map(drop));
         let node = written?;

@@ -25,7 +25,7 @@ use super::{Controller, Proposal, Selection};
 use crate::cache::{self, Apis, Error, Poll, ReadFrom};
 use crate::kube::{self, Node};
 use crate::metrics::NODES;
-use crate::provider::{Gate, Provider, ProviderId, Urgency};
+use crate::provider::{Provider, ProviderId, Urgency};
 use due::Work;
 use jiff::Timestamp;
 use observe::Need;
@@ -109,14 +109,9 @@ impl NodeController {
     }
 
     /// One pass, with the plans that it ended with.
-    pub fn sync(
-        &mut self,
-        apis: &Apis,
-        gate: &dyn Gate,
-        selection: &Selection,
-    ) -> (Report, Vec<NodePlan>) {
+    pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<NodePlan>) {
         let mut done = Vec::new();
-        let report = self.pass(apis, gate, selection, |plan| {
+        let report = self.pass(apis, selection, |plan| {
             publish_findings(apis, &plan);
             done.push(plan);
         });
@@ -172,13 +167,7 @@ impl NodeController {
     }
 
     /// One pass; `done` is given each plan as it was applied last.
-    fn pass(
-        &mut self,
-        apis: &Apis,
-        gate: &dyn Gate,
-        selection: &Selection,
-        done: impl FnMut(NodePlan),
-    ) -> Report {
+    fn pass(&mut self, apis: &Apis, selection: &Selection, done: impl FnMut(NodePlan)) -> Report {
         let begun = Instant::now();
         let was_refresh = selection.is_explicit() || self.is_refresh_due(begun);
         let (observed, wanted) = match self.look(apis, selection) {
@@ -194,7 +183,7 @@ impl NodeController {
         }
         let (young, overdue) = (self.young(), self.overdue());
         measure(&observed.nodes.value, &*apis.provider, &self.backoff);
-        let pass = Pass::new(apis, gate, young, overdue, &mut self.backoff, done);
+        let pass = Pass::new(apis, young, overdue, &mut self.backoff, done);
         pass.run(observed, wanted)
     }
 
@@ -266,8 +255,8 @@ impl Controller for NodeController {
         self.settings.sync_interval
     }
 
-    fn tick(&mut self, apis: &Apis, gate: &dyn Gate, selection: &Selection) -> Report {
-        self.pass(apis, gate, selection, |plan| {
+    fn tick(&mut self, apis: &Apis, selection: &Selection) -> Report {
+        self.pass(apis, selection, |plan| {
             publish_findings(apis, &plan);
         })
     }

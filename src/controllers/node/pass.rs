@@ -10,7 +10,7 @@ use crate::cache::Apis;
 use crate::controllers::backoff::Backoff;
 use crate::controllers::report::{Failure, Report};
 use crate::kube::{self, Node};
-use crate::provider::{Finding, Gate, Reason, Urgency};
+use crate::provider::{Finding, Reason, Urgency};
 use jiff::Timestamp;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 
 pub(super) struct Pass<'a, Done> {
     apis: &'a Apis,
-    gate: &'a dyn Gate,
     /// How old a list of servers a write may rest on.
     young: Duration,
     /// As in the [`View`](super::View).
@@ -42,7 +41,6 @@ enum Stretch {
 impl<'a, Done: FnMut(NodePlan)> Pass<'a, Done> {
     pub(super) fn new(
         apis: &'a Apis,
-        gate: &'a dyn Gate,
         young: Duration,
         overdue: Timestamp,
         backoff: &'a mut Backoff,
@@ -50,7 +48,6 @@ impl<'a, Done: FnMut(NodePlan)> Pass<'a, Done> {
     ) -> Pass<'a, Done> {
         Pass {
             apis,
-            gate,
             young,
             overdue,
             backoff,
@@ -99,7 +96,7 @@ impl<'a, Done: FnMut(NodePlan)> Pass<'a, Done> {
                 plan.object.uid.clone(),
             );
             self.report.planned += planned;
-            let applied = apply::apply(self.apis, self.gate, plan, replan);
+            let applied = apply::apply(self.apis, plan, replan);
             let is_closed = applied.error.as_ref().is_some_and(kube::Error::is_refused);
             if is_closed && applied.lines.is_empty() {
                 queue.push_front(node);

@@ -4,9 +4,7 @@
 use super::Settings;
 use super::plan::{Change, Plan};
 use crate::controllers::report::{count_change, log_change};
-use crate::provider::{
-    ActionId, Applied, Error, ErrorKind, Gate, Route, RouteChange, Routes, heartbeat,
-};
+use crate::provider::{ActionId, Applied, Error, ErrorKind, Route, RouteChange, Routes, heartbeat};
 use ipnet::Ipv4Net;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -44,7 +42,6 @@ const SLICE: Duration = Duration::from_millis(100);
 
 pub(super) struct Execution<'a> {
     routes: &'a dyn Routes,
-    gate: &'a dyn Gate,
     /// How old a look may be that deletions rest on.
     delete_within: Duration,
     /// Multiplies the pauses; 1 outside of tests.
@@ -87,14 +84,9 @@ struct Begun {
 }
 
 impl<'a> Execution<'a> {
-    pub(super) fn new(
-        routes: &'a dyn Routes,
-        gate: &'a dyn Gate,
-        settings: &Settings,
-    ) -> Execution<'a> {
+    pub(super) fn new(routes: &'a dyn Routes, settings: &Settings) -> Execution<'a> {
         Execution {
             routes,
-            gate,
             delete_within: settings.young().min(settings.scaled(DELETES_ON_ONE_LOOK)),
             time_scale: settings.time_scale,
             begun: Vec::new(),
@@ -229,7 +221,7 @@ impl<'a> Execution<'a> {
             }
             self.sent = None;
             self.wrote = true;
-            let changed = self.routes.change(self.gate, change.change, &change.route);
+            let changed = self.routes.change(change.change, &change.route);
             let kind = change.change.name();
             count_change(super::NAME, kind, changed.as_ref().map(drop));
             match changed {
@@ -350,7 +342,7 @@ impl<'a> Execution<'a> {
             if left.is_zero() || self.stopped.is_some() {
                 return;
             }
-            if !self.gate.may_wait() {
+            if !self.routes.may_wait() {
                 self.stopped = Some(Stopped::Closed);
                 return;
             }

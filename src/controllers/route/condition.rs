@@ -7,7 +7,6 @@ use super::show::{condition_json, condition_line, status};
 use crate::cache::{Apis, Error};
 use crate::controllers::report::{Failure, count_write, log_change};
 use crate::kube::Node;
-use crate::provider::Gate;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -20,7 +19,6 @@ const TRIES_AT_MOST: u32 = 4;
 /// The conditions of one pass.
 pub(super) struct Conditions<'a> {
     apis: &'a Apis,
-    gate: &'a dyn Gate,
     /// Nodes that are done, by UID.
     done: HashSet<String>,
     /// Object, line and the same for programs, of each that was set.
@@ -31,10 +29,9 @@ pub(super) struct Conditions<'a> {
 }
 
 impl<'a> Conditions<'a> {
-    pub(super) fn new(apis: &'a Apis, gate: &'a dyn Gate) -> Conditions<'a> {
+    pub(super) fn new(apis: &'a Apis) -> Conditions<'a> {
         Conditions {
             apis,
-            gate,
             done: HashSet::new(),
             made: Vec::new(),
             failures: Vec::new(),
@@ -84,10 +81,7 @@ impl<'a> Conditions<'a> {
             }
             let body = body(&node, unavailable);
             let begun = Instant::now();
-            let patched = self
-                .apis
-                .kube
-                .patch_node_condition(self.gate, node.name(), &body);
+            let patched = self.apis.kube.patch_node_condition(node.name(), &body);
             count_write(super::NAME, "condition", patched.as_ref().map(drop));
             match patched {
                 Ok(node) => {

@@ -36,7 +36,7 @@ use super::{Controller, Proposal, Selection};
 use crate::cache::{Apis, Error, ReadFrom};
 use crate::kube::Node;
 use crate::metrics::ROUTES;
-use crate::provider::{Finding, Gate, Instance, Reason, Route, RouteChange, Routes, Urgency};
+use crate::provider::{Finding, Instance, Reason, Route, RouteChange, Routes, Urgency};
 use due::{Due, Tried};
 use ipnet::IpNet;
 use memory::Memory;
@@ -169,9 +169,9 @@ impl RouteController {
     }
 
     /// One pass, whatever is due.
-    pub fn sync(&mut self, apis: &Apis, gate: &dyn Gate) -> Synced {
+    pub fn sync(&mut self, apis: &Apis) -> Synced {
         let passed = match apis.provider.routes() {
-            Some(routes) => self.pass(apis, gate, routes),
+            Some(routes) => self.pass(apis, routes),
             None => Passed::default(),
         };
         Synced {
@@ -211,11 +211,10 @@ impl RouteController {
         observed.plan(apis, &self.settings.cluster_cidrs, remembered, &lacking)
     }
 
-    fn pass(&mut self, apis: &Apis, gate: &dyn Gate, routes: &dyn Routes) -> Passed {
+    fn pass(&mut self, apis: &Apis, routes: &dyn Routes) -> Passed {
         let lacking = self.lacking();
         let pass = Pass {
             apis,
-            gate,
             routes,
             settings: &self.settings,
             memory: &mut self.memory,
@@ -327,12 +326,12 @@ impl Controller for RouteController {
         look.min(self.settings.reconciliation_period)
     }
 
-    fn tick(&mut self, apis: &Apis, gate: &dyn Gate, selection: &Selection) -> Report {
+    fn tick(&mut self, apis: &Apis, selection: &Selection) -> Report {
         let Some(routes) = apis.provider.routes() else {
             return Report::default();
         };
         if selection.is_explicit() {
-            return self.sync(apis, gate).report;
+            return self.sync(apis).report;
         }
         let now = Instant::now();
         let due = match self.look(apis, now) {
@@ -357,7 +356,7 @@ impl Controller for RouteController {
             sync::count(&mut report, &plan, &HashSet::new());
             return report;
         }
-        let passed = self.pass(apis, gate, routes);
+        let passed = self.pass(apis, routes);
         let is_done = passed.report.outage.is_none() && passed.report.unreached == 0;
         // What only an operator can fix is checked again when it is time to compare.
         let has_failed = passed

@@ -10,7 +10,7 @@ use super::observe::{Ages, Observed, observe};
 use super::plan::{Change, NodePlan, Plan};
 use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::report::{Failure, Outage, Report};
-use crate::provider::{Gate, Instance, Reason, Route, RouteChange, Routes, Urgency};
+use crate::provider::{Instance, Reason, Route, RouteChange, Routes, Urgency};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,7 +24,6 @@ const ROUNDS_AT_MOST: u32 = 3;
 
 pub(super) struct Pass<'a> {
     pub(super) apis: &'a Apis,
-    pub(super) gate: &'a dyn Gate,
     pub(super) routes: &'a dyn Routes,
     pub(super) settings: &'a Settings,
     pub(super) memory: &'a mut Memory,
@@ -52,8 +51,8 @@ pub(super) struct Passed {
 
 impl Pass<'_> {
     pub(super) fn run(mut self) -> Passed {
-        let mut execution = Execution::new(self.routes, self.gate, self.settings);
-        let mut conditions = Conditions::new(self.apis, self.gate);
+        let mut execution = Execution::new(self.routes, self.settings);
+        let mut conditions = Conditions::new(self.apis);
         let mut plan = Plan::default();
         let mut instances = None;
         let mut outage = None;

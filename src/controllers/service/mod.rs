@@ -26,7 +26,7 @@ use super::{Controller, Proposal, Selection};
 use crate::cache::{Apis, Error, Poll, ReadFrom};
 use crate::kube::{Node, Service};
 use crate::metrics::LOAD_BALANCERS;
-use crate::provider::{Gate, Kept, LoadBalancers, Urgency};
+use crate::provider::{Kept, LoadBalancers, Urgency};
 use due::{Due, Fingerprint};
 use observe::Freshness;
 use std::collections::{BTreeSet, HashSet};
@@ -146,19 +146,13 @@ impl ServiceController {
     }
 
     /// One tick, with the plans that it ended with, for a person.
-    pub fn sync(
-        &mut self,
-        apis: &Apis,
-        gate: &dyn Gate,
-        selection: &Selection,
-    ) -> (Report, Vec<ServicePlan>) {
-        self.sync_services(apis, gate, selection, true)
+    pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<ServicePlan>) {
+        self.sync_services(apis, selection, true)
     }
 
     fn sync_services(
         &mut self,
         apis: &Apis,
-        gate: &dyn Gate,
         selection: &Selection,
         for_people: bool,
     ) -> (Report, Vec<ServicePlan>) {
@@ -168,7 +162,6 @@ impl ServiceController {
         let mut sync = Sync {
             controller: self,
             apis,
-            gate,
             provider,
             selection,
             for_people,
@@ -202,7 +195,7 @@ impl ServiceController {
             && report.unfinished == 0
             && let Some(begun) = self.orphans_due.take()
         {
-            orphans::look_after(apis, gate, provider, &self.settings, begun, &mut report);
+            orphans::look_after(apis, provider, &self.settings, begun, &mut report);
             let is_quiet = self.has_no_services && report.orphans == Some(0);
             self.all_quiet = is_quiet.then_some(begun);
         }
@@ -220,17 +213,12 @@ impl ServiceController {
     }
 
     /// Deletes those of these numbers that still are orphans, each with what was made.
-    pub fn delete_orphans(
-        &self,
-        apis: &Apis,
-        gate: &dyn Gate,
-        ids: &HashSet<u64>,
-    ) -> (Report, Vec<ServicePlan>) {
+    pub fn delete_orphans(&self, apis: &Apis, ids: &HashSet<u64>) -> (Report, Vec<ServicePlan>) {
         let Some(provider) = apis.provider.load_balancers() else {
             return (Report::default(), Vec::new());
         };
         let chosen = orphans::Chosen::These(ids);
-        orphans::delete(apis, gate, provider, &self.settings, chosen)
+        orphans::delete(apis, provider, &self.settings, chosen)
     }
 
     /// Services and nodes: read from Kubernetes alone.
@@ -412,8 +400,8 @@ impl Controller for ServiceController {
         self.settings.sync_interval
     }
 
-    fn tick(&mut self, apis: &Apis, gate: &dyn Gate, selection: &Selection) -> Report {
-        self.sync_services(apis, gate, selection, false).0
+    fn tick(&mut self, apis: &Apis, selection: &Selection) -> Report {
+        self.sync_services(apis, selection, false).0
     }
 
     fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, Error> {

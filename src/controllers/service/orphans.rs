@@ -15,7 +15,7 @@ use crate::controllers::report::{Failure, Report, publish};
 use crate::kube::{Node, ObjectReference, Service};
 use crate::metrics::LOAD_BALANCERS;
 use crate::provider::{
-    Cluster, ErrorKind, Finding, Gate, LoadBalancerPlan, LoadBalancers, Orphan, Reason, Urgency,
+    Cluster, ErrorKind, Finding, LoadBalancerPlan, LoadBalancers, Orphan, Reason, Urgency,
 };
 use crate::text;
 use std::collections::HashSet;
@@ -86,14 +86,12 @@ pub(super) fn find(
 /// Deletes them; what there was, each with what was made.
 pub(super) fn delete(
     apis: &Apis,
-    gate: &dyn Gate,
     provider: &dyn LoadBalancers,
     settings: &Settings,
     chosen: Chosen,
 ) -> (Report, Vec<ServicePlan>) {
     let mut deletion = Deletion {
         apis,
-        gate,
         provider,
         settings,
         report: Report::default(),
@@ -109,7 +107,6 @@ pub(super) fn delete(
 /// setting asks for it.
 pub(super) fn look_after(
     apis: &Apis,
-    gate: &dyn Gate,
     provider: &dyn LoadBalancers,
     settings: &Settings,
     begun: Instant,
@@ -123,7 +120,7 @@ pub(super) fn look_after(
         Err(error) => return log::debug!("orphaned load balancers: {error}"),
     };
     if settings.delete_orphans && left.iter().any(ServicePlan::has_writes) {
-        let (deleted, plans) = delete(apis, gate, provider, settings, Chosen::All);
+        let (deleted, plans) = delete(apis, provider, settings, Chosen::All);
         report.changes.extend(deleted.changes);
         report.failures.extend(deleted.failures);
         report.changed += deleted.changed;
@@ -198,7 +195,6 @@ impl ServicePlan {
 
 struct Deletion<'a> {
     apis: &'a Apis,
-    gate: &'a dyn Gate,
     provider: &'a dyn LoadBalancers,
     settings: &'a Settings,
     report: Report,
@@ -232,7 +228,7 @@ impl Deletion<'_> {
         self.done.extend(to_stay.into_iter().map(plan));
         let mut to_go = to_go.into_iter();
         while to_go.len() > 0 {
-            if !self.gate.may_wait() {
+            if !self.provider.may_wait() {
                 self.report.unreached += to_go.len();
                 break;
             }
@@ -285,7 +281,7 @@ impl Deletion<'_> {
         }
         let concurrency = self.settings.concurrency;
         let mut goes_on = true;
-        for work in executor.run(self.provider, self.gate, concurrency) {
+        for work in executor.run(self.provider, concurrency) {
             let mut plan = work.subject;
             plan.made = work.made.iter().map(|change| change.json()).collect();
             let name = plan.name();

@@ -14,8 +14,7 @@ use crate::controllers::executor::{Execution, Requests};
 use crate::controllers::report::{Failure, Outage, Report, log_change};
 use crate::kube::{self, Service};
 use crate::provider::{
-    Change, ChangeKind, ErrorKind, Gate, LoadBalancers, Reason, Snapshot, Urgency,
-    without_correlations,
+    Change, ChangeKind, ErrorKind, LoadBalancers, Reason, Snapshot, Urgency, without_correlations,
 };
 use crate::text;
 use serde_json::Value;
@@ -31,7 +30,6 @@ const PLANS_AT_MOST: u32 = 5;
 pub(super) struct Sync<'a> {
     pub(super) controller: &'a mut ServiceController,
     pub(super) apis: &'a Apis,
-    pub(super) gate: &'a dyn Gate,
     pub(super) provider: &'a dyn LoadBalancers,
     pub(super) selection: &'a Selection,
     /// See `plan::View`; then the plans that were made last are kept.
@@ -103,10 +101,10 @@ impl Sync<'_> {
     /// Due Services are taken up at each interval, whatever the executions wait for. Executions that only wait for
     /// actions when the interval is over go on in the next tick; a person's selection is worked on until its end.
     pub(super) fn run(&mut self) {
-        let (provider, gate) = (self.provider, self.gate);
+        let provider = self.provider;
         let concurrency = self.controller.settings.concurrency;
         std::thread::scope(|scope| {
-            let mut requests = Requests::new(scope, provider, gate, concurrency);
+            let mut requests = Requests::new(scope, provider, concurrency);
             loop {
                 let begun = Instant::now();
                 let interval = self.controller.settings.sync_interval;
@@ -390,7 +388,7 @@ impl Sync<'_> {
     /// What comes before the first change in the cloud: our finalizer, and an event.
     fn begin_one(&mut self, mut task: Task, mut plan: ServicePlan) -> Next {
         if plan.add_finalizer {
-            match write::finalizer(self.apis, self.gate, &plan.service) {
+            match write::finalizer(self.apis, &plan.service) {
                 Ok(service) => {
                     let line = "finalizer: added".to_owned();
                     self.note_write(&mut task, &plan, line, plan::finalizer_added);
@@ -499,12 +497,8 @@ impl Sync<'_> {
     fn finish(&mut self, mut task: Task, plan: ServicePlan) -> Option<Task> {
         task.works_on(&plan);
         let outcome = match (plan.want, &plan.status) {
-            (Want::Remove, _) => {
-                write::nothing_left(self.apis, self.gate, &plan.service).map(|()| None)
-            }
-            (_, Some(status)) => {
-                write::status(self.apis, self.gate, &plan.service, status).map(Some)
-            }
+            (Want::Remove, _) => write::nothing_left(self.apis, &plan.service).map(|()| None),
+            (_, Some(status)) => write::status(self.apis, &plan.service, status).map(Some),
             (_, None) => Ok(Some(Arc::clone(&plan.service))),
         };
         match outcome {
@@ -519,7 +513,7 @@ impl Sync<'_> {
         let Some(status) = &plan.status else {
             return plan;
         };
-        match write::status(self.apis, self.gate, &plan.service, status) {
+        match write::status(self.apis, &plan.service, status) {
             Ok(service) => {
                 let line = status_line(status);
                 self.note_write(task, &plan, line, || plan::status_set(status));

@@ -4,38 +4,33 @@
 use crate::cache::Apis;
 use crate::controllers::report::count_write;
 use crate::kube::{Error, LOAD_BALANCER_FINALIZER, Service};
-use crate::provider::{Gate, Ingress};
+use crate::provider::Ingress;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// Before anything is created for it.
-pub(super) fn finalizer(
-    apis: &Apis,
-    gate: &dyn Gate,
-    service: &Service,
-) -> Result<Arc<Service>, Error> {
+pub(super) fn finalizer(apis: &Apis, service: &Service) -> Result<Arc<Service>, Error> {
     let mut finalizers = service.metadata.finalizers.to_vec();
     finalizers.push(LOAD_BALANCER_FINALIZER.to_owned());
-    patch(apis, gate, service, Some(json!(finalizers)), None)
+    patch(apis, service, Some(json!(finalizers)), None)
 }
 
 pub(super) fn status(
     apis: &Apis,
-    gate: &dyn Gate,
     service: &Service,
     status: &[Ingress],
 ) -> Result<Arc<Service>, Error> {
-    patch(apis, gate, service, None, Some(json!(status)))
+    patch(apis, service, None, Some(json!(status)))
 }
 
 /// Status emptied and our finalizer removed, in one patch: with it the Service may go.
-pub(super) fn nothing_left(apis: &Apis, gate: &dyn Gate, service: &Service) -> Result<(), Error> {
+pub(super) fn nothing_left(apis: &Apis, service: &Service) -> Result<(), Error> {
     let finalizers = service.metadata.finalizers.iter();
     let others: Vec<&String> = finalizers
         .filter(|finalizer| *finalizer != LOAD_BALANCER_FINALIZER)
         .collect();
     let finalizers = Some(json!(others));
-    match patch(apis, gate, service, finalizers, Some(Value::Null)) {
+    match patch(apis, service, finalizers, Some(Value::Null)) {
         Err(error) if error.is_not_found() => Ok(()),
         outcome => outcome.map(drop),
     }
@@ -43,7 +38,6 @@ pub(super) fn nothing_left(apis: &Apis, gate: &dyn Gate, service: &Service) -> R
 
 fn patch(
     apis: &Apis,
-    gate: &dyn Gate,
     service: &Service,
     finalizers: Option<Value>,
     ingress: Option<Value>,
@@ -62,7 +56,7 @@ fn patch(
         body["status"] = json!({ "loadBalancer": { "ingress": ingress } });
     }
     let kube = &apis.kube;
-    let written = kube.patch_service_status(gate, &meta.namespace, &meta.name, &body);
+    let written = kube.patch_service_status(&meta.namespace, &meta.name, &body);
     count_write(super::NAME, kind, written.as_ref().map(drop));
     written.map(Arc::new)
 }

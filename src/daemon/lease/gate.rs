@@ -12,7 +12,7 @@ impl Gate for Lease {
         self.pass_now()
     }
 
-    fn pass_event(&self, _what: &str) -> Result<(), Refused> {
+    fn pass_at_end(&self, _what: &str) -> Result<(), Refused> {
         self.wait_for_renewal();
         self.pass_now()
     }

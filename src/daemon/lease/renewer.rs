@@ -1,9 +1,9 @@
 //! The thread that waits for the Lease, acquires it and renews it, at every retry period.
 
 use super::election::{Now, Step};
-use super::{Acquired, Election, Lease, StopGate, WaitPolicy};
+use super::{Acquired, Election, Lease, WaitPolicy};
 use crate::kube::{self, LeaseSpec};
-use crate::provider::{Gate, Moment, Refused};
+use crate::provider::Moment;
 
 /// Writes of one try, when others write at the same time.
 const WRITES_AT_MOST: u32 = 3;
@@ -166,15 +166,11 @@ impl Renewer {
         record: &LeaseSpec,
     ) -> Result<kube::Lease, kube::Error> {
         let Lease {
-            client,
-            settings,
-            stop,
-            ..
+            client, settings, ..
         } = self.lease;
-        let gate = StopGate(stop);
         match read {
-            Some(read) => client.replace_lease(&gate, &settings.key, read, record),
-            None => client.create_lease(&gate, &settings.key, record),
+            Some(read) => client.replace_lease(&settings.key, read, record),
+            None => client.create_lease(&settings.key, record),
         }
     }
 
@@ -205,7 +201,7 @@ pub(super) fn release(lease: &Lease) -> Result<(), kube::Error> {
         }
         let released = election.release(&spec, Now::read());
         writes += 1;
-        match client.replace_lease(&Unfenced, &settings.key, &read, &released) {
+        match client.release_lease(&settings.key, &read, &released) {
             Ok(_) => return Ok(()),
             // A renewal that was under way.
             Err(error) if is_beaten(&error) && writes < WRITES_AT_MOST => {}
@@ -222,13 +218,4 @@ fn election(lease: &Lease) -> Election {
 /// Another process wrote first.
 fn is_beaten(error: &kube::Error) -> bool {
     error.is_conflict() || error.is_already_exists() || error.is_not_found()
-}
-
-/// The release is the one write after the wish to end; its resourceVersion guards it.
-struct Unfenced;
-
-impl Gate for Unfenced {
-    fn pass(&self, _what: &str) -> Result<(), Refused> {
-        Ok(())
-    }
 }

@@ -9,7 +9,7 @@ use crate::hetzner::actions::{self, Action};
 use crate::hetzner::api::{Api, Failed};
 use crate::hetzner::certificates;
 use crate::hetzner::error::Code;
-use crate::provider::{Applied, Error, ErrorKind, Gate, Snapshot, Urgency};
+use crate::provider::{Applied, Error, ErrorKind, Snapshot, Urgency};
 use crate::text::one_of;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -60,11 +60,7 @@ struct One {
 }
 
 /// Makes the change. Never repeated: an answer that got lost does not mean that nothing happened.
-pub(in crate::hetzner) fn apply(
-    api: &Api,
-    gate: &dyn Gate,
-    change: &Change,
-) -> Result<Applied, Error> {
+pub(in crate::hetzner) fn apply(api: &Api, change: &Change) -> Result<Applied, Error> {
     let rebased;
     let change = match prepared(api, change)? {
         Ready::AsPlanned => change,
@@ -74,7 +70,7 @@ pub(in crate::hetzner) fn apply(
         }
         Ready::Not(instead) => return Ok(instead),
     };
-    match send(api, gate, change) {
+    match send(api, change) {
         Ok(answer) => applied(&change.write, answer),
         Err(failed) => match (&change.write, failed.code()) {
             // Who owns it now is read again.
@@ -254,9 +250,9 @@ fn deletion_refused(seen: &Seen, now: &LoadBalancer) -> Option<&'static str> {
     }
 }
 
-fn send(api: &Api, gate: &dyn Gate, change: &Change) -> Result<Option<Answer>, Failed> {
+fn send(api: &Api, change: &Change) -> Result<Option<Answer>, Failed> {
     let (method, path, body) = change.call();
-    api.write(gate, method, &path, body.as_ref())
+    api.write(method, &path, body.as_ref())
 }
 
 fn applied(write: &Write, answer: Option<Answer>) -> Result<Applied, Error> {

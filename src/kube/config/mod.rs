@@ -157,7 +157,12 @@ mod tests {
             write_timeout: Duration::from_secs(20),
             retry_wait: Duration::from_millis(1),
         };
-        let client = Client::new(access, Proxies::Never, timing);
+        let client = Client::new(
+            access,
+            Proxies::Never,
+            timing,
+            std::sync::Arc::new(crate::provider::OpenGate),
+        );
         assert_eq!(client.nodes(ReadFrom::Latest).unwrap().len(), 1);
         // Another token, and a server whose certificate is of another authority.
         let authority = Authority::new("another").unwrap();

@@ -6,6 +6,7 @@ use ccm::cache::Apis;
 use ccm::controllers::lifecycle::{self, LifecycleController};
 use ccm::controllers::node::{self, NodeController};
 use ccm::controllers::{Controller, Report, Selection};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Rounds in which everything must have come to rest.
@@ -59,7 +60,7 @@ impl Life {
             false => &place.token,
         };
         let gates = [(); 2].map(|()| Mortal::after(self.writes));
-        let mut first = Ccm::new(place, token);
+        let mut first = Ccm::new(place, &gates[0], token);
         match self.manner {
             Manner::InTurn => self.in_turn(&mut first, &gates[0]),
             Manner::Threads => std::thread::scope(|scope| {
@@ -72,7 +73,7 @@ impl Life {
                 scope.spawn(|| self.alone(lifecycle, world, &gates[0]));
             }),
             Manner::TwoAtOnce => {
-                let mut second = Ccm::new(place, token);
+                let mut second = Ccm::new(place, &gates[1], token);
                 std::thread::scope(|scope| {
                     scope.spawn(|| self.in_turn(&mut first, &gates[0]));
                     scope.spawn(|| self.in_turn(&mut second, &gates[1]));
@@ -86,7 +87,7 @@ impl Life {
         for _ in 0..self.rounds {
             for controller in ccm.controllers() {
                 if !gate.is_closed() {
-                    controller.0.tick(controller.1, gate, &self.selection);
+                    controller.0.tick(controller.1, &self.selection);
                 }
             }
         }
@@ -95,7 +96,7 @@ impl Life {
     fn alone(&self, controller: &mut dyn Controller, world: &Apis, gate: &Mortal) {
         for _ in 0..self.rounds {
             if !gate.is_closed() {
-                controller.tick(world, gate, &self.selection);
+                controller.tick(world, &self.selection);
             }
         }
     }
@@ -103,13 +104,12 @@ impl Life {
 
 /// A new `ccm` works until nothing is left to be done.
 pub fn settle(place: &Place) -> Result<(), String> {
-    let mut ccm = Ccm::new(place, &place.token);
-    let gate = Mortal::after(None);
+    let mut ccm = Ccm::new(place, &Mortal::after(None), &place.token);
     let mut reports = Vec::new();
     for _ in 0..ROUNDS_AT_MOST {
         reports = ccm
             .controllers()
-            .map(|(controller, world)| controller.tick(world, &gate, &Selection::All))
+            .map(|(controller, world)| controller.tick(world, &Selection::All))
             .into();
         if reports.iter().all(is_at_rest) {
             return Ok(());
@@ -128,9 +128,9 @@ fn is_at_rest(report: &Report) -> bool {
 }
 
 impl Ccm {
-    fn new(place: &Place, token: &str) -> Ccm {
+    fn new(place: &Place, gate: &Arc<Mortal>, token: &str) -> Ccm {
         Ccm {
-            world: place.world(token, None),
+            world: place.world_of(Arc::clone(gate), token, None),
             node: NodeController::new(node::Settings {
                 sync_interval: scaled(5),
                 status_update_frequency: scaled(300),

@@ -2,7 +2,7 @@
 
 use crate::common::wait_until;
 use crate::service::end;
-use crate::service::library::{Mortal, Place, scaled};
+use crate::service::library::{Place, scaled};
 use crate::service::life::Ccm;
 use crate::service::story::{Event, NAMESPACE, Wish};
 use crate::service::watch::Watch;
@@ -28,10 +28,9 @@ fn world() -> (Sandbox, Place) {
 
 /// A long-lived `ccm`, which looks at what has changed and at nothing else; with the ticks that end what it begins.
 fn tick(ccm: &mut Ccm) -> Report {
-    let gate = Mortal::after(None);
-    let mut report = ccm.tick(&gate, &Selection::Due);
+    let mut report = ccm.tick(&Selection::Due);
     while report.unfinished > 0 {
-        let next = ccm.tick(&gate, &Selection::Due);
+        let next = ccm.tick(&Selection::Due);
         report.changes.extend(next.changes);
         report.failures.extend(next.failures);
         report.unfinished = next.unfinished;
@@ -249,7 +248,7 @@ fn a_load_balancer_is_released_when_what_a_dead_process_began_has_ended() {
     add(&sandbox, "web", Wish::named("free"));
     cloud.hold_load_balancer(id, true);
     // Finalizer, labels, port.
-    Ccm::new(&place, false).tick(&Mortal::after(Some(3)), &Selection::All);
+    Ccm::mortal(&place, 3).tick(&Selection::All);
     assert!(cloud.has_running_actions());
     Event::Delete("web".into()).happen(&sandbox);
     // It ends just after the load balancer is read for the release.
@@ -286,9 +285,8 @@ fn while_the_nodes_cannot_be_read_no_target_is_removed() {
     cloud.hold_load_balancer(id, true);
     Event::Leave("n-1".into()).happen(&sandbox);
     join("n-2");
-    let gate = Mortal::after(None);
     wait_until("the new target's action", || {
-        ccm.tick(&gate, &Selection::Due);
+        ccm.tick(&Selection::Due);
         cloud.has_running_actions()
     });
     join("n-3");
@@ -297,13 +295,13 @@ fn while_the_nodes_cannot_be_read_no_target_is_removed() {
     sandbox.faults().add(rule.path("/api/v1/nodes"));
     cloud.hold_load_balancer(id, false);
     wait_until("the end of the execution", || {
-        ccm.tick(&gate, &Selection::Due).unfinished == 0
+        ccm.tick(&Selection::Due).unfinished == 0
     });
     watch.no_harm(&sandbox).unwrap();
     sandbox.faults().clear();
     watch.over(&sandbox);
     wait_until("the right targets", || {
-        ccm.tick(&gate, &Selection::Due);
+        ccm.tick(&Selection::Due);
         end::is_right(&sandbox).is_ok()
     });
     watch.no_harm(&sandbox).unwrap();

@@ -10,6 +10,7 @@ use ccm::controllers::{Controller, Report, Selection};
 use ccm::hetzner::load_balancers::{Defaults, Selector};
 use ccm::provider::{Source, Sourced};
 use sandbox::Sandbox;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Rounds in which everything must have come to rest.
@@ -64,9 +65,10 @@ impl Life {
     /// How many died, and did not just end.
     pub fn live(&self, sandbox: &Sandbox, place: &Place) -> usize {
         let gates = [(); 2].map(|()| Mortal::after(self.writes));
-        let mut first = Ccm::new(place, self.resyncs);
+        let period = resync_period(self.resyncs);
+        let [mut first, mut second] =
+            [0, 1].map(|n| Ccm::of(place, Arc::clone(&gates[n]), period, SCALE));
         if self.two_at_once {
-            let mut second = Ccm::new(place, self.resyncs);
             std::thread::scope(|scope| {
                 scope.spawn(|| self.pass(sandbox, &mut first, &gates[0]));
                 scope.spawn(|| self.pass(sandbox, &mut second, &gates[1]));
@@ -87,7 +89,7 @@ impl Life {
             if gate.is_closed() {
                 return;
             }
-            ccm.tick(gate, &self.selection);
+            ccm.tick(&self.selection);
             if let Some(event) = event {
                 event.happen(sandbox);
             }
@@ -97,19 +99,30 @@ impl Life {
 
 impl Ccm {
     pub fn new(place: &Place, resyncs: bool) -> Ccm {
-        Ccm::with(place, scaled(if resyncs { 1 } else { 1_000_000 }))
+        Ccm::with(place, resync_period(resyncs))
     }
 
     pub fn with(place: &Place, resync_period: Duration) -> Ccm {
-        Ccm::of(place, resync_period, SCALE)
+        Ccm::of(place, Mortal::after(None), resync_period, SCALE)
+    }
+
+    /// One that dies after so many writes.
+    pub fn mortal(place: &Place, writes: u64) -> Ccm {
+        let gate = Mortal::after(Some(writes));
+        Ccm::of(place, gate, resync_period(false), SCALE)
     }
 
     /// One for which actions may run so many times longer before they count as failed.
     pub fn patient(place: &Place, patience: f64) -> Ccm {
-        Ccm::of(place, scaled(1_000_000), patience * SCALE)
+        Ccm::of(
+            place,
+            Mortal::after(None),
+            scaled(1_000_000),
+            patience * SCALE,
+        )
     }
 
-    fn of(place: &Place, resync_period: Duration, time_scale: f64) -> Ccm {
+    fn of(place: &Place, gate: Arc<Mortal>, resync_period: Duration, time_scale: f64) -> Ccm {
         let selector = Selector::parse(PRIMARY_IP_SELECTOR);
         let defaults = Defaults {
             location: Some(Sourced::new("fsn1".to_owned(), Source::Rule("test"))),
@@ -117,7 +130,7 @@ impl Ccm {
             ..Defaults::default()
         };
         Ccm {
-            world: place.world(&place.token, Some(defaults)),
+            world: place.world_of(gate, &place.token, Some(defaults)),
             controller: ServiceController::new(service::Settings {
                 sync_interval: scaled(5),
                 resync_period,
@@ -129,11 +142,11 @@ impl Ccm {
         }
     }
 
-    pub fn tick(&mut self, gate: &Mortal, selection: &Selection) -> Report {
+    pub fn tick(&mut self, selection: &Selection) -> Report {
         let world = &self.world;
-        let report = self.controller.tick(world, gate, selection);
+        let report = self.controller.tick(world, selection);
         // In turn, so that a story is the same each time.
-        world.recorder.alongside(&world.kube, gate, || ());
+        world.recorder.alongside(&world.kube, || ());
         report
     }
 
@@ -151,11 +164,10 @@ impl Ccm {
 
     /// Works until nothing is left to be done; in how many rounds.
     pub fn settle(&mut self) -> Result<usize, String> {
-        let gate = Mortal::after(None);
         let mut report = Report::default();
         for round in 1..=ROUNDS_AT_MOST {
             let failures = std::mem::take(&mut report.failures);
-            report = self.tick(&gate, &Selection::All);
+            report = self.tick(&Selection::All);
             // What failed by itself, as an action may, works in the next round.
             let is_lasting = report.failures.is_empty() || report.failures == failures;
             if is_at_rest(&report) && is_lasting {
@@ -164,6 +176,10 @@ impl Ccm {
         }
         Err(format!("it does not come to rest: {report:#?}"))
     }
+}
+
+fn resync_period(resyncs: bool) -> Duration {
+    scaled(if resyncs { 1 } else { 1_000_000 })
 }
 
 /// Nothing was changed, and what failed is a finding, which lasts until a person mends it.

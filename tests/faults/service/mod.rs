@@ -22,7 +22,7 @@ mod weather;
 use crate::common::LIMIT;
 use ccm::controllers::{Report, Selection};
 use ccm::hetzner::load_balancers::SERVICE_UID;
-use library::{Mortal, Place};
+use library::Place;
 use life::Ccm;
 use sandbox::calls::Call;
 use sandbox::exchange::Request;
@@ -209,9 +209,8 @@ fn independent_for(
     Event::Ports(name.to_owned(), vec![port]).happen(sandbox);
 
     let mut ccm = Ccm::patient(place, patience);
-    let gate = Mortal::after(None);
     let object = format!("service/default/{name}");
-    let first = ccm.tick(&gate, &Selection::Due);
+    let first = ccm.tick(&Selection::Due);
     Event::Add(format!("late-{patience}"), Wish::plain()).happen(sandbox);
     let begun = Instant::now();
     let is_given_up = |report: &Report| {
@@ -224,7 +223,7 @@ fn independent_for(
         if outcome.is_ok() || is_given_up(&report) || begun.elapsed() > LIMIT {
             break outcome;
         }
-        report = ccm.tick(&gate, &Selection::Due);
+        report = ccm.tick(&Selection::Due);
     };
     let was_running = report.unfinished > 0;
     let outcome = outcome.map_err(|why| format!("it waited for Service {name}: {why}"));

@@ -8,12 +8,14 @@ mod roots;
 use crate::common::secrets;
 
 use ccm::http::{self, Proxies, Timing, Tls, Token};
+use ccm::provider::OpenGate;
 use common::{Daemon, Env, all_initialised, ccm, env, is_lease, wait_until, with};
 use proxy::{Answers, Proxy, Speaks};
 use sandbox::{Half, Sandbox};
 use secrets::Secrets;
 use serde_json::Value;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const USER: &str = "somebody";
@@ -189,6 +191,7 @@ fn client(base: String, tls: Tls, proxies: Proxies, token: Token) -> http::Clien
         retry_rate_limited: false,
         body_limit_bytes: 1 << 20,
         log_bodies: false,
+        gate: Arc::new(OpenGate),
         watch: |_, _, _| {},
     })
 }

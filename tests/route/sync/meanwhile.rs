@@ -1,7 +1,7 @@
 //! The world goes on between a look and what is done about it.
 
 use crate::common;
-use crate::sync::library::{Mortal, Place, SCALE, scaled};
+use crate::sync::library::{Place, SCALE, scaled};
 use crate::sync::world::{CIDR, NOBODY, World};
 use ccm::controllers::route::{RouteController, Settings};
 use ccm::controllers::{Controller, Selection};
@@ -63,7 +63,7 @@ fn a_route_to_a_server_that_was_made_meanwhile_stays() {
     // Once to see that a route is missing, once to add it.
     let rule = router_comes_at_read(&world, 2);
     let mut routes = controller(Duration::from_secs(HOUR_S), Duration::ZERO);
-    routes.tick(&apis, &Mortal::after(None), &Selection::Due);
+    routes.tick(&apis, &Selection::Due);
     assert_eq!(world.sandbox.faults().hits(rule), 1);
     assert_eq!(world.routes().len(), 4, "{:#?}", world.routes());
     assert!(world.wanted().is_subset(&world.routes()));
@@ -86,7 +86,7 @@ fn a_later_look_of_a_pass_deletes_by_a_list_of_its_own() {
     let place = Place::new(&world.sandbox);
     let apis = place.world(&place.token, None);
     let mut routes = controller(Duration::from_secs(HOUR_S), Duration::ZERO);
-    routes.sync(&apis, &Mortal::after(None));
+    routes.sync(&apis);
     assert_eq!(world.sandbox.faults().hits(rule), 1, "no second look");
     assert_eq!(world.routes().len(), 3, "{:#?}", world.routes());
     assert!(world.wanted().is_subset(&world.routes()));
@@ -206,7 +206,7 @@ fn a_replacement_that_stays_cut_in_two_does_not_wait_for_its_period() {
         .set_route(world.network(), "10.244.1.0/24", NOBODY);
     let away = Effect::hetzner_error(503, "maintenance", "try again");
     let rule = world.sandbox.faults().add(hetzner(away, ADD));
-    let report = routes.tick(&apis, &Mortal::after(None), &Selection::Due);
+    let report = routes.tick(&apis, &Selection::Due);
     assert!(report.outage.is_some());
     let tries = world.sandbox.faults().hits(rule);
     assert!((2..=6).contains(&tries), "{tries} tries in one pass");
@@ -214,6 +214,6 @@ fn a_replacement_that_stays_cut_in_two_does_not_wait_for_its_period() {
     let begun = Instant::now();
     while world.routes() != world.wanted() {
         assert!(begun.elapsed() < common::LIMIT, "{:#?}", world.routes());
-        routes.tick(&apis, &Mortal::after(None), &Selection::Due);
+        routes.tick(&apis, &Selection::Due);
     }
 }

@@ -1,6 +1,6 @@
 //! Servers are replaced, and their addresses change hands; calls are made only where a list of servers is there anyway.
 
-use crate::sync::library::{Mortal, Place};
+use crate::sync::library::Place;
 use crate::sync::world::World;
 use ccm::controllers::route::{RouteController, Settings};
 use ccm::controllers::{Controller, Report, Selection};
@@ -43,8 +43,7 @@ impl Compared {
     }
 
     fn tick(&mut self) -> Report {
-        let gate = Mortal::after(None);
-        self.controller.tick(&self.ccm, &gate, &Selection::Due)
+        self.controller.tick(&self.ccm, &Selection::Due)
     }
 
     /// Another controller lists the servers.
@@ -204,9 +203,7 @@ fn a_route_that_was_deleted_is_not_remembered() {
     let cloud = compared.world.sandbox.cloud();
     cloud.set_route(compared.world.network(), PODS, &ip);
     let mark = compared.world.mark();
-    let passed = compared
-        .controller
-        .sync(&compared.ccm, &Mortal::after(None));
+    let passed = compared.controller.sync(&compared.ccm);
     assert!(passed.report.failures.is_empty(), "{passed:?}");
     assert_eq!(compared.world.changes(mark), Vec::<String>::new());
     assert!(compared.findings().contains(&Reason::StaleRoute));

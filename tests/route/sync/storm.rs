@@ -11,7 +11,7 @@ use sandbox::Half;
 use sandbox::faults::{Effect, Rule};
 use serde_json::json;
 use std::collections::BTreeSet;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 const STORIES: u64 = 120;
 const NODES: u64 = 6;
@@ -47,14 +47,14 @@ fn whatever_happens_the_routes_end_as_those_of_the_nodes() {
             happens(&world, &mut random);
             weather(&world, &mut random);
             let gate = Mortal::after(random.percent(60).then(|| random.below(15)));
-            let mut ccm = Ccm::new(&place);
+            let mut ccm = Ccm::new(&place, &gate);
             for _ in 0..1 + random.below(4) {
                 if gate.is_closed() {
                     break;
                 }
                 let all = random.percent(30);
                 let selection = if all { Selection::All } else { Selection::Due };
-                ccm.controller.tick(&ccm.world, &gate, &selection);
+                ccm.controller.tick(&ccm.world, &selection);
                 if random.percent(50) {
                     happens(&world, &mut random);
                 }
@@ -64,7 +64,7 @@ fn whatever_happens_the_routes_end_as_those_of_the_nodes() {
             world.sandbox.cluster().freeze_cache(false);
             theirs_are_there(&world)?;
         }
-        let rounds = Ccm::new(&place).settle(&world)?;
+        let rounds = Ccm::new(&place, &Mortal::after(None)).settle(&world)?;
         theirs_are_there(&world)?;
         if rounds > ROUNDS_AT_MOST / 2 {
             return Err(format!("{rounds} rounds to settle"));
@@ -120,9 +120,9 @@ struct Ccm {
 }
 
 impl Ccm {
-    fn new(place: &Place) -> Ccm {
+    fn new(place: &Place, gate: &Arc<Mortal>) -> Ccm {
         Ccm {
-            world: place.world(&place.token, None),
+            world: place.world_of(Arc::clone(gate), &place.token, None),
             controller: RouteController::new(Settings {
                 cluster_cidrs: vec!["10.244.0.0/16".parse().unwrap()],
                 reconciliation_period: scaled(1),
@@ -133,9 +133,8 @@ impl Ccm {
     }
 
     fn settle(&mut self, world: &World) -> Result<usize, String> {
-        let gate = Mortal::after(None);
         for round in 1..=ROUNDS_AT_MOST {
-            let report = self.controller.tick(&self.world, &gate, &Selection::All);
+            let report = self.controller.tick(&self.world, &Selection::All);
             if report.outage.is_none() && is_right(world) {
                 return Ok(round);
             }
@@ -153,9 +152,8 @@ impl Ccm {
 /// A new one plans nothing, and writes nothing.
 fn at_rest(world: &World, place: &Place) -> Result<(), String> {
     let mark = world.mark();
-    let mut ccm = Ccm::new(place);
-    ccm.controller
-        .tick(&ccm.world, &Mortal::after(None), &Selection::All);
+    let mut ccm = Ccm::new(place, &Mortal::after(None));
+    ccm.controller.tick(&ccm.world, &Selection::All);
     let changes = (world.changes(mark), world.patches(mark));
     match changes.0.is_empty() && changes.1.is_empty() {
         true => Ok(()),

@@ -6,16 +6,17 @@ mod world;
 
 use ccm::hetzner::load_balancers::{Defaults, SERVICE_UID, annotations::PREFIX};
 use ccm::provider::{
-    ActionId, Applied, ErrorKind, InstanceId, LoadBalancers, OfferedNode, Provider, ProviderId,
-    Urgency,
+    ActionId, Applied, ErrorKind, InstanceId, LoadBalancers, OfferedNode, OpenGate, Provider,
+    ProviderId, Urgency,
 };
 use sandbox::Half;
 use sandbox::calls::Call;
 use sandbox::exchange::Response;
 use sandbox::faults::{Effect, Rule};
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
-use world::{Closed, Open, UID, World, hetzner, hetzner_at, port};
+use world::{Closed, UID, World, hetzner, hetzner_at, port};
 
 fn on_create(effect: Effect) -> Rule {
     Rule::new(effect)
@@ -48,7 +49,7 @@ fn a_new_one_is_made_by_one_write_and_then_is_right() {
 fn the_answer_to_the_creation_shows_what_a_look_would_where_its_addresses_are_in_it() {
     let world = World::without_network();
     let plan = world.plan();
-    let applied = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+    let applied = LoadBalancers::apply(&world.hetzner, plan.changes[0].as_ref());
     let Ok(Applied::Shown(Some(action), shown)) = applied else {
         panic!("{applied:?}");
     };
@@ -65,7 +66,7 @@ fn the_answer_to_the_creation_shows_what_a_look_would_where_its_addresses_are_in
     // Its private address comes only with the end of the action.
     let world = World::new();
     let plan = world.plan();
-    let applied = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+    let applied = LoadBalancers::apply(&world.hetzner, plan.changes[0].as_ref());
     assert!(
         matches!(applied, Ok(Applied::LookAgain(Some(_)))),
         "{applied:?}"
@@ -148,13 +149,13 @@ fn every_kind_of_change_is_made_and_fits_the_document() {
     assert!(writes.iter().any(|write| write.starts_with("PUT ")));
 
     let removal = world.removal();
-    let deleted = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
+    let deleted = LoadBalancers::apply(&world.hetzner, removal.changes[0].as_ref());
     if let Applied::Running(action) = deleted.unwrap() {
         world.wait(action).unwrap();
     }
     assert!(world.balancers().is_empty());
     // It is gone already: that is what was wanted.
-    let again = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
+    let again = LoadBalancers::apply(&world.hetzner, removal.changes[0].as_ref());
     assert!(matches!(again, Ok(Applied::Done)), "{again:?}");
     world.check_document();
 }
@@ -165,7 +166,7 @@ fn a_deletion_without_a_word_is_one_too() {
     world.settle();
     world.sandbox.cloud().set_silent_deletes(true);
     let removal = world.removal();
-    let deleted = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
+    let deleted = LoadBalancers::apply(&world.hetzner, removal.changes[0].as_ref());
     assert!(matches!(deleted, Ok(Applied::Done)), "{deleted:?}");
     common::wait_until("its end", || world.balancers().is_empty());
 }
@@ -176,7 +177,12 @@ fn a_type_that_came_since_the_types_were_read_is_found() {
     let mut world = World::new();
     world.set(&[("type", "lb21")]);
     // Ten minutes are 60 ms, and a day more than the test waits.
-    world.hetzner = hetzner_at(&world.sandbox, Some(Defaults::default()), 0.0001);
+    world.hetzner = hetzner_at(
+        &world.sandbox,
+        Some(Defaults::default()),
+        0.0001,
+        Arc::new(OpenGate),
+    );
     let cloud = world.sandbox.cloud();
     let announced = "2020-01-01T00:00:00Z";
     cloud.deprecate_load_balancer_type("lb21", announced, "2020-06-01T00:00:00Z");
@@ -197,7 +203,7 @@ fn an_answer_of_somebody_else_is_no_success() {
     let removal = world.removal();
     let other = Rule::new(Effect::other_json()).half(Half::Hetzner);
     world.sandbox.faults().add(other.method("DELETE").times(1));
-    let deleted = LoadBalancers::apply(&world.hetzner, &Open, removal.changes[0].as_ref());
+    let deleted = LoadBalancers::apply(&world.hetzner, removal.changes[0].as_ref());
     assert_eq!(deleted.unwrap_err().kind, ErrorKind::Unavailable);
 }
 
@@ -257,12 +263,12 @@ fn one_field_of_a_port_that_is_refused_does_not_keep_the_rest() {
             .add(on_create(Effect::Instead(Response::json(422, &body))));
         let plan = world.plan();
         let change = plan.changes[0].as_ref();
-        let error = LoadBalancers::apply(&world.hetzner, &Open, change).unwrap_err();
+        let error = LoadBalancers::apply(&world.hetzner, change).unwrap_err();
         let is_in_part = error.kind == ErrorKind::InPart;
         assert_eq!(is_in_part, posts == 2, "{field}: {error:?}");
         if is_in_part {
             let rest = change.without_parts().unwrap();
-            LoadBalancers::apply(&world.hetzner, &Open, rest.as_ref()).unwrap();
+            LoadBalancers::apply(&world.hetzner, rest.as_ref()).unwrap();
         }
         assert_eq!(world.writes().len(), posts, "{field}");
         assert_eq!(world.balancers().len(), posts - 1, "{field}");
@@ -396,7 +402,7 @@ fn a_lost_answer_is_an_error_and_the_next_look_finds_what_was_made() {
     let world = World::new();
     world.sandbox.faults().add(on_create(Effect::AnswerLost));
     let plan = world.plan();
-    let error = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref()).unwrap_err();
+    let error = LoadBalancers::apply(&world.hetzner, plan.changes[0].as_ref()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable);
     assert_eq!(world.writes().len(), 1, "never repeated");
     // Until it is made whole it is locked, and not attached yet.
@@ -424,7 +430,7 @@ fn what_was_attached_meanwhile_is_looked_at_again() {
         "{:?}",
         plan.changes
     );
-    let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+    let outcome = LoadBalancers::apply(&world.hetzner, plan.changes[0].as_ref());
     assert!(matches!(outcome, Ok(Applied::Overtaken)), "{outcome:?}");
     assert!(world.settle().is_empty());
 }
@@ -439,7 +445,7 @@ fn a_name_that_was_taken_meanwhile_is_looked_at_again() {
         .sandbox
         .cloud()
         .create_load_balancer(world.sandbox.project(), other);
-    let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+    let outcome = LoadBalancers::apply(&world.hetzner, plan.changes[0].as_ref());
     assert!(matches!(outcome, Ok(Applied::Overtaken)), "{outcome:?}");
     world.settle();
     let names: Vec<String> = world
@@ -477,7 +483,7 @@ fn refusals_say_what_kind_they_are() {
         let world = World::new();
         let plan = world.plan();
         world.sandbox.faults().add(on_create(effect));
-        let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+        let outcome = LoadBalancers::apply(&world.hetzner, plan.changes[0].as_ref());
         assert_eq!(outcome.unwrap_err().kind, kind);
         assert_eq!(world.writes().len(), 1);
     }
@@ -487,7 +493,13 @@ fn refusals_say_what_kind_they_are() {
 fn what_the_gate_refuses_never_leaves() {
     let world = World::new();
     let plan = world.plan();
-    let outcome = LoadBalancers::apply(&world.hetzner, &Closed, plan.changes[0].as_ref());
+    let closed = hetzner_at(
+        &world.sandbox,
+        Some(Defaults::default()),
+        0.01,
+        Arc::new(Closed),
+    );
+    let outcome = LoadBalancers::apply(&closed, plan.changes[0].as_ref());
     assert_eq!(outcome.unwrap_err().kind, ErrorKind::Refused);
     assert!(world.writes().is_empty());
 }
@@ -502,7 +514,7 @@ fn writes_are_paid_from_the_same_budget() {
         .faults()
         .add(on_create(Effect::hetzner_rate_limit()));
     for _ in 0..2 {
-        let outcome = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+        let outcome = LoadBalancers::apply(&world.hetzner, plan.changes[0].as_ref());
         let kind = outcome.unwrap_err().kind;
         assert!(
             matches!(kind, ErrorKind::RateLimited { put_off: false, .. }),
@@ -525,7 +537,7 @@ fn actions_are_asked_for_together_and_a_failed_one_says_why() {
         .remove(&format!("{PREFIX}node-selector"));
     let plan = world.plan();
     assert_eq!(plan.changes.len(), 60);
-    let failing = LoadBalancers::apply(&world.hetzner, &Open, plan.changes[0].as_ref());
+    let failing = LoadBalancers::apply(&world.hetzner, plan.changes[0].as_ref());
     let Ok(Applied::Running(action)) = failing else {
         panic!("{failing:?}");
     };

@@ -6,22 +6,15 @@ use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Profile, Settings};
 use ccm::http::{self, Proxies, Secret, Timing, Tls, Token};
 use ccm::provider::{
     ActionId, Applied, Change, Cluster, Error, ErrorKind, Gate, InstanceId, LoadBalancerPlan,
-    LoadBalancers, OfferedNode, Provider, ProviderId, Reach, Refused, Service, ServicePort, Source,
-    Sourced, Urgency,
+    LoadBalancers, OfferedNode, OpenGate, Provider, ProviderId, Reach, Refused, Service,
+    ServicePort, Source, Sourced, Urgency,
 };
 use sandbox::{Half, Sandbox};
 use serde_json::Value;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub const UID: &str = "5f2c0e5e-0000-4000-8000-000000000001";
-
-pub struct Open;
-
-impl Gate for Open {
-    fn pass(&self, _what: &str) -> Result<(), Refused> {
-        Ok(())
-    }
-}
 
 pub struct Closed;
 
@@ -129,10 +122,10 @@ impl World {
 
     /// Makes a change, or what is left of it.
     pub fn apply(&self, change: &dyn Change) -> Result<Applied, Error> {
-        match LoadBalancers::apply(&self.hetzner, &Open, change) {
+        match LoadBalancers::apply(&self.hetzner, change) {
             Err(error) if error.kind == ErrorKind::InPart => {
                 let rest = change.without_parts().expect("a rest");
-                LoadBalancers::apply(&self.hetzner, &Open, rest.as_ref())
+                LoadBalancers::apply(&self.hetzner, rest.as_ref())
             }
             outcome => outcome,
         }
@@ -219,11 +212,16 @@ fn server_of(node: &OfferedNode) -> Option<(InstanceId, String)> {
 }
 
 pub fn hetzner(sandbox: &Sandbox, load_balancers: Option<Defaults>) -> Hetzner {
-    hetzner_at(sandbox, load_balancers, 0.01)
+    hetzner_at(sandbox, load_balancers, 0.01, Arc::new(OpenGate))
 }
 
-/// With waits of this scale.
-pub fn hetzner_at(sandbox: &Sandbox, load_balancers: Option<Defaults>, time_scale: f64) -> Hetzner {
+/// With waits of this scale; writes pass the gate.
+pub fn hetzner_at(
+    sandbox: &Sandbox,
+    load_balancers: Option<Defaults>,
+    time_scale: f64,
+    gate: Arc<dyn Gate>,
+) -> Hetzner {
     Hetzner::new(Settings {
         profile: Profile::CcmFromScratch,
         endpoint: sandbox.hetzner_url(),
@@ -241,6 +239,7 @@ pub fn hetzner_at(sandbox: &Sandbox, load_balancers: Option<Defaults>, time_scal
             write_timeout: http::WRITE_TIMEOUT,
             retry_wait: Duration::from_millis(1),
         },
+        gate,
         time_scale,
     })
 }

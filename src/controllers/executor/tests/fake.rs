@@ -1,9 +1,7 @@
 //! A cloud that answers to each change what the change says.
 
 use super::super::*;
-use crate::provider::{
-    Cluster, LoadBalancerPlan, OfferedNode, Orphan, Refused, Service, Source, Urgency,
-};
+use crate::provider::{Cluster, LoadBalancerPlan, OfferedNode, Orphan, Service, Source, Urgency};
 use std::any::Any;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -49,10 +47,8 @@ pub(super) struct Fake {
     pub(super) deaf: AtomicI64,
     in_flight: AtomicI64,
     pub(super) most_in_flight: AtomicI64,
-}
-
-pub(super) struct Open {
-    pub(super) may_wait: AtomicBool,
+    /// The process is to end.
+    pub(super) is_ending: AtomicBool,
 }
 
 /// A step that is made in its turn.
@@ -103,16 +99,15 @@ fn unboxed(name: &str, answers: &[Answer]) -> Step {
 impl Fake {
     /// Executes each of these lists until its end; the executions, in the order of the lists.
     pub(super) fn run(&self, lists: Vec<Vec<Box<dyn Change>>>) -> Vec<Execution<usize>> {
-        self.run_with(lists, &Open::new(), 4)
+        self.run_with(lists, 4)
     }
 
     pub(super) fn run_with(
         &self,
         lists: Vec<Vec<Box<dyn Change>>>,
-        gate: &dyn Gate,
         concurrency: usize,
     ) -> Vec<Execution<usize>> {
-        executor(lists).run(self, gate, concurrency)
+        executor(lists).run(self, concurrency)
     }
 
     pub(super) fn log(&self) -> Vec<String> {
@@ -135,11 +130,12 @@ impl Fake {
 }
 
 impl LoadBalancers for Fake {
-    fn apply(&self, gate: &dyn Gate, change: &dyn Change) -> Result<Applied, Error> {
+    fn may_wait(&self) -> bool {
+        !self.is_ending.load(Relaxed)
+    }
+
+    fn apply(&self, change: &dyn Change) -> Result<Applied, Error> {
         let step = change.as_any().downcast_ref::<Step>().unwrap();
-        if let Err(why) = gate.pass(&step.name) {
-            return Err(Error::new(ErrorKind::Refused, why.to_string()));
-        }
         self.log.lock().unwrap().push(step.name.clone());
         let now = self.in_flight.fetch_add(1, Relaxed) + 1;
         self.most_in_flight.fetch_max(now, Relaxed);
@@ -241,23 +237,5 @@ impl Change for Step {
 
     fn as_any(&self) -> &dyn Any {
         self
-    }
-}
-
-impl Open {
-    pub(super) fn new() -> Open {
-        Open {
-            may_wait: AtomicBool::new(true),
-        }
-    }
-}
-
-impl Gate for Open {
-    fn pass(&self, _what: &str) -> Result<(), Refused> {
-        Ok(())
-    }
-
-    fn may_wait(&self) -> bool {
-        self.may_wait.load(Relaxed)
     }
 }
