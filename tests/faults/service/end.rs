@@ -1,7 +1,7 @@
 //! What there must be in the end, worked out from the Services and nodes that are there then, apart from `ccm`'s own
 //! comparison.
 
-use crate::service::others::{PRIMARY_IP_SELECTOR, UNTOUCHABLE};
+use crate::service::others::{PRIMARY_IP_SELECTOR, UNTOUCHABLE, is_copy};
 use crate::service::ownership::{Kubernetes, is_ours, server_of};
 use crate::service::story::{EXCLUDED, cluster_uid};
 use crate::service::watch::{has_finalizer, wants};
@@ -199,10 +199,9 @@ impl Both {
             certificates,
             ..
         } = self;
-        let own: Vec<&Value> = balancers
-            .iter()
-            .filter(|one| one["labels"][SERVICE_UID] == *uid)
-            .collect();
+        let with_uid = balancers.iter();
+        let with_uid = with_uid.filter(|one| one["labels"][SERVICE_UID] == *uid);
+        let (copies, own): (Vec<&Value>, Vec<&Value>) = with_uid.partition(|one| is_copy(one));
         if !wants(service) {
             return match (has_finalizer(service), own.len()) {
                 (false, 0) if service["metadata"]["deletionTimestamp"].is_null() => Ok(()),
@@ -220,7 +219,7 @@ impl Both {
         let is_bad = is_bad || self.lacks(service);
         let one = match own.as_slice() {
             [one] => one,
-            [] if is_bad => return Ok(()),
+            [] if is_bad || !copies.is_empty() => return Ok(()),
             [] => return self.is_blocked(service),
             all => return Err(format!("{} load balancers", all.len())),
         };

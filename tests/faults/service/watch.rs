@@ -1,6 +1,7 @@
 //! What must never happen, looked at in the moment in which the request arrives.
 
 use crate::service::end::may_not_be_claimed;
+use crate::service::others::is_copy;
 use crate::service::ownership::{Kubernetes, is_of_others, is_ours as is_ours_label, list};
 use crate::service::story::{FINALIZER, NAMESPACE, cluster_uid};
 use ccm::hetzner::load_balancers::{ADOPT, CLUSTER_UID, CREATED, SERVICE_UID};
@@ -408,7 +409,9 @@ impl Look {
         }
         let uid = &service["metadata"]["uid"];
         let all = self.cloud.load_balancers(self.project);
-        let left = all.iter().find(|one| one["labels"][SERVICE_UID] == *uid);
+        let left = all.iter();
+        let mut left = left.filter(|one| one["labels"][SERVICE_UID] == *uid);
+        let left = left.find(|one| !is_copy(one));
         left.map(|one| {
             format!(
                 "its finalizer goes, and load balancer {} is there",
