@@ -226,7 +226,9 @@ fn independent_for(
         report = ccm.tick(&Selection::Due);
     };
     let was_running = report.unfinished > 0;
-    let outcome = outcome.map_err(|why| format!("it waited for Service {name}: {why}"));
+    let waited_s = begun.elapsed().as_secs_f64();
+    let outcome = outcome
+        .map_err(|why| format!("it waited {waited_s:.1} s for Service {name}: {why}\n{report:#?}"));
     sandbox.faults().remove(rule);
     for id in held.lock().unwrap().iter() {
         cloud.hold_load_balancer(*id, false);

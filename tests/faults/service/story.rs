@@ -390,6 +390,8 @@ impl Event {
                     is_own && !others::is_copy(one)
                 });
                 if let Some(id) = own.and_then(|one| one["id"].as_u64()) {
+                    // Else its actions would run for ever.
+                    sandbox.cloud().hold_load_balancer(id, false);
                     sandbox.cloud().delete_load_balancer(id);
                 }
             }
