@@ -32,7 +32,7 @@ pub struct Apis {
     instances: Cached<Vec<Instance>>,
     services: Cached<Vec<Arc<kube::Service>>>,
     any_services: Cached<Vec<Arc<kube::AnyService>>>,
-    load_balancers: Cached<Snapshot>,
+    load_balancers: Cached<Arc<dyn Snapshot>>,
     network: Cached<Network>,
     outage: Outage,
 }
@@ -152,17 +152,17 @@ impl Apis {
         services: &[&provider::Service],
         max_age: Duration,
         urgency: Urgency,
-    ) -> Result<View<Snapshot>, Error> {
+    ) -> Result<View<Arc<dyn Snapshot>>, Error> {
         let Some(provider) = self.provider.load_balancers() else {
             let why = "this cloud has no load balancers";
             return Err(Error::Cloud(provider::Error::new(ErrorKind::Other, why)));
         };
-        let covers = |snapshot: &Snapshot| {
+        let covers = |snapshot: &dyn Snapshot| {
             let mut services = services.iter();
-            services.all(|service| provider.covers(snapshot, service))
+            services.all(|service| snapshot.covers(service))
         };
         let max_age = match self.load_balancers.last() {
-            Some(view) if !covers(&view.value) => Duration::ZERO,
+            Some(view) if !covers(&**view.value) => Duration::ZERO,
             _ => max_age,
         };
         let observe = || {

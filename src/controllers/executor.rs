@@ -7,9 +7,10 @@
 
 use super::report::{count_change, log_change};
 use crate::provider::{
-    ActionId, Applied, Change, ChangeKind, Error, ErrorKind, LoadBalancers, Snapshot, heartbeat,
+    ActionId, Actions, Applied, Change, ChangeKind, Error, ErrorKind, Snapshot, heartbeat,
 };
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
@@ -87,7 +88,7 @@ pub(super) struct Execution<T> {
     /// `Executor::stop` dropped the rest.
     pub(super) is_stopped: bool,
     /// The load balancer as the answer to its creation showed it.
-    pub(super) shown: Option<Snapshot>,
+    pub(super) shown: Option<Arc<dyn Snapshot>>,
 }
 
 /// A change that the cloud carries out.
@@ -104,7 +105,7 @@ struct Running {
 /// Requests in flight, each on a thread of its own that ends with the scope.
 pub(super) struct Requests<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
-    provider: &'env dyn LoadBalancers,
+    actions: &'env dyn Actions,
     changes: usize,
     changes_at_most: usize,
     is_asking: bool,
@@ -203,7 +204,7 @@ impl<T> Executor<T> {
             {
                 return over;
             }
-            if !requests.provider.may_wait() && !requests.are_in_flight() {
+            if !requests.actions.may_wait() && !requests.are_in_flight() {
                 self.abandon(ErrorKind::Refused, "ccm is ending", |_| true);
                 continue;
             }
@@ -214,7 +215,7 @@ impl<T> Executor<T> {
             });
             let question = self.next_question();
             let is_due = question.is_some_and(|question| question <= now);
-            if is_due && !requests.is_asking && requests.provider.may_wait() {
+            if is_due && !requests.is_asking && requests.actions.may_wait() {
                 self.ask(requests);
             }
             let moments = [
@@ -232,13 +233,9 @@ impl<T> Executor<T> {
     }
 
     /// Works on all executions until their end; in the order in which they were begun.
-    pub(super) fn run(
-        &mut self,
-        provider: &dyn LoadBalancers,
-        concurrency: usize,
-    ) -> Vec<Execution<T>> {
+    pub(super) fn run(&mut self, actions: &dyn Actions, concurrency: usize) -> Vec<Execution<T>> {
         std::thread::scope(|scope| {
-            let mut requests = Requests::new(scope, provider, concurrency);
+            let mut requests = Requests::new(scope, actions, concurrency);
             let mut all = Vec::new();
             while !self.executions.is_empty() {
                 all.extend(self.work(&mut requests, None));
@@ -542,13 +539,13 @@ impl<'scope, 'env> Requests<'scope, 'env> {
     /// At most so many changes are in flight; one question comes beside them.
     pub(super) fn new(
         scope: &'scope Scope<'scope, 'env>,
-        provider: &'env dyn LoadBalancers,
+        actions: &'env dyn Actions,
         concurrency: usize,
     ) -> Requests<'scope, 'env> {
         let (sender, responses) = channel();
         Requests {
             scope,
-            provider,
+            actions,
             changes: 0,
             changes_at_most: concurrency.max(1),
             is_asking: false,
@@ -567,18 +564,17 @@ impl<'scope, 'env> Requests<'scope, 'env> {
 
     fn send(&mut self, id: u64, change: Box<dyn Change>) {
         self.changes += 1;
-        let provider = self.provider;
         self.spawn(move || {
-            let applied = provider.apply(&*change);
+            let applied = change.apply();
             Response::Change(id, change, applied)
         });
     }
 
     fn ask(&mut self, actions: Vec<ActionId>) {
         self.is_asking = true;
-        let provider = self.provider;
+        let cloud = self.actions;
         self.spawn(move || {
-            let ended = provider.ended(&actions);
+            let ended = cloud.ended(&actions);
             Response::Ended(actions, ended)
         });
     }

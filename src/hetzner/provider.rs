@@ -12,15 +12,18 @@ use super::routes;
 use super::servers;
 use crate::http::{self, Proxies, Timing, Tls, Token};
 use crate::provider::{
-    ActionId, AddressFamily, Applied, Attached, Change, Checkup, Cluster, Error, ErrorKind,
-    Finding, Gate, Instance, InstanceId, Instances, Kept, LoadBalancerPlan, LoadBalancers,
-    Metadata, Network as PrivateNetwork, NetworkSelector, Node, NodeAddress, OfferedNode, Orphan,
-    Profile, Provider, ProviderId, Reason, Route, RouteChange, Routes, Service, Snapshot, Source,
-    Sourced, Urgency,
+    ActionId, Actions, AddressFamily, Applied, Attached, Change, ChangeKind, Checkup, Cluster,
+    Error, ErrorKind, Finding, Gate, Instance, InstanceId, Instances, Kept, LoadBalancerPlan,
+    LoadBalancers, Metadata, Network as PrivateNetwork, NetworkSelector, Node, NodeAddress,
+    OfferedNode, Orphan, Profile, Provider, ProviderId, Route, RouteChange, Routes, Service,
+    Snapshot, Source, Sourced, Urgency,
 };
 use ipnet::{IpNet, Ipv4Net};
+use serde_json::Value;
 use std::collections::HashMap;
+use std::fmt;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -58,7 +61,11 @@ pub struct Settings {
 }
 
 /// A project of Hetzner Cloud.
-pub struct Hetzner {
+#[derive(Clone)]
+pub struct Hetzner(Arc<Project>);
+
+/// What snapshots and planned changes share with it.
+pub struct Project {
     api: Api,
     profile: Profile,
     network: Option<NetworkSelector>,
@@ -90,7 +97,7 @@ impl Hetzner {
             gate: settings.gate,
             watch: super::watch::watch,
         });
-        Hetzner {
+        Hetzner(Arc::new(Project {
             api: Api::new(http, settings.time_scale),
             profile: settings.profile,
             network: settings.network,
@@ -103,7 +110,7 @@ impl Hetzner {
             load_balancers: settings.load_balancers.unwrap_or_default(),
             types: load_balancers::Types::new(settings.time_scale),
             subnets: load_balancers::Subnets::new(settings.time_scale),
-        }
+        }))
     }
 
     fn planner(&self) -> Planner<'_> {
@@ -217,18 +224,28 @@ impl Routes for Hetzner {
     fn change(&self, change: RouteChange, route: &Route) -> Result<Applied, Error> {
         routes::change(&self.api, self.routed_network()?, change, route)
     }
+}
+
+impl Deref for Hetzner {
+    type Target = Project;
+
+    fn deref(&self) -> &Project {
+        &self.0
+    }
+}
+
+impl Actions for Hetzner {
+    fn ended(&self, actions: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error> {
+        actions::ended(&self.api, actions)
+    }
 
     fn may_wait(&self) -> bool {
         self.api.may_wait()
     }
-
-    fn ended(&self, actions: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error> {
-        actions::ended(&self.api, actions)
-    }
 }
 
 impl LoadBalancers for Hetzner {
-    fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Snapshot, Error> {
+    fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Arc<dyn Snapshot>, Error> {
         // Without the Network that the settings name, every plan would be wrong.
         self.prepare()?;
         let planner = self.planner();
@@ -238,84 +255,137 @@ impl LoadBalancers for Hetzner {
             network: self.found.get(),
         };
         let observed = load_balancers::observe(&self.api, &known, &planner, services, urgency)?;
-        Ok(Snapshot(Arc::new(observed)))
-    }
-
-    fn covers(&self, snapshot: &Snapshot, service: &Service) -> bool {
-        observed(snapshot)
-            .is_some_and(|observed| load_balancers::covers(observed, &self.planner(), service))
-    }
-
-    fn plan(
-        &self,
-        snapshot: &Snapshot,
-        service: &Service,
-        nodes: &[OfferedNode],
-        cluster: &Cluster,
-    ) -> LoadBalancerPlan {
-        match observed(snapshot) {
-            Some(observed) => self
-                .planner()
-                .plan_without_unset_defaults(observed, service, nodes, cluster),
-            None => not_ours(),
-        }
-    }
-
-    fn plan_removal(
-        &self,
-        snapshot: &Snapshot,
-        service: &Service,
-        nodes: &[OfferedNode],
-        cluster: &Cluster,
-    ) -> LoadBalancerPlan {
-        match observed(snapshot) {
-            Some(observed) => self
-                .planner()
-                .plan_removal(observed, service, nodes, cluster),
-            None => not_ours(),
-        }
-    }
-
-    fn orphans(&self, snapshot: &Snapshot, cluster: &Cluster) -> Vec<Orphan> {
-        observed(snapshot).map_or_else(Vec::new, |observed| {
-            self.planner().orphans(observed, cluster)
-        })
+        Ok(self.snapshot(observed))
     }
 
     fn kept(&self, cluster: &Cluster) -> Result<Vec<Kept>, Error> {
         let all = certificates::of_cluster(&self.api, load_balancers::CLUSTER_UID, &cluster.uid)?;
         Ok(load_balancers::left(&all, cluster))
     }
+}
 
-    fn apply(&self, change: &dyn Change) -> Result<Applied, Error> {
-        match change.as_any().downcast_ref() {
-            Some(change) => load_balancers::apply(&self.api, change),
-            None => {
-                let line = change.line();
-                let why = format!("{line}: not a change of this provider's plans");
-                Err(Error::new(ErrorKind::Other, why))
-            }
+impl Hetzner {
+    fn snapshot(&self, observed: Observed) -> Arc<dyn Snapshot> {
+        Arc::new(Seen {
+            hetzner: self.clone(),
+            observed,
+        })
+    }
+
+    fn applicable(&self, plan: load_balancers::Plan) -> LoadBalancerPlan {
+        let changes = plan.changes.into_iter();
+        LoadBalancerPlan {
+            changes: changes.map(|change| self.ready(change)).collect(),
+            ..plan.rest
         }
     }
 
-    fn may_wait(&self) -> bool {
-        self.api.may_wait()
-    }
-
-    fn ended(&self, actions: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error> {
-        actions::ended(&self.api, actions)
+    fn ready(&self, change: load_balancers::Change) -> Box<dyn Change> {
+        Box::new(Ready {
+            hetzner: self.clone(),
+            change,
+        })
     }
 }
 
-fn observed(snapshot: &Snapshot) -> Option<&Observed> {
-    snapshot.0.downcast_ref()
+/// A planned change, with the project that it changes.
+struct Ready {
+    hetzner: Hetzner,
+    change: load_balancers::Change,
 }
 
-fn not_ours() -> LoadBalancerPlan {
-    let why = "what was observed is not this provider's";
-    LoadBalancerPlan {
-        obstacle: Some(Finding::warning(Reason::SyncLoadBalancerFailed, why)),
-        ..LoadBalancerPlan::default()
+impl Change for Ready {
+    fn apply(&self) -> Result<Applied, Error> {
+        let snapshot = |observed| self.hetzner.snapshot(observed);
+        load_balancers::apply(&self.hetzner.api, &self.change, snapshot)
+    }
+
+    fn line(&self) -> String {
+        self.change.line.clone()
+    }
+
+    fn json(&self) -> Value {
+        self.change.json()
+    }
+
+    fn sources(&self) -> Vec<Source> {
+        self.change.sources.clone()
+    }
+
+    fn kind(&self) -> ChangeKind {
+        self.change.kind()
+    }
+
+    fn may_follow_at_once(&self) -> bool {
+        self.change.may_follow_at_once()
+    }
+
+    fn may_fail_alone(&self) -> bool {
+        self.change.may_fail_alone()
+    }
+
+    fn without_parts(&self) -> Option<Box<dyn Change>> {
+        let bare = self.change.without_parts();
+        bare.map(|change| self.hetzner.ready(change))
+    }
+
+    fn needs_another_first(&self) -> bool {
+        self.change.needs_another_first()
+    }
+
+    fn event(&self) -> Option<Finding> {
+        self.change.event.clone()
+    }
+}
+
+impl fmt::Debug for Ready {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.change.fmt(f)
+    }
+}
+
+/// What was read of load balancers, with the project that plans by it.
+struct Seen {
+    hetzner: Hetzner,
+    observed: Observed,
+}
+
+impl Snapshot for Seen {
+    fn covers(&self, service: &Service) -> bool {
+        load_balancers::covers(&self.observed, &self.hetzner.planner(), service)
+    }
+
+    fn plan(
+        &self,
+        service: &Service,
+        nodes: &[OfferedNode],
+        cluster: &Cluster,
+    ) -> LoadBalancerPlan {
+        let planner = self.hetzner.planner();
+        let plan = planner.plan_without_unset_defaults(&self.observed, service, nodes, cluster);
+        self.hetzner.applicable(plan)
+    }
+
+    fn plan_removal(
+        &self,
+        service: &Service,
+        nodes: &[OfferedNode],
+        cluster: &Cluster,
+    ) -> LoadBalancerPlan {
+        let planner = self.hetzner.planner();
+        let plan = planner.plan_removal(&self.observed, service, nodes, cluster);
+        self.hetzner.applicable(plan)
+    }
+
+    fn orphans(&self, cluster: &Cluster) -> Vec<Orphan> {
+        let orphans = self.hetzner.planner().orphans(&self.observed, cluster);
+        let orphans = orphans.into_iter();
+        orphans
+            .map(|(orphan, change)| Orphan {
+                removal: change.map(|change| self.hetzner.ready(change)),
+                ..orphan
+            })
+            .collect()
     }
 }
 

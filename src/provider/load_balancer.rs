@@ -7,64 +7,59 @@ use super::{
     Cluster, Error, Finding, Ingress, Interned, OfferedNode, Service, Source, Sourced, Urgency,
 };
 use serde::Serialize;
-use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 /// The load balancers of a cloud.
-pub trait LoadBalancers: Send + Sync {
+pub trait LoadBalancers: Actions {
     /// All load balancers, and whatever else plans for these Services rest on: complete, or an error.
-    fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Snapshot, Error>;
-
-    /// Does it hold what plans for this Service rest on? Pure.
-    fn covers(&self, snapshot: &Snapshot, service: &Service) -> bool;
-
-    /// What brings this Service's load balancer in order. Pure.
-    fn plan(
-        &self,
-        snapshot: &Snapshot,
-        service: &Service,
-        nodes: &[OfferedNode],
-        cluster: &Cluster,
-    ) -> LoadBalancerPlan;
-
-    /// What deletes or releases it, found by its label alone; the nodes only give its targets their names. Pure.
-    fn plan_removal(
-        &self,
-        snapshot: &Snapshot,
-        service: &Service,
-        nodes: &[OfferedNode],
-        cluster: &Cluster,
-    ) -> LoadBalancerPlan;
-
-    /// Load balancers of this cluster whose Service does not exist. Pure.
-    fn orphans(&self, snapshot: &Snapshot, cluster: &Cluster) -> Vec<Orphan>;
+    fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Arc<dyn Snapshot>, Error>;
 
     /// What was made for Services of this cluster that do not exist any more, and is kept:
     /// for people. Asks the cloud.
     fn kept(&self, _cluster: &Cluster) -> Result<Vec<Kept>, Error> {
         Ok(Vec::new())
     }
+}
 
-    /// Makes one change. Never repeated by itself: after an error the caller reads again.
-    fn apply(&self, change: &dyn Change) -> Result<Applied, Error>;
+/// Changes that run in the cloud after they were requested.
+pub trait Actions: Send + Sync {
+    /// Asks once for all of these; those that have ended, each with how. Others still run.
+    fn ended(&self, actions: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error>;
 
     /// See [`Gate::may_wait`](super::Gate::may_wait).
     fn may_wait(&self) -> bool {
         true
     }
-
-    /// Asks once for all of these; those that have ended, each with how. Others still run.
-    fn ended(&self, actions: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error>;
 }
 
-/// What the cloud says, at one moment. Only the provider that made it can read it.
-#[derive(Clone)]
-pub struct Snapshot(pub Arc<dyn Any + Send + Sync>);
+/// What the cloud says, at one moment; and what should be done, by that.
+pub trait Snapshot: Send + Sync {
+    /// Does it hold what plans for this Service rest on? Pure.
+    fn covers(&self, service: &Service) -> bool;
 
-/// One write, as data.
+    /// What brings this Service's load balancer in order. Pure.
+    fn plan(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster)
+    -> LoadBalancerPlan;
+
+    /// What deletes or releases it, found by its label alone; the nodes only give its targets their names. Pure.
+    fn plan_removal(
+        &self,
+        service: &Service,
+        nodes: &[OfferedNode],
+        cluster: &Cluster,
+    ) -> LoadBalancerPlan;
+
+    /// Load balancers of this cluster whose Service does not exist. Pure.
+    fn orphans(&self, cluster: &Cluster) -> Vec<Orphan>;
+}
+
+/// One write that was planned.
 pub trait Change: fmt::Debug + Send + Sync {
+    /// Makes it. Never repeated by itself: after an error the caller reads again.
+    fn apply(&self) -> Result<Applied, Error>;
+
     /// For people, e.g. `target worker-1: added`.
     fn line(&self) -> String;
 
@@ -97,9 +92,6 @@ pub trait Change: fmt::Debug + Send + Sync {
     fn event(&self) -> Option<Finding> {
         None
     }
-
-    /// For the provider that made it.
-    fn as_any(&self) -> &dyn Any;
 }
 
 /// What a change is about.
@@ -237,7 +229,7 @@ pub enum Applied {
     LookAgain(Option<ActionId>),
     /// The same; but the answer shows the load balancer whole, as it will be when the action has ended.
     /// Where a plan for its Service on that has no changes, nothing is read again.
-    Shown(Option<ActionId>, Snapshot),
+    Shown(Option<ActionId>, Arc<dyn Snapshot>),
     /// Not made, and nothing failed: what it rests on has changed. Read again.
     Overtaken,
 }
@@ -258,7 +250,7 @@ impl Target {
     }
 }
 
-impl fmt::Debug for Snapshot {
+impl fmt::Debug for dyn Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Snapshot")
     }

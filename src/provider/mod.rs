@@ -27,8 +27,8 @@ pub use gate::{Gate, OpenGate, Refused};
 pub use instance::{Instance, InstanceId, InstanceState, Metadata, PrivateAddress, TopologyLabel};
 pub use interned::Interned;
 pub use load_balancer::{
-    ActionId, Applied, Balancer, Change, ChangeKind, Field, Health, Kept, LoadBalancerPlan,
-    LoadBalancers, Orphan, Snapshot, Target,
+    ActionId, Actions, Applied, Balancer, Change, ChangeKind, Field, Health, Kept,
+    LoadBalancerPlan, LoadBalancers, Orphan, Snapshot, Target,
 };
 pub use node::{AddressKind, Node, NodeAddress};
 pub use options::{AddressFamily, Algorithm, NetworkSelector, Profile};

@@ -3,27 +3,18 @@
 //! One change at a time: while a network is being changed, another change of it is answered
 //! `ErrorKind::Busy`.
 
-use super::{ActionId, Applied, Error, Urgency};
+use super::{Actions, Applied, Error, Urgency};
 use ipnet::Ipv4Net;
-use std::collections::HashMap;
 use std::fmt;
 use std::net::Ipv4Addr;
 
 /// The private network that a cloud's nodes are in. It knows IPv4 alone.
-pub trait Routes: Send + Sync {
+pub trait Routes: Actions {
     /// The network with all of its routes: complete, or an error.
     fn observe(&self, urgency: Urgency) -> Result<Network, Error>;
 
     /// Adds or deletes exactly this route. Never repeated by itself: after an error the caller reads again.
     fn change(&self, change: RouteChange, route: &Route) -> Result<Applied, Error>;
-
-    /// See [`Gate::may_wait`](super::Gate::may_wait).
-    fn may_wait(&self) -> bool {
-        true
-    }
-
-    /// Asks once for all of these; those that have ended, each with how. Others still run.
-    fn ended(&self, actions: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error>;
 }
 
 /// A private network.

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Case, its changes; the names that are sent in order, the lines made, those refused alone, and the error.
 type Case = (
     &'static str,
-    Vec<Box<dyn Change>>,
+    Vec<Step>,
     &'static [&'static str],
     &'static [&'static str],
     usize,
@@ -263,7 +263,7 @@ fn a_slow_request_holds_up_no_other_one() {
         changes.collect::<Vec<_>>()
     };
     let lists = std::iter::once(slow).chain((0..4).map(quick));
-    let mut executor = executor(lists.collect());
+    let mut executor = fake.executor(lists.collect());
     std::thread::scope(|scope| {
         let mut requests = Requests::new(scope, &fake, 2);
         let mut over = Vec::new();
@@ -281,13 +281,14 @@ fn a_slow_request_holds_up_no_other_one() {
 fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
     let fake = Fake::default();
     let long = vec![step("a", &[Answer::Runs(60)]), step("b", &[Answer::Done])];
-    let mut executor = executor(vec![long]);
+    let mut executor = fake.executor(vec![long]);
     let mut ended = Vec::new();
     let mut ticks = 0;
     while !executor.executions().is_empty() {
         ticks += 1;
         if ticks == 2 {
-            executor.begin("late".into(), vec![step("c", &[Answer::Done])], 1, false);
+            let late = fake.changes(vec![step("c", &[Answer::Done])]);
+            executor.begin("late".into(), late, 1, false);
         }
         let until = Instant::now() + Duration::from_millis(10);
         std::thread::scope(|scope| {
@@ -314,7 +315,7 @@ fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
 #[test]
 fn answers_are_seen_when_the_time_is_over() {
     let fake = Fake::default();
-    let mut executor = executor(vec![vec![step("a", &[Answer::Done])]]);
+    let mut executor = fake.executor(vec![vec![step("a", &[Answer::Done])]]);
     let over = std::thread::scope(|scope| {
         let mut requests = Requests::new(scope, &fake, 4);
         let begun = Instant::now();
@@ -335,7 +336,7 @@ fn a_stopped_execution_ends_with_what_it_has_sent() {
     let fake = Fake::default();
     let stale = vec![target("a", &[Answer::Runs(20)]), step("b", &[Answer::Done])];
     let other = vec![step("c", &[Answer::Runs(20)]), step("d", &[Answer::Done])];
-    let mut executor = executor(vec![stale, other]);
+    let mut executor = fake.executor(vec![stale, other]);
     std::thread::scope(|scope| {
         let mut requests = Requests::new(scope, &fake, 4);
         executor.send(&mut requests);
@@ -376,7 +377,7 @@ fn the_question_about_one_action_is_not_put_off_by_others() {
     let fake = Fake::default();
     let many = (0..200).map(|n| target(&n.to_string(), &[Answer::Runs(1)]));
     let one = vec![step("one", &[Answer::Runs(1)])];
-    let mut executor = executor(vec![many.collect(), one]);
+    let mut executor = fake.executor(vec![many.collect(), one]);
     std::thread::scope(|scope| {
         let mut requests = Requests::new(scope, &fake, 4);
         let over = executor.work(&mut requests, None);

@@ -26,7 +26,7 @@ use super::{Controller, Proposal, Selection};
 use crate::cache::{Apis, Error, Poll, ReadFrom};
 use crate::kube::{Node, Service};
 use crate::metrics::LOAD_BALANCERS;
-use crate::provider::{Kept, LoadBalancers, Urgency};
+use crate::provider::{Kept, Urgency};
 use due::{Due, Fingerprint};
 use observe::Freshness;
 use std::collections::{BTreeSet, HashSet};
@@ -116,17 +116,16 @@ impl ServiceController {
         apis: &Apis,
         selection: &Selection,
     ) -> Result<(Option<Observed>, Vec<ServicePlan>), Error> {
-        let Some(provider) = apis.provider.load_balancers() else {
+        if apis.provider.load_balancers().is_none() {
             return Ok((None, Vec::new()));
-        };
+        }
         let begun = Instant::now();
         let polled = self.polled(apis, selection, begun)?;
-        let (mut observed, mut plans) =
-            self.propose_for(apis, provider, selection, &polled, true)?;
+        let (mut observed, mut plans) = self.propose_for(apis, selection, &polled, true)?;
         if let Some(observed) = &mut observed {
             if plans.iter().any(|plan| plan.cloud.rests_on_servers) {
                 observed.ask_for_servers(apis, &polled.nodes, begun, Urgency::Asked)?;
-                plans = plan(&observed.view(true), provider);
+                plans = plan(&observed.view(true));
             }
             project::doubt(apis, &observed.cluster, &mut plans);
         }
@@ -204,11 +203,11 @@ impl ServiceController {
 
     /// Load balancers of this cluster whose Service does not exist, as they are since `begun`.
     pub fn orphans(&self, apis: &Apis, begun: Instant) -> Result<Vec<ServicePlan>, Error> {
-        let Some(provider) = apis.provider.load_balancers() else {
+        if apis.provider.load_balancers().is_none() {
             return Ok(Vec::new());
-        };
+        }
         let name = &self.settings.cluster_name;
-        let found = orphans::find(apis, provider, name, begun, Duration::ZERO, Urgency::Needed)?;
+        let found = orphans::find(apis, name, begun, Duration::ZERO, Urgency::Needed)?;
         Ok(found.into_iter().map(orphans::plan).collect())
     }
 
@@ -275,7 +274,6 @@ impl ServiceController {
     fn propose_for(
         &self,
         apis: &Apis,
-        provider: &dyn LoadBalancers,
         selection: &Selection,
         polled: &Polled,
         for_people: bool,
@@ -320,7 +318,7 @@ impl ServiceController {
             Freshness::Proposes(age.min(since_write)),
             urgency,
         )?;
-        let plans = plan(&observed.view(for_people), provider);
+        let plans = plan(&observed.view(for_people));
         Ok((Some(observed), plans))
     }
 

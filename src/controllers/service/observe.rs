@@ -21,7 +21,7 @@ pub struct Observed {
     pub services: Vec<Arc<Service>>,
     pub nodes: Vec<OfferedNode>,
     pub cluster: Cluster,
-    pub snapshot: Snapshot,
+    pub snapshot: Arc<dyn Snapshot>,
 }
 
 /// How fresh what is read has to be.
@@ -59,7 +59,7 @@ impl Observed {
             services: &self.services,
             nodes: &self.nodes,
             cluster: &self.cluster,
-            snapshot: &self.snapshot,
+            snapshot: &*self.snapshot,
             for_people,
         }
     }
@@ -99,7 +99,7 @@ pub(super) fn observe(
         cluster: cluster(apis, cluster_name, &all.value, nodes)?,
         nodes: offered(nodes, &*apis.provider, servers),
         services,
-        snapshot: snapshot.value.as_ref().clone(),
+        snapshot: Arc::clone(&snapshot.value),
     })
 }
 

@@ -35,14 +35,14 @@ pub(super) enum Chosen<'a> {
 /// For `doctor`, which plans nothing: load balancers of this cluster whose Service does not exist. What a tick has read already is
 /// used; what looks like one is only believed when all Services were read after it was seen.
 pub fn known_orphans(apis: &Apis, nodes: &[Arc<Node>]) -> Result<Vec<Orphan>, Error> {
-    let Some(provider) = apis.provider.load_balancers() else {
+    if apis.provider.load_balancers().is_none() {
         return Ok(Vec::new());
-    };
+    }
     let snapshot = apis.load_balancers(&[], Duration::MAX, Urgency::Needed)?;
     let mut all = apis.any_services(Duration::MAX)?;
     loop {
         let cluster = observe::cluster(apis, "", &all.value, nodes)?;
-        let orphans = provider.orphans(&snapshot.value, &cluster);
+        let orphans = snapshot.value.orphans(&cluster);
         if orphans.is_empty() || all.asked >= snapshot.answered {
             return Ok(orphans);
         }
@@ -54,7 +54,6 @@ pub fn known_orphans(apis: &Apis, nodes: &[Arc<Node>]) -> Result<Vec<Orphan>, Er
 /// before then must be no older than `age`.
 pub(super) fn find(
     apis: &Apis,
-    provider: &dyn LoadBalancers,
     name: &str,
     begun: Instant,
     age: Duration,
@@ -67,7 +66,7 @@ pub(super) fn find(
         let all = apis.any_services(age)?;
         let nodes = seen.as_ref().map_or(&[][..], |seen| seen.value.as_slice());
         let cluster = observe::cluster(apis, name, &all.value, nodes)?;
-        let orphans = provider.orphans(&snapshot.value, &cluster);
+        let orphans = snapshot.value.orphans(&cluster);
         let is_certain =
             snapshot.asked >= begun && all.asked >= snapshot.answered && seen.is_some();
         if orphans.is_empty() || is_certain {
@@ -113,8 +112,7 @@ pub(super) fn look_after(
     report: &mut Report,
 ) {
     let (name, age) = (&settings.cluster_name, settings.resync_period / 2);
-    let mut left: Vec<ServicePlan> = match find(apis, provider, name, begun, age, Urgency::CanWait)
-    {
+    let mut left: Vec<ServicePlan> = match find(apis, name, begun, age, Urgency::CanWait) {
         Ok(orphans) => orphans.into_iter().map(plan).collect(),
         // Nothing waits for it.
         Err(error) => return log::debug!("orphaned load balancers: {error}"),
@@ -205,14 +203,7 @@ impl Deletion<'_> {
     fn run(&mut self, chosen: Chosen) -> Result<(), Error> {
         let begun = Instant::now();
         let name = &self.settings.cluster_name;
-        let found = find(
-            self.apis,
-            self.provider,
-            name,
-            begun,
-            Duration::ZERO,
-            Urgency::Needed,
-        )?;
+        let found = find(self.apis, name, begun, Duration::ZERO, Urgency::Needed)?;
         let is_chosen = |orphan: &Orphan| match chosen {
             Chosen::All => true,
             Chosen::These(ids) => ids.contains(&orphan.balancer.id),
@@ -255,13 +246,13 @@ impl Deletion<'_> {
         let all = apis.any_services(Duration::ZERO)?;
         let name = &self.settings.cluster_name;
         let cluster = observe::cluster(apis, name, &all.value, &nodes.value)?;
-        let (snapshot, provider) = (&snapshot.value, self.provider);
+        let snapshot = &snapshot.value;
         let taken = wanting.iter().filter_map(|service| {
-            let plan = provider.plan(snapshot, service, &[], &cluster);
+            let plan = snapshot.plan(service, &[], &cluster);
             plan.found.map(|balancer| balancer.id)
         });
         let taken: HashSet<u64> = taken.collect();
-        let mut orphans = provider.orphans(snapshot, &cluster);
+        let mut orphans = snapshot.orphans(&cluster);
         orphans.retain(|orphan| !taken.contains(&orphan.balancer.id));
         Ok((cluster, orphans))
     }

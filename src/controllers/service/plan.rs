@@ -3,8 +3,8 @@
 use crate::controllers::Proposal;
 use crate::kube::{ObjectReference, Service};
 use crate::provider::{
-    Change, Cluster, Field, Finding, Ingress, LoadBalancerPlan, LoadBalancers, OfferedNode, Reason,
-    Severity, Snapshot, Source, Sourced,
+    Change, Cluster, Field, Finding, Ingress, LoadBalancerPlan, OfferedNode, Reason, Severity,
+    Snapshot, Source, Sourced,
 };
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ pub struct View<'a> {
     pub services: &'a [Arc<Service>],
     pub nodes: &'a [OfferedNode],
     pub cluster: &'a Cluster,
-    pub snapshot: &'a Snapshot,
+    pub snapshot: &'a dyn Snapshot,
     /// Will a person read the plans? Only then each field and target is kept in them: with twenty
     /// load balancers of a hundred targets that is most of a daemon's memory.
     pub for_people: bool,
@@ -50,20 +50,14 @@ pub struct ServicePlan {
     pub made: Vec<Value>,
 }
 
-pub fn plan(view: &View, provider: &dyn LoadBalancers) -> Vec<ServicePlan> {
+pub fn plan(view: &View) -> Vec<ServicePlan> {
     let services = view.services.iter();
-    services
-        .map(|service| plan_for(view, provider, service))
-        .collect()
+    services.map(|service| plan_for(view, service)).collect()
 }
 
 /// For one Service.
-pub(super) fn plan_for(
-    view: &View,
-    provider: &dyn LoadBalancers,
-    service: &Arc<Service>,
-) -> ServicePlan {
-    let mut plan = plan_service(view, provider, service);
+pub(super) fn plan_for(view: &View, service: &Arc<Service>) -> ServicePlan {
+    let mut plan = plan_service(view, service);
     if !view.for_people {
         plan.cloud.fields = Vec::new();
         let targets = plan.cloud.found.as_mut().map(|found| &mut found.targets);
@@ -72,7 +66,7 @@ pub(super) fn plan_for(
     plan
 }
 
-fn plan_service(view: &View, provider: &dyn LoadBalancers, service: &Arc<Service>) -> ServicePlan {
+fn plan_service(view: &View, service: &Arc<Service>) -> ServicePlan {
     let mut plan = ServicePlan {
         object: service.object(),
         service: Arc::clone(service),
@@ -91,10 +85,12 @@ fn plan_service(view: &View, provider: &dyn LoadBalancers, service: &Arc<Service
     match plan.want {
         Want::Nothing => return plan,
         Want::Remove => {
-            plan.cloud = provider.plan_removal(view.snapshot, &for_cloud, view.nodes, view.cluster);
+            plan.cloud = view
+                .snapshot
+                .plan_removal(&for_cloud, view.nodes, view.cluster);
         }
         Want::Ensure => {
-            plan.cloud = provider.plan(view.snapshot, &for_cloud, view.nodes, view.cluster);
+            plan.cloud = view.snapshot.plan(&for_cloud, view.nodes, view.cluster);
             let has = &service.status.load_balancer.ingress;
             // It had one, made with the daemon's settings; it is not replaced by one made with our defaults.
             if let (false, Some(new)) = (has.is_empty(), plan.cloud.unsure_new.take()) {

@@ -142,9 +142,9 @@ impl Sync<'_> {
         };
         self.stop_stale(&polled);
         let for_people = self.for_people;
-        let proposed =
-            self.controller
-                .propose_for(apis, self.provider, selection, &polled, for_people);
+        let proposed = self
+            .controller
+            .propose_for(apis, selection, &polled, for_people);
         let (_, proposals) = proposed.map_err(waiting)?;
         self.controller.remember(&polled);
         super::measure(&polled);
@@ -299,22 +299,22 @@ impl Sync<'_> {
             Freshness::Since(listed_since),
             Urgency::Needed,
         )?;
-        let mut plans = plan::plan(&observed.view(self.for_people), self.provider);
+        let mut plans = plan::plan(&observed.view(self.for_people));
         let rest_on_servers =
             |plans: &[ServicePlan]| plans.iter().any(|plan| plan.cloud.rests_on_servers);
         let has_servers = tasks.iter().any(|task| task.needs_servers) || rest_on_servers(&plans);
         if has_servers {
             observed.ask_for_servers(self.apis, &nodes, begun, Urgency::Needed)?;
-            plans = plan::plan(&observed.view(self.for_people), self.provider);
+            plans = plan::plan(&observed.view(self.for_people));
         }
         if plans.iter().any(|plan| plan.cloud.rests_on_whole_cluster) {
             let all = self.apis.any_services(begun.elapsed())?;
             observed.cluster = observe::cluster(self.apis, name, &all.value, &nodes)?;
-            plans = plan::plan(&observed.view(self.for_people), self.provider);
+            plans = plan::plan(&observed.view(self.for_people));
             // What was refused before may be adopted now, and get targets.
             if !has_servers && rest_on_servers(&plans) {
                 observed.ask_for_servers(self.apis, &nodes, begun, Urgency::Needed)?;
-                plans = plan::plan(&observed.view(self.for_people), self.provider);
+                plans = plan::plan(&observed.view(self.for_people));
             }
         }
         project::doubt(self.apis, &observed.cluster, &mut plans);
@@ -482,14 +482,14 @@ impl Sync<'_> {
     fn plan_on(
         &self,
         observed: &Observed,
-        shown: Snapshot,
+        shown: Arc<dyn Snapshot>,
         service: &Arc<Service>,
     ) -> Option<ServicePlan> {
         let view = View {
-            snapshot: &shown,
+            snapshot: &*shown,
             ..observed.view(self.for_people)
         };
-        let plan = plan::plan_for(&view, self.provider, service);
+        let plan = plan::plan_for(&view, service);
         (plan.cloud.obstacle.is_none() && plan.cloud.changes.is_empty()).then_some(plan)
     }
 

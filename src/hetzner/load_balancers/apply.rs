@@ -59,8 +59,13 @@ struct One {
     load_balancer: LoadBalancer,
 }
 
-/// Makes the change. Never repeated: an answer that got lost does not mean that nothing happened.
-pub(in crate::hetzner) fn apply(api: &Api, change: &Change) -> Result<Applied, Error> {
+/// Makes the change. Never repeated: an answer that got lost does not mean that nothing happened. `snapshot` makes one
+/// of what an answer shows.
+pub(in crate::hetzner) fn apply(
+    api: &Api,
+    change: &Change,
+    snapshot: impl FnOnce(Observed) -> Arc<dyn Snapshot>,
+) -> Result<Applied, Error> {
     let rebased;
     let change = match prepared(api, change)? {
         Ready::AsPlanned => change,
@@ -71,7 +76,7 @@ pub(in crate::hetzner) fn apply(api: &Api, change: &Change) -> Result<Applied, E
         Ready::Not(instead) => return Ok(instead),
     };
     match send(api, change) {
-        Ok(answer) => applied(&change.write, answer),
+        Ok(answer) => applied(&change.write, answer, snapshot),
         Err(failed) => match (&change.write, failed.code()) {
             // Who owns it now is read again.
             (
@@ -255,7 +260,11 @@ fn send(api: &Api, change: &Change) -> Result<Option<Answer>, Failed> {
     api.write(method, &path, body.as_ref())
 }
 
-fn applied(write: &Write, answer: Option<Answer>) -> Result<Applied, Error> {
+fn applied(
+    write: &Write,
+    answer: Option<Answer>,
+    snapshot: impl FnOnce(Observed) -> Arc<dyn Snapshot>,
+) -> Result<Applied, Error> {
     let (action, balancer) = match answer {
         Some(Answer { action, balancer }) => (action, balancer),
         None => (None, None),
@@ -268,7 +277,7 @@ fn applied(write: &Write, answer: Option<Answer>) -> Result<Applied, Error> {
     Ok(match (write, running) {
         (Write::Create(create), running) => {
             match balancer.filter(|balancer| has_its_addresses(create, balancer)) {
-                Some(balancer) => Applied::Shown(running, alone(*balancer)),
+                Some(balancer) => Applied::Shown(running, snapshot(alone(*balancer))),
                 None => Applied::LookAgain(running),
             }
         }
@@ -298,12 +307,12 @@ fn has_its_addresses(create: &Create, balancer: &LoadBalancer) -> bool {
     (has_public || !public.enabled) && create.network.is_none_or(is_attached)
 }
 
-/// A snapshot with this load balancer alone: enough for a plan of the Service that it was created for.
-fn alone(balancer: LoadBalancer) -> Snapshot {
-    Snapshot(Arc::new(Observed {
+/// This load balancer alone: enough for a plan of the Service that it was created for.
+fn alone(balancer: LoadBalancer) -> Observed {
+    Observed {
         balancers: vec![balancer],
         ..Observed::default()
-    }))
+    }
 }
 
 /// Was it refused for one of its ports, certificates or targets? Then the rest of it can be made:

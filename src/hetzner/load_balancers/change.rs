@@ -4,12 +4,12 @@ use super::balancer::{Algorithm, LoadBalancer, Target};
 use super::listener::Listener;
 use super::names::{ADOPT, ADOPTED, CLUSTER_UID, CREATED, SERVICE_UID};
 use crate::http::Method;
-use crate::provider::{self, ChangeKind, Finding, Source};
+use crate::provider::{ChangeKind, Finding, LoadBalancerPlan, Source};
 use ipnet::Ipv4Net;
 use serde_json::{Map, Value, json};
-use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::{Deref, DerefMut};
 
 /// One write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -318,13 +318,9 @@ impl ServerTarget {
     }
 }
 
-impl provider::Change for Change {
-    fn line(&self) -> String {
-        self.line.clone()
-    }
-
+impl Change {
     /// `{"change": "add_target", "loadBalancer": 7, "request": {…}}`: the API's words.
-    fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         json!({
             "change": self.write.action(),
             "loadBalancer": self.balancer,
@@ -332,11 +328,7 @@ impl provider::Change for Change {
         })
     }
 
-    fn sources(&self) -> Vec<Source> {
-        self.sources.clone()
-    }
-
-    fn kind(&self) -> ChangeKind {
+    pub fn kind(&self) -> ChangeKind {
         match self.write {
             _ if self.is_release => ChangeKind::Release,
             Write::AddTarget(_) | Write::RemoveTarget { .. } => ChangeKind::Targets,
@@ -346,7 +338,7 @@ impl provider::Change for Change {
     }
 
     /// Not a target's removal: the one that comes instead must be there first.
-    fn may_follow_at_once(&self) -> bool {
+    pub fn may_follow_at_once(&self) -> bool {
         matches!(
             self.write,
             Write::AddTarget(_)
@@ -357,7 +349,7 @@ impl provider::Change for Change {
         )
     }
 
-    fn may_fail_alone(&self) -> bool {
+    pub fn may_fail_alone(&self) -> bool {
         matches!(
             self.write,
             Write::AddTarget(_)
@@ -370,7 +362,7 @@ impl provider::Change for Change {
     }
 
     /// A load balancer without ports and targets, which are then tried one by one.
-    fn without_parts(&self) -> Option<Box<dyn provider::Change>> {
+    pub fn without_parts(&self) -> Option<Change> {
         let Write::Create(create) = &self.write else {
             return None;
         };
@@ -379,14 +371,14 @@ impl provider::Change for Change {
             targets: Vec::new(),
             ..Create::clone(create)
         };
-        Some(Box::new(Change {
+        Some(Change {
             line: bare.line(),
             write: Write::Create(Box::new(bare)),
             ..self.clone()
-        }))
+        })
     }
 
-    fn needs_another_first(&self) -> bool {
+    pub fn needs_another_first(&self) -> bool {
         matches!(
             self.write,
             Write::RemoveTarget {
@@ -395,13 +387,36 @@ impl provider::Change for Change {
             }
         )
     }
+}
 
-    fn event(&self) -> Option<Finding> {
-        self.event.clone()
+/// A plan whose changes are data.
+#[derive(Debug, Default)]
+pub struct Plan {
+    pub changes: Vec<Change>,
+    /// All but the changes.
+    pub rest: LoadBalancerPlan,
+}
+
+impl Deref for Plan {
+    type Target = LoadBalancerPlan;
+
+    fn deref(&self) -> &LoadBalancerPlan {
+        &self.rest
     }
+}
 
-    fn as_any(&self) -> &dyn Any {
-        self
+impl DerefMut for Plan {
+    fn deref_mut(&mut self) -> &mut LoadBalancerPlan {
+        &mut self.rest
+    }
+}
+
+impl From<LoadBalancerPlan> for Plan {
+    fn from(rest: LoadBalancerPlan) -> Plan {
+        Plan {
+            changes: Vec::new(),
+            rest,
+        }
     }
 }
 

@@ -2,16 +2,14 @@
 
 use super::Planner;
 use super::balancer::BalancerType;
-use super::change::{Change, Create, ServerTarget, Write};
+use super::change::{Change, Create, Plan, ServerTarget, Write};
 use super::desired::{Desired, Place};
 use super::diff::fields_of;
 use super::observe::Observed;
 use super::parser::AnnotationParser;
 use super::targets::{By, Sorted, max_targets_reached};
 use super::{annotations, default_source, names, primary_ips, subnets};
-use crate::provider::{
-    Field, LoadBalancerPlan, OfferedNode, ProviderId, Reach, Source, Sourced, TopologyLabel,
-};
+use crate::provider::{Field, OfferedNode, ProviderId, Reach, Source, Sourced, TopologyLabel};
 use std::collections::BTreeMap;
 
 /// When no type is set.
@@ -30,7 +28,7 @@ pub(super) struct New<'a> {
 
 impl New<'_> {
     /// The call, and every field of it. Without a place to make it: a problem.
-    pub(super) fn plan(self, plan: &mut LoadBalancerPlan, parser: &mut AnnotationParser) {
+    pub(super) fn plan(self, plan: &mut Plan, parser: &mut AnnotationParser) {
         let desired = self.desired;
         let primary = primary_ips::chosen(parser, self.planner, desired, self.observed);
         let place = match &primary.location {
@@ -102,12 +100,12 @@ impl New<'_> {
         self.fields(plan, &place, &wanted[..fit]);
         let line = create.line();
         plan.new_name = Some(self.name.clone());
-        plan.changes.push(Box::new(Change::new(
+        plan.changes.push(Change::new(
             None,
             Write::Create(Box::new(create)),
             line,
             vec![Source::Rule("the Service has none")],
-        )));
+        ));
     }
 
     /// What the API would refuse, as far as it was read.
@@ -201,7 +199,7 @@ impl New<'_> {
         first.map(|(value, _)| value.to_owned())
     }
 
-    fn fields(&self, plan: &mut LoadBalancerPlan, place: &Place, targets: &[(u64, String)]) {
+    fn fields(&self, plan: &mut Plan, place: &Place, targets: &[(u64, String)]) {
         let desired = self.desired;
         let mut add = |field: &str, want: Option<(String, &Source)>| {
             plan.fields.extend(want.map(|(want, source)| Field {

@@ -2,7 +2,7 @@
 
 use super::Planner;
 use super::balancer::{BalancerType, LoadBalancer};
-use super::change::{Change, LabelEdit, Seen, Write};
+use super::change::{Change, LabelEdit, Plan, Seen, Write};
 use super::desired::{Attach, Desired};
 use super::listener::{Listener, PortField};
 use super::names::{CLUSTER, SERVICE_UID, WHOSE};
@@ -11,7 +11,7 @@ use super::parser::AnnotationParser;
 use super::ports::Port;
 use super::status::Names;
 use super::{annotations, subnets};
-use crate::provider::{Field, Finding, LoadBalancerPlan, Reason, Source, Sourced};
+use crate::provider::{Field, Finding, Reason, Source, Sourced};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -20,7 +20,7 @@ const UNSET: &str = "unset";
 
 /// The comparison of one load balancer; the differences are added to the plan.
 pub(super) struct Diff<'a, 'b> {
-    pub(super) plan: &'a mut LoadBalancerPlan,
+    pub(super) plan: &'a mut Plan,
     pub(super) parser: &'a mut AnnotationParser<'b>,
     pub(super) planner: &'a Planner<'a>,
     pub(super) balancer: &'a LoadBalancer,
@@ -128,7 +128,7 @@ impl Diff<'_, '_> {
             seen: Box::new(Seen::of(balancer)),
             adopts: adopts.is_some(),
         });
-        self.plan.changes.push(Box::new(Change {
+        self.plan.changes.push(Change {
             event: adopts,
             ..Change::new(
                 Some(balancer.id),
@@ -136,7 +136,7 @@ impl Diff<'_, '_> {
                 line,
                 sources,
             )
-        }));
+        });
     }
 
     /// The label has the cluster's name in the daemon's settings, which are not known here.
@@ -242,7 +242,7 @@ impl Diff<'_, '_> {
         let id = Some(self.balancer.id);
         self.plan
             .changes
-            .push(Box::new(Change::new(id, write, line, sources)));
+            .push(Change::new(id, write, line, sources));
     }
 }
 

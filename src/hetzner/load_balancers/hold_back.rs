@@ -2,14 +2,12 @@
 //! be set for the daemon.
 
 use super::balancer::LoadBalancer;
-use super::change::{Change, Write};
+use super::change::{Change, Plan, Write};
 use super::names::CLUSTER;
 use super::observe::Observed;
 use super::parser::AnnotationParser;
 use super::{Defaults, Planner, annotations as a, primary_ips};
-use crate::provider::{
-    self, Cluster, Field, Ingress, LoadBalancerPlan, OfferedNode, Service, Source, TrafficPolicy,
-};
+use crate::provider::{Cluster, Field, Ingress, OfferedNode, Service, Source, TrafficPolicy};
 use crate::text;
 use std::net::IpAddr;
 
@@ -56,7 +54,7 @@ impl Planner<'_> {
         service: &Service,
         nodes: &[OfferedNode],
         cluster: &Cluster,
-    ) -> LoadBalancerPlan {
+    ) -> Plan {
         let mut plan = self.plan(observed, service, nodes, cluster);
         if self.defaults.unknown.is_empty() || plan.obstacle.is_some() {
             return plan;
@@ -76,10 +74,11 @@ impl Planner<'_> {
             if self.may_not_claim(&whole) {
                 whole.changes.clear();
                 whole.new_name = None;
+                let want = name_of(&whole.fields);
                 whole.held_back.push(Field {
                     field: "load balancer".to_owned(),
                     have: None,
-                    want: name_of(&whole.fields),
+                    want,
                     source: Source::Default(primary_ips::SELECTOR.to_owned()),
                 });
             } else {
@@ -87,14 +86,15 @@ impl Planner<'_> {
             }
             return whole;
         };
-        let mut fields = whole.fields;
-        let made: Vec<&Field> = plan.fields.iter().filter(|one| one.differs()).collect();
+        let mut fields = std::mem::take(&mut whole.fields);
+        let rest = &mut plan.rest;
+        let made: Vec<&Field> = rest.fields.iter().filter(|one| one.differs()).collect();
         for field in &mut fields {
             let is_made = made.iter().any(|one| one.field == field.field);
             // What is not there yet is made of the defaults.
             if field.differs() && field.have.is_some() && !is_made {
                 field.source = Source::Default(setting_of(field, service));
-                plan.held_back.push(field.clone());
+                rest.held_back.push(field.clone());
             }
         }
         plan.fields = fields;
@@ -106,14 +106,11 @@ impl Planner<'_> {
     }
 
     /// It would claim a Primary IP, and the daemon may know that Services may not claim this one.
-    fn may_not_claim(&self, plan: &LoadBalancerPlan) -> bool {
-        let claims = |change: &dyn provider::Change| {
-            let change: Option<&Change> = change.as_any().downcast_ref();
-            matches!(change.map(|one| &one.write), Some(Write::Create(one)) if one.ipv4.or(one.ipv6).is_some())
-        };
+    fn may_not_claim(&self, plan: &Plan) -> bool {
+        let claims = |change: &Change| matches!(&change.write, Write::Create(one) if one.ipv4.or(one.ipv6).is_some());
         self.defaults.primary_ip_selector.is_none()
             && self.holds_back(primary_ips::SELECTOR)
-            && plan.changes.iter().any(|change| claims(&**change))
+            && plan.changes.iter().any(claims)
     }
 
     /// Settings that decide about a new one and may be set otherwise for the daemon.

@@ -53,7 +53,7 @@ pub use balancer::{
     Algorithm, AlgorithmOf, BalancerType, Deprecation, HealthStatus, IpRef, LoadBalancer, Location,
     PrivateNet, Protection, PublicIp, PublicNet, SelectedServer, SelectorRef, ServerRef, Target,
 };
-pub use change::{Change, Create, LabelEdit, NewCertificate, Seen, ServerTarget, Write};
+pub use change::{Change, Create, LabelEdit, NewCertificate, Plan, Seen, ServerTarget, Write};
 pub use listener::{HealthCheck, Http, HttpCheck, Listener, ListenerProtocol, PortField};
 pub use names::{ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, SERVICE, SERVICE_UID};
 pub use observe::Observed;

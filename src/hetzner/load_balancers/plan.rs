@@ -1,8 +1,8 @@
 //! What brings a Service's load balancer in order, and what removes it.
 
 use super::balancer::{BalancerType, LoadBalancer};
-use super::change::Seen;
 use super::change::{Change, LabelEdit, Write};
+use super::change::{Plan, Seen};
 use super::create::{New, USUAL_TYPE};
 use super::desired::{Desired, desired};
 use super::diff::Diff;
@@ -18,8 +18,8 @@ use super::status::Names;
 use super::{Planner, annotations, names, primary_ips, status};
 use crate::hetzner::certificates::Certificates;
 use crate::provider::{
-    self, Cluster, Finding, InstanceId, LoadBalancerPlan, OfferedNode, Orphan, Protocol,
-    ProviderId, Reason, Service, Source,
+    Cluster, Finding, InstanceId, LoadBalancerPlan, OfferedNode, Orphan, Protocol, ProviderId,
+    Reason, Service, Source,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ impl Planner<'_> {
         service: &Service,
         nodes: &[OfferedNode],
         cluster: &Cluster,
-    ) -> LoadBalancerPlan {
+    ) -> Plan {
         let mut parser = AnnotationParser::new(service);
         if !covers(observed, self, service) {
             parser
@@ -46,10 +46,9 @@ impl Planner<'_> {
                 cluster: Some(cluster),
             };
             let there = by_label(&observed.balancers, service).ok().flatten();
-            return LoadBalancerPlan {
-                found: there.map(|balancer| status::for_people(balancer, names)),
-                ..refused(parser)
-            };
+            let mut plan = refused(parser);
+            plan.found = there.map(|balancer| status::for_people(balancer, names));
+            return plan;
         }
         let certificates = observed.certificates.as_deref().unwrap_or_default();
         let context = PortContext {
@@ -67,10 +66,8 @@ impl Planner<'_> {
             Ok(found) => found,
             Err(why) => {
                 parser.problem(why.message());
-                let mut plan = LoadBalancerPlan {
-                    rests_on_whole_cluster: why.rests_on_whole_cluster,
-                    ..refused(parser)
-                };
+                let mut plan = refused(parser);
+                plan.rests_on_whole_cluster = why.rests_on_whole_cluster;
                 if let Some(obstacle) = &mut plan.obstacle {
                     obstacle.reason = why.reason;
                 }
@@ -106,17 +103,17 @@ impl Planner<'_> {
             offered: nodes,
             cluster: Some(cluster),
         };
-        let mut plan = LoadBalancerPlan {
+        let mut plan = Plan::from(LoadBalancerPlan {
             found: there.map(|balancer| status::for_people(balancer, names)),
             is_labelled: matches!(found, Found::Labelled { .. }),
             rests_on_whole_cluster,
             is_unfinished: desired.ports.iter().any(|port| port.waits),
             takes_over: managed.takes_over,
             ..LoadBalancerPlan::default()
-        };
+        });
         plan.fields.extend(managed.fields);
         for change in managed.changes {
-            plan.changes.push(Box::new(change));
+            plan.changes.push(change);
         }
         let is_compared = parser.problems.is_empty() && there.is_some();
         if let (true, Some(kind)) = (parser.problems.is_empty(), kind) {
@@ -156,13 +153,14 @@ impl Planner<'_> {
         }
         primary_ips::report(&mut parser, self, &desired, observed, there);
         if !parser.problems.is_empty() {
-            return LoadBalancerPlan {
-                found: plan.found,
+            let mut blocked = refused(parser);
+            if is_compared {
                 // People are shown what differs, also when it is blocked.
-                fields: if is_compared { plan.fields } else { Vec::new() },
-                rests_on_whole_cluster,
-                ..refused(parser)
-            };
+                blocked.fields = std::mem::take(&mut plan.fields);
+            }
+            blocked.found = plan.rest.found;
+            blocked.rests_on_whole_cluster = rests_on_whole_cluster;
+            return blocked;
         }
         (_, plan.findings) = parser.end();
         plan
@@ -196,8 +194,8 @@ impl Planner<'_> {
         service: &Service,
         nodes: &[OfferedNode],
         cluster: &Cluster,
-    ) -> LoadBalancerPlan {
-        let mut plan = LoadBalancerPlan::default();
+    ) -> Plan {
+        let mut plan = Plan::default();
         match by_label(&observed.balancers, service) {
             Err(why) => {
                 plan.obstacle = Some(Finding::warning(Reason::DeleteLoadBalancerFailed, why));
@@ -220,11 +218,11 @@ impl Planner<'_> {
                     }
                     End::Delete => {
                         let removal = removal(balancer, "the Service is deleted", false);
-                        plan.changes.push(Box::new(removal));
+                        plan.changes.push(removal);
                     }
                     End::Release(why) => {
                         for change in release(balancer, service, cluster, names, &why) {
-                            plan.changes.push(Box::new(change));
+                            plan.changes.push(change);
                         }
                     }
                 }
@@ -233,8 +231,8 @@ impl Planner<'_> {
         plan
     }
 
-    /// Load balancers of this cluster whose Service does not exist.
-    pub fn orphans(&self, observed: &Observed, cluster: &Cluster) -> Vec<Orphan> {
+    /// Load balancers of this cluster whose Service does not exist, each with what deletes it.
+    pub fn orphans(&self, observed: &Observed, cluster: &Cluster) -> Vec<(Orphan, Option<Change>)> {
         let uid = |balancer: &LoadBalancer, label| balancer.labels.get(label).cloned();
         let is_orphan = |balancer: &&LoadBalancer| {
             // A cluster whose UID could not be read has none.
@@ -250,17 +248,16 @@ impl Planner<'_> {
         };
         let orphan = |balancer: &LoadBalancer| {
             let stays = why_it_stays(balancer, cluster);
-            let removal = stays.is_none().then(|| {
-                let removal = removal(balancer, "its Service does not exist", true);
-                Box::new(removal) as Box<dyn provider::Change>
-            });
-            Orphan {
+            let is_deleted = stays.is_none();
+            let change = is_deleted.then(|| removal(balancer, "its Service does not exist", true));
+            let orphan = Orphan {
                 balancer: status::for_people(balancer, names),
                 service: uid(balancer, SERVICE).unwrap_or_else(|| "unknown".to_owned()),
                 service_uid: uid(balancer, SERVICE_UID).unwrap_or_default(),
-                removal,
+                removal: None,
                 stays,
-            }
+            };
+            (orphan, change)
         };
         let balancers = observed.balancers.iter();
         balancers.filter(is_orphan).map(orphan).collect()
@@ -384,13 +381,13 @@ fn left_to_its_cluster(balancer: &LoadBalancer, uid: &str) -> Finding {
 }
 
 /// Nothing is done, and why.
-fn refused(parser: AnnotationParser) -> LoadBalancerPlan {
+fn refused(parser: AnnotationParser) -> Plan {
     let (problems, findings) = parser.end();
-    LoadBalancerPlan {
+    Plan::from(LoadBalancerPlan {
         obstacle: problems.map(|why| Finding::warning(Reason::SyncLoadBalancerFailed, why)),
         findings,
         ..LoadBalancerPlan::default()
-    }
+    })
 }
 
 fn protected(balancer: &LoadBalancer) -> Finding {

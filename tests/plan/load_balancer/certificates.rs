@@ -7,7 +7,7 @@ use ccm::hetzner::load_balancers::{
     CLUSTER, CLUSTER_UID, Certificate, CertificateError, CertificateStatus, SERVICE, SERVICE_UID,
     ServerRef, Write,
 };
-use ccm::provider::{Change as _, Protocol, Reason};
+use ccm::provider::{Protocol, Reason};
 
 const DEFAULT: &str = "ccm-managed-certificate-5f2c0e5e-0000-4000-8000-000000000001";
 
@@ -78,7 +78,13 @@ fn one_is_ordered_before_its_port_and_the_port_comes_when_it_is_issued() {
         // The port waits; the other one and the status do not.
         assert_eq!(shows(&world), None);
         let plan = world.plan();
-        assert!(plan.is_unfinished && plan.status.is_some_and(|status| !status.is_empty()));
+        assert!(
+            plan.is_unfinished
+                && plan
+                    .status
+                    .as_ref()
+                    .is_some_and(|status| !status.is_empty())
+        );
         let told = plan.findings.iter();
         let mut told = told.filter(|one| one.reason == Reason::CertificatePending);
         let told = told.next().expect("told");
@@ -197,7 +203,7 @@ fn one_that_is_named_before_it_is_issued_is_waited_for() {
             );
             assert_eq!(plan.is_unfinished, told.is_some(), "{names}");
             assert!(
-                plan.status.is_some_and(|status| !status.is_empty()),
+                plan.rest.status.is_some_and(|status| !status.is_empty()),
                 "{names}"
             );
             world.issue();

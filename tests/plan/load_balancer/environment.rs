@@ -122,7 +122,7 @@ fn what_nobody_set_names_the_setting_that_would() {
     world.balancer_mut().services[0].proxyprotocol = true;
     let plan = world.plan();
     let expected = Source::Default("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL".into());
-    assert_eq!(plan.changes[0].sources(), [expected]);
+    assert_eq!(plan.changes[0].sources, [expected]);
     let differs: Vec<_> = plan.fields.iter().filter(|field| field.differs()).collect();
     assert_eq!(differs.len(), 1);
     assert_eq!(differs[0].field, "port 80 proxy protocol");

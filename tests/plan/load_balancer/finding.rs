@@ -132,7 +132,7 @@ fn check_fate(world: &mut World, fate: Fate, about: &str) {
             }
             Not(_) | Owned => {
                 assert!(plan.changes.is_empty() && plan.status.is_none(), "{about}");
-                let obstacle = plan.obstacle.unwrap();
+                let obstacle = plan.obstacle.clone().unwrap();
                 let command = obstacle.message.contains("hcloud load-balancer add-label ");
                 let (reason, part) = match fate {
                     Not(part) => (Reason::LoadBalancerNotAdopted, part),
@@ -273,7 +273,7 @@ fn nothing_is_adopted_by_a_default_name() {
         assert_eq!(world.state.balancers[0], there, "{about}: left unchanged");
         // The second name can be used by another, too.
         world.state.balancers[1].labels.clear();
-        let obstacle = world.plan().obstacle.unwrap();
+        let obstacle = world.plan().rest.obstacle.unwrap();
         assert_eq!(obstacle.reason, Reason::LoadBalancerNotAdopted, "{about}");
     }
 }
@@ -303,7 +303,7 @@ fn our_uid_on_another_clusters_is_a_conflict_unless_its_targets_are_our_nodes() 
                 assert_ne!(removal.changes.len(), 0, "{about}");
                 continue;
             }
-            let obstacle = world.plan().obstacle.unwrap();
+            let obstacle = world.plan().rest.obstacle.unwrap();
             assert_eq!(obstacle.reason, Reason::LoadBalancerNotAdopted, "{about}");
             let command = "hcloud load-balancer add-label front ccm-from-scratch/adopt=default.web";
             assert!(obstacle.message.contains(command), "{}", obstacle.message);
@@ -343,7 +343,7 @@ fn the_command_is_one_that_a_shell_reads_as_it_is_meant() {
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
                 .into();
         }
-        let message = world.plan().obstacle.unwrap().message;
+        let message = world.plan().rest.obstacle.unwrap().message;
         assert!(message.contains(expected), "{name:?}: {message}");
     }
 }
@@ -503,7 +503,7 @@ fn two_with_the_label_are_both_left_alone() {
     assert!(message.contains("one (1), two (2)"), "{message}");
     let removal = world.removal();
     assert!(removal.changes.is_empty());
-    let obstacle = removal.obstacle.unwrap();
+    let obstacle = removal.rest.obstacle.unwrap();
     assert_eq!(obstacle.reason, Reason::DeleteLoadBalancerFailed);
     assert!(obstacle.message.contains("one (1), two (2)"));
 }
@@ -562,7 +562,7 @@ fn two_clusters_with_one_name_get_one_each() {
         words(&crate::load_balancer::support::changes(&first.removal())),
         ["delete"]
     );
-    assert_eq!(first.removal().found.unwrap().name, NAME);
+    assert_eq!(first.removal().rest.found.unwrap().name, NAME);
 }
 
 /// A Service that was deleted and made again keeps the address.
@@ -614,8 +614,9 @@ fn orphans_are_ours_and_their_service_is_gone() {
     let shown: Vec<(&str, &str, bool)> = orphans
         .iter()
         .map(|one| {
+            let (one, change) = one;
             let name = one.balancer.name.as_str();
-            (name, one.service.as_str(), one.removal.is_some())
+            (name, one.service.as_str(), change.is_some())
         })
         .collect();
     assert_eq!(

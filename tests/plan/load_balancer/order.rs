@@ -8,7 +8,7 @@ use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
     PrivateNet, SERVICE_UID, SelectedServer, SelectorRef, ServerRef, Subnet, Target, Write,
 };
-use ccm::provider::{AddressKind, Change as _, InstanceId, NodeAddress, ProviderId, Reach, Reason};
+use ccm::provider::{AddressKind, InstanceId, NodeAddress, ProviderId, Reach, Reason};
 
 #[test]
 fn everything_at_once_comes_in_the_order_of_the_specification() {
@@ -254,7 +254,7 @@ fn the_last_targets_wait_for_one_that_works_and_others_do_not() {
         let removals = plan
             .changes
             .iter()
-            .filter(|change| change.line().contains("removed"));
+            .filter(|change| change.line.contains("removed"));
         let flags: Vec<bool> = removals.map(|one| one.needs_another_first()).collect();
         assert_eq!(flags, vec![waits; flags.len()], "{left:?}");
         assert!(flags.len() >= 2, "{left:?}");
@@ -267,7 +267,7 @@ fn the_last_targets_wait_for_one_that_works_and_others_do_not() {
     let mut removals = plan
         .changes
         .iter()
-        .filter(|change| change.line().contains("removed"));
+        .filter(|change| change.line.contains("removed"));
     assert!(removals.all(|one| one.needs_another_first()), "{plan:?}");
 }
 

@@ -4,11 +4,11 @@ use crate::load_balancer::model;
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{
-    Certificate, Change, Defaults, Listener, LoadBalancer, Observed, Planner, SERVICE_UID,
+    Certificate, Change, Defaults, Listener, LoadBalancer, Observed, Plan, Planner, SERVICE_UID,
 };
 use ccm::provider::{
-    Change as _, Cluster, Ingress, InstanceId, LoadBalancerPlan, OfferedNode, ProviderId, Reach,
-    Reason, Service, ServicePort, Source, Sourced,
+    Cluster, Ingress, InstanceId, OfferedNode, ProviderId, Reach, Reason, Service, ServicePort,
+    Source, Sourced,
 };
 
 pub const PROFILES: [Profile; 2] = [Profile::CcmFromScratch, Profile::Hcloud];
@@ -91,7 +91,7 @@ impl World {
         all.find(|one| one.name == name).expect("a certificate")
     }
 
-    pub fn plan(&self) -> LoadBalancerPlan {
+    pub fn plan(&self) -> Plan {
         let rules = Planner {
             profile: self.profile,
             defaults: &self.defaults,
@@ -101,7 +101,7 @@ impl World {
     }
 
     /// As from a shell.
-    pub fn careful_plan(&self) -> LoadBalancerPlan {
+    pub fn careful_plan(&self) -> Plan {
         let rules = Planner {
             profile: self.profile,
             defaults: &self.defaults,
@@ -110,7 +110,7 @@ impl World {
         rules.plan_without_unset_defaults(&self.state, &self.service, &self.nodes, &self.cluster)
     }
 
-    pub fn removal(&self) -> LoadBalancerPlan {
+    pub fn removal(&self) -> Plan {
         let rules = Planner {
             profile: self.profile,
             defaults: &self.defaults,
@@ -163,14 +163,14 @@ impl World {
     }
 
     pub fn ingress(&self) -> Vec<Ingress> {
-        self.plan().status.expect("a status")
+        self.plan().rest.status.expect("a status")
     }
 
     /// What stands in the way.
     pub fn obstacle(&self) -> String {
         let plan = self.plan();
         assert!(plan.changes.is_empty() && plan.status.is_none());
-        let obstacle = plan.obstacle.expect("an obstacle");
+        let obstacle = plan.rest.obstacle.expect("an obstacle");
         assert_eq!(obstacle.reason, Reason::SyncLoadBalancerFailed);
         obstacle.message
     }
@@ -226,11 +226,8 @@ pub fn node(id: u64) -> OfferedNode {
 }
 
 /// As the provider made them.
-pub fn changes(plan: &LoadBalancerPlan) -> Vec<Change> {
-    let changes = plan.changes.iter();
-    changes
-        .map(|change| change.as_any().downcast_ref::<Change>().unwrap().clone())
-        .collect()
+pub fn changes(plan: &Plan) -> Vec<Change> {
+    plan.changes.clone()
 }
 
 /// The API's words for them.
@@ -239,5 +236,5 @@ pub fn words(changes: &[Change]) -> Vec<&'static str> {
 }
 
 pub fn lines(changes: &[Change]) -> Vec<String> {
-    changes.iter().map(|change| change.line()).collect()
+    changes.iter().map(|change| change.line.clone()).collect()
 }

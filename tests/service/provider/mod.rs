@@ -6,8 +6,8 @@ mod world;
 
 use ccm::hetzner::load_balancers::{Defaults, SERVICE_UID, annotations::PREFIX};
 use ccm::provider::{
-    ActionId, Applied, ErrorKind, InstanceId, LoadBalancers, OfferedNode, OpenGate, Provider,
-    ProviderId, Urgency,
+    ActionId, Actions, Applied, ErrorKind, InstanceId, OfferedNode, OpenGate, Provider, ProviderId,
+    Urgency,
 };
 use sandbox::Half;
 use sandbox::calls::Call;
@@ -49,13 +49,11 @@ fn a_new_one_is_made_by_one_write_and_then_is_right() {
 fn the_answer_to_the_creation_shows_what_a_look_would_where_its_addresses_are_in_it() {
     let world = World::without_network();
     let plan = world.plan();
-    let applied = LoadBalancers::apply(&world.hetzner, plan.changes[0].as_ref());
+    let applied = plan.changes[0].apply();
     let Ok(Applied::Shown(Some(action), shown)) = applied else {
         panic!("{applied:?}");
     };
-    let left = world
-        .hetzner
-        .plan(&shown, &world.service, &world.nodes, &world.cluster);
+    let left = shown.plan(&world.service, &world.nodes, &world.cluster);
     assert!(left.changes.is_empty(), "{left:?}");
     world.wait(action).unwrap();
     let looked = world.plan();
@@ -66,7 +64,7 @@ fn the_answer_to_the_creation_shows_what_a_look_would_where_its_addresses_are_in
     // Its private address comes only with the end of the action.
     let world = World::new();
     let plan = world.plan();
-    let applied = LoadBalancers::apply(&world.hetzner, plan.changes[0].as_ref());
+    let applied = plan.changes[0].apply();
     assert!(
         matches!(applied, Ok(Applied::LookAgain(Some(_)))),
         "{applied:?}"
@@ -149,13 +147,13 @@ fn every_kind_of_change_is_made_and_fits_the_document() {
     assert!(writes.iter().any(|write| write.starts_with("PUT ")));
 
     let removal = world.removal();
-    let deleted = LoadBalancers::apply(&world.hetzner, removal.changes[0].as_ref());
+    let deleted = removal.changes[0].apply();
     if let Applied::Running(action) = deleted.unwrap() {
         world.wait(action).unwrap();
     }
     assert!(world.balancers().is_empty());
     // It is gone already: that is what was wanted.
-    let again = LoadBalancers::apply(&world.hetzner, removal.changes[0].as_ref());
+    let again = removal.changes[0].apply();
     assert!(matches!(again, Ok(Applied::Done)), "{again:?}");
     world.check_document();
 }
@@ -166,7 +164,7 @@ fn a_deletion_without_a_word_is_one_too() {
     world.settle();
     world.sandbox.cloud().set_silent_deletes(true);
     let removal = world.removal();
-    let deleted = LoadBalancers::apply(&world.hetzner, removal.changes[0].as_ref());
+    let deleted = removal.changes[0].apply();
     assert!(matches!(deleted, Ok(Applied::Done)), "{deleted:?}");
     common::wait_until("its end", || world.balancers().is_empty());
 }
@@ -203,7 +201,7 @@ fn an_answer_of_somebody_else_is_no_success() {
     let removal = world.removal();
     let other = Rule::new(Effect::other_json()).half(Half::Hetzner);
     world.sandbox.faults().add(other.method("DELETE").times(1));
-    let deleted = LoadBalancers::apply(&world.hetzner, removal.changes[0].as_ref());
+    let deleted = removal.changes[0].apply();
     assert_eq!(deleted.unwrap_err().kind, ErrorKind::Unavailable);
 }
 
@@ -263,12 +261,12 @@ fn one_field_of_a_port_that_is_refused_does_not_keep_the_rest() {
             .add(on_create(Effect::Instead(Response::json(422, &body))));
         let plan = world.plan();
         let change = plan.changes[0].as_ref();
-        let error = LoadBalancers::apply(&world.hetzner, change).unwrap_err();
+        let error = change.apply().unwrap_err();
         let is_in_part = error.kind == ErrorKind::InPart;
         assert_eq!(is_in_part, posts == 2, "{field}: {error:?}");
         if is_in_part {
             let rest = change.without_parts().unwrap();
-            LoadBalancers::apply(&world.hetzner, rest.as_ref()).unwrap();
+            rest.apply().unwrap();
         }
         assert_eq!(world.writes().len(), posts, "{field}");
         assert_eq!(world.balancers().len(), posts - 1, "{field}");
@@ -402,7 +400,7 @@ fn a_lost_answer_is_an_error_and_the_next_look_finds_what_was_made() {
     let world = World::new();
     world.sandbox.faults().add(on_create(Effect::AnswerLost));
     let plan = world.plan();
-    let error = LoadBalancers::apply(&world.hetzner, plan.changes[0].as_ref()).unwrap_err();
+    let error = plan.changes[0].apply().unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable);
     assert_eq!(world.writes().len(), 1, "never repeated");
     // Until it is made whole it is locked, and not attached yet.
@@ -430,7 +428,7 @@ fn what_was_attached_meanwhile_is_looked_at_again() {
         "{:?}",
         plan.changes
     );
-    let outcome = LoadBalancers::apply(&world.hetzner, plan.changes[0].as_ref());
+    let outcome = plan.changes[0].apply();
     assert!(matches!(outcome, Ok(Applied::Overtaken)), "{outcome:?}");
     assert!(world.settle().is_empty());
 }
@@ -445,7 +443,7 @@ fn a_name_that_was_taken_meanwhile_is_looked_at_again() {
         .sandbox
         .cloud()
         .create_load_balancer(world.sandbox.project(), other);
-    let outcome = LoadBalancers::apply(&world.hetzner, plan.changes[0].as_ref());
+    let outcome = plan.changes[0].apply();
     assert!(matches!(outcome, Ok(Applied::Overtaken)), "{outcome:?}");
     world.settle();
     let names: Vec<String> = world
@@ -483,7 +481,7 @@ fn refusals_say_what_kind_they_are() {
         let world = World::new();
         let plan = world.plan();
         world.sandbox.faults().add(on_create(effect));
-        let outcome = LoadBalancers::apply(&world.hetzner, plan.changes[0].as_ref());
+        let outcome = plan.changes[0].apply();
         assert_eq!(outcome.unwrap_err().kind, kind);
         assert_eq!(world.writes().len(), 1);
     }
@@ -491,15 +489,15 @@ fn refusals_say_what_kind_they_are() {
 
 #[test]
 fn what_the_gate_refuses_never_leaves() {
-    let world = World::new();
-    let plan = world.plan();
-    let closed = hetzner_at(
+    let mut world = World::new();
+    world.hetzner = hetzner_at(
         &world.sandbox,
         Some(Defaults::default()),
         0.01,
         Arc::new(Closed),
     );
-    let outcome = LoadBalancers::apply(&closed, plan.changes[0].as_ref());
+    let plan = world.plan();
+    let outcome = plan.changes[0].apply();
     assert_eq!(outcome.unwrap_err().kind, ErrorKind::Refused);
     assert!(world.writes().is_empty());
 }
@@ -514,7 +512,7 @@ fn writes_are_paid_from_the_same_budget() {
         .faults()
         .add(on_create(Effect::hetzner_rate_limit()));
     for _ in 0..2 {
-        let outcome = LoadBalancers::apply(&world.hetzner, plan.changes[0].as_ref());
+        let outcome = plan.changes[0].apply();
         let kind = outcome.unwrap_err().kind;
         assert!(
             matches!(kind, ErrorKind::RateLimited { put_off: false, .. }),
@@ -537,7 +535,7 @@ fn actions_are_asked_for_together_and_a_failed_one_says_why() {
         .remove(&format!("{PREFIX}node-selector"));
     let plan = world.plan();
     assert_eq!(plan.changes.len(), 60);
-    let failing = LoadBalancers::apply(&world.hetzner, plan.changes[0].as_ref());
+    let failing = plan.changes[0].apply();
     let Ok(Applied::Running(action)) = failing else {
         panic!("{failing:?}");
     };
@@ -581,7 +579,7 @@ fn types_are_read_once_and_certificates_only_where_named() {
     // What was read for one Service is not enough for another.
     let provider = world.hetzner.load_balancers().unwrap();
     let seen = provider.observe(&[], Urgency::Needed).unwrap();
-    assert!(!provider.covers(&seen, &world.service));
+    assert!(!seen.covers(&world.service));
 }
 
 #[test]

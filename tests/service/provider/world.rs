@@ -5,8 +5,8 @@ use ccm::hetzner::load_balancers::{Defaults, annotations::PREFIX};
 use ccm::hetzner::{AddressFamily, Hetzner, NetworkSelector, Profile, Settings};
 use ccm::http::{self, Proxies, Secret, Timing, Tls, Token};
 use ccm::provider::{
-    ActionId, Applied, Change, Cluster, Error, ErrorKind, Gate, InstanceId, LoadBalancerPlan,
-    LoadBalancers, OfferedNode, OpenGate, Provider, ProviderId, Reach, Refused, Service,
+    ActionId, Actions, Applied, Change, Cluster, Error, ErrorKind, Gate, InstanceId,
+    LoadBalancerPlan, OfferedNode, OpenGate, Provider, ProviderId, Reach, Refused, Service,
     ServicePort, Source, Sourced, Urgency,
 };
 use sandbox::{Half, Sandbox};
@@ -81,7 +81,7 @@ impl World {
     pub fn removal(&self) -> LoadBalancerPlan {
         let provider = self.hetzner.load_balancers().unwrap();
         let seen = provider.observe(&[], Urgency::Needed).unwrap();
-        provider.plan_removal(&seen, &self.service, &[], &self.cluster)
+        seen.plan_removal(&self.service, &[], &self.cluster)
     }
 
     pub fn set(&mut self, annotations: &[(&str, &str)]) {
@@ -94,8 +94,8 @@ impl World {
     pub fn plan(&self) -> LoadBalancerPlan {
         let provider = self.hetzner.load_balancers().unwrap();
         let seen = provider.observe(&[&self.service], Urgency::Needed).unwrap();
-        assert!(provider.covers(&seen, &self.service));
-        provider.plan(&seen, &self.service, &self.nodes, &self.cluster)
+        assert!(seen.covers(&self.service));
+        seen.plan(&self.service, &self.nodes, &self.cluster)
     }
 
     /// What the controller will do: look, change, wait, until nothing is left. The changes' lines,
@@ -122,10 +122,10 @@ impl World {
 
     /// Makes a change, or what is left of it.
     pub fn apply(&self, change: &dyn Change) -> Result<Applied, Error> {
-        match LoadBalancers::apply(&self.hetzner, change) {
+        match change.apply() {
             Err(error) if error.kind == ErrorKind::InPart => {
                 let rest = change.without_parts().expect("a rest");
-                LoadBalancers::apply(&self.hetzner, rest.as_ref())
+                rest.apply()
             }
             outcome => outcome,
         }

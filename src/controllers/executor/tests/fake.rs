@@ -1,8 +1,8 @@
 //! A cloud that answers to each change what the change says.
 
 use super::super::*;
-use crate::provider::{Cluster, LoadBalancerPlan, OfferedNode, Orphan, Service, Source, Urgency};
-use std::any::Any;
+use crate::provider::Source;
+use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -38,8 +38,11 @@ pub(super) struct Step {
     needs_another: bool,
 }
 
-#[derive(Default)]
-pub(super) struct Fake {
+#[derive(Clone, Default)]
+pub(super) struct Fake(Arc<Cloud>);
+
+#[derive(Debug, Default)]
+pub(super) struct Cloud {
     log: Mutex<Vec<String>>,
     actions: Mutex<HashMap<ActionId, (Instant, bool)>>,
     last: AtomicU64,
@@ -52,62 +55,71 @@ pub(super) struct Fake {
 }
 
 /// A step that is made in its turn.
-pub(super) fn step(name: &str, answers: &[Answer]) -> Box<dyn Change> {
-    boxed(name, answers, false, false)
+pub(super) fn step(name: &str, answers: &[Answer]) -> Step {
+    step_of(name, answers, false, false)
 }
 
 /// One that may follow at once, and may fail alone: a target.
-pub(super) fn target(name: &str, answers: &[Answer]) -> Box<dyn Change> {
-    boxed(name, answers, true, true)
+pub(super) fn target(name: &str, answers: &[Answer]) -> Step {
+    step_of(name, answers, true, true)
 }
 
 /// One that takes the last target away.
-pub(super) fn last(name: &str, answers: &[Answer]) -> Box<dyn Change> {
-    Box::new(Step {
+pub(super) fn last(name: &str, answers: &[Answer]) -> Step {
+    Step {
         needs_another: true,
-        ..unboxed(name, answers)
-    })
-}
-
-/// All of these begun; the subject of each is its place.
-pub(super) fn executor(lists: Vec<Vec<Box<dyn Change>>>) -> Executor<usize> {
-    let mut executor = Executor::new("test", SCALE);
-    for (place, changes) in lists.into_iter().enumerate() {
-        executor.begin(format!("service/default/{place}"), changes, place, false);
+        ..step(name, answers)
     }
-    executor
 }
 
-pub(super) fn boxed(name: &str, answers: &[Answer], follows: bool, alone: bool) -> Box<dyn Change> {
-    Box::new(Step {
-        follows,
-        alone,
-        ..unboxed(name, answers)
-    })
-}
-
-fn unboxed(name: &str, answers: &[Answer]) -> Step {
+pub(super) fn step_of(name: &str, answers: &[Answer], follows: bool, alone: bool) -> Step {
     Step {
         name: name.to_owned(),
         answers: Mutex::new(answers.iter().copied().collect()),
-        follows: false,
-        alone: false,
+        follows,
+        alone,
         needs_another: false,
+    }
+}
+
+impl Deref for Fake {
+    type Target = Cloud;
+
+    fn deref(&self) -> &Cloud {
+        &self.0
     }
 }
 
 impl Fake {
     /// Executes each of these lists until its end; the executions, in the order of the lists.
-    pub(super) fn run(&self, lists: Vec<Vec<Box<dyn Change>>>) -> Vec<Execution<usize>> {
+    pub(super) fn run(&self, lists: Vec<Vec<Step>>) -> Vec<Execution<usize>> {
         self.run_with(lists, 4)
     }
 
     pub(super) fn run_with(
         &self,
-        lists: Vec<Vec<Box<dyn Change>>>,
+        lists: Vec<Vec<Step>>,
         concurrency: usize,
     ) -> Vec<Execution<usize>> {
-        executor(lists).run(self, concurrency)
+        self.executor(lists).run(self, concurrency)
+    }
+
+    /// All of these begun; the subject of each is its place.
+    pub(super) fn executor(&self, lists: Vec<Vec<Step>>) -> Executor<usize> {
+        let mut executor = Executor::new("test", SCALE);
+        for (place, steps) in lists.into_iter().enumerate() {
+            let object = format!("service/default/{place}");
+            executor.begin(object, self.changes(steps), place, false);
+        }
+        executor
+    }
+
+    pub(super) fn changes(&self, steps: Vec<Step>) -> Vec<Box<dyn Change>> {
+        let change = |step| {
+            let cloud = Arc::clone(&self.0);
+            Box::new(Planned { step, cloud }) as Box<dyn Change>
+        };
+        steps.into_iter().map(change).collect()
     }
 
     pub(super) fn log(&self) -> Vec<String> {
@@ -119,7 +131,9 @@ impl Fake {
         let log = self.log().into_iter();
         log.filter(|line| !line.starts_with("ask")).collect()
     }
+}
 
+impl Cloud {
     fn start(&self, ms: Option<u64>, well: bool) -> ActionId {
         let id = ActionId(self.last.fetch_add(1, Relaxed) + 1);
         let time = Duration::from_millis(ms.unwrap_or(3_600_000));
@@ -129,34 +143,9 @@ impl Fake {
     }
 }
 
-impl LoadBalancers for Fake {
+impl Actions for Fake {
     fn may_wait(&self) -> bool {
         !self.is_ending.load(Relaxed)
-    }
-
-    fn apply(&self, change: &dyn Change) -> Result<Applied, Error> {
-        let step = change.as_any().downcast_ref::<Step>().unwrap();
-        self.log.lock().unwrap().push(step.name.clone());
-        let now = self.in_flight.fetch_add(1, Relaxed) + 1;
-        self.most_in_flight.fetch_max(now, Relaxed);
-        std::thread::sleep(Duration::from_millis(2));
-        let mut answers = step.answers.lock().unwrap();
-        let answer = match answers.len() {
-            1 => answers[0],
-            _ => answers.pop_front().unwrap(),
-        };
-        if let Answer::Slow(ms) = answer {
-            std::thread::sleep(Duration::from_millis(ms));
-        }
-        self.in_flight.fetch_sub(1, Relaxed);
-        match answer {
-            Answer::Done | Answer::Slow(_) => Ok(Applied::Done),
-            Answer::Runs(ms) => Ok(Applied::Running(self.start(Some(ms), true))),
-            Answer::Fails(ms) => Ok(Applied::Running(self.start(Some(ms), false))),
-            Answer::Forever => Ok(Applied::Running(self.start(None, true))),
-            Answer::LookAgain => Ok(Applied::LookAgain(Some(self.start(Some(5), true)))),
-            Answer::Error(kind) => Err(Error::new(kind(), format!("{}: no", step.name))),
-        }
     }
 
     fn ended(&self, ids: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error> {
@@ -175,37 +164,43 @@ impl LoadBalancers for Fake {
         });
         Ok(ended.collect())
     }
-
-    fn observe(&self, _: &[&Service], _: Urgency) -> Result<Snapshot, Error> {
-        unreachable!()
-    }
-
-    fn covers(&self, _: &Snapshot, _: &Service) -> bool {
-        unreachable!()
-    }
-
-    fn plan(&self, _: &Snapshot, _: &Service, _: &[OfferedNode], _: &Cluster) -> LoadBalancerPlan {
-        unreachable!()
-    }
-
-    fn plan_removal(
-        &self,
-        _: &Snapshot,
-        _: &Service,
-        _: &[OfferedNode],
-        _: &Cluster,
-    ) -> LoadBalancerPlan {
-        unreachable!()
-    }
-
-    fn orphans(&self, _: &Snapshot, _: &Cluster) -> Vec<Orphan> {
-        unreachable!()
-    }
 }
 
-impl Change for Step {
+/// A step, with the cloud that it changes.
+#[derive(Debug)]
+struct Planned {
+    step: Step,
+    cloud: Arc<Cloud>,
+}
+
+impl Change for Planned {
+    fn apply(&self) -> Result<Applied, Error> {
+        let Planned { step, cloud } = self;
+        cloud.log.lock().unwrap().push(step.name.clone());
+        let now = cloud.in_flight.fetch_add(1, Relaxed) + 1;
+        cloud.most_in_flight.fetch_max(now, Relaxed);
+        std::thread::sleep(Duration::from_millis(2));
+        let mut answers = step.answers.lock().unwrap();
+        let answer = match answers.len() {
+            1 => answers[0],
+            _ => answers.pop_front().unwrap(),
+        };
+        if let Answer::Slow(ms) = answer {
+            std::thread::sleep(Duration::from_millis(ms));
+        }
+        cloud.in_flight.fetch_sub(1, Relaxed);
+        match answer {
+            Answer::Done | Answer::Slow(_) => Ok(Applied::Done),
+            Answer::Runs(ms) => Ok(Applied::Running(cloud.start(Some(ms), true))),
+            Answer::Fails(ms) => Ok(Applied::Running(cloud.start(Some(ms), false))),
+            Answer::Forever => Ok(Applied::Running(cloud.start(None, true))),
+            Answer::LookAgain => Ok(Applied::LookAgain(Some(cloud.start(Some(5), true)))),
+            Answer::Error(kind) => Err(Error::new(kind(), format!("{}: no", step.name))),
+        }
+    }
+
     fn line(&self) -> String {
-        self.name.clone()
+        self.step.name.clone()
     }
 
     fn json(&self) -> serde_json::Value {
@@ -217,25 +212,21 @@ impl Change for Step {
     }
 
     fn kind(&self) -> ChangeKind {
-        match self.alone || self.needs_another {
+        match self.step.alone || self.step.needs_another {
             true => ChangeKind::Targets,
             false => ChangeKind::Settings,
         }
     }
 
     fn may_follow_at_once(&self) -> bool {
-        self.follows
+        self.step.follows
     }
 
     fn may_fail_alone(&self) -> bool {
-        self.alone
+        self.step.alone
     }
 
     fn needs_another_first(&self) -> bool {
-        self.needs_another
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
+        self.step.needs_another
     }
 }
