@@ -8,13 +8,10 @@ use crate::daemon::{Stop, StopGate};
 use crate::kube::LeaseKey;
 use crate::metrics::LEADER;
 use crate::provider::Gate;
-use crate::settings::{self, Settings};
+use crate::settings::Settings;
 use jiff::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
-
-// The settings can't ask the client what a write may take; that both say the same is checked here.
-const _: () = assert!(settings::WRITE_TIMEOUT.as_nanos() == crate::http::WRITE_TIMEOUT.as_nanos());
 
 /// The Lease that these settings name, not asked for yet; none without leader election.
 pub(super) fn lease(

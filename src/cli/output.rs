@@ -5,7 +5,7 @@
 use super::Exit;
 use crate::http::without_known_secrets;
 use crate::text::lines;
-pub(super) use crate::text::one_line;
+pub(super) use crate::text::{one_line, wrapped};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -62,22 +62,6 @@ pub(super) fn json(document: &impl Serialize) -> String {
 pub(super) fn yaml(document: &impl Serialize) -> String {
     serde_yaml::to_string(document)
         .unwrap_or_else(|error| format!("error: {:?}\n", error.to_string()))
-}
-
-/// A text in lines of at most `width` characters, broken at spaces.
-pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 #[cfg(test)]

@@ -8,9 +8,7 @@ use crate::cache::{self, Apis, Error, ReadFrom};
 use crate::kube::{self, Node, container};
 use crate::provider::Gate;
 use crate::provider::ProviderId;
-use crate::settings::{
-    self, Command, DaemonSettings, Notice, Parsed, Process, Settings, WorkloadName,
-};
+use crate::settings::{self, Command, DaemonSettings, Parsed, Process, Settings, WorkloadName};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -123,10 +121,7 @@ fn start_log(parsed: &Parsed, reader: Reader) {
         waiting::start();
     }
     for notice in &parsed.notices {
-        match notice {
-            Notice::Ignored { .. } => log::info!("{notice}"),
-            Notice::MisspeltVariable { .. } | Notice::Unencrypted { .. } => log::warn!("{notice}"),
-        }
+        log::log!(notice.level, "{notice}");
     }
 }
 

@@ -88,7 +88,7 @@ fn check_settings(view: &mut View, started: &Started) {
     if let Some(token) = &started.settings.token.value {
         view.token = Ok(Token {
             source: started.settings.token.source.name().to_owned(),
-            characters: token.secret.expose().chars().count(),
+            characters: token.length(),
         });
     }
 }

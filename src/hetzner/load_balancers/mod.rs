@@ -48,6 +48,7 @@ mod values;
 pub use super::certificates::{Certificate, CertificateError, CertificateStatus};
 pub use super::networks::Subnet;
 pub use super::primary_ips::PrimaryIp;
+pub use crate::provider::LoadBalancerDefaults as Defaults;
 pub use crate::text::selector::Selector;
 pub use balancer::{
     Algorithm, AlgorithmOf, BalancerType, Deprecation, HealthStatus, IpRef, LoadBalancer, Location,
@@ -64,9 +65,8 @@ pub(super) use observe::{Known, Types, covers, observe};
 pub(super) use subnets::Subnets;
 
 use super::Profile;
-use crate::provider::{Source, Sourced};
+use crate::provider::Source;
 use annotations::Annotation;
-use ipnet::Ipv4Net;
 
 /// Plans; with the settings that plans depend on.
 #[derive(Clone, Copy, Debug)]
@@ -88,45 +88,6 @@ impl Planner<'_> {
         let stays = self.preserves_unset() || self.holds_back_default_of(annotation);
         (!stays).then(|| default_source(annotation))
     }
-}
-
-/// Defaults for Services without the annotation: `HCLOUD_LOAD_BALANCERS_*`. None: unset.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Defaults {
-    /// `…_TYPE`.
-    pub kind: Option<Sourced<String>>,
-    /// `…_LOCATION`. Not together with `network_zone`.
-    pub location: Option<Sourced<String>>,
-    /// `…_NETWORK_ZONE`.
-    pub network_zone: Option<Sourced<String>>,
-    /// `…_ALGORITHM_TYPE`.
-    pub algorithm: Option<Sourced<Algorithm>>,
-    /// `…_DISABLE_PUBLIC_NETWORK`.
-    pub disable_public_network: Option<Sourced<bool>>,
-    /// `…_DISABLE_PRIVATE_INGRESS`.
-    pub disable_private_ingress: Option<Sourced<bool>>,
-    /// `…_USE_PRIVATE_IP`.
-    pub use_private_ip: Option<Sourced<bool>>,
-    /// `…_PRIVATE_SUBNET_IP_RANGE`.
-    pub private_subnet: Option<Sourced<Ipv4Net>>,
-    /// `…_DISABLE_IPV6`.
-    pub disable_ipv6: Option<Sourced<bool>>,
-    /// `…_USES_PROXYPROTOCOL`.
-    pub uses_proxyprotocol: Option<Sourced<bool>>,
-    /// `…_HEALTH_CHECK_INTERVAL`, in seconds.
-    pub health_check_interval_s: Option<Sourced<u32>>,
-    /// `…_HEALTH_CHECK_TIMEOUT`, in seconds.
-    pub health_check_timeout_s: Option<Sourced<u32>>,
-    /// `…_HEALTH_CHECK_RETRIES`.
-    pub health_check_retries: Option<Sourced<u32>>,
-    /// `…_HEALTH_CHECK_NODE_PORT`: profile `hcloud` checks `externalTrafficPolicy: Local` at the
-    /// health check node port only when this is true.
-    pub health_check_node_port: Option<Sourced<bool>>,
-    /// `…_PRIMARY_IP_SELECTOR`: labels of the Primary IPs that Services may claim. None: they may claim all.
-    pub primary_ip_selector: Option<Sourced<Selector>>,
-    /// Variables, and flags with their dashes, that are unset here and may be set for the daemon: see `hold_back`.
-    /// Always empty in the daemon.
-    pub unknown: Vec<String>,
 }
 
 /// The source of an unset value: its setting, where there is one.
