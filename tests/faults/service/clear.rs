@@ -306,3 +306,41 @@ fn while_the_nodes_cannot_be_read_no_target_is_removed() {
     });
     watch.no_harm(&sandbox).unwrap();
 }
+
+/// Its load balancer is locked while the tick lasts in which the deletion was planned. Before the next one it is of
+/// type LoadBalancer again, and the API server's cache still shows it as it was before all that.
+#[test]
+fn a_service_that_wants_its_load_balancer_again_keeps_it_whatever_the_cache_shows() {
+    let (sandbox, place) = world();
+    let cluster = sandbox.cluster();
+    let watch = Watch::new(&sandbox);
+    add(&sandbox, "web", Wish::plain());
+    let mut ccm = Ccm::patient(&place, 10.0);
+    tick(&mut ccm);
+    end::is_right(&sandbox).unwrap();
+    let id = balancers(&sandbox)[0]["id"].clone();
+    // The cache shows a difference, so that it is read again.
+    Event::Ports("web".into(), vec![81]).happen(&sandbox);
+    cluster.freeze_cache(true);
+    let turn = || Event::Turn("web".into()).happen(&sandbox);
+    turn();
+    watch.over(&sandbox);
+    let locked = Effect::hetzner_error(423, "locked", "another change is being made");
+    let rule = Rule::new(locked).half(Half::Hetzner).method("DELETE");
+    let rule = sandbox.faults().add(rule);
+    wait_until("the deletion", || {
+        ccm.tick(&Selection::Due);
+        sandbox.faults().hits(rule) > 0
+    });
+    turn();
+    sandbox.faults().remove(rule);
+    watch.over(&sandbox);
+    tick(&mut ccm);
+    cluster.freeze_cache(false);
+    wait_until("its other port", || {
+        tick(&mut ccm);
+        end::is_right(&sandbox).is_ok()
+    });
+    watch.no_harm(&sandbox).unwrap();
+    assert_eq!(balancers(&sandbox)[0]["id"], id);
+}
