@@ -8,7 +8,7 @@ use ccm::cache::Apis;
 use ccm::controllers::service::{self, ServiceController};
 use ccm::controllers::{Controller, Report, Selection};
 use ccm::hetzner::load_balancers::{Defaults, Selector};
-use ccm::provider::{Source, Sourced};
+use ccm::provider::{Source, Sourced, Urgency};
 use sandbox::Sandbox;
 use std::sync::Arc;
 use std::time::Duration;
@@ -162,8 +162,11 @@ impl Ccm {
         Ok(lines.collect())
     }
 
-    /// Works until nothing is left to be done; in how many rounds.
+    /// Works until nothing is left to be done; in how many rounds. Servers are known, as the controllers of nodes read
+    /// them in the same process.
     pub fn settle(&mut self) -> Result<usize, String> {
+        let servers = self.world.instances(Duration::ZERO, Urgency::Needed);
+        servers.map_err(|error| error.to_string())?;
         let mut report = Report::default();
         for round in 1..=ROUNDS_AT_MOST {
             let failures = std::mem::take(&mut report.failures);

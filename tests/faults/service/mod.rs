@@ -168,20 +168,8 @@ fn in_storm(story: &Story, sandbox: &Sandbox, tally: &Mutex<Tally>) -> Result<()
 }
 
 /// An action of this Service's load balancer never ends: all other Services, and one that is added then, reach their
-/// wanted end before `ccm` stops waiting for it. False: the Service has nothing to do, or is blocked. On a busy machine
-/// they may need longer than the first `ccm` waits; where Services wait for each other, no patience helps.
+/// wanted end before `ccm` stops waiting for it. False: the Service has nothing to do, or is blocked.
 fn independent(sandbox: &Sandbox, place: &Place, name: &str) -> Result<bool, String> {
-    independent_for(sandbox, place, name, 10.0)
-        .or_else(|_| independent_for(sandbox, place, name, 100.0))
-}
-
-/// `patience`: how much longer than usual actions may run.
-fn independent_for(
-    sandbox: &Sandbox,
-    place: &Place,
-    name: &str,
-    patience: f64,
-) -> Result<bool, String> {
     end::actions_end(sandbox);
     let (cloud, project) = (sandbox.cloud(), sandbox.project());
     let Some(service) = sandbox.cluster().get("services", story::NAMESPACE, name) else {
@@ -205,13 +193,12 @@ fn independent_for(
     let after = Rule::new(Effect::after(move |_: &Request| hold()));
     let after = after.half(Half::Hetzner).method("POST");
     let rule = sandbox.faults().add(after.path("/v1/load_balancers"));
-    let port = 9_000 + patience as u64;
-    Event::Ports(name.to_owned(), vec![port]).happen(sandbox);
+    Event::Ports(name.to_owned(), vec![9_000]).happen(sandbox);
 
-    let mut ccm = Ccm::patient(place, patience);
+    let mut ccm = Ccm::patient(place, 10.0);
     let object = format!("service/default/{name}");
     let first = ccm.tick(&Selection::Due);
-    Event::Add(format!("late-{patience}"), Wish::plain()).happen(sandbox);
+    Event::Add("late".to_owned(), Wish::plain()).happen(sandbox);
     let begun = Instant::now();
     let is_given_up = |report: &Report| {
         let mut failures = report.failures.iter();
@@ -219,7 +206,7 @@ fn independent_for(
     };
     let mut report = first;
     let outcome = loop {
-        let outcome = end::is_right_but_for(sandbox, Some(name));
+        let outcome = end::is_right_but_for(sandbox, name);
         if outcome.is_ok() || is_given_up(&report) || begun.elapsed() > LIMIT {
             break outcome;
         }
@@ -238,7 +225,7 @@ fn independent_for(
 
 /// All is right, a new `ccm` finds nothing to do, and writes nothing.
 fn at_rest(sandbox: &Sandbox, place: &Place) -> Result<(), String> {
-    end::is_right(sandbox)?;
+    end::is_right_with_servers(sandbox)?;
     let mut ccm = Ccm::new(place, true);
     let left = ccm.proposes()?;
     if !left.is_empty() {

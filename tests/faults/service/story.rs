@@ -68,7 +68,7 @@ pub enum Event {
     /// With its server.
     Destroy(String),
     Exclude(String, bool),
-    /// The server of a node is deleted, and the node stays.
+    /// The server of a node is deleted, and the node stays; load balancers still show it as a target.
     LoseServer(String),
     /// All nodes are replaced.
     Renew(u64),
@@ -404,7 +404,7 @@ impl Event {
             Event::Destroy(name) => destroy(sandbox, name),
             Event::LoseServer(name) => {
                 if let Some(id) = server_of(sandbox, name) {
-                    sandbox.cloud().delete_server(id);
+                    sandbox.cloud().delete_server_but_not_targets(id);
                 }
             }
             Event::Terraform { keeps_uid } => others::terraform_runs(sandbox, *keeps_uid),
