@@ -116,7 +116,7 @@ fn usage() {
     check(&sandbox, &env(&sandbox), &[
         (&["nodes"], &[], 2, "unknown command \"nodes\"; did you mean node?\nSee ccm help."),
         (&["frobnicate"], &[], 2, "unknown command \"frobnicate\"; there is run, node, lb, route, doctor, config, completions, help, version\nSee ccm help."),
-        (&["--context", "foo", "node", "list"], &[], 2, "flags go after the command: ccm node list --context foo"),
+        (&["--context", "foo", "node", "list"], &[], 2, "flags go after the command: ccm node list …"),
         (&["version", "extra"], &[], 2, "version takes no words and no flags"),
         (&["node", "lst"], &[], 2, "unknown command \"node lst\"; did you mean node list?\nSee ccm help."),
         (&["help", "nod"], &[], 2, "unknown command or topic \"nod\"; did you mean node?\nSee ccm help."),
@@ -152,7 +152,7 @@ fn answers_of_something_else() {
         (Half::Hetzner, Effect::html(), "answered 200 with text/html; charset=utf-8 instead of JSON; is this the API's address, or a proxy's page?"),
         (Half::Hetzner, Effect::proxy_not_found(), "HTTP status 404 without an error of the Hetzner API; is HCLOUD_ENDPOINT right, or a proxy in between?"),
         (Half::Hetzner, Effect::gateway_timeout(), "HTTP status 504 without an error of the Hetzner API; is HCLOUD_ENDPOINT right, or a proxy in between?"),
-        (Half::Hetzner, Effect::other_json(), "the answer is not what the API answers: missing field `networks` at line 1 column 30"),
+        (Half::Hetzner, Effect::other_json(), "the answer is not what the API answers: no networks with their page; nothing is done on an incomplete list"),
         (Half::Hetzner, Effect::Malformed, "the answer ended before it was complete"),
         (Half::Hetzner, Effect::Reset, "the connection was reset"),
         (Half::Hetzner, Effect::hetzner_rate_limit(), "limit of 3600 requests per hour reached (rate_limit_exceeded, ID); all tokens of the project share this limit: wait, or see who else uses it up"),
