@@ -131,7 +131,11 @@ impl Sync<'_> {
         };
         let (apis, selection) = (self.apis, self.selection);
         let polled = self.controller.polled(apis, selection, begun);
-        let polled = polled.map_err(without)?;
+        let polled = polled.map_err(|error| {
+            // Whether it still fits is not known.
+            self.controller.executor.stop(Execution::takes_away);
+            without(error)
+        })?;
         let waiting = |error| Outage {
             error,
             waiting: super::waiting(&polled),
