@@ -3,7 +3,9 @@
 use super::actions::Action;
 use super::api::Api;
 use crate::http::Method;
-use crate::provider::{Applied, Error, ErrorKind, Network, Route, RouteChange, Urgency};
+use crate::provider::{
+    Applied, Error, ErrorKind, Network, Route, RouteChange, RouteChangeKind, Urgency,
+};
 use ipnet::Ipv4Net;
 use serde::Deserialize;
 use serde_json::json;
@@ -65,28 +67,26 @@ pub(super) fn observe(api: &Api, id: u64, urgency: Urgency) -> Result<Network, E
 
 /// Adds or deletes a route. The API knows both by destination and gateway together, so that no
 /// other one can go.
-pub(super) fn change(
-    api: &Api,
-    id: u64,
-    change: RouteChange,
-    route: &Route,
-) -> Result<Applied, Error> {
-    let command = match change {
-        RouteChange::Add => "add_route",
-        RouteChange::Delete => "delete_route",
+pub(super) fn change(api: &Api, id: u64, change: &RouteChange) -> Result<Applied, Error> {
+    let command = match change.kind {
+        RouteChangeKind::Add => "add_route",
+        RouteChangeKind::Delete => "delete_route",
     };
     let path = format!("/networks/{id}/actions/{command}");
     let body = json!({
-        "destination": route.destination.to_string(),
-        "gateway": route.gateway.to_string(),
+        "destination": change.route.destination.to_string(),
+        "gateway": change.route.gateway.to_string(),
     });
-    let Begun { action } = api
-        .write(Method::Post, &path, Some(&body))
-        .map_err(|failed| failed.error)?;
-    match action.end() {
-        None => Ok(Applied::Running(action.id())),
-        Some(Ok(())) => Ok(Applied::Done),
-        Some(Err(error)) => Err(error),
+    match api.write(Method::Post, &path, Some(&body)) {
+        Ok(Begun { action }) => match action.end() {
+            None => Ok(Applied::Running(action.id())),
+            Some(end) => end.map(|()| Applied::Done),
+        },
+        // Another program, or an earlier process, has deleted it.
+        Err(failed) if change.is_deletion() && failed.error.kind == ErrorKind::NotFound => {
+            Ok(Applied::Done)
+        }
+        Err(failed) => Err(failed.error),
     }
 }
 

@@ -115,7 +115,7 @@ fn every_module_says_its_job() {
 }
 
 /// The modules of which no file imports another in a circle.
-const WITHOUT_CIRCLES: &[&str] = &["cache", "http", "kube"];
+const WITHOUT_CIRCLES: &[&str] = &["cache", "controllers/route", "http", "kube"];
 
 /// The names after each `super::` of a text, with the number of `super::`s before them.
 fn parents_named(text: &str) -> Vec<(usize, String)> {

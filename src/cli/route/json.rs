@@ -37,7 +37,9 @@ pub(super) fn plan(kind: &'static str, plan: &Plan) -> Document<Item> {
 
 /// What was done.
 pub(super) fn synced(kind: &'static str, synced: &Synced) -> Document<Item> {
-    let Synced { report, plan, made } = synced;
+    let Synced {
+        report, plan, made, ..
+    } = synced;
     let destination = |value: &Value| value["destination"].as_str().map(str::to_owned);
     let routes = plan.rows.iter().map(|row| {
         let own = made.iter().map(|(_, made)| made);

@@ -15,6 +15,7 @@ use crate::controllers::route::{Plan, RouteController};
 use crate::provider::Severity;
 use crate::settings::{Command, Settings};
 use std::ffi::OsString;
+use std::time::Duration;
 
 /// Everything a command needs.
 struct Context {
@@ -43,10 +44,8 @@ fn ask(command: Command, words: Vec<OsString>) -> Result<Context, Exit> {
 
 impl Context {
     fn evaluate(&self) -> Result<Plan, Exit> {
-        let evaluated = self.routes.evaluate(&self.apis);
-        evaluated
-            .map_err(|error| startup::failed(&self.apis, &error))
-            .map(|(_, plan)| plan)
+        let evaluated = self.routes.evaluate(&self.apis, Duration::ZERO);
+        evaluated.map_err(|error| startup::failed(&self.apis, &error))
     }
 }
 
