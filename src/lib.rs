@@ -8,7 +8,7 @@
 //! | [`daemon`] | threads, ticks, the Lease, signals, health | what a controller does |
 //! | [`controllers`] | observe → plan → apply, on the contract | which provider is used |
 //! | [`cache`] | what both APIs answered, and when | what to do about it |
-//! | [`provider`] | the contract: traits and plain types, no I/O | any other module |
+//! | [`provider`] | the contract: traits and plain types, no I/O | who calls it, and who implements it |
 //! | [`hetzner`] | the contract for Hetzner Cloud | controllers, Kubernetes |
 //! | [`kube`] | the Kubernetes API: configuration, client, the few types we use | providers |
 //! | [`http`] | one blocking JSON client for both APIs; redacts secrets | the objects of either API |
@@ -23,9 +23,9 @@
 //! A test reads the `use` lines and keeps the arrows in one direction:
 //! `main → cli → {daemon, controllers, hetzner, kube, settings, text}`,
 //! `daemon → controllers → cache → {provider, kube}`, `controllers → text`, `hetzner → {provider, http, text}`,
-//! `kube → {provider, http, text}`, `settings → {provider, text}`, `http → provider`; `daemon` reads and writes the Lease with
-//! `kube`. Every module may use `metrics` and `provider`, which use no other: the gate that every write passes, the
-//! heartbeat of a thread, and the clocks are part of the contract.
+//! `kube → {provider, http, text}`, `settings → {provider, http, text}`, `http → {provider, text}`, `provider → text`;
+//! `daemon` reads and writes the Lease with `kube`. Every module may use `metrics` and `provider`: the gate that every
+//! write passes, the heartbeat of a thread, and the clocks are part of the contract.
 //!
 //! Where to look when it is not obvious: a panic in a thread is handled in `cli/process.rs`; secrets are redacted in
 //! `http/secret.rs`, in a plugin's output also in `kube/config/redact.rs`; an error in an annotation is made in

@@ -1,9 +1,10 @@
 #!/bin/sh
 # What `make demo` shows: three new nodes, ccm, three nodes that work and their routes, a Service that gets its
-# load balancer, a route that is mended, and a node that goes with its server and route. Ends by itself.
+# load balancer, a route that is added again, and a node that is deleted with its server and route. Ends by itself.
+# CCM_DEMO_BINARIES: the folder of ccm and sandbox; else target/debug.
 set -eu
 cd "$(dirname "$0")/.."
-PATH=$PWD/target/debug:$PATH
+PATH=${CCM_DEMO_BINARIES:-$PWD/target/debug}:$PATH
 folder=$(mktemp -d)
 sandbox_id=
 ccm_id=
@@ -20,15 +21,22 @@ say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 [ -t 1 ] && [ -z "${NO_COLOR:-}" ] || say() { printf '\n%s\n' "$*"; }
 show() { printf '$ %s\n' "$*"; "$@"; }
 
-# Waits at most 20 seconds for a command to succeed.
+# Waits at most 60 seconds for a command to succeed.
 await() {
     what=$1; shift
-    for _ in $(seq 200); do
+    for _ in $(seq 600); do
         if "$@" >/dev/null 2>&1; then return 0; fi
         sleep 0.1
     done
-    echo "demo: waited 20 s in vain for $what" >&2
+    echo "demo: waited 60 s in vain for $what; the log of ccm:" >&2
+    cat "$folder/log" >&2 || true
     exit 1
+}
+
+# Lines of the log with this text; the first is waited for.
+logs() {
+    await "the line $1" grep -q "$1" "$folder/log"
+    grep "$1" "$folder/log"
 }
 
 say "A Hetzner Cloud project and a Kubernetes cluster, simulated on this machine:"
@@ -47,8 +55,10 @@ show ccm node inspect worker-1
 
 say "The daemon at work:"
 routed=--cluster-cidr=10.244.0.0/16
-echo "\$ ccm run $routed"
-ccm run $routed 2>"$folder/log" &
+# Nodes that are initialised after the first comparison of routes wait for the next one: not for the usual 30 seconds here.
+run="ccm run $routed --route-reconciliation-period=3s"
+echo "\$ $run"
+$run 2>"$folder/log" &
 ccm_id=$!
 initialised() { ! ccm node list 2>/dev/null | grep -q initialise; }
 await "initialised nodes" initialised
@@ -72,7 +82,7 @@ if command -v kubectl >/dev/null; then
     show kubectl apply -f manifests/examples/tcp.yaml
     address() { kubectl get service web -o jsonpath='{.status.loadBalancer.ingress[0].ip}' | grep -q .; }
     await "the address" address
-    grep 'service/default/web' "$folder/log"
+    logs service/default/web
     show kubectl get service web
     show ccm lb list
 
@@ -80,23 +90,24 @@ if command -v kubectl >/dev/null; then
     kill -INT "$ccm_id"; wait "$ccm_id" || true; ccm_id=
     show kubectl annotate service web load-balancer.hetzner.cloud/algorithm-type=least_connections
     show ccm lb sync default/web --dry-run
-    echo "\$ ccm run $routed"
-    ccm run $routed 2>>"$folder/log" &
+    echo "\$ $run"
+    $run 2>>"$folder/log" &
     ccm_id=$!
     right() { ccm lb sync default/web --dry-run --detailed-exitcode; }
     await "the change" right
-    grep 'service/default/web: algorithm' "$folder/log"
+    # A change is logged when its action has ended.
+    logs "service/default/web: algorithm"
 
     say "It is deleted, and nothing is left behind:"
     show kubectl delete service web --wait=false
     gone() { ! kubectl get service web; }
-    await "the Service to go" gone
-    grep 'service/default/web: .*deleted' "$folder/log"
+    await "the Service's end" gone
+    logs "service/default/web: .*deleted"
     show ccm lb list
 fi
 
 if command -v curl >/dev/null; then
-    say "Somebody deletes a route by hand. What ccm sees, and would do; then it does it:"
+    say "A route is deleted by hand. What ccm sees, and would do; then it does it:"
     gateway=$(ccm route list $routed 2>/dev/null | awk '$1 == "10.244.2.0/24" { print $2 }')
     network=$(curl --silent --show-error --header "Authorization: Bearer $HCLOUD_TOKEN" "$HCLOUD_ENDPOINT/networks" |
         sed -n 's/.*"id":\([0-9]*\).*/\1/p')
@@ -106,18 +117,18 @@ if command -v curl >/dev/null; then
         --data "{\"destination\":\"10.244.2.0/24\",\"gateway\":\"$gateway\"}" \
         "$HCLOUD_ENDPOINT/networks/$network/actions/delete_route"
     missing() { ccm route list $routed | grep -q missing; }
-    await "the route to go" missing
+    await "the route's end" missing
     show ccm route list $routed
     show ccm route sync $routed
 
-    say "A server is deleted. Its kubelet falls silent, and the node goes:"
+    say "A server is deleted. Its kubelet is silent, and the node is deleted:"
     id=$(ccm node list 2>/dev/null | awk '$1 == "worker-3" { print $3 }')
     echo "\$ curl -X DELETE \$HCLOUD_ENDPOINT/servers/$id"
     curl --silent --show-error --output /dev/null --request DELETE \
         --header "Authorization: Bearer $HCLOUD_TOKEN" "$HCLOUD_ENDPOINT/servers/$id"
     gone() { ! ccm node list 2>/dev/null | grep -q worker-3; }
-    await "the node to go" gone
-    await "its route to go" grep -q '10.244.3.0/24.*deleted' "$folder/log"
+    await "the node's end" gone
+    await "the end of its route" grep -q '10.244.3.0/24.*deleted' "$folder/log"
     tail -n 3 "$folder/log"
     show ccm node list
     show ccm route list $routed

@@ -3,8 +3,10 @@
 //! A new command: a row here, its text in `src/help/commands`, and a line in `cli::run_command`. A command with flags is
 //! also a row of [`Command`], which the rows of the settings name.
 
+use super::output::{Exit, Printer};
 use super::topics;
-use crate::settings::{self, Command};
+use crate::settings::{self, Command, all_nearest, one_of};
+use std::ffi::OsString;
 
 /// One command, or a group of commands.
 pub(super) struct Entry {
@@ -76,6 +78,14 @@ impl Entry {
     }
 }
 
+/// The command that the words begin with, and how many of them name it.
+pub(super) fn named(words: &[OsString]) -> Option<(&'static Entry, usize)> {
+    [2, 1].into_iter().find_map(|count| {
+        let name = words.get(..count)?.join(" ".as_ref());
+        Some((find(name.to_str()?)?, count))
+    })
+}
+
 pub(super) fn find(name: &str) -> Option<&'static Entry> {
     COMMANDS.iter().find(|entry| entry.name == name)
 }
@@ -88,6 +98,33 @@ pub(super) fn help(name: &str) -> String {
 /// What `ccm help` prints.
 pub(super) fn overview() -> String {
     help("help")
+}
+
+pub(super) fn version() -> String {
+    format!("ccm {}\n", env!("CARGO_PKG_VERSION"))
+}
+
+/// So many words are listed where none is near to the one that was typed.
+const LISTED_AT_MOST: usize = 10;
+/// Of a word, in letters: fewer would be in too many.
+const SHORTEST_PART: usize = 3;
+
+/// A word that is not known, with those that may have been meant: near ones, else those that contain it.
+pub(super) fn unknown(what: &str, word: &str, known: &[&str]) -> Exit {
+    let mut meant = all_nearest(word, known.iter().copied());
+    if meant.is_empty() && word.len() >= SHORTEST_PART {
+        meant = known.to_vec();
+        meant.retain(|name| name.contains(word));
+    }
+    let hint = match meant.as_slice() {
+        [] if known.len() > LISTED_AT_MOST => String::new(),
+        [] => format!("; there is {}", known.join(", ")),
+        meant => format!("; did you mean {}?", one_of(meant)),
+    };
+    Printer::stderr(&format!(
+        "ccm: unknown {what} {word:?}{hint}\nSee ccm help.\n"
+    ));
+    Exit::Usage
 }
 
 /// The first words of a command line.

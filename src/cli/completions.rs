@@ -3,11 +3,10 @@
 //! All three are made from the same lists: the commands, and the table of settings. Names of
 //! nodes and Services are not completed: that would ask the cluster at every key.
 
-use super::output::Printer;
-use super::{Exit, commands, topics, unknown, usage};
+use super::output::{Exit, Printer, usage};
+use super::{commands, topics};
 use crate::settings::{Command, Kind, Setting, TABLE};
 use std::ffi::OsString;
-use std::fmt::Write;
 
 const SHELLS: &[&str] = &["bash", "zsh", "fish"];
 
@@ -19,7 +18,7 @@ pub(super) fn completions(words: &[OsString]) -> Exit {
         ["bash"] => Printer::stdout(&posix(BASH)),
         ["zsh"] => Printer::stdout(&posix(ZSH)),
         ["fish"] => Printer::stdout(&fish()),
-        [other] => unknown("shell", other, SHELLS),
+        [other] => commands::unknown("shell", other, SHELLS),
         _ => usage("completions takes one word: bash, zsh or fish"),
     }
 }
@@ -68,60 +67,32 @@ fn posix(shell: &str) -> String {
     let mut text = format!("{shell}\n_ccm_values() {{\n    case $1 in\n");
     for setting in TABLE.iter().filter(|setting| !setting.hidden) {
         if let (Some(names), Some(values)) = (names(setting, "|"), values(setting)) {
-            line(
-                &mut text,
-                &["        ", &names, ") echo '", &values, "' ;;"],
-            );
+            text += &format!("        {names}) echo '{values}' ;;\n");
         }
     }
-    text.push_str("    esac\n    [ -n \"$2\" ] || return 0\n    case $1 in\n");
+    text += "    esac\n    [ -n \"$2\" ] || return 0\n    case $1 in\n";
     for setting in TABLE.iter().filter(|setting| !setting.takes_value()) {
         if let Some(names) = names(setting, "|") {
-            line(&mut text, &["        ", &names, ") echo 'true false' ;;"]);
+            text += &format!("        {names}) echo 'true false' ;;\n");
         }
     }
-    text.push_str("    esac\n}\n_ccm_words() {\n    case \"$1 $2\" in\n");
+    text += "    esac\n}\n_ccm_words() {\n    case \"$1 $2\" in\n";
     for command in Command::ALL.iter().rev() {
         let flags = flags(*command);
         let name = command.name();
-        // A flag as first word is the daemon's.
-        let or_daemon = match command {
-            Command::Run => "|-*",
-            _ => "",
+        let pattern = match command {
+            // A flag as first word is the daemon's.
+            Command::Run => format!("{name}\\ *|-*"),
+            _ if name.contains(' ') => name.replace(' ', "\\ "),
+            _ => format!("{name}\\ *"),
         };
-        let rest = if name.contains(' ') { "" } else { "\\ *" };
-        let name = name.replace(' ', "\\ ");
-        line(
-            &mut text,
-            &[
-                "        ", &name, rest, or_daemon, ") echo '", &flags, "' ;;",
-            ],
-        );
+        text += &format!("        {pattern}) echo '{flags}' ;;\n");
     }
     for (word, below) in below() {
-        line(
-            &mut text,
-            &[
-                "        ",
-                word,
-                "\\ |help\\ ",
-                word,
-                ") echo '",
-                &below,
-                "' ;;",
-            ],
-        );
+        text += &format!("        {word}\\ |help\\ {word}) echo '{below}' ;;\n");
     }
     let top = commands::top().join(" ");
-    line(
-        &mut text,
-        &[
-            "        ' ') echo '",
-            &top,
-            " --help --version' ;;\n    esac\n}",
-        ],
-    );
-    text
+    text + &format!("        ' ') echo '{top} --help --version' ;;\n    esac\n}}\n")
 }
 
 const FISH: &str = "\
@@ -141,49 +112,39 @@ complete -c ccm -f
 fn fish() -> String {
     let mut text = FISH.to_owned();
     let top = commands::top().join(" ");
-    line(
-        &mut text,
-        &["complete -c ccm -n \"__ccm_is ' '\" -a '", &top, "'"],
-    );
+    text += &format!("complete -c ccm -n \"__ccm_is ' '\" -a '{top}'\n");
     for (word, below) in below() {
         let is = format!("\"__ccm_is '{word} ' 'help {word}'\"");
-        line(
-            &mut text,
-            &["complete -c ccm -n ", &is, " -a '", &below, "'"],
-        );
+        text += &format!("complete -c ccm -n {is} -a '{below}'\n");
     }
     for setting in TABLE.iter().filter(|setting| !setting.hidden) {
         let commands = Command::ALL.iter();
         let commands = commands.filter(|command| setting.is_for(**command));
         let commands: String = commands.map(|command| fish_pattern(*command)).collect();
-        for (place, flag) in setting.flags.iter().enumerate() {
-            let is = format!("\"__ccm_is{commands}\"");
-            line_begun(&mut text, &["complete -c ccm -n ", &is, " -l ", flag]);
-            if let (0, Some(letter)) = (place, setting.short) {
-                let _ = write!(text, " -s {letter}");
-            }
-            match values(setting).as_deref() {
-                None => text.push_str(" -a 'true false'"),
-                Some("FILE") => text.push_str(" -rF"),
-                Some("ANY") => text.push_str(" -x"),
-                Some(values) => line_begun(&mut text, &[" -x -a '", values, "'"]),
-            }
-            let first = setting
-                .help
-                .split(['.', ':', ';'])
-                .next()
-                .unwrap_or_default();
-            line(&mut text, &[" -d '", &first.replace('\'', "\\'"), "'"]);
+        let values = match values(setting).as_deref() {
+            None => " -a 'true false'".to_owned(),
+            Some("FILE") => " -rF".to_owned(),
+            Some("ANY") => " -x".to_owned(),
+            Some(values) => format!(" -x -a '{values}'"),
+        };
+        let first = setting.help.split(['.', ':', ';']).next();
+        let about = first.unwrap_or_default().replace('\'', "\\'");
+        let mut short = setting.short.map(|letter| format!(" -s {letter}"));
+        for flag in setting.flags {
+            let short = short.take().unwrap_or_default();
+            text += &format!(
+                "complete -c ccm -n \"__ccm_is{commands}\" -l {flag}{short}{values} -d '{about}'\n"
+            );
         }
     }
     text
 }
 
 fn fish_pattern(command: Command) -> String {
-    match command {
-        Command::Run => " 'run *' '-*'".to_owned(),
-        command if command.name().contains(' ') => format!(" '{}'", command.name()),
-        command => format!(" '{} *'", command.name()),
+    match command.name() {
+        "run" => " 'run *' '-*'".to_owned(),
+        name if name.contains(' ') => format!(" '{name}'"),
+        name => format!(" '{name} *'"),
     }
 }
 
@@ -206,11 +167,8 @@ fn below() -> Vec<(&'static str, String)> {
 
 /// `--output|-o`; none without a flag.
 fn names(setting: &Setting, between: &str) -> Option<String> {
-    let mut names: Vec<String> = setting
-        .flags
-        .iter()
-        .map(|flag| format!("--{flag}"))
-        .collect();
+    let flags = setting.flags.iter();
+    let mut names: Vec<String> = flags.map(|flag| format!("--{flag}")).collect();
     names.extend(setting.short.map(|letter| format!("-{letter}")));
     (!setting.flags.is_empty()).then(|| names.join(between))
 }
@@ -235,13 +193,4 @@ fn values(setting: &Setting) -> Option<String> {
         | Kind::List(_)
         | Kind::Url => Some("ANY".to_owned()),
     }
-}
-
-fn line(text: &mut String, parts: &[&str]) {
-    line_begun(text, parts);
-    text.push('\n');
-}
-
-fn line_begun(text: &mut String, parts: &[&str]) {
-    parts.iter().for_each(|part| text.push_str(part));
 }

@@ -1,34 +1,38 @@
 //! `ccm config`: the effective settings of the daemon with these flags, this environment and its defaults, and the source
 //! of each. No call is made.
 
-use super::json::Document;
-use super::output::{self, Printer};
-use super::table::{self, Yielding};
-use super::{Exit, commands, or_dash};
-use crate::settings::{self, Command, Effective, Output, Parsed, Problem, Process};
-use serde_json::{Value, json};
+use super::commands;
+use super::output::{self, Document, Exit, Printer, or_dash};
+use super::table::Columns;
+use crate::settings::{self, Command, Effective, Parsed, Problem, Process};
+use serde::Serialize;
 use std::ffi::OsString;
 
-const HEADINGS: [&str; 3] = ["SETTING", "VALUE", "SOURCE"];
+const COLUMNS: Columns = Columns {
+    headings: &["SETTING", "VALUE", "SOURCE"],
+    wide: &[],
+    // Values, then sources.
+    yielding: &[(1, 16), (2, 20)],
+};
 
-/// What gives way when the table is too wide: values, then sources.
-const YIELDING: [Yielding; 2] = [(1, 16), (2, 20)];
-
-/// One setting, or a part of the command line that is none.
+/// One setting of the daemon.
+#[derive(Serialize)]
 struct Row {
-    name: String,
-    value: Option<String>,
-    source: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
+    setting: &'static str,
+    source: String,
+    /// A wrong setting has none: the daemon would not start.
+    value: Option<String>,
 }
 
-pub(super) fn config(words: Vec<OsString>) -> Exit {
+pub(super) fn config(words: Vec<OsString>) -> Result<Exit, Exit> {
     let parsed = settings::parse(Command::Config, words, &Process);
     if parsed.help {
-        return Printer::stdout(&commands::help("config"));
+        return Ok(Printer::stdout(&commands::help("config")));
     }
     if parsed.version {
-        return Printer::stdout(&super::version());
+        return Ok(Printer::stdout(&commands::version()));
     }
     // A wrong setting is what this command shows; a wrong command line of its own is not.
     let is_own = |problem: &&Problem| {
@@ -41,28 +45,23 @@ pub(super) fn config(words: Vec<OsString>) -> Exit {
         for problem in own {
             Printer::notice(problem);
         }
-        return Exit::Usage;
+        return Err(Exit::Usage);
     }
     let rows = rows(&parsed);
-    let shown = Printer::stdout(&match parsed.settings.output.value {
-        Output::Json => output::json(&document(&rows)),
-        Output::Yaml => output::yaml(&document(&rows)),
-        Output::Table => table::render_narrow(&HEADINGS, &cells(&rows), &YIELDING),
-        Output::Wide => table::render(&HEADINGS, &cells(&rows)),
-    });
-    for notice in &parsed.notices {
-        Printer::notice(notice);
-    }
-    for problem in &parsed.problems {
-        Printer::notice(problem);
-    }
-    match parsed.problems.is_empty() {
-        true => shown,
+    let exit = output::print(
+        parsed.settings.output.value,
+        || Document::new("SettingList", rows.iter().collect(), None),
+        |is_wide| COLUMNS.table(cells(&rows), is_wide),
+    );
+    parsed.notices.iter().for_each(Printer::notice);
+    parsed.problems.iter().for_each(Printer::notice);
+    Ok(match parsed.problems.is_empty() {
+        true => exit,
         false => Exit::Failed,
-    }
+    })
 }
 
-/// The settings of the daemon; hidden ones only where they are set.
+/// Hidden settings only where they are set.
 fn rows(parsed: &Parsed) -> Vec<Row> {
     let settings = parsed.effective.iter().filter(|one| {
         let is_set = !one.source.is_default();
@@ -74,8 +73,7 @@ fn rows(parsed: &Parsed) -> Vec<Row> {
 fn row(one: &Effective, problems: &[Problem]) -> Row {
     let problem = problems.iter().find(|problem| one.is_about(problem));
     Row {
-        name: one.setting.name.to_owned(),
-        // A wrong setting has no value: the daemon would not start.
+        setting: one.setting.name,
         value: one.value.clone().filter(|_| problem.is_none()),
         source: match problem {
             Some(problem) => problem.setting.clone(),
@@ -91,18 +89,7 @@ fn cells(rows: &[Row]) -> Vec<Vec<String>> {
             Some(_) => "!wrong".to_owned(),
             None => or_dash(row.value.as_deref().unwrap_or_default()),
         };
-        vec![row.name.clone(), value, row.source.clone()]
+        vec![row.setting.to_owned(), value, row.source.clone()]
     });
     cells.collect()
-}
-
-fn document(rows: &[Row]) -> Document<Value> {
-    let items = rows.iter().map(|row| {
-        let mut item = json!({ "setting": row.name, "value": row.value, "source": row.source });
-        if let Some(problem) = &row.problem {
-            item["problem"] = json!(problem);
-        }
-        item
-    });
-    Document::new("SettingList", items.collect())
 }

@@ -1,20 +1,17 @@
 //! Leader election as the commands need it: work under the Lease, and who holds it.
 
-use super::output::Printer;
-use super::{Exit, wire};
+use super::output::{Exit, Printer};
+use super::wire;
 use crate::cache::Apis;
 use crate::daemon::lease::{self, Acquired, Lease, WaitPolicy};
 use crate::daemon::{Stop, StopGate};
-use crate::kube::LeaseKey;
+use crate::kube::{LeaseKey, LeaseSpec};
 use crate::metrics::LEADER;
 use crate::provider::Gate;
-use crate::settings::{self, Settings};
+use crate::settings::Settings;
 use jiff::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
-
-// The settings can't ask the client what a write may take; that both say the same is checked here.
-const _: () = assert!(settings::WRITE_TIMEOUT.as_nanos() == crate::http::WRITE_TIMEOUT.as_nanos());
 
 /// The Lease that these settings name, not asked for yet; none without leader election.
 pub(super) fn lease(
@@ -42,7 +39,6 @@ pub(super) fn gate(lease: Option<&'static Lease>, stop: &'static Stop) -> Arc<dy
 pub(super) fn lead(
     settings: &Settings,
     lease: Option<&'static Lease>,
-    _stop: &'static Stop,
     work: impl FnOnce() -> Exit,
 ) -> Exit {
     let Some(lease) = lease else {
@@ -84,22 +80,20 @@ pub(super) fn tell(settings: &Settings, apis: &Apis) {
         return;
     };
     let spec = lease.spec();
-    if spec.holder.is_empty() || !looks_alive(&spec.renew_time, spec.duration_seconds) {
-        return;
+    let is_alive = age_s(&spec).is_some_and(|age_s| age_s <= i64::from(spec.duration_seconds));
+    if is_alive && !spec.holder.is_empty() {
+        Printer::notice(format_args!("{} leads ({key})", spec.holder));
     }
-    Printer::notice(format_args!("{} leads ({key})", spec.holder));
 }
 
-/// By both hosts' clocks, which may differ: good enough for a line that decides nothing.
-fn looks_alive(renew_time: &str, duration_seconds: u32) -> bool {
-    let Ok(renewed) = renew_time.parse::<Timestamp>() else {
-        return false;
-    };
-    let age_s = Timestamp::now().as_second() - renewed.as_second();
-    age_s <= i64::from(duration_seconds)
+/// How long ago it was renewed, by both hosts' clocks, which may differ: good enough for a line that decides nothing.
+/// None: it was never renewed.
+pub(super) fn age_s(spec: &LeaseSpec) -> Option<i64> {
+    let renewed: Timestamp = spec.renew_time.parse().ok()?;
+    Some(Timestamp::now().as_second() - renewed.as_second())
 }
 
-fn key(settings: &Settings) -> LeaseKey {
+pub(super) fn key(settings: &Settings) -> LeaseKey {
     LeaseKey {
         namespace: settings.lease_namespace.value.to_string(),
         name: settings.lease_name.value.to_string(),

@@ -1,16 +1,17 @@
 //! The log on stderr. Only our own modules log; other crates are capped at `warn`, and
-//! `RUST_LOG` is not read: ureq's trace would print the bearer token.
+//! `RUST_LOG` is not read: ureq's trace would print the bearer token. Beside it the line of a command that waits.
 
-use super::output::one_line;
+use super::output::{Printer, one_line};
 use crate::controllers::{CHANGES_MADE, FINDINGS};
-use crate::http::without_known_secrets;
+use crate::http::{Open, longest_wait, note_waits, without_known_secrets};
 use crate::settings::{LogFormat, Settings};
 use env_logger::Builder;
 use jiff::Timestamp;
 use log::kv::{Error, Key, Value, VisitSource};
 use log::{Level, LevelFilter, Record};
 use serde_json::{Map, json};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
 
 /// Who reads the log: a cluster's log store, or the person whose command is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,11 +25,18 @@ pub(super) enum Reader {
 
 pub(super) fn start(settings: &Settings, reader: Reader) {
     let format = settings.log_format.value;
+    let level = level(settings, reader);
+    let (changes, findings) = match reader {
+        Reader::Daemon => (level, level),
+        // What a person's command found is part of what it prints.
+        Reader::Person => (level, LevelFilter::Off),
+        Reader::Waiting => (level.max(LevelFilter::Info), LevelFilter::Off),
+    };
     let started = Builder::new()
         .filter_level(LevelFilter::Warn)
-        .filter_module("ccm", level(settings, reader))
-        .filter_module(CHANGES_MADE, progress_level(settings, reader))
-        .filter_module(FINDINGS, findings_level(settings, reader))
+        .filter_module("ccm", level)
+        .filter_module(CHANGES_MADE, changes)
+        .filter_module(FINDINGS, findings)
         .format(move |out, record| match (format, reader) {
             (LogFormat::Json, _) => writeln!(out, "{}", json_line(record)),
             (LogFormat::Text, Reader::Daemon) => {
@@ -59,25 +67,9 @@ fn level(settings: &Settings, reader: Reader) -> LevelFilter {
         (4..=5, _) => LevelFilter::Debug,
         _ => LevelFilter::Trace,
     };
-    if settings.debug.value {
-        asked.max(LevelFilter::Debug)
-    } else {
-        asked
-    }
-}
-
-fn progress_level(settings: &Settings, reader: Reader) -> LevelFilter {
-    match reader {
-        Reader::Waiting => level(settings, reader).max(LevelFilter::Info),
-        Reader::Daemon | Reader::Person => level(settings, reader),
-    }
-}
-
-/// What a person's command found is part of what it prints.
-fn findings_level(settings: &Settings, reader: Reader) -> LevelFilter {
-    match reader {
-        Reader::Daemon => level(settings, reader),
-        Reader::Person | Reader::Waiting => LevelFilter::Off,
+    match settings.debug.value {
+        true => asked.max(LevelFilter::Debug),
+        false => asked,
     }
 }
 
@@ -120,5 +112,108 @@ impl<'a> VisitSource<'a> for Keys {
         self.0
             .insert(key.as_str().to_owned(), json!(value.to_string()));
         Ok(())
+    }
+}
+
+/// A shorter wait needs no line.
+const FIRST_AT_A_TERMINAL: Duration = Duration::from_secs(2);
+
+/// A log that is read later needs fewer lines.
+const FIRST_ELSEWHERE: Duration = Duration::from_secs(4);
+
+/// Less than ten seconds between two lines.
+const AGAIN: Duration = Duration::from_secs(8);
+
+/// Many slow calls, each too short for a line of its own, are worth one together.
+const SLOW: Duration = Duration::from_secs(1);
+
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// A line on stderr while a command waits for an API, so that no command is silent for long; until the process ends.
+pub(super) fn show_waits() {
+    note_waits();
+    let first = match std::io::stderr().is_terminal() {
+        true => FIRST_AT_A_TERMINAL,
+        false => FIRST_ELSEWHERE,
+    };
+    // Without this thread a command is silent and works.
+    let _ = std::thread::Builder::new().spawn(move || {
+        let mut last = LastLine {
+            number: None,
+            at: Instant::now(),
+        };
+        loop {
+            std::thread::sleep(POLL_INTERVAL);
+            if let Some(open) = longest_wait()
+                && last.is_due(&open, first, Instant::now())
+            {
+                last = LastLine {
+                    number: Some(open.number),
+                    at: Instant::now(),
+                };
+                Printer::stderr(&waiting_line(&open));
+            }
+        }
+    });
+}
+
+/// The last line that was printed.
+struct LastLine {
+    number: Option<u64>,
+    at: Instant,
+}
+
+impl LastLine {
+    fn is_due(&self, open: &Open, first: Duration, now: Instant) -> bool {
+        let waited = now.saturating_duration_since(open.since);
+        let is_new = self.number != Some(open.number);
+        let silent = now.saturating_duration_since(self.at);
+        (is_new && waited >= first) || (silent >= AGAIN && waited >= SLOW)
+    }
+}
+
+/// `ccm: waiting for GET https://10.0.0.1:6443/version (4 s)`.
+fn waiting_line(open: &Open) -> String {
+    // The query is long, and helps no reader.
+    let what = open.what.split('?').next().unwrap_or_default();
+    let what = one_line(what);
+    format!(
+        "ccm: waiting for {what} ({} s)\n",
+        open.since.elapsed().as_secs()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_wait_gets_a_line_soon_and_again_and_short_waits_one_together() {
+        let begun = Instant::now();
+        let at = |s: u64| begun + Duration::from_secs(s);
+        // The last line: which wait, when. Now: which wait, since when, and the time.
+        let cases = [
+            ("not yet", None, 0, (1, 0), 3, false),
+            ("soon", None, 0, (1, 0), 4, true),
+            ("just now", Some(1), 4, (1, 0), 11, false),
+            ("again", Some(1), 4, (1, 0), 12, true),
+            ("another", Some(1), 4, (2, 5), 9, true),
+            ("another, not yet", Some(1), 4, (2, 6), 9, false),
+            ("slow ones together", Some(1), 4, (7, 11), 12, true),
+            ("quick ones", Some(1), 4, (7, 20), 20, false),
+        ];
+        for (name, number, printed, (open, since), now, expected) in cases {
+            let last = LastLine {
+                number,
+                at: at(printed),
+            };
+            let open = Open {
+                number: open,
+                what: String::new(),
+                since: at(since),
+            };
+            let is_due = last.is_due(&open, FIRST_ELSEWHERE, at(now));
+            assert_eq!(is_due, expected, "{name}");
+        }
     }
 }

@@ -3,19 +3,15 @@
 //!
 //! Knows: the public items of every other module. Must never decide what is written to an API.
 
-mod argv0;
-mod changes;
 mod commands;
 mod completions;
 mod config;
 mod doctor;
-mod flag_order;
-mod json;
 mod lb;
 mod leader;
 mod logging;
-mod markdown;
 mod node;
+mod objects;
 mod output;
 mod process;
 mod route;
@@ -23,75 +19,80 @@ mod run;
 mod startup;
 mod table;
 mod topics;
-mod waiting;
 mod wire;
 
-use crate::settings::{Command, all_nearest, nearest, one_of};
+use crate::settings::{Command, first_word};
 use commands::{Entry, Kind};
-use output::Printer;
+use output::{Exit, Printer, usage};
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
-/// How a command ended: its exit code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    Done = 0,
-    /// Something failed.
-    Failed = 1,
-    /// Wrong usage.
-    Usage = 2,
-    /// `--detailed-exitcode`: changes are pending.
-    Pending = 3,
-}
+/// The image has a link of this name in `/bin`: a Deployment whose `command:` names it works with only the image changed.
+const DROP_IN: &str = "hcloud-cloud-controller-manager";
 
 /// Runs what the words say; the first is the name that the program was called by.
 pub fn main(words: Vec<OsString>) -> ExitCode {
     process::prepare();
-    ExitCode::from(dispatch(argv0::words(words)) as u8)
+    ExitCode::from(dispatch(without_program(words)) as u8)
 }
 
-fn dispatch(words: Vec<OsString>) -> Exit {
-    let Some((first, rest)) = words.split_first() else {
-        Printer::stderr(&commands::overview());
-        return Exit::Usage;
-    };
-    let top = commands::top();
-    match first.to_string_lossy().as_ref() {
-        "-h" | "--help" => Printer::stdout(&commands::overview()),
-        "--version" => Printer::stdout(&version()),
-        // The daemon's flags alone start the daemon: the arguments of another CCM's Deployment.
-        flag if flag.starts_with('-') => match flag_order::command(&words, &top) {
-            Some(meant) => usage(&format!("flags go after the command: {meant}")),
-            None => run::run(words),
-        },
-        name => match commands::find(name) {
-            Some(entry) if entry.kind == Kind::Group => group(entry, rest),
-            Some(entry) => run_command(entry, rest.to_vec()),
-            None => unknown("command", name, &top),
-        },
+/// The words without the program's name, and with the profile that this name asks for. It stands before all flags,
+/// so that one that is typed wins.
+fn without_program(mut words: Vec<OsString>) -> Vec<OsString> {
+    if words.is_empty() {
+        return words;
     }
+    let program = words.remove(0);
+    let is_drop_in = Path::new(&program).file_name() == Some(DROP_IN.as_ref());
+    if let Some(at) = flags_begin(&words).filter(|_| is_drop_in) {
+        words.insert(at, "--cloud-provider=hcloud".into());
+    }
+    words
 }
 
-fn group(group: &Entry, words: &[OsString]) -> Exit {
-    let Some((verb, rest)) = words.split_first() else {
-        Printer::stderr(&group.help());
-        return Exit::Usage;
-    };
-    let verb = verb.to_string_lossy();
-    let full = |verb: &str| format!("{} {verb}", group.name);
-    match (verb.as_ref(), commands::find(&full(&verb))) {
-        ("-h" | "--help" | "help", _) => Printer::stdout(&group.help()),
-        (_, Some(entry)) => run_command(entry, rest.to_vec()),
-        (_, None) => {
-            let names: Vec<String> = commands::verbs(group.name).into_iter().map(full).collect();
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            unknown("command", &full(&verb), &names)
+/// Where the flags of the command begin; none for what has no settings.
+fn flags_begin(words: &[OsString]) -> Option<usize> {
+    let first = words.first().and_then(|word| word.to_str());
+    match first.unwrap_or_default() {
+        "-h" | "--help" | "--version" => None,
+        flag if flag.is_empty() || flag.starts_with('-') => Some(0),
+        _ => {
+            let (entry, count) = commands::named(words)?;
+            matches!(entry.kind, Kind::Flags(_)).then_some(count)
         }
     }
 }
 
+fn dispatch(words: Vec<OsString>) -> Exit {
+    let Some(first) = words.first() else {
+        Printer::stderr(&commands::overview());
+        return Exit::Usage;
+    };
+    match first.to_string_lossy().as_ref() {
+        "-h" | "--help" => Printer::stdout(&commands::overview()),
+        "--version" => Printer::stdout(&commands::version()),
+        // The daemon's flags alone start the daemon: the arguments of another CCM's Deployment.
+        flag if flag.starts_with('-') => {
+            let later = first_word(Command::Run, &words).and_then(|at| words.get(at..));
+            match later.and_then(commands::named) {
+                Some((entry, _)) => {
+                    let name = entry.name;
+                    usage(&format!("flags go after the command: ccm {name} …"))
+                }
+                None => run::run(words).unwrap_or_else(|exit| exit),
+            }
+        }
+        name => match commands::named(&words) {
+            Some((entry, count)) => run_command(entry, words[count..].to_vec()),
+            None => commands::unknown("command", name, &commands::top()),
+        },
+    }
+}
+
 fn run_command(entry: &Entry, words: Vec<OsString>) -> Exit {
-    match entry.kind {
+    let asks_for_help = |word: &OsString| word == "-h" || word == "--help";
+    let ended = match entry.kind {
         Kind::Flags(Command::Run) => run::run(words),
         Kind::Flags(Command::NodeList) => node::list(words),
         Kind::Flags(Command::NodeInspect) => node::inspect(words),
@@ -103,15 +104,29 @@ fn run_command(entry: &Entry, words: Vec<OsString>) -> Exit {
         Kind::Flags(Command::RouteSync) => route::sync(words),
         Kind::Flags(Command::Config) => config::config(words),
         Kind::Flags(Command::Doctor) => doctor::doctor(words),
-        Kind::Completions => completions::completions(&words),
-        Kind::Help => help_on(&words),
-        Kind::Version => match words.as_slice() {
-            [] => Printer::stdout(&version()),
-            [word] if word == "-h" || word == "--help" => Printer::stdout(&entry.help()),
+        Kind::Completions => Ok(completions::completions(&words)),
+        Kind::Help => Ok(help_on(&words)),
+        Kind::Version => Ok(match words.as_slice() {
+            [] => Printer::stdout(&commands::version()),
+            [word] if asks_for_help(word) => Printer::stdout(&entry.help()),
             _ => usage("version takes no words and no flags"),
-        },
-        Kind::Group => group(entry, &words),
-    }
+        }),
+        Kind::Group => Ok(match words.first() {
+            None => {
+                Printer::stderr(&entry.help());
+                Exit::Usage
+            }
+            Some(word) if asks_for_help(word) || word == "help" => Printer::stdout(&entry.help()),
+            Some(verb) => {
+                let full = |verb: &str| format!("{} {verb}", entry.name);
+                let names: Vec<String> =
+                    commands::verbs(entry.name).into_iter().map(full).collect();
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                commands::unknown("command", &full(&verb.to_string_lossy()), &names)
+            }
+        }),
+    };
+    ended.unwrap_or_else(|exit| exit)
 }
 
 fn help_on(words: &[OsString]) -> Exit {
@@ -122,56 +137,52 @@ fn help_on(words: &[OsString]) -> Exit {
     let command = commands::find(&name).map(Entry::help);
     match command.or_else(|| topics::page(&name)) {
         Some(text) => Printer::stdout(&text),
-        None => no_help_on(&name),
+        None => {
+            let commands = commands::COMMANDS.iter().map(|entry| entry.name);
+            let all: Vec<&str> = commands.chain(topics::names()).collect();
+            commands::unknown("command or topic", &name, &all)
+        }
     }
 }
 
-/// With the commands and topics that may have been meant: near ones, else those that have the word in their name.
-fn no_help_on(words: &str) -> Exit {
-    let commands = commands::COMMANDS.iter().map(|entry| entry.name);
-    let all: Vec<&str> = commands.chain(topics::names()).collect();
-    let mut meant = all_nearest(words, all.iter().copied());
-    if meant.is_empty() && words.len() >= SHORTEST_PART {
-        meant = all
-            .into_iter()
-            .filter(|name| name.contains(words))
-            .collect();
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_chooses_the_profile() {
+        for (typed, meant) in [
+            ("/ccm run", "run"),
+            ("ccm", ""),
+            ("/bin/hcloud-cloud-controller-manager", "+"),
+            (
+                "/bin/hcloud-cloud-controller-manager --leader-elect=false -v 4",
+                "+ --leader-elect=false -v 4",
+            ),
+            // pflag's rule: the last one counts.
+            (
+                "hcloud-cloud-controller-manager --cloud-provider=hcloud",
+                "+ --cloud-provider=hcloud",
+            ),
+            ("hcloud-cloud-controller-manager run --once", "run + --once"),
+            (
+                "hcloud-cloud-controller-manager node sync a --dry-run",
+                "node sync + a --dry-run",
+            ),
+            ("hcloud-cloud-controller-manager node", "node"),
+            ("hcloud-cloud-controller-manager doctor", "doctor +"),
+            ("hcloud-cloud-controller-manager --help", "--help"),
+            ("hcloud-cloud-controller-manager --version", "--version"),
+            (
+                "hcloud-cloud-controller-manager help node list",
+                "help node list",
+            ),
+            ("/opt/hcloud-cloud-controller-manager/ccm run", "run"),
+        ] {
+            let all = typed.split(' ').map(OsString::from).collect();
+            let meant = meant.replace('+', "--cloud-provider=hcloud");
+            let words = without_program(all).join(" ".as_ref());
+            assert_eq!(words.to_str(), Some(meant.as_str()), "{typed}");
+        }
     }
-    let hint = match meant.as_slice() {
-        [] => String::new(),
-        meant => format!("; did you mean {}?", one_of(meant)),
-    };
-    usage_hint(&format!("unknown command or topic {words:?}{hint}"))
-}
-
-/// Of a name, in letters: fewer would be in too many.
-const SHORTEST_PART: usize = 3;
-
-fn usage_hint(message: &str) -> Exit {
-    Printer::stderr(&format!("ccm: {message}\nSee ccm help.\n"));
-    Exit::Usage
-}
-
-fn usage(message: &str) -> Exit {
-    Printer::failure(message);
-    Exit::Usage
-}
-
-fn or_dash(text: &str) -> String {
-    match text {
-        "" => "-".to_owned(),
-        text => text.to_owned(),
-    }
-}
-
-fn version() -> String {
-    format!("ccm {}\n", env!("CARGO_PKG_VERSION"))
-}
-
-fn unknown(what: &str, word: &str, known: &[&str]) -> Exit {
-    let hint = match nearest(word, known.iter().copied()) {
-        Some(name) => format!("did you mean {name}?"),
-        None => format!("there is {}", known.join(", ")),
-    };
-    usage_hint(&format!("unknown {what} {word:?}; {hint}"))
 }

@@ -2,12 +2,36 @@
 //! process has shown to an API: what came from outside may hold anything. Whoever makes a line of such text makes it with
 //! [`line`]: only our own line ends are any.
 
-use super::Exit;
+use crate::controllers::Report;
 use crate::http::without_known_secrets;
+use crate::provider::Kept;
+use crate::settings::Output;
 use crate::text::lines;
-pub(super) use crate::text::one_line;
+pub(super) use crate::text::{one_line, wrapped};
 use serde::Serialize;
 use std::io::{self, Write};
+
+/// How a command ended: its exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exit {
+    Done = 0,
+    /// Something failed.
+    Failed = 1,
+    /// Wrong usage.
+    Usage = 2,
+    /// `--detailed-exitcode`: changes are pending.
+    Pending = 3,
+}
+
+impl Exit {
+    /// A failure of the output is one in any case.
+    pub(super) fn fail_if(self, is_failed: bool) -> Exit {
+        match self {
+            Exit::Done if is_failed => Exit::Failed,
+            exit => exit,
+        }
+    }
+}
 
 pub(super) struct Printer;
 
@@ -51,33 +75,84 @@ pub(super) fn line(text: impl std::fmt::Display) -> String {
     one_line(&text.to_string()).into_owned() + "\n"
 }
 
+/// Wrong usage, and its exit code.
+pub(super) fn usage(message: &str) -> Exit {
+    Printer::notice(message);
+    Exit::Usage
+}
+
+/// What a command shows: the document for programs, else the text; that one is made wide with `-o wide`.
+pub(super) fn print<D: Serialize>(
+    output: Output,
+    document: impl FnOnce() -> D,
+    text: impl FnOnce(bool) -> String,
+) -> Exit {
+    Printer::stdout(&match output {
+        Output::Json => json(&document()),
+        Output::Yaml => serde_yaml::to_string(&document())
+            .unwrap_or_else(|error| format!("error: {:?}\n", error.to_string())),
+        Output::Table => text(false),
+        Output::Wide => text(true),
+    })
+}
+
 /// Pretty JSON with a newline at its end.
-pub(super) fn json(document: &impl Serialize) -> String {
+fn json(document: &impl Serialize) -> String {
     match serde_json::to_string_pretty(document) {
         Ok(text) => text + "\n",
         Err(error) => format!("{{\"error\": {:?}}}\n", error.to_string()),
     }
 }
 
-pub(super) fn yaml(document: &impl Serialize) -> String {
-    serde_yaml::to_string(document)
-        .unwrap_or_else(|error| format!("error: {:?}\n", error.to_string()))
+/// What every command prints with `-o json` and `-o yaml`. The form is stable.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Document<I> {
+    api_version: &'static str,
+    kind: String,
+    items: Vec<I>,
+    /// Of `lb list`, where it is looked for: what no Service wants any more, load balancers aside;
+    /// null: it could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) kept: Option<Option<Vec<Kept>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<Summary>,
 }
 
-/// A text in lines of at most `width` characters, broken at spaces.
-pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
+/// Counts of a `sync`.
+#[derive(Serialize)]
+struct Summary {
+    changed: usize,
+    unchanged: usize,
+    failed: usize,
+}
+
+impl<I> Document<I> {
+    /// `report`: what was done, of a `sync`.
+    pub(super) fn new(
+        kind: impl Into<String>,
+        items: Vec<I>,
+        report: Option<&Report>,
+    ) -> Document<I> {
+        Document {
+            api_version: "ccm/v1",
+            kind: kind.into(),
+            items,
+            kept: None,
+            summary: report.map(|report| Summary {
+                changed: report.changed,
+                unchanged: report.unchanged,
+                failed: report.failed(),
+            }),
         }
     }
-    lines
+}
+
+pub(super) fn or_dash(text: &str) -> String {
+    match text {
+        "" => "-".to_owned(),
+        text => text.to_owned(),
+    }
 }
 
 #[cfg(test)]

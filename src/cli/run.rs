@@ -1,15 +1,13 @@
 //! `ccm run`: the daemon, and one pass of it.
 
-use super::output::Printer;
-use super::startup;
-use super::wire;
-use super::{Exit, changes, leader, waiting};
+use super::output::{Exit, Printer};
+use super::{leader, logging, objects, startup, wire};
 use crate::cache::Apis;
 use crate::controllers::lifecycle::LifecycleController;
 use crate::controllers::node::NodeController;
 use crate::controllers::route::RouteController;
 use crate::controllers::service::ServiceController;
-use crate::controllers::{Controller, Selection};
+use crate::controllers::{Controller, Report, Selection};
 use crate::daemon::lease::Lease;
 use crate::daemon::{self, Ended, Stop};
 use crate::metrics;
@@ -17,46 +15,38 @@ use crate::settings::{self, Command, Settings};
 use std::ffi::OsString;
 use std::time::Instant;
 
-pub(super) fn run(words: Vec<OsString>) -> Exit {
-    let settings = match startup::start(Command::Run, words) {
-        Ok(started) => started.settings,
-        Err(exit) => return exit,
-    };
+pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
+    let failed = |why: String| Printer::failure(&why);
+    let settings = startup::start(Command::Run, words)?.settings;
     let stop: &'static Stop = Box::leak(Box::new(Stop::default()));
-    let lease = match leader::lease(&settings, stop) {
-        Ok(lease) => lease,
-        Err(why) => return Printer::failure(&why),
-    };
+    let lease = leader::lease(&settings, stop).map_err(failed)?;
     let gate = match settings.dry_run.value {
         true => wire::gate(Command::Run, &settings),
         false => leader::gate(lease, stop),
     };
-    let apis = match wire::apis(&settings, gate) {
-        Ok(apis) => apis,
-        Err(why) => return Printer::failure(&why),
-    };
+    let apis = wire::apis(&settings, gate).map_err(failed)?;
     let controllers = controllers(&settings);
     if controllers.is_empty() {
-        return Printer::failure("--controllers: none is left that could run; nothing to do");
+        let why = "--controllers: none is left that could run; nothing to do";
+        return Err(failed(why.into()));
     }
     log_start(&settings, &apis, &controllers);
     // The process's own for as long as it lives.
     let apis: &'static Apis = Box::leak(Box::new(apis));
     if settings.dry_run.value {
-        waiting::start();
+        logging::show_waits();
         // No write to finish: a signal ends it as it ends any program.
-        return dry_run(apis, &controllers);
+        return Ok(dry_run(apis, &controllers));
     }
-    if let Err(error) = daemon::stop_on_signals(stop) {
-        return Printer::failure(&format!("signals can't be watched: {error}"));
-    }
+    daemon::stop_on_signals(stop)
+        .map_err(|error| failed(format!("signals can't be watched: {error}")))?;
     if settings.once.value {
-        return once(&settings, lease, apis, controllers, stop);
+        return Ok(once(&settings, lease, apis, controllers, stop));
     }
     metrics::begin();
     metrics::BUILD.set(&[env!("CARGO_PKG_VERSION"), apis.provider.name()], 1.0);
     let health = daemon::Health::start(wire::health_settings(&settings), apis, stop, lease);
-    let exit = leader::lead(&settings, lease, stop, || {
+    let exit = leader::lead(&settings, lease, || {
         match daemon::run(apis, controllers, stop, health) {
             Ended::Stopped => Exit::Done,
             Ended::Blocked => Exit::Failed,
@@ -65,7 +55,7 @@ pub(super) fn run(words: Vec<OsString>) -> Exit {
     if exit == Exit::Done {
         log::info!("ended");
     }
-    exit
+    Ok(exit)
 }
 
 /// Those that `--controllers` leaves, and that have what they need.
@@ -119,14 +109,14 @@ fn once(
 ) -> Exit {
     let begun = Instant::now();
     let mut done = None;
-    let exit = leader::lead(settings, lease, stop, || {
-        let mut count = changes::Count::default();
-        let exit = daemon::with_events(apis, stop, || pass(apis, controllers, stop, &mut count));
+    let exit = leader::lead(settings, lease, || {
+        let mut total = Report::default();
+        let exit = daemon::with_events(apis, stop, || pass(apis, controllers, stop, &mut total));
         // Not later: giving the Lease away stops everything.
-        done = Some((count, stop.is_set()));
+        done = Some((total, stop.is_set()));
         exit
     });
-    if let Some((count, is_stopped)) = done {
+    if let Some((total, is_stopped)) = done {
         let end = match exit {
             Exit::Done => "done",
             _ if is_stopped => "ended early",
@@ -135,7 +125,7 @@ fn once(
         log::info!(
             "pass {end} after {:.1} s: {}; calls made: {} to the cloud, {} to the cluster",
             begun.elapsed().as_secs_f64(),
-            count.text(),
+            objects::summary(&total),
             apis.provider.calls(),
             apis.kube.calls()
         );
@@ -147,7 +137,7 @@ fn pass(
     apis: &'static Apis,
     controllers: Vec<Box<dyn Controller>>,
     stop: &Stop,
-    count: &mut changes::Count,
+    total: &mut Report,
 ) -> Exit {
     let mut exit = Exit::Done;
     for mut controller in controllers {
@@ -163,32 +153,29 @@ fn pass(
             exit = Exit::Failed;
             continue;
         };
-        count.add(&report);
+        total.changed += report.changed;
+        total.unchanged += report.unchanged;
+        total.unreached += report.unreached;
+        total.failures.extend(report.failures.iter().cloned());
         if let Some(outage) = &report.outage {
             // The next controller would ask the same API the same thing.
             log::error!("{name}: {outage}");
             return Exit::Failed;
         }
         daemon::log_report(&report);
-        log::info!("{name}: {}", changes::summary(&report));
-        if !report.failures.is_empty() {
-            exit = Exit::Failed;
-        }
+        log::info!("{name}: {}", objects::summary(&report));
+        exit = exit.fail_if(report.failed() > 0);
     }
-    if !stop.is_set() && reach_cloud(apis, stop) == Exit::Failed {
+    // A wrong token is an error of every pass, also of one that had nothing to ask.
+    if !stop.is_set() {
+        match daemon::unless_stopped(stop, || daemon::reach_cloud(apis)) {
+            Some(Ok(())) => return exit,
+            Some(Err(error)) => log::error!("{error}"),
+            None => log::warn!("ended before the cloud answered"),
+        }
         exit = Exit::Failed;
     }
     exit
-}
-
-/// A wrong token is an error of every pass, also of one that had nothing to ask.
-fn reach_cloud(apis: &'static Apis, stop: &Stop) -> Exit {
-    match daemon::unless_stopped(stop, || daemon::reach_cloud(apis)) {
-        Some(Ok(())) => return Exit::Done,
-        Some(Err(error)) => log::error!("{error}"),
-        None => log::warn!("ended before the cloud answered"),
-    }
-    Exit::Failed
 }
 
 /// For the end of a pass that was not waited for: only its lines show how far it came.
@@ -209,10 +196,9 @@ fn dry_run(apis: &Apis, controllers: &[Box<dyn Controller>]) -> Exit {
     for controller in controllers {
         match controller.propose(apis, &Selection::All) {
             Ok(proposals) => {
-                if proposals.iter().any(|proposal| proposal.obstacle.is_some()) {
-                    exit = Exit::Failed;
-                }
-                text.push_str(&changes::proposed(&proposals, std::iter::empty()));
+                let is_blocked = proposals.iter().any(|one| one.obstacle.is_some());
+                exit = exit.fail_if(is_blocked);
+                text.push_str(&objects::proposed(&proposals, []));
             }
             Err(error) => {
                 log::error!("{}: {error}", controller.name());

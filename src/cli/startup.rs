@@ -2,22 +2,18 @@
 //! `--help`, `--version`, the log, and what is wrong with the settings.
 
 use super::logging::{self, Reader};
-use super::output::Printer;
-use super::{Exit, commands, waiting, wire};
-use crate::cache::{self, Apis, Error, ReadFrom};
-use crate::kube::{self, Node, container};
+use super::output::{Exit, Printer};
+use super::{commands, wire};
+use crate::cache::Apis;
+use crate::kube::{self, container};
 use crate::provider::Gate;
-use crate::provider::ProviderId;
-use crate::settings::{
-    self, Command, DaemonSettings, Notice, Parsed, Process, Settings, WorkloadName,
-};
+use crate::settings::{self, Command, DaemonSettings, Parsed, Process, Settings, WorkloadName};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The flag that decides which nodes are ours at all.
-const CLOUD_PROVIDER: &str = "--cloud-provider";
+pub(super) const CLOUD_PROVIDER: &str = "--cloud-provider";
 
 /// A command whose settings are known.
 pub(super) struct Started {
@@ -57,19 +53,14 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
         return Err(Printer::stdout(&commands::help(command.name())));
     }
     if parsed.version {
-        return Err(Printer::stdout(&super::version()));
+        return Err(Printer::stdout(&commands::version()));
     }
     check(command, &parsed)?;
     start_log(&parsed, reader(command));
     let Some(name) = &parsed.settings.settings_from.value else {
         return Ok(Started::new(command, parsed, None));
     };
-    let found = daemon_settings(command, &parsed.settings, name).map_err(|lines| {
-        for line in &lines {
-            Printer::failure(line);
-        }
-        Exit::Failed
-    })?;
+    let found = daemon_settings(command, &parsed.settings, name)?;
     let parsed = settings::parse_with_daemon(command, words, &Process, Some(&found.settings));
     check(command, &parsed)?;
     Ok(Started::new(command, parsed, Some(found)))
@@ -88,23 +79,15 @@ impl Started {
         }
     }
 
-    /// Both APIs, for a person's command. `unknown`: see [`Started::unknown`].
-    pub(super) fn apis(&mut self, unknown: Vec<String>) -> Result<Apis, Exit> {
+    /// Both APIs, for a person's command.
+    pub(super) fn apis(&mut self) -> Result<Apis, Exit> {
         let apis = wire::apis_for_person(
             self.kube.take(),
             &self.settings,
             Arc::clone(&self.gate),
-            unknown,
+            self.unknown.clone(),
         );
         apis.map_err(|why| Printer::failure(&why))
-    }
-}
-
-/// An API did not answer. With the kubeconfig: a person may have several.
-pub(super) fn failed(apis: &Apis, error: &cache::Error) -> Exit {
-    match error {
-        Error::Kube(_) => Printer::failure(&format!("{error} ({})", apis.kube.origin())),
-        Error::Cloud(_) => Printer::failure(&error.to_string()),
     }
 }
 
@@ -120,13 +103,10 @@ fn start_log(parsed: &Parsed, reader: Reader) {
     logging::start(&parsed.settings, reader);
     // A daemon's log reports the result of each call.
     if reader != Reader::Daemon {
-        waiting::start();
+        logging::show_waits();
     }
     for notice in &parsed.notices {
-        match notice {
-            Notice::Ignored { .. } => log::info!("{notice}"),
-            Notice::MisspeltVariable { .. } | Notice::Unencrypted { .. } => log::warn!("{notice}"),
-        }
+        log::log!(notice.level, "{notice}");
     }
 }
 
@@ -146,23 +126,21 @@ fn check(command: Command, parsed: &Parsed) -> Result<(), Exit> {
     })
 }
 
-/// `--settings-from`: reads the daemon's workload. The error: the lines to print.
+/// `--settings-from`: reads the daemon's workload. The error: the command ends here, all was printed.
 fn daemon_settings(
     command: Command,
     settings: &Settings,
     name: &WorkloadName,
-) -> Result<Found, Vec<String>> {
-    let one = |why: String| vec![format!("--settings-from: {why}")];
-    let kube =
-        wire::kube_client(settings, wire::gate(command, settings)).map_err(|why| vec![why])?;
-    let plural = format!("{}s", name.kind);
+) -> Result<Found, Exit> {
+    let failed = |why: String| Printer::failure(&format!("--settings-from: {why}"));
+    let kube = wire::kube_client(settings, wire::gate(command, settings));
+    let kube = kube.map_err(|why| Printer::failure(&why))?;
+    let origin = kube.origin();
     let workload = kube
-        .workload(&plural, &name.namespace, &name.name)
-        .map_err(|error| one(format!("{error} ({})", kube.origin())))?;
-    let Some(workload) = workload else {
-        return Err(one(format!("there is no {name} ({})", kube.origin())));
-    };
-    let container = container(&workload).map_err(|why| one(format!("{name}: {why}")))?;
+        .workload(&format!("{}s", name.kind), &name.namespace, &name.name)
+        .map_err(|error| failed(format!("{error} ({origin})")))?
+        .ok_or_else(|| failed(format!("there is no {name} ({origin})")))?;
+    let container = container(&workload).map_err(|why| failed(format!("{name}: {why}")))?;
     let inherited = settings::inherited_names(command);
     let names: Vec<String> = container
         .elsewhere
@@ -182,11 +160,11 @@ fn daemon_settings(
             "{name} imports all variables of other objects, which are not read: set them here"
         ));
     }
-    let settings =
-        DaemonSettings::new(name, container.words, container.variables).map_err(|problems| {
-            let lines = problems.iter().map(ToString::to_string);
-            lines.collect::<Vec<_>>()
-        })?;
+    let settings = DaemonSettings::new(name, container.words, container.variables);
+    let settings = settings.map_err(|problems| {
+        problems.iter().for_each(Printer::notice);
+        Exit::Failed
+    })?;
     Ok(Found {
         kube,
         settings,
@@ -224,29 +202,6 @@ fn unknown(command: Command, settings: &Settings, unread: Option<&Unread>) -> Ve
     names
 }
 
-/// With the wrong profile no node is ours: every target would be removed, and a new node would get a provider ID that it
-/// keeps for ever. `Some`: why the command must end, when the profile is only a default.
-pub(super) fn check_profile(apis: &Apis, unknown: &[String]) -> Result<Option<String>, Error> {
-    if !unknown.iter().any(|name| name == CLOUD_PROVIDER) {
-        return Ok(None);
-    }
-    let nodes = apis.nodes(Duration::MAX, ReadFrom::Latest)?.value;
-    let has_id = |node: &&Arc<Node>| !node.spec.provider_id.is_empty();
-    let is_foreign = |node: &Arc<Node>| {
-        let id = apis.provider.parse_provider_id(&node.spec.provider_id);
-        id == ProviderId::Foreign
-    };
-    let mut with_id = nodes.iter().filter(has_id).peekable();
-    let is_other = with_id.peek().is_some() && with_id.all(is_foreign);
-    Ok(is_other.then(|| {
-        format!(
-            "no node has a provider ID of profile {}, and --cloud-provider is not set here: name the cluster's profile, \
-             or take the daemon's settings with --settings-from",
-            apis.provider.name()
-        )
-    }))
-}
-
 fn not_known(command: Command, unread: Option<&Unread>, in_pod: bool) -> Vec<String> {
     let all = settings::inherited_names(command);
     match unread {
@@ -263,7 +218,7 @@ fn not_known(command: Command, unread: Option<&Unread>, in_pod: bool) -> Vec<Str
     }
 }
 
-fn is_set_here(variable: &str) -> bool {
+pub(super) fn is_set_here(variable: &str) -> bool {
     std::env::var_os(variable).is_some_and(|value| !value.is_empty())
 }
 

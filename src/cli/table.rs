@@ -1,6 +1,5 @@
 //! Tables for people: aligned columns that fit a width.
 
-use std::collections::BTreeSet;
 use std::io::IsTerminal;
 
 /// Widest line of a table, in characters.
@@ -9,31 +8,42 @@ pub(super) const COLUMNS: usize = 80;
 /// Between two columns.
 const GAP: usize = 2;
 
+/// The columns of a list.
+pub(super) struct Columns {
+    pub(super) headings: &'static [&'static str],
+    /// After those, with `-o wide`.
+    pub(super) wide: &'static [&'static str],
+    pub(super) yielding: &'static [Yielding],
+}
+
 /// A column that may be cut when a table is too wide, and what it keeps at least. Those named
 /// first are cut first.
 pub(super) type Yielding = (usize, usize);
 
-/// Lines of cells under a line of headings, as wide as they need.
-pub(super) fn render(headings: &[&str], rows: &[Vec<String>]) -> String {
-    lines(headings, rows, &widths(headings, rows))
-}
-
-/// The same within `COLUMNS` at a terminal, as far as the columns that yield allow it. In a pipe or
-/// a file nothing is cut: whoever searches there for a name has to find it.
-pub(super) fn render_narrow(
-    headings: &[&str],
-    rows: &[Vec<String>],
-    yielding: &[Yielding],
-) -> String {
-    match is_cut() {
-        true => render_cut(headings, rows, yielding),
-        false => render(headings, rows),
+impl Columns {
+    /// Of rows with a cell for each column, the wide ones included. Within `COLUMNS` at a terminal, as far as the columns that
+    /// yield allow it; what is wide, in a pipe or in a file is not cut: whoever searches there for a name has to find it.
+    pub(super) fn table(&self, mut rows: Vec<Vec<String>>, is_wide: bool) -> String {
+        if is_wide {
+            return render(&[self.headings, self.wide].concat(), &rows);
+        }
+        rows.iter_mut()
+            .for_each(|row| row.truncate(self.headings.len()));
+        match is_terminal() {
+            true => render_cut(self.headings, &rows, self.yielding),
+            false => render(self.headings, &rows),
+        }
     }
 }
 
-/// What does not fit is cut: a person looks, not a program.
-fn is_cut() -> bool {
+/// A person looks, not a program.
+pub(super) fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
+}
+
+/// Lines of cells under a line of headings, as wide as they need.
+pub(super) fn render(headings: &[&str], rows: &[Vec<String>]) -> String {
+    lines(headings, rows, &widths(headings, rows))
 }
 
 fn render_cut(headings: &[&str], rows: &[Vec<String>], yielding: &[Yielding]) -> String {
@@ -45,29 +55,15 @@ fn render_cut(headings: &[&str], rows: &[Vec<String>], yielding: &[Yielding]) ->
     lines(headings, rows, &widths)
 }
 
-/// May it be shown without cutting anything?
-pub(super) fn fits(headings: &[&str], rows: &[Vec<String>]) -> bool {
-    !is_cut() || is_narrow(headings, rows)
-}
-
-fn is_narrow(headings: &[&str], rows: &[Vec<String>]) -> bool {
-    total(&widths(headings, rows)) <= COLUMNS
-}
-
 fn lines(headings: &[&str], rows: &[Vec<String>], widths: &[usize]) -> String {
     let headings: Vec<String> = headings
         .iter()
         .map(|heading| (*heading).to_owned())
         .collect();
-    let columns = widths.iter().enumerate();
-    let keep_ends: Vec<bool> = columns
-        .map(|(column, width)| begin_alike(rows, column, *width))
-        .collect();
     let mut text = String::new();
     for row in std::iter::once(&headings).chain(rows) {
-        let cells = row.iter().zip(widths).zip(&keep_ends);
-        let cells = cells.map(|((cell, width), keep_end)| {
-            let cell = cut(cell, *width, *keep_end);
+        let cells = row.iter().zip(widths).map(|(cell, width)| {
+            let cell = cut(cell, *width);
             let padding = width.saturating_sub(length(&cell));
             cell + &" ".repeat(padding)
         });
@@ -95,22 +91,15 @@ fn total(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
 }
 
-/// Would two cells that differ look the same without their ends?
-fn begin_alike(rows: &[Vec<String>], column: usize, width: usize) -> bool {
-    let cells: BTreeSet<&str> = rows.iter().map(|row| row[column].as_str()).collect();
-    let cut: BTreeSet<String> = cells.iter().map(|cell| cut(cell, width, false)).collect();
-    cut.len() < cells.len()
-}
-
-/// `keep_end`: the middle is cut out.
-fn cut(text: &str, width: usize, keep_end: bool) -> String {
+/// The middle is cut out: names often begin alike and differ at their ends.
+fn cut(text: &str, width: usize) -> String {
     let text = &*super::output::one_line(text);
     let length = length(text);
     if length <= width {
         return text.to_owned();
     }
     let kept = width.saturating_sub(1);
-    let end = if keep_end { kept.div_ceil(2) } else { 0 };
+    let end = kept / 2;
     let begin = text.chars().take(kept - end);
     begin
         .chain(std::iter::once('…'))
@@ -127,26 +116,21 @@ fn length(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// Names that begin alike differ at their ends; others are read from their beginning.
+    /// Whether they begin alike or end alike.
     #[test]
     fn rows_that_differ_look_different() {
         let row = |name: &str| vec![name.to_owned(), "x".repeat(65)];
         for (names, shown) in [
             (
                 ["kubernetes-default-web", "kubernetes-default-api"],
-                ["kubern…ult-web", "kubern…ult-api"],
+                ["kuberne…lt-web", "kuberne…lt-api"],
             ),
             (
-                ["kubernetes-default-web", "other-kubernetes-default"],
-                ["kubernetes-de…", "other-kuberne…"],
-            ),
-            (
-                ["kubernetes-default-web", "kubernetes-default-web"],
-                ["kubernetes-de…", "kubernetes-de…"],
+                ["kubernetes-default-web", "other-kubernetes-web"],
+                ["kuberne…lt-web", "other-k…es-web"],
             ),
         ] {
-            let rows = names.map(row);
-            let text = render_cut(&["NAME", "DIFF"], &rows, &[(0, 14)]);
+            let text = render_cut(&["NAME", "DIFF"], &names.map(row), &[(0, 14)]);
             let lines = text.lines().skip(1);
             let first: Vec<&str> = lines.filter_map(|line| line.split(' ').next()).collect();
             assert_eq!(first, shown);
@@ -167,7 +151,6 @@ mod tests {
             text.starts_with("NAME") && text.lines().count() == 3 && text.contains('…'),
             "{text}"
         );
-        assert!(!is_narrow(&headings, &rows) && is_narrow(&headings, &rows[..1]));
         let wide = render(&headings, &rows);
         assert!(wide.contains(&"long".repeat(30)));
     }

@@ -1,10 +1,12 @@
-//! `ccm help TOPIC`: the pages of `src/help`, embedded, and printed as plain text.
+//! `ccm help TOPIC`: the pages of `src/help`, embedded, and printed as plain text. Of Markdown they use headings, fenced
+//! code, tables, lists and paragraphs, no links; each paragraph and each item of a list is one line. A table that is too wide
+//! becomes a list of its rows.
 //!
 //! A new page: a file in `src/help`, and a row of `TOPICS`. Settings, annotations and metrics have tables that are
 //! generated; `CCM_UPDATE_HELP=1` writes them, see `tests/README.md`.
 
-use super::markdown;
-use std::io::IsTerminal;
+use super::output::wrapped;
+use super::table::{self, COLUMNS};
 
 /// A page, by the word behind `ccm help`.
 pub(super) struct Topic {
@@ -41,24 +43,14 @@ topics! {
     "safety": "what ccm never does; Lease, shutdown, secrets",
 }
 
-/// Text of more columns than this is hard to read.
-const TEXT_COLUMNS: usize = 100;
-/// In a pipe or a file, and at a terminal that does not say.
-const DEFAULT_COLUMNS: usize = 80;
-
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     TOPICS.iter().map(|topic| topic.name)
 }
 
-/// The page as plain text for this terminal.
+/// The page as plain text.
 pub(super) fn page(name: &str) -> Option<String> {
     let topic = TOPICS.iter().find(|topic| topic.name == name)?;
-    let columns = columns().unwrap_or(DEFAULT_COLUMNS);
-    Some(markdown::plain(
-        topic.page,
-        columns.min(TEXT_COLUMNS),
-        columns,
-    ))
+    Some(plain(topic.page, COLUMNS))
 }
 
 /// A line each: the topics as `ccm help` lists them.
@@ -67,22 +59,164 @@ pub(super) fn list() -> String {
     TOPICS.iter().map(line).collect()
 }
 
-/// How wide the terminal on stdout is; none without one.
-fn columns() -> Option<usize> {
-    if !std::io::stdout().is_terminal() {
-        return None;
-    }
-    let mut size = libc::winsize {
-        ws_row: 0,
-        ws_col: 0,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
+/// How far code is indented, and what follows the first line of a row.
+const INDENT: usize = 4;
+
+/// In lines of at most so many characters.
+fn plain(markdown: &str, columns: usize) -> String {
+    let mut page = Page {
+        text: String::new(),
+        columns,
     };
-    // SAFETY: the request fills a winsize, and a pointer to one is passed that lives longer than the call.
-    #[allow(unsafe_code)]
-    let result = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
-    let is_known = result == 0 && size.ws_col >= 40;
-    is_known.then(|| usize::from(size.ws_col))
+    let mut lines = markdown.lines().peekable();
+    while let Some(line) = lines.next() {
+        let content = line.trim_start();
+        let indent = line.len() - content.len();
+        if content.starts_with("```") {
+            let code = lines.by_ref().take_while(|line| line.trim() != "```");
+            for line in code {
+                let line = line.get(indent..).unwrap_or_default();
+                page.line(indent + INDENT, line);
+            }
+        } else if content.starts_with('|') {
+            let mut rows = vec![cells(content)];
+            while let Some(row) = lines.next_if(|line| line.trim_start().starts_with('|')) {
+                rows.push(cells(row.trim()));
+            }
+            page.table(&rows);
+        } else if let Some(heading) = content.strip_prefix("### ") {
+            page.line(0, &plain_words(heading));
+        } else if content.starts_with('#') {
+            let heading = content.trim_start_matches(['#', ' ']);
+            page.line(0, &plain_words(heading).to_uppercase());
+        } else if !content.starts_with("<!--") {
+            let (mark, text) = content.split_at(mark(content));
+            let mark = " ".repeat(indent) + mark;
+            page.paragraph(&mark, mark.len(), &plain_words(text));
+        }
+    }
+    page.text
+}
+
+struct Page {
+    text: String,
+    columns: usize,
+}
+
+impl Page {
+    /// Two empty lines never follow each other.
+    fn line(&mut self, indent: usize, line: &str) {
+        if line.is_empty() && (self.text.is_empty() || self.text.ends_with("\n\n")) {
+            return;
+        }
+        if !line.is_empty() {
+            self.text.push_str(&" ".repeat(indent));
+        }
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    /// `mark` stands before the first line, `indent` spaces before the others.
+    fn paragraph(&mut self, mark: &str, indent: usize, text: &str) {
+        let width = self.columns.saturating_sub(indent);
+        for (place, line) in wrapped(&joined(text), width).iter().enumerate() {
+            let line = line.replace(JOINT, " ");
+            match place {
+                0 => self.line(0, &format!("{mark}{line}")),
+                _ => self.line(indent, &line),
+            }
+        }
+    }
+
+    /// The second row is the line between heading and body.
+    fn table(&mut self, rows: &[Vec<String>]) {
+        let (Some(headings), Some(body)) = (rows.first(), rows.get(2..)) else {
+            return;
+        };
+        let names: Vec<String> = headings.iter().map(|name| name.to_uppercase()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let text = table::render(&names, body);
+        if text.lines().any(|line| line.chars().count() > self.columns) {
+            body.iter().for_each(|row| self.row(headings, row));
+            return;
+        }
+        let has_headings = names.iter().any(|name| !name.is_empty());
+        for line in text.lines().skip(usize::from(!has_headings)) {
+            self.line(0, line);
+        }
+    }
+
+    /// `name: text` of two columns; of more: the name, then each cell with its heading. A column `meaning` needs none.
+    fn row(&mut self, headings: &[String], row: &[String]) {
+        let (name, between, last) = match row {
+            [name, between @ .., last] => (name.replace('`', ""), between, last),
+            _ => return,
+        };
+        if between.is_empty() {
+            return self.paragraph("", INDENT, &format!("{name}: {last}"));
+        }
+        self.line(0, &name);
+        let indent = " ".repeat(INDENT);
+        let between = between.iter().zip(headings.iter().skip(1));
+        let between: Vec<String> = between
+            .filter(|(cell, _)| !cell.is_empty())
+            .map(|(cell, heading)| format!("{heading}: {cell}"))
+            .collect();
+        if !between.is_empty() {
+            self.paragraph(&indent, INDENT, &between.join("; "));
+        }
+        match headings.last().map(String::as_str) {
+            None | Some("meaning") => self.paragraph(&indent, INDENT, last),
+            Some(heading) => self.paragraph(&indent, INDENT, &format!("{heading}: {last}")),
+        }
+    }
+}
+
+/// How long `- ` or `1. ` is, when the line begins an item of a list.
+fn mark(content: &str) -> usize {
+    let digits = content.chars().take_while(char::is_ascii_digit).count();
+    let rest = content.get(digits..).unwrap_or_default();
+    match digits {
+        0 if rest.starts_with("- ") => 2,
+        1.. if rest.starts_with(". ") => digits + 2,
+        _ => 0,
+    }
+}
+
+/// Of a line `| a | b |`; a bar behind a backslash is text. A cell that is code and nothing else needs no marks.
+fn cells(line: &str) -> Vec<String> {
+    const BAR: &str = "\u{0}";
+    let line = line.replace("\\|", BAR);
+    let line = line.trim().trim_start_matches('|').trim_end_matches('|');
+    let cells = line.split('|').map(|cell| {
+        let text = plain_words(cell.trim());
+        match text.split('`').collect::<Vec<_>>().as_slice() {
+            ["", code, ""] => (*code).to_owned(),
+            _ => text,
+        }
+    });
+    cells.map(|cell| cell.replace(BAR, "|")).collect()
+}
+
+/// Within code, where a line is not broken.
+const JOINT: char = '\u{1}';
+
+/// Longest code that stays on one line, in bytes.
+const UNBROKEN: usize = 50;
+
+/// Short code has no spaces at which it could be broken.
+fn joined(text: &str) -> String {
+    let part = |(place, part): (usize, &str)| match place % 2 == 1 && part.len() <= UNBROKEN {
+        true => part.replace(' ', &JOINT.to_string()),
+        false => part.to_owned(),
+    };
+    let parts: Vec<String> = text.split('`').enumerate().map(part).collect();
+    parts.join("`")
+}
+
+/// Without emphasis.
+fn plain_words(text: &str) -> String {
+    text.replace("**", "")
 }
 
 #[cfg(test)]
@@ -102,14 +236,13 @@ mod tests {
     #[test]
     fn a_page_fits_its_columns() {
         for topic in TOPICS {
-            for columns in [80, 120] {
-                let text = markdown::plain(topic.page, columns.min(TEXT_COLUMNS), columns);
-                for line in text.lines() {
-                    let is_narrow = line.chars().count() <= columns;
-                    assert!(is_narrow, "{} at {columns}: {line}", topic.name);
-                }
-                assert!(!text.contains("|---") && !text.contains("```") && !text.contains("<!--"));
+            let text = plain(topic.page, COLUMNS);
+            for line in text.lines() {
+                let is_narrow = line.chars().count() <= COLUMNS;
+                assert!(is_narrow, "{}: {line}", topic.name);
             }
+            assert!(!text.contains("|---") && !text.contains("```") && !text.contains("<!--"));
+            assert!(!text.contains("]("), "{}: no links", topic.name);
         }
     }
 
@@ -162,5 +295,60 @@ mod tests {
             let row = format!("| `{name}` |");
             assert!(troubleshooting.contains(&row), "{name}");
         }
+    }
+
+    #[test]
+    fn markdown_becomes_plain_text() {
+        let page = "\
+# Nodes
+
+A **node** has a server, and more words than fit.
+
+- one item that is too long for one line
+- `two` lines
+
+1. first:
+
+   ```sh
+   ccm node list
+     more
+   ```
+
+| a | b |
+|---|---|
+| `x` | y or `z` |
+
+<!-- begin -->
+| name | flag | meaning |
+|---|---|---|
+| `long` | `a\\|b` | What it means, in more words than fit. |
+| short |  | No flag. |
+";
+        let text = "\
+NODES
+
+A node has a server, and more
+words than fit.
+
+- one item that is too long
+  for one line
+- `two` lines
+
+1. first:
+
+       ccm node list
+         more
+
+A  B
+x  y or `z`
+
+long
+    flag: a|b
+    What it means, in more
+    words than fit.
+short
+    No flag.
+";
+        assert_eq!(plain(page, 30), text);
     }
 }

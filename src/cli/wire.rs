@@ -3,13 +3,12 @@
 use crate::cache::Apis;
 use crate::controllers::{lifecycle, node, route, service};
 use crate::daemon;
-use crate::hetzner::load_balancers;
 use crate::hetzner::{self, Hetzner};
-use crate::http::{self, Authorities, Proxies, Secret, Timing, Tls, Token, WRITE_TIMEOUT};
+use crate::http::{self, Authorities, Proxies, Timing, Tls, Token, WRITE_TIMEOUT};
 use crate::kube::{self, config};
 use crate::provider::{Gate, OpenGate, Profile, Refused};
 use crate::settings::{self, Command, Settings};
-use crate::text::unencrypted;
+use crate::text::url::without_tls;
 use std::path::Path;
 use std::sync::{Arc, Once};
 use std::time::Duration;
@@ -179,7 +178,7 @@ pub(super) fn service_settings(settings: &Settings) -> service::Settings {
     service::Settings {
         sync_interval: scaled(settings, settings.service_sync_interval.value),
         resync_period: scaled(settings, settings.load_balancer_resync_period.value),
-        concurrency: settings.concurrent_service_syncs.value,
+        concurrency: settings.concurrent_service_syncs.value as usize,
         cluster_name: settings.cluster_name.value.clone(),
         delete_orphans: settings.delete_orphaned_load_balancers.value,
         time_scale: settings.test_time_scale.value,
@@ -252,13 +251,7 @@ pub(super) struct RoutesOff {
 
 pub(super) fn health_settings(settings: &Settings) -> daemon::HealthSettings {
     daemon::HealthSettings {
-        address: settings
-            .metrics_address
-            .value
-            .map(|address| daemon::Address {
-                ip: address.ip,
-                port: address.port,
-            }),
+        address: settings.metrics_address.value,
         has_metrics: settings.metrics_enabled.value,
         silence_limit: scaled(settings, daemon::SILENCE_LIMIT),
         bind_retry: scaled(settings, daemon::BIND_RETRY),
@@ -301,7 +294,7 @@ fn check_encryption(settings: &Settings, access: &config::Access) -> Result<(), 
     if settings.allow_insecure_endpoint.value || is_known {
         return Ok(());
     }
-    let why = format!("{place}: {}", unencrypted::why("credentials"));
+    let why = format!("{place}: {}", without_tls("credentials"));
     match settings.cloud_provider.value {
         Profile::CcmFromScratch => Err(why),
         Profile::Hcloud => {
@@ -355,12 +348,19 @@ fn hetzner_settings(
             ..Tls::default()
         },
         proxies: proxies()?,
-        token: token(settings)?,
+        token: settings
+            .token
+            .value
+            .clone()
+            .ok_or("HCLOUD_TOKEN: not set")?,
         network: settings.network.value.clone(),
         metadata,
         address_family: settings.address_family.clone(),
         zone_label: settings.zone_label_enabled.clone(),
-        load_balancers: load_balancers(&settings.load_balancers),
+        load_balancers: settings
+            .load_balancers_enabled
+            .value
+            .then(|| settings.load_balancers.clone()),
         debug: settings.debug.value,
         timing: timing(settings, hetzner::READ_TIMEOUT),
         gate,
@@ -375,43 +375,9 @@ fn proxies() -> Result<Proxies, String> {
     http::Environment::read(variable).map(Proxies::ByEnvironment)
 }
 
-/// None: turned off.
-fn load_balancers(set: &settings::LoadBalancers) -> Option<load_balancers::Defaults> {
-    let defaults = || load_balancers::Defaults {
-        kind: set.kind.clone(),
-        location: set.location.clone(),
-        network_zone: set.network_zone.clone(),
-        algorithm: set.algorithm.clone(),
-        disable_public_network: set.disable_public_network.clone(),
-        disable_private_ingress: set.disable_private_ingress.clone(),
-        use_private_ip: set.use_private_ip.clone(),
-        private_subnet: set.private_subnet.clone(),
-        disable_ipv6: set.disable_ipv6.clone(),
-        uses_proxyprotocol: set.uses_proxyprotocol.clone(),
-        health_check_interval_s: set.health_check_interval_s.clone(),
-        health_check_timeout_s: set.health_check_timeout_s.clone(),
-        health_check_retries: set.health_check_retries.clone(),
-        health_check_node_port: set.health_check_node_port.clone(),
-        primary_ip_selector: set.primary_ip_selector.clone(),
-        unknown: Vec::new(),
-    };
-    set.enabled.value.then(defaults)
-}
-
-fn token(settings: &Settings) -> Result<Token, String> {
-    let Some(token) = &settings.token.value else {
-        return Err("HCLOUD_TOKEN: not set".into());
-    };
-    let secret = Secret::new(token.secret.expose());
-    Ok(match &token.file {
-        Some(path) => Token::file(path.clone(), Some(secret)),
-        None => Token::fixed(secret),
-    })
-}
-
 fn warn_of_token_length(settings: &Settings) {
     let token = settings.token.value.as_ref();
-    let length = token.map_or(TOKEN_CHARACTERS, |token| token.secret.expose().len());
+    let length = token.map_or(TOKEN_CHARACTERS, Token::length);
     if length != TOKEN_CHARACTERS {
         log::warn!(
             "the token from {} has {length} characters; tokens of the Cloud API have {TOKEN_CHARACTERS}",

@@ -10,7 +10,7 @@ mod signals;
 mod stop;
 mod ticks;
 
-pub use health::{Address, BIND_RETRY, Health, HealthSettings, SILENCE_LIMIT};
+pub use health::{BIND_RETRY, Health, HealthSettings, SILENCE_LIMIT};
 pub use signals::stop_on_signals;
 pub use stop::{Stop, StopGate};
 pub use ticks::reach_cloud;

@@ -1,7 +1,6 @@
 //! Certificates of the project, as the API says them: only the fields we read, and the list.
 
-use super::api::{Api, Meta, Page};
-use super::load_balancers::ServerRef;
+use super::api::{Api, Reference, Resource};
 use crate::provider::{Error, Urgency};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
@@ -19,7 +18,7 @@ pub struct Certificate {
     #[serde(default)]
     pub status: Option<CertificateStatus>,
     /// Load balancers, by their IDs.
-    pub used_by: Vec<ServerRef>,
+    pub used_by: Vec<Reference>,
 }
 
 /// How far Hetzner has come with a managed certificate.
@@ -92,43 +91,16 @@ impl<'a> Certificates<'a> {
     }
 }
 
-#[derive(Deserialize)]
-struct CertificatesPage {
-    certificates: Vec<Certificate>,
-    meta: Meta,
-}
-
-impl Page for CertificatesPage {
-    type Item = Certificate;
-
-    fn into_parts(self) -> (Meta, Vec<Certificate>) {
-        (self.meta, self.certificates)
-    }
-
-    fn id(item: &Certificate) -> u64 {
-        item.id
+impl Resource for Certificate {
+    const LIST: &'static str = "certificates";
+    const ONE: &'static str = "certificate";
+    fn id(&self) -> u64 {
+        self.id
     }
 }
 
 /// Those with this label.
 pub(super) fn of_cluster(api: &Api, label: &str, uid: &str) -> Result<Vec<Certificate>, Error> {
     let label = label.replace('/', "%2F");
-    let path = format!("/certificates?label_selector={label}%3D{uid}");
-    api.list::<CertificatesPage>(&path, Urgency::Asked)
-}
-
-#[derive(Deserialize)]
-struct One {
-    certificate: Certificate,
-}
-
-/// One as it is now.
-pub(super) fn read(api: &Api, id: u64, urgency: Urgency) -> Result<Certificate, Error> {
-    let answer: One = api.get(&format!("/certificates/{id}"), urgency)?;
-    Ok(answer.certificate)
-}
-
-/// All of the project.
-pub(super) fn list(api: &Api, urgency: Urgency) -> Result<Vec<Certificate>, Error> {
-    api.list::<CertificatesPage>("/certificates", urgency)
+    api.list(&format!("label_selector={label}%3D{uid}&"), Urgency::Asked)
 }

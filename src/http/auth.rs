@@ -2,15 +2,14 @@
 //! password, or what an issuer hands out for a while.
 
 use super::certificates::Identity;
-use super::secret::Secret;
+use super::{rotation, secret::Secret};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Sent with every request, to a proxy too.
 pub(super) const USER_AGENT: &str = concat!("ccm-from-scratch/", env!("CARGO_PKG_VERSION"));
@@ -117,40 +116,29 @@ impl Credentials {
 /// Most of a token's file that is read; a token has a few kilobytes at most.
 const TOKEN_LIMIT_BYTES: u64 = 64 * 1024;
 
-/// A file that is being replaced is whole again sooner.
-const LOG_AFTER: Duration = Duration::from_secs(1);
-
-/// Where the token of an API comes from.
+/// The token of an API, and the file it comes from. Clones share what was read last.
+#[derive(Clone, Debug, Default)]
 pub struct Token {
-    source: Source,
-    /// What a file held when it could last be read.
-    last: Mutex<Option<Secret>>,
-}
-
-enum Source {
-    None,
-    Fixed(Secret),
     /// Read before every call: it is small, and a rotated token counts from the next call on.
-    File(PathBuf),
+    file: Option<PathBuf>,
+    /// The token, or what the file held when it could last be read.
+    last: Arc<Mutex<Option<Secret>>>,
 }
 
 impl Token {
     /// No token: a client certificate does it, or nothing is needed.
     pub fn none() -> Token {
-        Token {
-            source: Source::None,
-            last: Mutex::new(None),
-        }
+        Token::default()
     }
 
     pub fn is_none(&self) -> bool {
-        matches!(self.source, Source::None)
+        self.file.is_none() && self.last().is_none()
     }
 
     pub fn fixed(secret: Secret) -> Token {
         Token {
-            source: Source::Fixed(secret),
-            last: Mutex::new(None),
+            file: None,
+            last: Arc::new(Mutex::new(Some(secret))),
         }
     }
 
@@ -158,39 +146,44 @@ impl Token {
     /// be read only once.
     pub fn file(path: PathBuf, first: Option<Secret>) -> Token {
         Token {
-            source: Source::File(path),
-            last: Mutex::new(first),
+            file: Some(path),
+            last: Arc::new(Mutex::new(first)),
         }
+    }
+
+    /// Of what was read last, in bytes.
+    pub fn length(&self) -> usize {
+        self.last().as_ref().map_or(0, Secret::len)
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<Secret>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The token to send now. A file that cannot be read or holds no token (it is being
     /// replaced), and one that is no file but a pipe, leaves the one read before in use.
     pub fn current(&self) -> Result<Option<Secret>, String> {
-        let path = match &self.source {
-            Source::None => return Ok(None),
-            Source::Fixed(secret) => return Ok(Some(secret.clone())),
-            Source::File(path) => path,
+        let mut last = self.last();
+        let Some(path) = &self.file else {
+            return Ok(last.clone());
         };
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.is_some() && path.exists() && !path.is_file() {
             return Ok(last.clone());
         }
         match read(path) {
             Ok(secret) => {
-                complaints().remove(path);
+                rotation::resolved(path);
                 *last = Some(secret);
             }
-            Err(why) if last.is_none() => {
-                return Err(format!("the token file {} {why}", path.display()));
-            }
-            Err(why) => complain(path, &why, LOG_AFTER),
+            Err(why) if last.is_none() => return Err(in_full(path, &why)),
+            Err(why) => rotation::raise(path, &in_full(path, &why), rotation::LOG_AFTER),
         }
         Ok(last.clone())
     }
 
     /// It was not accepted: then it matters that there should have been another one.
     pub(super) fn refused(&self) {
-        let Source::File(path) = &self.source else {
+        let Some(path) = &self.file else {
             return;
         };
         // A pipe is read once.
@@ -198,60 +191,13 @@ impl Token {
             return;
         }
         if let Err(why) = read(path) {
-            complain(path, &why, Duration::ZERO);
+            rotation::raise(path, &in_full(path, &why), Duration::ZERO);
         }
     }
 }
 
-/// Why a file's new content is not used, since when, and whether that was logged.
-struct Complaint {
-    why: String,
-    since: Instant,
-    is_logged: bool,
-}
-
-/// By file: several clients of a process read the same one.
-static COMPLAINTS: Mutex<BTreeMap<PathBuf, Complaint>> = Mutex::new(BTreeMap::new());
-
-fn complaints() -> MutexGuard<'static, BTreeMap<PathBuf, Complaint>> {
-    COMPLAINTS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Logs it once, when it has been so for that long.
-fn complain(path: &Path, why: &str, patience: Duration) {
-    let mut complaints = complaints();
-    let complaint = complaints
-        .entry(path.to_owned())
-        .or_insert_with(Complaint::none);
-    if complaint.is_due(why, patience, Instant::now()) {
-        log::warn!(
-            "the token file {} {why}; the token read before stays in use",
-            path.display()
-        );
-    }
-}
-
-impl Complaint {
-    fn none() -> Complaint {
-        Complaint {
-            why: String::new(),
-            since: Instant::now(),
-            is_logged: false,
-        }
-    }
-
-    fn is_due(&mut self, why: &str, patience: Duration, now: Instant) -> bool {
-        if self.why != why {
-            *self = Complaint {
-                why: why.to_owned(),
-                since: now,
-                is_logged: false,
-            };
-        }
-        let is_news = !self.is_logged && now.duration_since(self.since) >= patience;
-        self.is_logged |= is_news;
-        is_news
-    }
+fn in_full(path: &Path, why: &str) -> String {
+    format!("the token file {} {why}", path.display())
 }
 
 fn read(path: &Path) -> Result<Secret, String> {
@@ -273,7 +219,7 @@ fn read(path: &Path) -> Result<Secret, String> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::super::Redactor;
+    use super::super::redact;
     use super::*;
 
     #[test]
@@ -285,13 +231,12 @@ mod tests {
         let credentials = login.current().unwrap();
         let header = credentials.header.unwrap();
         assert_eq!(header.expose(), "Basic QWxhZGRpbjpvcGVuICJzZXNhbWUiIA==");
-        let redactor = Redactor::new(&credentials.secrets);
         for answer in [
             "a QWxhZGRpbjpvcGVuICJzZXNhbWUiIA== b",
             "a open \"sesame\"  b",
             "a open \\\"sesame\\\"  b",
         ] {
-            assert_eq!(redactor.redact(answer), "a [redacted] b");
+            assert_eq!(redact(answer, &credentials.secrets), "a [redacted] b");
         }
     }
 
@@ -325,27 +270,6 @@ mod tests {
         assert_eq!(text(&token), "three", "it is being replaced");
         let why = Token::file(path, None).current().unwrap_err();
         assert!(why.contains("does not exist"), "{why}");
-    }
-
-    /// When it is read, why it is not used, and whether that is logged.
-    #[test]
-    fn why_a_new_token_is_not_used_is_logged_once() {
-        let begun = Instant::now();
-        let mut complaint = Complaint::none();
-        for (at_ms, why, patience, expected) in [
-            (0, "is empty", LOG_AFTER, false),
-            (999, "is empty", LOG_AFTER, false),
-            (1000, "is empty", LOG_AFTER, true),
-            (1001, "is empty", LOG_AFTER, false),
-            (9000, "is empty", Duration::ZERO, false),
-            (9001, "does not exist", LOG_AFTER, false),
-            (9002, "does not exist", Duration::ZERO, true),
-            (99_000, "does not exist", LOG_AFTER, false),
-        ] {
-            let now = begun + Duration::from_millis(at_ms);
-            let logged = complaint.is_due(why, patience, now);
-            assert_eq!(logged, expected, "{at_ms} ms");
-        }
     }
 
     #[test]

@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{CertificateError, Error, RootCertStore};
+use rustls::sign::CertifiedKey;
+use rustls::{CertificateError, Error, InconsistentKeys, RootCertStore};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -14,15 +15,12 @@ use std::time::Duration;
 
 /// A client certificate with its key: known to fit each other.
 #[derive(Clone)]
-pub struct Identity {
-    chain: Vec<CertificateDer<'static>>,
-    key: Arc<PrivateKeyDer<'static>>,
-}
+pub struct Identity(pub(super) Arc<CertifiedKey>);
 
 /// A certificate holds the public half of its key: the same certificate is the same identity.
 impl PartialEq for Identity {
     fn eq(&self, other: &Identity) -> bool {
-        self.chain == other.chain
+        self.0.cert == other.0.cert
     }
 }
 
@@ -60,28 +58,36 @@ pub fn parse_authorities(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Str
 }
 
 impl Identity {
-    /// A certificate chain and its key (PKCS#1, PKCS#8 or SEC1), both PEM.
+    /// A certificate chain, our own first, and its key (PKCS#1, PKCS#8 or SEC1), both PEM.
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Identity, IdentityError> {
+        let wrong_key = |why: &str| IdentityError::Key(why.to_owned());
         let chain = parse_certificates(certificate).map_err(IdentityError::Certificate)?;
-        let key_der = parse_key(key).map_err(IdentityError::Key)?;
-        check_together(&chain, &key_der)?;
-        if let Some(own) = chain.first() {
+        let key = parse_key(key).map_err(IdentityError::Key)?;
+        let provider = rustls::crypto::ring::default_provider().key_provider;
+        let key = provider.load_private_key(key).map_err(|_| {
+            wrong_key(
+                "is damaged or of a kind that is not supported; supported are RSA from 2048 bits on, ECDSA P-256 \
+                 and P-384, and Ed25519",
+            )
+        })?;
+        let certified = CertifiedKey::new(chain, key);
+        match certified.keys_match() {
+            Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
+            Err(Error::InconsistentKeys(_)) => {
+                return Err(wrong_key(
+                    "is the key of another certificate than the client's",
+                ));
+            }
+            Err(_) => {
+                let why = "holds a damaged certificate; copy it anew";
+                return Err(IdentityError::Certificate(why.to_owned()));
+            }
+        }
+        if let Some(own) = certified.cert.first() {
             check_validity(own, Timestamp::now())
                 .map_err(|why| IdentityError::Certificate(format!("the certificate {why}")))?;
         }
-        Ok(Identity {
-            chain,
-            key: Arc::new(key_der),
-        })
-    }
-
-    /// Our own certificate first.
-    pub(super) fn chain(&self) -> Vec<CertificateDer<'static>> {
-        self.chain.clone()
-    }
-
-    pub(super) fn key(&self) -> PrivateKeyDer<'static> {
-        self.key.clone_key()
+        Ok(Identity(Arc::new(certified)))
     }
 }
 
@@ -104,37 +110,6 @@ fn parse_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
 fn holds(pem: &[u8], text: &str) -> bool {
     pem.windows(text.len())
         .any(|window| window == text.as_bytes())
-}
-
-/// What a connection will do with them, done once here where the refusal names its reason.
-fn check_together(
-    chain: &[CertificateDer<'static>],
-    key: &PrivateKeyDer<'static>,
-) -> Result<(), IdentityError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    if provider
-        .key_provider
-        .load_private_key(key.clone_key())
-        .is_err()
-    {
-        return Err(IdentityError::Key(
-            "is damaged or of a kind that is not supported; supported are RSA from 2048 bits on, ECDSA P-256 \
-             and P-384, and Ed25519"
-                .into(),
-        ));
-    }
-    rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| IdentityError::Certificate(error.to_string()))?
-        .with_root_certificates(RootCertStore::empty())
-        .with_client_auth_cert(chain.to_vec(), key.clone_key())
-        .map(|_| ())
-        .map_err(|error| match error {
-            Error::InconsistentKeys(_) => {
-                IdentityError::Key("is the key of another certificate than the client's".into())
-            }
-            _ => IdentityError::Certificate("holds a damaged certificate; copy it anew".into()),
-        })
 }
 
 /// What keeps a certificate from being accepted at `now`: its end, or a beginning that is still to come. Everything

@@ -1,6 +1,6 @@
 //! What went wrong with one call, below the meaning of either API.
 
-use super::secret::Redactor;
+use super::secret::{Secret, redact};
 use jiff::Timestamp;
 use std::fmt;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub struct Error {
     pub head: Option<Box<Head>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Kind {
     /// The gate refused; nothing was sent.
     Refused(String),
@@ -53,12 +53,9 @@ pub struct Head {
     pub date: Option<Timestamp>,
 }
 
-/// What a proxy did instead of opening the tunnel, as it passes through ureq; nothing of the request was sent.
+/// An error of ours as it passes through ureq.
 #[derive(Debug)]
-pub(super) struct ProxyError {
-    why: String,
-    is_permanent: bool,
-}
+pub(super) struct Failed(pub(super) Kind);
 
 /// Of what an API says in an error, so much is shown, in characters.
 const MESSAGE_CHARACTERS: usize = 1000;
@@ -82,11 +79,11 @@ impl Error {
     }
 
     /// A server may repeat what it was sent, in any part of its answer, and an error is printed.
-    pub(super) fn without_secrets(mut self, redactor: &Redactor) -> Error {
+    pub(super) fn without_secrets(mut self, secrets: &[Secret]) -> Error {
         match &mut self.kind {
             Kind::TimedOut(_) => {}
             Kind::Status(body) => {
-                *body = redactor.redact(&String::from_utf8_lossy(body)).into_bytes();
+                *body = redact(&String::from_utf8_lossy(body), secrets).into_bytes();
             }
             Kind::Refused(why)
             | Kind::Token(why)
@@ -94,15 +91,15 @@ impl Error {
             | Kind::Unreachable(why)
             | Kind::Untrusted(why)
             | Kind::Tls(why)
-            | Kind::Malformed(why) => *why = redactor.redact(why),
+            | Kind::Malformed(why) => *why = redact(why, secrets),
         }
         if let Some(head) = &mut self.head {
-            head.content_type = redactor.redact(&head.content_type);
+            head.content_type = redact(&head.content_type, secrets);
             // Half of one is of no use.
             head.correlation_id = head
                 .correlation_id
                 .take()
-                .filter(|id| redactor.redact(id) == *id);
+                .filter(|id| redact(id, secrets) == *id);
         }
         self
     }
@@ -131,11 +128,7 @@ impl Kind {
             Kind::Unreachable(_) => "unreachable",
             Kind::TimedOut(_) => "timeout",
             Kind::Untrusted(_) | Kind::Tls(_) => "tls",
-            Kind::Refused(_)
-            | Kind::Token(_)
-            | Kind::Request(_)
-            | Kind::Status(_)
-            | Kind::Malformed(_) => "other",
+            _ => "other",
         }
     }
 }
@@ -144,56 +137,34 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.call)?;
         match &self.kind {
-            Kind::Refused(why) => write!(f, "not sent: {why}"),
-            Kind::Token(why) | Kind::Request(why) => write!(f, "not sent: {why}"),
-            Kind::Unreachable(why) => f.write_str(why),
+            Kind::Refused(why) | Kind::Token(why) | Kind::Request(why) => {
+                write!(f, "not sent: {why}")
+            }
+            Kind::Unreachable(why) | Kind::Malformed(why) => f.write_str(why),
             Kind::TimedOut(after) => {
                 write!(f, "no complete answer within {} s", after.as_secs_f32())
             }
             Kind::Untrusted(why) | Kind::Tls(why) => write!(f, "TLS: {why}"),
-            Kind::Status(_) => write!(
-                f,
-                "HTTP status {}",
-                self.head.as_ref().map_or(0, |h| h.status)
-            ),
-            Kind::Malformed(why) => f.write_str(why),
+            Kind::Status(_) => {
+                let status = self.head.as_ref().map_or(0, |head| head.status);
+                write!(f, "HTTP status {status}")
+            }
         }
     }
 }
 
 impl std::error::Error for Error {}
 
-impl ProxyError {
-    /// It may help to try again.
-    pub(super) fn temporary(why: String) -> ProxyError {
-        let is_permanent = false;
-        ProxyError { why, is_permanent }
-    }
-
-    /// A setting has to be corrected.
-    pub(super) fn permanent(why: String) -> ProxyError {
-        let is_permanent = true;
-        ProxyError { why, is_permanent }
-    }
-
-    fn kind(&self) -> Kind {
-        match self.is_permanent {
-            true => Kind::Request(self.why.clone()),
-            false => Kind::Unreachable(self.why.clone()),
-        }
-    }
-}
-
-impl fmt::Display for ProxyError {
+impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.why)
+        write!(f, "{:?}", self.0)
     }
 }
 
-impl std::error::Error for ProxyError {}
+impl std::error::Error for Failed {}
 
-impl From<ProxyError> for ureq::Error {
-    fn from(error: ProxyError) -> ureq::Error {
+impl From<Failed> for ureq::Error {
+    fn from(error: Failed) -> ureq::Error {
         ureq::Error::Other(Box::new(error))
     }
 }
@@ -222,8 +193,8 @@ pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> Kind
         ureq::Error::BodyExceedsLimit(limit) => {
             Kind::Malformed(format!("the answer is longer than {} MiB", limit >> 20))
         }
-        ureq::Error::Other(error) => match error.downcast_ref::<ProxyError>() {
-            Some(error) => error.kind(),
+        ureq::Error::Other(error) => match error.downcast_ref::<Failed>() {
+            Some(Failed(kind)) => kind.clone(),
             None => Kind::Unreachable(error.to_string()),
         },
         other => Kind::Unreachable(other.to_string()),
@@ -283,15 +254,11 @@ fn describe_certificate(error: &rustls::CertificateError) -> String {
         NotValidForNameContext {
             expected,
             presented,
-        } => format!(
-            "the server's certificate is for {}, not for {}",
-            presented
-                .iter()
-                .map(|name| bare(name))
-                .collect::<Vec<_>>()
-                .join(", "),
-            expected.to_str()
-        ),
+        } => {
+            let names: Vec<&str> = presented.iter().map(|name| bare(name)).collect();
+            let (names, expected) = (names.join(", "), expected.to_str());
+            format!("the server's certificate is for {names}, not for {expected}")
+        }
         other => format!("the server's certificate is not accepted: {other}"),
     }
 }

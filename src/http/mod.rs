@@ -2,10 +2,10 @@
 //!
 //! A request passes through layers that each do one thing: the gate (writes), the credentials (`auth`),
 //! the bytes (`agent`: ureq), the log and the count, the answer's status and the streaming parse (`answer`),
-//! and, for reads only, the next try (`retry`). Below ureq are our own connections: `transport` connects directly
+//! and, for reads only, the next try (`request`). Below ureq are our own connections: `transport` connects directly
 //! or through a `proxy` and moves no byte after the call's deadline, and `tls` encrypts.
 //! `waiting` notes which calls are open, for a person who waits; `secret` redacts. Knows nothing of either API's
-//! objects or errors; imports only `provider`: the gate, the heartbeat after every call, and the two clocks.
+//! objects or errors; imports only `text` and `provider`: the gate, the heartbeat after every call, and the two clocks.
 
 mod agent;
 mod answer;
@@ -14,7 +14,6 @@ mod certificates;
 mod error;
 mod proxy;
 mod request;
-mod retry;
 mod rotation;
 mod secret;
 mod tls;
@@ -29,14 +28,13 @@ pub use error::{Error, Head, Kind, shortened};
 pub use proxy::{Environment, Protocol, Proxies, Proxy};
 pub use request::{Method, Settings, Stage, Timing, WRITE_TIMEOUT};
 pub use rotation::TlsSource;
-pub use secret::{Redactor, Secret, without_known_secrets};
+pub use secret::{Secret, redact, without_known_secrets};
 pub use tls::{CertificateName, Roots, Tls};
 pub use waiting::{Open, longest_wait, note_waits};
 
 use crate::provider::{Refused, heartbeat};
 use agent::{Session, Sessions};
-use request::Call;
-use retry::{Attempts, Next};
+use request::{Attempts, Call};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -109,14 +107,12 @@ impl Client {
                 is_renewed = true;
                 continue;
             }
-            match attempts.next(&error) {
-                Next::GiveUp => return Err(error),
-                Next::TryAgain(wait) => {
-                    log::debug!("{error}; trying again in {} ms", wait.as_millis());
-                    std::thread::sleep(wait);
-                    session = self.session(&call)?;
-                }
-            }
+            let Some(wait) = attempts.next(&error) else {
+                return Err(error);
+            };
+            log::debug!("{error}; trying again in {} ms", wait.as_millis());
+            std::thread::sleep(wait);
+            session = self.session(&call)?;
         }
     }
 
@@ -217,9 +213,9 @@ impl Client {
     ) -> Result<Reply<T>, Error> {
         let line = self.url_line(call.method, call.path);
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let redactor = Redactor::new(&session.credentials.secrets);
+        let secrets = &session.credentials.secrets;
         if self.settings.log_bodies && !call.body.is_empty() {
-            log::debug!("{line}: {}", answer::beginning(&call.body, &redactor));
+            log::debug!("{line}: {}", answer::beginning(&call.body, secrets));
         }
         (self.settings.watch)(call.method, call.path, Stage::Begun);
         let begun = Instant::now();
@@ -229,8 +225,8 @@ impl Client {
         let _held = hold_deadline(deadline);
         let outcome = agent::send(session, &self.settings, call, timeout)
             .map_err(|kind| Error::new(line.clone(), kind))
-            .and_then(|response| answer::read(response, &line, timeout, &self.settings, &redactor))
-            .map_err(|error| error.without_secrets(&redactor));
+            .and_then(|response| answer::read(response, &line, timeout, &self.settings, secrets))
+            .map_err(|error| error.without_secrets(secrets));
         let ended = outcome.as_ref().map(|reply| reply.head.status);
         self.ended(call, &line, ended, begun.elapsed());
         outcome

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// A token or password. `Debug` and `Display` say nothing of it.
 #[derive(Clone, PartialEq, Eq)]
@@ -60,25 +60,10 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Takes known secrets out of a text that is about to be logged, in whatever way the text writes their characters.
-pub struct Redactor<'a> {
-    secrets: Vec<&'a Secret>,
-}
-
-impl<'a> Redactor<'a> {
-    pub fn new(secrets: impl IntoIterator<Item = &'a Secret>) -> Redactor<'a> {
-        Redactor {
-            secrets: secrets
-                .into_iter()
-                .filter(|secret| !secret.is_empty())
-                .collect(),
-        }
-    }
-
-    pub fn redact(&self, text: &str) -> String {
-        let forms: Vec<String> = self.secrets.iter().flat_map(|it| it.forms()).collect();
-        redacted(text, &forms).into_owned()
-    }
+/// A text without these secrets, in whatever way it writes their characters.
+pub fn redact(text: &str, secrets: &[Secret]) -> String {
+    let forms: Vec<String> = secrets.iter().flat_map(Secret::forms).collect();
+    redacted(text, &forms).into_owned()
 }
 
 /// In place of a secret.
@@ -97,27 +82,19 @@ const SHORTEST_KNOWN: usize = 8;
 const KNOWN_AT_MOST: usize = 8;
 
 /// What this process has shown to an API, the newest last, each in its forms.
-static KNOWN: Mutex<Vec<Arc<Known>>> = Mutex::new(Vec::new());
-
-struct Known {
-    secret: Secret,
-    forms: Vec<String>,
-}
+static KNOWN: Mutex<Vec<(Secret, Vec<String>)>> = Mutex::new(Vec::new());
 
 /// From now on no output holds them: see [`without_known_secrets`].
 pub(super) fn remember(secrets: &[Secret]) {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     for secret in secrets {
-        if secret.len() < SHORTEST_KNOWN || known.iter().any(|other| other.secret == *secret) {
+        if secret.len() < SHORTEST_KNOWN || known.iter().any(|(other, _)| other == secret) {
             continue;
         }
         if known.len() >= KNOWN_AT_MOST {
             known.remove(0);
         }
-        known.push(Arc::new(Known {
-            secret: secret.clone(),
-            forms: secret.forms(),
-        }));
+        known.push((secret.clone(), secret.forms()));
     }
 }
 
@@ -125,8 +102,8 @@ pub(super) fn remember(secrets: &[Secret]) {
 ///
 /// Whatever an API answers may repeat what it was sent, in any field of any object.
 pub fn without_known_secrets(text: &str) -> Cow<'_, str> {
-    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let forms: Vec<&String> = known.iter().flat_map(|one| &one.forms).collect();
+    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let forms: Vec<&String> = known.iter().flat_map(|(_, forms)| forms).collect();
     redacted(text, &forms)
 }
 
@@ -134,6 +111,9 @@ impl Secret {
     /// As it is, and base64 of it: what stands in it does not depend on its neighbours, but on how many bytes stand
     /// before it.
     fn forms(&self) -> Vec<String> {
+        if self.is_empty() {
+            return Vec::new();
+        }
         let mut forms = vec![self.0.clone()];
         for before in 0..3 {
             let bytes = [&[0; 2][..before.min(2)], self.0.as_bytes()].concat();
@@ -156,40 +136,26 @@ fn redacted<'a>(text: &'a str, forms: &[impl AsRef<str>]) -> Cow<'a, str> {
     for byte in forms.iter().filter_map(|form| form.as_ref().bytes().next()) {
         is_first[usize::from(byte)] = true;
     }
-    let next = |at: usize| {
-        let may_begin = |byte: &u8| is_first[usize::from(*byte)] || matches!(byte, b'%' | b'\\');
-        text.as_bytes()[at..].iter().position(may_begin)
-    };
+    let begins = |c: char| is_first[usize::from(c.encode_utf8(&mut [0; 4]).as_bytes()[0])];
     let mut shown = String::new();
     // What was copied to `shown` ends here.
     let mut copied = 0;
     let mut at = 0;
-    while let Some(found) = next(at) {
-        at += found;
-        // Of a long row only the end can begin an escape: the cost of a text is linear in its length.
-        at += backslashes(&text[at..]).saturating_sub(BACKSLASHES_AT_MOST);
+    while let Some(plain) = text[at..].chars().next() {
         let rest = &text[at..];
-        let mut bytes = [0; 4];
-        let decoded = unit(rest).0.encode_utf8(&mut bytes).as_bytes()[0];
-        let literal = rest.as_bytes()[0];
-        let longest = match is_first[usize::from(decoded)] || is_first[usize::from(literal)] {
-            true => {
-                let lengths = forms.iter();
-                lengths
-                    .filter_map(|form| written(rest, form.as_ref()))
-                    .max()
-            }
+        let found = match begins(plain) || begins(unit(rest, plain).0) {
+            true => forms
+                .iter()
+                .filter_map(|form| written(rest, form.as_ref()))
+                .max(),
             false => None,
         };
-        match longest {
-            Some(length) => {
-                shown.push_str(&text[copied..at]);
-                shown.push_str(REDACTED);
-                at += length;
-                copied = at;
-            }
-            None => at += rest.chars().next().map_or(1, char::len_utf8),
+        if let Some(length) = found {
+            shown.push_str(&text[copied..at]);
+            shown.push_str(REDACTED);
+            copied = at + length;
         }
+        at += found.unwrap_or(plain.len_utf8());
     }
     match copied {
         0 => Cow::Borrowed(text),
@@ -202,9 +168,10 @@ fn redacted<'a>(text: &'a str, forms: &[impl AsRef<str>]) -> Cow<'a, str> {
 fn written(text: &str, secret: &str) -> Option<usize> {
     let mut rest = text;
     for c in secret.chars() {
-        let length = match unit(rest) {
-            (decoded, length) if decoded == c && length > 0 => length,
-            _ if rest.starts_with(c) => c.len_utf8(),
+        let plain = rest.chars().next()?;
+        let length = match unit(rest, plain) {
+            (escaped, length) if escaped == c => length,
+            _ if plain == c => c.len_utf8(),
             _ => return None,
         };
         rest = &rest[length..];
@@ -212,75 +179,26 @@ fn written(text: &str, secret: &str) -> Option<usize> {
     Some(text.len() - rest.len())
 }
 
-/// The first character that a text means, and how many bytes say it: `k`, `%6b`, `\u006b`, `\x6b`, and the same escaped
-/// once more; `\"` for `"`. What is no escape means itself.
-fn unit(text: &str) -> (char, usize) {
-    let Some(first) = text.chars().next() else {
-        return ('\0', 0);
+/// The character that a text beginning with `plain` means, and how many bytes say it: `k`, `%6b`, `\u006b`, `\x6b`, `\"`,
+/// and with more backslashes what a JSON text in a JSON text has.
+fn unit(text: &str, plain: char) -> (char, usize) {
+    let row = text.bytes().take(BACKSLASHES_AT_MOST);
+    let row = row.take_while(|byte| *byte == b'\\').count();
+    let after = &text[row..];
+    let hex = |begin: usize, end: usize| {
+        let code = u32::from_str_radix(after.get(begin..end)?, 16).ok()?;
+        Some((char::from_u32(code)?, row + end))
     };
-    let decoded = match first {
-        '%' => percent_unit(text),
-        '\\' => percent_unit(text).or_else(|| backslash_unit(text)),
+    let escaped = match after.as_bytes() {
+        [b'%', ..] if row == 0 => hex(1, 3),
+        _ if row == 0 => None,
+        [b'u', b'0', b'0', b'2', b'5', ..] => hex(5, 7).or_else(|| hex(1, 5)),
+        [b'u', ..] => hex(1, 5),
+        [b'x', ..] => hex(1, 3),
+        [quoted @ (b'"' | b'/'), ..] => Some((char::from(*quoted), row + 1)),
         _ => None,
     };
-    decoded.unwrap_or((first, first.len_utf8()))
-}
-
-/// The bytes of one character, each as `%6b` or, in JSON, as `\u00256b`.
-fn percent_unit(text: &str) -> Option<(char, usize)> {
-    let mut bytes = Vec::with_capacity(4);
-    let mut rest = text;
-    loop {
-        rest = rest
-            .strip_prefix('%')
-            .or_else(|| rest.strip_prefix("\\u0025"))?;
-        bytes.push(u8::try_from(hex(rest, 2)?).ok()?);
-        rest = &rest[2..];
-        match std::str::from_utf8(&bytes) {
-            Ok(decoded) => return Some((decoded.chars().next()?, text.len() - rest.len())),
-            Err(_) if bytes.len() < 4 => {}
-            Err(_) => return None,
-        }
-    }
-}
-
-fn backslash_unit(text: &str) -> Option<(char, usize)> {
-    let row = backslashes(text);
-    if row > BACKSLASHES_AT_MOST {
-        return None;
-    }
-    let after = &text[row..];
-    let (decoded, length) = match after.chars().next()? {
-        'u' => {
-            let high = hex(&after[1..], 4)?;
-            match char::from_u32(high) {
-                Some(decoded) => (decoded, 5),
-                None => {
-                    let row = backslashes(&after[5..]).min(BACKSLASHES_AT_MOST);
-                    let low = after[5 + row..].strip_prefix('u')?;
-                    let units = [high, hex(low, 4)?].map(|unit| unit as u16);
-                    let decoded = char::decode_utf16(units).next()?.ok()?;
-                    (decoded, 5 + row + 5)
-                }
-            }
-        }
-        'x' => (char::from_u32(hex(&after[1..], 2)?)?, 3),
-        plain @ ('"' | '/') => (plain, 1),
-        _ => return None,
-    };
-    Some((decoded, row + length))
-}
-
-/// So many digits at the beginning of a text.
-fn hex(text: &str, digits: usize) -> Option<u32> {
-    let text = text.get(..digits)?;
-    let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_hex.then(|| u32::from_str_radix(text, 16).ok()).flatten()
-}
-
-/// How many stand at the beginning of a text.
-fn backslashes(text: &str) -> usize {
-    text.bytes().take_while(|byte| *byte == b'\\').count()
+    escaped.unwrap_or((plain, plain.len_utf8()))
 }
 
 #[cfg(test)]
@@ -293,7 +211,7 @@ mod tests {
         assert_eq!(secret.expose(), "s3cr3t");
         assert_eq!(format!("{secret:?}"), "[redacted]");
         assert_eq!(
-            Redactor::new([&secret]).redact("{\"a\":\"s3cr3t\"}"),
+            redact("{\"a\":\"s3cr3t\"}", &[secret]),
             "{\"a\":\"[redacted]\"}"
         );
     }
@@ -303,7 +221,7 @@ mod tests {
     #[rustfmt::skip] // A case is a line.
     fn a_secret_is_found_however_it_is_written() {
         let secret = Secret::new("k1/s3cr3t-\"x");
-        let redactor = Redactor::new([&secret]);
+        let secrets = [secret];
         for (text, shown) in [
             ("", ""),
             ("k1/s3cr3t-\"", "k1/s3cr3t-\""),
@@ -319,12 +237,12 @@ mod tests {
             ("\\u006", "\\u006"),
             ("\\uD83D\\uDE00", "\\uD83D\\uDE00"),
         ] {
-            assert_eq!(redactor.redact(text), shown, "{text}");
+            assert_eq!(redact(text, &secrets), shown, "{text}");
         }
         let password = Secret::exactly("pä😀ß\\n".into());
-        let redactor = Redactor::new([&password]);
-        for text in ["pä😀ß\\n", "p\\u00e4\\ud83d\\uDE00ß\\n", "p%c3%a4%F0%9F%98%80%C3%9F\\n"] {
-            assert_eq!(redactor.redact(text), "[redacted]", "{text}");
+        let secrets = [password];
+        for text in ["pä😀ß\\n", "p\\u00e4😀\\u00DF\\n"] {
+            assert_eq!(redact(text, &secrets), "[redacted]", "{text}");
         }
     }
 
@@ -335,7 +253,6 @@ mod tests {
             "\\", "\\\\", "u", "00", "6b", "%", "%6", "ä", "k", "\"", "x", "😀", "d83d", "25", "k1",
         ];
         let secrets = ["k1", "\\u", "%6b", "ä😀", "\u{10ffff}"].map(Secret::new);
-        let redactor = Redactor::new(&secrets);
         let mut state = 1_u64;
         for _ in 0..2_000 {
             let mut text = String::new();
@@ -345,7 +262,7 @@ mod tests {
                     .wrapping_add(1);
                 text.push_str(pieces[(state >> 33) as usize % pieces.len()]);
             }
-            let shown = redactor.redact(&text);
+            let shown = redact(&text, &secrets);
             if !shown.contains(REDACTED) {
                 assert_eq!(shown, text);
             }
@@ -361,7 +278,6 @@ mod tests {
         let secrets: Vec<Secret> = (0..8)
             .map(|number| Secret::new(&format!("of-this-test-{number}-and-long-enough")))
             .collect();
-        let redactor = Redactor::new(&secrets);
         for part in [
             "\\",
             "%",
@@ -373,7 +289,7 @@ mod tests {
         ] {
             let text = part.repeat((64 << 10) / part.len());
             let begun = std::time::Instant::now();
-            assert_eq!(redactor.redact(&text), text);
+            assert_eq!(redact(&text, &secrets), text);
             let took = begun.elapsed();
             assert!(took.as_secs() < 5, "{part}: {took:?}");
         }
@@ -383,13 +299,13 @@ mod tests {
     #[test]
     fn a_secret_is_found_in_base64() {
         let secret = Secret::new("s3cr3t-s3cr3t?s3cr3t~~~");
-        let redactor = Redactor::new([&secret]);
+        let secrets = [secret.clone()];
         let alphabet = base64::engine::general_purpose::URL_SAFE_NO_PAD;
         for before in ["", "a", "ab", "abc", "Bearer "] {
             for after in ["", "z", "zy", "zyx"] {
                 let text = format!("{before}{}{after}", secret.expose());
                 for encoded in [STANDARD.encode(&text), alphabet.encode(&text)] {
-                    let shown = redactor.redact(&encoded);
+                    let shown = redact(&encoded, &secrets);
                     let left = shown.replace(REDACTED, "");
                     assert!(
                         shown.contains(REDACTED) && left.len() <= 20,

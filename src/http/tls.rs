@@ -5,6 +5,7 @@ use super::certificates::Identity;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, StreamOwned};
 use rustls::{Error, SignatureScheme};
 use std::fmt;
@@ -185,7 +186,10 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, Error> {
         false => builder.with_root_certificates(trusted(tls)),
     };
     match &tls.identity {
-        Some(identity) => builder.with_client_auth_cert(identity.chain(), identity.key()),
+        Some(Identity(certified)) => {
+            let certified = SingleCertAndKey::from(certified.as_ref().clone());
+            Ok(builder.with_client_cert_resolver(Arc::new(certified)))
+        }
         None => Ok(builder.with_no_client_auth()),
     }
 }

@@ -8,7 +8,6 @@
 //! suspended has a monotonic clock that stands still: a call during which the clocks jumped against each
 //! other is over as well. Everything is blocking, so a call is on one thread from its beginning to its end.
 
-use super::error::ProxyError;
 use super::proxy::{self, Route};
 use crate::provider::Moment;
 use socket2::SockRef;
@@ -118,7 +117,6 @@ impl Connector<()> for Connect {
                 let socket = self.socket(details.uri, details.config, by)?;
                 Ok(Some(Box::new(socket)))
             }
-            Route::Refused(why) => Err(ProxyError::permanent(why.clone()).into()),
             Route::Through(way) => {
                 let connect = |uri: &Uri| {
                     let socket = self.socket(uri, details.config, by)?;

@@ -7,21 +7,15 @@
 //! A label's values come from our own words, from path templates or from short lists that an
 //! API can't lengthen: never from the name of an object. Beyond [`SERIES_AT_MOST`] of one
 //! metric everything counts as `other`, so that a mistake in that costs no memory.
-//!
-//! | file | its one job |
-//! |---|---|
-//! | `table` | every metric: name, labels, help |
-//! | `process` | what the kernel says about this process |
+//! `table` has every metric: name, labels, help.
 
-mod process;
 mod table;
 
-pub use process::begin;
 pub use table::*;
 
 use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Combinations of label values that one metric keeps.
 pub const SERIES_AT_MOST: usize = 400;
@@ -191,7 +185,7 @@ impl Kind {
 
 /// All metrics as they are now, in Prometheus' text format 0.0.4.
 pub fn exposition() -> String {
-    process::look();
+    read_process();
     let mut text = String::new();
     for metric in TABLE {
         metric.write(&mut text);
@@ -213,6 +207,44 @@ fn line(text: &mut String, name: &str, suffix: &str, labels: &str, bound: &str, 
         text,
         "{name}{suffix}{open}{labels}{comma}{bound}{close} {value}"
     );
+}
+
+/// Of `/proc/self/stat`, on every architecture that Linux still runs on.
+const TICKS_A_SECOND: f64 = 100.0;
+
+/// Takes note of when the process began: now.
+pub fn begin() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    PROCESS_START.set(&[], now.unwrap_or_default().as_secs_f64().floor());
+}
+
+/// What the kernel says about this process. Where there is no `/proc`, nothing.
+fn read_process() {
+    if let Ok(stat) = std::fs::read_to_string("/proc/self/stat")
+        && let Some(ticks) = processor_ticks(&stat)
+    {
+        PROCESS_CPU.set(&[], ticks as f64 / TICKS_A_SECOND);
+    }
+    if let Ok(status) = std::fs::read_to_string("/proc/self/status")
+        && let Some(kilobytes) = resident_kilobytes(&status)
+    {
+        PROCESS_MEMORY.set(&[], (kilobytes * 1024) as f64);
+    }
+}
+
+/// Own and kernel time: the 14th and 15th field. The second, the program's name in
+/// parentheses, may hold anything.
+fn processor_ticks(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace().skip(11);
+    let own: u64 = fields.next()?.parse().ok()?;
+    let kernel: u64 = fields.next()?.parse().ok()?;
+    Some(own + kernel)
+}
+
+fn resident_kilobytes(status: &str) -> Option<u64> {
+    let (_, rest) = status.split_once("VmRSS:")?;
+    rest.split_ascii_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -288,5 +320,17 @@ mod tests {
             assert!(!is_histogram || name.ends_with("_seconds"), "{name}");
             assert!(metric.help.ends_with('.') && !metric.help.contains('\n'));
         }
+    }
+
+    #[test]
+    fn the_kernels_words_are_read() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194560 1 0 0 0 120 34 0 0 20 0 9 0 1 1 1";
+        assert_eq!(processor_ticks(stat), Some(154));
+        assert_eq!(processor_ticks("7 (ccm) S 1"), None);
+        assert_eq!(
+            resident_kilobytes("VmHWM:\t 9 kB\nVmRSS:\t    5432 kB\n"),
+            Some(5432)
+        );
+        assert_eq!(resident_kilobytes("VmHWM: 9 kB"), None);
     }
 }

@@ -31,7 +31,7 @@ pub use load_balancer::{
     LoadBalancerPlan, LoadBalancers, Orphan, Snapshot, Target,
 };
 pub use node::{AddressKind, Node, NodeAddress};
-pub use options::{AddressFamily, Algorithm, NetworkSelector, Profile};
+pub use options::{AddressFamily, Algorithm, LoadBalancerDefaults, NetworkSelector, Profile};
 pub use route::{Network, Route, RouteChange, RouteChangeKind, Routes};
 pub use service::{
     Cluster, Ingress, OfferedNode, Protocol, Reach, Service, ServicePort, TrafficPolicy,

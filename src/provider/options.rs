@@ -1,10 +1,14 @@
 //! What a user chooses of a provider: the plain types that settings are parsed into.
 
+use super::Sourced;
+use crate::text::selector::Selector;
+use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// `--cloud-provider`: whose provider IDs, labels and names are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Profile {
     /// Our own names.
     #[default]
@@ -14,7 +18,8 @@ pub enum Profile {
 }
 
 /// `HCLOUD_INSTANCES_ADDRESS_FAMILY`: which public addresses become `ExternalIP`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum AddressFamily {
     #[default]
     Ipv4,
@@ -41,9 +46,46 @@ pub enum Algorithm {
     Unknown,
 }
 
-impl Profile {
-    pub const ALL: [Profile; 2] = [Profile::CcmFromScratch, Profile::Hcloud];
+/// Defaults for Services without the annotation: `HCLOUD_LOAD_BALANCERS_*`. None: unset.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadBalancerDefaults {
+    /// `…_TYPE`.
+    pub kind: Option<Sourced<String>>,
+    /// `…_LOCATION`. Not together with `network_zone`.
+    pub location: Option<Sourced<String>>,
+    /// `…_NETWORK_ZONE`.
+    pub network_zone: Option<Sourced<String>>,
+    /// `…_ALGORITHM_TYPE`.
+    pub algorithm: Option<Sourced<Algorithm>>,
+    /// `…_DISABLE_PUBLIC_NETWORK`.
+    pub disable_public_network: Option<Sourced<bool>>,
+    /// `…_DISABLE_PRIVATE_INGRESS`.
+    pub disable_private_ingress: Option<Sourced<bool>>,
+    /// `…_USE_PRIVATE_IP`.
+    pub use_private_ip: Option<Sourced<bool>>,
+    /// `…_PRIVATE_SUBNET_IP_RANGE`.
+    pub private_subnet: Option<Sourced<Ipv4Net>>,
+    /// `…_DISABLE_IPV6`.
+    pub disable_ipv6: Option<Sourced<bool>>,
+    /// `…_USES_PROXYPROTOCOL`.
+    pub uses_proxyprotocol: Option<Sourced<bool>>,
+    /// `…_HEALTH_CHECK_INTERVAL`, in seconds.
+    pub health_check_interval_s: Option<Sourced<u32>>,
+    /// `…_HEALTH_CHECK_TIMEOUT`, in seconds.
+    pub health_check_timeout_s: Option<Sourced<u32>>,
+    /// `…_HEALTH_CHECK_RETRIES`.
+    pub health_check_retries: Option<Sourced<u32>>,
+    /// `…_HEALTH_CHECK_NODE_PORT`: profile `hcloud` checks `externalTrafficPolicy: Local` at the
+    /// health check node port only when this is true.
+    pub health_check_node_port: Option<Sourced<bool>>,
+    /// `…_PRIMARY_IP_SELECTOR`: labels of the Primary IPs that Services may claim. None: they may claim all.
+    pub primary_ip_selector: Option<Sourced<Selector>>,
+    /// Variables, and flags with their dashes, that are unset here and may be set for the daemon: they are held back.
+    /// Always empty in the daemon.
+    pub unknown: Vec<String>,
+}
 
+impl Profile {
     pub fn name(self) -> &'static str {
         match self {
             Profile::CcmFromScratch => "ccm-from-scratch",
@@ -53,12 +95,6 @@ impl Profile {
 }
 
 impl AddressFamily {
-    pub const ALL: [AddressFamily; 3] = [
-        AddressFamily::Ipv4,
-        AddressFamily::Ipv6,
-        AddressFamily::Dualstack,
-    ];
-
     pub fn name(self) -> &'static str {
         match self {
             AddressFamily::Ipv4 => "ipv4",
@@ -69,9 +105,6 @@ impl AddressFamily {
 }
 
 impl Algorithm {
-    /// Those that can be chosen.
-    pub const ALL: [Algorithm; 2] = [Algorithm::RoundRobin, Algorithm::LeastConnections];
-
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::RoundRobin => "round_robin",

@@ -1,18 +1,59 @@
 //! The effective value of one setting, with its source: flag before environment before the daemon of a cluster
 //! (`--settings-from`) before default.
 
-use super::args::{self, Args};
-use super::environment::Environment;
 use super::problem::Problem;
-use super::setting::{Command, Group, Kind, Setting, Variable};
-use super::table::{ALLOW_INSECURE_ENDPOINT, DRY_RUN, TABLE};
-use super::values::{WorkloadName, boolean, looks_like_a_token, without_credentials};
+use super::setting::{Command, Flag, Kind, Setting, Variable};
+use super::values::{looks_like_a_token, without_credentials};
+use crate::http::{Secret, Token};
 use crate::provider::{Source, Sourced};
+use crate::text::{boolean, one_of};
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Shown instead of a secret's value.
 const REDACTED: &str = "<redacted>";
+
+/// Most that a file named by a variable may hold, in bytes: it holds one token or the like.
+const MAX_FILE_BYTES: u64 = 64 * 1024;
+
+/// Where variables come from: this process, a test, or what another process runs with.
+pub trait Environment {
+    fn get(&self, name: &str) -> Option<OsString>;
+    /// The names of all variables; those that are not UTF-8 may be left out.
+    fn names(&self) -> Vec<String>;
+    /// Reads a file that a variable names.
+    fn read_file(&self, path: &Path) -> io::Result<String>;
+}
+
+/// The environment of this process.
+pub struct Process;
+
+impl Environment for Process {
+    fn get(&self, name: &str) -> Option<OsString> {
+        std::env::var_os(name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let names = std::env::vars_os().map(|(name, _)| name);
+        names.filter_map(|name| name.into_string().ok()).collect()
+    }
+
+    fn read_file(&self, path: &Path) -> io::Result<String> {
+        let mut text = String::new();
+        File::open(path)?
+            .take(MAX_FILE_BYTES + 1)
+            .read_to_string(&mut text)?;
+        if text.len() as u64 > MAX_FILE_BYTES {
+            let message = format!("larger than {MAX_FILE_BYTES} bytes");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+        }
+        Ok(text)
+    }
+}
 
 /// One setting with its effective value and source, as `ccm config` shows it. Never holds a secret.
 #[derive(Debug, Clone)]
@@ -27,15 +68,15 @@ pub struct Effective {
 #[derive(Debug)]
 pub struct DaemonSettings {
     /// E.g. `deployment kube-system/ccm-from-scratch`.
-    from: String,
-    args: Args,
-    variables: Vec<(String, String)>,
+    pub(super) from: String,
+    pub(super) flags: Vec<Flag>,
+    pub(super) variables: Vec<(String, String)>,
 }
 
 /// Reads settings one by one, and collects what is wrong with them.
 pub(super) struct Resolver<'a> {
     pub(super) command: Command,
-    pub(super) args: &'a Args,
+    pub(super) flags: &'a [Flag],
     pub(super) environment: &'a dyn Environment,
     pub(super) daemon: Option<&'a DaemonSettings>,
     /// In the order in which they were read.
@@ -45,67 +86,49 @@ pub(super) struct Resolver<'a> {
 
 /// Text for a setting, not yet parsed.
 pub(super) struct Candidate {
-    pub(super) text: String,
-    /// The flag as it was written, or the variable.
-    name: String,
-    pub(super) place: Place,
-}
-
-/// Where a candidate was found.
-pub(super) enum Place {
-    Flag,
-    Environment,
-    /// The file that the variable names.
-    File(PathBuf),
-    /// The daemon's workload.
-    Daemon(String),
-    Default,
+    setting: &'static Setting,
+    text: String,
+    source: Source,
+    /// It was on our own command line.
+    is_usage: bool,
+    /// The variable that names the file in which the text was.
+    file: Option<(&'static str, PathBuf)>,
 }
 
 impl Resolver<'_> {
-    pub(super) fn setting<T: Default>(
-        &mut self,
-        setting: &'static Setting,
-        parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Sourced<T> {
-        self.sourced(setting, |candidate| parse(&candidate.text))
-    }
-
     /// A setting without a default.
     pub(super) fn optional<T>(
         &mut self,
         setting: &'static Setting,
-        parse: impl Fn(&str) -> Result<T, String>,
+        parse: impl Fn(&Candidate) -> Result<T, String>,
     ) -> Option<Sourced<T>> {
-        let Sourced { value, source } = self.setting(setting, |text| parse(text).map(Some));
+        let Sourced { value, source } = self.setting(setting, |one| parse(one).map(Some));
         value.map(|value| Sourced::new(value, source))
     }
 
     /// The last candidate that can be parsed; each that can't is a problem. Without one, the default of the table, and
     /// where that has none, of the type.
-    pub(super) fn sourced<T: Default>(
+    pub(super) fn setting<T: Default>(
         &mut self,
         setting: &'static Setting,
         parse: impl Fn(&Candidate) -> Result<T, String>,
     ) -> Sourced<T> {
+        let unset = Source::Default(setting.written_name());
         let default = setting
             .default
-            .map(|text| Candidate::new(text, &setting.written_name(), Place::Default));
+            .map(|text| Candidate::new(setting, text, unset.clone()));
         let (mut value, mut chosen) = (T::default(), None);
         for candidate in default.into_iter().chain(self.candidates(setting)) {
             match parse(&candidate) {
                 Ok(parsed) => (value, chosen) = (parsed, Some(candidate)),
-                Err(message) => self.problems.push(candidate.problem(setting, message)),
+                Err(message) => self.problems.push(candidate.problem(message)),
             }
         }
-        let source = match &chosen {
-            Some(candidate) => candidate.source(),
-            None => Source::Default(setting.written_name()),
-        };
+        let source = chosen.as_ref().map_or(unset, |one| one.source.clone());
         if setting.is_for(self.command) {
             self.effective.push(Effective {
                 setting,
-                value: chosen.map(|candidate| shown(setting, &candidate.text)),
+                value: chosen.map(|one| one.shown().unwrap_or_else(|| REDACTED.to_owned())),
                 source: source.clone(),
             });
         }
@@ -116,96 +139,140 @@ impl Resolver<'_> {
         if !setting.is_for(self.command) {
             return vec![];
         }
-        let flags = flags(self.args, setting, || Place::Flag);
+        let mut flags = candidates(self.flags, setting);
         if !flags.is_empty() {
+            flags.iter_mut().for_each(|flag| flag.is_usage = true);
             return flags;
         }
         let mut variables = setting.variables.iter();
-        if let Some(own) = variables.find_map(|v| self.variable(setting, *v)) {
+        if let Some(own) = variables.find_map(|variable| self.variable(setting, *variable)) {
             return vec![own];
         }
-        match self.daemon.filter(|_| is_inherited(setting)) {
+        match self.daemon.filter(|_| setting.is_inherited()) {
             Some(daemon) => daemon.candidates(setting),
             None => vec![],
         }
     }
 
     /// A variable that is set and not empty; the file form is read.
-    fn variable(&mut self, setting: &Setting, variable: Variable) -> Option<Candidate> {
+    fn variable(&mut self, setting: &'static Setting, variable: Variable) -> Option<Candidate> {
         let name = variable.name();
         let Ok(text) = self.environment.get(name)?.into_string() else {
             let problem = Problem::environment(name, "its value is not UTF-8");
             self.problems.push(problem);
             return None;
         };
-        match (text.trim(), variable) {
-            ("", _) => None,
+        let read = match (text.trim(), variable) {
+            ("", _) => return None,
             (path, Variable::File(_)) => self.file(setting, name, path),
-            (text, _) => Some(Candidate::new(text, name, Place::Environment)),
-        }
+            (text, _) => {
+                let source = Source::Environment(name.to_owned());
+                Ok(Candidate::new(setting, text, source))
+            }
+        };
+        read.map_err(|problem| self.problems.push(problem)).ok()
     }
 
-    fn file(&mut self, setting: &Setting, variable: &str, path: &str) -> Option<Candidate> {
-        let message = match self.environment.read_file(Path::new(path)) {
-            Ok(text) if text.trim().is_empty() => "the file is empty".to_owned(),
-            Ok(text) => {
-                let place = Place::File(PathBuf::from(path));
-                return Some(Candidate::new(text.trim(), variable, place));
-            }
-            Err(error) => error.to_string(),
+    fn file(
+        &self,
+        setting: &'static Setting,
+        variable: &'static str,
+        path: &str,
+    ) -> Result<Candidate, Problem> {
+        let wrong = |why: String| match setting.secret && looks_like_a_token(path) {
+            true => Problem::environment(
+                variable,
+                "can't be read, and looks like a token itself; write the path of a file that holds the token",
+            ),
+            false => Problem::environment(variable, why).with_value(path),
         };
-        self.problems
-            .push(match setting.secret && looks_like_a_token(path) {
-                true => Problem::environment(
-                    variable,
-                    "can't be read, and looks like a token itself; write the path of a file that holds the token",
-                ),
-                false => Problem::environment(variable, message).with_value(path),
-            });
-        None
+        let text = self.environment.read_file(Path::new(path));
+        let text = text.map_err(|error| wrong(error.to_string()))?;
+        if text.trim().is_empty() {
+            return Err(wrong("the file is empty".to_owned()));
+        }
+        let source = Source::Environment(format!("{variable} ({path})"));
+        Ok(Candidate {
+            file: Some((variable, path.into())),
+            ..Candidate::new(setting, text.trim(), source)
+        })
     }
 }
 
 impl Candidate {
-    fn new(text: &str, name: &str, place: Place) -> Candidate {
+    fn new(setting: &'static Setting, text: &str, source: Source) -> Candidate {
         Candidate {
+            setting,
             text: text.to_owned(),
-            name: name.to_owned(),
-            place,
+            source,
+            is_usage: false,
+            file: None,
         }
     }
 
-    fn source(&self) -> Source {
-        let name = self.name.clone();
-        match &self.place {
-            Place::Flag => Source::Flag(name),
-            Place::Environment => Source::Environment(name),
-            Place::File(path) => Source::Environment(format!("{name} ({})", path.display())),
-            Place::Daemon(from) if name.starts_with('-') => {
-                Source::Flag(format!("{name} of {from}"))
-            }
-            Place::Daemon(from) => Source::Environment(format!("{name} of {from}")),
-            Place::Default => Source::Default(name),
+    fn problem(&self, message: String) -> Problem {
+        if let Some((variable, path)) = &self.file {
+            return Problem::environment(variable, message).with_value(path.display().to_string());
+        }
+        Problem {
+            setting: self.source.name().to_owned(),
+            value: self.shown(),
+            message,
+            usage: self.is_usage,
         }
     }
 
-    fn problem(&self, setting: &Setting, message: String) -> Problem {
-        let problem = match &self.place {
-            Place::Flag => Problem::usage(&self.name, message),
-            Place::Environment => Problem::environment(&self.name, message),
-            Place::File(path) => {
-                let path = path.display().to_string();
-                return Problem::environment(&self.name, message).with_value(path);
-            }
-            Place::Daemon(_) => Problem::environment(self.source().name(), message),
-            Place::Default => Problem::environment(setting.name, message),
-        };
-        match setting.kind {
-            _ if setting.secret => problem,
-            Kind::Url => problem.with_value(without_credentials(&self.text)),
-            _ => problem.with_value(self.text.as_str()),
+    /// As people may see it; none: it is a secret.
+    fn shown(&self) -> Option<String> {
+        match (self.setting.kind, boolean(&self.text)) {
+            _ if self.setting.secret => None,
+            (Kind::Url, _) => Some(without_credentials(&self.text)),
+            (Kind::Boolean, Ok(value)) => Some(value.to_string()),
+            _ => Some(self.text.clone()),
         }
     }
+}
+
+/// Reads the text alone.
+pub(super) fn parsed<T>(
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> impl Fn(&Candidate) -> Result<T, String> {
+    move |candidate| parse(&candidate.text)
+}
+
+/// One of the words of the setting's row, in either case.
+pub(super) fn choice<T: for<'de> Deserialize<'de>>(candidate: &Candidate) -> Result<T, String> {
+    let word = candidate.text.to_ascii_lowercase();
+    let wrong = |words: &[&str]| format!("use {}", one_of(words));
+    match candidate.setting.kind {
+        Kind::Choice(words) if words.contains(&word.as_str()) => {
+            let word: serde::de::value::StrDeserializer<serde::de::value::Error> =
+                word.as_str().into_deserializer();
+            T::deserialize(word).map_err(|_| wrong(words))
+        }
+        Kind::Choice(words) => Err(wrong(words)),
+        _ => Err("not a choice".to_owned()),
+    }
+}
+
+/// Takes any visible ASCII: what an HTTP header can carry. Only the API knows whether it is a token.
+pub(super) fn token(candidate: &Candidate) -> Result<Option<Token>, String> {
+    let secret = Secret::new(&candidate.text);
+    secret.check()?;
+    Ok(Some(match &candidate.file {
+        Some((_, path)) => Token::file(path.clone(), Some(secret)),
+        None => Token::fixed(secret),
+    }))
+}
+
+/// The flag is one path; the variable may list several. Empty ones count for nothing.
+pub(super) fn kubeconfig(candidate: &Candidate) -> Result<Vec<PathBuf>, String> {
+    let mut paths = match candidate.source {
+        Source::Flag(_) => vec![PathBuf::from(&candidate.text)],
+        _ => std::env::split_paths(&candidate.text).collect(),
+    };
+    paths.retain(|path| !path.as_os_str().is_empty());
+    Ok(paths)
 }
 
 impl Effective {
@@ -214,109 +281,65 @@ impl Effective {
         let name = problem.setting.as_str();
         let mut flags = self.setting.flags.iter();
         let mut variables = self.setting.variables.iter();
-        let is_short =
-            |letter: char| name.strip_prefix('-') == Some(letter.encode_utf8(&mut [0; 4]));
+        let short = self.setting.short.map(|letter| format!("-{letter}"));
         flags.any(|flag| name.strip_prefix("--") == Some(flag))
             || variables.any(|variable| name == variable.name())
-            || self.setting.short.is_some_and(is_short)
+            || short.as_deref() == Some(name)
     }
 }
 
 impl DaemonSettings {
-    /// The words after the daemon's program, and its variables. The error: what is wrong with the words.
-    pub fn new(
-        from: &WorkloadName,
-        mut words: Vec<String>,
-        variables: Vec<(String, String)>,
-    ) -> Result<DaemonSettings, Vec<Problem>> {
-        if words.first().map(String::as_str) == Some(Command::Run.name()) {
-            words.remove(0);
-        }
-        let words = words.into_iter().map(OsString::from).collect();
-        let mut args = args::parse(Command::Run, words);
-        let from = from.to_string();
-        let problems = std::mem::take(&mut args.problems);
-        if !problems.is_empty() {
-            let of = |problem: Problem| Problem {
-                setting: format!("{} of {from}", problem.setting),
-                usage: false,
-                ..problem
-            };
-            return Err(problems.into_iter().map(of).collect());
-        }
-        Ok(DaemonSettings {
-            from,
-            args,
-            variables,
-        })
-    }
-
     /// Its flags, else its first variable. Files that its variables name can't be read from here.
-    fn candidates(&self, setting: &Setting) -> Vec<Candidate> {
-        let place = || Place::Daemon(self.from.clone());
-        let flags = flags(&self.args, setting, place);
+    fn candidates(&self, setting: &'static Setting) -> Vec<Candidate> {
+        let of_daemon = |name: &str| format!("{name} of {}", self.from);
+        let mut flags = candidates(&self.flags, setting);
         if !flags.is_empty() {
+            for flag in &mut flags {
+                flag.source = Source::Flag(of_daemon(flag.source.name()));
+            }
             return flags;
         }
-        let values = setting
-            .variables
-            .iter()
-            .filter(|one| !matches!(one, Variable::File(_)));
-        let set = values.filter_map(|one| {
+        let is_value = |one: &&Variable| !matches!(one, Variable::File(_));
+        let mut values = setting.variables.iter().filter(is_value);
+        let set = values.find_map(|one| {
             let (name, text) = self.variables.iter().find(|(name, _)| name == one.name())?;
-            let text = text.trim();
-            (!text.is_empty()).then(|| Candidate::new(text, name, place()))
+            let source = Source::Environment(of_daemon(name));
+            Some(Candidate::new(setting, text.trim(), source)).filter(|one| !one.text.is_empty())
         });
-        set.take(1).collect()
+        set.into_iter().collect()
     }
 }
 
 /// The values of a setting's flags, in the order given. A list flag adds to the earlier ones.
-fn flags(args: &Args, setting: &Setting, place: impl Fn() -> Place) -> Vec<Candidate> {
-    let flags = args.flags.iter();
-    let mut flags = flags.filter(|one| std::ptr::eq(one.setting, setting));
-    let candidate = |one: &args::Flag| Candidate::new(&one.text, &one.name, place());
-    let Kind::List(_) = setting.kind else {
-        return flags.map(candidate).collect();
-    };
-    let Some(mut list) = flags.next().map(candidate) else {
-        return Vec::new();
-    };
-    for more in flags {
-        list.text.push(',');
-        list.text.push_str(&more.text);
-    }
-    vec![list]
-}
-
-fn shown(setting: &Setting, text: &str) -> String {
-    match (setting.kind, boolean(text)) {
-        _ if setting.secret => REDACTED.to_owned(),
-        (Kind::Url, _) => without_credentials(text),
-        (Kind::Boolean, Ok(value)) => value.to_string(),
-        _ => text.to_owned(),
-    }
-}
-
-/// Does `--settings-from` take it over? How a person reaches both APIs, what is printed, and whether anything is
-/// written at all is their own; and a token is sent to no address that an object of the cluster names.
-fn is_inherited(setting: &Setting) -> bool {
-    let is_about_the_work = matches!(setting.group, Group::Hetzner | Group::Controllers);
-    let is_own = setting.secret || setting.hidden || setting.kind == Kind::Url;
-    let stays = [&DRY_RUN, &ALLOW_INSECURE_ENDPOINT];
-    let stays = stays.into_iter().any(|one| std::ptr::eq(setting, one));
-    is_about_the_work && !is_own && !stays
-}
-
-/// What `--settings-from` takes over for this command: names of variables, and of flags with their dashes.
-pub fn inherited_names(command: Command) -> Vec<String> {
-    let mut names = Vec::new();
-    for setting in TABLE {
-        if setting.is_for(command) && is_inherited(setting) {
-            let variables = setting.variables.iter().map(|one| one.name().to_owned());
-            let flags = setting.flags.iter().map(|flag| format!("--{flag}"));
-            names.extend(variables.chain(flags));
+fn candidates(flags: &[Flag], setting: &'static Setting) -> Vec<Candidate> {
+    let mut found: Vec<Candidate> = Vec::new();
+    for flag in flags {
+        if !std::ptr::eq(flag.setting, setting) {
+            continue;
+        }
+        match found.last_mut() {
+            Some(list) if matches!(setting.kind, Kind::List(_)) => {
+                list.text.push(',');
+                list.text.push_str(&flag.text);
+            }
+            _ => {
+                let source = Source::Flag(flag.name.clone());
+                found.push(Candidate::new(setting, &flag.text, source));
+            }
         }
     }
-    names
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_end_is_not_read_to_its_end() {
+        let error = Process
+            .read_file(Path::new("/dev/zero"))
+            .map_err(|error| error.kind());
+        assert_eq!(error, Err(io::ErrorKind::FileTooLarge));
+    }
 }

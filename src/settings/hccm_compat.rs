@@ -10,16 +10,8 @@ use super::table;
 pub struct DropInFlag {
     /// Without the dashes.
     pub name: &'static str,
-    pub takes: Takes,
-}
-
-/// Whether a flag may take the next word as its value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Takes {
-    /// A boolean, or a flag with a value of its own when bare: only `--flag=value`.
-    Nothing,
-    /// `--flag value` as well.
-    Value,
+    /// `--flag value` as well as `--flag=value`; false for a boolean, or a flag with a value of its own when bare.
+    pub takes_value: bool,
 }
 
 impl DropInFlag {
@@ -135,15 +127,11 @@ pub(super) fn by_name(name: &str) -> Option<DropInFlag> {
 }
 
 const fn bare(name: &'static str) -> DropInFlag {
-    DropInFlag {
-        name,
-        takes: Takes::Nothing,
-    }
+    let takes_value = false;
+    DropInFlag { name, takes_value }
 }
 
 const fn with_value(name: &'static str) -> DropInFlag {
-    DropInFlag {
-        name,
-        takes: Takes::Value,
-    }
+    let takes_value = true;
+    DropInFlag { name, takes_value }
 }

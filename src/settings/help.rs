@@ -1,29 +1,31 @@
-//! The table as `--help` shows it: 80 columns, by group.
+//! The table for people: as `--help` shows it (80 columns, by group), and as `src/help/settings.md` does.
 
 use super::setting::{Command, Group, Setting, Variable};
 use super::table::TABLE;
-use super::values::one_of;
+use crate::text::{one_of, replaced_between, wrapped};
 
-/// Widest line, in characters.
+/// Widest line of `--help`, in characters.
 const COLUMNS: usize = 80;
 const INDENT: &str = "          ";
+
+const BEGIN: &str = "<!-- settings:begin -->";
+const END: &str = "<!-- settings:end -->";
 
 /// The settings of one command; the usage line above them is the command's own.
 pub fn help(command: Command) -> String {
     let mut text = String::new();
     for group in Group::ALL {
-        let rows: Vec<&Setting> = TABLE
-            .iter()
-            .filter(|setting| setting.group == *group && setting.is_in_help_of(command))
-            .copied()
-            .collect();
-        if rows.is_empty() {
+        let rows = TABLE.iter().filter(|row| row.is_in_help_of(command));
+        let mut rows = rows.filter(|row| row.group == *group).peekable();
+        if rows.peek().is_none() {
             continue;
         }
         text.push_str(&format!("{}:\n", group.title()));
         for setting in rows {
             text.push_str(&format!("  {}\n", heading(setting)));
-            text.push_str(&wrapped(&body(setting)));
+            for line in wrapped(&body(setting), COLUMNS - INDENT.len()) {
+                text.push_str(&format!("{INDENT}{line}\n"));
+            }
         }
         text.push('\n');
     }
@@ -37,83 +39,91 @@ pub fn help(command: Command) -> String {
 
 /// The flag with its value, or the variable where there is no flag.
 fn heading(setting: &Setting) -> String {
-    let Some(flag) = setting.flags.first() else {
-        return format!("{}={}", first_variable(setting), setting.kind.value_name());
-    };
-    let long = format!("--{flag}");
-    let names = match setting.short {
-        Some(short) => format!("-{short}, {long}"),
-        None => format!("    {long}"),
-    };
-    if setting.takes_value() {
-        format!("{names} {}", setting.kind.value_name())
-    } else {
-        names
+    let value = setting.kind.value_name();
+    let short = setting.short.map(|letter| format!("-{letter}, "));
+    match setting.flags.first() {
+        None => format!("{}={value}", setting.written_name()),
+        Some(flag) => {
+            let names = format!("{}--{flag}", short.unwrap_or_else(|| "    ".to_owned()));
+            with_value(setting, names)
+        }
+    }
+}
+
+fn with_value(setting: &Setting, flag: String) -> String {
+    match setting.takes_value() {
+        true => format!("{flag} {}", setting.kind.value_name()),
+        false => flag,
     }
 }
 
 /// The help sentences, then where else the value can come from, then the default.
 fn body(setting: &Setting) -> String {
     let mut text = setting.help.to_owned();
-    let named = usize::from(setting.flags.is_empty());
-    let others: Vec<String> = setting.variables.iter().skip(named).map(variable).collect();
-    let others: Vec<&str> = others.iter().map(String::as_str).collect();
-    if !others.is_empty() {
-        text.push_str(&format!(" Also: {}.", one_of(&others)));
+    let has_no_flag = setting.flags.is_empty();
+    let others = setting.variables.iter().skip(usize::from(has_no_flag));
+    let others: Vec<String> = others.map(|one| format!("${}", described(one))).collect();
+    let aliases = setting.flags.iter().skip(1);
+    let aliases: Vec<String> = aliases.map(|alias| format!("--{alias}")).collect();
+    for names in [others, aliases] {
+        if !names.is_empty() {
+            text.push_str(&format!(" Also: {}.", one_of(&names)));
+        }
     }
-    if let [_, aliases @ ..] = setting.flags
-        && !aliases.is_empty()
-    {
-        let aliases: Vec<String> = aliases.iter().map(|alias| format!("--{alias}")).collect();
-        text.push_str(&format!(" Also: {}.", aliases.join(", ")));
-    }
-    if let Some(default) = setting
-        .default
-        .filter(|_| setting.takes_value() || named == 1)
-    {
+    let is_shown = setting.takes_value() || has_no_flag;
+    if let Some(default) = setting.default.filter(|_| is_shown) {
         text.push_str(&format!(" [default: {default}]"));
     }
     text
 }
 
-fn variable(variable: &Variable) -> String {
+fn described(variable: &Variable) -> String {
     match variable {
-        Variable::Value(name) => format!("${name}"),
-        Variable::File(name) => format!("${name} (path of a file)"),
-        Variable::Older(name) => format!("${name} (older name)"),
+        Variable::Value(name) => (*name).to_owned(),
+        Variable::File(name) => format!("{name} (path of a file)"),
+        Variable::Older(name) => format!("{name} (older name)"),
     }
 }
 
-fn first_variable(setting: &Setting) -> &'static str {
-    setting
-        .variables
-        .first()
-        .map_or(setting.name, |variable| variable.name())
+/// The page with the table of all settings that are not hidden, as it is now, between its markers; `None` when they are
+/// not there once each, in their order.
+pub fn with_table(page: &str) -> Option<String> {
+    let head = "| setting | flag | variable | default | meaning |\n|---|---|---|---|---|\n";
+    let rows = TABLE.iter().filter(|setting| !setting.hidden);
+    let rows: String = rows.map(|setting| row(setting)).collect();
+    replaced_between(page, BEGIN, END, &format!("{head}{rows}"))
 }
 
-/// Indented lines of whole words.
-fn wrapped(text: &str) -> String {
-    let mut lines = String::new();
-    let mut line = String::from(INDENT);
-    for word in text.split_whitespace() {
-        let fits = line.chars().count() + 1 + word.chars().count() <= COLUMNS;
-        if line.len() > INDENT.len() && !fits {
-            lines.push_str(&line);
-            lines.push('\n');
-            line.truncate(INDENT.len());
-        }
-        if line.len() > INDENT.len() {
-            line.push(' ');
-        }
-        line.push_str(word);
+/// A bar would end the cell, even inside code.
+fn row(setting: &Setting) -> String {
+    let code = |text: &str| format!("`{text}`");
+    let short = setting.short.map(|letter| format!("-{letter}"));
+    let long = setting.flags.iter().map(|flag| format!("--{flag}"));
+    let mut flags: Vec<String> = short.into_iter().chain(long).collect();
+    if let Some(first) = flags.first_mut() {
+        *first = with_value(setting, std::mem::take(first));
     }
-    lines.push_str(&line);
-    lines.push('\n');
-    lines
+    let flags: Vec<String> = flags.iter().map(|flag| code(flag)).collect();
+    let variable = |one: &Variable| match one {
+        Variable::Older(name) => format!("{} (older name)", code(name)),
+        other => code(other.name()),
+    };
+    let variables: Vec<String> = setting.variables.iter().map(variable).collect();
+    let cells = [
+        setting.name.to_owned(),
+        flags.join(", "),
+        variables.join(", "),
+        setting.default.map(code).unwrap_or_default(),
+        setting.help.to_owned(),
+    ];
+    let cells = cells.map(|cell| cell.replace('|', "\\|"));
+    format!("| {} |\n", cells.join(" | "))
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]
@@ -146,5 +156,22 @@ mod tests {
             !text.contains("TIME_SCALE") && !text.contains("--once"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn the_table_is_between_its_markers_and_nowhere_else() {
+        let before = format!("# A\n\n{BEGIN}\nold\n{END}\n\nmore\n");
+        let after = with_table(&before).unwrap();
+        assert!(after.starts_with(&format!("# A\n\n{BEGIN}\n| setting |")));
+        assert!(after.ends_with(&format!("|\n{END}\n\nmore\n")));
+        assert_eq!(with_table(&after).as_deref(), Some(after.as_str()));
+        let twice = format!("{before}{before}");
+        for broken in ["", BEGIN, END, &format!("{END}{BEGIN}"), &twice] {
+            assert_eq!(with_table(broken), None, "{broken}");
+        }
+        let lines = after.lines().filter(|line| line.starts_with('|'));
+        for row in lines {
+            assert_eq!(row.replace("\\|", "").matches('|').count(), 6, "{row}");
+        }
     }
 }

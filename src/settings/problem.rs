@@ -1,6 +1,5 @@
 //! What is wrong with the settings, and what is merely worth a line in the log.
 
-use crate::text::unencrypted;
 use std::fmt;
 
 /// Longest value that a message repeats, in characters.
@@ -21,13 +20,9 @@ pub struct Problem {
 
 /// Something that was accepted and is worth a line; to be logged once. Holds names only, no values.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Notice {
-    /// A flag or variable of hcloud-cloud-controller-manager.
-    Ignored { name: String },
-    /// An unknown variable whose name is almost that of a known one.
-    MisspeltVariable { name: String, nearest: &'static str },
-    /// An API is reached without TLS on another machine.
-    Unencrypted { name: String },
+pub struct Notice {
+    pub level: log::Level,
+    pub message: String,
 }
 
 impl Problem {
@@ -41,12 +36,9 @@ impl Problem {
     }
 
     pub(super) fn environment(setting: &str, message: impl Into<String>) -> Problem {
-        let message = message.into();
         Problem {
-            setting: setting.to_owned(),
-            value: None,
-            message,
             usage: false,
+            ..Problem::usage(setting, message)
         }
     }
 
@@ -71,23 +63,31 @@ impl fmt::Display for Problem {
     }
 }
 
+impl Notice {
+    /// A flag or variable of hcloud-cloud-controller-manager.
+    pub(super) fn ignored(name: &str) -> Notice {
+        Notice {
+            level: log::Level::Info,
+            message: format!("{name}: accepted and ignored, it has no effect in this version"),
+        }
+    }
+
+    /// An unknown variable whose name is almost that of a known one.
+    pub(super) fn misspelt(name: &str, nearest: &str) -> Notice {
+        let name = name.escape_debug();
+        Notice::warning(format!(
+            "{name}: not a variable that ccm reads; did you mean {nearest}?"
+        ))
+    }
+
+    pub(super) fn warning(message: String) -> Notice {
+        let level = log::Level::Warn;
+        Notice { level, message }
+    }
+}
+
 impl fmt::Display for Notice {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Notice::Ignored { name } => {
-                write!(
-                    out,
-                    "{name}: accepted and ignored, it has no effect in this version"
-                )
-            }
-            Notice::Unencrypted { name } => write!(out, "{name}: {}", unencrypted::why("token")),
-            Notice::MisspeltVariable { name, nearest } => {
-                let name = name.escape_debug();
-                write!(
-                    out,
-                    "{name}: not a variable that ccm reads; did you mean {nearest}?"
-                )
-            }
-        }
+        out.write_str(&self.message)
     }
 }

@@ -1,315 +1,246 @@
-//! All settings, parsed: one field and one line for every row of the table.
+//! The whole command line and environment → [`Settings`], and the rules between several of them.
 
-use super::args::Args;
-use super::effective::{Candidate, DaemonSettings, Effective, Place, Resolver};
-use super::environment::Environment;
+use super::args;
+use super::effective::{DaemonSettings, Effective, Environment, Resolver, choice, parsed};
+use super::hccm_compat::IGNORED_VARIABLES;
 use super::problem::{Notice, Problem};
-use super::setting::Command;
-use super::table;
-use super::values::{
-    self, Controllers, ListenAddress, LogFormat, ObjectName, Output, Token, Url, WorkloadName,
-    boolean, choice,
-};
-use crate::provider::{AddressFamily, Algorithm, NetworkSelector, Profile, Sourced};
-use crate::text::duration::{duration, interval, whole_seconds};
+use super::setting::{Command, Variable};
+use super::table::{self, Settings, TABLE};
+use super::values::{self, Url, WorkloadName};
+use crate::http::WRITE_TIMEOUT;
+use crate::provider::{LoadBalancerDefaults, Profile, Source};
+use crate::text::duration::whole_seconds;
+use crate::text::nearest::nearest;
 use crate::text::selector::Selector;
-use crate::text::{self, unencrypted};
-use ipnet::{IpNet, Ipv4Net};
-use std::path::PathBuf;
+use crate::text::{self, boolean, url::without_tls};
+use std::ffi::OsString;
 use std::time::Duration;
 
-/// All settings, typed. Those that a command does not take have their default.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Required: `None` only together with a [`Problem`].
-    pub token: Sourced<Option<Token>>,
-    pub endpoint: Sourced<Url>,
-    /// APIs on other machines may be reached without TLS.
-    pub allow_insecure_endpoint: Sourced<bool>,
-    pub network: Sourced<Option<NetworkSelector>>,
-    pub network_routes_enabled: Sourced<bool>,
-    pub network_disable_attached_check: Sourced<bool>,
-    pub metadata_endpoint: Sourced<Option<Url>>,
-    pub address_family: Sourced<AddressFamily>,
-    pub zone_label_enabled: Sourced<bool>,
-    /// Zero: every decision requests a new list.
-    pub server_cache_max_age: Sourced<Duration>,
-    /// Never true: refused as not built yet.
-    pub robot_enabled: Sourced<bool>,
-    pub load_balancers: LoadBalancers,
-    /// Files to merge, the first wins. Empty: in-cluster, else `~/.kube/config`.
-    pub kubeconfig: Sourced<Vec<PathBuf>>,
-    pub context: Sourced<Option<String>>,
-    pub master: Sourced<Option<Url>>,
-    pub cloud_provider: Sourced<Profile>,
-    pub controllers: Sourced<Controllers>,
-    /// Longer than zero, before the time scale.
-    pub node_sync_interval: Sourced<Duration>,
-    /// Longer than zero, before the time scale.
-    pub node_status_update_frequency: Sourced<Duration>,
-    /// Longer than zero, before the time scale.
-    pub node_monitor_period: Sourced<Duration>,
-    pub node_deletion_guard: Sourced<bool>,
-    /// Longer than zero, before the time scale.
-    pub service_sync_interval: Sourced<Duration>,
-    /// Longer than zero, before the time scale.
-    pub load_balancer_resync_period: Sourced<Duration>,
-    /// At least 1.
-    pub concurrent_service_syncs: Sourced<usize>,
-    pub cluster_name: Sourced<String>,
-    /// Empty: unset.
-    pub cluster_cidrs: Sourced<Vec<IpNet>>,
-    pub configure_cloud_routes: Sourced<bool>,
-    /// Longer than zero, before the time scale.
-    pub route_reconciliation_period: Sourced<Duration>,
-    pub delete_orphaned_load_balancers: Sourced<bool>,
-    /// Of `lb sync`.
-    pub delete_orphans: Sourced<bool>,
-    pub yes: Sourced<bool>,
-    /// Of the client commands.
-    pub settings_from: Sourced<Option<WorkloadName>>,
-    /// Of the client commands about load balancers.
-    pub namespace: Sourced<Option<String>>,
-    pub leader_elect: Sourced<bool>,
-    /// This and the next two fit together when `leader_elect` is true; before the time scale.
-    pub lease_duration: Sourced<Duration>,
-    pub renew_deadline: Sourced<Duration>,
-    pub retry_period: Sourced<Duration>,
-    pub lease_name: Sourced<ObjectName>,
-    pub lease_namespace: Sourced<ObjectName>,
-    pub once: Sourced<bool>,
-    pub dry_run: Sourced<bool>,
-    pub detailed_exitcode: Sourced<bool>,
-    pub output: Sourced<Output>,
-    pub log_format: Sourced<LogFormat>,
-    pub verbosity: Sourced<u32>,
-    pub debug: Sourced<bool>,
-    /// Whether it answers `/metrics`.
-    pub metrics_enabled: Sourced<bool>,
-    /// Of the health server. None: there is none.
-    pub metrics_address: Sourced<Option<ListenAddress>>,
-    /// A factor on every wait; greater than zero.
-    pub test_time_scale: Sourced<f64>,
+/// A command line and an environment, parsed.
+#[derive(Debug)]
+pub struct Parsed {
+    /// A wrong setting has its default here, and a [`Problem`].
+    pub settings: Settings,
+    /// Every setting that the command takes, in the table's order.
+    pub effective: Vec<Effective>,
+    /// The words that are no flags: names of nodes and the like. Always empty for `run` and `config`.
+    pub words: Vec<String>,
+    /// `--help` was there: show it before anything else, problems included.
+    pub help: bool,
+    /// `--version` was there.
+    pub version: bool,
+    /// Each is worth one line in the log, once.
+    pub notices: Vec<Notice>,
+    /// Everything that is wrong, the command line first.
+    pub problems: Vec<Problem>,
 }
 
-pub(super) struct Resolved {
-    pub(super) settings: Settings,
-    pub(super) effective: Vec<Effective>,
-    pub(super) notices: Vec<Notice>,
-    pub(super) problems: Vec<Problem>,
+/// Where the first word stands that is neither a flag of this command nor the value of one.
+pub fn first_word(command: Command, words: &[OsString]) -> Option<usize> {
+    args::parse(command, words.to_vec()).first_word
 }
 
-pub(super) fn resolve(
+/// Parses the settings of one command. `words` are those after the command's own
+/// (`ccm node list -o json` → `-o json`).
+pub fn parse(command: Command, words: Vec<OsString>, environment: &dyn Environment) -> Parsed {
+    parse_with_daemon(command, words, environment, None)
+}
+
+/// The same, with the settings of the daemon of a cluster below them.
+pub fn parse_with_daemon(
     command: Command,
-    args: &Args,
+    words: Vec<OsString>,
     environment: &dyn Environment,
     daemon: Option<&DaemonSettings>,
-) -> Resolved {
-    let mut read = Resolver {
+) -> Parsed {
+    let args = args::parse(command, words);
+    let mut resolver = Resolver {
         command,
-        args,
+        flags: &args.flags,
         environment,
         daemon,
         effective: Vec::new(),
-        problems: Vec::new(),
+        problems: args.problems,
     };
-    let cloud_provider = read.setting(&table::CLOUD_PROVIDER, choice);
-    let allow_insecure_endpoint = read.setting(&table::ALLOW_INSECURE_ENDPOINT, boolean);
-    let unencrypted = Unencrypted {
-        is_allowed: allow_insecure_endpoint.value,
-        profile: cloud_provider.value,
-    };
-    let settings = Settings {
-        token: token(&mut read),
-        endpoint: read.setting(&table::ENDPOINT, |text| {
-            unencrypted.check(Url::parse(text)?)
-        }),
-        allow_insecure_endpoint,
-        network: read.setting(&table::NETWORK, values::network),
-        network_routes_enabled: read.setting(&table::NETWORK_ROUTES_ENABLED, boolean),
-        network_disable_attached_check: read
-            .setting(&table::NETWORK_DISABLE_ATTACHED_CHECK, boolean),
-        metadata_endpoint: read.setting(&table::METADATA_ENDPOINT, values::url),
-        address_family: read.setting(&table::ADDRESS_FAMILY, choice),
-        zone_label_enabled: read.setting(&table::ZONE_LABEL_ENABLED, boolean),
-        server_cache_max_age: read.setting(&table::SERVER_CACHE_MAX_AGE, duration),
-        robot_enabled: read.setting(&table::ROBOT_ENABLED, values::robot),
-        load_balancers: load_balancers(&mut read),
-        kubeconfig: read.sourced(&table::KUBECONFIG, kubeconfig),
-        context: read.setting(&table::CONTEXT, values::name),
-        master: read.setting(&table::MASTER, |text| {
-            let url = values::url(text)?;
-            url.map(|url| unencrypted.check(url)).transpose()
-        }),
-        cloud_provider,
-        controllers: read.setting(&table::CONTROLLERS, Controllers::parse),
-        node_sync_interval: read.setting(&table::NODE_SYNC_INTERVAL, interval),
-        node_status_update_frequency: read.setting(&table::NODE_STATUS_UPDATE_FREQUENCY, interval),
-        node_monitor_period: read.setting(&table::NODE_MONITOR_PERIOD, interval),
-        node_deletion_guard: read.setting(&table::NODE_DELETION_GUARD, boolean),
-        service_sync_interval: read.setting(&table::SERVICE_SYNC_INTERVAL, interval),
-        load_balancer_resync_period: read.setting(&table::LOAD_BALANCER_RESYNC_PERIOD, interval),
-        concurrent_service_syncs: read.setting(&table::CONCURRENT_SERVICE_SYNCS, values::count),
-        cluster_name: read.setting(&table::CLUSTER_NAME, values::cluster_name),
-        cluster_cidrs: read.setting(&table::CLUSTER_CIDR, values::cidrs),
-        configure_cloud_routes: read.setting(&table::CONFIGURE_CLOUD_ROUTES, boolean),
-        route_reconciliation_period: read.setting(&table::ROUTE_RECONCILIATION_PERIOD, interval),
-        delete_orphaned_load_balancers: read
-            .setting(&table::DELETE_ORPHANED_LOAD_BALANCERS, boolean),
-        delete_orphans: read.setting(&table::DELETE_ORPHANS, boolean),
-        yes: read.setting(&table::YES, boolean),
-        settings_from: read.setting(&table::SETTINGS_FROM, WorkloadName::parse),
-        namespace: read.setting(&table::NAMESPACE, values::name),
-        leader_elect: read.setting(&table::LEADER_ELECT, boolean),
-        lease_duration: read.setting(&table::LEASE_DURATION, interval),
-        renew_deadline: read.setting(&table::RENEW_DEADLINE, interval),
-        retry_period: read.setting(&table::RETRY_PERIOD, interval),
-        lease_name: read.setting(&table::LEASE_NAME, values::object_name),
-        lease_namespace: read.setting(&table::LEASE_NAMESPACE, values::namespace),
-        once: read.setting(&table::ONCE, boolean),
-        dry_run: read.setting(&table::DRY_RUN, boolean),
-        detailed_exitcode: read.setting(&table::DETAILED_EXITCODE, boolean),
-        output: read.setting(&table::OUTPUT, choice),
-        log_format: read.setting(&table::LOG_FORMAT, choice),
-        verbosity: read.setting(&table::VERBOSITY, values::verbosity),
-        debug: read.setting(&table::DEBUG, boolean),
-        metrics_enabled: read.setting(&table::METRICS_ENABLED, boolean),
-        metrics_address: read.setting(&table::METRICS_ADDRESS, ListenAddress::parse),
-        test_time_scale: read.setting(&table::TEST_TIME_SCALE, values::scale),
-    };
-    let mut problems = read.problems;
-    problems.extend(leader_election_problems(&settings));
-    problems.extend(load_balancer_problems(&settings.load_balancers));
-    let mut effective = read.effective;
-    let place = |one: &Effective| {
-        let mut table = table::TABLE.iter();
-        table.position(|setting| std::ptr::eq(*setting, one.setting))
-    };
+    let mut settings = Settings::read(&mut resolver, load_balancers);
+    let (mut effective, mut problems) = (resolver.effective, resolver.problems);
+    let place = |one: &Effective| TABLE.iter().position(|row| row.name == one.setting.name);
     effective.sort_by_key(place);
-    Resolved {
-        notices: unencrypted.notices(&settings),
+    if settings.token.value.is_none() && !problems.iter().any(is_about_token) {
+        let message = "not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API \
+                       (Hetzner Console → Security → API tokens)";
+        problems.push(Problem::environment("HCLOUD_TOKEN", message));
+    }
+    let mut notices = args.notices;
+    notices.extend(unused_variables(command, environment));
+    check_encryption(&mut settings, &mut notices, &mut problems);
+    problems.extend(leader_election_problems(&settings));
+    problems.extend(load_balancer_problem(&settings.load_balancers));
+    Parsed {
         settings,
         effective,
+        words: args.words,
+        help: args.help,
+        version: args.version,
+        notices,
         problems,
     }
 }
 
-fn token(read: &mut Resolver) -> Sourced<Option<Token>> {
-    let problems_before = read.problems.len();
-    let token = read.sourced(&table::TOKEN, |candidate| {
-        let file = match &candidate.place {
-            Place::File(path) => Some(path.clone()),
-            _ => None,
-        };
-        Token::parse(&candidate.text, file).map(Some)
-    });
-    if token.value.is_none() && read.problems.len() == problems_before {
-        let message = "not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API \
-                       (Hetzner Console → Security → API tokens)";
-        read.problems
-            .push(Problem::environment("HCLOUD_TOKEN", message));
+fn is_about_token(problem: &Problem) -> bool {
+    let mut variables = table::TOKEN.variables.iter();
+    variables.any(|variable| problem.setting == variable.name())
+}
+
+fn load_balancers(read: &mut Resolver) -> LoadBalancerDefaults {
+    let text = || parsed(values::text);
+    let switch = || parsed(boolean);
+    LoadBalancerDefaults {
+        kind: read.optional(&table::LB_TYPE, text()),
+        location: read.optional(&table::LB_LOCATION, text()),
+        network_zone: read.optional(&table::LB_NETWORK_ZONE, text()),
+        algorithm: read.optional(&table::LB_ALGORITHM_TYPE, choice),
+        disable_public_network: read.optional(&table::LB_DISABLE_PUBLIC_NETWORK, switch()),
+        disable_private_ingress: read.optional(&table::LB_DISABLE_PRIVATE_INGRESS, switch()),
+        use_private_ip: read.optional(&table::LB_USE_PRIVATE_IP, switch()),
+        private_subnet: read.optional(&table::LB_PRIVATE_SUBNET_IP_RANGE, parsed(text::ip_range)),
+        disable_ipv6: read.optional(&table::LB_DISABLE_IPV6, switch()),
+        uses_proxyprotocol: read.optional(&table::LB_USES_PROXYPROTOCOL, switch()),
+        health_check_interval_s: read
+            .optional(&table::LB_HEALTH_CHECK_INTERVAL, parsed(whole_seconds)),
+        health_check_timeout_s: read
+            .optional(&table::LB_HEALTH_CHECK_TIMEOUT, parsed(whole_seconds)),
+        health_check_retries: read.optional(&table::LB_HEALTH_CHECK_RETRIES, parsed(text::count)),
+        health_check_node_port: read.optional(&table::LB_HEALTH_CHECK_NODE_PORT, switch()),
+        primary_ip_selector: read.optional(&table::LB_PRIMARY_IP_SELECTOR, parsed(Selector::parse)),
+        unknown: Vec::new(),
     }
-    token
 }
 
-/// Whether an API may be reached without TLS.
-struct Unencrypted {
-    is_allowed: bool,
-    profile: Profile,
+impl DaemonSettings {
+    /// The words after the daemon's program, and its variables. The error: what is wrong with the words.
+    pub fn new(
+        from: &WorkloadName,
+        mut words: Vec<String>,
+        variables: Vec<(String, String)>,
+    ) -> Result<DaemonSettings, Vec<Problem>> {
+        if words.first().map(String::as_str) == Some(Command::Run.name()) {
+            words.remove(0);
+        }
+        let args = args::parse(
+            Command::Run,
+            words.into_iter().map(OsString::from).collect(),
+        );
+        let from = from.to_string();
+        if !args.problems.is_empty() {
+            let of_daemon = |problem: Problem| Problem {
+                setting: format!("{} of {from}", problem.setting),
+                usage: false,
+                ..problem
+            };
+            return Err(args.problems.into_iter().map(of_daemon).collect());
+        }
+        Ok(DaemonSettings {
+            from,
+            flags: args.flags,
+            variables,
+        })
+    }
 }
 
-impl Unencrypted {
-    fn check(&self, url: Url) -> Result<Url, String> {
-        match url.leaves_unencrypted() && !self.is_allowed && self.profile != Profile::Hcloud {
-            true => Err(unencrypted::why("token")),
-            false => Ok(url),
+/// What `--settings-from` takes over for this command: names of variables, and of flags with their dashes.
+pub fn inherited_names(command: Command) -> Vec<String> {
+    let mut names = Vec::new();
+    for setting in TABLE {
+        if setting.is_for(command) && setting.is_inherited() {
+            let variables = setting.variables.iter().map(|one| one.name().to_owned());
+            let flags = setting.flags.iter().map(|flag| format!("--{flag}"));
+            names.extend(variables.chain(flags));
         }
     }
+    names
+}
 
-    /// Warnings.
-    fn notices(&self, settings: &Settings) -> Vec<Notice> {
-        let endpoint = (Some(&settings.endpoint.value), &settings.endpoint.source);
-        let master = (settings.master.value.as_ref(), &settings.master.source);
-        let such = [endpoint, master]
-            .into_iter()
-            .filter(|(url, _)| !self.is_allowed && url.is_some_and(Url::leaves_unencrypted));
-        such.map(|(_, source)| Notice::Unencrypted {
-            name: source.name().to_owned(),
-        })
-        .collect()
+/// Variables that are set and have no effect: those of hcloud-cloud-controller-manager (where the daemon's environment
+/// is meant), and what looks like a misspelt one of ours.
+fn unused_variables(command: Command, environment: &dyn Environment) -> Vec<Notice> {
+    let is_set = |name: &String| environment.get(name).is_some_and(|value| !value.is_empty());
+    let mut names = environment.names();
+    names.sort_unstable();
+    names.retain(is_set);
+    let notice = |name: String| match IGNORED_VARIABLES.contains(&name.as_str()) {
+        true => command
+            .reads_daemon_arguments()
+            .then(|| Notice::ignored(&name)),
+        false => meant(&name).map(|nearest| Notice::misspelt(&name, nearest)),
+    };
+    names.into_iter().filter_map(notice).collect()
+}
+
+/// The variable of ours that an unknown one with our prefix is near to.
+fn meant(name: &str) -> Option<&'static str> {
+    let ours = || {
+        TABLE
+            .iter()
+            .flat_map(|row| row.variables)
+            .map(|variable: &Variable| variable.name())
+    };
+    let has_our_prefix = name.starts_with("HCLOUD_") || name.starts_with("ROBOT_");
+    if !has_our_prefix || ours().any(|variable| variable == name) {
+        return None;
     }
+    // A misspelt name of an ignored variable is not reported.
+    let known = ours().chain(IGNORED_VARIABLES.iter().copied());
+    nearest(name, known).filter(|known| ours().any(|variable| variable == *known))
 }
 
-/// The flag is one path; the variable may list several.
-fn kubeconfig(candidate: &Candidate) -> Result<Vec<PathBuf>, String> {
-    Ok(match candidate.place {
-        Place::Flag => values::path(&candidate.text),
-        _ => values::paths(&candidate.text),
-    })
-}
-
-/// Defaults of load balancers, for Services without the annotation. None: unset.
-#[derive(Debug, Clone)]
-pub struct LoadBalancers {
-    pub enabled: Sourced<bool>,
-    pub kind: Option<Sourced<String>>,
-    /// Not together with `network_zone`.
-    pub location: Option<Sourced<String>>,
-    pub network_zone: Option<Sourced<String>>,
-    pub algorithm: Option<Sourced<Algorithm>>,
-    pub disable_public_network: Option<Sourced<bool>>,
-    pub disable_private_ingress: Option<Sourced<bool>>,
-    pub use_private_ip: Option<Sourced<bool>>,
-    pub private_subnet: Option<Sourced<Ipv4Net>>,
-    pub disable_ipv6: Option<Sourced<bool>>,
-    pub uses_proxyprotocol: Option<Sourced<bool>>,
-    pub health_check_interval_s: Option<Sourced<u32>>,
-    pub health_check_timeout_s: Option<Sourced<u32>>,
-    pub health_check_retries: Option<Sourced<u32>>,
-    pub health_check_node_port: Option<Sourced<bool>>,
-    pub primary_ip_selector: Option<Sourced<Selector>>,
-}
-
-fn load_balancers(read: &mut Resolver) -> LoadBalancers {
-    LoadBalancers {
-        enabled: read.setting(&table::LB_ENABLED, boolean),
-        kind: read.optional(&table::LB_TYPE, values::text),
-        location: read.optional(&table::LB_LOCATION, values::text),
-        network_zone: read.optional(&table::LB_NETWORK_ZONE, values::text),
-        algorithm: read.optional(&table::LB_ALGORITHM_TYPE, |text| {
-            choice(&text.to_ascii_lowercase())
-        }),
-        disable_public_network: read.optional(&table::LB_DISABLE_PUBLIC_NETWORK, boolean),
-        disable_private_ingress: read.optional(&table::LB_DISABLE_PRIVATE_INGRESS, boolean),
-        use_private_ip: read.optional(&table::LB_USE_PRIVATE_IP, boolean),
-        private_subnet: read.optional(&table::LB_PRIVATE_SUBNET_IP_RANGE, text::ip_range),
-        disable_ipv6: read.optional(&table::LB_DISABLE_IPV6, boolean),
-        uses_proxyprotocol: read.optional(&table::LB_USES_PROXYPROTOCOL, boolean),
-        health_check_interval_s: read.optional(&table::LB_HEALTH_CHECK_INTERVAL, whole_seconds),
-        health_check_timeout_s: read.optional(&table::LB_HEALTH_CHECK_TIMEOUT, whole_seconds),
-        health_check_retries: read.optional(&table::LB_HEALTH_CHECK_RETRIES, text::count),
-        health_check_node_port: read.optional(&table::LB_HEALTH_CHECK_NODE_PORT, boolean),
-        primary_ip_selector: read.optional(&table::LB_PRIMARY_IP_SELECTOR, Selector::parse),
+/// Whether an API may be reached without TLS on another machine. An address that may not is not used.
+fn check_encryption(
+    settings: &mut Settings,
+    notices: &mut Vec<Notice>,
+    problems: &mut Vec<Problem>,
+) {
+    if settings.allow_insecure_endpoint.value {
+        return;
     }
+    let is_refused = settings.cloud_provider.value != Profile::Hcloud;
+    let mut refuses = |url: &Url, source: &Source| {
+        let is_plain = url.leaves_unencrypted();
+        let why = without_tls("token");
+        match (is_plain, is_refused) {
+            (false, _) => {}
+            (true, false) => notices.push(Notice::warning(format!("{}: {why}", source.name()))),
+            (true, true) => problems.push(Problem {
+                setting: source.name().to_owned(),
+                value: Some(url.to_string()),
+                message: why,
+                usage: matches!(source, Source::Flag(_)),
+            }),
+        }
+        is_plain && is_refused
+    };
+    if refuses(&settings.endpoint.value, &settings.endpoint.source) {
+        let default = table::ENDPOINT.default.unwrap_or_default();
+        settings.endpoint.value = Url::parse(default).unwrap_or_default();
+    }
+    let source = &settings.master.source;
+    settings.master.value = settings
+        .master
+        .value
+        .take()
+        .filter(|url| !refuses(url, source));
 }
 
 /// A location and a network zone exclude each other.
-fn load_balancer_problems(settings: &LoadBalancers) -> Vec<Problem> {
-    match (&settings.location, &settings.network_zone) {
-        (Some(location), Some(zone)) => {
-            let message = format!(
-                "set only one of it and HCLOUD_LOAD_BALANCERS_NETWORK_ZONE (which is {:?})",
-                zone.value
-            );
-            let problem = Problem::environment("HCLOUD_LOAD_BALANCERS_LOCATION", message);
-            vec![problem.with_value(location.value.as_str())]
-        }
-        _ => Vec::new(),
-    }
+fn load_balancer_problem(settings: &LoadBalancerDefaults) -> Option<Problem> {
+    let (location, zone) = (settings.location.as_ref()?, settings.network_zone.as_ref()?);
+    let message = format!(
+        "set only one of it and HCLOUD_LOAD_BALANCERS_NETWORK_ZONE (which is {:?})",
+        zone.value
+    );
+    let problem = Problem::environment("HCLOUD_LOAD_BALANCERS_LOCATION", message);
+    Some(problem.with_value(location.value.as_str()))
 }
-
-/// What a write may take: one that could outlive the lease does not start.
-pub const WRITE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// client-go's `JitterFactor`: a candidate may look that many retry periods later.
 const JITTER_FACTOR: f64 = 1.2;

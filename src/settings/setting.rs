@@ -3,7 +3,7 @@
 /// One setting: everything that parsing, `--help` and `ccm help settings` need to know about it.
 #[derive(Debug)]
 pub struct Setting {
-    /// As `ccm help settings` and `ccm config` call it.
+    /// As `ccm help settings` and `ccm config` call it; the first flag's where a row has none.
     pub name: &'static str,
     /// Long flags without the dashes: the one to write first, then its aliases.
     pub flags: &'static [&'static str],
@@ -22,6 +22,17 @@ pub struct Setting {
     pub secret: bool,
     /// Not shown in `--help` and of `ccm help settings`.
     pub hidden: bool,
+    /// Never taken over by `--settings-from`: who runs the command decides.
+    pub own: bool,
+}
+
+/// One flag of a command line with its value, not yet parsed.
+#[derive(Debug)]
+pub(super) struct Flag {
+    pub(super) setting: &'static Setting,
+    /// As it was written, dashes included.
+    pub(super) name: String,
+    pub(super) text: String,
 }
 
 /// An environment variable that a setting is read from.
@@ -86,8 +97,8 @@ pub enum Group {
 }
 
 impl Setting {
-    /// What the rows leave out.
-    pub(super) const fn of(group: Group) -> Setting {
+    /// What the rows leave out. `commands`: those that take it, by flag or by variable.
+    pub(super) const fn of(group: Group, commands: &'static [Command]) -> Setting {
         Setting {
             name: "",
             flags: &[],
@@ -96,11 +107,19 @@ impl Setting {
             kind: Kind::Boolean,
             default: None,
             help: "",
-            commands: Command::ALL,
+            commands,
             group,
             secret: false,
             hidden: false,
+            own: false,
         }
+    }
+
+    pub(super) const fn named(mut self) -> Setting {
+        if let (true, [flag, ..]) = (self.name.is_empty(), self.flags) {
+            self.name = flag;
+        }
+        self
     }
 
     /// The variable, or the flag where there is none: how messages call it.
@@ -129,6 +148,13 @@ impl Setting {
             command => self.commands.contains(&command),
         };
         !self.hidden && is_its_own
+    }
+
+    /// Does `--settings-from` take it over? How a person reaches both APIs, what is printed, and whether anything is
+    /// written at all is their own; and a token is sent to no address that an object of the cluster names.
+    pub(super) fn is_inherited(&self) -> bool {
+        let is_about_the_work = matches!(self.group, Group::Hetzner | Group::Controllers);
+        is_about_the_work && !self.own && !self.secret && !self.hidden && self.kind != Kind::Url
     }
 
     /// Of `config` itself, and not of the daemon.

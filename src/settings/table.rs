@@ -1,8 +1,20 @@
-//! The settings: one row each, in the order in which people read about them. `resolve` says how each value is read.
+//! The settings: one row each, in the order in which people read about them.
+//!
+//! A row says what people see, and where there is a field of [`Settings`]: its name, its type, and the function that
+//! reads it. The load balancers' rows fill `provider::LoadBalancerDefaults`; see `resolve`.
 
-use super::setting::Kind::{Boolean, Choice, Duration, Integer, List, Number, Path, Text, Url};
+use super::effective::{Resolver, choice, kubeconfig, parsed, token};
 use super::setting::Variable::{File, Older, Value};
-use super::setting::{Command, Group, Setting};
+use super::setting::{Command, Group, Kind, Setting};
+use super::values::{self, Controllers, LogFormat, Output, Url, WorkloadName};
+use crate::http::Token;
+use crate::provider::{AddressFamily, LoadBalancerDefaults, NetworkSelector, Profile, Sourced};
+use crate::text::duration::{duration, interval};
+use crate::text::{boolean, count};
+use ipnet::IpNet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
 
 const DAEMON: &[Command] = &[Command::Run];
 
@@ -44,653 +56,584 @@ const LOAD_BALANCERS: &[Command] = &[Command::LbList, Command::LbInspect, Comman
 
 /// The setting of a long flag, written without dashes.
 pub(super) fn by_flag(name: &str) -> Option<&'static Setting> {
-    TABLE
-        .iter()
-        .find(|setting| setting.flags.contains(&name))
-        .copied()
+    let mut rows = TABLE.iter().copied();
+    rows.find(|setting| setting.flags.contains(&name))
 }
 
-pub(super) fn by_short(letter: char) -> Option<&'static Setting> {
-    TABLE
-        .iter()
-        .find(|setting| setting.short == Some(letter))
-        .copied()
-}
-
-/// Each row becomes a static of its name, and [`TABLE`] lists them in this order.
+/// `NAME field: Type = function => { row }`. Each row becomes a static of its name and, where it names one, a field of
+/// [`Settings`]; [`TABLE`] lists the rows in this order.
 macro_rules! settings {
-    ($($name:ident = { $($row:tt)* })*) => {
-        $(pub(super) static $name: Setting = Setting { $($row)* };)*
+    ($($name:ident $($field:ident: $type:ty = $parse:expr)? => { $($row:tt)* })*) => {
+        $(pub(super) static $name: Setting = Setting { $($row)* }.named();)*
 
         /// Every setting, in the order in which people read about them.
         pub static TABLE: &[&Setting] = &[$(&$name),*];
+
+        /// All settings, typed. Those that a command does not take have their default.
+        #[derive(Debug, Clone)]
+        pub struct Settings {
+            /// For Services without the annotation.
+            pub load_balancers: LoadBalancerDefaults,
+            $($(pub $field: Sourced<$type>,)?)*
+        }
+
+        impl Settings {
+            pub(super) fn read(
+                resolver: &mut Resolver,
+                load_balancers: fn(&mut Resolver) -> LoadBalancerDefaults,
+            ) -> Settings {
+                Settings {
+                    load_balancers: load_balancers(resolver),
+                    $($($field: resolver.setting(&$name, $parse),)?)*
+                }
+            }
+        }
     };
 }
 
 settings! {
-    TOKEN = {
+    // Required: `None` only together with a `Problem`.
+    TOKEN token: Option<Token> = token => {
         name: "token",
         variables: &[Value("HCLOUD_TOKEN"), File("HCLOUD_TOKEN_FILE")],
-        kind: Text("TOKEN"),
+        kind: Kind::Text("TOKEN"),
         help: "Token of the Hetzner Cloud project's API, read & write. Required. The file form is read \
                again whenever the file changes, so a rotated token needs no restart.",
         secret: true,
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
-    ENDPOINT = {
+    ENDPOINT endpoint: Url = parsed(Url::parse) => {
         name: "endpoint",
         variables: &[Value("HCLOUD_ENDPOINT")],
-        kind: Url,
+        kind: Kind::Url,
         default: Some("https://api.hetzner.cloud/v1"),
         help: "Base URL of the Hetzner Cloud API.",
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
-    ALLOW_INSECURE_ENDPOINT = {
+    ALLOW_INSECURE_ENDPOINT allow_insecure_endpoint: bool = parsed(boolean) => {
         name: "allow-insecure-endpoint",
+        own: true,
         variables: &[Value("HCLOUD_ALLOW_INSECURE_ENDPOINT")],
-        kind: Boolean,
         default: Some("false"),
         help: "Whether an API may be reached without TLS (http://) on another machine than this one, HCLOUD_ENDPOINT as well \
                as the cluster's server: whoever is on the way then reads the token. Profile hcloud only warns.",
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
-    NETWORK = {
+    NETWORK network: Option<NetworkSelector> = parsed(values::network) => {
         name: "network",
         variables: &[Value("HCLOUD_NETWORK")],
-        kind: Text("ID|NAME"),
+        kind: Kind::Text("ID|NAME"),
         help: "Private Network of the cluster: digits are its ID, anything else is its name. Nodes get \
                their IP in it as InternalIP. Unset: nodes get no InternalIP.",
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
-    NETWORK_ROUTES_ENABLED = {
+    NETWORK_ROUTES_ENABLED network_routes_enabled: bool = parsed(boolean) => {
         name: "network-routes-enabled",
         variables: &[Value("HCLOUD_NETWORK_ROUTES_ENABLED")],
         default: Some("true"),
         help: "Whether the Network gets a route to the pods of each node. Needs HCLOUD_NETWORK and \
                --cluster-cidr. false leaves all routes unchanged.",
-        commands: WITH_ROUTES,
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, WITH_ROUTES)
     }
 
-    NETWORK_DISABLE_ATTACHED_CHECK = {
+    NETWORK_DISABLE_ATTACHED_CHECK network_disable_attached_check: bool = parsed(boolean) => {
         name: "network-disable-attached-check",
         variables: &[Value("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK")],
         default: Some("false"),
         help: "Skip the check at start, by the metadata service, that this machine is attached to the Network.",
-        commands: DAEMON_AND_DOCTOR,
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, DAEMON_AND_DOCTOR)
     }
 
-    METADATA_ENDPOINT = {
+    METADATA_ENDPOINT metadata_endpoint: Option<Url> = parsed(values::url) => {
         name: "metadata-endpoint",
         variables: &[Value("HCLOUD_METADATA_ENDPOINT")],
-        kind: Url,
+        kind: Kind::Url,
         help: "For tests: base URL of the metadata service.",
-        commands: DAEMON_AND_DOCTOR,
         hidden: true,
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, DAEMON_AND_DOCTOR)
     }
 
-    ADDRESS_FAMILY = {
+    ADDRESS_FAMILY address_family: AddressFamily = choice => {
         name: "address-family",
         variables: &[Value("HCLOUD_INSTANCES_ADDRESS_FAMILY")],
-        kind: Choice(&["ipv4", "ipv6", "dualstack"]),
+        kind: Kind::Choice(&["ipv4", "ipv6", "dualstack"]),
         default: Some("ipv4"),
         help: "Which public addresses of a server become its node's ExternalIP.",
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
-    ZONE_LABEL_ENABLED = {
+    ZONE_LABEL_ENABLED zone_label_enabled: bool = parsed(boolean) => {
         name: "zone-label-enabled",
         variables: &[Value("HCLOUD_INSTANCES_ZONE_LABEL_ENABLED")],
-        kind: Boolean,
         default: Some("true"),
         help: "Whether nodes get the zone labels (topology.kubernetes.io/zone and its older beta form).",
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
-    SERVER_CACHE_MAX_AGE = {
+    // Zero: every decision requests a new list.
+    SERVER_CACHE_MAX_AGE server_cache_max_age: Duration = parsed(duration) => {
         name: "server-cache-max-age",
         variables: &[Value("HCLOUD_SERVER_CACHE_MAX_AGE"), Older("HCLOUD_SERVER_CACHE_TTL")],
-        kind: Duration,
+        kind: Kind::Duration,
         default: Some("10s"),
         help: "How old a list of servers may be when a decision uses it. A longer time saves API calls \
                (a project has 3600 an hour). 0 requests a new list each time.",
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
-    ROBOT_ENABLED = {
+    // Never true: refused as not built yet.
+    ROBOT_ENABLED robot_enabled: bool = parsed(values::robot) => {
         name: "robot-enabled",
         variables: &[Value("ROBOT_ENABLED")],
-        kind: Boolean,
         default: Some("false"),
         help: "Dedicated (Robot) servers as nodes. Not supported yet: true is an error.",
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
-    LB_ENABLED = {
+    LB_ENABLED load_balancers_enabled: bool = parsed(boolean) => {
         name: "load-balancers-enabled",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_ENABLED")],
-        kind: Boolean,
         default: Some("true"),
         help: "Whether Services get load balancers. false leaves all of them unchanged.",
-        commands: WITH_LOAD_BALANCERS,
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_TYPE = {
+    LB_TYPE => {
         name: "load-balancers-type",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_TYPE")],
-        kind: Text("TYPE"),
+        kind: Kind::Text("TYPE"),
         help: "Type of load balancers whose Service sets none, e.g. lb21. Unset: a new one is an lb11, an existing one keeps its type.",
-        commands: WITH_LOAD_BALANCERS,
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_LOCATION = {
+    LB_LOCATION => {
         name: "load-balancers-location",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_LOCATION")],
-        kind: Text("NAME"),
+        kind: Kind::Text("NAME"),
         help: "Location in which load balancers are created, e.g. fsn1. Not together with HCLOUD_LOAD_BALANCERS_NETWORK_ZONE. Unset: the location of most nodes; in profile hcloud the Service must then set it.",
-        commands: WITH_LOAD_BALANCERS,
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_NETWORK_ZONE = {
+    LB_NETWORK_ZONE => {
         name: "load-balancers-network-zone",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE")],
-        kind: Text("NAME"),
+        kind: Kind::Text("NAME"),
         help: "Network zone in which they are created, e.g. eu-central, when the location does not matter.",
-        commands: WITH_LOAD_BALANCERS,
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_ALGORITHM_TYPE = {
+    LB_ALGORITHM_TYPE => {
         name: "load-balancers-algorithm-type",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE")],
-        kind: Choice(&["round_robin", "least_connections"]),
+        kind: Kind::Choice(&["round_robin", "least_connections"]),
         help: "Which target gets the next connection. Unset: round_robin; profile hcloud leaves it unchanged.",
-        commands: WITH_LOAD_BALANCERS,
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_DISABLE_PUBLIC_NETWORK = {
+    LB_DISABLE_PUBLIC_NETWORK => {
         name: "load-balancers-disable-public-network",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK")],
-        kind: Text("true|false"),
         help: "Turn their public interface off. Unset: left unchanged.",
-        commands: WITH_LOAD_BALANCERS,
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_DISABLE_PRIVATE_INGRESS = {
+    LB_DISABLE_PRIVATE_INGRESS => {
         name: "load-balancers-disable-private-ingress",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS")],
-        kind: Text("true|false"),
         help: "Leave their private IPs out of the status of Services.",
-        commands: WITH_LOAD_BALANCERS,
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_USE_PRIVATE_IP = {
+    LB_USE_PRIVATE_IP => {
         name: "load-balancers-use-private-ip",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP")],
-        kind: Text("true|false"),
         help: "Reach the nodes by their private IPs. Needs HCLOUD_NETWORK.",
-        commands: WITH_LOAD_BALANCERS,
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_PRIVATE_SUBNET_IP_RANGE = {
+    LB_PRIVATE_SUBNET_IP_RANGE => {
         name: "load-balancers-private-subnet-ip-range",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE")],
-        kind: Text("CIDR"),
+        kind: Kind::Text("CIDR"),
         help: "Subnet of the private Network in which they are attached, e.g. 10.0.1.0/24.",
-        commands: WITH_LOAD_BALANCERS,
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_DISABLE_IPV6 = {
+    LB_DISABLE_IPV6 => {
         name: "load-balancers-disable-ipv6",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_DISABLE_IPV6")],
-        kind: Text("true|false"),
         help: "Leave their IPv6 address out of the status of Services.",
-        commands: WITH_LOAD_BALANCERS,
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_USES_PROXYPROTOCOL = {
+    LB_USES_PROXYPROTOCOL => {
         name: "load-balancers-uses-proxyprotocol",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL")],
-        kind: Text("true|false"),
         help: "Send the PROXY protocol to the targets. Unset: no; profile hcloud leaves it unchanged.",
-        commands: WITH_LOAD_BALANCERS,
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_HEALTH_CHECK_INTERVAL = {
+    LB_HEALTH_CHECK_INTERVAL => {
         name: "load-balancers-health-check-interval",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL")],
-        kind: Duration,
+        kind: Kind::Duration,
         help: "Interval of health checks, in whole seconds. Unset: 15s; profile hcloud leaves it unchanged.",
-        commands: WITH_LOAD_BALANCERS,
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_HEALTH_CHECK_TIMEOUT = {
+    LB_HEALTH_CHECK_TIMEOUT => {
         name: "load-balancers-health-check-timeout",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT")],
-        kind: Duration,
+        kind: Kind::Duration,
         help: "Timeout of a health check, in whole seconds. Unset: 10s; profile hcloud leaves it unchanged.",
-        commands: WITH_LOAD_BALANCERS,
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_HEALTH_CHECK_RETRIES = {
+    LB_HEALTH_CHECK_RETRIES => {
         name: "load-balancers-health-check-retries",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES")],
-        kind: Integer,
+        kind: Kind::Integer,
         help: "How many checks in a row change the health of a target. Unset: 3; profile hcloud leaves it unchanged.",
-        commands: WITH_LOAD_BALANCERS,
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_HEALTH_CHECK_NODE_PORT = {
+    LB_HEALTH_CHECK_NODE_PORT => {
         name: "load-balancers-health-check-node-port",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT")],
-        kind: Text("true|false"),
         help: "Whether targets of a Service with externalTrafficPolicy: Local are checked on its health check node port. Unset: yes; profile hcloud: no.",
-        commands: WITH_LOAD_BALANCERS,
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_PRIMARY_IP_SELECTOR = {
+    LB_PRIMARY_IP_SELECTOR => {
         name: "load-balancers-primary-ip-selector",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR")],
-        kind: Text("SELECTOR"),
+        kind: Kind::Text("SELECTOR"),
         help: "Labels of the Primary IPs that Services may claim, e.g. use=services; written like a selector of kubectl -l. Unset: they may claim any free one of the project.",
-        commands: WITH_LOAD_BALANCERS,
-        ..Setting::of(Group::Hetzner)
+        ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    KUBECONFIG = {
-        name: "kubeconfig",
+    // Files to merge, the first wins. Empty: in-cluster, else `~/.kube/config`.
+    KUBECONFIG kubeconfig: Vec<PathBuf> = kubeconfig => {
         flags: &["kubeconfig"],
         variables: &[Value("KUBECONFIG")],
-        kind: Path,
+        kind: Kind::Path,
         help: "How to reach the cluster; the variable may list several files, separated by colons. \
                If neither is set: the service account of the pod, else ~/.kube/config.",
-        ..Setting::of(Group::Cluster)
+        ..Setting::of(Group::Cluster, Command::ALL)
     }
 
-    CONTEXT = {
-        name: "context",
+    CONTEXT context: Option<String> = parsed(values::name) => {
         flags: &["context"],
-        kind: Text("NAME"),
+        kind: Kind::Text("NAME"),
         help: "Context of the kubeconfig. Unset: its current-context.",
-        ..Setting::of(Group::Cluster)
+        ..Setting::of(Group::Cluster, Command::ALL)
     }
 
-    MASTER = {
-        name: "master",
+    MASTER master: Option<Url> = parsed(values::url) => {
         flags: &["master"],
-        kind: Url,
+        kind: Kind::Url,
         help: "URL of the Kubernetes API server, instead of the one in the kubeconfig or, in a pod, the \
                cluster's own. The credentials of the kubeconfig, in a pod the token of the service \
                account, are sent to it: use only an address of the same cluster.",
-        ..Setting::of(Group::Cluster)
+        ..Setting::of(Group::Cluster, Command::ALL)
     }
 
-    SETTINGS_FROM = {
-        name: "settings-from",
+    SETTINGS_FROM settings_from: Option<WorkloadName> = parsed(WorkloadName::parse) => {
         flags: &["settings-from"],
-        kind: Text("NAMESPACE/deployment/NAME"),
+        kind: Kind::Text("NAMESPACE/deployment/NAME"),
         help: "Use the settings of the daemon that runs there (or NAMESPACE/daemonset/NAME): its \
                arguments and variables. Your own win. Values in Secrets and ConfigMaps are not read, \
                but reported. Tokens, API addresses and output settings are always your own.",
-        commands: TAKE_SETTINGS,
-        ..Setting::of(Group::Cluster)
+        ..Setting::of(Group::Cluster, TAKE_SETTINGS)
     }
 
-    CLOUD_PROVIDER = {
-        name: "cloud-provider",
+    CLOUD_PROVIDER cloud_provider: Profile = choice => {
         flags: &["cloud-provider"],
-        kind: Choice(&["ccm-from-scratch", "hcloud"]),
+        kind: Kind::Choice(&["ccm-from-scratch", "hcloud"]),
         default: Some("ccm-from-scratch"),
         help: "Profile: which provider IDs and labels are written. hcloud replaces \
                hcloud-cloud-controller-manager. A node keeps its provider ID, and a node of the other \
                profile is ignored: do not change the profile of a running cluster.",
-        ..Setting::of(Group::Controllers)
+        ..Setting::of(Group::Controllers, Command::ALL)
     }
 
-    CONTROLLERS = {
-        name: "controllers",
+    CONTROLLERS controllers: Controllers = parsed(Controllers::parse) => {
         flags: &["controllers"],
-        kind: List("NAME"),
+        kind: Kind::List("NAME"),
         default: Some("*"),
         help: "Which controllers run: NAME runs it, -NAME does not, * runs all that are not named. \
                Names: cloud-node, cloud-node-lifecycle, service, route, or their canonical names.",
-        commands: DAEMON,
-        ..Setting::of(Group::Controllers)
+        ..Setting::of(Group::Controllers, DAEMON)
     }
 
-    NODE_SYNC_INTERVAL = {
-        name: "node-sync-interval",
+    // Like every interval: longer than zero, before the time scale.
+    NODE_SYNC_INTERVAL node_sync_interval: Duration = parsed(interval) => {
         flags: &["node-sync-interval"],
-        kind: Duration,
+        kind: Kind::Duration,
         default: Some("5s"),
         help: "How often ccm polls for new nodes: the longest time that a new node waits.",
-        commands: DAEMON,
-        ..Setting::of(Group::Controllers)
+        ..Setting::of(Group::Controllers, DAEMON)
     }
 
-    NODE_STATUS_UPDATE_FREQUENCY = {
-        name: "node-status-update-frequency",
+    NODE_STATUS_UPDATE_FREQUENCY node_status_update_frequency: Duration = parsed(interval) => {
         flags: &["node-status-update-frequency"],
-        kind: Duration,
+        kind: Kind::Duration,
         default: Some("5m"),
         help: "How often addresses and labels of all nodes are compared with their servers.",
-        commands: DAEMON,
-        ..Setting::of(Group::Controllers)
+        ..Setting::of(Group::Controllers, DAEMON)
     }
 
-    NODE_MONITOR_PERIOD = {
-        name: "node-monitor-period",
+    NODE_MONITOR_PERIOD node_monitor_period: Duration = parsed(interval) => {
         flags: &["node-monitor-period"],
-        kind: Duration,
+        kind: Kind::Duration,
         default: Some("5s"),
         help: "How often ccm polls for nodes that are not ready.",
-        commands: DAEMON,
-        ..Setting::of(Group::Controllers)
+        ..Setting::of(Group::Controllers, DAEMON)
     }
 
-    NODE_DELETION_GUARD = {
-        name: "node-deletion-guard",
+    NODE_DELETION_GUARD node_deletion_guard: bool = parsed(boolean) => {
         flags: &["node-deletion-guard"],
         default: Some("true"),
         help: "Delete a node only while the token sees the server of another node: the token of another \
                project sees none. Turn it off only for clusters that may have a single node.",
-        commands: &[Command::Run, Command::NodeList, Command::NodeInspect, Command::NodeSync],
-        ..Setting::of(Group::Controllers)
+        ..Setting::of(Group::Controllers, &[Command::Run, Command::NodeList, Command::NodeInspect, Command::NodeSync])
     }
 
-    SERVICE_SYNC_INTERVAL = {
-        name: "service-sync-interval",
+    SERVICE_SYNC_INTERVAL service_sync_interval: Duration = parsed(interval) => {
         flags: &["service-sync-interval"],
-        kind: Duration,
+        kind: Kind::Duration,
         default: Some("5s"),
         help: "How often ccm polls for changed Services: the longest time that a new Service waits.",
-        commands: DAEMON,
-        ..Setting::of(Group::Controllers)
+        ..Setting::of(Group::Controllers, DAEMON)
     }
 
-    LOAD_BALANCER_RESYNC_PERIOD = {
-        name: "load-balancer-resync-period",
+    LOAD_BALANCER_RESYNC_PERIOD load_balancer_resync_period: Duration = parsed(interval) => {
         flags: &["load-balancer-resync-period"],
-        kind: Duration,
+        kind: Kind::Duration,
         default: Some("5m"),
         help: "How often load balancers are compared when their Service did not change. Changes made \
                by hand are undone then.",
-        commands: DAEMON,
-        ..Setting::of(Group::Controllers)
+        ..Setting::of(Group::Controllers, DAEMON)
     }
 
-    CONCURRENT_SERVICE_SYNCS = {
-        name: "concurrent-service-syncs",
+    // At least 1.
+    CONCURRENT_SERVICE_SYNCS concurrent_service_syncs: u32 = parsed(count) => {
         flags: &["concurrent-service-syncs"],
-        kind: Integer,
+        kind: Kind::Integer,
         default: Some("5"),
         help: "How many requests for load balancers run at the same time.",
-        commands: &[Command::Run, Command::LbSync],
-        ..Setting::of(Group::Controllers)
+        ..Setting::of(Group::Controllers, &[Command::Run, Command::LbSync])
     }
 
-    CLUSTER_NAME = {
-        name: "cluster-name",
+    CLUSTER_NAME cluster_name: String = parsed(values::cluster_name) => {
         flags: &["cluster-name"],
-        kind: Text("NAME"),
+        kind: Kind::Text("NAME"),
         default: Some("kubernetes"),
         help: "Name of the cluster, for people: the first part of the names of load balancers. Two \
                clusters in one project may have the same name: the UID of their Service \
                default/kubernetes identifies them.",
-        commands: WITH_LOAD_BALANCERS,
-        ..Setting::of(Group::Controllers)
+        ..Setting::of(Group::Controllers, WITH_LOAD_BALANCERS)
     }
 
-    CLUSTER_CIDR = {
-        name: "cluster-cidr",
+    // Empty: unset.
+    CLUSTER_CIDR cluster_cidrs: Vec<IpNet> = parsed(values::cidrs) => {
         flags: &["cluster-cidr"],
-        kind: List("CIDR"),
+        kind: Kind::List("CIDR"),
         help: "Address ranges of the cluster's pods, the same as for kube-controller-manager. Routes of the \
                Network within them are managed, all others are never changed. Unset: the route \
                controller does not run.",
-        commands: WITH_ROUTES,
-        ..Setting::of(Group::Controllers)
+        ..Setting::of(Group::Controllers, WITH_ROUTES)
     }
 
-    CONFIGURE_CLOUD_ROUTES = {
-        name: "configure-cloud-routes",
+    CONFIGURE_CLOUD_ROUTES configure_cloud_routes: bool = parsed(boolean) => {
         flags: &["configure-cloud-routes"],
         default: Some("true"),
         help: "false turns the route controller off, as HCLOUD_NETWORK_ROUTES_ENABLED=false does.",
-        commands: WITH_ROUTES,
-        ..Setting::of(Group::Controllers)
+        ..Setting::of(Group::Controllers, WITH_ROUTES)
     }
 
-    ROUTE_RECONCILIATION_PERIOD = {
-        name: "route-reconciliation-period",
+    ROUTE_RECONCILIATION_PERIOD route_reconciliation_period: Duration = parsed(interval) => {
         flags: &["route-reconciliation-period"],
-        kind: Duration,
+        kind: Kind::Duration,
         default: Some("30s"),
         help: "Shortest time between two comparisons of the Network's routes. They are compared when \
                nodes change, and every five minutes.",
-        commands: DAEMON,
-        ..Setting::of(Group::Controllers)
+        ..Setting::of(Group::Controllers, DAEMON)
     }
 
-    DELETE_ORPHANED_LOAD_BALANCERS = {
-        name: "delete-orphaned-load-balancers",
+    DELETE_ORPHANED_LOAD_BALANCERS delete_orphaned_load_balancers: bool = parsed(boolean) => {
         flags: &["delete-orphaned-load-balancers"],
         default: Some("false"),
         help: "Delete load balancers of this cluster whose Service does not exist, at each resync. Never \
                one that is protected. false: they are only reported; ccm lb list shows them.",
-        commands: DAEMON,
-        ..Setting::of(Group::Controllers)
+        ..Setting::of(Group::Controllers, DAEMON)
     }
 
-    DELETE_ORPHANS = {
-        name: "delete-orphans",
+    DELETE_ORPHANS delete_orphans: bool = parsed(boolean) => {
         flags: &["delete-orphans"],
         default: Some("false"),
         help: "Delete load balancers of this cluster whose Service does not exist, and do nothing else. \
                They are listed, and you confirm.",
-        commands: &[Command::LbSync],
-        ..Setting::of(Group::Controllers)
+        ..Setting::of(Group::Controllers, &[Command::LbSync])
     }
 
-    YES = {
-        name: "yes",
+    YES yes: bool = parsed(boolean) => {
         flags: &["yes"],
         default: Some("false"),
         help: "Also make the changes that follow only from the default of an unset setting: outside a pod \
                they are held back. With --delete-orphans: delete without asking.",
-        commands: SYNCS,
-        ..Setting::of(Group::Controllers)
+        ..Setting::of(Group::Controllers, SYNCS)
     }
 
-    LEADER_ELECT = {
-        name: "leader-elect",
+    LEADER_ELECT leader_elect: bool = parsed(boolean) => {
         flags: &["leader-elect"],
         default: Some("true"),
         help: "Of several daemons only the holder of the Lease works, the others wait. \
                hcloud-cloud-controller-manager uses the same Lease. false: no Lease is read or written.",
-        commands: DAEMON_AND_DOCTOR,
-        ..Setting::of(Group::LeaderElection)
+        ..Setting::of(Group::LeaderElection, DAEMON_AND_DOCTOR)
     }
 
-    LEASE_DURATION = {
-        name: "leader-elect-lease-duration",
+    // This and the next two fit together when `leader_elect` is true; before the time scale.
+    LEASE_DURATION lease_duration: Duration = parsed(interval) => {
         flags: &["leader-elect-lease-duration"],
-        kind: Duration,
+        kind: Kind::Duration,
         default: Some("15s"),
         help: "How long the others wait for a leader that does not renew its Lease. Must be longer than the \
                renew deadline, and longer than the retry period plus 8s (the longest write).",
-        commands: DAEMON,
-        ..Setting::of(Group::LeaderElection)
+        ..Setting::of(Group::LeaderElection, DAEMON)
     }
 
-    RENEW_DEADLINE = {
-        name: "leader-elect-renew-deadline",
+    RENEW_DEADLINE renew_deadline: Duration = parsed(interval) => {
         flags: &["leader-elect-renew-deadline"],
-        kind: Duration,
+        kind: Kind::Duration,
         default: Some("10s"),
         help: "A leader that could not renew its Lease for this time exits with code 1. Must be longer \
                than 1.2 retry periods.",
-        commands: DAEMON,
-        ..Setting::of(Group::LeaderElection)
+        ..Setting::of(Group::LeaderElection, DAEMON)
     }
 
-    RETRY_PERIOD = {
-        name: "leader-elect-retry-period",
+    RETRY_PERIOD retry_period: Duration = parsed(interval) => {
         flags: &["leader-elect-retry-period"],
-        kind: Duration,
+        kind: Kind::Duration,
         default: Some("2s"),
         help: "How often the leader renews its Lease, and the others read it.",
-        commands: DAEMON,
-        ..Setting::of(Group::LeaderElection)
+        ..Setting::of(Group::LeaderElection, DAEMON)
     }
 
-    LEASE_NAME = {
-        name: "leader-elect-resource-name",
+    LEASE_NAME lease_name: String = parsed(values::object_name) => {
         flags: &["leader-elect-resource-name"],
-        kind: Text("NAME"),
+        kind: Kind::Text("NAME"),
         default: Some("cloud-controller-manager"),
         help: "Name of the Lease.",
-        commands: DAEMON_AND_DOCTOR,
-        ..Setting::of(Group::LeaderElection)
+        ..Setting::of(Group::LeaderElection, DAEMON_AND_DOCTOR)
     }
 
-    LEASE_NAMESPACE = {
-        name: "leader-elect-resource-namespace",
+    LEASE_NAMESPACE lease_namespace: String = parsed(values::namespace) => {
         flags: &["leader-elect-resource-namespace"],
-        kind: Text("NAME"),
+        kind: Kind::Text("NAME"),
         default: Some("kube-system"),
         help: "Namespace of the Lease.",
-        commands: DAEMON_AND_DOCTOR,
-        ..Setting::of(Group::LeaderElection)
+        ..Setting::of(Group::LeaderElection, DAEMON_AND_DOCTOR)
     }
 
-    ONCE = {
-        name: "once",
+    ONCE once: bool = parsed(boolean) => {
         flags: &["once"],
         default: Some("false"),
         help: "One pass of every enabled controller, then exit: for cron and CronJobs.",
-        commands: DAEMON,
-        ..Setting::of(Group::Controllers)
+        ..Setting::of(Group::Controllers, DAEMON)
     }
 
-    DRY_RUN = {
-        name: "dry-run",
+    DRY_RUN dry_run: bool = parsed(boolean) => {
+        own: true,
         flags: &["dry-run"],
         default: Some("false"),
         help: "Print the planned changes. Write nothing to either API.",
-        commands: &[Command::Run, Command::NodeSync, Command::LbSync, Command::RouteSync],
-        ..Setting::of(Group::Controllers)
+        ..Setting::of(Group::Controllers, &[Command::Run, Command::NodeSync, Command::LbSync, Command::RouteSync])
     }
 
-    DETAILED_EXITCODE = {
-        name: "detailed-exitcode",
+    DETAILED_EXITCODE detailed_exitcode: bool = parsed(boolean) => {
         flags: &["detailed-exitcode"],
         default: Some("false"),
         help: "With --dry-run: exit code 3 instead of 0 when changes are pending.",
-        commands: SYNCS,
-        ..Setting::of(Group::Output)
+        ..Setting::of(Group::Output, SYNCS)
     }
 
-    NAMESPACE = {
-        name: "namespace",
+    NAMESPACE namespace: Option<String> = parsed(values::name) => {
         flags: &["namespace"],
         short: Some('n'),
-        kind: Text("NAMESPACE"),
+        kind: Kind::Text("NAMESPACE"),
         help: "Namespace of Services that are named without one. lb list shows only this namespace.",
-        commands: LOAD_BALANCERS,
-        ..Setting::of(Group::Output)
+        ..Setting::of(Group::Output, LOAD_BALANCERS)
     }
 
-    OUTPUT = {
-        name: "output",
+    OUTPUT output: Output = choice => {
         flags: &["output"],
         short: Some('o'),
-        kind: Choice(&["table", "wide", "json", "yaml"]),
+        kind: Kind::Choice(&["table", "wide", "json", "yaml"]),
         default: Some("table"),
         help: "Output format on stdout. json and yaml are stable, for scripts.",
-        commands: CLIENTS,
-        ..Setting::of(Group::Output)
+        ..Setting::of(Group::Output, CLIENTS)
     }
 
-    LOG_FORMAT = {
-        name: "log-format",
+    LOG_FORMAT log_format: LogFormat = choice => {
         flags: &["log-format", "logging-format"],
-        kind: Choice(&["text", "json"]),
+        kind: Kind::Choice(&["text", "json"]),
         default: Some("text"),
         help: "Format of the log on stderr: lines for people, or one JSON object for each line.",
-        ..Setting::of(Group::Output)
+        ..Setting::of(Group::Output, Command::ALL)
     }
 
-    VERBOSITY = {
+    VERBOSITY verbosity: u32 = parsed(values::verbosity) => {
         name: "verbosity",
         flags: &["v"],
         short: Some('v'),
-        kind: Integer,
+        kind: Kind::Integer,
         default: Some("0"),
         help: "Log level: 0 logs changes and failures, 4 adds every call to both APIs. Secrets are never \
                logged.",
-        ..Setting::of(Group::Output)
+        ..Setting::of(Group::Output, Command::ALL)
     }
 
-    DEBUG = {
+    DEBUG debug: bool = parsed(boolean) => {
         name: "debug",
         variables: &[Value("HCLOUD_DEBUG")],
-        kind: Boolean,
         default: Some("false"),
         help: "Log every request to the Hetzner Cloud API and its answer, with secrets redacted.",
-        ..Setting::of(Group::Output)
+        ..Setting::of(Group::Output, Command::ALL)
     }
 
-    METRICS_ENABLED = {
+    METRICS_ENABLED metrics_enabled: bool = parsed(boolean) => {
         name: "metrics-enabled",
         variables: &[Value("HCLOUD_METRICS_ENABLED")],
-        kind: Boolean,
         default: Some("true"),
         help: "Serve /metrics for Prometheus. false removes only /metrics: the probes stay.",
-        commands: DAEMON,
-        ..Setting::of(Group::Output)
+        ..Setting::of(Group::Output, DAEMON)
     }
 
-    METRICS_ADDRESS = {
-        name: "metrics-address",
+    // Of the health server. `[::]`: every address of the machine, IPv4 too; port 0: any free one. None: no server.
+    METRICS_ADDRESS metrics_address: Option<SocketAddr> = parsed(values::listen_address) => {
         flags: &["metrics-address"],
         variables: &[Value("HCLOUD_METRICS_ADDRESS")],
-        kind: Text("[IP]:PORT"),
+        kind: Kind::Text("[IP]:PORT"),
         default: Some(":8233"),
         help: "Address on which the daemon serves /healthz, /livez, /readyz and /metrics. :PORT listens on every \
                address of the machine. An empty flag (--metrics-address=) turns it off; an empty variable does not.",
-        commands: DAEMON,
-        ..Setting::of(Group::Output)
+        ..Setting::of(Group::Output, DAEMON)
     }
 
-    TEST_TIME_SCALE = {
+    // Greater than zero.
+    TEST_TIME_SCALE test_time_scale: f64 = parsed(values::scale) => {
         name: "test-time-scale",
         variables: &[Value("CCM_TEST_TIME_SCALE")],
-        kind: Number,
+        kind: Kind::Number,
         default: Some("1"),
         help: "For tests: a factor on every wait, so that an hour can pass in a second.",
         hidden: true,
-        ..Setting::of(Group::Controllers)
+        ..Setting::of(Group::Controllers, Command::ALL)
     }
 }
 
@@ -715,8 +658,13 @@ mod tests {
             assert!(setting.help.ends_with('.'), "{}", setting.name);
             assert!(!setting.commands.is_empty(), "{}", setting.name);
             assert!(!setting.flags.is_empty() || !setting.variables.is_empty());
-            let boolean = setting.kind == Boolean;
-            assert!(!boolean || setting.default.is_some(), "{}", setting.name);
+            let boolean = setting.kind == Kind::Boolean;
+            let is_flag = !setting.flags.is_empty();
+            assert!(
+                !boolean || !is_flag || setting.default.is_some(),
+                "{}",
+                setting.name
+            );
         }
     }
 }

@@ -57,59 +57,45 @@ fn nanoseconds(text: &str) -> Result<u128, String> {
     if text == "0" {
         return Ok(0);
     }
-    let mut rest = text;
-    let mut sum = 0;
-    loop {
+    let (mut sum, mut rest) = first_part(text)?;
+    while !rest.is_empty() {
         let (part, after) = first_part(rest)?;
-        sum += part;
-        if sum > MAX_NANOSECONDS {
-            return Err(too_long());
-        }
-        if after.is_empty() {
-            return Ok(sum);
-        }
+        sum = part.saturating_add(sum);
         rest = after;
+    }
+    match sum > MAX_NANOSECONDS {
+        true => Err(too_long()),
+        false => Ok(sum),
     }
 }
 
 /// One number with its unit, in nanoseconds (parts of one cut off), and what follows it.
 fn first_part(text: &str) -> Result<(u128, &str), String> {
     let (whole, rest) = digits(text);
-    let (fraction, rest) = match rest.strip_prefix('.') {
-        Some(rest) => digits(rest),
-        None => ("", rest),
-    };
+    let (fraction, rest) = rest.strip_prefix('.').map_or(("", rest), digits);
     if whole.is_empty() && fraction.is_empty() {
         return Err("not a duration; write e.g. 5s or 1m30s".to_owned());
     }
-    let end = rest
-        .find(|c: char| c == '.' || c.is_ascii_digit())
-        .unwrap_or(rest.len());
-    let (name, rest) = rest.split_at(end);
+    let end = rest.find(|c: char| c == '.' || c.is_ascii_digit());
+    let (name, rest) = rest.split_at(end.unwrap_or(rest.len()));
     let unit = unit(name)?;
-    // 20 digits hold every u64, and 20 of them times an hour fit into the u128.
+    // More digits than that are too many of every unit, and 20 of them times an hour fit into the u128.
     if whole.trim_start_matches('0').len() > 20 {
         return Err(too_long());
     }
-    let mut part = whole
-        .bytes()
-        .fold(0, |sum, digit| sum * 10 + u128::from(digit - b'0'))
-        * unit;
-    let mut scale = 1;
-    let mut numerator = 0;
-    for digit in fraction.bytes().take(18) {
-        numerator = numerator * 10 + u128::from(digit - b'0');
-        scale *= 10;
-    }
-    part += numerator * unit / scale;
+    let number = |digits: &str| {
+        let digits = digits.bytes().map(|digit| u128::from(digit - b'0'));
+        digits.fold(0, |sum, digit| sum * 10 + digit)
+    };
+    let fraction = &fraction[..fraction.len().min(18)];
+    let scale = 10_u128.pow(fraction.len() as u32);
+    let part = number(whole) * unit + number(fraction) * unit / scale;
     Ok((part, rest))
 }
 
 fn digits(text: &str) -> (&str, &str) {
-    text.split_at(
-        text.find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(text.len()),
-    )
+    let end = text.find(|c: char| !c.is_ascii_digit());
+    text.split_at(end.unwrap_or(text.len()))
 }
 
 fn unit(name: &str) -> Result<u128, String> {

@@ -6,7 +6,7 @@
 pub mod duration;
 pub mod nearest;
 pub mod selector;
-pub mod unencrypted;
+pub mod url;
 
 use ipnet::Ipv4Net;
 use std::borrow::Cow;
@@ -142,6 +142,22 @@ pub fn cut(text: &str, characters: usize) -> Cow<'_, str> {
     Cow::Owned(kept.chain(['…']).collect())
 }
 
+/// A text in lines of at most so many characters, broken at spaces.
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// Messages of the same trouble are reported once, with how many there are: those that differ in
 /// numbers alone, as of servers, or in what `stable` leaves out. Of many troubles the first.
 pub fn reported_once(messages: &[String], stable: impl Fn(&str) -> String) -> String {
@@ -157,12 +173,10 @@ pub fn reported_once(messages: &[String], stable: impl Fn(&str) -> String) -> St
         1 => (*message).clone(),
         count => format!("{message} (and {} more like this)", count - 1),
     };
-    let lines: Vec<String> = kinds.iter().take(NAMED_AT_MOST).map(line).collect();
-    let lines = lines.join("; ");
-    match kinds.len().saturating_sub(NAMED_AT_MOST) {
-        0 => lines,
-        more => format!("{lines}; and {more} more"),
-    }
+    let more = kinds.len().saturating_sub(NAMED_AT_MOST);
+    let mut lines: Vec<String> = kinds.iter().take(NAMED_AT_MOST).map(line).collect();
+    lines.extend((more > 0).then(|| format!("and {more} more")));
+    lines.join("; ")
 }
 
 fn without_numbers(text: &str) -> String {

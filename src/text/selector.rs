@@ -1,7 +1,7 @@
 //! Label selectors, as `kubectl -l` takes them. The syntax of the Cloud API's `label_selector` is a part of it.
 
-use super::quoted;
-use std::collections::BTreeMap;
+use super::{is_subdomain, quoted};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Requirements that the labels of a node, or of anything else, must all fulfil. Empty: everything does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,18 +12,17 @@ pub struct Selector {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Requirement {
     key: String,
-    operator: Operator,
+    wanted: Wanted,
+    /// `!=`, `notin`, `!`: what does not have the label fulfils it, as in Kubernetes.
+    is_negated: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Operator {
-    Exists,
-    DoesNotExist,
-    /// Sorted, as are those of `NotIn`.
-    In(Vec<String>),
-    NotIn(Vec<String>),
-    GreaterThan(i64),
-    LessThan(i64),
+enum Wanted {
+    Any,
+    OneOf(BTreeSet<String>),
+    Above(i64),
+    Below(i64),
 }
 
 /// A selector is compared with each of some thousand nodes, and a tenant writes it.
@@ -31,7 +30,6 @@ const MOST_REQUIREMENTS: usize = 32;
 
 /// A label's value, and the part of a key behind the slash, are no longer.
 const LONGEST_NAME: usize = 63;
-const LONGEST_PREFIX: usize = 253;
 
 impl Selector {
     /// `a=b,c!=d,e in (f,g),h notin (i),j,!k,n>1`. The error says what is wrong with it.
@@ -55,23 +53,17 @@ impl Selector {
 }
 
 impl Requirement {
-    /// As Kubernetes does: what is not there is not in any set.
     fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         let value = labels.get(&self.key);
-        let number = value.and_then(|value| value.parse::<i64>().ok());
-        match &self.operator {
-            Operator::Exists => value.is_some(),
-            Operator::DoesNotExist => value.is_none(),
-            Operator::In(values) => value.is_some_and(|value| has(values, value)),
-            Operator::NotIn(values) => value.is_none_or(|value| !has(values, value)),
-            Operator::GreaterThan(least) => number.is_some_and(|number| number > *least),
-            Operator::LessThan(most) => number.is_some_and(|number| number < *most),
-        }
+        let number = || value.and_then(|value| value.parse::<i64>().ok());
+        let is_met = match &self.wanted {
+            Wanted::Any => value.is_some(),
+            Wanted::OneOf(values) => value.is_some_and(|value| values.contains(value)),
+            Wanted::Above(least) => number().is_some_and(|number| number > *least),
+            Wanted::Below(most) => number().is_some_and(|number| number < *most),
+        };
+        is_met != self.is_negated
     }
-}
-
-fn has(sorted: &[String], value: &String) -> bool {
-    sorted.binary_search(value).is_ok()
 }
 
 /// The requirements: commas inside parentheses part values.
@@ -106,24 +98,22 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
 
 fn requirement(text: &str) -> Result<Requirement, String> {
     if let Some(key) = text.strip_prefix('!') {
-        return made(key, Operator::DoesNotExist);
+        return made(key, Wanted::Any, true);
     }
     if let Some(rest) = text.strip_suffix(')') {
-        let set = || format!("{} is no set; write e.g. zone in (a,b)", quoted(text));
-        let (left, values) = rest.split_once('(').ok_or_else(set)?;
-        let (key, word) = left
-            .trim()
-            .rsplit_once(char::is_whitespace)
-            .ok_or_else(set)?;
-        let values: Vec<&str> = values.split(',').map(str::trim).collect();
-        let values = values.into_iter().map(value);
-        let mut values = values.collect::<Result<Vec<String>, String>>()?;
-        values.sort_unstable();
-        return match word {
-            "in" => made(key, Operator::In(values)),
-            "notin" => made(key, Operator::NotIn(values)),
-            _ => Err(set()),
+        let parts = rest.split_once('(').and_then(|(left, values)| {
+            let (key, word) = left.trim().rsplit_once(char::is_whitespace)?;
+            Some((key, word, values))
+        });
+        let Some((key, word @ ("in" | "notin"), values)) = parts else {
+            return Err(format!(
+                "{} is no set; write e.g. zone in (a,b)",
+                quoted(text)
+            ));
         };
+        let values = values.split(',').map(|text| value(text.trim()));
+        let values = values.collect::<Result<_, String>>()?;
+        return made(key, Wanted::OneOf(values), word == "notin");
     }
     // The longer ones first: != holds a =.
     for sign in ["!=", "==", "=", ">", "<"] {
@@ -135,34 +125,27 @@ fn requirement(text: &str) -> Result<Requirement, String> {
             let number = right.parse::<i64>();
             number.map_err(|_| format!("{} behind {sign} is no whole number", quoted(right)))
         };
-        return match sign {
-            "!=" => made(key, Operator::NotIn(vec![value(right)?])),
-            ">" => made(key, Operator::GreaterThan(number()?)),
-            "<" => made(key, Operator::LessThan(number()?)),
-            _ => made(key, Operator::In(vec![value(right)?])),
+        let wanted = match sign {
+            ">" => Wanted::Above(number()?),
+            "<" => Wanted::Below(number()?),
+            _ => Wanted::OneOf([value(right)?].into()),
         };
+        return made(key, wanted, sign == "!=");
     }
-    made(text, Operator::Exists)
+    made(text, Wanted::Any, false)
 }
 
-fn made(key: &str, operator: Operator) -> Result<Requirement, String> {
+fn made(key: &str, wanted: Wanted, is_negated: bool) -> Result<Requirement, String> {
     let key = key.trim();
-    let (prefix, name) = match key.split_once('/') {
-        Some((prefix, name)) => (Some(prefix), name),
-        None => (None, key),
+    let fits = match key.split_once('/') {
+        Some((prefix, name)) => is_subdomain(prefix) && !name.is_empty() && is_name(name),
+        None => !key.is_empty() && is_name(key),
     };
-    let prefix_fits = prefix.is_none_or(|prefix| {
-        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        !prefix.is_empty()
-            && prefix.len() <= LONGEST_PREFIX
-            && prefix
-                .bytes()
-                .all(|byte| fits(byte) || b"-.".contains(&byte))
-    });
-    match prefix_fits && !name.is_empty() && is_name(name) {
+    match fits {
         true => Ok(Requirement {
             key: key.to_owned(),
-            operator,
+            wanted,
+            is_negated,
         }),
         false => Err(format!("{} is no name of a label", quoted(key))),
     }

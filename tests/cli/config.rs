@@ -168,11 +168,11 @@ fn a_wrong_command_line_is_wrong_usage() {
         ),
         (
             &["network"],
-            "ccm: ccm config: \"network\": unexpected word; it takes only flags\n",
+            "ccm: ccm config: \"network\": unexpected word; it takes only flags, and a flag",
         ),
         (
             &["--detailed-exitcode"],
-            "ccm: --detailed-exitcode: only for sync\n",
+            "ccm: --detailed-exitcode: only for node sync, lb sync or route sync\n",
         ),
         (
             &["--hcloud-token=pass-word"],

@@ -92,7 +92,7 @@ fn settings() {
         (LIST, &[("HCLOUD_TOKEN", "")], 1, "HCLOUD_TOKEN: not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API (Hetzner Console → Security → API tokens)"),
         (LIST, &[("HCLOUD_TOKEN", "short")], 1, "warn: the token from HCLOUD_TOKEN has 5 characters; tokens of the Cloud API have 64\nGET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?"),
         (LIST, &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?"),
-        (LIST, &[("HCLOUD_TOKEN", "two words")], 1, "HCLOUD_TOKEN: holds characters that no token has, e.g. white space inside"),
+        (LIST, &[("HCLOUD_TOKEN", "two words")], 1, "HCLOUD_TOKEN: holds characters that no token has, e.g. white space inside; copy it anew"),
         (LIST, &[("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", "/nowhere")], 1, "HCLOUD_TOKEN_FILE: \"/nowhere\": No such file or directory (os error 2)"),
         (LIST, &[("HCLOUD_TOKEN", ""), ("HCLOUD_TOKEN_FILE", NO_TOKEN)], 1, "HCLOUD_TOKEN_FILE: can't be read, and looks like a token itself; write the path of a file that holds the token"),
         (LIST, &[("HCLOUD_NETWORK", "sandbix")], 1, "HCLOUD_NETWORK: there is no Network sandbix; this project has sandbox (1000001), other (1000011)"),
@@ -105,7 +105,7 @@ fn settings() {
         (LIST, &[("HCLOUD_NETWROK", "x"), ("HCLOUD_NETWORK", "")], 0, "warn: HCLOUD_NETWROK: not a variable that ccm reads; did you mean HCLOUD_NETWORK?"),
         (ONCE, &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "ERROR cloud-node-controller: 3 nodes wait: GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?"),
         (&["run", "--once", "--controllers=-cloud-node"], &[], 1, "--controllers: none is left that could run; nothing to do"),
-        (&["run", "--node-sync-interval=5", "--onec", "extra"], &[("HCLOUD_DEBUG", "2"), ("HCLOUD_TOKEN", "")], 2, "--onec: unknown flag; did you mean --once?\nHCLOUD_TOKEN: not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API (Hetzner Console → Security → API tokens)\n--node-sync-interval: \"5\": a duration needs a unit, e.g. 5s or 1m30s\nHCLOUD_DEBUG: \"2\": use true or false"),
+        (&["run", "--node-sync-interval=5", "--onec", "extra"], &[("HCLOUD_DEBUG", "2"), ("HCLOUD_TOKEN", "")], 2, "--onec: unknown flag; did you mean --once?\n--node-sync-interval: \"5\": a duration needs a unit, e.g. 5s or 1m30s\nHCLOUD_DEBUG: \"2\": use true or false\nHCLOUD_TOKEN: not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API (Hetzner Console → Security → API tokens)"),
     ]);
 }
 
@@ -116,7 +116,7 @@ fn usage() {
     check(&sandbox, &env(&sandbox), &[
         (&["nodes"], &[], 2, "unknown command \"nodes\"; did you mean node?\nSee ccm help."),
         (&["frobnicate"], &[], 2, "unknown command \"frobnicate\"; there is run, node, lb, route, doctor, config, completions, help, version\nSee ccm help."),
-        (&["--context", "foo", "node", "list"], &[], 2, "flags go after the command: ccm node list --context foo"),
+        (&["--context", "foo", "node", "list"], &[], 2, "flags go after the command: ccm node list …"),
         (&["version", "extra"], &[], 2, "version takes no words and no flags"),
         (&["node", "lst"], &[], 2, "unknown command \"node lst\"; did you mean node list?\nSee ccm help."),
         (&["help", "nod"], &[], 2, "unknown command or topic \"nod\"; did you mean node?\nSee ccm help."),
@@ -152,7 +152,7 @@ fn answers_of_something_else() {
         (Half::Hetzner, Effect::html(), "answered 200 with text/html; charset=utf-8 instead of JSON; is this the API's address, or a proxy's page?"),
         (Half::Hetzner, Effect::proxy_not_found(), "HTTP status 404 without an error of the Hetzner API; is HCLOUD_ENDPOINT right, or a proxy in between?"),
         (Half::Hetzner, Effect::gateway_timeout(), "HTTP status 504 without an error of the Hetzner API; is HCLOUD_ENDPOINT right, or a proxy in between?"),
-        (Half::Hetzner, Effect::other_json(), "the answer is not what the API answers: missing field `networks` at line 1 column 30"),
+        (Half::Hetzner, Effect::other_json(), "the answer is not what the API answers: no networks with their page; nothing is done on an incomplete list"),
         (Half::Hetzner, Effect::Malformed, "the answer ended before it was complete"),
         (Half::Hetzner, Effect::Reset, "the connection was reset"),
         (Half::Hetzner, Effect::hetzner_rate_limit(), "limit of 3600 requests per hour reached (rate_limit_exceeded, ID); all tokens of the project share this limit: wait, or see who else uses it up"),

@@ -2,15 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common;
+use crate::people::{ONE_BY_ONE, fits, seen};
 
 use common::services::{LoadBalancerService, balancer_of, create, edit};
-use common::{Ran, ccm, env, snapshot, with};
+use common::{ccm, env, snapshot};
 use sandbox::Sandbox;
 use sandbox::hetzner::{Health, Machine};
 use serde_json::{Value, json};
 
-/// So that numbers and addresses are the same in each run.
-const ONE_BY_ONE: &str = "--concurrent-service-syncs=1";
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// `web` is right, and there is one Service for each kind of trouble.
@@ -166,55 +165,6 @@ fn trouble_of_new_ones(sandbox: &Sandbox) {
     }
 }
 
-/// One run and what came of it, as a person sees it; what differs from run to run is replaced.
-fn seen(sandbox: &Sandbox, words: &[&str]) -> String {
-    let Ran {
-        code,
-        stdout,
-        stderr,
-    } = match words.contains(&"sync") {
-        true => ccm(&env(sandbox), &[words, &[ONE_BY_ONE]].concat()),
-        false => ccm(&env(sandbox), words),
-    };
-    let mut text = format!("$ ccm {}\n{stdout}", words.join(" "));
-    if !stderr.is_empty() {
-        text += &format!("(stderr)\n{stderr}");
-    }
-    text += &format!("(exit {code})\n");
-    let mut services = sandbox.cluster().list("services", None);
-    // A real API server's own is in no list of the test's.
-    let kubernetes = sandbox
-        .cluster()
-        .get("services", Some("default"), "kubernetes");
-    services.extend(kubernetes);
-    // Before ports: some UID holds the digits of one.
-    for service in &services {
-        text = text.replace(service["metadata"]["uid"].as_str().unwrap(), "UID");
-    }
-    for service in &services {
-        for port in service["spec"]["ports"].as_array().unwrap() {
-            if let Some(port) = port["nodePort"].as_u64() {
-                text = text.replace(&port.to_string(), "NPORT");
-            }
-        }
-    }
-    text.replace(&sandbox.kubernetes_url(), "KUBERNETES")
-        .replace(&sandbox.hetzner_url(), "HETZNER")
-}
-
-/// Tables and texts for people fit a terminal of 80 columns.
-fn fits(text: &str) {
-    // What was done for a Service, or failed, is one line however long, so that it can be searched for; so are mistakes.
-    let is_free = |line: &&str| {
-        let objects = ["service/", "load-balancer/", "ccm: "];
-        objects.iter().any(|object| line.starts_with(object))
-    };
-    for line in text.lines().filter(|line| !is_free(line)) {
-        let count = line.chars().count();
-        assert!(count <= 80, "{count} characters: {line}");
-    }
-}
-
 fn services(sandbox: &Sandbox) -> (Vec<Value>, Vec<Value>) {
     let services = sandbox.cluster().list("services", None);
     (services, sandbox.cloud().load_balancers(sandbox.project()))
@@ -329,30 +279,6 @@ fn lb_mistakes() {
         text += &(seen(&sandbox, words) + "\n");
     }
     snapshot("lb-mistakes.txt", &text);
-}
-
-#[test]
-fn lb_help() {
-    let nobody = with(Vec::new(), &[]);
-    let mut text = String::new();
-    for words in [
-        &["help", "lb"][..],
-        &["lb", "list", "--help"],
-        &["lb", "inspect", "-h"],
-        &["help", "lb", "sync"],
-    ] {
-        let Ran {
-            code,
-            stdout,
-            stderr,
-        } = ccm(&nobody, words);
-        text += &format!(
-            "$ ccm {}\n{stdout}{stderr}(exit {code})\n\n",
-            words.join(" ")
-        );
-    }
-    fits(&text);
-    snapshot("lb-help.txt", &text);
 }
 
 /// An lb11 takes 25 targets: nothing is left to do, and yet not all is well.

@@ -13,5 +13,6 @@ mod errors;
 mod lb;
 mod leader;
 mod node;
+mod people;
 mod route;
 mod settings;

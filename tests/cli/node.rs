@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common;
+use crate::people::{fits, seen};
 
-use common::{Ran, ccm, env, node, snapshot, with};
+use common::{ccm, env, node, snapshot};
 use sandbox::Sandbox;
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
@@ -57,37 +58,6 @@ fn cluster() -> Sandbox {
                 json!("192.0.2.1");
         });
     sandbox
-}
-
-/// One run and what came of it, as a person sees it; what differs from run to run is replaced.
-fn seen(sandbox: &Sandbox, words: &[&str]) -> String {
-    let Ran {
-        code,
-        stdout,
-        stderr,
-    } = ccm(&env(sandbox), words);
-    let mut text = format!("$ ccm {}\n{stdout}", words.join(" "));
-    if !stderr.is_empty() {
-        text += &format!("(stderr)\n{stderr}");
-    }
-    text += &format!("(exit {code})\n");
-    for node in sandbox.cluster().list("nodes", None) {
-        text = text.replace(node["metadata"]["uid"].as_str().unwrap(), "UID");
-    }
-    text.replace(&sandbox.kubernetes_url(), "KUBERNETES")
-        .replace(&sandbox.hetzner_url(), "HETZNER")
-}
-
-/// Tables and texts for people fit a terminal of 80 columns.
-fn fits(text: &str) {
-    // What was done to a node, or failed, is one line however long, so that it can be searched for.
-    for line in text.lines().filter(|line| !line.starts_with("node/")) {
-        assert!(
-            line.chars().count() <= 80,
-            "{} characters: {line}",
-            line.chars().count()
-        );
-    }
 }
 
 #[test]
@@ -221,52 +191,4 @@ fn sync_touches_only_the_nodes_that_were_named() {
     assert_eq!(ccm(&env(&sandbox), &["node", "sync", "worker-1"]).code, 0);
     assert_eq!(others(&sandbox), before);
     assert!(common::is_initialised(&node(&sandbox, "worker-1")));
-}
-
-#[test]
-fn help() {
-    let nobody = with(Vec::new(), &[]);
-    let words: [&[&str]; 14] = [
-        &["help"],
-        &["help", "run"],
-        &["help", "node"],
-        &["node", "list", "--help"],
-        &["node", "inspect", "-h"],
-        &["help", "node", "sync"],
-        &["help", "config"],
-        &["completions", "-h"],
-        &["help", "completions"],
-        &["help", "doctor"],
-        &["help", "version"],
-        &["version"],
-        &["--version"],
-        &["hepl"],
-    ];
-    let mut text = String::new();
-    for words in words {
-        let ran = ccm(&nobody, words);
-        text += &format!(
-            "$ ccm {}\n{}{}(exit {})\n\n",
-            words.join(" "),
-            ran.stdout,
-            ran.stderr,
-            ran.code
-        );
-    }
-    fits(&text);
-    snapshot("help.txt", &text);
-    // In a pipe too a topic is plain text.
-    let topic = ccm(&nobody, &["help", "scripting"]);
-    assert_eq!((topic.code, topic.stderr.as_str()), (0, ""));
-    fits(&topic.stdout);
-    for line in ["SCRIPTS, CRON AND CI", "CODE  MEANING", "0     done"] {
-        assert!(topic.stdout.lines().any(|one| one == line), "{topic:?}");
-    }
-    let nothing = ccm(&nobody, &[]);
-    assert_eq!((nothing.code, nothing.stdout.as_str()), (2, ""));
-    assert!(
-        nothing
-            .stderr
-            .starts_with("ccm – a cloud-controller-manager")
-    );
 }

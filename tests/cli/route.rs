@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common;
+use crate::people::{fits, seen};
 
-use common::{Ran, ccm, env, snapshot, with};
+use common::{ccm, env, snapshot};
 use sandbox::Sandbox;
 use sandbox::hetzner::ServerSpec;
 use sandbox::kubelet::NodeSpec;
@@ -71,48 +72,6 @@ fn cluster() -> Sandbox {
     sandbox
 }
 
-/// One run and what came of it, as a person sees it; what differs from run to run is replaced.
-fn seen(sandbox: &Sandbox, words: &[&str]) -> String {
-    let Ran {
-        code,
-        stdout,
-        stderr,
-    } = ccm(&env(sandbox), words);
-    let mut text = format!("$ ccm {}\n{stdout}", words.join(" "));
-    if !stderr.is_empty() {
-        text += &format!("(stderr)\n{stderr}");
-    }
-    text += &format!("(exit {code})\n");
-    for node in sandbox.cluster().list("nodes", None) {
-        text = text.replace(node["metadata"]["uid"].as_str().unwrap(), "UID");
-    }
-    text.replace(&sandbox.kubernetes_url(), "KUBERNETES")
-        .replace(&sandbox.hetzner_url(), "HETZNER")
-}
-
-/// Tables and texts for people fit a terminal of 80 columns.
-fn fits(text: &str) {
-    // What was done, failed, or should be known is one line however long, so that it can be searched for; and a list
-    // in a pipe is not cut.
-    let is_free = |line: &&str| {
-        [
-            "node/",
-            "route/",
-            "network/",
-            "ccm: ",
-            "DESTINATION",
-            "0.0.0.0/0 ",
-            "10.",
-        ]
-        .iter()
-        .any(|start| line.starts_with(start))
-    };
-    for line in text.lines().filter(|line| !is_free(line)) {
-        let count = line.chars().count();
-        assert!(count <= 80, "{count} characters: {line}");
-    }
-}
-
 #[test]
 fn route_list() {
     let sandbox = cluster();
@@ -174,29 +133,4 @@ fn a_dry_run_says_by_its_exit_code_whether_there_is_something_to_do() {
         &["route", "sync", CIDR, "--detailed-exitcode"],
     );
     assert_eq!(alone.code, 2, "{alone:?}");
-}
-
-#[test]
-fn route_help() {
-    let nobody = with(Vec::new(), &[]);
-    let mut text = String::new();
-    for words in [
-        &["help", "route"][..],
-        &["route", "list", "--help"],
-        &["help", "route", "sync"],
-        &["route"],
-        &["route", "lst"],
-    ] {
-        let Ran {
-            code,
-            stdout,
-            stderr,
-        } = ccm(&nobody, words);
-        text += &format!(
-            "$ ccm {}\n{stdout}{stderr}(exit {code})\n\n",
-            words.join(" ")
-        );
-    }
-    fits(&text);
-    snapshot("route-help.txt", &text);
 }

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use ccm::settings::{
     AddressFamily, Command, Controller, DROP_IN_FLAGS, DaemonSettings, Environment, Kind,
-    ListenAddress, LogFormat, NetworkSelector, Output, Parsed, Profile, Sourced, TABLE, Takes,
-    WorkloadName, inherited_names, markdown, parse, parse_with_daemon,
+    LogFormat, NetworkSelector, Output, Parsed, Profile, Sourced, TABLE, WorkloadName,
+    inherited_names, parse, parse_with_daemon, with_table,
 };
 
 /// An environment of a test, with its files.
@@ -132,19 +132,13 @@ fn nothing_set_is_the_documented_defaults() {
     assert_eq!(settings.lease_duration.value, Duration::from_secs(15));
     assert_eq!(settings.renew_deadline.value, Duration::from_secs(10));
     assert_eq!(settings.retry_period.value, Duration::from_secs(2));
-    assert_eq!(
-        settings.lease_name.value.as_str(),
-        "cloud-controller-manager"
-    );
-    assert_eq!(settings.lease_namespace.value.as_str(), "kube-system");
+    assert_eq!(settings.lease_name.value, "cloud-controller-manager");
+    assert_eq!(settings.lease_namespace.value, "kube-system");
     assert!(!settings.once.value && !settings.dry_run.value && !settings.debug.value);
     assert_eq!(settings.output.value, Output::Table);
     assert_eq!(settings.log_format.value, LogFormat::Text);
     assert_eq!(settings.verbosity.value, 0);
-    let everywhere = ListenAddress {
-        ip: None,
-        port: 8233,
-    };
+    let everywhere = "[::]:8233".parse().unwrap();
     assert_eq!(settings.metrics_address.value, Some(everywhere));
     assert_eq!(settings.test_time_scale.value, 1.0);
     assert!(settings.node_sync_interval.source.is_default());
@@ -163,8 +157,8 @@ fn values_and_who_said_so() {
         (Run, "", "HCLOUD_SERVER_CACHE_TTL=1m", "server-cache-max-age", "60s", "HCLOUD_SERVER_CACHE_TTL"),
         (Run, "", "HCLOUD_SERVER_CACHE_TTL=1m\nHCLOUD_SERVER_CACHE_MAX_AGE=0", "server-cache-max-age", "0ns", "HCLOUD_SERVER_CACHE_MAX_AGE"),
         (Run, "", "HCLOUD_SERVER_CACHE_TTL=1m\nHCLOUD_SERVER_CACHE_MAX_AGE=", "server-cache-max-age", "60s", "HCLOUD_SERVER_CACHE_TTL"),
-        (Run, "", "HCLOUD_METRICS_ADDRESS=127.0.0.1:0", "metrics-address", "Some(ListenAddress { ip: Some(127.0.0.1), port: 0 })", "HCLOUD_METRICS_ADDRESS"),
-        (Run, "", "HCLOUD_METRICS_ADDRESS=", "metrics-address", "Some(ListenAddress { ip: None, port: 8233 })", "default"),
+        (Run, "", "HCLOUD_METRICS_ADDRESS=127.0.0.1:0", "metrics-address", "Some(127.0.0.1:0)", "HCLOUD_METRICS_ADDRESS"),
+        (Run, "", "HCLOUD_METRICS_ADDRESS=", "metrics-address", "Some([::]:8233)", "default"),
         (Run, "--metrics-address=", "HCLOUD_METRICS_ADDRESS=:1", "metrics-address", "None", "--metrics-address"),
         // A flag wins, and what it beats is not even read.
         (Run, "--kubeconfig /a", "KUBECONFIG=/b:/c", "kubeconfig", "[\"/a\"]", "--kubeconfig"),
@@ -273,7 +267,7 @@ fn words_help_and_version() {
         (Command::NodeList, "-", "-", false, false),
         (Command::NodeList, "-h", "", true, false),
         (Command::Run, "--help", "", true, false),
-        (Command::Run, "--help=false", "", false, false),
+        (Command::Run, "--help=false", "", true, false),
         (Command::Run, "--version", "", false, true),
         (Command::Run, "--version=raw", "", false, true),
         (Command::Run, "--version=false", "", false, false),
@@ -306,21 +300,18 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "---once", "---once: unknown flag; did you mean --once?"),
         (Run, "--\u{1b}[0m", "--\\u{1b}[0m: unknown flag; see --help"),
         (Run, "--whatever 5", "--whatever: unknown flag; see --help"),
-        (Run, "--once 5", "ccm run: \"5\": unexpected word; it takes only flags"),
-        (Run, "--leader-elect false", "--leader-elect: \"false\": never takes the next word; write --leader-elect=false"),
-        (Run, "--once true", "--once: \"true\": never takes the next word; write --once=true"),
-        (Sync, "--dry-run false", "--dry-run: \"false\": never takes the next word; write --dry-run=false"),
-        (Run, "-- --once", "ccm run: \"--once\": unexpected word; it takes only flags"),
+        (Run, "--once 5", "ccm run: \"5\": unexpected word; it takes only flags, and a flag that is true or false takes its value with ="),
+        (Run, "--leader-elect false", "ccm run: \"false\": unexpected word; it takes only flags, and a flag that is true or false takes its value with ="),
+        (Run, "-- --once", "ccm run: \"--once\": unexpected word; it takes only flags, and a flag that is true or false takes its value with ="),
         (Run, "-once", "-once: long flags have two dashes: --once"),
         (Run, "-kubeconfig /a --once", "-kubeconfig: long flags have two dashes: --kubeconfig"),
         (Run, "-leader-elect=false", "-leader-elect: long flags have two dashes: --leader-elect"),
         (Run, "-x", "-x: unknown flag; see --help"),
-        (Run, "-o json", "-o: only for config, list, inspect, sync or doctor"),
+        (Run, "-o json", "-o: only for config, node list, node inspect, node sync, lb list, lb inspect, lb sync, route list, route sync or doctor"),
         (Run, "-v", "-v: needs a value: N"),
         (Run, "-v=-1", "-v: \"-1\": use a whole number from 0"),
         (Run, "--v=high", "--v: \"high\": use a whole number from 0"),
         (Run, "-h=x", "-h: takes no value"),
-        (Run, "--help=x", "--help: \"x\": use true or false"),
         (Run, "--once=ja", "--once: \"ja\": use true or false"),
         (Run, "--log-format=xml", "--log-format: \"xml\": use text or json"),
         (Run, "--logging-format=xml", "--logging-format: \"xml\": use text or json"),
@@ -375,8 +366,8 @@ fn a_wrong_environment_says_what_to_write() {
         ),
         ("HCLOUD_TOKEN_FILE=/none", "HCLOUD_TOKEN_FILE: \"/none\": No such file or directory (os error 2)"),
         ("HCLOUD_TOKEN_FILE=/t\n/t= \t", "HCLOUD_TOKEN_FILE: \"/t\": the file is empty"),
-        ("HCLOUD_TOKEN_FILE=/t\n/t=a b", "HCLOUD_TOKEN_FILE: \"/t\": holds characters that no token has, e.g. white space inside"),
-        ("HCLOUD_TOKEN=a b", "HCLOUD_TOKEN: holds characters that no token has, e.g. white space inside"),
+        ("HCLOUD_TOKEN_FILE=/t\n/t=a b", "HCLOUD_TOKEN_FILE: \"/t\": holds characters that no token has, e.g. white space inside; copy it anew"),
+        ("HCLOUD_TOKEN=a b", "HCLOUD_TOKEN: holds characters that no token has, e.g. white space inside; copy it anew"),
         (
             "HCLOUD_TOKEN_FILE=jEheVytlAoFl7F8MqUQ7jAo2hOXASztX",
             "HCLOUD_TOKEN_FILE: can't be read, and looks like a token itself; write the path of a file that holds the token",
@@ -471,8 +462,10 @@ fn the_token_is_trimmed_kept_with_its_file_and_never_shown() {
         assert!(!format!("{parsed:#?}").contains("geheim"), "{text}");
         assert_eq!(shown(&parsed, "token").1, source);
         let read = parsed.settings.token.value.unwrap();
-        assert_eq!(read.secret.expose(), token, "{text}");
-        assert_eq!(read.file.is_some(), source.contains("/t"), "{text}");
+        let secret = read.current().unwrap().unwrap();
+        assert_eq!(secret.expose(), token, "{text}");
+        let is_file = format!("{read:?}").contains("Some(\"/t\")");
+        assert_eq!(is_file, source.contains("/t"), "{text}");
     }
 }
 
@@ -585,11 +578,11 @@ fn all_flags_of_hcloud_cloud_controller_manager_are_accepted() {
         let flag = line.split_once("--").map(|(_, flag)| flag).unwrap();
         let (name, kind) = flag.split_once(' ').unwrap_or((flag, ""));
         let bare = kind.is_empty() || kind.contains("[=");
-        expected.insert(name, if bare { Takes::Nothing } else { Takes::Value });
+        expected.insert(name, !bare);
     }
     let listed: BTreeMap<_, _> = DROP_IN_FLAGS
         .iter()
-        .map(|flag| (flag.name, flag.takes))
+        .map(|flag| (flag.name, flag.takes_value))
         .collect();
     assert_eq!(listed, expected);
     assert_eq!(listed.len(), DROP_IN_FLAGS.len(), "one is there twice");
@@ -598,11 +591,7 @@ fn all_flags_of_hcloud_cloud_controller_manager_are_accepted() {
 #[test]
 fn every_drop_in_flag_is_honoured_or_reported() {
     for flag in DROP_IN_FLAGS {
-        let value = if flag.takes == Takes::Value {
-            " 1s"
-        } else {
-            ""
-        };
+        let value = if flag.takes_value { " 1s" } else { "" };
         let parsed = read_with_token(Command::Run, &format!("--{}{value}", flag.name), "");
         let reported = lines(&parsed.notices).starts_with(&format!("--{}: ", flag.name));
         assert_eq!(reported, !flag.is_honoured(), "{}", flag.name);
@@ -620,7 +609,7 @@ fn every_drop_in_flag_is_honoured_or_reported() {
 fn the_help_page_has_the_table_as_it_is() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/help/settings.md");
     let page = std::fs::read_to_string(&path).expect("there is a page");
-    let wanted = markdown::with_table(&page).expect("the page has both markers once");
+    let wanted = with_table(&page).expect("the page has both markers once");
     if std::env::var_os("CCM_UPDATE_HELP").is_some_and(|value| !value.is_empty()) {
         std::fs::write(&path, &wanted).expect("the page can be written");
     } else {
@@ -668,7 +657,8 @@ fn what_a_daemon_is_started_with_comes_below_a_person_s_own() {
     assert_eq!(settings.network.value, Some(NetworkSelector::Id(7)));
     assert_eq!(settings.server_cache_max_age.value, Duration::from_secs(3));
     // How both APIs are reached, what is printed, and whether anything is written, are their own.
-    assert_eq!(settings.token.value.unwrap().secret.expose(), "mine");
+    let token = settings.token.value.unwrap().current().unwrap().unwrap();
+    assert_eq!(token.expose(), "mine");
     assert!(settings.endpoint.source.is_default());
     assert!(settings.kubeconfig.value.is_empty());
     assert!(!settings.dry_run.value && !settings.debug.value);

@@ -5,6 +5,7 @@
 mod common;
 
 mod built;
+mod demo;
 mod examples;
 mod hcloud_python;
 mod kubectl;

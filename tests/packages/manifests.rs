@@ -316,7 +316,7 @@ fn the_deployment_says_what_ccm_understands() {
     assert!(parsed.notices.is_empty(), "{:?}", parsed.notices);
     let port = &container["ports"][0];
     let listens = parsed.settings.metrics_address.value.unwrap();
-    assert_eq!(port["containerPort"], listens.port);
+    assert_eq!(port["containerPort"], listens.port());
     for probe in ["livenessProbe", "readinessProbe"] {
         assert_eq!(container[probe]["httpGet"]["port"], port["name"]);
     }

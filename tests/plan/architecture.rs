@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Each room and the rooms it may use. Everybody may use `cloud` and `metrics`, which use nobody.
+/// Each module and the modules it may use.
 const ARROWS: &[(&str, &[&str])] = &[
     (
         "cli",
@@ -32,10 +32,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cache", &["kube", "provider"]),
     ("hetzner", &["http", "provider", "text", "metrics"]),
     ("kube", &["http", "provider", "text", "metrics"]),
-    ("http", &["provider"]),
-    ("provider", &[]),
+    ("http", &["provider", "text"]),
+    ("provider", &["text"]),
     ("metrics", &[]),
-    ("settings", &["provider", "text"]),
+    ("settings", &["http", "provider", "text"]),
     ("text", &[]),
 ];
 
@@ -115,7 +115,15 @@ fn every_module_says_its_job() {
 }
 
 /// The modules of which no file imports another in a circle.
-const WITHOUT_CIRCLES: &[&str] = &["cache", "controllers/route", "http", "kube"];
+const WITHOUT_CIRCLES: &[&str] = &[
+    "cache",
+    "cli",
+    "controllers/route",
+    "hetzner",
+    "http",
+    "kube",
+    "settings",
+];
 
 /// The names after each `super::` of a text, with the number of `super::`s before them.
 fn parents_named(text: &str) -> Vec<(usize, String)> {

@@ -1,8 +1,7 @@
 //! The API server, what we may do there, who leads, and who else is at work.
 
-use super::check::{Outcome, Status, some};
-use super::verbs::Need;
-use super::view::View;
+use super::observe::{Cluster, Need, View};
+use super::outcome::{Gap, Outcome, Status, Verdict, about, need};
 use crate::kube::Workload;
 
 /// The oldest that is supported, of major version 1.
@@ -15,55 +14,39 @@ const OTHER: &str = "cloud-controller-manager";
 /// Part of the name of our image.
 const OURS: &str = "ccm-from-scratch";
 
-pub(super) fn reached(view: &View) -> Outcome {
-    match &view.cluster {
-        Ok(at) => Outcome::ok(at.as_str()),
-        Err(gap) => Outcome::of_gap(
-            gap,
-            "check --kubeconfig, KUBECONFIG and --context; kubectl version with the same \
-             kubeconfig must work from here",
-        ),
-    }
+pub(super) fn reached(view: &View) -> Verdict {
+    Ok(Outcome::ok(view.cluster.as_ref()?.at.as_str()))
 }
 
-pub(super) fn version(view: &View) -> Outcome {
-    let version = match &view.version {
-        Ok(version) => version,
-        Err(gap) => return Outcome::of_gap(gap, ""),
-    };
+fn cluster<'a>(view: &'a View) -> Result<&'a Cluster, Gap> {
+    need(&view.cluster, "cluster")
+}
+
+pub(super) fn version(view: &View) -> Verdict {
+    let version = &cluster(view)?.version;
     let digits = version
         .minor
         .trim_end_matches(|c: char| !c.is_ascii_digit());
-    let minor = digits.parse::<u32>();
-    match (version.major.as_str(), minor) {
+    let found = format!("Kubernetes {}", version.name);
+    Ok(match (version.major.as_str(), digits.parse::<u32>()) {
         ("1", Ok(minor)) if minor < MINOR_AT_LEAST => Outcome::fail(
-            format!(
-                "Kubernetes {}, and 1.{MINOR_AT_LEAST} is the oldest that is supported",
-                version.name
-            ),
+            format!("{found}, and 1.{MINOR_AT_LEAST} is the oldest that is supported"),
             "upgrade the cluster: an older one drops fields that are written, again and again",
         ),
-        ("1", Ok(_)) => Outcome::ok(format!("Kubernetes {}", version.name)),
+        ("1", Ok(_)) => Outcome::ok(found),
         _ => Outcome::warn(
-            format!("Kubernetes {}: not tested", version.name),
+            format!("{found}: not tested"),
             "watch what ccm run --dry-run would do before you let it write",
         ),
-    }
+    })
 }
 
-pub(super) fn rights(view: &View) -> Outcome {
-    let missing = match &view.missing {
-        Ok(missing) => missing,
-        Err(gap) => {
-            let remedy = "bind system:basic-user to system:authenticated, as it is by default: \
-                          whoever is known may ask what they may do";
-            return Outcome::of_gap(gap, remedy);
-        }
-    };
+pub(super) fn rights(view: &View) -> Verdict {
+    let missing = cluster(view)?.missing.as_ref()?;
     let name = |need: &Need| format!("{} {}", need.verb, need.resource);
     let names: Vec<String> = missing.iter().map(name).collect();
     let found = format!("this user may not: {}", names.join(", "));
-    match missing.iter().all(|need| need.is_comfort) {
+    Ok(match missing.iter().all(|need| need.is_comfort) {
         _ if missing.is_empty() => Outcome::ok("this user may do all that the daemon does"),
         true => Outcome::warn(
             format!("{found}; a repeated event is then not counted, only renewed"),
@@ -74,79 +57,77 @@ pub(super) fn rights(view: &View) -> Outcome {
             "bind the roles of manifests/base/role.yaml and manifests/base/lease.yaml to it; if the daemon \
              runs as another user, run doctor as that one",
         ),
-    }
+    })
 }
 
-pub(super) fn lease(view: &View) -> Outcome {
-    let lease = match &view.lease {
-        Ok(lease) => lease,
-        Err(gap) => return Outcome::of_gap(gap, "check the API server's own health"),
-    };
+pub(super) fn lease(view: &View) -> Verdict {
+    let lease = cluster(view)?.lease.as_ref()?;
     let key = &lease.key;
-    let remedy = "start the daemon, or see why it does not run (kubectl get pods in the namespace of its \
-                  Deployment); where a CronJob does the work, there is no leader between two runs";
-    let Some(spec) = lease.spec.as_ref().filter(|spec| !spec.holder.is_empty()) else {
-        return Outcome::warn(format!("{key}: no leader, so nothing is done"), remedy);
+    let spec = lease.spec.as_ref().filter(|spec| !spec.holder.is_empty());
+    let found = match (spec, lease.age_s) {
+        (None, _) => "no leader, so nothing is done".to_owned(),
+        (Some(spec), Some(age_s)) if age_s <= i64::from(spec.duration_seconds) => {
+            let (holder, age_s) = (&spec.holder, age_s.max(0));
+            return Ok(Outcome::ok(format!(
+                "{key}: {holder} leads, and renewed it {age_s} s ago"
+            )));
+        }
+        (Some(spec), Some(age_s)) => {
+            let holder = &spec.holder;
+            format!("{holder} held it and has not renewed it for {age_s} s: no leader")
+        }
+        (Some(spec), None) => format!("{} holds it and never renewed it", spec.holder),
     };
-    let holder = &spec.holder;
-    match lease.age_s {
-        Some(age_s) if age_s <= i64::from(spec.duration_seconds) => Outcome::ok(format!(
-            "{key}: {holder} leads, and renewed it {} s ago",
-            age_s.max(0)
-        )),
-        Some(age_s) => Outcome::warn(
-            format!("{key}: {holder} held it and has not renewed it for {age_s} s: no leader"),
-            remedy,
-        ),
-        None => Outcome::warn(
-            format!("{key}: {holder} holds it and never renewed it"),
-            remedy,
-        ),
-    }
+    Ok(Outcome::warn(
+        format!("{key}: {found}"),
+        "start the daemon, or see why it does not run (kubectl get pods in the namespace of its \
+         Deployment); where a CronJob does the work, there is no leader between two runs",
+    ))
 }
 
 /// Routes, nodes and load balancers may be as another one wants them.
 pub(super) fn is_another_at_work(view: &View) -> bool {
-    matches!(other_ccm(view).status, Status::Fail | Status::Warn)
+    matches!(other_ccm(view), Ok(other) if matches!(other.status, Status::Fail | Status::Warn))
 }
 
-pub(super) fn other_ccm(view: &View) -> Outcome {
+pub(super) fn other_ccm(view: &View) -> Verdict {
     let remedy = "let one of them work: scale the other one to 0 (kubectl -n NAMESPACE scale \
                   deployment/NAME --replicas=0); ccm help migrate shows how to move from one to the other";
-    let holder = view.lease.as_ref().ok().and_then(|lease| {
-        let spec = lease.spec.as_ref()?;
-        (spec.holder.starts_with("hcloud-") && spec.holder.contains(OTHER)).then_some(&spec.holder)
-    });
+    let cluster = cluster(view)?;
+    let spec = cluster
+        .lease
+        .as_ref()
+        .ok()
+        .and_then(|lease| lease.spec.as_ref());
+    let holder = spec.map(|spec| &spec.holder);
+    let holder = holder.filter(|holder| holder.starts_with("hcloud-") && holder.contains(OTHER));
     // Only an image is certain: ours may run in a Deployment of that name.
-    let held = |holder| {
+    let held = holder.map(|holder| {
         Outcome::warn(
             format!("{holder} holds the Lease: by its name it is hcloud-cloud-controller-manager"),
             remedy,
         )
+    });
+    let workloads = match (&cluster.workloads, held) {
+        (Err(_), Some(held)) => return Ok(held),
+        (Ok(workloads), Some(held))
+            if !workloads.iter().any(|one| is_other(one) || runs_us(one)) =>
+        {
+            return Ok(held);
+        }
+        (workloads, _) => workloads.as_ref()?,
     };
-    let workloads = match (&view.workloads, holder) {
-        (Ok(workloads), _) => workloads,
-        (Err(_), Some(holder)) => return held(holder),
-        (Err(gap), None) => return Outcome::of_gap(gap, ""),
-    };
-    let others: Vec<String> = workloads
-        .iter()
-        .filter(|workload| is_other(workload))
-        .map(|workload| format!("{} ({})", workload.name, workload.images.join(", ")))
-        .collect();
-    let is_ours = workloads.iter().any(runs_us);
-    match (others.is_empty(), holder) {
-        (false, _) => Outcome::fail(
-            format!(
-                "{} in {} does the same work as ccm",
-                some(&others),
-                view.namespace
-            ),
+    let namespace = &view.settings.lease_namespace.value;
+    let others = workloads.iter().filter(|workload| is_other(workload));
+    let others =
+        others.map(|workload| format!("{} ({})", workload.name, workload.images.join(", ")));
+    let others = about(others, |others| {
+        Outcome::fail(
+            format!("{others} in {namespace} does the same work as ccm"),
             remedy,
-        ),
-        (true, Some(holder)) if !is_ours => held(holder),
-        (true, _) => Outcome::ok(format!("none in {}", view.namespace)),
-    }
+        )
+    });
+    Ok(others.unwrap_or_else(|| Outcome::ok(format!("none in {namespace}"))))
 }
 
 fn is_other(workload: &Workload) -> bool {
@@ -161,26 +142,28 @@ fn runs_us(workload: &Workload) -> bool {
         && (is_named(&workload.name) || workload.images.iter().any(|image| image.contains(OURS)))
 }
 
-pub(super) fn probes(view: &View) -> Outcome {
-    let workloads = match &view.workloads {
-        Ok(workloads) => workloads,
-        Err(gap) => return Outcome::of_gap(gap, ""),
-    };
+pub(super) fn probes(view: &View) -> Verdict {
+    let workloads = cluster(view)?.workloads.as_ref()?;
     let ours: Vec<&Workload> = workloads.iter().filter(|one| runs_us(one)).collect();
-    let on_it = ours
-        .iter()
-        .filter(|one| one.probed_ports.contains(&SECURE_PORT));
-    let names: Vec<String> = on_it.map(|one| one.name.clone()).collect();
-    match (ours.as_slice(), names.as_slice()) {
-        ([], _) => Outcome::skipped(format!("ccm has no workload in {}", view.namespace)),
-        (_, []) => Outcome::ok("none asks at port 10258"),
-        _ => Outcome::fail(
+    if ours.is_empty() {
+        let namespace = &view.settings.lease_namespace.value;
+        return Ok(Outcome::skipped(format!(
+            "ccm has no workload in {namespace}"
+        )));
+    }
+    let is_wrong = |one: &&Workload| one.probed_ports.contains(&SECURE_PORT);
+    let wrong = ours
+        .into_iter()
+        .filter(is_wrong)
+        .map(|one| one.name.clone());
+    let wrong = about(wrong, |names| {
+        Outcome::fail(
             format!(
                 "probed on port {SECURE_PORT}, where nothing is served, so that pods are killed again \
-                 and again: {}",
-                some(&names)
+                 and again: {names}"
             ),
             "let the probes ask /livez and /readyz on port 8233 (--metrics-address), over plain HTTP",
-        ),
-    }
+        )
+    });
+    Ok(wrong.unwrap_or_else(|| Outcome::ok("none asks at port 10258")))
 }

@@ -1,133 +1,235 @@
 //! Every call, each of which may fail by itself. What rests on one that failed is not tried.
 
-use super::services::lacks;
-use super::verbs::{NEEDS, Need};
-use super::view::{Gap, Lease, Seen, Token, View};
+use super::outcome::{Gap, Seen, need};
 use crate::cache::{self, Apis, ReadFrom};
 use crate::cli::startup::Started;
-use crate::cli::wire;
+use crate::cli::{leader, wire};
 use crate::controllers::Selection;
 use crate::controllers::node::{self, NodePlan};
 use crate::controllers::route::{self, RouteController};
 use crate::controllers::service::{self, FailedTry, ServiceController, ServicePlan};
 use crate::hetzner::Hetzner;
-use crate::kube::{self, LeaseKey, Node};
-use crate::provider::{Checkup, ErrorKind, Instance, Provider, Urgency};
+use crate::kube::{self, LeaseKey, LeaseSpec, Verb, Version, Workload};
+use crate::provider::{Checkup, ErrorKind, Instance, Orphan, Provider, Urgency};
 use crate::settings::{Command, Controller, Settings};
 use jiff::Timestamp;
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// What was read for the checks, or why it was not.
+pub(super) struct View<'a> {
+    pub(super) settings: &'a Settings,
+    /// What is wrong with the settings, the token's aside.
+    pub(super) problems: Vec<String>,
+    /// How many characters the token has.
+    pub(super) token: Seen<usize>,
+    /// How many servers the project has.
+    pub(super) servers: Seen<usize>,
+    /// What it says of a call that failed counts as well.
+    pub(super) checkup: Checkup,
+    pub(super) cluster: Seen<Cluster>,
+    pub(super) nodes: Seen<Vec<NodePlan>>,
+    pub(super) routes: Seen<route::Plan>,
+    pub(super) services: Seen<Vec<ServicePlan>>,
+    /// By UID of the Service.
+    pub(super) failed_tries: Seen<HashMap<String, FailedTry>>,
+    pub(super) orphans: Seen<Vec<Orphan>>,
+}
+
+/// An API server that answers.
+pub(super) struct Cluster {
+    /// Its address, and what named it.
+    pub(super) at: String,
+    pub(super) version: Version,
+    /// What the user that we log in as may not do.
+    pub(super) missing: Seen<Vec<Need>>,
+    pub(super) lease: Seen<Lease>,
+    /// Beside us, in the namespace of the Lease.
+    pub(super) workloads: Seen<Vec<Workload>>,
+}
+
+pub(super) struct Lease {
+    /// For people.
+    pub(super) key: String,
+    /// None: there is none.
+    pub(super) spec: Option<LeaseSpec>,
+    /// By both hosts' clocks, which may differ; none: it was never renewed.
+    pub(super) age_s: Option<i64>,
+}
+
+/// A verb of a resource that the daemon uses: a role must allow it. A test compares them with `manifests/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Need {
+    pub(super) verb: &'static str,
+    /// With its subresource behind a slash.
+    pub(super) resource: &'static str,
+    /// Without it the work is done all the same.
+    pub(super) is_comfort: bool,
+}
+
+const NEEDS: &[Need] = &[
+    needed("list", "nodes"),
+    needed("get", "nodes"),
+    needed("patch", "nodes"),
+    needed("delete", "nodes"),
+    needed("patch", "nodes/status"),
+    needed("list", "services"),
+    needed("patch", "services/status"),
+    needed("create", "events"),
+    needed("patch", "events"),
+    Need {
+        // Counts a repeated event; hcloud-cloud-controller-manager's role does not have it.
+        is_comfort: true,
+        ..needed("get", "events")
+    },
+    needed("create", LEASES),
+    needed("get", LEASES),
+    needed("update", LEASES),
+];
+
+/// For leader election alone. A role names the Lease, except for its creation.
+const LEASES: &str = "leases";
+
+const fn needed(verb: &'static str, resource: &'static str) -> Need {
+    Need {
+        verb,
+        resource,
+        is_comfort: false,
+    }
+}
+
+impl Need {
+    fn question<'a>(&self, lease: &'a LeaseKey) -> Verb<'a> {
+        let (resource, subresource) = self.resource.split_once('/').unwrap_or((self.resource, ""));
+        let (group, namespace, name) = match (resource, self.verb) {
+            (LEASES, "create") => ("coordination.k8s.io", &*lease.namespace, ""),
+            (LEASES, _) => ("coordination.k8s.io", &*lease.namespace, &*lease.name),
+            _ => ("", "", ""),
+        };
+        Verb {
+            verb: self.verb,
+            group,
+            resource,
+            subresource,
+            namespace,
+            name,
+        }
+    }
+}
 
 /// Whatever is read once is read once.
 const ONE_LOOK: Duration = Duration::from_secs(3600);
-
-/// The provider, and all servers as they were then.
-struct Cloud {
-    provider: Hetzner,
-    servers: Vec<Instance>,
-    asked: Instant,
-}
 
 /// Settings that decide the addresses of nodes: other checks report when they are unset here.
 const OF_NODES: [&str; 2] = ["HCLOUD_NETWORK", "HCLOUD_INSTANCES_ADDRESS_FAMILY"];
 
 /// Makes every call. Changes of load balancers that follow only from a setting that may be set for the daemon are not
 /// reported as missing.
-pub(super) fn observe(started: &Started) -> View {
-    let mut unknown = started.unknown.clone();
-    unknown.retain(|name| !OF_NODES.contains(&name.as_str()));
+pub(super) fn observe(started: &Started) -> View<'_> {
     let settings = &started.settings;
-    let key = LeaseKey {
-        namespace: settings.lease_namespace.value.to_string(),
-        name: settings.lease_name.value.to_string(),
+    let (of_token, problems): (Vec<_>, Vec<_>) = started
+        .problems
+        .iter()
+        .partition(|problem| problem.setting.starts_with("HCLOUD_TOKEN"));
+    let token = match (&settings.token.value, of_token.last()) {
+        (Some(token), _) => Ok(token.length()),
+        (None, Some(problem)) => Err(Gap::Failed(problem.to_string())),
+        (None, None) => Err(Gap::Failed("it is not set".into())),
     };
-    let mut view = View {
-        problems: Vec::new(),
-        token: Err(Gap::Failed("it is not set".into())),
-        is_in_pod: std::env::var_os("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()),
-        endpoint: settings.endpoint.value.as_str().to_owned(),
-        servers: Err(Gap::Needs("token")),
-        checkup: Checkup::default(),
-        attached_check: !settings.network_disable_attached_check.value,
-        cluster: Err(Gap::Needs("cluster")),
-        version: Err(Gap::Needs("cluster")),
-        missing: Err(Gap::Needs("cluster")),
-        lease: Err(Gap::Needs("cluster")),
-        workloads: Err(Gap::Needs("cluster")),
-        namespace: key.namespace.clone(),
-        prefix: settings.cloud_provider.value.name(),
-        nodes: Err(Gap::Needs("cluster")),
-        routes: Err(Gap::Needs("nodes")),
-        services: Err(Gap::Needs("nodes")),
-        failed_tries: Ok(HashMap::new()),
-        orphans: Err(Gap::Needs("services")),
-    };
-    check_settings(&mut view, started);
-    let kube = read_cluster(&mut view, settings, &key);
-    let cloud = read_cloud(&mut view, settings, unknown);
-    match (kube, cloud) {
+    let (kube, cluster) = split(read_cluster(settings));
+    let mut checkup = Checkup::default();
+    let cloud = need(&token, "token").and_then(|_| {
+        let mut unknown = started.unknown.clone();
+        unknown.retain(|name| !OF_NODES.contains(&name.as_str()));
+        read_cloud(settings, unknown, &mut checkup)
+    });
+    let (cloud, servers) = split(cloud.map(|cloud| {
+        let count = cloud.servers.len();
+        (cloud, count)
+    }));
+    let apis = match (kube, cloud) {
         (Some(kube), Some(cloud)) => {
             let apis = wire::together(settings, kube, cloud.provider);
             let instances = apis.instances_listed(cloud.servers, cloud.asked).value;
-            plan(&mut view, settings, &apis, &instances);
+            Ok((apis, instances))
         }
-        (Some(_), None) => view.nodes = Err(Gap::Needs("api")),
-        (None, _) => {}
-    }
-    view
-}
-
-fn check_settings(view: &mut View, started: &Started) {
-    for problem in &started.problems {
-        match problem.setting.starts_with("HCLOUD_TOKEN") {
-            true => view.token = Err(Gap::Failed(problem.to_string())),
-            false => view.problems.push(problem.to_string()),
-        }
-    }
-    if let Some(token) = &started.settings.token.value {
-        view.token = Ok(Token {
-            source: started.settings.token.source.name().to_owned(),
-            characters: token.secret.expose().chars().count(),
-        });
-    }
-}
-
-/// The client, when the API server answers.
-fn read_cluster(view: &mut View, settings: &Settings, key: &LeaseKey) -> Option<kube::Client> {
-    let kube = match wire::kube_client(settings, wire::gate(Command::Doctor, settings)) {
-        Ok(kube) => kube,
-        Err(why) => {
-            view.cluster = Err(Gap::Failed(why));
-            return None;
-        }
+        (Some(_), None) => Err(Gap::Needs("api")),
+        (None, _) => Err(Gap::Needs("cluster")),
     };
-    let at = format!("{} ({})", kube.server(), kube.origin());
-    match kube.version() {
-        Ok(version) => view.version = Ok(version),
-        Err(error) => {
-            view.cluster = Err(Gap::Failed(format!("{error} ({})", kube.origin())));
-            return None;
-        }
+    let read = apis
+        .as_ref()
+        .map_err(Gap::from)
+        .and_then(|(apis, instances)| {
+            let nodes = apis.nodes(ONE_LOOK, ReadFrom::Latest).map_err(gap)?.value;
+            Ok((apis, instances, nodes))
+        });
+    // Neither routes nor load balancers are planned without the private Network that is named.
+    let planned = || match (need(&read, "nodes")?, &checkup.network) {
+        (_, Some(Err(_))) => Err(Gap::Needs("network")),
+        ((apis, _, nodes), _) => Ok((*apis, nodes)),
+    };
+    let routes = planned().and_then(|(apis, _)| route_plan(settings, apis));
+    let services = planned().and_then(|(apis, _)| service_plans(settings, apis));
+    let failed_tries = match (&services, planned()) {
+        (Ok(plans), Ok((apis, _))) if !plans.is_empty() => failed_tries(apis),
+        _ => Ok(HashMap::new()),
+    };
+    let orphans = need(&services, "services").and_then(|_| {
+        let (apis, nodes) = planned()?;
+        service::known_orphans(apis, nodes).map_err(|error| Gap::Failed(error.to_string()))
+    });
+    let nodes = read.map(|(apis, instances, nodes)| {
+        let view = node::View {
+            nodes: &nodes,
+            instances,
+            overdue: Timestamp::MIN,
+        };
+        node::plan(&view, &*apis.provider, |_| true)
+    });
+    View {
+        problems: problems.iter().map(ToString::to_string).collect(),
+        settings,
+        token,
+        servers,
+        cluster,
+        nodes,
+        routes,
+        services,
+        failed_tries,
+        orphans,
+        checkup,
     }
-    match missing(&kube, key, settings.leader_elect.value) {
-        Ok(missing) => view.missing = Ok(missing),
+}
+
+fn split<A, B>(seen: Seen<(A, B)>) -> (Option<A>, Seen<B>) {
+    match seen {
+        Ok((one, other)) => (Some(one), Ok(other)),
+        Err(gap) => (None, Err(gap)),
+    }
+}
+
+fn read_cluster(settings: &Settings) -> Seen<(kube::Client, Cluster)> {
+    let key = leader::key(settings);
+    let has_lease = settings.leader_elect.value;
+    let kube =
+        wire::kube_client(settings, wire::gate(Command::Doctor, settings)).map_err(Gap::Failed)?;
+    let unreached = |error: kube::Error| Gap::Failed(format!("{error} ({})", kube.origin()));
+    let version = kube.version().map_err(unreached)?;
+    let missing = match missing(&kube, &key, has_lease) {
         // Anybody may ask for the version: only now it is known that they do not know us.
         Err(error) if error.is_unauthorized() || error.is_unavailable() => {
-            view.cluster = Err(Gap::Failed(format!("{error} ({})", kube.origin())));
-            return None;
+            return Err(unreached(error));
         }
-        Err(error) => view.missing = Err(Gap::Failed(error.to_string())),
-    }
-    view.cluster = Ok(at);
-    view.lease = match settings.leader_elect.value {
-        true => lease(&kube, key),
+        answer => answer.map_err(|error| Gap::Failed(error.to_string())),
+    };
+    let lease = match has_lease {
+        true => lease(&kube, &key),
         false => Err(Gap::NotHere(
             "--leader-elect=false: no Lease is used".into(),
         )),
     };
-    view.workloads = kube.workloads(&key.namespace).map_err(|error| {
-        let namespace = &key.namespace;
+    let namespace = &key.namespace;
+    let workloads = kube.workloads(namespace).map_err(|error| {
         Gap::NotHere(match error.is_forbidden() {
             true => format!(
                 "this user may not list Deployments and DaemonSets in {namespace}; an administrator may"
@@ -135,17 +237,20 @@ fn read_cluster(view: &mut View, settings: &Settings, key: &LeaseKey) -> Option<
             false => error.to_string(),
         })
     });
-    Some(kube)
+    let cluster = Cluster {
+        at: format!("{} ({})", kube.server(), kube.origin()),
+        version,
+        missing,
+        lease,
+        workloads,
+    };
+    Ok((kube, cluster))
 }
 
-fn missing(
-    kube: &kube::Client,
-    key: &LeaseKey,
-    leader_elect: bool,
-) -> Result<Vec<Need>, kube::Error> {
+fn missing(kube: &kube::Client, key: &LeaseKey, has_lease: bool) -> Result<Vec<Need>, kube::Error> {
     let mut missing = Vec::new();
     let needs = NEEDS.iter();
-    for need in needs.filter(|need| leader_elect || !need.is_of_lease()) {
+    for need in needs.filter(|need| has_lease || need.resource != LEASES) {
         if !kube.may(&need.question(key))? {
             missing.push(*need);
         }
@@ -154,109 +259,59 @@ fn missing(
 }
 
 fn lease(kube: &kube::Client, key: &LeaseKey) -> Seen<Lease> {
-    let lease = match kube.lease(key) {
-        Ok(lease) => lease,
-        Err(error) if error.is_forbidden() => return Err(Gap::Needs("rights")),
-        Err(error) => return Err(Gap::Failed(error.to_string())),
-    };
+    let lease = kube
+        .lease(key)
+        .map_err(|error| match error.is_forbidden() {
+            true => Gap::Needs("rights"),
+            false => Gap::Failed(error.to_string()),
+        })?;
     let spec = lease.map(|lease| lease.spec());
-    let renewed = spec.as_ref().and_then(|spec| spec.renew_time.parse().ok());
-    let age_s = |renewed: Timestamp| Timestamp::now().as_second() - renewed.as_second();
     Ok(Lease {
         key: key.to_string(),
-        age_s: renewed.map(age_s),
+        age_s: spec.as_ref().and_then(leader::age_s),
         spec,
     })
 }
 
-/// None: the servers could not be read.
-fn read_cloud(view: &mut View, settings: &Settings, unknown: Vec<String>) -> Option<Cloud> {
-    if view.token.is_err() {
-        return None;
-    }
+/// The provider, and all servers as they were then.
+struct Cloud {
+    provider: Hetzner,
+    servers: Vec<Instance>,
+    asked: Instant,
+}
+
+fn read_cloud(settings: &Settings, unknown: Vec<String>, checkup: &mut Checkup) -> Seen<Cloud> {
     let gate = wire::gate(Command::Doctor, settings);
-    let provider = match wire::provider_with(settings, gate, wire::metadata(settings), unknown) {
-        Ok(provider) => provider,
-        Err(why) => {
-            view.servers = Err(Gap::Failed(why));
-            return None;
-        }
-    };
+    let provider = wire::provider_with(settings, gate, wire::metadata(settings), unknown);
+    let provider = provider.map_err(Gap::Failed)?;
     let asked = Instant::now();
     let servers = provider
         .instances()
         .map_or_else(|| Ok(Vec::new()), |all| all.list(Urgency::Needed));
-    // Whoever does not answer is not asked again; after a refusal nothing is sent, but what it
+    // An API that does not answer is not asked again; after a refusal nothing is sent, but what it
     // said of the rate limit is known.
     if !matches!(&servers, Err(error) if error.kind == ErrorKind::Unavailable) {
-        view.checkup = provider.checkup();
+        *checkup = provider.checkup();
     }
-    match servers {
-        Ok(servers) => {
-            view.servers = Ok(servers.len());
-            Some(Cloud {
-                provider,
-                servers,
-                asked,
-            })
-        }
-        Err(error) => {
-            view.servers = Err(Gap::Failed(error.message));
-            None
-        }
-    }
-}
-
-fn plan(view: &mut View, settings: &Settings, apis: &Apis, instances: &[Instance]) {
-    let nodes = match apis.nodes(ONE_LOOK, ReadFrom::Latest) {
-        Ok(nodes) => nodes.value,
-        Err(error) => {
-            view.nodes = Err(gap(error));
-            return;
-        }
-    };
-    view.nodes = Ok(node_plans(apis, &nodes, instances));
-    if matches!(view.checkup.network, Some(Err(_))) {
-        view.services = Err(Gap::Needs("network"));
-        view.routes = Err(Gap::Needs("network"));
-        return;
-    }
-    view.routes = route_plan(settings, apis);
-    if apis.provider.load_balancers().is_none() {
-        let why = "HCLOUD_LOAD_BALANCERS_ENABLED=false: no Service gets a load balancer";
-        view.services = Err(Gap::NotHere(why.into()));
-        view.orphans = Err(Gap::NotHere(why.into()));
-        return;
-    }
-    view.services = service_plans(settings, apis);
-    if let Ok(plans) = &view.services {
-        if plans.iter().any(|plan| lacks(plan).is_some()) {
-            view.failed_tries = failed_tries(apis);
-        }
-        let orphans = service::known_orphans(apis, &nodes);
-        view.orphans = orphans.map_err(|error| Gap::Failed(error.to_string()));
-    }
-}
-
-fn node_plans(apis: &Apis, nodes: &[Arc<Node>], instances: &[Instance]) -> Vec<NodePlan> {
-    let view = node::View {
-        nodes,
-        instances,
-        overdue: Timestamp::MIN,
-    };
-    node::plan(&view, &*apis.provider, |_| true)
+    Ok(Cloud {
+        servers: servers.map_err(|error| Gap::Failed(error.message))?,
+        provider,
+        asked,
+    })
 }
 
 fn service_plans(settings: &Settings, apis: &Apis) -> Seen<Vec<ServicePlan>> {
+    if apis.provider.load_balancers().is_none() {
+        let why = "HCLOUD_LOAD_BALANCERS_ENABLED=false: no Service gets a load balancer";
+        return Err(Gap::NotHere(why.into()));
+    }
     let services = ServiceController::new(service::Settings {
         sync_interval: ONE_LOOK,
         resync_period: ONE_LOOK,
         ..wire::service_settings(settings)
     });
-    match services.evaluate(apis, &Selection::All) {
-        Ok((_, plans)) => Ok(plans),
-        Err(error) => Err(gap(error)),
-    }
+    let (_, plans) = services.evaluate(apis, &Selection::All).map_err(gap)?;
+    Ok(plans)
 }
 
 fn failed_tries(apis: &Apis) -> Seen<HashMap<String, FailedTry>> {
@@ -291,5 +346,65 @@ fn gap(error: cache::Error) -> Gap {
     match error {
         cache::Error::Kube(error) if error.is_forbidden() => Gap::Needs("rights"),
         error => Gap::Failed(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use serde_json::Value;
+    use std::collections::BTreeSet;
+
+    const ROLES: [&str; 2] = [
+        include_str!("../../../manifests/base/role.yaml"),
+        include_str!("../../../manifests/base/lease.yaml"),
+    ];
+
+    fn texts(value: &Value) -> Vec<String> {
+        let list = value.as_array().into_iter().flatten();
+        list.map(|text| text.as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Group, resource, verb, name of every rule.
+    fn allowed() -> BTreeSet<[String; 4]> {
+        let mut all = BTreeSet::new();
+        for document in ROLES
+            .iter()
+            .flat_map(|text| serde_yaml::Deserializer::from_str(text))
+        {
+            let role = Value::deserialize(document).unwrap();
+            for rule in role["rules"].as_array().into_iter().flatten() {
+                let names = match texts(&rule["resourceNames"]) {
+                    none if none.is_empty() => vec![String::new()],
+                    some => some,
+                };
+                for group in texts(&rule["apiGroups"]) {
+                    for resource in texts(&rule["resources"]) {
+                        for verb in texts(&rule["verbs"]) {
+                            all.extend(names.iter().map(|name| {
+                                [group.clone(), resource.clone(), verb.clone(), name.clone()]
+                            }));
+                        }
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn the_table_says_what_the_manifests_allow() {
+        let key = LeaseKey {
+            namespace: "kube-system".into(),
+            name: "cloud-controller-manager".into(),
+        };
+        let asked = NEEDS.iter().map(|need| {
+            let asked = need.question(&key);
+            let name = asked.name;
+            [asked.group, need.resource, need.verb, name].map(str::to_owned)
+        });
+        assert_eq!(asked.collect::<BTreeSet<_>>(), allowed());
     }
 }

@@ -1,24 +1,20 @@
 //! The private Network's routes, as the route controller sees them, and what nodes say of their
 //! pods' network.
 
-use super::check::{Outcome, Status, some};
-use super::view::View;
+use super::observe::View;
+use super::outcome::{Outcome, Status, Verdict, about, need, some};
 use super::{cluster, nodes};
 use crate::controllers::node::{self, Server};
 use crate::controllers::route::{NETWORK_UNAVAILABLE, NodePlan, Plan, Row, State, Step};
 use crate::provider::{Finding, Reason, Severity};
 use std::collections::BTreeMap;
 
-pub(super) fn routes(view: &View) -> Outcome {
-    let plan = match &view.routes {
-        Ok(plan) => plan,
-        Err(gap) => return Outcome::of_gap(gap, "see what the error names"),
-    };
-    if nodes::are_of_another_project(view) {
-        return Outcome::skipped("of another project there is nothing to say: see project");
-    }
+pub(super) fn routes(view: &View) -> Verdict {
+    let plan = view.routes.as_ref()?;
+    nodes::need_project(view)?;
     if cluster::is_another_at_work(view) {
-        return Outcome::skipped("another controller may keep them as it wants: see other-ccm");
+        let why = "another controller may keep them as it wants: see other-ccm";
+        return Ok(Outcome::skipped(why));
     }
     let mut troubles: Vec<Outcome> = stuck(view, plan).into_iter().collect();
     troubles.extend(of_network(plan));
@@ -26,7 +22,7 @@ pub(super) fn routes(view: &View) -> Outcome {
     troubles.extend(outside(plan));
     troubles.extend(pending(plan));
     troubles.extend(left(plan));
-    Outcome::of_all(troubles).unwrap_or_else(|| in_order(plan))
+    Ok(Outcome::of_all(troubles).unwrap_or_else(|| in_order(plan)))
 }
 
 fn in_order(plan: &Plan) -> Outcome {
@@ -54,21 +50,20 @@ fn stuck(view: &View, plan: &Plan) -> Option<Outcome> {
     let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for node in &plan.nodes {
         let name = &node.object.name;
-        match &node.obstacle {
-            Some(why) if !gone.contains(&name.as_str()) => {
-                let names = by_reason.entry(&why.message).or_default();
-                names.push(name.clone());
-            }
-            Some(_) | None => {}
+        if let Some(why) = &node.obstacle
+            && !gone.contains(&name.as_str())
+        {
+            by_reason
+                .entry(&why.message)
+                .or_default()
+                .push(name.clone());
         }
     }
-    let groups = by_reason
-        .iter()
-        .map(|(why, names)| format!("{}: {why}", some(names)));
-    let groups: Vec<String> = groups.collect();
-    (!groups.is_empty()).then(|| {
+    let groups = by_reason.iter();
+    let groups = groups.map(|(why, names)| format!("{}: {why}", some(names)));
+    about(groups, |groups| {
         Outcome::fail(
-            some(&groups),
+            groups,
             "attach the servers to the Network, or fix what else is named (ccm route list shows \
              each route); the daemon then adds the routes, and ccm route sync does it now",
         )
@@ -116,13 +111,9 @@ fn without_pod_cidr(view: &View) -> Option<Outcome> {
             && plan.node.spec.pod_cidrs.is_empty()
     };
     let nodes = view.nodes.iter().flatten().filter(without);
-    let names: Vec<String> = nodes.map(|plan| plan.object.name.clone()).collect();
-    (!names.is_empty()).then(|| {
+    about(nodes.map(|plan| plan.object.name.clone()), |names| {
         Outcome::warn(
-            format!(
-                "without spec.podCIDR, so that no route leads to their pods: {}",
-                some(&names)
-            ),
+            format!("without spec.podCIDR, so that no route leads to their pods: {names}"),
             "start kube-controller-manager with --allocate-node-cidrs=true and --cluster-cidr; \
              where the CNI hands out addresses itself, HCLOUD_NETWORK_ROUTES_ENABLED=false",
         )
@@ -135,10 +126,9 @@ fn outside(plan: &Plan) -> Option<Outcome> {
         let finding = node.findings.first()?;
         Some(format!("{}: {}", node.object.name, finding.message))
     };
-    let outside: Vec<String> = plan.nodes.iter().filter_map(of_node).collect();
-    (!outside.is_empty()).then(|| {
+    about(plan.nodes.iter().filter_map(of_node), |outside| {
         Outcome::warn(
-            some(&outside),
+            outside,
             "give --cluster-cidr what kube-controller-manager has; a node keeps its range, so \
              else it has to join anew",
         )
@@ -193,43 +183,34 @@ fn shown(row: &Row) -> String {
 }
 
 /// Where nothing new is scheduled, since the node says that its pods can't be reached.
-pub(super) fn pod_network(view: &View) -> Outcome {
-    let nodes = match &view.nodes {
-        Ok(nodes) => nodes,
-        Err(gap) => return Outcome::of_gap(&gap.or_needs("nodes"), ""),
-    };
+pub(super) fn pod_network(view: &View) -> Verdict {
+    let nodes = need(&view.nodes, "nodes")?;
     let cut_off = nodes
         .iter()
         .filter(|plan| plan.node.condition(NETWORK_UNAVAILABLE) == Some("True"));
     let cut_off: Vec<String> = cut_off.map(|plan| plan.object.name.clone()).collect();
-    if cut_off.is_empty() {
-        return Outcome::ok(format!("no node says {NETWORK_UNAVAILABLE}=True"));
-    }
+    let is_checked = matches!(routes(view), Ok(checked) if checked.status != Status::Skipped);
     let remedy = match &view.routes {
-        Ok(plan) if routes(view).status != Status::Skipped => {
-            match is_fixed_by_daemon(plan, &cut_off) {
-                true => {
-                    "its routes are there or can be made: the daemon sets it right within five \
-                 minutes (see lease whether one runs), and ccm route sync does it now"
-                }
-                false => {
-                    "fix what the check routes reports of them; the condition of other nodes is set by \
-                     another program: check the CNI"
-                }
-            }
+        Ok(plan) if is_checked && is_fixed_by_daemon(plan, &cut_off) => {
+            "its routes are there or can be made: the daemon sets it right within five \
+             minutes (see lease whether one runs), and ccm route sync does it now"
         }
-        Ok(_) | Err(_) => {
+        Ok(_) if is_checked => {
+            "fix what the check routes reports of them; the condition of other nodes is set by \
+             another program: check the CNI"
+        }
+        _ => {
             "ccm does not set it with these settings: check the CNI, or whatever else manages the \
              pods' network"
         }
     };
-    Outcome::warn(
-        format!(
-            "{NETWORK_UNAVAILABLE}=True, so that nothing new is scheduled there: {}",
-            some(&cut_off)
-        ),
-        remedy,
-    )
+    let outcome = about(cut_off, |names| {
+        Outcome::warn(
+            format!("{NETWORK_UNAVAILABLE}=True, so that nothing new is scheduled there: {names}"),
+            remedy,
+        )
+    });
+    Ok(outcome.unwrap_or_else(|| Outcome::ok(format!("no node says {NETWORK_UNAVAILABLE}=True"))))
 }
 
 /// The next pass says otherwise of all of them.

@@ -1,12 +1,11 @@
 //! Services and their load balancers.
 
-use super::check::{Outcome, counted, some};
 use super::nodes;
-use super::view::{Gap, View};
+use super::observe::View;
+use super::outcome::{Gap, Outcome, Verdict, about, counted};
 use crate::controllers::service::{ServicePlan, Want};
 use crate::provider::Orphan;
 use crate::text;
-use std::collections::HashMap;
 
 const LEFT_TO_DO: &str = "the daemon does what is left to do: see lease whether one runs; ccm lb inspect \
                           NAMESPACE/NAME shows it, ccm lb sync does it now";
@@ -14,33 +13,29 @@ const LEFT_TO_DO: &str = "the daemon does what is left to do: see lease whether 
 /// Of one warning, in characters: several may stand in one check.
 const LONGEST_WARNING: usize = 300;
 
-/// What a Service lacks, the worst first.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Lack {
-    /// Its load balancer, which it had.
-    Balancer,
-    Address,
-    /// Changes of its load balancer, or the end of it.
-    Changes,
-}
+/// What a Service may lack, the worst first, and the fix.
+const LACKS: [(&str, &str); 3] = [
+    (
+        "gone, whatever the status says: the load balancer of",
+        "the daemon makes a new one, with another address unless a Primary IP is asked for: see lease \
+         whether one runs; ccm lb sync, with the daemon's settings, does it now",
+    ),
+    ("without an address:", LEFT_TO_DO),
+    ("not as wanted:", LEFT_TO_DO),
+];
 
-pub(super) fn services(view: &View) -> Outcome {
-    let plans = match &view.services {
-        Ok(plans) => plans,
-        Err(gap) => return Outcome::of_gap(gap, "see what the error names"),
-    };
-    if nodes::are_of_another_project(view) {
-        return Outcome::skipped("of another project there is nothing to say: see project");
-    }
+pub(super) fn services(view: &View) -> Verdict {
+    let plans = view.services.as_ref()?;
+    nodes::need_project(view)?;
     let mut outcomes: Vec<Outcome> = stuck(plans).into_iter().collect();
     outcomes.extend(lacking(view, plans));
     outcomes.extend(warned(plans));
-    Outcome::of_all(outcomes).unwrap_or_else(|| {
+    Ok(Outcome::of_all(outcomes).unwrap_or_else(|| {
         Outcome::ok(match plans.len() {
             0 => "there is no Service of type LoadBalancer".to_owned(),
             count => format!("{}, with nothing to be done", counted(count, "Service")),
         })
-    })
+    }))
 }
 
 /// Those that are blocked until a person changes something. Each message says what.
@@ -49,10 +44,9 @@ fn stuck(plans: &[ServicePlan]) -> Option<Outcome> {
         let why = plan.cloud.obstacle.as_ref()?;
         Some(format!("{}: {}", plan.service.full_name(), why.message))
     });
-    let stuck: Vec<String> = stuck.collect();
-    (!stuck.is_empty()).then(|| {
+    about(stuck, |stuck| {
         Outcome::fail(
-            some(&stuck),
+            stuck,
             "each message says what to change; ccm lb inspect NAMESPACE/NAME shows the Service beside its \
              load balancer",
         )
@@ -70,10 +64,9 @@ fn warned(plans: &[ServicePlan]) -> Option<Outcome> {
         };
         Some(format!("{}: {first}{more}", plan.service.full_name()))
     });
-    let warned: Vec<String> = warned.collect();
-    (!warned.is_empty()).then(|| {
+    about(warned, |warned| {
         Outcome::warn(
-            format!("warnings: {}", some(&warned)),
+            format!("warnings: {warned}"),
             "ccm lb inspect NAMESPACE/NAME shows all of a Service's, and each says what to change",
         )
     })
@@ -86,86 +79,65 @@ fn lacking(view: &View, plans: &[ServicePlan]) -> Vec<Outcome> {
         tries.get(&plan.service.metadata.uid)
     };
     let mut refused = Vec::new();
-    let mut waiting: HashMap<Lack, Vec<String>> = HashMap::new();
+    let mut waiting: [Vec<String>; LACKS.len()] = Default::default();
     for plan in plans {
-        let Some(lack) = lacks(plan) else { continue };
-        let why = why(plan, lack);
+        let Some((lack, why)) = lacks(plan) else {
+            continue;
+        };
         match tried(plan) {
             Some(tried) => refused.push(format!("{why}, {}: {}", tried.ago(), tried.message)),
-            None => waiting.entry(lack).or_default().push(why),
+            None => waiting[lack].push(why),
         }
     }
-    let mut outcomes = Vec::new();
-    if !refused.is_empty() {
-        outcomes.push(Outcome::fail(
-            format!("refused at the last try: {}", some(&refused)),
+    let refused = about(refused, |refused| {
+        Outcome::fail(
+            format!("refused at the last try: {refused}"),
             "fix what the message names; then the daemon tries again, and ccm lb sync does it at once",
-        ));
+        )
+    });
+    let mut outcomes: Vec<Outcome> = refused.into_iter().collect();
+    for ((what, remedy), names) in LACKS.iter().zip(waiting) {
+        outcomes.extend(about(names, |names| {
+            Outcome::warn(format!("{what} {names}"), *remedy)
+        }));
     }
-    let all = [Lack::Balancer, Lack::Address, Lack::Changes];
-    let waiting = all
-        .iter()
-        .filter_map(|lack| Some(lack.outcome(waiting.get(lack)?)));
-    outcomes.extend(waiting);
     if let (false, Err(Gap::NotHere(why))) = (outcomes.is_empty(), &view.failed_tries) {
         outcomes.push(Outcome::warn(why.as_str(), LEFT_TO_DO));
     }
     outcomes
 }
 
-pub(super) fn lacks(plan: &ServicePlan) -> Option<Lack> {
-    if plan.cloud.obstacle.is_some() {
-        return None;
-    }
-    let has_none = plan.service.status.load_balancer.ingress.is_empty();
-    match plan.want {
-        Want::Ensure if plan.has_lost_its_own() => Some(Lack::Balancer),
-        Want::Ensure if has_none => Some(Lack::Address),
-        Want::Ensure | Want::Remove if plan.has_writes() => Some(Lack::Changes),
-        Want::Ensure | Want::Remove | Want::Nothing => None,
+/// Which of [`LACKS`], and the Service with what stands between it and that.
+fn lacks(plan: &ServicePlan) -> Option<(usize, String)> {
+    let name = plan.service.full_name();
+    let has_address = !plan.service.status.load_balancer.ingress.is_empty();
+    let has_writes = plan.has_writes();
+    match (plan.want, &plan.cloud.found) {
+        _ if plan.cloud.obstacle.is_some() => None,
+        (Want::Ensure, _) if plan.has_lost_its_own() => Some((0, name)),
+        (Want::Ensure, found) if !has_address => {
+            let why = match found {
+                None => "its load balancer is not made yet",
+                Some(_) if has_writes => "its load balancer is there, and not all is done",
+                Some(_) => "its settings leave every address out",
+            };
+            Some((1, format!("{name} ({why})")))
+        }
+        (Want::Remove, _) if has_writes => {
+            Some((2, format!("{name} (it was deleted, and not all is done)")))
+        }
+        (Want::Ensure, _) if has_writes => Some((
+            2,
+            match plan.writes() {
+                1 => format!("{name} (1 change is due)"),
+                count => format!("{name} ({count} changes are due)"),
+            },
+        )),
+        _ => None,
     }
 }
 
-impl Lack {
-    fn outcome(self, names: &[String]) -> Outcome {
-        let names = some(names);
-        match self {
-            Lack::Balancer => Outcome::warn(
-                format!("gone, whatever the status says: the load balancer of {names}"),
-                "the daemon makes a new one, with another address unless a Primary IP is asked for: see lease \
-                 whether one runs; ccm lb sync, with the daemon's settings, does it now",
-            ),
-            Lack::Address => Outcome::warn(format!("without an address: {names}"), LEFT_TO_DO),
-            Lack::Changes => Outcome::warn(format!("not as wanted: {names}"), LEFT_TO_DO),
-        }
-    }
-}
-
-/// `NAMESPACE/NAME`, and what stands between the Service and what it lacks.
-fn why(plan: &ServicePlan, lack: Lack) -> String {
-    let why = match (lack, &plan.cloud.found) {
-        (Lack::Balancer, _) => return plan.service.full_name(),
-        (Lack::Address, None) => "its load balancer is not made yet".to_owned(),
-        (Lack::Address, Some(_)) if plan.has_writes() => {
-            "its load balancer is there, and not all is done".to_owned()
-        }
-        (Lack::Address, Some(_)) => "its settings leave every address out".to_owned(),
-        (Lack::Changes, _) if plan.want == Want::Remove => {
-            "it was deleted, and not all is done".to_owned()
-        }
-        (Lack::Changes, _) => match plan.writes() {
-            1 => "1 change is due".to_owned(),
-            count => format!("{count} changes are due"),
-        },
-    };
-    format!("{} ({why})", plan.service.full_name())
-}
-
-pub(super) fn orphans(view: &View) -> Outcome {
-    let orphans = match &view.orphans {
-        Ok(orphans) => orphans,
-        Err(gap) => return Outcome::of_gap(gap, "see what the error names"),
-    };
+pub(super) fn orphans(view: &View) -> Verdict {
     let shown = |orphan: &Orphan| {
         let balancer = &orphan.balancer;
         let service = orphan.service.replacen('.', "/", 1);
@@ -176,23 +148,29 @@ pub(super) fn orphans(view: &View) -> Outcome {
             balancer.name, balancer.id
         )
     };
-    let (removable, kept): (Vec<&Orphan>, Vec<&Orphan>) =
-        orphans.iter().partition(|orphan| orphan.removal.is_some());
-    let outcome = |orphans: Vec<&Orphan>, what: &str, remedy: &str| {
-        let names: Vec<String> = orphans.into_iter().map(shown).collect();
-        (!names.is_empty()).then(|| Outcome::warn(format!("{what}: {}", some(&names)), remedy))
-    };
-    let removable = outcome(
-        removable,
-        "no Service wants these, and they cost money",
-        "ccm lb sync --delete-orphans lists them, asks, and deletes them",
-    );
-    let kept = outcome(
-        kept,
-        "no Service wants these, they cost money, and ccm does not delete them",
-        "only you can delete them, when they are not needed; a protected one after hcloud load-balancer \
-         disable-protection NAME delete",
-    );
-    Outcome::of_all(removable.into_iter().chain(kept).collect())
-        .unwrap_or_else(|| Outcome::ok("each load balancer of this cluster has its Service"))
+    let (removable, kept): (Vec<&Orphan>, Vec<&Orphan>) = view
+        .orphans
+        .as_ref()?
+        .iter()
+        .partition(|orphan| orphan.removal.is_some());
+    let removable = about(removable.into_iter().map(shown), |names| {
+        Outcome::warn(
+            format!("no Service wants these, and they cost money: {names}"),
+            "ccm lb sync --delete-orphans lists them, asks, and deletes them",
+        )
+    });
+    let kept = about(kept.into_iter().map(shown), |names| {
+        Outcome::warn(
+            format!(
+                "no Service wants these, they cost money, and ccm does not delete them: {names}"
+            ),
+            "only you can delete them, when they are not needed; a protected one after hcloud load-balancer \
+             disable-protection NAME delete",
+        )
+    });
+    let outcome = Outcome::of_all(removable.into_iter().chain(kept).collect());
+    Ok(
+        outcome
+            .unwrap_or_else(|| Outcome::ok("each load balancer of this cluster has its Service")),
+    )
 }

@@ -1,44 +1,29 @@
 //! One Service and its load balancer: what is wrong first, then both sides, and why sync would do what it would.
 
-use super::{ask, json, or_dash, targets_cell, usage};
+use super::plans::{Services, targets_cell};
 use crate::cache::Apis;
-use crate::cli::output::{self, Printer};
-use crate::cli::table::{self, COLUMNS};
-use crate::cli::{Exit, leader};
+use crate::cli::objects::{field, finding, paragraph, rows, section, would_do};
+use crate::cli::output::{Exit, line, or_dash, usage};
+use crate::cli::table;
 use crate::controllers::service::{self, FailedTry, ServicePlan, Want};
 use crate::kube::ServicePort;
-use crate::provider::{Field, Finding, Severity};
-use crate::settings::{Command, Output};
+use crate::provider::{Balancer, Field, Finding, Health, Severity};
+use crate::settings::Command;
 use std::ffi::OsString;
 
-pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Exit {
-    let context = match ask(Command::LbInspect, words) {
-        Ok(context) => context,
-        Err(exit) => return exit,
-    };
+pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
+    let services = Services::start(Command::LbInspect, words)?;
+    let context = &services.context;
     if context.names.len() != 1 {
-        return usage("lb inspect takes one Service, e.g. ccm lb inspect default/web");
+        let why = "lb inspect takes one Service, e.g. ccm lb inspect default/web";
+        return Err(usage(why));
     }
-    let selection = match context.selection() {
-        Ok(selection) => selection,
-        Err(exit) => return exit,
-    };
-    let plans = match context.evaluate(&selection) {
-        Ok(plans) => plans,
-        Err(exit) => return exit,
-    };
-    leader::tell(&context.settings, &context.apis);
+    let plans = services.evaluate(&services.selection()?)?;
     // A command that only reads warns and continues.
     let _ = context.check_profile();
-    let text = match context.settings.output.value {
-        Output::Json => output::json(&json::plans("LoadBalancerInspection", &plans)),
-        Output::Yaml => output::yaml(&json::plans("LoadBalancerInspection", &plans)),
-        Output::Table | Output::Wide => plans
-            .iter()
-            .map(|plan| inspection(plan, failed_try(&context.apis, plan)))
-            .collect(),
-    };
-    Printer::stdout(&text)
+    let inspect = |plan| inspection(plan, failed_try(&context.apis, plan));
+    let text = |_| plans.iter().map(inspect).collect();
+    Ok(context.show("Inspection", &plans, text))
 }
 
 /// What came of the last try, where something is left to do; one call, and none where nothing is.
@@ -56,94 +41,84 @@ fn failed_try(apis: &Apis, plan: &ServicePlan) -> Option<FailedTry> {
 }
 
 fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
-    let mut text = String::from("FINDINGS\n");
-    let mut seen: Vec<String> = gone(plan).into_iter().collect();
-    seen.extend(failed.as_ref().map(failed_lines));
-    seen.extend(unhealthy(plan));
-    if plan.all_findings().next().is_none() && seen.is_empty() {
-        text.push_str("  none\n");
-    }
     // What blocks it, what does not work, then warnings.
-    if let Some(finding) = &plan.cloud.obstacle {
-        text.push_str(&finding_lines(finding));
-    }
-    for line in seen {
-        text.push_str(&line);
-    }
+    let mut findings: Vec<String> = plan.cloud.obstacle.iter().map(finding).collect();
+    findings.extend(gone(plan));
+    findings.extend(failed.as_ref().map(failed_lines));
+    findings.extend(unhealthy(plan));
     let mut others: Vec<&Finding> = plan.findings.iter().chain(&plan.cloud.findings).collect();
     others.sort_by_key(|finding| finding.severity != Severity::Warning);
-    for finding in others {
-        text.push_str(&finding_lines(finding));
-    }
-    text.push('\n');
-    text.push_str(&sides(plan));
-    text.push_str(&health(plan));
-    text.push_str("\nFIELDS (= as wanted, ~ differs, · left as it is)\n");
-    if plan.cloud.fields.is_empty() {
-        text.push_str("  none: nothing is wanted of a load balancer\n");
-    }
+    findings.extend(others.into_iter().map(finding));
+
     let mut fields: Vec<&Field> = plan.cloud.fields.iter().collect();
     fields.sort_by_key(|field| !field.differs());
-    for field in fields {
-        text.push_str(&field_lines(field));
-    }
-    text.push_str("\nSYNC WOULD\n");
-    let lines = plan.lines();
-    if plan.cloud.obstacle.is_some() {
-        text.push_str("  change nothing, until what blocks it is fixed: see FINDINGS\n");
-    } else if lines.is_empty() {
-        text.push_str("  change nothing\n");
-    }
-    for line in lines {
-        let line = output::wrapped(&output::one_line(&line), COLUMNS - 6).join("\n      ");
-        text.push_str(&format!("  {line}\n"));
-    }
-    for line in plan.held_back_lines() {
-        let line = format!("hold back {}", output::one_line(&line));
-        let line = output::wrapped(&line, COLUMNS - 6).join("\n      ");
-        text.push_str(&format!("  {line}\n"));
-    }
-    text
+    let fields = fields.into_iter().map(|one| {
+        field(
+            &one.field,
+            &one.have,
+            &one.want,
+            one.want.is_none(),
+            &one.source,
+        )
+    });
+
+    let held_back = plan.held_back_lines().into_iter();
+    let held_back = held_back.map(|line| paragraph(&format!("hold back {line}"), "  ", "      "));
+    [
+        section("FINDINGS", &findings.concat(), "none"),
+        "\n".to_owned(),
+        sides(plan),
+        health(plan),
+        section(
+            "\nFIELDS (= as wanted, ~ differs, · left as it is)",
+            &fields.collect::<String>(),
+            "none: nothing is wanted of a load balancer",
+        ),
+        would_do(
+            &plan.lines(),
+            match plan.cloud.obstacle {
+                None => "change nothing",
+                Some(_) => "change nothing, until what blocks it is fixed: see FINDINGS",
+            },
+        ),
+        held_back.collect(),
+    ]
+    .concat()
 }
 
 fn sides(plan: &ServicePlan) -> String {
     let service = &plan.service;
-    let balancer = plan.cloud.found.as_ref();
     let of_cloud =
-        |text: fn(&crate::provider::Balancer) -> String| balancer.map_or("-".into(), text);
+        |text: &dyn Fn(&Balancer) -> String| plan.cloud.found.as_ref().map_or("-".into(), text);
     let state = match plan.want {
         Want::Ensure => "wants a load balancer",
         Want::Remove => "its load balancer is to go",
         Want::Nothing => "another controller's",
     };
-    let mut rows = vec![
-        vec![
-            "name".to_owned(),
-            service.full_name(),
-            of_cloud(|balancer| balancer.name.clone()),
-        ],
-        vec![
-            "identity".to_owned(),
-            service.metadata.uid.clone(),
-            of_cloud(|balancer| format!("load balancer {}", balancer.id)),
-        ],
-        vec![
-            "state".to_owned(),
-            state.to_owned(),
-            of_cloud(|balancer| format!("{}, {}", balancer.kind, balancer.location)),
-        ],
+    let row =
+        |heading: &str, ours: &str, cloud: String| vec![heading.to_owned(), ours.to_owned(), cloud];
+    let mut table = vec![
+        row(
+            "name",
+            &service.full_name(),
+            of_cloud(&|balancer| balancer.name.clone()),
+        ),
+        row(
+            "identity",
+            &service.metadata.uid,
+            of_cloud(&|balancer| format!("load balancer {}", balancer.id)),
+        ),
+        row(
+            "state",
+            state,
+            of_cloud(&|balancer| format!("{}, {}", balancer.kind, balancer.location)),
+        ),
     ];
-    rows.extend(service.spec.ports.iter().enumerate().map(|(line, each)| {
-        let heading = if line == 0 { "ports" } else { "" };
-        vec![heading.to_owned(), port(each), String::new()]
-    }));
-    rows.push(vec![
-        "targets".to_owned(),
-        String::new(),
-        targets_cell(plan),
-    ]);
-    rows.extend(addresses(plan));
-    table::render(&["", "KUBERNETES", "CLOUD"], &rows)
+    let ports: Vec<String> = service.spec.ports.iter().map(port).collect();
+    table.extend(rows("ports", &ports, &[]));
+    table.push(row("targets", "", targets_cell(plan)));
+    table.extend(addresses(plan));
+    table::render(&["", "KUBERNETES", "CLOUD"], &table)
 }
 
 /// What the status says beside what the load balancer has.
@@ -161,17 +136,11 @@ fn addresses(plan: &ServicePlan) -> Vec<Vec<String>> {
         .collect();
     let found = plan.cloud.found.iter().flat_map(|found| &found.addresses);
     let found: Vec<String> = found.map(ToString::to_string).collect();
-    let cell = |side: &[String], line: usize| match side.get(line) {
-        Some(text) => text.clone(),
-        None if line == 0 => "-".to_owned(),
-        None => String::new(),
+    let or_none = |side: Vec<String>| match side.is_empty() {
+        true => vec!["-".to_owned()],
+        false => side,
     };
-    (0..status.len().max(found.len()).max(1))
-        .map(|line| {
-            let heading = if line == 0 { "addresses" } else { "" };
-            vec![heading.to_owned(), cell(&status, line), cell(&found, line)]
-        })
-        .collect()
+    rows("addresses", &or_none(status), &or_none(found))
 }
 
 fn port(port: &ServicePort) -> String {
@@ -209,7 +178,7 @@ fn health(plan: &ServicePlan) -> String {
     )
 }
 
-fn why(health: &crate::provider::Health) -> String {
+fn why(health: &Health) -> String {
     let code = health.http_status.map(|code| format!("HTTP {code}"));
     let parts = health.detail.iter().map(ToString::to_string).chain(code);
     parts.collect::<Vec<_>>().join(", ")
@@ -222,16 +191,13 @@ fn gone(plan: &ServicePlan) -> Option<String> {
         true => "sync makes a new one, with another address unless a Primary IP is asked for",
         false => "a new one is held back here: see SYNC WOULD",
     };
-    plan.has_lost_its_own().then(|| {
-        let text = output::wrapped(&format!("{what}; {then}"), COLUMNS - 4).join("\n    ");
-        format!("  ! {text}\n")
-    })
+    let is_lost = plan.has_lost_its_own();
+    is_lost.then(|| paragraph(&format!("{what}; {then}"), "  ! ", "    "))
 }
 
 fn failed_lines(failed: &FailedTry) -> String {
     let text = format!("the last try failed {}: {}", failed.ago(), failed.message);
-    let text = output::wrapped(&output::one_line(&text), COLUMNS - 4).join("\n    ");
-    output::line(format_args!("  ! {}", failed.reason)) + &format!("    {text}\n")
+    line(format_args!("  ! {}", failed.reason)) + &paragraph(&text, "    ", "    ")
 }
 
 /// A target that gets no traffic is what most people come to look for.
@@ -248,30 +214,11 @@ fn unhealthy(plan: &ServicePlan) -> Vec<String> {
                     why if why.is_empty() => String::new(),
                     why => format!(": {why}"),
                 };
-                output::line(format_args!(
+                line(format_args!(
                     "  ! target {} is unhealthy on port {}{why}",
                     target.name, health.port
                 ))
             })
         })
         .collect()
-}
-
-fn field_lines(field: &Field) -> String {
-    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".into());
-    let line = match (&field.want, field.differs()) {
-        (None, _) => format!("· {}: {}", field.field, text(&field.have)),
-        (want, false) => format!("= {}: {}", field.field, text(want)),
-        (want, true) => format!("~ {}: {} → {}", field.field, text(&field.have), text(want)),
-    };
-    output::line(line) + &output::line(format_args!("      {}", field.source))
-}
-
-fn finding_lines(finding: &Finding) -> String {
-    let mark = match finding.severity {
-        Severity::Info => "·",
-        Severity::Warning => "!",
-    };
-    let text = output::wrapped(&output::one_line(&finding.message), COLUMNS - 4).join("\n    ");
-    format!("  {mark} {}\n    {text}\n", finding.reason.name())
 }

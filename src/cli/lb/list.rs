@@ -1,93 +1,74 @@
 //! Every Service with its load balancer, and what differs.
 
-use super::{TURNED_OFF, ask, json, or_dash, targets_cell, usage};
-use crate::cli::output::{self, Printer};
-use crate::cli::table::{self, COLUMNS, Yielding};
-use crate::cli::{Exit, leader};
+use super::plans::{Services, TURNED_OFF, targets_cell};
+use crate::cli::objects::{document, paragraph};
+use crate::cli::output::{self, Exit, Printer, or_dash, usage};
+use crate::cli::table::Columns;
 use crate::controllers::Selection;
 use crate::controllers::service::{ServicePlan, Want};
-use crate::provider::{Field, Kept};
+use crate::provider::{Balancer, Field, Kept};
 use crate::settings::{Command, Output};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::time::Instant;
 
-pub(in crate::cli) fn list(words: Vec<OsString>) -> Exit {
-    let context = match ask(Command::LbList, words) {
-        Ok(context) => context,
-        Err(exit) => return exit,
-    };
+pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
+    let services = Services::start(Command::LbList, words)?;
+    let context = &services.context;
     if let Some(name) = context.names.first() {
-        return usage(&format!(
+        return Err(usage(&format!(
             "lb list takes no name; ccm lb inspect {name} shows one Service"
-        ));
+        )));
     }
-    let selection = match context.selection() {
-        Ok(selection) => selection,
-        Err(exit) => return exit,
-    };
+    let selection = services.selection()?;
     let begun = Instant::now();
-    let mut plans = match context.evaluate(&selection) {
-        Ok(plans) => plans,
-        Err(exit) => return exit,
-    };
-    match context.orphans(&plans, begun) {
-        Ok(orphans) => plans.extend(orphans),
-        Err(exit) => return exit,
-    }
-    leader::tell(&context.settings, &context.apis);
+    let mut plans = services.evaluate(&selection)?;
+    plans.extend(services.orphans(&plans, begun)?);
+    context.show_leader();
     // A command that only reads warns and continues.
     let _ = context.check_profile();
     // Certificates have no namespace: the list of one namespace does not show them.
-    let kept = match selection {
-        Selection::All => Some(context.services.kept(&context.apis)),
-        _ => None,
-    };
+    let kept = (selection == Selection::All).then(|| services.controller.kept(&context.apis));
     if let Some(Err(error)) = &kept {
         Printer::failure(&format!("what is kept could not be read: {error}"));
     }
     let kept = kept.map(Result::ok);
-    let document = || {
-        let document = json::plans("LoadBalancerList", &plans);
-        match &kept {
-            Some(kept) => document.with_kept(kept.clone()),
-            None => document,
-        }
-    };
     let is_off = context.apis.provider.load_balancers().is_none();
-    if is_off && !matches!(context.settings.output.value, Output::Table | Output::Wide) {
-        Printer::stderr(&format!("ccm: {TURNED_OFF}\n"));
+    let output = context.settings.output.value;
+    if is_off && matches!(output, Output::Json | Output::Yaml) {
+        Printer::notice(TURNED_OFF);
     }
-    let text = match context.settings.output.value {
-        Output::Json => output::json(&document()),
-        Output::Yaml => output::yaml(&document()),
-        Output::Table | Output::Wide => {
-            let table = match context.settings.output.value {
-                _ if is_off => format!("{TURNED_OFF}.\n"),
-                _ if plans.is_empty() => nothing(&context.settings.namespace.value),
-                Output::Wide => list_wide(&plans),
-                _ => list_table(&plans),
-            };
-            table + &kept_lines(kept.iter().flatten().flatten())
-        }
+    let document = || {
+        let mut document = document("List", &plans, None);
+        document.kept = kept.clone();
+        document
     };
-    Printer::stdout(&text)
+    let text = |is_wide| {
+        let table = match plans.len() {
+            _ if is_off => format!("{TURNED_OFF}.\n"),
+            0 => nothing(&context.settings.namespace.value),
+            _ => {
+                let rows = plans.iter().map(|plan| cells(plan, is_wide));
+                COLUMNS.table(rows.collect(), is_wide)
+            }
+        };
+        table + &kept_lines(kept.iter().flatten().flatten())
+    };
+    Ok(output::print(output, document, text))
 }
 
 /// What no Service wants any more, below the table.
 fn kept_lines<'a>(kept: impl Iterator<Item = &'a Kept>) -> String {
-    let mut text = String::new();
-    for one in kept {
-        if text.is_empty() {
-            text.push_str("\nKept, although no Service wants it any more:\n");
-        }
+    let lines = kept.map(|one| {
         let kind = one.kind.to_lowercase();
         let domains = one.domains.join(", ");
         let line = format!("{kind} {} ({}), for {domains}", one.name, one.id);
-        let lines = output::wrapped(&line, COLUMNS - 6).join("\n      ");
-        text.push_str(&format!("  {lines}\n"));
+        paragraph(&line, "  ", "      ")
+    });
+    match lines.collect::<String>() {
+        none if none.is_empty() => none,
+        lines => format!("\nKept, although no Service wants it any more:\n{lines}"),
     }
-    text
 }
 
 fn nothing(namespace: &Option<String>) -> String {
@@ -98,49 +79,19 @@ fn nothing(namespace: &Option<String>) -> String {
     format!("{place} has no Service of type LoadBalancer.\n")
 }
 
-const HEADINGS: [&str; 5] = ["SERVICE", "LOAD BALANCER", "ADDRESS", "TARGETS", "DIFF"];
+const COLUMNS: Columns = Columns {
+    headings: &["SERVICE", "LOAD BALANCER", "ADDRESS", "TARGETS", "DIFF"],
+    wide: &["ID", "TYPE", "LOCATION"],
+    // The load balancer's name, which follows from the Service's, then the Service's, then what differs.
+    yielding: &[(1, 13), (0, 17), (4, 10)],
+};
 
-/// What is shortened when a table is too wide: the load balancer's name, which follows from the Service's, then the
-/// Service's, then what differs.
-const YIELDING: [Yielding; 3] = [(1, 13), (0, 17), (4, 10)];
-
-fn list_table(plans: &[ServicePlan]) -> String {
-    let rows: Vec<Vec<String>> = plans.iter().map(|plan| row(plan, 1)).collect();
-    match table::fits(&HEADINGS, &rows) {
-        true => table::render(&HEADINGS, &rows),
-        false => table::render_narrow(&HEADINGS, &rows, &YIELDING),
-    }
-}
-
-fn list_wide(plans: &[ServicePlan]) -> String {
-    let headings = [&HEADINGS[..], &["ID", "TYPE", "LOCATION"]].concat();
-    let rows: Vec<Vec<String>> = plans
-        .iter()
-        .map(|plan| {
-            let mut cells = row(plan, usize::MAX);
-            cells.extend(match &plan.cloud.found {
-                Some(balancer) => [
-                    balancer.id.to_string(),
-                    or_dash(&balancer.kind),
-                    or_dash(&balancer.location),
-                ],
-                None => ["-".into(), "-".into(), "-".into()],
-            });
-            cells
-        })
-        .collect();
-    table::render(&headings, &rows)
-}
-
-fn row(plan: &ServicePlan, addresses: usize) -> Vec<String> {
+fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
     let found = plan.cloud.found.as_ref();
-    let of_it = found.map(|balancer| {
-        let addresses = balancer.addresses.iter().take(addresses);
-        addresses
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(",")
-    });
+    let addresses = found.iter().flat_map(|found| &found.addresses);
+    let addresses = addresses.take(if is_wide { usize::MAX } else { 1 });
+    let addresses: Vec<String> = addresses.map(ToString::to_string).collect();
+    let of_it = |text: fn(&Balancer) -> String| or_dash(&found.map(text).unwrap_or_default());
     let service = match plan.service.metadata.namespace.is_empty() {
         // Its labels do not say.
         true => "-".to_owned(),
@@ -148,10 +99,13 @@ fn row(plan: &ServicePlan, addresses: usize) -> Vec<String> {
     };
     vec![
         service,
-        found.map_or("-".into(), |balancer| balancer.name.clone()),
-        or_dash(&of_it.unwrap_or_default()),
+        of_it(|balancer| balancer.name.clone()),
+        or_dash(&addresses.join(",")),
         targets_cell(plan),
         diff(plan),
+        of_it(|balancer| balancer.id.to_string()),
+        of_it(|balancer| balancer.kind.clone()),
+        of_it(|balancer| balancer.location.clone()),
     ]
 }
 

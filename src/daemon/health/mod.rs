@@ -20,8 +20,8 @@ use super::lease::Lease;
 use crate::cache::Apis;
 use crate::metrics;
 use crate::provider::heartbeat::Heartbeat;
-use std::fmt::{self, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::fmt::Write;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -37,32 +37,14 @@ const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What the health of a daemon is made from.
 pub struct HealthSettings {
-    /// None: no server.
-    pub address: Option<Address>,
+    /// `[::]`: every address of the machine, IPv6 and IPv4; port 0: any free one. None: no server.
+    pub address: Option<SocketAddr>,
     /// Also answer `/metrics`.
     pub has_metrics: bool,
     /// [`SILENCE_LIMIT`], but for tests.
     pub silence_limit: Duration,
     /// [`BIND_RETRY`], but for tests.
     pub bind_retry: Duration,
-}
-
-/// Where to listen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address {
-    /// None: every address of the machine, IPv6 and IPv4.
-    pub ip: Option<IpAddr>,
-    /// 0: any free one.
-    pub port: u16,
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.ip {
-            Some(ip) => SocketAddr::new(ip, self.port).fmt(f),
-            None => write!(f, ":{}", self.port),
-        }
-    }
 }
 
 /// Whether the daemon lives and is ready.

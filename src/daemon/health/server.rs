@@ -6,12 +6,12 @@
 //!
 //! While no connection is open the thread sleeps in `accept`; otherwise it serves each in turn.
 
+use super::Health;
 use super::exchange::{self, REQUEST_LIMIT_BYTES};
-use super::{Address, Health};
 use crate::daemon::Stop;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 const CONNECTIONS_AT_MOST: usize = 64;
@@ -50,7 +50,7 @@ enum Step {
 /// Listens and answers on a thread of its own. An address that can't be used is logged once and
 /// tried again: the daemon's work does not depend on it.
 pub(super) fn start(
-    address: Address,
+    address: SocketAddr,
     bind_retry: Duration,
     health: &'static Health,
     stop: &'static Stop,
@@ -74,7 +74,7 @@ fn spawn(work: impl FnOnce() + Send + 'static) {
 }
 
 /// None when the daemon ends first.
-fn bind_in_the_end(address: Address, retry: Duration, stop: &Stop) -> Option<Vec<TcpListener>> {
+fn bind_in_the_end(address: SocketAddr, retry: Duration, stop: &Stop) -> Option<Vec<TcpListener>> {
     let mut is_told = false;
     loop {
         match bind(address) {
@@ -99,11 +99,12 @@ fn bind_in_the_end(address: Address, retry: Duration, stop: &Stop) -> Option<Vec
     }
 }
 
-fn bind(Address { ip, port }: Address) -> io::Result<Vec<TcpListener>> {
-    if let Some(ip) = ip {
-        return Ok(vec![TcpListener::bind((ip, port))?]);
+fn bind(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
+    if address.ip() != Ipv6Addr::UNSPECIFIED {
+        return Ok(vec![TcpListener::bind(address)?]);
     }
-    let both = match TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)) {
+    let port = address.port();
+    let both = match TcpListener::bind(address) {
         Ok(both) => both,
         Err(error) if error.kind() == ErrorKind::AddrInUse => return Err(error),
         // A machine without IPv6.

@@ -16,16 +16,9 @@ pub struct Annotation {
     pub per_port: bool,
     /// A longer value is refused, in bytes: each port may carry it, and messages and requests repeat it.
     pub longest: usize,
-    pub state: State,
-    /// For `ccm help annotations`; whole sentences.
+    /// For `ccm help annotations`; whole sentences. Empty: upstream documents it as written by itself, and no program reads
+    /// it.
     pub meaning: &'static str,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    Honoured,
-    /// Upstream documents it as written by itself; no program reads it.
-    NeverRead,
 }
 
 const BOOLEAN: &str = "`true` or `false`";
@@ -42,7 +35,6 @@ const BLANK: Annotation = Annotation {
     variable: None,
     per_port: false,
     longest: 1024,
-    state: State::Honoured,
     meaning: "",
 };
 
@@ -278,15 +270,14 @@ table! {
         per_port: true,
         meaning: "Make the HTTP check over TLS. The API does not validate the certificate.",
     };
-    ID = { name: "id", state: State::NeverRead };
-    IPV4 = { name: "ipv4", state: State::NeverRead };
-    IPV6 = { name: "ipv6", state: State::NeverRead };
+    ID = { name: "id" };
+    IPV4 = { name: "ipv4" };
+    IPV6 = { name: "ipv6" };
 }
 
 impl Annotation {
-    /// Is it turned on and off?
-    pub(super) fn is_switch(&self) -> bool {
-        self.form == BOOLEAN
+    pub fn is_read(&self) -> bool {
+        !self.meaning.is_empty()
     }
 
     /// As it stands on a Service.
@@ -305,8 +296,7 @@ pub fn markdown() -> String {
          behind a dot, e.g. `protocol.https`, they set only that port, and win.\n\n\
          | annotation | value | environment default | meaning |\n|---|---|---|---|\n"
     );
-    let honoured = |row: &&&Annotation| row.state == State::Honoured;
-    for row in TABLE.iter().filter(honoured) {
+    for row in TABLE.iter().filter(|row| row.is_read()) {
         let dot = if row.per_port { "[.PORT]" } else { "" };
         let variable = row.variable.map(|name| format!("`{name}`"));
         text.push_str(&format!(

@@ -1,62 +1,28 @@
 //! One change, one write; and what its answer means.
 
-use super::balancer::{LoadBalancer, Location};
+use super::annotations as a;
+use super::balancer::LoadBalancer;
 use super::change::{Change, Create, LabelEdit, Seen, Write};
+use super::context::Observed;
 use super::names::{CLUSTER_UID, SERVICE_UID};
-use super::observe::Observed;
-use super::{annotations as a, primary_ips};
 use crate::hetzner::actions::Action;
-use crate::hetzner::api::{Api, Failed};
-use crate::hetzner::certificates;
+use crate::hetzner::api::{Api, Failed, Resource};
+use crate::hetzner::certificates::Certificate;
 use crate::hetzner::error::Code;
 use crate::provider::{Applied, Error, ErrorKind, Snapshot, Urgency};
-use crate::text::one_of;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Of the answer to a write; no content at all, where there was nothing to say. Whatever else
-/// comes with a 200 is not the API's, and says nothing of what was done.
+/// Of the answer to a write; no content at all, where there was nothing to say.
 #[derive(Deserialize)]
-#[serde(try_from = "Parts")]
 struct Answer {
-    action: Option<Action>,
-    balancer: Option<Box<LoadBalancer>>,
-}
-
-#[derive(Deserialize)]
-struct Parts {
     #[serde(default)]
     action: Option<Action>,
     #[serde(default)]
     load_balancer: Option<Box<LoadBalancer>>,
     #[serde(default)]
     certificate: Option<IgnoredAny>,
-}
-
-impl TryFrom<Parts> for Answer {
-    type Error = &'static str;
-
-    fn try_from(parts: Parts) -> Result<Answer, Self::Error> {
-        match parts {
-            Parts {
-                action: None,
-                load_balancer: None,
-                certificate: None,
-            } => Err("neither an action nor what was changed"),
-            Parts {
-                action,
-                load_balancer: balancer,
-                ..
-            } => Ok(Answer { action, balancer }),
-        }
-    }
-}
-
-#[derive(Deserialize)]
-struct One {
-    load_balancer: LoadBalancer,
 }
 
 /// Makes the change. Never repeated: an answer that got lost does not mean that nothing happened. `snapshot` makes one
@@ -66,15 +32,15 @@ pub(in crate::hetzner) fn apply(
     change: &Change,
     snapshot: impl FnOnce(Observed) -> Arc<dyn Snapshot>,
 ) -> Result<Applied, Error> {
-    let rebased;
-    let change = match prepared(api, change)? {
-        Ready::AsPlanned => change,
-        Ready::Rebased(on_now) => {
-            rebased = on_now;
-            &*rebased
-        }
+    let rebased = match prepared(api, change)? {
+        Ready::AsPlanned => None,
+        Ready::Rebased(write) => Some(Change {
+            write,
+            ..change.clone()
+        }),
         Ready::Not(instead) => return Ok(instead),
     };
+    let change = rebased.as_ref().unwrap_or(change);
     match send(api, change) {
         Ok(answer) => applied(&change.write, answer, snapshot),
         Err(failed) => match (&change.write, failed.code()) {
@@ -89,7 +55,6 @@ pub(in crate::hetzner) fn apply(
             (Write::Create(create), _) if is_about_a_part(create, &failed) => {
                 Err(Error::new(ErrorKind::InPart, failed.error.message))
             }
-            (Write::Create(create), _) => Err(explain_create(api, create, failed)),
             // Protected since it was read: it stays.
             (Write::Delete { .. }, Some("protected")) => {
                 log::info!("{}; reading again", failed.error);
@@ -104,7 +69,7 @@ pub(in crate::hetzner) fn apply(
             (Write::Delete { .. }, _) if failed.error.kind == ErrorKind::NotFound => {
                 Ok(Applied::Done)
             }
-            _ => Err(with_next_step(failed)),
+            (write, _) => Err(explain(write, failed)),
         },
     }
 }
@@ -113,7 +78,7 @@ pub(in crate::hetzner) fn apply(
 enum Ready {
     AsPlanned,
     /// With the labels that were read just now.
-    Rebased(Box<Change>),
+    Rebased(Write),
     /// It is not made; the outcome instead.
     Not(Applied),
 }
@@ -121,114 +86,89 @@ enum Ready {
 /// A write that replaces labels, or deletes, rests on a read just before it: an operator, Terraform or another cluster
 /// may have changed the load balancer since all of them were listed.
 fn prepared(api: &Api, change: &Change) -> Result<Ready, Error> {
-    if let Write::EditCertificate {
-        certificate,
-        set,
-        seen,
-    } = &change.write
-    {
-        return certificate_edit(api, change, *certificate, set, seen);
-    }
-    let Some(id) = change.balancer else {
-        return Ok(Ready::AsPlanned);
+    let overtaken = |why: &str| {
+        let line = &change.line;
+        log::info!("{line}: not done, {why}; reading and planning again");
+        Ok(Ready::Not(Applied::Overtaken))
     };
-    let line = &change.line;
-    match &change.write {
-        Write::Edit {
-            name,
-            labels: Some(labels),
-        } => {
-            let Some(now) = read(api, id)? else {
+    match (&change.write, change.balancer) {
+        (
+            Write::EditCertificate {
+                certificate,
+                set,
+                seen,
+            },
+            _,
+        ) => {
+            let Some(now) = read::<Certificate>(api, *certificate)? else {
+                return Ok(Ready::Not(Applied::Overtaken));
+            };
+            let is_same = |label: &&str| seen.get(*label) == now.labels.get(*label);
+            if ![SERVICE_UID, CLUSTER_UID].iter().all(is_same) {
+                return overtaken(OTHER_OWNER);
+            }
+            Ok(Ready::Rebased(Write::EditCertificate {
+                certificate: *certificate,
+                set: set.clone(),
+                seen: now.labels,
+            }))
+        }
+        (
+            Write::Edit {
+                name,
+                labels: Some(labels),
+            },
+            Some(id),
+        ) => {
+            let Some(now) = read::<LoadBalancer>(api, id)? else {
                 return Ok(Ready::Not(Applied::Overtaken));
             };
             let now = Seen::of(&now);
             if let Some(why) = edit_refused(labels, &now) {
-                log::info!("{line}: not done, {why}; reading and planning again");
-                return Ok(Ready::Not(Applied::Overtaken));
+                return overtaken(why);
             }
             let labels = LabelEdit {
                 seen: Box::new(now),
                 ..labels.clone()
             };
-            let write = Write::Edit {
+            Ok(Ready::Rebased(Write::Edit {
                 name: name.clone(),
                 labels: Some(labels),
-            };
-            Ok(Ready::Rebased(Box::new(Change {
-                write,
-                ..change.clone()
-            })))
+            }))
         }
-        Write::Delete { seen, is_orphan } => {
-            let Some(now) = read(api, id)? else {
+        (Write::Delete { seen, is_orphan }, Some(id)) => {
+            let Some(now) = read::<LoadBalancer>(api, id)? else {
                 return Ok(Ready::Not(Applied::Done));
             };
-            let Some(why) = deletion_refused(seen, &now) else {
-                return Ok(Ready::AsPlanned);
-            };
-            let message = format!("{line}: not done, {why}; reading and planning again");
-            if *is_orphan {
-                return Err(Error::new(ErrorKind::Other, message));
+            match deletion_refused(seen, &now) {
+                None => Ok(Ready::AsPlanned),
+                Some(why) if *is_orphan => {
+                    let message = format!(
+                        "{}: not done, {why}; reading and planning again",
+                        change.line
+                    );
+                    Err(Error::new(ErrorKind::Other, message))
+                }
+                Some(why) => overtaken(why),
             }
-            log::info!("{message}");
-            Ok(Ready::Not(Applied::Overtaken))
         }
         _ => Ok(Ready::AsPlanned),
     }
 }
 
-fn certificate_edit(
-    api: &Api,
-    change: &Change,
-    id: u64,
-    set: &BTreeMap<String, String>,
-    seen: &BTreeMap<String, String>,
-) -> Result<Ready, Error> {
-    let now = match certificates::read(api, id, Urgency::Needed) {
-        Ok(now) => now.labels,
-        Err(error) if error.kind == ErrorKind::NotFound => {
-            return Ok(Ready::Not(Applied::Overtaken));
-        }
-        Err(error) => return Err(error),
-    };
-    let is_same = |label: &&str| seen.get(*label) == now.get(*label);
-    if ![SERVICE_UID, CLUSTER_UID].iter().all(is_same) {
-        let line = &change.line;
-        log::info!(
-            "{line}: not done, the labels that say whose it is changed meanwhile; reading and planning again"
-        );
-        return Ok(Ready::Not(Applied::Overtaken));
+/// As it is now; none: it does not exist.
+fn read<T: Resource>(api: &Api, id: u64) -> Result<Option<T>, Error> {
+    match api.one(id, Urgency::Needed) {
+        Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
     }
-    let write = Write::EditCertificate {
-        certificate: id,
-        set: set.clone(),
-        seen: now,
-    };
-    Ok(Ready::Rebased(Box::new(Change {
-        write,
-        ..change.clone()
-    })))
 }
 
-/// As it is now; none: it does not exist.
-fn read(api: &Api, id: u64) -> Result<Option<LoadBalancer>, Error> {
-    let path = format!("/load_balancers/{id}");
-    let answer: Result<One, Error> = api.get(&path, Urgency::Needed);
-    match answer {
-        Ok(answer) if answer.load_balancer.id == id => Ok(Some(answer.load_balancer)),
-        Ok(answer) => {
-            let other = answer.load_balancer.id;
-            let why = format!("GET {path}: answered load balancer {other}");
-            Err(Error::new(ErrorKind::Unavailable, why))
-        }
-        Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
+const OTHER_OWNER: &str = "the labels that say whose it is changed meanwhile";
 
 fn edit_refused(edit: &LabelEdit, now: &Seen) -> Option<&'static str> {
     if !edit.seen.has_same_owner(now) {
-        Some("the labels that say whose it is changed meanwhile")
+        Some(OTHER_OWNER)
     } else if edit.adopts && !edit.seen.has_all_of(now) {
         Some("it got ports or targets meanwhile")
     } else {
@@ -261,8 +201,20 @@ fn applied(
     snapshot: impl FnOnce(Observed) -> Arc<dyn Snapshot>,
 ) -> Result<Applied, Error> {
     let (action, balancer) = match answer {
-        Some(Answer { action, balancer }) => (action, balancer),
         None => (None, None),
+        // Whatever else comes with a 200 is not the API's, and says nothing of what was done.
+        Some(Answer {
+            action: None,
+            load_balancer: None,
+            certificate: None,
+        }) => {
+            let why = format!(
+                "{}: answered neither an action nor what was changed",
+                write.action()
+            );
+            return Err(Error::new(ErrorKind::Unavailable, why));
+        }
+        Some(answer) => (answer.action, answer.load_balancer),
     };
     let running = match action.as_ref().map(|action| (action, action.end())) {
         None | Some((_, Some(Ok(())))) => None,
@@ -353,107 +305,63 @@ fn is_about_a_part(create: &Create, failed: &Failed) -> bool {
     has_parts && (PARTS.contains(&code.as_str()) || invalid_part)
 }
 
-#[derive(Deserialize)]
-struct Locations {
-    locations: Vec<Location>,
-}
-
-/// The error, with what to do about it. Costs a call where it may be about the place.
-fn explain_create(api: &Api, create: &Create, failed: Failed) -> Error {
-    let Some(said) = failed.code.clone() else {
-        return failed.error;
-    };
-    let code = said.code.as_str();
-    let names = |wanted: &str| said.fields.iter().any(|field| field == wanted);
-    let is_input = matches!(code, "invalid_input" | "not_found");
-    let names_place = names("location") || names("network_zone");
-    let why = if code.starts_with("primary_ip_") {
-        return primary_ips::refused(failed.error);
-    } else if code == "resource_unavailable" || is_input && names("load_balancer_type") {
-        Some(format!(
-            "type {:?} can't be had there: choose another in annotation {}, or another place in annotation {}",
-            create.kind,
-            a::TYPE.key(),
-            a::LOCATION.key()
-        ))
-    } else if is_input && (names_place || said.fields.is_empty()) {
-        place_problem(api, create, names_place)
-    } else {
-        return with_next_step(failed);
-    };
-    let error = failed.error;
-    let Some(why) = why else { return error };
-    let message = format!("{why}: {error}");
-    Error::new(error.kind, message)
-}
-
-/// The error, with what to do about it where that does not depend on what was asked for.
-fn with_next_step(failed: Failed) -> Error {
+/// The error, with what to do about it.
+fn explain(write: &Write, failed: Failed) -> Error {
     let Some(said) = &failed.code else {
         return failed.error;
     };
     let names = |wanted: &str| said.fields.iter().any(|field| field == wanted);
-    let step = match said.code.as_str() {
-        "resource_limit_exceeded" if names("network_attached_resources") => {
+    let names_part = ["targets", "services", "certificates"]
+        .iter()
+        .any(|part| names(&format!("load_balancer_{part}")));
+    let is_not_found = said.code == "not_found" && said.fields.is_empty();
+    let names_place = names("location") || names("network_zone") || is_not_found;
+    let step = match (said.code.as_str(), write) {
+        (code, _) if code.starts_with("primary_ip_") => format!(
+            "free the Primary IP, or choose another in annotation {} or {}",
+            a::PUBLIC_NET_IPV4.key(),
+            a::PUBLIC_NET_IPV6.key()
+        ),
+        ("invalid_input" | "not_found", Write::Create(create)) if names_place => {
+            let place = create.location.as_ref().or(create.network_zone.as_ref());
+            format!(
+                "{}: {:?} may not exist, see hcloud location list",
+                create.place,
+                place.map_or("", |place| place)
+            )
+        }
+        ("resource_unavailable" | "invalid_input" | "not_found", Write::Create(create))
+            if said.code == "resource_unavailable" || names("load_balancer_type") =>
+        {
+            format!(
+                "type {:?} can't be had there: choose another in annotation {}, or another place in annotation {}",
+                create.kind,
+                a::TYPE.key(),
+                a::LOCATION.key()
+            )
+        }
+        ("resource_limit_exceeded", _) if names("network_attached_resources") => {
             "the Network holds as many servers and load balancers as it may: take out of it what need not be there"
+                .to_owned()
         }
         // Of its type.
-        "resource_limit_exceeded"
-            if ["targets", "services", "certificates"]
-                .iter()
-                .any(|part| names(&format!("load_balancer_{part}"))) =>
-        {
-            return failed.error;
-        }
-        "resource_limit_exceeded" => {
+        ("resource_limit_exceeded", _) if names_part => return failed.error,
+        ("resource_limit_exceeded", _) => {
             "the project holds as many as it may: delete what is not needed, or have the limit raised, in the console \
              under Limits"
+                .to_owned()
         }
-        "no_subnet_available" => {
+        ("no_subnet_available", _) => {
             "the Network has no subnet with a free address in the load balancer's network zone: add one, e.g. with \
              hcloud network add-subnet"
+                .to_owned()
         }
-        "ip_not_available" => {
-            return with_step(
-                failed.error,
-                &format!(
-                    "choose another address in annotation {}",
-                    a::PRIVATE_IPV4.key()
-                ),
-            );
-        }
+        ("ip_not_available", _) => format!(
+            "choose another address in annotation {}",
+            a::PRIVATE_IPV4.key()
+        ),
         _ => return failed.error,
     };
-    with_step(failed.error, step)
-}
-
-fn with_step(error: Error, step: &str) -> Error {
-    let message = format!("{error}; {step}");
-    Error::new(error.kind, message)
-}
-
-/// What is wrong with the place; none: the error is about something else.
-fn place_problem(api: &Api, create: &Create, is_named: bool) -> Option<String> {
-    let (what, value) = match (&create.location, &create.network_zone) {
-        (Some(location), _) => ("location", location),
-        (None, Some(zone)) => ("network zone", zone),
-        (None, None) => return None,
-    };
-    let answer = api.get::<Locations>("/locations?per_page=50", Urgency::Needed);
-    let all = answer.map_or_else(|_| Vec::new(), |answer| answer.locations);
-    let there = all.into_iter().map(|one| match &create.location {
-        Some(_) => one.name,
-        None => one.network_zone,
-    });
-    let mut there: Vec<String> = there.collect();
-    there.sort_unstable();
-    there.dedup();
-    let place = &create.place;
-    if there.is_empty() || there.contains(value) {
-        return is_named.then(|| format!("{place}: {what} {value:?} is refused"));
-    }
-    let there = one_of(&there);
-    Some(format!(
-        "{place}: there is no {what} {value:?}; use {there}"
-    ))
+    let message = format!("{}; {step}", failed.error);
+    Error::new(failed.error.kind, message)
 }

@@ -1,7 +1,9 @@
-//! A load balancer as the API says it: only the fields we read.
+//! Load balancers and Primary IPs as the API writes them: only the fields we read.
 
+use crate::hetzner::api::{Location, Reference};
 pub use crate::provider::Algorithm;
 use crate::provider::Interned;
+use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
@@ -25,7 +27,7 @@ pub struct LoadBalancer {
     pub public_net: PublicNet,
     #[serde(default)]
     pub private_net: Vec<PrivateNet>,
-    pub services: Vec<super::Listener>,
+    pub services: Vec<super::listener::Listener>,
     pub targets: Vec<Target>,
 }
 
@@ -48,12 +50,6 @@ pub struct BalancerType {
 pub struct Deprecation {
     /// RFC 3339.
     pub unavailable_after: String,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Location {
-    pub name: String,
-    pub network_zone: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -109,7 +105,7 @@ pub struct PrivateNet {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Target {
     Server {
-        server: ServerRef,
+        server: Reference,
         #[serde(default)]
         use_private_ip: bool,
         #[serde(default)]
@@ -133,13 +129,8 @@ pub enum Target {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct ServerRef {
-    pub id: u64,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct SelectedServer {
-    pub server: ServerRef,
+    pub server: Reference,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -161,6 +152,62 @@ pub struct HealthStatus {
     pub detail: Option<Interned>,
     #[serde(default)]
     pub http_status_code: Option<u16>,
+}
+
+/// A public address that a server or a load balancer has, and that may outlive it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct PrimaryIp {
+    pub id: u64,
+    pub name: String,
+    /// An IPv4 address, or a /64.
+    pub ip: String,
+    /// `ipv4` or `ipv6`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub location: Location,
+    /// Which Services may claim it may rest on them, so they must be in the answer.
+    pub labels: BTreeMap<String, String>,
+    /// None: it is free.
+    #[serde(default)]
+    pub assignee_id: Option<u64>,
+    #[serde(default)]
+    pub assignee_type: String,
+    /// It is deleted with what it is assigned to.
+    #[serde(default)]
+    pub auto_delete: bool,
+    #[serde(default)]
+    pub blocked: bool,
+}
+
+impl PrimaryIp {
+    /// `name (id, address)`, as messages write it.
+    pub fn shown(&self) -> String {
+        format!("{} ({}, {})", self.name, self.id, self.ip)
+    }
+
+    /// Does a text name it, as ID, name or address? Several may be named by one text: the ID
+    /// counts first, then the name.
+    pub(super) fn named<'a>(
+        all: impl Iterator<Item = &'a PrimaryIp> + Clone,
+        text: &str,
+    ) -> Option<&'a PrimaryIp> {
+        let by = |is_it: &dyn Fn(&&PrimaryIp) -> bool| all.clone().find(is_it);
+        by(&|one| one.id.to_string() == text)
+            .or_else(|| by(&|one| one.name == text))
+            .or_else(|| by(&|one| covers(&one.ip, text)))
+    }
+}
+
+/// Does a range, or a single address, hold this address?
+pub(super) fn covers(range: &str, address: &str) -> bool {
+    let net = |text: &str| {
+        let one = text.parse::<IpAddr>().map(IpNet::from);
+        one.or_else(|_| text.parse::<IpNet>()).ok()
+    };
+    match (net(range), net(address)) {
+        (Some(range), Some(address)) => range.contains(&address.addr()),
+        _ => false,
+    }
 }
 
 impl BalancerType {

@@ -3,9 +3,9 @@
 
 use super::annotations as a;
 use super::change::{Change, NewCertificate, Write};
+use super::context::Context;
 use super::names::{self, CLUSTER_UID, SERVICE, SERVICE_UID};
 use super::parser::AnnotationParser;
-use super::ports::PortContext;
 use super::values::{self as v, CertificateType};
 use crate::hetzner::certificates::{Certificate, CertificateStatus};
 use crate::provider::{
@@ -60,7 +60,7 @@ impl Managed {
 }
 
 /// For all ports. What is wrong is in `parser` afterwards.
-pub(super) fn managed(parser: &mut AnnotationParser, context: &PortContext) -> Managed {
+pub(super) fn managed(parser: &mut AnnotationParser, context: &Context) -> Managed {
     let all = wanted(parser, context);
     let mut managed = Managed::default();
     for (at, one) in all.iter().enumerate() {
@@ -84,7 +84,7 @@ pub(super) fn managed(parser: &mut AnnotationParser, context: &PortContext) -> M
 }
 
 /// Each once, however many ports show it.
-fn wanted(parser: &mut AnnotationParser, context: &PortContext) -> Vec<Wanted> {
+fn wanted(parser: &mut AnnotationParser, context: &Context) -> Vec<Wanted> {
     let mut all: Vec<Wanted> = Vec::new();
     for port in &context.service.ports {
         let Some(source) = asks(parser, context, port) else {
@@ -125,23 +125,45 @@ fn wanted(parser: &mut AnnotationParser, context: &PortContext) -> Vec<Wanted> {
 }
 
 /// Does an `https` port ask for a managed certificate?
-fn asks(
-    parser: &mut AnnotationParser,
-    context: &PortContext,
-    port: &ServicePort,
-) -> Option<Source> {
-    if port.protocol != Protocol::Tcp || !super::ports::is_https(parser, port) {
+fn asks(parser: &mut AnnotationParser, context: &Context, port: &ServicePort) -> Option<Source> {
+    if port.protocol != Protocol::Tcp || !is_https(parser, port) {
         return None;
     }
-    let kind = super::ports::certificate_type(parser, context, Some(port))?;
+    let kind = certificate_type(parser, context, Some(port))?;
     (kind.value == CertificateType::Managed).then_some(kind.source)
+}
+
+fn is_https(parser: &mut AnnotationParser, port: &ServicePort) -> bool {
+    let protocol = parser.read(&a::PROTOCOL, Some(port), v::protocol);
+    protocol.is_some_and(|protocol| protocol.value == "https")
+}
+
+/// Upstream takes any other word for `uploaded`.
+pub(super) fn certificate_type(
+    parser: &mut AnnotationParser,
+    context: &Context,
+    port: Option<&ServicePort>,
+) -> Option<Sourced<CertificateType>> {
+    if !context.planner.preserves_unset() {
+        return parser.read(&a::CERTIFICATE_TYPE, port, v::certificate_type);
+    }
+    let text = parser.read(&a::CERTIFICATE_TYPE, port, v::any)?;
+    let kind = v::certificate_type(&text.value).unwrap_or_else(|why| {
+        let message = format!(
+            "{}: {:?} is taken for uploaded; {why}",
+            text.source, text.value
+        );
+        parser.finding(Finding::warning(Reason::AnnotationWithoutEffect, message));
+        CertificateType::Uploaded
+    });
+    Some(Sourced::new(kind, text.source))
 }
 
 /// The one that is there, after changes where it is not ours yet. None: it is ordered, or a
 /// problem says why not.
 fn choose<'a>(
     parser: &mut AnnotationParser,
-    context: &PortContext<'a>,
+    context: &Context<'a>,
     wanted: &Wanted,
     others: &[&str],
     managed: &mut Managed,
@@ -159,50 +181,40 @@ fn choose<'a>(
         ));
         return None;
     }
-    let Some(found) = context.certificates.with_name(&wanted.name) else {
-        // One that was made again has another default name, and what it left is as good.
-        let there = context.certificates.all.iter();
-        let left = there.filter(|one| !wanted.is_named && is_left(one, context, wanted));
-        for left in left {
-            match is_free(left, context, wanted) {
-                Ok(_) => {
-                    managed.rests_on_whole_cluster = true;
-                    take_over(context, left, managed);
-                    return Some(left);
-                }
-                Err((_, rests)) => managed.rests_on_whole_cluster |= rests,
-            }
-        }
-        order(context, wanted, managed);
-        return None;
-    };
-    match is_free(found, context, wanted) {
-        Ok(rests) => {
-            managed.rests_on_whole_cluster |= rests;
-            take_over(context, found, managed);
-            Some(found)
-        }
-        Err((why, rests)) => {
-            managed.rests_on_whole_cluster |= rests;
+    let named = context.certificates.with_name(&wanted.name);
+    // A Service that was created again has another default name, and what it left is as good.
+    let left = context.certificates.all.iter();
+    let left =
+        left.filter(|one| named.is_none() && !wanted.is_named && is_left(one, context, wanted));
+    for one in named.into_iter().chain(left) {
+        let (refusal, rests_on_whole_cluster) = why_not_free(one, context, wanted);
+        managed.rests_on_whole_cluster |= rests_on_whole_cluster;
+        let Some(why) = refusal else {
+            take_over(context, one, managed);
+            return Some(one);
+        };
+        if named.is_some() {
             parser.problem(format!(
                 "certificate {} can't be port {}'s managed one: {why}; choose another name in annotation {}, or, to \
                  share it, {} \"uploaded\" and its name in {}",
-                found.shown(),
+                one.shown(),
                 shown(&wanted.ports),
                 a::HTTP_MANAGED_CERTIFICATE_NAME.key(),
                 a::CERTIFICATE_TYPE.name,
                 a::HTTP_CERTIFICATES.name
             ));
-            None
+            return None;
         }
     }
+    order(context, wanted, managed);
+    None
 }
 
 /// Of those that carry the Service's UID: the wanted name, else the same domains, else the only
 /// one, unless another is asked for by name. Some(None): which one is not certain.
 fn by_label<'a>(
     parser: &mut AnnotationParser,
-    context: &PortContext<'a>,
+    context: &Context<'a>,
     wanted: &Wanted,
     others: &[&str],
 ) -> Option<Option<&'a Certificate>> {
@@ -245,7 +257,7 @@ fn by_label<'a>(
 }
 
 /// Was it made for a Service of the same name in this cluster, for the same domains?
-fn is_left(one: &Certificate, context: &PortContext, wanted: &Wanted) -> bool {
+fn is_left(one: &Certificate, context: &Context, wanted: &Wanted) -> bool {
     let labels = names::labels(context.service, context.cluster);
     let same =
         |label: &str| labels.contains_key(label) && one.labels.get(label) == labels.get(label);
@@ -253,39 +265,35 @@ fn is_left(one: &Certificate, context: &PortContext, wanted: &Wanted) -> bool {
     has_its_word && differs(one, wanted).is_empty()
 }
 
-/// May it be taken over? And does that rest on what the cluster says of all its Services?
-fn is_free(
-    one: &Certificate,
-    context: &PortContext,
-    wanted: &Wanted,
-) -> Result<bool, (String, bool)> {
-    let certain = |why: String| Err((why, false));
-    if !one.is_managed() {
-        return certain("it was uploaded".to_owned());
-    }
-    let of_cluster = one.labels.get(CLUSTER_UID);
-    if let Some(uid) = of_cluster.filter(|uid| **uid != context.cluster.uid) {
-        return certain(format!("label {CLUSTER_UID} says cluster {uid}"));
-    }
+/// Why it may not be taken over; none: it may. And does that rest on what the cluster says of all its Services?
+fn why_not_free(one: &Certificate, context: &Context, wanted: &Wanted) -> (Option<String>, bool) {
+    let cluster = one.labels.get(CLUSTER_UID);
     let uid = one.labels.get(SERVICE_UID);
+    let differ = differs(one, wanted);
+    if !one.is_managed() {
+        return (Some("it was uploaded".to_owned()), false);
+    }
+    if let Some(uid) = cluster.filter(|uid| **uid != context.cluster.uid) {
+        return (
+            Some(format!("label {CLUSTER_UID} says cluster {uid}")),
+            false,
+        );
+    }
     if let Some(uid) = uid.filter(|uid| context.cluster.service_uids.contains(*uid)) {
         let why = format!("label {SERVICE_UID} says another Service, {uid}");
-        return Err((why, true));
+        return (Some(why), true);
     }
-    let differ = differs(one, wanted);
     if !differ.is_empty() {
-        return certain(format!("it is {}", differ.join(" and ")));
+        return (Some(format!("it is {}", differ.join(" and "))), false);
     }
-    match (uid, of_cluster) {
-        // Another program's, of a cluster that we can't know.
-        (Some(uid), None) if !one.used_by.is_empty() => {
-            let why = format!(
-                "label {SERVICE_UID} says a Service that this cluster does not have, {uid}, and a load balancer shows it"
-            );
-            Err((why, true))
-        }
-        (uid, _) => Ok(uid.is_some()),
-    }
+    // Another program's, of a cluster that we can't know.
+    let is_used = cluster.is_none() && !one.used_by.is_empty();
+    let why = uid.filter(|_| is_used).map(|uid| {
+        format!(
+            "label {SERVICE_UID} says a Service that this cluster does not have, {uid}, and a load balancer shows it"
+        )
+    });
+    (why, uid.is_some())
 }
 
 /// Those of this cluster whose Service does not exist.
@@ -318,7 +326,7 @@ fn differs(one: &Certificate, wanted: &Wanted) -> Vec<String> {
     other.into_iter().chain(test).collect()
 }
 
-fn order(context: &PortContext, wanted: &Wanted, managed: &mut Managed) {
+fn order(context: &Context, wanted: &Wanted, managed: &mut Managed) {
     let mut labels = owned(context);
     if wanted.is_staging {
         labels.insert(STAGING.0.to_owned(), STAGING.1.to_owned());
@@ -334,6 +342,7 @@ fn order(context: &PortContext, wanted: &Wanted, managed: &mut Managed) {
         None,
         Write::CreateCertificate(Box::new(NewCertificate {
             name: wanted.name.clone(),
+            kind: "managed",
             domain_names: wanted.domains.clone(),
             labels,
         })),
@@ -342,7 +351,7 @@ fn order(context: &PortContext, wanted: &Wanted, managed: &mut Managed) {
     ));
 }
 
-fn take_over(context: &PortContext, found: &Certificate, managed: &mut Managed) {
+fn take_over(context: &Context, found: &Certificate, managed: &mut Managed) {
     let source = Source::Rule(names::WHOSE);
     managed.takes_over.push(found.id);
     managed.fields.push(Field {
@@ -364,11 +373,8 @@ fn take_over(context: &PortContext, found: &Certificate, managed: &mut Managed) 
 }
 
 /// Our labels, as they stand on what is ours.
-fn owned(context: &PortContext) -> BTreeMap<String, String> {
-    let labels = names::labels(context.service, context.cluster).into_iter();
-    labels
-        .map(|(label, value)| (label.to_owned(), value))
-        .collect()
+fn owned(context: &Context) -> BTreeMap<String, String> {
+    names::owned(&names::labels(context.service, context.cluster))
 }
 
 /// Its ID, once a load balancer can show it. Until then, and when it can't be renewed: a finding.

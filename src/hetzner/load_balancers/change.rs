@@ -1,11 +1,12 @@
 //! One write to one load balancer, as data.
 
-use super::balancer::{Algorithm, LoadBalancer, Target};
+use super::balancer::{AlgorithmOf, LoadBalancer, Target};
 use super::listener::Listener;
 use super::names::{ADOPT, ADOPTED, CLUSTER_UID, CREATED, SERVICE_UID};
 use crate::http::Method;
 use crate::provider::{ChangeKind, Finding, LoadBalancerPlan, Source};
 use ipnet::Ipv4Net;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -26,7 +27,9 @@ pub struct Change {
     pub is_release: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Its form as JSON is the body of the request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum Write {
     Create(Box<Create>),
     /// The API replaces the whole map of labels, so it is read again just before.
@@ -35,11 +38,10 @@ pub enum Write {
         labels: Option<LabelEdit>,
     },
     ChangeType {
+        #[serde(rename = "load_balancer_type")]
         kind: String,
     },
-    ChangeAlgorithm {
-        algorithm: Algorithm,
-    },
+    ChangeAlgorithm(AlgorithmOf),
     ChangeDnsPtr {
         ip: IpAddr,
         dns_ptr: String,
@@ -58,8 +60,10 @@ pub enum Write {
         listen_port: u16,
     },
     UpdateService(Listener),
+    #[serde(serialize_with = "Listener::serialize_new")]
     AddService(Listener),
     AddTarget(ServerTarget),
+    #[serde(serialize_with = "server_target")]
     RemoveTarget {
         server: u64,
         /// Of those that are there now none stays.
@@ -67,12 +71,15 @@ pub enum Write {
     },
     /// Only while it is not protected, has these labels, and no port or target besides: it is read again before.
     Delete {
+        #[serde(skip)]
         seen: Box<Seen>,
         /// No Service plans it again: what changed is an error.
+        #[serde(skip)]
         is_orphan: bool,
     },
     CreateCertificate(Box<NewCertificate>),
     /// As with `Edit`, the other labels are kept as they are when it is made.
+    #[serde(serialize_with = "certificate_labels")]
     EditCertificate {
         certificate: u64,
         set: BTreeMap<String, String>,
@@ -92,30 +99,43 @@ pub struct LabelEdit {
 }
 
 /// What the one POST carries.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Create {
     pub name: String,
+    #[serde(rename = "load_balancer_type")]
     pub kind: String,
     /// One of these two.
     pub location: Option<String>,
     pub network_zone: Option<String>,
     /// Who says where.
+    #[serde(skip)]
     pub place: Source,
-    pub algorithm: Option<Algorithm>,
+    pub algorithm: Option<AlgorithmOf>,
     pub labels: BTreeMap<String, String>,
     pub network: Option<u64>,
     pub public_interface: Option<bool>,
-    /// IDs of Primary IPs; none: the API makes one.
-    pub ipv4: Option<u64>,
-    pub ipv6: Option<u64>,
+    #[serde(skip_serializing_if = "PublicIds::is_empty")]
+    pub public_net: PublicIds,
+    #[serde(serialize_with = "new_services")]
     pub services: Vec<Listener>,
     pub targets: Vec<ServerTarget>,
 }
 
+/// IDs of Primary IPs; none: the API makes one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PublicIds {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ipv4: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ipv6: Option<u64>,
+}
+
 /// A managed certificate to be ordered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NewCertificate {
     pub name: String,
+    #[serde(rename = "type")]
+    pub kind: &'static str,
     pub domain_names: Vec<String>,
     pub labels: BTreeMap<String, String>,
 }
@@ -124,6 +144,48 @@ pub struct NewCertificate {
 pub struct ServerTarget {
     pub server: u64,
     pub use_private_ip: bool,
+}
+
+impl PublicIds {
+    pub fn is_empty(&self) -> bool {
+        self.ipv4.or(self.ipv6).is_none()
+    }
+}
+
+impl Serialize for ServerTarget {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let ServerTarget {
+            server,
+            use_private_ip,
+        } = self;
+        let body = json!({ "type": "server", "server": { "id": server }, "use_private_ip": use_private_ip });
+        body.serialize(serializer)
+    }
+}
+
+impl Serialize for LabelEdit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.whole().serialize(serializer)
+    }
+}
+
+fn server_target<S: Serializer>(server: &u64, _: &bool, serializer: S) -> Result<S::Ok, S::Error> {
+    json!({ "type": "server", "server": { "id": server } }).serialize(serializer)
+}
+
+fn certificate_labels<S: Serializer>(
+    _: &u64,
+    set: &BTreeMap<String, String>,
+    seen: &BTreeMap<String, String>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut labels = seen.clone();
+    labels.extend(set.clone());
+    json!({ "labels": labels }).serialize(serializer)
+}
+
+fn new_services<S: Serializer>(services: &[Listener], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(services.iter().map(|service| service.body(true)))
 }
 
 /// A call to the API: method, path, body.
@@ -187,7 +249,7 @@ impl Write {
             Write::Create(_) => "create",
             Write::Edit { .. } => "edit",
             Write::ChangeType { .. } => "change_type",
-            Write::ChangeAlgorithm { .. } => "change_algorithm",
+            Write::ChangeAlgorithm(_) => "change_algorithm",
             Write::ChangeDnsPtr { .. } => "change_dns_ptr",
             Write::Detach { .. } => "detach_from_network",
             Write::Attach { .. } => "attach_to_network",
@@ -205,50 +267,13 @@ impl Write {
     }
 
     fn body(&self) -> Value {
-        match self {
-            Write::Create(create) => create.body(),
-            Write::Edit { name, labels } => object([
-                ("name", name.as_ref().map(|name| json!(name))),
-                (
-                    "labels",
-                    labels.as_ref().map(|labels| json!(labels.whole())),
-                ),
-            ]),
-            Write::ChangeType { kind } => json!({ "load_balancer_type": kind }),
-            Write::ChangeAlgorithm { algorithm } => json!({ "type": algorithm.name() }),
-            Write::ChangeDnsPtr { ip, dns_ptr } => json!({ "ip": ip, "dns_ptr": dns_ptr }),
-            Write::Detach { network } => json!({ "network": network }),
-            Write::Attach {
-                network,
-                ip,
-                ip_range,
-            } => object([
-                ("network", Some(json!(network))),
-                ("ip", ip.map(|ip| json!(ip))),
-                ("ip_range", ip_range.map(|range| json!(range))),
-            ]),
-            Write::DeleteService { listen_port } => json!({ "listen_port": listen_port }),
-            Write::UpdateService(listener) => listener.body(false),
-            Write::AddService(listener) => listener.body(true),
-            Write::AddTarget(target) => target.body(),
-            Write::RemoveTarget { server, .. } => {
-                json!({ "type": "server", "server": { "id": server } })
-            }
-            Write::CreateCertificate(new) => json!({
-                "name": new.name,
-                "type": "managed",
-                "domain_names": new.domain_names,
-                "labels": new.labels,
-            }),
-            Write::EditCertificate { set, seen, .. } => {
-                let mut labels = seen.clone();
-                labels.extend(set.clone());
-                json!({ "labels": labels })
-            }
-            Write::EnablePublicInterface | Write::DisablePublicInterface | Write::Delete { .. } => {
-                json!({})
-            }
-        }
+        let mut body = match serde_json::to_value(self) {
+            Ok(Value::Object(body)) => body,
+            _ => Map::new(),
+        };
+        // What is not asked for is the API's to choose.
+        body.retain(|_, value| !value.is_null());
+        Value::Object(body)
     }
 }
 
@@ -268,53 +293,6 @@ impl Create {
             self.kind,
             place.map_or("", |place| place),
         )
-    }
-
-    fn body(&self) -> Value {
-        let services = self.services.iter().map(|service| service.body(true));
-        let targets = self.targets.iter().map(|target| target.body());
-        let algorithm = |algorithm: Algorithm| json!({ "type": algorithm.name() });
-        object([
-            ("name", Some(json!(self.name))),
-            ("load_balancer_type", Some(json!(self.kind))),
-            ("location", self.location.as_ref().map(|name| json!(name))),
-            (
-                "network_zone",
-                self.network_zone.as_ref().map(|name| json!(name)),
-            ),
-            ("algorithm", self.algorithm.map(algorithm)),
-            ("labels", Some(json!(self.labels))),
-            ("network", self.network.map(|id| json!(id))),
-            (
-                "public_interface",
-                self.public_interface.map(|on| json!(on)),
-            ),
-            ("public_net", self.public_net()),
-            ("services", Some(services.collect())),
-            ("targets", Some(targets.collect())),
-        ])
-    }
-}
-
-impl Create {
-    fn public_net(&self) -> Option<Value> {
-        let asked = self.ipv4.or(self.ipv6).is_some();
-        asked.then(|| {
-            object([
-                ("ipv4", self.ipv4.map(|id| json!(id))),
-                ("ipv6", self.ipv6.map(|id| json!(id))),
-            ])
-        })
-    }
-}
-
-impl ServerTarget {
-    fn body(self) -> Value {
-        json!({
-            "type": "server",
-            "server": { "id": self.server },
-            "use_private_ip": self.use_private_ip,
-        })
     }
 }
 
@@ -344,7 +322,7 @@ impl Change {
             Write::AddTarget(_)
                 | Write::AddService(_)
                 | Write::UpdateService(_)
-                | Write::ChangeAlgorithm { .. }
+                | Write::ChangeAlgorithm(_)
                 | Write::ChangeDnsPtr { .. }
         )
     }
@@ -426,14 +404,6 @@ fn counted(count: usize, what: &str) -> String {
         1 => format!("1 {what}"),
         count => format!("{count} {what}s"),
     }
-}
-
-/// Of those that have a value.
-fn object<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
-    let fields = fields
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    Value::Object(fields.collect::<Map<_, _>>())
 }
 
 /// A load balancer's labels, ports and targets when the write was planned.

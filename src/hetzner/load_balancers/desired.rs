@@ -3,16 +3,18 @@
 use super::annotations::{self as a, Annotation};
 use super::balancer::Algorithm;
 use super::certificates::{Managed, managed};
-use super::default_source;
+use super::context::Context;
+use super::context::default_source;
 use super::parser::AnnotationParser;
-use super::ports::{Port, PortContext, ports};
-use super::primary_ips::{self, Asked};
+use super::ports::{Port, ports};
 use super::values as v;
 use crate::provider::{Finding, OfferedNode, ProviderId, Reason, Service, Source, Sourced};
 use crate::text::{self, selector::Selector};
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
+
+pub(super) const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
 
 /// The whole; where there is a choice, none means: as it is found.
 pub(super) struct Desired {
@@ -28,7 +30,7 @@ pub(super) struct Desired {
     /// With `HCLOUD_NETWORK`.
     pub(super) attach: Option<Attach>,
     pub(super) use_private_ip: Sourced<bool>,
-    pub(super) primary_ips: Asked,
+    pub(super) primary_ips: AskedIps,
     pub(super) managed: Managed,
     pub(super) ports: Vec<Port>,
     pub(super) targets: Targets,
@@ -36,6 +38,7 @@ pub(super) struct Desired {
 }
 
 /// Where it is created.
+#[derive(Clone)]
 pub(super) struct Place {
     pub(super) location: Option<Sourced<String>>,
     pub(super) zone: Option<Sourced<String>>,
@@ -48,6 +51,20 @@ pub(super) struct Attach {
     pub(super) range: Option<Sourced<Ipv4Net>>,
 }
 
+/// What the Service asks for: texts that name a Primary IP.
+pub(super) struct AskedIps {
+    pub(super) families: [AskedIp; 2],
+    /// `spec.loadBalancerIP`; empty when unset.
+    pub(super) address: String,
+}
+
+pub(super) struct AskedIp {
+    pub(super) annotation: &'static Annotation,
+    /// As the API calls it.
+    pub(super) kind: &'static str,
+    pub(super) asked: Option<Sourced<String>>,
+}
+
 pub(super) struct Targets {
     /// Servers and the names of their nodes, by name.
     pub(super) servers: Vec<(u64, String)>,
@@ -57,8 +74,8 @@ pub(super) struct Targets {
 /// What the Service's status should not, or alone, say.
 pub(super) struct InStatus {
     pub(super) hostname: Option<String>,
-    pub(super) without_ipv6: bool,
-    pub(super) without_private: bool,
+    pub(super) without_ipv6: Sourced<bool>,
+    pub(super) without_private: Sourced<bool>,
 }
 
 impl Attach {
@@ -69,31 +86,23 @@ impl Attach {
 }
 
 /// Reads all of it. What is wrong is in `parser` afterwards.
-pub(super) fn desired(
-    parser: &mut AnnotationParser,
-    context: &PortContext,
-    nodes: &[OfferedNode],
-) -> Desired {
+pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desired {
     let defaults = context.planner.defaults;
     report_ignored_fields(parser, context.service);
-    let use_private_ip = parser
-        .read(&a::USE_PRIVATE_IP, None, v::boolean)
-        .or_else(|| defaults.use_private_ip.clone())
-        .unwrap_or_else(|| Sourced::new(false, default_source(&a::USE_PRIVATE_IP)));
     let disabled = parser.read(&a::DISABLE_PUBLIC_NETWORK, None, v::boolean);
     let disabled = disabled.or_else(|| defaults.disable_public_network.clone());
     let algorithm = parser.read(&a::ALGORITHM_TYPE, None, v::algorithm);
     let algorithm = algorithm.or_else(|| defaults.algorithm.clone());
     let usual = |source| Sourced::new(Algorithm::RoundRobin, source);
-    let mut on = |annotation, default: &Option<Sourced<bool>>| {
+    let mut switch = |annotation, default: &Option<Sourced<bool>>| {
         let set = parser.read(annotation, None, v::boolean);
-        set.or_else(|| default.clone()).is_some_and(|on| on.value)
+        set.or_else(|| default.clone())
+            .unwrap_or_else(|| Sourced::new(false, default_source(annotation)))
     };
-    let without_ipv6 = on(&a::IPV6_DISABLED, &defaults.disable_ipv6);
-    let without_private = on(
-        &a::DISABLE_PRIVATE_INGRESS,
-        &defaults.disable_private_ingress,
-    );
+    let use_private_ip = switch(&a::USE_PRIVATE_IP, &defaults.use_private_ip);
+    let without_ipv6 = switch(&a::IPV6_DISABLED, &defaults.disable_ipv6);
+    let private = &defaults.disable_private_ingress;
+    let without_private = switch(&a::DISABLE_PRIVATE_INGRESS, private);
     let hostname = parser.read(&a::HOSTNAME, None, v::hostname);
     let kind = parser.read(&a::TYPE, None, v::any);
     let managed = managed(parser, context);
@@ -107,10 +116,10 @@ pub(super) fn desired(
         ipv6_rdns: parser.read(&a::IPV6_RDNS, None, v::domain),
         attach: attach(parser, context),
         use_private_ip,
-        primary_ips: primary_ips::asked(parser, context),
+        primary_ips: asked_ips(parser, context),
         ports: ports(parser, context, &managed),
         managed,
-        targets: targets(parser, nodes),
+        targets: targets(parser, context.nodes),
         in_status: InStatus {
             hostname: hostname.map(|hostname| hostname.value),
             without_ipv6,
@@ -121,7 +130,7 @@ pub(super) fn desired(
     desired
 }
 
-fn place(parser: &mut AnnotationParser, context: &PortContext) -> Place {
+fn place(parser: &mut AnnotationParser, context: &Context) -> Place {
     let defaults = context.planner.defaults;
     let mut one = |annotation: &'static Annotation, default: &Option<Sourced<String>>| {
         // An empty annotation takes the environment's word away.
@@ -136,7 +145,33 @@ fn place(parser: &mut AnnotationParser, context: &PortContext) -> Place {
     }
 }
 
-fn attach(parser: &mut AnnotationParser, context: &PortContext) -> Option<Attach> {
+fn asked_ips(parser: &mut AnnotationParser, context: &Context) -> AskedIps {
+    let is_upstream = context.planner.preserves_unset();
+    let parse = |text: &str| match is_upstream && text.parse::<u64>().is_err() {
+        true => Err("use the ID of a Primary IP".to_owned()),
+        false => v::any(text),
+    };
+    let address = context.service.load_balancer_ip.clone();
+    let ip = address.parse::<IpAddr>().ok();
+    let mut family = |annotation, kind, is_it: fn(&IpAddr) -> bool| {
+        let by_field = || Sourced::new(address.clone(), ASKED_BY_FIELD);
+        let by_field = ip.filter(is_it).map(|_| by_field());
+        AskedIp {
+            annotation,
+            kind,
+            asked: parser.read(annotation, None, parse).or(by_field),
+        }
+    };
+    AskedIps {
+        families: [
+            family(&a::PUBLIC_NET_IPV4, "ipv4", IpAddr::is_ipv4),
+            family(&a::PUBLIC_NET_IPV6, "ipv6", IpAddr::is_ipv6),
+        ],
+        address,
+    }
+}
+
+fn attach(parser: &mut AnnotationParser, context: &Context) -> Option<Attach> {
     let ip = parser.read(&a::PRIVATE_IPV4, None, v::ipv4);
     let range = parser.read(&a::PRIVATE_SUBNET_IP_RANGE, None, v::ip_range);
     let Some(network) = context.planner.network else {
@@ -153,7 +188,7 @@ fn attach(parser: &mut AnnotationParser, context: &PortContext) -> Option<Attach
 }
 
 /// What the API would refuse whenever it came to it.
-fn check_ways_in(parser: &mut AnnotationParser, context: &PortContext, desired: &Desired) {
+fn check_ways_in(parser: &mut AnnotationParser, context: &Context, desired: &Desired) {
     let private = &desired.use_private_ip;
     if private.value && context.planner.network.is_none() {
         parser.problem(format!(

@@ -1,15 +1,13 @@
 //! The difference between a load balancer and what its Service wants, as changes in their order.
 
-use super::Planner;
-use super::balancer::{BalancerType, LoadBalancer};
+use super::balancer::{AlgorithmOf, BalancerType, LoadBalancer};
 use super::change::{Change, LabelEdit, Plan, Seen, Write};
+use super::context::{CLUSTER_NAME, Context, NETWORK, Planner};
 use super::desired::{Attach, Desired};
 use super::listener::{Listener, PortField};
 use super::names::{CLUSTER, SERVICE_UID, WHOSE};
-use super::observe::Observed;
 use super::parser::AnnotationParser;
 use super::ports::Port;
-use super::status::Names;
 use super::{annotations, subnets};
 use crate::provider::{Field, Finding, Reason, Source, Sourced};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,10 +20,101 @@ const UNSET: &str = "unset";
 pub(super) struct Diff<'a, 'b> {
     pub(super) plan: &'a mut Plan,
     pub(super) parser: &'a mut AnnotationParser<'b>,
-    pub(super) planner: &'a Planner<'a>,
+    pub(super) context: &'a Context<'a>,
     pub(super) balancer: &'a LoadBalancer,
-    pub(super) names: Names<'a>,
-    pub(super) observed: &'a Observed,
+}
+
+/// Adds a field to the plan. What asks for a change, where it differs and is not held back. `want`: none: it is left
+/// unchanged.
+pub(super) fn compare(
+    plan: &mut Plan,
+    planner: &Planner,
+    name: &str,
+    have: Option<String>,
+    want: Option<Sourced<String>>,
+) -> Option<Source> {
+    let (want, source) = match want {
+        Some(want) => (Some(want.value), want.source),
+        None => (None, Source::Rule(UNSET)),
+    };
+    let field = Field {
+        field: name.to_owned(),
+        have,
+        want,
+        source,
+    };
+    plan.fields.push(field.clone());
+    if !field.differs() {
+        return None;
+    }
+    // What is not there yet is made of the defaults.
+    if field.have.is_some() && planner.holds_back(&field.source) {
+        plan.held_back.push(field);
+        return None;
+    }
+    Some(field.source)
+}
+
+/// A port as it will be, what of it differs, for people, and what asks for that. None: it waits for its certificate.
+pub(super) fn compare_port(
+    plan: &mut Plan,
+    planner: &Planner,
+    port: &Port,
+    there: Option<&Listener>,
+) -> Option<(Listener, Vec<String>, Vec<Source>)> {
+    let number = port.listener.listen_port;
+    if port.is_put_off(there) {
+        plan.fields.push(Field {
+            field: format!("port {number}"),
+            have: there.map(|found| found.protocol().to_owned()),
+            want: None,
+            source: Source::Rule("it waits for its certificate"),
+        });
+        return None;
+    }
+    let is_held = |source: &Source| planner.holds_back(source);
+    let merged = port.merged(there, is_held);
+    let whole = port.merged(there, |_| false);
+    let (mut lines, mut sources) = (Vec::new(), Vec::new());
+    for field in PortField::ALL.iter().copied() {
+        let source = port.sources.get(&field);
+        let have = there.and_then(|there| field.of(there));
+        let want = match source.is_some_and(is_held) {
+            true => field.of(&whole),
+            false => field.of(&merged),
+        };
+        if have.is_none() && want.is_none() {
+            continue;
+        }
+        let dash = || "-".to_owned();
+        let line = format!(
+            "{} {} → {}",
+            field.name(),
+            have.clone().unwrap_or_else(dash),
+            want.clone().unwrap_or_else(dash)
+        );
+        // Not a field of its new protocol: the API drops it with the old one.
+        let want = want.zip(source.cloned());
+        let want = want.map(|(value, source)| Sourced::new(value, source));
+        let name = format!("port {number} {}", field.name());
+        if let Some(source) = compare(plan, planner, &name, have, want) {
+            lines.push(line);
+            sources.push(source);
+        }
+    }
+    Some((merged, lines, sources))
+}
+
+/// The value as people read it.
+pub(super) fn shown<T>(
+    set: Option<&Sourced<T>>,
+    text: impl Fn(&T) -> String,
+) -> Option<Sourced<String>> {
+    set.map(|set| Sourced::new(text(&set.value), set.source.clone()))
+}
+
+pub(super) fn on_or_off(on: &bool) -> String {
+    if *on { "on" } else { "off" }.to_owned()
 }
 
 impl Diff<'_, '_> {
@@ -37,10 +126,21 @@ impl Diff<'_, '_> {
         labels: &BTreeMap<&'static str, String>,
         adopts: Option<Finding>,
     ) {
-        self.name_and_labels(desired, labels, adopts, &self.observed.balancers);
+        self.name_and_labels(desired, labels, adopts);
+        // A larger type comes early, a smaller one last.
         let has = &self.balancer.load_balancer_type;
         let grows = kind.size() >= has.size();
-        self.kind(desired, kind, grows);
+        let resized = self.compare("type", Some(has.name.clone()), desired.kind.clone());
+        let resized = resized.map(|source| {
+            let line = format!("type: {} → {}", has.name, kind.name);
+            let kind = kind.name.clone();
+            (Write::ChangeType { kind }, line, vec![source])
+        });
+        let (early, late) = match grows {
+            true => (resized, None),
+            false => (None, resized),
+        };
+        self.change_if(early);
         self.place(desired);
         self.algorithm(desired);
         let public = &self.balancer.public_net;
@@ -49,15 +149,19 @@ impl Diff<'_, '_> {
         self.reverse_dns("IPv4", ipv4, &public.ipv4.dns_ptr, &desired.ipv4_rdns);
         self.reverse_dns("IPv6", ipv6, &public.ipv6.dns_ptr, &desired.ipv6_rdns);
         let detached = self.network(desired.attach.as_ref());
-        self.public_interface(desired, true);
+        // On early, off late: the API refuses that while targets use public addresses.
+        let is_off = |public: &&Sourced<bool>| !public.value;
+        let off = desired.public.as_ref().filter(is_off);
+        if off.is_none() {
+            self.public_interface(desired.public.as_ref());
+        }
         self.services(&desired.ports);
         let limit_now = if grows { kind } else { has }.max_targets;
         let needs_public = self.targets(desired, kind.max_targets, limit_now, detached);
-        match needs_public {
-            true => self.public_interface_stays(desired),
-            false => self.public_interface(desired, false),
+        if off.is_some() {
+            self.public_interface(off.filter(|_| !needs_public));
         }
-        self.kind(desired, kind, !grows);
+        self.change_if(late);
     }
 
     fn name_and_labels(
@@ -65,15 +169,14 @@ impl Diff<'_, '_> {
         desired: &Desired,
         ours: &BTreeMap<&'static str, String>,
         adopts: Option<Finding>,
-        all: &[LoadBalancer],
     ) {
         let balancer = self.balancer;
-        let taken = |name: &&Sourced<String>| {
-            let mut others = all.iter().filter(|other| other.id != balancer.id);
-            others.any(|other| other.name == name.value)
+        let is_taken = |name: &Sourced<String>| {
+            let mut others = self.context.observed.balancers.iter();
+            others.any(|other| other.id != balancer.id && other.name == name.value)
         };
-        let mut sources = Vec::new();
-        if let Some(name) = desired.name.as_ref().filter(taken) {
+        let mut wanted = desired.name.clone();
+        if let Some(name) = wanted.take_if(|name| is_taken(name)) {
             self.parser.finding(Finding::warning(
                 Reason::LoadBalancerNameTaken,
                 format!(
@@ -82,91 +185,49 @@ impl Diff<'_, '_> {
                 ),
             ));
         }
-        let wanted = desired.name.as_ref().filter(|name| !taken(name));
-        let renamed = wanted.filter(|name| name.value != balancer.name);
-        self.field("name", Some(balancer.name.clone()), wanted);
-        sources.extend(renamed.map(|name| name.source.clone()));
-        let mut differ = Vec::new();
+        let (mut lines, mut sources) = (Vec::new(), Vec::new());
+        let renamed = self.compare("name", Some(balancer.name.clone()), wanted.clone());
+        let name = renamed.and_then(|source| {
+            sources.push(source);
+            let name = wanted?.value;
+            lines.push(format!("name: {} → {name}", balancer.name));
+            Some(name)
+        });
+        let mut set = BTreeMap::new();
         for (label, value) in ours {
             let has = balancer.labels.get(*label);
+            let differs = has.is_some_and(|has| has != value);
+            let is_held =
+                differs && *label == CLUSTER && self.context.planner.is_unknown(CLUSTER_NAME);
+            let source = match is_held {
+                true => Source::Default(CLUSTER_NAME.to_owned()),
+                false => Source::Rule(WHOSE),
+            };
+            if has != Some(value) && !is_held {
+                set.insert((*label).to_owned(), value.clone());
+            }
             // Their absence is no difference to upstream, so that a take-over writes nothing.
-            let counts = *label == SERVICE_UID || !self.planner.preserves_unset();
-            let counts = (counts || adopts.is_some()) && !self.keeps(label);
-            let want = Sourced::new(value.clone(), Source::Rule(WHOSE));
-            self.field(
-                &format!("label {label}"),
-                has.cloned(),
-                counts.then_some(&want),
-            );
-            if counts && has != Some(value) {
-                differ.push(format!("label {label}: {value}"));
-                sources.push(want.source);
+            let counts = *label == SERVICE_UID || !self.context.planner.preserves_unset();
+            let want = (counts || adopts.is_some()).then(|| Sourced::new(value.clone(), source));
+            if let Some(source) = self.compare(&format!("label {label}"), has.cloned(), want) {
+                lines.push(format!("label {label}: {value}"));
+                sources.push(source);
             }
         }
         if sources.is_empty() {
             return;
         }
-        let set: BTreeMap<String, String> = ours
-            .iter()
-            .filter(|(label, value)| {
-                !self.keeps(label) && balancer.labels.get(**label) != Some(*value)
-            })
-            .map(|(label, value)| ((*label).to_owned(), value.clone()))
-            .collect();
-        let name = renamed.map(|name| name.value.clone());
-        let rename = name
-            .as_ref()
-            .map(|name| format!("name: {} → {name}", balancer.name));
-        let line = rename
-            .into_iter()
-            .chain(differ)
-            .collect::<Vec<_>>()
-            .join(", ");
         let labels = (!set.is_empty()).then(|| LabelEdit {
             set,
             remove: BTreeSet::new(),
             seen: Box::new(Seen::of(balancer)),
             adopts: adopts.is_some(),
         });
+        let write = Write::Edit { name, labels };
         self.plan.changes.push(Change {
             event: adopts,
-            ..Change::new(
-                Some(balancer.id),
-                Write::Edit { name, labels },
-                line,
-                sources,
-            )
+            ..Change::new(Some(balancer.id), write, lines.join(", "), sources)
         });
-    }
-
-    /// The label has the cluster's name in the daemon's settings, which are not known here.
-    fn keeps(&self, label: &str) -> bool {
-        let is_there = || self.balancer.labels.contains_key(label);
-        label == CLUSTER && self.planner.holds_back_cluster_name() && is_there()
-    }
-
-    /// A larger type comes early, a smaller one last; the field is shown once, with the first.
-    fn kind(&mut self, desired: &Desired, kind: &BalancerType, now: bool) {
-        let has = &self.balancer.load_balancer_type;
-        let Some(wanted) = &desired.kind else {
-            if now {
-                self.field("type", Some(has.name.clone()), None);
-            }
-            return;
-        };
-        if !now {
-            return;
-        }
-        self.field("type", Some(has.name.clone()), Some(wanted));
-        if has.name != kind.name {
-            let line = format!("type: {} → {}", has.name, kind.name);
-            let kind = kind.name.clone();
-            self.change(
-                Write::ChangeType { kind },
-                line,
-                vec![wanted.source.clone()],
-            );
-        }
     }
 
     /// It can't be moved.
@@ -177,7 +238,7 @@ impl Diff<'_, '_> {
             (None, Some(zone)) => Some((zone, &is.network_zone)),
             (None, None) => None,
         };
-        self.field("location", Some(is.name.clone()), None);
+        self.compare("location", Some(is.name.clone()), None);
         let differs = wanted.filter(|(wanted, is)| wanted.value != **is);
         if let Some((wanted, is)) = differs
             && let Source::Annotation(_) = wanted.source
@@ -192,15 +253,18 @@ impl Diff<'_, '_> {
     }
 
     fn algorithm(&mut self, desired: &Desired) {
-        let has = self.balancer.algorithm.kind;
+        let has = self.balancer.algorithm.kind.name();
         let wanted = desired.algorithm.as_ref();
-        let shown = wanted.map(|w| Sourced::new(w.value.name().to_owned(), w.source.clone()));
-        self.field("algorithm", Some(has.name().to_owned()), shown.as_ref());
-        if let Some(wanted) = wanted.filter(|wanted| wanted.value != has) {
-            let algorithm = wanted.value;
-            let line = format!("algorithm: {} → {}", has.name(), algorithm.name());
-            let sources = vec![wanted.source.clone()];
-            self.change(Write::ChangeAlgorithm { algorithm }, line, sources);
+        let want = shown(wanted, |algorithm| algorithm.name().to_owned());
+        let source = self.compare("algorithm", Some(has.to_owned()), want);
+        if let Some((source, wanted)) = source.zip(wanted) {
+            let kind = wanted.value;
+            let line = format!("algorithm: {has} → {}", kind.name());
+            self.change(
+                Write::ChangeAlgorithm(AlgorithmOf { kind }),
+                line,
+                vec![source],
+            );
         }
     }
 
@@ -215,55 +279,50 @@ impl Diff<'_, '_> {
             return;
         };
         let field = format!("reverse DNS of {family}");
-        self.field(&field, has.clone(), wanted.as_ref());
-        if let Some(wanted) = wanted.as_ref().filter(|w| Some(&w.value) != has.as_ref()) {
+        let source = self.compare(&field, has.clone(), wanted.clone());
+        if let Some((source, wanted)) = source.zip(wanted.as_ref()) {
             let dns_ptr = wanted.value.clone();
             let line = format!("reverse DNS of {ip}: {dns_ptr}");
-            let sources = vec![wanted.source.clone()];
-            self.change(Write::ChangeDnsPtr { ip, dns_ptr }, line, sources);
+            self.change(Write::ChangeDnsPtr { ip, dns_ptr }, line, vec![source]);
         }
     }
 
-    pub(super) fn field(
+    pub(super) fn compare(
         &mut self,
         name: &str,
         have: Option<String>,
-        want: Option<&Sourced<String>>,
-    ) {
-        self.plan.fields.push(Field {
-            field: name.to_owned(),
-            have,
-            want: want.map(|want| want.value.clone()),
-            source: want.map_or(Source::Rule(UNSET), |want| want.source.clone()),
-        });
+        want: Option<Sourced<String>>,
+    ) -> Option<Source> {
+        compare(self.plan, self.context.planner, name, have, want)
     }
 
     pub(super) fn change(&mut self, write: Write, line: String, sources: Vec<Source>) {
-        let id = Some(self.balancer.id);
-        self.plan
-            .changes
-            .push(Change::new(id, write, line, sources));
+        let change = Change::new(Some(self.balancer.id), write, line, sources);
+        self.plan.changes.push(change);
     }
-}
 
-impl Diff<'_, '_> {
+    fn change_if(&mut self, change: Option<(Write, String, Vec<Source>)>) {
+        if let Some((write, line, sources)) = change {
+            self.change(write, line, sources);
+        }
+    }
+
     /// True: it is detached, which drops the targets that are reached by their private IP.
     fn network(&mut self, wanted: Option<&Attach>) -> bool {
         // Without HCLOUD_NETWORK nothing is ever detached.
         let Some(wanted) = wanted else {
             return false;
         };
-        let by_setting = Source::Environment("HCLOUD_NETWORK".to_owned());
+        let by_setting = Source::Environment(NETWORK.to_owned());
         let attached = &self.balancer.private_net;
         let own = attached.iter().find(|net| net.network == wanted.network);
         let networks: Vec<String> = attached.iter().map(|net| net.network.to_string()).collect();
         let have = (!networks.is_empty()).then(|| networks.join(", "));
         let want = Sourced::new(wanted.network.to_string(), by_setting.clone());
-        self.field("private Network", have, Some(&want));
+        self.compare("private Network", have, Some(want));
         let ip = own.and_then(|net| net.ip);
-        let shown = wanted.ip.as_ref();
-        let shown = shown.map(|ip| Sourced::new(ip.value.to_string(), ip.source.clone()));
-        self.field("private IPv4", ip.map(|ip| ip.to_string()), shown.as_ref());
+        let want = shown(wanted.ip.as_ref(), Ipv4Addr::to_string);
+        self.compare("private IPv4", ip.map(|ip| ip.to_string()), want);
 
         let other_ip = wanted
             .ip
@@ -271,7 +330,7 @@ impl Diff<'_, '_> {
             .filter(|w| own.is_some() && Some(w.value) != ip);
         if own.is_none() || other_ip.is_some() {
             let zone = Some(self.balancer.location.network_zone.as_str());
-            subnets::check(self.parser, wanted, self.observed, self.names.offered, zone);
+            subnets::check(self.parser, wanted, self.context, zone);
         }
         let stays = |network: u64| network == wanted.network && other_ip.is_none();
         let mut detached = false;
@@ -321,40 +380,19 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// Off is wanted, and a target is reached by it that can't be reached otherwise.
-    fn public_interface_stays(&mut self, desired: &Desired) {
-        if desired.public.as_ref().is_some_and(|public| !public.value) {
-            self.field("public interface", Some("on".to_owned()), None);
-        }
-    }
-
-    /// On early, off late: the API refuses that while targets use public addresses.
-    fn public_interface(&mut self, desired: &Desired, on: bool) {
+    fn public_interface(&mut self, wanted: Option<&Sourced<bool>>) {
         let has = self.balancer.public_net.enabled;
-        let shown = |on: bool| if on { "on" } else { "off" }.to_owned();
-        let Some(wanted) = &desired.public else {
-            if on {
-                self.field("public interface", Some(shown(has)), None);
-            }
-            return;
-        };
-        if wanted.value != on {
-            return;
-        }
-        let want = Sourced::new(shown(on), wanted.source.clone());
-        self.field("public interface", Some(shown(has)), Some(&want));
-        if has != on {
-            let write = match on {
-                true => Write::EnablePublicInterface,
-                false => Write::DisablePublicInterface,
+        let want = shown(wanted, on_or_off);
+        if let Some(source) = self.compare("public interface", Some(on_or_off(&has)), want) {
+            let write = match has {
+                false => Write::EnablePublicInterface,
+                true => Write::DisablePublicInterface,
             };
-            let line = format!("public interface: {}", shown(on));
-            self.change(write, line, vec![want.source]);
+            let line = format!("public interface: {}", on_or_off(&!has));
+            self.change(write, line, vec![source]);
         }
     }
-}
 
-impl Diff<'_, '_> {
     fn services(&mut self, ports: &[Port]) {
         let balancer = self.balancer;
         let is_wanted = |there: &Listener| {
@@ -364,12 +402,9 @@ impl Diff<'_, '_> {
         for there in balancer.services.iter().filter(|there| !is_wanted(there)) {
             let listen_port = there.listen_port;
             let source = Source::Rule("the Service has no such port");
-            let gone = Sourced::new("absent".to_owned(), source.clone());
-            self.field(
-                &format!("port {listen_port}"),
-                Some("present".into()),
-                Some(&gone),
-            );
+            let absent = Sourced::new("absent".to_owned(), source.clone());
+            let field = format!("port {listen_port}");
+            self.compare(&field, Some("present".to_owned()), Some(absent));
             let line = format!("port {listen_port}: removed");
             self.change(Write::DeleteService { listen_port }, line, vec![source]);
         }
@@ -377,82 +412,25 @@ impl Diff<'_, '_> {
         for port in ports {
             let number = port.listener.listen_port;
             let there = balancer.services.iter().find(|s| s.listen_port == number);
-            if port.is_put_off(there) {
-                self.plan.fields.push(port.put_off_field(there));
-                continue;
-            }
-            let merged = port.merged(there);
-            let (lines, sources) = self.port_fields(port, &merged, there);
-            match there {
-                None => added.push(merged),
-                Some(_) if lines.is_empty() => {}
-                Some(_) => {
+            let compared = compare_port(self.plan, self.context.planner, port, there);
+            match (compared, there) {
+                (Some((listener, ..)), None) => added.push(listener),
+                (Some((listener, lines, sources)), Some(_)) if !lines.is_empty() => {
                     let line = format!("port {number}: {}", lines.join(", "));
-                    self.change(Write::UpdateService(merged), line, sources);
+                    self.change(Write::UpdateService(listener), line, sources);
                 }
+                _ => {}
             }
         }
         for listener in added {
-            let line = added_line(&listener);
+            let line = format!(
+                "port {}: added, {} to node port {}",
+                listener.listen_port,
+                listener.protocol(),
+                PortField::DestinationPort.of(&listener).unwrap_or_default()
+            );
             let source = Source::Rule("a port of the Service");
             self.change(Write::AddService(listener), line, vec![source]);
         }
     }
-
-    /// What differs, for people, and what asks for it.
-    fn port_fields(
-        &mut self,
-        port: &Port,
-        merged: &Listener,
-        there: Option<&Listener>,
-    ) -> (Vec<String>, Vec<Source>) {
-        let mut lines = Vec::new();
-        let mut sources = Vec::new();
-        for (field, source) in fields_of(&mut self.plan.fields, port, merged, there) {
-            lines.push(field);
-            sources.push(source);
-        }
-        (lines, sources)
-    }
-}
-
-/// The fields of a port; of those that differ, a line for people, and the source.
-pub(super) fn fields_of(
-    fields: &mut Vec<Field>,
-    port: &Port,
-    merged: &Listener,
-    there: Option<&Listener>,
-) -> Vec<(String, Source)> {
-    let mut differ = Vec::new();
-    for field in PortField::ALL {
-        let have = there.and_then(|there| field.of(there));
-        let want = field.of(merged);
-        if have.is_none() && want.is_none() {
-            continue;
-        }
-        let source = port.sources.get(&field);
-        // Not a field of its new protocol: the API drops it with the old one.
-        let counts = source.is_some() && want.is_some();
-        if counts && have != want {
-            let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".into());
-            let line = format!("{} {} → {}", field.name(), shown(&have), shown(&want));
-            differ.push((line, source.cloned().unwrap_or(Source::Rule(UNSET))));
-        }
-        fields.push(Field {
-            field: format!("port {} {}", port.listener.listen_port, field.name()),
-            have,
-            want: if counts { want } else { None },
-            source: source.cloned().unwrap_or(Source::Rule(UNSET)),
-        });
-    }
-    differ
-}
-
-fn added_line(listener: &Listener) -> String {
-    format!(
-        "port {}: added, {} to node port {}",
-        listener.listen_port,
-        listener.protocol.name(),
-        listener.destination_port
-    )
 }

@@ -1,33 +1,43 @@
 //! Which load balancer is a Service's: by the Service's UID, else by the label with which an operator asks for its
 //! adoption, else by its name.
 
-use super::super::Profile;
 use super::balancer::LoadBalancer;
 use super::names::{self, ADOPT, CLUSTER_UID, SERVICE_UID};
 use super::ownership::{foreign_target, has_only_own_targets};
-use crate::provider::{Cluster, Reason, Service, Source, Sourced};
+use crate::provider::{Cluster, Profile, Reason, Service, Source, Sourced};
 
 /// What was found.
 #[derive(Debug)]
-pub(super) enum Found<'a> {
+pub(super) struct Found<'a> {
+    pub(super) what: What<'a>,
+    /// See `LoadBalancerPlan::rests_on_whole_cluster`.
+    pub(super) rests_on_whole_cluster: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum What<'a> {
     /// It carries the Service's UID.
-    Labelled {
-        balancer: &'a LoadBalancer,
-        /// See `LoadBalancerPlan::rests_on_whole_cluster`.
-        rests_on_whole_cluster: bool,
-    },
+    Labelled(&'a LoadBalancer),
     /// It is to become the Service's: no other Service or cluster owns it, or an operator says so.
-    Adopted {
-        balancer: &'a LoadBalancer,
-        rests_on_whole_cluster: bool,
-    },
-    /// There is none.
-    Nothing {
-        /// That a new one gets.
-        name: Sourced<String>,
-        /// Another one has the default name, and an existing Service owns it.
-        rests_on_whole_cluster: bool,
-    },
+    Adopted(&'a LoadBalancer),
+    /// There is none; the name that a new one gets.
+    Nothing(Sourced<String>),
+}
+
+impl<'a> What<'a> {
+    pub(super) fn balancer(&self) -> Option<&'a LoadBalancer> {
+        match self {
+            What::Labelled(balancer) | What::Adopted(balancer) => Some(balancer),
+            What::Nothing(_) => None,
+        }
+    }
+
+    fn found(self, rests_on_whole_cluster: bool) -> Result<Found<'a>, Refused> {
+        Ok(Found {
+            what: self,
+            rests_on_whole_cluster,
+        })
+    }
 }
 
 /// Why none is adopted and none is created.
@@ -44,42 +54,42 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    /// An operator has to decide between two.
-    fn certain(why: String) -> Refused {
+    fn new(reason: Reason, why: String) -> Refused {
         Refused {
-            reason: Reason::SyncLoadBalancerFailed,
+            reason,
             why,
-            named: None,
-            remedy: None,
-            rests_on_whole_cluster: false,
-        }
-    }
-
-    fn owned_by_service(balancer: &LoadBalancer, uid: &str) -> Refused {
-        Refused {
-            reason: Reason::SyncLoadBalancerFailed,
-            why: format!(
-                "load balancer {} is owned by another Service of this cluster, says its label {SERVICE_UID}={uid}",
-                balancer.shown()
-            ),
             named: None,
             remedy: None,
             rests_on_whole_cluster: true,
         }
     }
 
+    /// An operator has to decide between two.
+    fn certain(why: String) -> Refused {
+        Refused {
+            rests_on_whole_cluster: false,
+            ..Refused::new(Reason::SyncLoadBalancerFailed, why)
+        }
+    }
+
+    fn owned_by_service(balancer: &LoadBalancer, uid: &str) -> Refused {
+        let why = format!(
+            "load balancer {} is owned by another Service of this cluster, says its label {SERVICE_UID}={uid}",
+            balancer.shown()
+        );
+        Refused::new(Reason::SyncLoadBalancerFailed, why)
+    }
+
     /// An operator may allow it.
     fn not_adopted(balancer: &LoadBalancer, service: &Service, why: &str) -> Refused {
+        let why = format!("load balancer {} is not adopted: {why}", balancer.shown());
         Refused {
-            reason: Reason::LoadBalancerNotAdopted,
-            why: format!("load balancer {} is not adopted: {why}", balancer.shown()),
-            named: None,
             remedy: Some(format!(
                 "to have Service {} adopt it, with its ports and targets: {}",
                 service.full_name(),
                 names::adopt_command(balancer, service)
             )),
-            rests_on_whole_cluster: true,
+            ..Refused::new(Reason::LoadBalancerNotAdopted, why)
         }
     }
 
@@ -111,10 +121,7 @@ pub(super) fn find<'a>(
     if let Some(balancer) = by_adopt_label(balancers, service)? {
         return match other_service(balancer, service, cluster) {
             Some(uid) => Err(Refused::owned_by_service(balancer, uid)),
-            None => Ok(Found::Adopted {
-                balancer,
-                rests_on_whole_cluster: balancer.labels.contains_key(SERVICE_UID),
-            }),
+            None => What::Adopted(balancer).found(balancer.labels.contains_key(SERVICE_UID)),
         };
     }
     match named {
@@ -169,14 +176,8 @@ fn labelled<'a>(
         .get(CLUSTER_UID)
         .is_none_or(|uid| *uid == cluster.uid);
     match other_cluster(balancer, cluster) {
-        None => Ok(Found::Labelled {
-            balancer,
-            rests_on_whole_cluster: !is_own,
-        }),
-        Some(_) if asks_for(balancer, service) => Ok(Found::Adopted {
-            balancer,
-            rests_on_whole_cluster: false,
-        }),
+        None => What::Labelled(balancer).found(!is_own),
+        Some(_) if asks_for(balancer, service) => What::Adopted(balancer).found(false),
         Some(uid) => {
             let why = format!(
                 "it carries this Service's UID, but its label {CLUSTER_UID} names another cluster, {uid}, and its \
@@ -203,20 +204,14 @@ fn by_name<'a>(
     named: &Sourced<String>,
 ) -> Result<Found<'a>, Refused> {
     let Some(balancer) = of_name(balancers, &named.value) else {
-        return Ok(Found::Nothing {
-            name: named.clone(),
-            rests_on_whole_cluster: false,
-        });
+        return What::Nothing(named.clone()).found(false);
     };
     check_adoptable(balancer, service, cluster).map_err(|refused| Refused {
         named: Some(named.source.clone()),
         ..refused
     })?;
     let is_unused = balancer.targets.is_empty() && !balancer.labels.contains_key(SERVICE_UID);
-    Ok(Found::Adopted {
-        balancer,
-        rests_on_whole_cluster: !is_unused,
-    })
+    What::Adopted(balancer).found(!is_unused)
 }
 
 /// Nothing asks for an existing one, so only what this cluster had made for a deleted Service of the same name is used
@@ -232,20 +227,18 @@ fn by_default_name<'a>(
     let of_names = (of_name(balancers, &first), of_name(balancers, &second));
     let is_left = |balancer: &&LoadBalancer| is_left_behind(balancer, service, cluster);
     if let Some(balancer) = of_names.0.filter(is_left).or(of_names.1.filter(is_left)) {
-        return Ok(Found::Adopted {
-            balancer,
-            rests_on_whole_cluster: true,
-        });
+        return What::Adopted(balancer).found(true);
     }
     match of_names {
-        (None, _) => Ok(Found::Nothing {
-            name: Sourced::new(first, Source::Rule("the default name")),
-            rests_on_whole_cluster: false,
-        }),
-        (Some(other), None) => Ok(Found::Nothing {
-            name: Sourced::new(second, Source::Rule("another one has the default name")),
-            rests_on_whole_cluster: other_service(other, service, cluster).is_some(),
-        }),
+        (None, _) => {
+            let name = Sourced::new(first, Source::Rule("the default name"));
+            What::Nothing(name).found(false)
+        }
+        (Some(other), None) => {
+            let why = Source::Rule("another one has the default name");
+            let rests = other_service(other, service, cluster).is_some();
+            What::Nothing(Sourced::new(second, why)).found(rests)
+        }
         (Some(_), Some(other)) => Err(match other_service(other, service, cluster) {
             Some(uid) => Refused::owned_by_service(other, uid),
             None => Refused::not_adopted(other, service, "no annotation asks for it by its name"),

@@ -1,12 +1,12 @@
 //! What a Service wants of the health check of one port.
 
 use super::annotations::{self as a, Annotation};
-use super::default_source;
-use super::listener::{HealthCheck, HttpCheck, ListenerProtocol, PortField};
-use super::parser::AnnotationParser;
-use super::ports::{Port, PortContext};
+use super::context::{NODE_PORT, default_source};
+use super::listener::PortField as F;
+use super::ports::PortReader;
 use super::values as v;
-use crate::provider::{Finding, Reason, ServicePort, Source, Sourced, TrafficPolicy};
+use crate::provider::{Finding, Reason, Source, Sourced, TrafficPolicy};
+use serde_json::json;
 
 /// What the API takes when nothing is said.
 const INTERVAL_S: u32 = 15;
@@ -17,6 +17,21 @@ const STATUS_CODES: [&str; 2] = ["2??", "3??"];
 /// Where kube-proxy says whether the node runs a pod of the Service.
 const NODE_PORT_PATH: &str = "/healthz";
 
+const LOCAL: Source = Source::Rule("externalTrafficPolicy: Local");
+
+/// What says where a check goes; with none of them `externalTrafficPolicy: Local` does.
+const PLACE: [&Annotation; 3] = [
+    &a::HEALTH_CHECK_PROTOCOL,
+    &a::HEALTH_CHECK_PORT,
+    &a::HEALTH_CHECK_HTTP_PATH,
+];
+
+const INTERVALS: [&Annotation; 3] = [
+    &a::HEALTH_CHECK_INTERVAL,
+    &a::HEALTH_CHECK_TIMEOUT,
+    &a::HEALTH_CHECK_RETRIES,
+];
+
 const HTTP_ONLY: [&Annotation; 4] = [
     &a::HEALTH_CHECK_HTTP_DOMAIN,
     &a::HEALTH_CHECK_HTTP_PATH,
@@ -24,230 +39,165 @@ const HTTP_ONLY: [&Annotation; 4] = [
     &a::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE,
 ];
 
-/// Adds it to the port.
-pub(super) fn add(
-    wanted: &mut Port,
-    parser: &mut AnnotationParser,
-    context: &PortContext,
-    port: &ServicePort,
-) {
-    let defaults = context.planner.defaults;
-    let at = Some(port);
-    let interval = parser.read(&a::HEALTH_CHECK_INTERVAL, at, v::seconds);
-    let interval = interval.or_else(|| defaults.health_check_interval_s.clone());
-    let timeout = parser.read(&a::HEALTH_CHECK_TIMEOUT, at, v::seconds);
-    let timeout = timeout.or_else(|| defaults.health_check_timeout_s.clone());
-    let retries = parser.read(&a::HEALTH_CHECK_RETRIES, at, v::count);
-    let retries = retries.or_else(|| defaults.health_check_retries.clone());
-    let number = parser.read(&a::HEALTH_CHECK_PORT, at, v::port);
-    let is_set = interval.is_some() || timeout.is_some() || retries.is_some() || number.is_some();
+impl PortReader<'_, '_> {
+    pub(super) fn health_check(&mut self) {
+        let defaults = self.context.planner.defaults;
+        let (annotation, setting) = (&a::HEALTH_CHECK_INTERVAL, &defaults.health_check_interval_s);
+        let interval = self.read(
+            F::CheckInterval,
+            annotation,
+            v::seconds,
+            setting,
+            INTERVAL_S,
+        );
+        let (annotation, setting) = (&a::HEALTH_CHECK_TIMEOUT, &defaults.health_check_timeout_s);
+        let timeout = self.read(F::CheckTimeout, annotation, v::seconds, setting, TIMEOUT_S);
+        let (annotation, setting) = (&a::HEALTH_CHECK_RETRIES, &defaults.health_check_retries);
+        let retries = self.read(F::CheckRetries, annotation, v::count, setting, RETRIES);
+        let number = self.annotation(&a::HEALTH_CHECK_PORT, v::port);
+        let is_set = interval || timeout || retries || number.is_some();
 
-    let local = node_port(parser, context, port);
-    let (protocol, over_tls) = protocol(wanted, parser, context, port, is_set, local.as_ref());
-    let number = number.or(local.clone());
-    let mut check = HealthCheck {
-        port: number
+        let local = self.node_port();
+        let over_tls = self.check_protocol(is_set, local.is_some());
+        let path = self.annotation(&a::HEALTH_CHECK_HTTP_PATH, v::path);
+        let local_path = local
             .as_ref()
-            .map_or(wanted.listener.destination_port, |n| n.value),
-        ..HealthCheck::default()
-    };
-    let own_port = Source::Rule("the port that gets the traffic");
-    wanted.want(PortField::CheckPort, number, Some(own_port));
-    check.protocol = protocol.value;
-    wanted
-        .sources
-        .insert(PortField::CheckProtocol, protocol.source);
-    let enforced = |annotation| context.planner.enforced(annotation);
-    let mut set = |field, value, annotation| wanted.want(field, value, enforced(annotation));
-    let interval = set(
-        PortField::CheckInterval,
-        interval,
-        &a::HEALTH_CHECK_INTERVAL,
-    );
-    check.interval = interval.unwrap_or(INTERVAL_S);
-    let timeout = set(PortField::CheckTimeout, timeout, &a::HEALTH_CHECK_TIMEOUT);
-    check.timeout = timeout.unwrap_or(TIMEOUT_S);
-    let retries = set(PortField::CheckRetries, retries, &a::HEALTH_CHECK_RETRIES);
-    check.retries = retries.unwrap_or(RETRIES);
-    check.http = Some(http(
-        wanted,
-        parser,
-        context,
-        port,
-        over_tls,
-        local.is_some(),
-    ));
-    if check.protocol == ListenerProtocol::Tcp {
-        report_unused(parser, port);
+            .map(|_| Sourced::new(NODE_PORT_PATH.to_owned(), LOCAL));
+        let enforced = self.context.planner.enforced(&a::HEALTH_CHECK_HTTP_PATH);
+        self.set(F::CheckPath, path.or(local_path), "/", enforced);
+        let usual = self.wanted.listener.get(F::DestinationPort).cloned();
+        let own_port = Source::Rule("the port that gets the traffic");
+        self.set(
+            F::CheckPort,
+            number.or(local),
+            usual.unwrap_or_default(),
+            Some(own_port),
+        );
+        self.read(
+            F::CheckDomain,
+            &a::HEALTH_CHECK_HTTP_DOMAIN,
+            v::domain,
+            &None,
+            "",
+        );
+        let annotation = &a::HTTP_STATUS_CODES;
+        self.read(
+            F::CheckStatusCodes,
+            annotation,
+            v::status_codes,
+            &None,
+            json!(STATUS_CODES),
+        );
+        // No annotation sets it.
+        let usual = Source::Rule("the default of the API");
+        let usual = Some(usual).filter(|_| !self.context.planner.preserves_unset());
+        self.set(F::CheckResponse, None::<Sourced<String>>, "", usual);
+        self.check_tls(over_tls);
+        if !self.is_by_http() {
+            self.report_unused();
+        }
+        self.name_unknown_settings(is_set);
     }
-    wanted.listener.health_check = check;
-    leave_unknown_defaults(wanted, parser, context, port, is_set);
-}
 
-/// How and where targets are checked may rest on settings of the daemon that are not known here.
-fn leave_unknown_defaults(
-    wanted: &mut Port,
-    parser: &mut AnnotationParser,
-    context: &PortContext,
-    port: &ServicePort,
-    is_set: bool,
-) {
-    let planner = context.planner;
-    let has = |annotation| parser.has(annotation, Some(port));
-    let is_said = has(&a::HEALTH_CHECK_PROTOCOL);
-    let is_placed = is_said || has(&a::HEALTH_CHECK_PORT) || has(&a::HEALTH_CHECK_HTTP_PATH);
-    let [interval, timeout, retries] = [
-        &a::HEALTH_CHECK_INTERVAL,
-        &a::HEALTH_CHECK_TIMEOUT,
-        &a::HEALTH_CHECK_RETRIES,
-    ]
-    .map(|one| planner.holds_back_default_of(one));
-    let may_follow_port = !(is_said || is_set)
-        && (interval || timeout || retries)
-        && wanted.listener.protocol != ListenerProtocol::Tcp
-        && wanted.listener.health_check.protocol == ListenerProtocol::Tcp;
-    let fields: &[PortField] = match (
-        !is_placed && planner.holds_back_node_port(context.service),
-        may_follow_port,
-    ) {
-        (true, _) => &[
-            PortField::CheckPort,
-            PortField::CheckProtocol,
-            PortField::CheckPath,
-            PortField::CheckTls,
-        ],
-        (false, true) => &[PortField::CheckProtocol, PortField::CheckTls],
-        (false, false) => &[],
-    };
-    for field in fields {
-        wanted.sources.remove(field);
+    fn is_by_http(&self) -> bool {
+        let protocol = self.wanted.listener.get(F::CheckProtocol);
+        protocol.is_some_and(|protocol| protocol == "http")
     }
-}
 
-/// Where `externalTrafficPolicy: Local` has the nodes asked, unless annotations say otherwise.
-fn node_port(
-    parser: &mut AnnotationParser,
-    context: &PortContext,
-    port: &ServicePort,
-) -> Option<Sourced<u16>> {
-    let otherwise = [
-        &a::HEALTH_CHECK_PROTOCOL,
-        &a::HEALTH_CHECK_PORT,
-        &a::HEALTH_CHECK_HTTP_PATH,
-    ];
-    let is_on = match &context.planner.defaults.health_check_node_port {
-        Some(set) => set.value,
-        // Upstream has it off.
-        None => !context.planner.preserves_unset(),
-    };
-    let is_local = context.service.traffic_policy == TrafficPolicy::Local;
-    if !is_on || !is_local || otherwise.iter().any(|one| parser.has(one, Some(port))) {
-        return None;
+    fn has(&self, annotation: &'static Annotation) -> bool {
+        self.parser.has(annotation, Some(self.port))
     }
-    let number = context.service.health_check_node_port?;
-    let source = Source::Rule("externalTrafficPolicy: Local");
-    Some(Sourced::new(number, source))
-}
 
-/// `tcp` or `http`, and whether that is over TLS.
-fn protocol(
-    wanted: &Port,
-    parser: &mut AnnotationParser,
-    context: &PortContext,
-    port: &ServicePort,
-    is_set: bool,
-    local: Option<&Sourced<u16>>,
-) -> (Sourced<ListenerProtocol>, bool) {
-    let set = parser.read(&a::HEALTH_CHECK_PROTOCOL, Some(port), v::protocol);
-    let http_is_set = HTTP_ONLY.iter().any(|one| parser.has(one, Some(port)));
-    // Upstream reads those only when the check is HTTP.
-    let follows_port = is_set || (http_is_set && !context.planner.preserves_unset());
-    let set = match (set, local) {
-        (Some(set), _) => set,
-        (None, Some(local)) => Sourced::new(ListenerProtocol::Http, local.source.clone()),
-        (None, None) if follows_port => Sourced::new(
-            wanted.listener.protocol,
-            Source::Rule("the port's protocol"),
-        ),
-        (None, None) => Sourced::new(
-            ListenerProtocol::Tcp,
-            default_source(&a::HEALTH_CHECK_PROTOCOL),
-        ),
-    };
-    match set.value {
-        ListenerProtocol::Https => (Sourced::new(ListenerProtocol::Http, set.source), true),
-        _ => (set, false),
+    /// How and where targets are checked may rest on settings of the daemon that are not known here: then these are the
+    /// sources, so that the change is held back.
+    fn name_unknown_settings(&mut self, is_set: bool) {
+        let planner = self.context.planner;
+        let service = self.context.service;
+        let is_said = self.has(&a::HEALTH_CHECK_PROTOCOL);
+        let is_placed = PLACE.iter().any(|one| self.has(one));
+        let by_node_port = !is_placed
+            && planner.defaults.health_check_node_port.is_none()
+            && service.traffic_policy == TrafficPolicy::Local
+            && service.health_check_node_port.is_some();
+        // With an interval the check would speak the port's own protocol.
+        let may_follow_port =
+            !is_said && !is_set && self.wanted.listener.protocol() != "tcp" && !self.is_by_http();
+        let mut intervals = INTERVALS.into_iter().map(default_source);
+        let interval = intervals.find(|unset| may_follow_port && planner.holds_back(unset));
+        let node_port = Source::Default(NODE_PORT.to_owned());
+        let (fields, source): (&[F], Source) = if by_node_port && planner.holds_back(&node_port) {
+            let fields = &[F::CheckPort, F::CheckProtocol, F::CheckPath, F::CheckTls];
+            (fields, node_port)
+        } else if let Some(interval) = interval {
+            (&[F::CheckProtocol, F::CheckTls], interval)
+        } else {
+            return;
+        };
+        let fields = fields.iter().map(|field| (*field, source.clone()));
+        self.wanted.sources.extend(fields);
     }
-}
 
-/// What only an HTTP check has.
-fn http(
-    wanted: &mut Port,
-    parser: &mut AnnotationParser,
-    context: &PortContext,
-    port: &ServicePort,
-    over_tls: bool,
-    is_local: bool,
-) -> HttpCheck {
-    let enforced = |annotation| context.planner.enforced(annotation);
-    let (field, annotation) = (PortField::CheckDomain, &a::HEALTH_CHECK_HTTP_DOMAIN);
-    let domain = wanted.read(parser, context, port, field, annotation, v::domain);
-    let path = parser.read(&a::HEALTH_CHECK_HTTP_PATH, Some(port), v::path);
-    let local = Source::Rule("externalTrafficPolicy: Local");
-    let path = path.or(is_local.then(|| Sourced::new(NODE_PORT_PATH.to_owned(), local)));
-    let path = wanted.want(
-        PortField::CheckPath,
-        path,
-        enforced(&a::HEALTH_CHECK_HTTP_PATH),
-    );
-    let (field, annotation) = (PortField::CheckStatusCodes, &a::HTTP_STATUS_CODES);
-    let codes = wanted.read(parser, context, port, field, annotation, v::status_codes);
-    // No annotation sets it.
-    if !context.planner.preserves_unset() {
-        let source = Source::Rule("the default of the API");
-        wanted.sources.insert(PortField::CheckResponse, source);
+    /// Where `externalTrafficPolicy: Local` has the nodes asked, unless annotations say otherwise.
+    fn node_port(&self) -> Option<Sourced<u16>> {
+        let is_on = match &self.context.planner.defaults.health_check_node_port {
+            Some(set) => set.value,
+            // Upstream has it off.
+            None => !self.context.planner.preserves_unset(),
+        };
+        let is_local = self.context.service.traffic_policy == TrafficPolicy::Local;
+        if !is_on || !is_local || PLACE.iter().any(|one| self.has(one)) {
+            return None;
+        }
+        let number = self.context.service.health_check_node_port?;
+        Some(Sourced::new(number, LOCAL))
     }
-    HttpCheck {
-        domain,
-        path: Some(path.unwrap_or_else(|| "/".to_owned())),
-        response: None,
-        status_codes: Some(codes.unwrap_or_else(|| STATUS_CODES.map(str::to_owned).to_vec())),
-        tls: Some(tls(wanted, parser, port, over_tls)),
-    }
-}
 
-fn tls(
-    wanted: &mut Port,
-    parser: &mut AnnotationParser,
-    port: &ServicePort,
-    over_tls: bool,
-) -> bool {
-    let annotation = &a::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE;
-    let set = parser.read(annotation, Some(port), v::boolean);
-    if over_tls && let Some(set) = set.as_ref().filter(|set| !set.value) {
-        parser.problem(format!(
-            "{}: \"false\" contradicts a health check by https: remove it, or set {} to http",
-            set.source,
-            a::HEALTH_CHECK_PROTOCOL.key()
-        ));
+    /// `tcp` or `http`. True: over TLS.
+    fn check_protocol(&mut self, is_set: bool, is_local: bool) -> bool {
+        let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
+        let http_is_set = HTTP_ONLY.iter().any(|one| self.has(one));
+        // Upstream reads those only when the check is HTTP.
+        let follows_port = is_set || (http_is_set && !self.context.planner.preserves_unset());
+        let own = self.wanted.listener.protocol().to_owned();
+        let by_default = default_source(&a::HEALTH_CHECK_PROTOCOL);
+        let (name, source) = match set {
+            Some(set) => (set.value.to_owned(), set.source),
+            None if is_local => ("http".to_owned(), LOCAL),
+            None if follows_port => (own, Source::Rule("the port's protocol")),
+            None => ("tcp".to_owned(), by_default),
+        };
+        let over_tls = name == "https";
+        let name = if over_tls { "http".to_owned() } else { name };
+        self.set(F::CheckProtocol, Some(Sourced::new(name, source)), "", None);
+        over_tls
     }
-    let by_protocol = Source::Rule("the protocol of the health check");
-    let set = wanted.want(PortField::CheckTls, set, Some(by_protocol));
-    set.unwrap_or(over_tls)
-}
 
-fn report_unused(parser: &mut AnnotationParser, port: &ServicePort) {
-    for annotation in HTTP_ONLY {
-        if parser.has(annotation, Some(port)) {
-            parser.finding(Finding::warning(
-                Reason::AnnotationWithoutEffect,
-                format!(
-                    "annotation {} has no effect on port {}, whose health check is tcp: set {} to http",
-                    annotation.key(),
-                    port.port,
-                    a::HEALTH_CHECK_PROTOCOL.key()
-                ),
+    fn check_tls(&mut self, over_tls: bool) {
+        let set = self.annotation(&a::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE, v::boolean);
+        if over_tls && let Some(set) = set.as_ref().filter(|set| !set.value) {
+            self.parser.problem(format!(
+                "{}: \"false\" contradicts a health check by https: remove it, or set {} to http",
+                set.source,
+                a::HEALTH_CHECK_PROTOCOL.key()
             ));
+        }
+        let by_protocol = Source::Rule("the protocol of the health check");
+        self.set(F::CheckTls, set, over_tls, Some(by_protocol));
+    }
+
+    fn report_unused(&mut self) {
+        for annotation in HTTP_ONLY {
+            if self.has(annotation) {
+                self.parser.finding(Finding::warning(
+                    Reason::AnnotationWithoutEffect,
+                    format!(
+                        "annotation {} has no effect on port {}, whose health check is tcp: set {} to http",
+                        annotation.key(),
+                        self.port.port,
+                        a::HEALTH_CHECK_PROTOCOL.key()
+                    ),
+                ));
+            }
         }
     }
 }

@@ -1,8 +1,7 @@
 //! Names and labels of load balancers, within Hetzner's rules.
 
-use super::super::Profile;
 use super::balancer::LoadBalancer;
-use crate::provider::{Cluster, Service};
+use crate::provider::{Cluster, Profile, Service};
 use crate::text::fnv1a;
 use std::collections::BTreeMap;
 
@@ -71,6 +70,14 @@ pub(super) fn labels(service: &Service, cluster: &Cluster) -> BTreeMap<&'static 
         labels.insert(CLUSTER, label_value(&cluster.name));
     }
     labels
+}
+
+/// As the API takes them.
+pub(super) fn owned(labels: &BTreeMap<&'static str, String>) -> BTreeMap<String, String> {
+    let labels = labels.iter();
+    labels
+        .map(|(label, value)| ((*label).to_owned(), value.clone()))
+        .collect()
 }
 
 /// `namespace.name`, as the labels [`SERVICE`] and [`ADOPT`] have it.

@@ -1,42 +1,25 @@
 //! What there is: all load balancers by one list, and their types and certificates only for
 //! Services that need them.
 
-use super::Planner;
-use super::annotations::{self, Annotation, PREFIX};
-use super::balancer::{BalancerType, LoadBalancer};
+use super::annotations;
+use super::balancer::{BalancerType, LoadBalancer, PrimaryIp};
+use super::context::{Observed, Planner};
 use super::find::by_label;
-use super::parser::value_of;
+use super::parser::{has, value_of};
 use super::primary_ips;
-use super::subnets::Subnets;
-use crate::hetzner::api::{Api, Meta, Page};
-use crate::hetzner::certificates::{self, Certificate};
-use crate::hetzner::networks::{Network, Subnet};
-use crate::hetzner::primary_ips::{PrimaryIp, list as list_primary_ips};
+use super::subnets::{self, Subnets};
+use crate::hetzner::api::{Api, Kept, Resource};
+use crate::hetzner::networks::Network;
 use crate::provider::{Error, Service, Urgency};
 use serde::Deserialize;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Hetzner announces a new type, or the end of one, months before.
 const TYPES_KEPT: Duration = Duration::from_secs(24 * 3600);
 
 /// A type that is not in a list as old as this may be a new one.
 const TYPES_CERTAIN: Duration = Duration::from_secs(600);
-
-/// What plans rest on.
-#[derive(Clone, Debug, Default)]
-pub struct Observed {
-    /// All of the project.
-    pub balancers: Vec<LoadBalancer>,
-    /// None: no Service needed them.
-    pub types: Option<Arc<Vec<BalancerType>>>,
-    /// None: no Service named one.
-    pub certificates: Option<Vec<Certificate>>,
-    /// None: no Service that is to get a load balancer asks for one.
-    pub primary_ips: Option<Vec<PrimaryIp>>,
-    /// Of the private Network; none: there is none, or they were not read.
-    pub subnets: Option<Arc<Vec<Subnet>>>,
-}
 
 /// What is kept from one poll to the next.
 pub(in crate::hetzner) struct Known<'a> {
@@ -45,12 +28,7 @@ pub(in crate::hetzner) struct Known<'a> {
     pub(in crate::hetzner) network: Option<&'a Network>,
 }
 
-/// The types of load balancers, as last read.
-pub(in crate::hetzner) struct Types {
-    /// Multiplies how long they are kept; 1 outside of tests.
-    scale: f64,
-    read: Mutex<Option<(Instant, Arc<Vec<BalancerType>>)>>,
-}
+pub(in crate::hetzner) type Types = Kept<BalancerType>;
 
 /// Reads what plans for these Services rest on.
 pub(in crate::hetzner) fn observe(
@@ -61,7 +39,7 @@ pub(in crate::hetzner) fn observe(
     urgency: Urgency,
 ) -> Result<Observed, Error> {
     let mut observed = Observed {
-        balancers: api.list::<BalancersPage>("/load_balancers", urgency)?,
+        balancers: api.list("", urgency)?,
         ..Observed::default()
     };
     let wanted: Vec<String> = services
@@ -70,15 +48,15 @@ pub(in crate::hetzner) fn observe(
         .map(|service| wanted_type(planner, service).unwrap_or_default())
         .collect();
     if !wanted.is_empty() {
-        observed.types = Some(known.types.get(api, &wanted, urgency)?);
+        observed.types = Some(types(api, known.types, &wanted, urgency)?);
     }
     if let Some(network) = known.network {
         let wants = (observed.balancers.as_slice(), services);
-        let subnets = known.subnets.get(api, network, planner, wants, urgency);
-        observed.subnets = Some(subnets);
+        let subnets = subnets::read(api, known.subnets, network, planner, wants, urgency);
+        observed.subnets = Some(subnets?);
     }
     if services.iter().any(|service| needs_certificates(service)) {
-        observed.certificates = Some(certificates::list(api, urgency)?);
+        observed.certificates = Some(api.list("", urgency)?);
     }
     let needs_primary_ips = |service: &&Service| match urgency {
         // A person is shown what an existing one lacks.
@@ -86,7 +64,7 @@ pub(in crate::hetzner) fn observe(
         _ => needs_primary_ips(&observed.balancers, service),
     };
     if services.iter().any(needs_primary_ips) {
-        observed.primary_ips = Some(list_primary_ips(api, urgency)?);
+        observed.primary_ips = Some(api.list("", urgency)?);
     }
     Ok(observed)
 }
@@ -128,72 +106,31 @@ fn needs_primary_ips(balancers: &[LoadBalancer], service: &Service) -> bool {
 }
 
 fn needs_certificates(service: &Service) -> bool {
-    let is_about = |key: &String, annotation: &Annotation| {
-        let name = key.strip_prefix(PREFIX);
-        let name = name.map(|name| name.split('.').next().unwrap_or(name));
-        name.is_some_and(|name| name.eq_ignore_ascii_case(annotation.name))
+    has(service, &annotations::HTTP_CERTIFICATES) || has(service, &annotations::CERTIFICATE_TYPE)
+}
+
+/// `wanted`: names of types; an empty name stands for any.
+fn types(
+    api: &Api,
+    known: &Types,
+    wanted: &[String],
+    urgency: Urgency,
+) -> Result<Arc<Vec<BalancerType>>, Error> {
+    let is_good = |age: Duration, types: &[BalancerType]| {
+        let has = |name: &String| name.is_empty() || types.iter().any(|kind| kind.name == *name);
+        age < match wanted.iter().all(has) {
+            true => TYPES_KEPT,
+            false => TYPES_CERTAIN,
+        }
     };
-    service.annotations.keys().any(|key| {
-        is_about(key, &annotations::HTTP_CERTIFICATES)
-            || is_about(key, &annotations::CERTIFICATE_TYPE)
-    })
-}
-
-impl Types {
-    pub(in crate::hetzner) fn new(scale: f64) -> Types {
-        Types {
-            scale,
-            read: Mutex::default(),
-        }
-    }
-
-    /// `wanted`: names of types; an empty name stands for any.
-    fn get(
-        &self,
-        api: &Api,
-        wanted: &[String],
-        urgency: Urgency,
-    ) -> Result<Arc<Vec<BalancerType>>, Error> {
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let has = |types: &[BalancerType], name: &String| {
-            name.is_empty() || types.iter().any(|kind| kind.name == *name)
-        };
-        let is_new_enough = |(at, types): &&(Instant, Arc<Vec<BalancerType>>)| {
-            let kept = match wanted.iter().all(|name| has(types, name)) {
-                true => TYPES_KEPT,
-                false => TYPES_CERTAIN,
-            };
-            at.elapsed() < kept.mul_f64(self.scale)
-        };
-        if let Some((at, types)) = read.as_ref().filter(is_new_enough) {
-            log::trace!(
-                "types of load balancers: read {} s ago",
-                at.elapsed().as_secs()
-            );
-            return Ok(Arc::clone(types));
-        }
-        let types = api.list::<TypesPage>("/load_balancer_types", urgency)?;
-        let types = Arc::new(
-            types
-                .into_iter()
-                .map(NumberedType::kind)
-                .collect::<Vec<_>>(),
-        );
-        *read = Some((Instant::now(), Arc::clone(&types)));
-        Ok(types)
-    }
-}
-
-#[derive(Deserialize)]
-struct BalancersPage {
-    load_balancers: Vec<LoadBalancer>,
-    meta: Meta,
-}
-
-#[derive(Deserialize)]
-struct TypesPage {
-    load_balancer_types: Vec<NumberedType>,
-    meta: Meta,
+    known.get(
+        || None,
+        is_good,
+        || {
+            let types = api.list::<NumberedType>("", urgency)?.into_iter();
+            Ok(types.map(NumberedType::kind).collect())
+        },
+    )
 }
 
 #[derive(Deserialize)]
@@ -221,27 +158,28 @@ impl NumberedType {
     }
 }
 
-impl Page for BalancersPage {
-    type Item = LoadBalancer;
-
-    fn into_parts(self) -> (Meta, Vec<LoadBalancer>) {
-        (self.meta, self.load_balancers)
-    }
-
-    fn id(item: &LoadBalancer) -> u64 {
-        item.id
+impl Resource for LoadBalancer {
+    const LIST: &'static str = "load_balancers";
+    const ONE: &'static str = "load_balancer";
+    fn id(&self) -> u64 {
+        self.id
     }
 }
 
-impl Page for TypesPage {
-    type Item = NumberedType;
+impl Resource for NumberedType {
+    const LIST: &'static str = "load_balancer_types";
+    const ONE: &'static str = "load_balancer_type";
     const TAKES_SORT: bool = false;
 
-    fn into_parts(self) -> (Meta, Vec<NumberedType>) {
-        (self.meta, self.load_balancer_types)
+    fn id(&self) -> u64 {
+        self.id
     }
+}
 
-    fn id(item: &NumberedType) -> u64 {
-        item.id
+impl Resource for PrimaryIp {
+    const LIST: &'static str = "primary_ips";
+    const ONE: &'static str = "primary_ip";
+    fn id(&self) -> u64 {
+        self.id
     }
 }

@@ -3,7 +3,7 @@
 //! A tenant writes them: however many there are and however long, reading them costs little, and so does what is
 //! reported of them.
 
-use super::annotations::{Annotation, PREFIX, State, TABLE};
+use super::annotations::{Annotation, PREFIX, TABLE};
 use crate::provider::{Finding, Protocol, Reason, Service, ServicePort, Source, Sourced};
 use crate::text::{self, nearest::nearest};
 use std::cell::OnceCell;
@@ -44,14 +44,6 @@ struct Set<'a> {
     value: &'a str,
     /// It does not parse, which is a problem already.
     is_bad: bool,
-}
-
-/// One annotation as it stands on the Service.
-pub(super) struct SetAnnotation<'a> {
-    pub(super) key: &'a str,
-    pub(super) value: &'a str,
-    /// Listen ports that it holds for; for the others one of their own wins.
-    pub(super) ports: Vec<u16>,
 }
 
 /// The Service's ports, by what a suffix may call them.
@@ -147,24 +139,11 @@ impl<'a> AnnotationParser<'a> {
         self.place(annotation, port).is_some()
     }
 
-    /// Where an annotation stands: for all ports, for single ones, or both.
-    pub(super) fn set_for(&self, annotation: &'static Annotation) -> Vec<SetAnnotation<'a>> {
-        let mut ports: BTreeMap<Place, Vec<u16>> = BTreeMap::new();
-        for port in &self.service.ports {
-            if port.protocol == Protocol::Tcp
-                && let Some(place) = self.place(annotation, Some(port))
-            {
-                ports.entry(place).or_default().push(port.port);
-            }
-        }
+    /// Does it ask for something, for all ports or for a single one? What is turned off has the effect that was asked for.
+    pub(super) fn asks(&self, annotation: &'static Annotation) -> bool {
         let name = annotation.name;
-        let all = self.set.range((name, None)..=(name, Some(u16::MAX)));
-        all.map(|(place, set)| SetAnnotation {
-            key: set.key,
-            value: set.value,
-            ports: ports.remove(place).unwrap_or_default(),
-        })
-        .collect()
+        let mut all = self.set.range((name, None)..=(name, Some(u16::MAX)));
+        all.any(|(_, set)| !set.value.is_empty() && text::boolean(set.value) != Ok(false))
     }
 
     /// Said once, however many ports it is about.
@@ -256,9 +235,8 @@ impl<'a> AnnotationParser<'a> {
             let reason = Reason::UnknownAnnotation;
             return self.finding_about(reason, about, || unknown(key, name));
         };
-        match annotation.state {
-            State::NeverRead => return,
-            State::Honoured => {}
+        if !annotation.is_read() {
+            return;
         }
         let port = match suffix {
             None => None,
@@ -322,14 +300,25 @@ impl<'a> AnnotationParser<'a> {
     }
 }
 
+/// Does a Service set it, for the whole or for a port?
+pub(super) fn has(service: &Service, annotation: &Annotation) -> bool {
+    let mut names = service
+        .annotations
+        .keys()
+        .filter_map(|key| key.strip_prefix(PREFIX));
+    names.any(|name| {
+        let name = name.split('.').next().unwrap_or(name);
+        name.eq_ignore_ascii_case(annotation.name)
+    })
+}
+
 /// The value that a Service sets for the whole, without what else its annotations say; none: unset or empty.
 pub(super) fn value_of<'a>(service: &'a Service, annotation: &Annotation) -> Option<&'a str> {
-    let is_it = |key: &str| {
+    let mut all = service.annotations.iter();
+    let (_, value) = all.find(|(key, _)| {
         let name = key.strip_prefix(PREFIX);
         name.is_some_and(|name| name.eq_ignore_ascii_case(annotation.name))
-    };
-    let mut all = service.annotations.iter();
-    let (_, value) = all.find(|(key, _)| is_it(key))?;
+    })?;
     Some(value.trim()).filter(|value| !value.is_empty())
 }
 
@@ -355,10 +344,7 @@ fn shown(port: &ServicePort) -> String {
 }
 
 fn unknown(key: &str, name: &str) -> Finding {
-    let names = TABLE
-        .iter()
-        .filter(|row| row.state == State::Honoured)
-        .map(|row| row.name);
+    let names = TABLE.iter().filter(|row| row.is_read()).map(|row| row.name);
     let meant = match nearest(&name.to_ascii_lowercase(), names) {
         Some(name) => format!("; did you mean {PREFIX}{name}?"),
         None => String::new(),

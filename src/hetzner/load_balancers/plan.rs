@@ -1,21 +1,17 @@
 //! What brings a Service's load balancer in order, and what removes it.
 
 use super::balancer::{BalancerType, LoadBalancer};
-use super::change::{Change, LabelEdit, Write};
-use super::change::{Plan, Seen};
+use super::change::{Change, LabelEdit, Plan, Seen, Write};
+use super::context::{Context, Limits, Names, Observed, Planner};
 use super::create::{New, USUAL_TYPE};
 use super::desired::{Desired, desired};
 use super::diff::Diff;
-use super::find::{Found, asked_too_late, by_label, find, other_cluster};
-use super::listener::ListenerProtocol;
+use super::find::{What, asked_too_late, by_label, find, other_cluster};
 use super::names::{ADOPT, ADOPTED, CLUSTER_UID, CREATED, OUR_PREFIX, SERVICE, SERVICE_UID, YES};
-use super::observe::{Observed, covers};
+use super::observe::covers;
 use super::ownership::{End, end_with_service};
 use super::parser::AnnotationParser;
-use super::ports::Limits;
-use super::ports::PortContext;
-use super::status::Names;
-use super::{Planner, annotations, names, primary_ips, status};
+use super::{annotations, names, primary_ips, status};
 use crate::hetzner::certificates::Certificates;
 use crate::provider::{
     Cluster, Finding, InstanceId, LoadBalancerPlan, OfferedNode, Orphan, Protocol, ProviderId,
@@ -38,27 +34,24 @@ impl Planner<'_> {
                 .problem("not everything that the plan depends on was read: read again".to_owned());
             return refused(parser);
         }
-        let limits = Limits::of(observed);
-        if let Some(why) = limits.exceeded_by(service) {
+        let certificates = observed.certificates.as_deref().unwrap_or_default();
+        let context = Context {
+            planner: self,
+            observed,
+            service,
+            nodes,
+            cluster,
+            certificates: &Certificates::new(certificates),
+            limits: Limits::of(observed),
+        };
+        if let Some(why) = context.limits.exceeded_by(service) {
             parser.problem(why);
-            let names = Names {
-                offered: nodes,
-                cluster: Some(cluster),
-            };
             let there = by_label(&observed.balancers, service).ok().flatten();
             let mut plan = refused(parser);
-            plan.found = there.map(|balancer| status::for_people(balancer, names));
+            plan.found = there.map(|balancer| status::for_people(balancer, context.names()));
             return plan;
         }
-        let certificates = observed.certificates.as_deref().unwrap_or_default();
-        let context = PortContext {
-            service,
-            planner: self,
-            certificates: &Certificates::new(certificates),
-            limits,
-            cluster,
-        };
-        let mut desired = desired(&mut parser, &context, nodes);
+        let mut desired = desired(&mut parser, &context);
         let managed = std::mem::take(&mut desired.managed);
         let named = desired.name.as_ref();
         let found = find(&observed.balancers, service, cluster, self.profile, named);
@@ -74,21 +67,8 @@ impl Planner<'_> {
                 return plan;
             }
         };
-        let (there, rests_on_whole_cluster) = match &found {
-            Found::Labelled {
-                balancer,
-                rests_on_whole_cluster,
-            }
-            | Found::Adopted {
-                balancer,
-                rests_on_whole_cluster,
-            } => (Some(*balancer), *rests_on_whole_cluster),
-            Found::Nothing {
-                rests_on_whole_cluster,
-                ..
-            } => (None, *rests_on_whole_cluster),
-        };
-        let rests_on_whole_cluster = rests_on_whole_cluster || managed.rests_on_whole_cluster;
+        let there = found.what.balancer();
+        let rests_on_whole_cluster = found.rests_on_whole_cluster || managed.rests_on_whole_cluster;
         if let Some(why) = there.and_then(|balancer| self.serves_other_profile(balancer, cluster)) {
             parser.problem(why);
         }
@@ -99,59 +79,51 @@ impl Planner<'_> {
         }
         let kind = kind(&mut parser, observed, &desired, there);
         check_services(&mut parser, &desired, kind, there);
-        let names = Names {
-            offered: nodes,
-            cluster: Some(cluster),
-        };
         let mut plan = Plan::from(LoadBalancerPlan {
-            found: there.map(|balancer| status::for_people(balancer, names)),
-            is_labelled: matches!(found, Found::Labelled { .. }),
+            found: there.map(|balancer| status::for_people(balancer, context.names())),
+            is_labelled: matches!(found.what, What::Labelled(_)),
             rests_on_whole_cluster,
             is_unfinished: desired.ports.iter().any(|port| port.waits),
             takes_over: managed.takes_over,
             ..LoadBalancerPlan::default()
         });
         plan.fields.extend(managed.fields);
-        for change in managed.changes {
-            plan.changes.push(change);
-        }
+        plan.changes.extend(managed.changes);
         let is_compared = parser.problems.is_empty() && there.is_some();
         if let (true, Some(kind)) = (parser.problems.is_empty(), kind) {
             let mut labels = names::labels(service, cluster);
-            match found {
-                Found::Nothing { name, .. } => {
+            let adopts = matches!(found.what, What::Adopted(_));
+            match found.what {
+                What::Nothing(name) => {
                     labels.insert(CREATED, YES.to_owned());
                     let new = New {
-                        planner: self,
+                        context: &context,
                         desired: &desired,
                         kind,
                         name,
                         labels,
-                        nodes,
-                        observed,
                     };
                     new.plan(&mut plan, &mut parser);
                 }
-                Found::Labelled { balancer, .. } | Found::Adopted { balancer, .. } => {
-                    let adopts = matches!(found, Found::Adopted { .. });
+                What::Labelled(balancer) | What::Adopted(balancer) => {
                     if adopts && !balancer.labels.contains_key(CREATED) {
                         labels.insert(ADOPTED, YES.to_owned());
                     }
-                    let adopts = adopts.then(|| adopted(balancer));
                     let diff = Diff {
                         plan: &mut plan,
                         parser: &mut parser,
-                        planner: self,
+                        context: &context,
                         balancer,
-                        names,
-                        observed,
                     };
+                    let adopts = adopts.then(|| adopted(balancer));
                     diff.find(&desired, kind, &labels, adopts);
-                    plan.status = Some(status::ingress(balancer, &desired));
+                    let (status, unsure) = status::ingress(balancer, &desired, self);
+                    plan.status = Some(status);
+                    plan.unsure = unsure;
                 }
             }
         }
-        primary_ips::report(&mut parser, self, &desired, observed, there);
+        primary_ips::report(&mut parser, &context, &desired, there);
         if !parser.problems.is_empty() {
             let mut blocked = refused(parser);
             if is_compared {
@@ -221,9 +193,7 @@ impl Planner<'_> {
                         plan.changes.push(removal);
                     }
                     End::Release(why) => {
-                        for change in release(balancer, service, cluster, names, &why) {
-                            plan.changes.push(change);
-                        }
+                        plan.changes = release(balancer, service, cluster, names, &why);
                     }
                 }
             }
@@ -290,16 +260,10 @@ fn release(
     why: &str,
 ) -> Vec<Change> {
     let shown = balancer.shown();
+    let stays = Source::Rule("the Service is deleted, and the load balancer stays");
     let part = |write, line| Change {
         is_release: true,
-        ..Change::new(
-            Some(balancer.id),
-            write,
-            line,
-            vec![Source::Rule(
-                "the Service is deleted, and the load balancer stays",
-            )],
-        )
+        ..Change::new(Some(balancer.id), write, line, vec![stays.clone()])
     };
     let is_of_service = |port: u16| {
         let mut ports = service.ports.iter();
@@ -308,10 +272,8 @@ fn release(
     let ports = balancer.services.iter().map(|one| one.listen_port);
     let ports = ports.filter(|port| is_of_service(*port));
     let ports = ports.map(|listen_port| {
-        part(
-            Write::DeleteService { listen_port },
-            format!("port {listen_port}: removed"),
-        )
+        let line = format!("port {listen_port}: removed");
+        part(Write::DeleteService { listen_port }, line)
     });
     let servers = balancer.server_targets().map(|(server, _)| server);
     let servers = servers.filter(|server| cluster.servers.contains_key(&InstanceId(*server)));
@@ -337,15 +299,14 @@ fn release(
              deleted, because {why}; it costs money until you delete it"
         ),
     );
+    let write = Write::Edit {
+        name: None,
+        labels: Some(labels),
+    };
+    let line = format!("load balancer {shown}: released, because {why}");
     let last = Change {
         event: Some(released.by_provider()),
-        ..part(
-            Write::Edit {
-                name: None,
-                labels: Some(labels),
-            },
-            format!("load balancer {shown}: released, because {why}"),
-        )
+        ..part(write, line)
     };
     ports.chain(servers).chain([last]).collect()
 }
@@ -479,24 +440,23 @@ fn check_services(
     kind: Option<&BalancerType>,
     there: Option<&LoadBalancer>,
 ) {
-    let ports = desired.ports.len();
-    if let Some(kind) = kind.filter(|kind| kind.max_services < ports) {
+    let Some(kind) = kind else { return };
+    let name = &kind.name;
+    let larger = format!(
+        "choose a larger one in annotation {}",
+        annotations::TYPE.key()
+    );
+    let (ports, most) = (desired.ports.len(), kind.max_services);
+    if ports > most {
         parser.problem(format!(
-            "the Service has {ports} TCP ports, and a load balancer of type {} takes {}: choose a larger one in \
-             annotation {}, or remove ports",
-            kind.name,
-            kind.max_services,
-            annotations::TYPE.key()
+            "the Service has {ports} TCP ports, and a load balancer of type {name} takes {most}: {larger}, or remove ports"
         ));
     }
-    let certificates = certificates(desired, there);
-    if let Some(kind) = kind.filter(|kind| kind.max_assigned_certificates < certificates) {
+    let (certificates, most) = (certificates(desired, there), kind.max_assigned_certificates);
+    if certificates > most {
         parser.problem(format!(
-            "the ports need {certificates} certificates, and a load balancer of type {} takes {}: choose a larger one \
-             in annotation {}, or name fewer in {}",
-            kind.name,
-            kind.max_assigned_certificates,
-            annotations::TYPE.key(),
+            "the ports need {certificates} certificates, and a load balancer of type {name} takes {most}: {larger}, or \
+             name fewer in {}",
             annotations::HTTP_CERTIFICATES.key()
         ));
     }
@@ -508,10 +468,9 @@ fn certificates(desired: &Desired, there: Option<&LoadBalancer>) -> usize {
     for port in &desired.ports {
         let mut found = there.into_iter().flat_map(|balancer| &balancer.services);
         let found = found.find(|one| one.listen_port == port.listener.listen_port);
-        let listener = port.merged(found);
-        if listener.protocol == ListenerProtocol::Https {
-            let http = listener.http.unwrap_or_default();
-            ids.extend(http.certificates.unwrap_or_default());
+        let listener = port.merged(found, |_| false);
+        if listener.is_https() {
+            ids.extend(listener.certificates());
         }
     }
     ids.len()

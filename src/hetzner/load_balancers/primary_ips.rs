@@ -4,43 +4,24 @@
 //! reported afterwards. Tenants read these messages: they name no Primary IP but the one that was asked for, or one of
 //! nearly the same name.
 
-use super::Planner;
-use super::annotations::{self as a, Annotation, PREFIX};
-use super::balancer::{LoadBalancer, Location};
-use super::desired::Desired;
-use super::observe::Observed;
-use super::parser::AnnotationParser;
-use super::ports::PortContext;
-use super::{status, values as v};
-use crate::hetzner::primary_ips::{PrimaryIp, covers};
-use crate::provider::{Error, Field, Finding, Reason, Service, Source, Sourced};
+use super::annotations as a;
+use super::balancer::{LoadBalancer, PrimaryIp, covers};
+use super::change::PublicIds;
+use super::context::Context;
+use super::desired::{ASKED_BY_FIELD, AskedIp, Desired};
+use super::parser::{AnnotationParser, has};
+use super::status;
+use crate::provider::{Field, Finding, Reason, Service, Sourced};
 use crate::text::{nearest::did_you_mean, quoted};
 use std::net::IpAddr;
-
-const ASKED_BY_FIELD: Source = Source::Rule("spec.loadBalancerIP");
 
 /// The setting that says which Primary IPs Services may claim.
 pub(super) const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR";
 
-/// What the Service asks for: texts that name a Primary IP.
-pub(super) struct Asked {
-    families: [Family; 2],
-    /// `spec.loadBalancerIP`; empty when unset.
-    address: String,
-}
-
-struct Family {
-    annotation: &'static Annotation,
-    /// As the API calls it.
-    kind: &'static str,
-    asked: Option<Sourced<String>>,
-}
-
 /// What a new load balancer is made with.
 #[derive(Default)]
 pub(super) struct Chosen {
-    pub(super) ipv4: Option<u64>,
-    pub(super) ipv6: Option<u64>,
+    pub(super) ids: PublicIds,
     /// Where they are.
     pub(super) location: Option<Sourced<String>>,
     pub(super) fields: Vec<Field>,
@@ -48,69 +29,55 @@ pub(super) struct Chosen {
 
 /// Does it name a Primary IP, or an address that may be one's?
 pub(super) fn asks(service: &Service) -> bool {
-    let names = |key: &String| {
-        let name = key.strip_prefix(PREFIX).unwrap_or_default();
-        [&a::PUBLIC_NET_IPV4, &a::PUBLIC_NET_IPV6]
-            .iter()
-            .any(|annotation| name.eq_ignore_ascii_case(annotation.name))
-    };
-    !service.load_balancer_ip.is_empty() || service.annotations.keys().any(names)
-}
-
-pub(super) fn asked(parser: &mut AnnotationParser, context: &PortContext) -> Asked {
-    let is_upstream = context.planner.preserves_unset();
-    let parse = |text: &str| match is_upstream && text.parse::<u64>().is_err() {
-        true => Err("use the ID of a Primary IP".to_owned()),
-        false => v::any(text),
-    };
-    let mut family = |annotation, kind| Family {
-        annotation,
-        kind,
-        asked: parser.read(annotation, None, parse),
-    };
-    Asked {
-        families: [
-            family(&a::PUBLIC_NET_IPV4, "ipv4"),
-            family(&a::PUBLIC_NET_IPV6, "ipv6"),
-        ],
-        address: context.service.load_balancer_ip.clone(),
-    }
+    let is_named = has(service, &a::PUBLIC_NET_IPV4) || has(service, &a::PUBLIC_NET_IPV6);
+    is_named || !service.load_balancer_ip.is_empty()
 }
 
 /// Those that Services may claim, of those that were read.
-fn claimable<'a>(
-    planner: &'a Planner,
-    observed: &'a Observed,
-) -> impl Iterator<Item = &'a PrimaryIp> + Clone {
-    let selector = planner.defaults.primary_ip_selector.as_ref();
+fn claimable<'a>(context: &'a Context) -> impl Iterator<Item = &'a PrimaryIp> + Clone {
+    let selector = context.planner.defaults.primary_ip_selector.as_ref();
     let may_be = move |one: &&PrimaryIp| selector.is_none_or(|set| set.value.matches(&one.labels));
-    observed.primary_ips.iter().flatten().filter(may_be)
+    context.observed.primary_ips.iter().flatten().filter(may_be)
 }
 
 /// Those of a new load balancer. What the API would refuse is a problem, and what Services may not claim.
 pub(super) fn chosen(
     parser: &mut AnnotationParser,
-    planner: &Planner,
+    context: &Context,
     desired: &Desired,
-    observed: &Observed,
 ) -> Chosen {
     let mut chosen = Chosen::default();
     for family in &desired.primary_ips.families {
-        let Some((asked, one)) = family.find(parser, planner, desired, observed) else {
+        let Some(asked) = &family.asked else {
             continue;
         };
-        family.check(parser, desired, observed, &asked, one);
-        place(parser, desired, &asked, one, &mut chosen);
+        let Some(one) = family.find(context) else {
+            // What the field asks for is reported by `report`.
+            if !family.is_asked_by_field() {
+                let of_type = claimable(context).filter(|one| one.kind == family.kind);
+                let names = of_type.map(|one| one.name.as_str());
+                parser.problem(format!(
+                    "{}: the project has no Primary IP {}{}{}",
+                    asked.source,
+                    quoted(&asked.value),
+                    limited(context, ""),
+                    did_you_mean(&asked.value, names)
+                ));
+            }
+            continue;
+        };
+        family.check(parser, desired, context, asked, one);
+        place(parser, desired, asked, one, &mut chosen);
         let id = match family.kind {
-            "ipv4" => &mut chosen.ipv4,
-            _ => &mut chosen.ipv6,
+            "ipv4" => &mut chosen.ids.ipv4,
+            _ => &mut chosen.ids.ipv6,
         };
         *id = Some(one.id);
         chosen.fields.push(Field {
             field: format!("public {}", family.kind),
             have: None,
             want: Some(one.shown()),
-            source: asked.source,
+            source: asked.source.clone(),
         });
     }
     chosen
@@ -119,21 +86,22 @@ pub(super) fn chosen(
 /// Reports what was asked for and is not so.
 pub(super) fn report(
     parser: &mut AnnotationParser,
-    planner: &Planner,
+    context: &Context,
     desired: &Desired,
-    observed: &Observed,
     there: Option<&LoadBalancer>,
 ) {
     let asked = &desired.primary_ips;
     if let Some(balancer) = there {
         for family in &asked.families {
-            family.report(parser, observed, balancer);
+            family.report(parser, context, balancer);
         }
     }
     let wanted = &asked.address;
     let addresses = there.map(status::addresses).unwrap_or_default();
     let has = addresses.iter().any(|ip| ip.to_string() == *wanted);
-    let gets = there.is_none() && asked.by_field(planner, observed).is_some();
+    let by_field = |family: &&AskedIp| family.is_asked_by_field();
+    let mut by_field = asked.families.iter().filter(by_field);
+    let gets = there.is_none() && by_field.any(|family| family.find(context).is_some());
     if !wanted.is_empty() && !has && !gets {
         parser.finding(Finding::warning(
             Reason::FieldIgnored,
@@ -144,7 +112,7 @@ pub(super) fn report(
                  and make it again, with no traffic meanwhile, and give the old address up unless its Primary IP outlives \
                  the load balancer",
                 shown_address(wanted),
-                limited(planner, " and")
+                limited(context, " and")
             ),
         ));
     }
@@ -163,8 +131,8 @@ fn shown_address(text: &str) -> String {
 }
 
 /// Where only some may be claimed: that, and which setting says so.
-fn limited(planner: &Planner, conjunction: &str) -> String {
-    match &planner.defaults.primary_ip_selector {
+fn limited(context: &Context, conjunction: &str) -> String {
+    match &context.planner.defaults.primary_ip_selector {
         Some(selector) => format!(
             "{conjunction} that Services may claim ({})",
             selector.source
@@ -173,53 +141,26 @@ fn limited(planner: &Planner, conjunction: &str) -> String {
     }
 }
 
-impl Asked {
-    /// A Primary IP with the address of `spec.loadBalancerIP`, and no annotation that says otherwise.
-    fn by_field<'a>(&self, planner: &'a Planner, observed: &'a Observed) -> Option<&'a PrimaryIp> {
-        self.address.parse::<IpAddr>().ok()?;
-        let one = claimable(planner, observed).find(|one| covers(&one.ip, &self.address))?;
-        let family = self.families.iter().find(|family| family.kind == one.kind);
-        family
-            .is_some_and(|family| family.asked.is_none())
-            .then_some(one)
-    }
-}
-
-impl Family {
-    fn find<'a>(
-        &self,
-        parser: &mut AnnotationParser,
-        planner: &'a Planner,
-        desired: &Desired,
-        observed: &'a Observed,
-    ) -> Option<(Sourced<String>, &'a PrimaryIp)> {
-        let Some(asked) = &self.asked else {
-            let one = desired.primary_ips.by_field(planner, observed)?;
-            let address = desired.primary_ips.address.clone();
-            let is_it = one.kind == self.kind;
-            return is_it.then_some((Sourced::new(address, ASKED_BY_FIELD), one));
-        };
-        let all = claimable(planner, observed);
-        let found = PrimaryIp::named(all.clone(), &asked.value);
-        if found.is_none() {
-            let of_type = all.filter(|one| one.kind == self.kind);
-            let names = of_type.map(|one| one.name.as_str());
-            parser.problem(format!(
-                "{}: the project has no Primary IP {}{}{}",
-                asked.source,
-                quoted(&asked.value),
-                limited(planner, ""),
-                did_you_mean(&asked.value, names)
-            ));
+impl AskedIp {
+    /// The one that is asked for, of those that Services may claim.
+    fn find<'a>(&self, context: &'a Context) -> Option<&'a PrimaryIp> {
+        let asked = self.asked.as_ref()?;
+        match asked.source == ASKED_BY_FIELD {
+            true => claimable(context).find(|one| covers(&one.ip, &asked.value)),
+            false => PrimaryIp::named(claimable(context), &asked.value),
         }
-        found.map(|one| (asked.clone(), one))
+    }
+
+    fn is_asked_by_field(&self) -> bool {
+        let asked = self.asked.as_ref();
+        asked.is_some_and(|asked| asked.source == ASKED_BY_FIELD)
     }
 
     fn check(
         &self,
         parser: &mut AnnotationParser,
         desired: &Desired,
-        observed: &Observed,
+        context: &Context,
         asked: &Sourced<String>,
         one: &PrimaryIp,
     ) {
@@ -242,7 +183,7 @@ impl Family {
         }
         if let Some(id) = one.assignee_id {
             let kind = one.assignee_type.replace('_', " ");
-            let mut balancers = observed.balancers.iter();
+            let mut balancers = context.observed.balancers.iter();
             let holder = balancers.find(|balancer| balancer.id == id);
             let holder = holder.filter(|_| one.assignee_type == "load_balancer");
             let holder = holder.map_or_else(|| id.to_string(), LoadBalancer::shown);
@@ -269,8 +210,9 @@ impl Family {
     }
 
     /// Of a load balancer that is there.
-    fn report(&self, parser: &mut AnnotationParser, observed: &Observed, balancer: &LoadBalancer) {
-        let Some(asked) = &self.asked else {
+    fn report(&self, parser: &mut AnnotationParser, context: &Context, balancer: &LoadBalancer) {
+        let asked = self.asked.as_ref().filter(|_| !self.is_asked_by_field());
+        let Some(asked) = asked else {
             return;
         };
         let net = &balancer.public_net;
@@ -280,7 +222,7 @@ impl Family {
         };
         let ip = ip.map(|ip| ip.to_string()).unwrap_or_default();
         let text = &asked.value;
-        let all = observed.primary_ips.as_deref();
+        let all = context.observed.primary_ips.as_deref();
         let found = all.and_then(|all| PrimaryIp::named(all.iter(), text));
         let by_text = id.map(|id| id.to_string()).as_ref() == Some(text)
             || covers(&format!("{ip}/{range}"), text);
@@ -300,19 +242,6 @@ impl Family {
     }
 }
 
-/// Where the load balancer is to be made, and the name of the same kind of place where something is.
-fn places<'a>(
-    desired: &'a Desired,
-    at: &'a Location,
-    chosen: &'a Chosen,
-) -> (Option<&'a Sourced<String>>, &'a String) {
-    match (&desired.place.location, &desired.place.zone) {
-        (Some(location), _) => (Some(location), &at.name),
-        (None, Some(zone)) => (Some(zone), &at.network_zone),
-        (None, None) => (chosen.location.as_ref(), &at.name),
-    }
-}
-
 /// It decides where the load balancer is created, unless a location is set.
 fn place(
     parser: &mut AnnotationParser,
@@ -322,8 +251,12 @@ fn place(
     chosen: &mut Chosen,
 ) {
     let at = &one.location;
-    let (wanted, is) = places(desired, at, chosen);
-    match wanted.filter(|wanted| wanted.value != **is) {
+    // Of the same kind of place.
+    let (wanted, is) = match (&desired.place.location, &desired.place.zone) {
+        (None, Some(zone)) => (Some(zone), &at.network_zone),
+        (location, _) => (location.as_ref().or(chosen.location.as_ref()), &at.name),
+    };
+    match wanted.filter(|wanted| wanted.value != *is) {
         Some(wanted) => parser.problem(format!(
             "{}: Primary IP {} is in {is}, and the load balancer is to be made in {} ({}): choose one that is there, or \
              set annotation {} to {:?}",
@@ -335,11 +268,8 @@ fn place(
             at.name
         )),
         None => {
-            let source = match (&desired.place.location, &asked.source) {
-                (Some(location), _) => location.source.clone(),
-                (None, source) => source.clone(),
-            };
-            chosen.location = Some(Sourced::new(at.name.clone(), source));
+            let source = &desired.place.location.as_ref().unwrap_or(asked).source;
+            chosen.location = Some(Sourced::new(at.name.clone(), source.clone()));
         }
     }
 }
@@ -357,14 +287,4 @@ fn not_kept(parser: &mut AnnotationParser, one: &PrimaryIp) {
             ),
         ));
     }
-}
-
-/// The Primary IP was assigned to something else in the meantime.
-pub(super) fn refused(error: Error) -> Error {
-    let message = format!(
-        "{error}; free the Primary IP, or choose another in annotation {} or {}",
-        a::PUBLIC_NET_IPV4.key(),
-        a::PUBLIC_NET_IPV6.key()
-    );
-    Error::new(error.kind, message)
 }

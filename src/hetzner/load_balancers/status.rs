@@ -1,45 +1,57 @@
 //! What a Service's status says of its load balancer, and what people read of it.
 
 use super::balancer::{HealthStatus, LoadBalancer, Target};
+use super::context::{Names, Planner};
 use super::desired::Desired;
-use crate::provider::{
-    self, Balancer, Cluster, Health, Ingress, InstanceId, OfferedNode, ProviderId,
-};
+use super::listener::PortField;
+use crate::provider::{self, Balancer, Health, Ingress, Source};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// `status.loadBalancer.ingress`: the host name alone, else the addresses in order.
-pub(super) fn ingress(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ingress> {
-    if let Some(hostname) = &desired.in_status.hostname {
-        return vec![Ingress {
+/// `status.loadBalancer.ingress`: the host name alone, else the addresses in order. And of these those that are there
+/// only because a setting is unset in this shell.
+pub(super) fn ingress(
+    balancer: &LoadBalancer,
+    desired: &Desired,
+    planner: &Planner,
+) -> (Vec<Ingress>, Vec<(Ingress, Source)>) {
+    let in_status = &desired.in_status;
+    if let Some(hostname) = &in_status.hostname {
+        let entry = Ingress {
             ip: None,
             hostname: Some(hostname.clone()),
             ip_mode: None,
-        }];
+        };
+        return (vec![entry], Vec::new());
     }
     let by_proxy = desired.ports.iter().any(|port| {
         let mut found = balancer.services.iter();
         let found = found.find(|one| one.listen_port == port.listener.listen_port);
-        port.merged(found).proxyprotocol
+        let merged = port.merged(found, |source| planner.holds_back(source));
+        merged.is_on(PortField::ProxyProtocol)
     });
     let mode = if by_proxy { "Proxy" } else { "VIP" };
     let public = desired.public.as_ref().map(|public| public.value);
     let public = public.unwrap_or(balancer.public_net.enabled);
-    let is_shown = |ip: &IpAddr| match ip {
-        IpAddr::V4(_) => public,
-        IpAddr::V6(_) => public && !desired.in_status.without_ipv6,
-    };
-    let shown = public_addresses(balancer).filter(is_shown);
-    let private = match desired.in_status.without_private {
-        true => Vec::new(),
-        false => private_then(balancer, desired),
-    };
-    let shown = shown.chain(private.into_iter().map(IpAddr::from));
-    let entry = |ip: IpAddr| Ingress {
-        ip: Some(ip.to_string()),
-        hostname: None,
-        ip_mode: Some(mode.to_owned()),
-    };
-    shown.map(entry).collect()
+    let public = public_addresses(balancer).filter(|_| public);
+    let private = private_then(balancer, desired).into_iter();
+    let private = private.map(|ip| (IpAddr::from(ip), Some(&in_status.without_private)));
+    let public = public.map(|ip| (ip, Some(&in_status.without_ipv6).filter(|_| ip.is_ipv6())));
+    let mut shown = Vec::new();
+    let mut unsure = Vec::new();
+    for (ip, without) in public.chain(private) {
+        if without.is_some_and(|without| without.value) {
+            continue;
+        }
+        let entry = Ingress {
+            ip: Some(ip.to_string()),
+            hostname: None,
+            ip_mode: Some(mode.to_owned()),
+        };
+        let by_default = without.filter(|without| planner.holds_back(&without.source));
+        unsure.extend(by_default.map(|without| (entry.clone(), without.source.clone())));
+        shown.push(entry);
+    }
+    (shown, unsure)
 }
 
 /// Those at which it answers: public ones first.
@@ -58,29 +70,6 @@ pub(super) fn for_people(balancer: &LoadBalancer, names: Names) -> Balancer {
         location: balancer.location.name.clone(),
         addresses: addresses(balancer),
         targets: balancer.targets.iter().map(|t| target(t, names)).collect(),
-    }
-}
-
-/// Servers by the names of their nodes.
-#[derive(Clone, Copy)]
-pub(super) struct Names<'a> {
-    pub(super) offered: &'a [OfferedNode],
-    /// Where they are known, also of nodes that get no traffic.
-    pub(super) cluster: Option<&'a Cluster>,
-}
-
-impl Names<'_> {
-    /// The node on a server, else the server's number.
-    pub(super) fn of(self, server: u64) -> String {
-        let known = self
-            .cluster
-            .and_then(|one| one.servers.get(&InstanceId(server)));
-        let is_on = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(id) if id.0 == server);
-        let offered = || Some(&self.offered.iter().find(is_on)?.name);
-        match known.or_else(offered) {
-            Some(name) => name.clone(),
-            None => format!("server {server}"),
-        }
     }
 }
 

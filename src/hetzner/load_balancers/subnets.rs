@@ -1,21 +1,20 @@
 //! Where in the private Network a load balancer can be attached: what the API would refuse is said before anything is
 //! made, and before it is detached from where it is.
 
-use super::Planner;
 use super::balancer::LoadBalancer;
+use super::context::{Context, Planner};
 use super::desired::Attach;
 use super::find::by_label;
-use super::observe::Observed;
 use super::parser::AnnotationParser;
 use super::{annotations as a, values as v};
-use crate::hetzner::api::Api;
-use crate::hetzner::networks::{self, Network, Subnet};
-use crate::provider::{AddressKind, OfferedNode, Service, TopologyLabel, Urgency};
+use crate::hetzner::api::{Api, Kept};
+use crate::hetzner::networks::{Network, Subnet};
+use crate::provider::{AddressKind, Error, OfferedNode, Service, TopologyLabel, Urgency};
 use crate::text::nearest::did_you_mean;
 use ipnet::Ipv4Net;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// A subnet that is not in a list as old as this may be a new one.
 const CERTAIN: Duration = Duration::from_secs(60);
@@ -23,53 +22,25 @@ const CERTAIN: Duration = Duration::from_secs(60);
 /// Subnets of a vSwitch are for dedicated servers.
 const OF_VSWITCH: &str = "vswitch";
 
-/// The subnets of the private Network, as last read.
-pub(in crate::hetzner) struct Subnets {
-    /// Multiplies how long they are certain; 1 outside of tests.
-    scale: f64,
-    read: Mutex<Option<(Instant, Arc<Vec<Subnet>>)>>,
-}
+pub(in crate::hetzner) type Subnets = Kept<Subnet>;
 
-impl Subnets {
-    pub(in crate::hetzner) fn new(scale: f64) -> Subnets {
-        Subnets {
-            scale,
-            read: Mutex::default(),
-        }
-    }
-
-    /// Read again only where one of these Services could not be attached by what is known.
-    pub(super) fn get(
-        &self,
-        api: &Api,
-        network: &Network,
-        planner: &Planner,
-        (balancers, services): (&[LoadBalancer], &[&Service]),
-        urgency: Urgency,
-    ) -> Arc<Vec<Subnet>> {
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at, known) = read
-            .get_or_insert_with(|| (network.read, Arc::new(network.subnets.clone())))
-            .clone();
-        let is_certain = at.elapsed() < CERTAIN.mul_f64(self.scale);
-        let mut services = services.iter();
-        if is_certain
-            || services.all(|service| fits(&known, network.id, planner, balancers, service))
-        {
-            return known;
-        }
-        match networks::get(api, network.id, urgency) {
-            Ok(now) => {
-                let known = Arc::new(now.subnets);
-                *read = Some((now.read, Arc::clone(&known)));
-                known
-            }
-            Err(error) => {
-                log::debug!("subnets of Network {}: {error}", network.id);
-                known
-            }
-        }
-    }
+/// Read again only where one of these Services could not be attached by what is known.
+pub(super) fn read(
+    api: &Api,
+    known: &Subnets,
+    network: &Network,
+    planner: &Planner,
+    (balancers, services): (&[LoadBalancer], &[&Service]),
+    urgency: Urgency,
+) -> Result<Arc<Vec<Subnet>>, Error> {
+    known.get(
+        || Some((network.read, network.subnets.clone())),
+        |age, known| {
+            let fits = |service: &&Service| fits(known, network.id, planner, balancers, service);
+            age < CERTAIN || services.iter().all(fits)
+        },
+        || Ok(api.one::<Network>(network.id, urgency)?.subnets),
+    )
 }
 
 /// Is there a subnet for what this Service asks for, or is it attached already?
@@ -109,8 +80,7 @@ fn takes(
 pub(super) fn check(
     parser: &mut AnnotationParser,
     attach: &Attach,
-    observed: &Observed,
-    nodes: &[OfferedNode],
+    context: &Context,
     zone: Option<&str>,
 ) {
     let ip = attach.ip.as_ref();
@@ -124,14 +94,14 @@ pub(super) fn check(
         ));
     }
     if let Some(ip) = ip
-        && let Some(holder) = holder(ip.value, attach.network, observed, nodes)
+        && let Some(holder) = holder(ip.value, attach.network, context)
     {
         return parser.problem(format!(
             "{}: {} is the private IP of {holder}: choose another",
             ip.source, ip.value
         ));
     }
-    let Some(subnets) = &observed.subnets else {
+    let Some(subnets) = &context.observed.subnets else {
         return;
     };
     let network = attach.network;
@@ -174,24 +144,19 @@ pub(super) fn check(
 }
 
 /// Who has the address, as far as it was read.
-fn holder(
-    ip: Ipv4Addr,
-    network: u64,
-    observed: &Observed,
-    nodes: &[OfferedNode],
-) -> Option<String> {
+fn holder(ip: Ipv4Addr, network: u64, context: &Context) -> Option<String> {
     let has = |one: &&LoadBalancer| {
         let mut nets = one.private_net.iter();
         nets.any(|net| net.network == network && net.ip == Some(ip))
     };
-    if let Some(balancer) = observed.balancers.iter().find(has) {
+    if let Some(balancer) = context.observed.balancers.iter().find(has) {
         return Some(format!("load balancer {}", balancer.shown()));
     }
     let is_of = |node: &&OfferedNode| {
         let mut addresses = node.addresses.iter();
         addresses.any(|one| one.kind == AddressKind::InternalIP && one.ip() == Some(IpAddr::V4(ip)))
     };
-    let node = nodes.iter().find(is_of)?;
+    let node = context.nodes.iter().find(is_of)?;
     Some(format!("node {}", node.name))
 }
 

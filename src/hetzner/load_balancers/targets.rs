@@ -13,24 +13,7 @@ use crate::provider::{Finding, OfferedNode, ProviderId, Reach, Reason, Source, S
 use crate::text;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Is a server reached by its private IP?
-#[derive(Clone, Copy)]
-enum ByPrivate {
-    All(bool),
-    /// Those that are targets already; the others so.
-    AsTheyAre(bool),
-}
-
-impl ByPrivate {
-    fn value(self) -> bool {
-        let (ByPrivate::All(value) | ByPrivate::AsTheyAre(value)) = self;
-        value
-    }
-
-    fn keeps(self) -> bool {
-        matches!(self, ByPrivate::AsTheyAre(_))
-    }
-}
+const NO_NODE: Source = Source::Rule("no node to send traffic to");
 
 impl Diff<'_, '_> {
     /// True: one that stays is reached by the public interface.
@@ -43,12 +26,21 @@ impl Diff<'_, '_> {
     ) -> bool {
         let balancer = self.balancer;
         let private = &desired.use_private_ip;
-        let there: BTreeMap<u64, bool> = balancer
-            .server_targets()
-            .filter(|(_, private)| !(detached && *private))
-            .collect();
-        let by_private = self.by_private(desired, &there);
-        let (wanted, stuck) = self.reached(desired, by_private, &there);
+        let before: BTreeMap<u64, bool> = balancer.server_targets().collect();
+        let mut there = before.clone();
+        there.retain(|_, private| !(detached && *private));
+        // A shell may not know by which addresses: those that are there stay as they are, and new ones become the same.
+        let is_held = self.context.planner.holds_back(&private.source);
+        let by_private = match is_held {
+            true => there.values().any(|private| *private),
+            false => private.value,
+        };
+        let wanted_private = |server: u64| match there.get(&server) {
+            Some(private) if is_held => *private,
+            _ => by_private,
+        };
+        let is_right = |server: &u64| Some(*there.get(server)? == wanted_private(*server));
+        let (wanted, stuck) = self.reached(desired, by_private, is_right);
         let mut ours = there.clone();
         ours.retain(|server, _| !stuck.contains(server));
         let room = Room {
@@ -62,73 +54,61 @@ impl Diff<'_, '_> {
         if !left.is_empty() {
             self.parser.finding(max_targets_reached(limit, &left));
         }
-        self.target_fields(desired, &fit, &stuck, by_private);
-        let stays = |server: &u64| {
-            let private = there.get(server);
-            private.is_some_and(|private| by_private.keeps() || *private == by_private.value())
-        };
+        self.target_fields(desired, by_private, &before, &fit, &stuck);
+        let stays = |server: &u64| is_right(server) == Some(true);
         if !fit.iter().all(stays) {
             self.check_way_in(desired, by_private);
         }
         let is_one_of_all = stuck.is_empty() && !fit.iter().any(stays);
-        for step in room.steps(&fit, by_private.value()) {
+        for step in room.steps(&fit, wanted_private) {
             let (Step::Add(server) | Step::Remove(server)) = step;
-            let name = self.names.of(server);
             let turns = there.contains_key(&server) && fit.contains(&server);
-            if turns && by_private.keeps() {
-                continue;
-            }
             self.plan.rests_on_servers |= turns || matches!(step, Step::Add(_));
             let source = match (turns, step) {
                 (true, _) => private.source.clone(),
                 (false, Step::Add(_)) => desired.targets.source.clone(),
-                (false, Step::Remove(_)) => Source::Rule("no node to send traffic to"),
+                (false, Step::Remove(_)) => NO_NODE,
             };
+            let remove = Write::RemoveTarget {
+                server,
+                is_one_of_all,
+            };
+            let add = Write::AddTarget(ServerTarget {
+                server,
+                use_private_ip: by_private,
+            });
             let (write, what) = match step {
-                Step::Add(_) => (
-                    Write::AddTarget(ServerTarget {
-                        server,
-                        use_private_ip: by_private.value(),
-                    }),
-                    if by_private.value() {
-                        "added, by private IP"
-                    } else {
-                        "added"
-                    },
-                ),
-                Step::Remove(_) => (
-                    Write::RemoveTarget {
-                        server,
-                        is_one_of_all,
-                    },
-                    "removed",
-                ),
+                Step::Remove(_) => (remove, "removed"),
+                Step::Add(_) if by_private => (add, "added, by private IP"),
+                Step::Add(_) => (add, "added"),
             };
-            self.change(write, format!("target {name}: {what}"), vec![source]);
+            let line = format!("target {}: {what}", self.context.names().of(server));
+            self.change(write, line, vec![source]);
         }
         stuck.iter().any(|server| there.get(server) == Some(&false))
     }
 
     /// The wanted servers that can be targets in the wanted way, and those that are targets in the other one and would
     /// be refused in this: they stay, unless the way that they are reached by is to be closed and others are there.
+    /// `is_right`: is it a target already, and in the wanted way?
     fn reached(
         &mut self,
         desired: &Desired,
-        by_private: ByPrivate,
-        there: &BTreeMap<u64, bool>,
+        by_private: bool,
+        is_right: impl Fn(&u64) -> Option<bool>,
     ) -> (Vec<(u64, String)>, BTreeSet<u64>) {
-        let by = By::new(by_private.value(), self.planner.network);
-        let is_target = |server| {
-            let private = there.get(&server)?;
-            Some(by_private.keeps() || *private == by_private.value())
+        let by = By {
+            private_ip: by_private,
+            network: self.context.planner.network,
         };
+        let servers = &desired.targets.servers;
         let Sorted {
             can,
             can_not,
             missing,
-        } = by.sort(&desired.targets.servers, self.names.offered, is_target);
+        } = by.sort(servers, self.context.nodes, &is_right);
         // Its server may only be newer than the list.
-        self.plan.rests_on_servers |= missing.iter().any(|(server, _)| there.contains_key(server));
+        self.plan.rests_on_servers |= missing.iter().any(|(server, _)| is_right(server).is_some());
         if can_not.is_empty() {
             return (can, BTreeSet::new());
         }
@@ -139,26 +119,24 @@ impl Diff<'_, '_> {
         let is_removed = is_closed && !can.is_empty();
         let (there, not_there): (Vec<_>, Vec<_>) = can_not
             .into_iter()
-            .partition(|(server, _)| there.contains_key(server) && !is_removed);
-        if !not_there.is_empty() {
-            self.parser
-                .finding(by.unreachable(&not_there, "they get no traffic"));
-        }
-        if !there.is_empty() {
-            let and_so = match by_private.value() {
-                true => "they still get traffic by the public address",
-                false => "they still get traffic by the private address",
-            };
-            self.parser.finding(by.unreachable(&there, and_so));
+            .partition(|(server, _)| is_right(server).is_some() && !is_removed);
+        let and_so = match by_private {
+            true => "they still get traffic by the public address",
+            false => "they still get traffic by the private address",
+        };
+        for (servers, and_so) in [(&not_there, "they get no traffic"), (&there, and_so)] {
+            if !servers.is_empty() {
+                self.parser.finding(by.unreachable(servers, and_so));
+            }
         }
         (can, there.into_iter().map(|(server, _)| server).collect())
     }
 
     /// Targets are to be added: one that is removed for it could not come back, and a new one not come. Nothing is begun.
-    fn check_way_in(&mut self, desired: &Desired, by_private: ByPrivate) {
+    fn check_way_in(&mut self, desired: &Desired, by_private: bool) {
         let public = desired.public.as_ref().map(|public| public.value);
         let is_on = public.unwrap_or(self.balancer.public_net.enabled);
-        if is_on || by_private.value() {
+        if is_on || by_private {
             return;
         }
         self.parser.problem(format!(
@@ -170,57 +148,27 @@ impl Diff<'_, '_> {
         ));
     }
 
-    /// By which address servers are reached. Where we can't know it, each as it is, and new ones
-    /// as those that are there.
-    fn by_private(&self, desired: &Desired, there: &BTreeMap<u64, bool>) -> ByPrivate {
-        let wanted = &desired.use_private_ip;
-        let is_default = matches!(wanted.source, Source::Default(_));
-        match is_default && self.planner.holds_back_default_of(&a::USE_PRIVATE_IP) {
-            true => ByPrivate::AsTheyAre(there.values().any(|private| *private)),
-            false => ByPrivate::All(wanted.value),
-        }
-    }
-
     fn target_fields(
         &mut self,
         desired: &Desired,
+        by_private: bool,
+        there: &BTreeMap<u64, bool>,
         fit: &[u64],
         stuck: &BTreeSet<u64>,
-        by_private: ByPrivate,
     ) {
-        let by = |private: bool| {
-            if private {
-                "by private IP"
-            } else {
-                "by public IP"
-            }
-            .to_owned()
-        };
-        let there: BTreeMap<u64, bool> = self.balancer.server_targets().collect();
         let private = &desired.use_private_ip;
-        for server in fit {
-            let have = there.get(server).map(|private| by(*private));
-            let source = match have {
-                Some(_) => private.source.clone(),
-                None => desired.targets.source.clone(),
+        let old = there.keys().filter(|server| !fit.contains(server));
+        for server in fit.iter().chain(old) {
+            let have = there.get(server);
+            let want = match have {
+                _ if stuck.contains(server) => None,
+                _ if !fit.contains(server) => Some(("absent", NO_NODE)),
+                Some(_) => Some((by(private.value), private.source.clone())),
+                None => Some((by(by_private), desired.targets.source.clone())),
             };
-            let want = match (by_private, there.get(server)) {
-                (ByPrivate::AsTheyAre(_), Some(private)) => by(*private),
-                (by_private, _) => by(by_private.value()),
-            };
-            let want = Sourced::new(want, source);
-            let name = self.names.of(*server);
-            self.field(&format!("target {name}"), have, Some(&want));
-        }
-        for (server, private) in there.iter().filter(|(server, _)| stuck.contains(server)) {
-            let name = self.names.of(*server);
-            self.field(&format!("target {name}"), Some(by(*private)), None);
-        }
-        let is_removed = |server: &u64| !fit.contains(server) && !stuck.contains(server);
-        for (server, private) in there.iter().filter(|(server, _)| is_removed(server)) {
-            let gone = Sourced::new("absent".into(), Source::Rule("no node to send traffic to"));
-            let name = self.names.of(*server);
-            self.field(&format!("target {name}"), Some(by(*private)), Some(&gone));
+            let want = want.map(|(want, source)| Sourced::new(want.to_owned(), source));
+            let field = format!("target {}", self.context.names().of(*server));
+            self.compare(&field, have.map(|private| by(*private).to_owned()), want);
         }
     }
 
@@ -250,6 +198,15 @@ pub(super) fn max_targets_reached(limit: usize, left: &[String]) -> Finding {
     )
 }
 
+/// For people: how a server is reached.
+pub(super) fn by(private: bool) -> &'static str {
+    if private {
+        "by private IP"
+    } else {
+        "by public IP"
+    }
+}
+
 /// Of the wanted servers, in their order.
 pub(super) struct Sorted {
     pub(super) can: Vec<(u64, String)>,
@@ -259,21 +216,15 @@ pub(super) struct Sorted {
     pub(super) missing: Vec<(u64, String)>,
 }
 
-/// By private IP: the Network.
+/// How servers are reached.
 #[derive(Clone, Copy)]
-pub(super) enum By {
-    Private(Option<u64>),
-    Public,
+pub(super) struct By {
+    pub(super) private_ip: bool,
+    /// ID of the private Network.
+    pub(super) network: Option<u64>,
 }
 
 impl By {
-    pub(super) fn new(use_private_ip: bool, network: Option<u64>) -> By {
-        match use_private_ip {
-            true => By::Private(network),
-            false => By::Public,
-        }
-    }
-
     /// What is not known is tried.
     fn reaches(self, reach: &Reach) -> bool {
         let Reach::By {
@@ -283,18 +234,18 @@ impl By {
         else {
             return true;
         };
-        match self {
-            By::Private(network) => network.is_none_or(|id| networks.contains(&id)),
-            By::Public => *has_public_ipv4,
+        match self.private_ip {
+            true => self.network.is_none_or(|id| networks.contains(&id)),
+            false => *has_public_ipv4,
         }
     }
 
-    /// `is_target`: is it a target already, and if so, in the wanted way? One that is needs no other address.
+    /// `is_right`: is it a target already, and if so, in the wanted way? One that is needs no other address.
     pub(super) fn sort(
         self,
         wanted: &[(u64, String)],
         nodes: &[OfferedNode],
-        is_target: impl Fn(u64) -> Option<bool>,
+        is_right: impl Fn(&u64) -> Option<bool>,
     ) -> Sorted {
         let known = nodes.iter();
         let known = known.filter_map(|node| Some((server_of(node)?, &node.reach)));
@@ -308,7 +259,7 @@ impl By {
         };
         for one in wanted {
             let found = reach.get(&one.0).copied().unwrap_or(&Reach::Unknown);
-            let list = match (is_target(one.0), found) {
+            let list = match (is_right(&one.0), found) {
                 (Some(_), Reach::Missing { .. }) if is_of_cluster => &mut sorted.missing,
                 (None, Reach::Missing { is_certain: true }) => &mut sorted.missing,
                 (Some(true), _) => &mut sorted.can,
@@ -335,15 +286,15 @@ impl By {
             "leave {node} out with annotation {}",
             a::NODE_SELECTOR.key()
         );
-        let message = match self {
-            By::Private(network) => {
-                let network = network.map(|id| format!(" {id}")).unwrap_or_default();
+        let message = match self.private_ip {
+            true => {
+                let network = self.network.map(|id| format!(" {id}")).unwrap_or_default();
                 format!(
                     "{servers} {names} {has} no address in Network{network}, so {and_so}: attach {it} to the Network, or \
                      {out}"
                 )
             }
-            By::Public => format!(
+            false => format!(
                 "{servers} {names} {has} no public IPv4 address, so {and_so}: give {it} one, use private addresses with \
                  annotation {}, or {out}",
                 a::USE_PRIVATE_IP.key()
@@ -395,7 +346,7 @@ impl Room<'_> {
     /// Adds before removals, but where the limit is reached, removals first. At last those that
     /// are reached by the other of their addresses: a server can't be a target twice, so each
     /// is removed and added again.
-    pub(super) fn steps(&self, wanted: &[u64], use_private_ip: bool) -> Vec<Step> {
+    pub(super) fn steps(&self, wanted: &[u64], by_private: impl Fn(u64) -> bool) -> Vec<Step> {
         let set: BTreeSet<u64> = wanted.iter().copied().collect();
         let new = wanted.iter().filter(|id| !self.there.contains_key(id));
         let mut old = self.there.keys().filter(|id| !set.contains(id));
@@ -415,7 +366,7 @@ impl Room<'_> {
         let turned = self
             .there
             .iter()
-            .filter(|(id, private)| set.contains(id) && **private != use_private_ip);
+            .filter(|(id, private)| set.contains(id) && **private != by_private(**id));
         steps.extend(turned.flat_map(|(id, _)| [Step::Remove(*id), Step::Add(*id)]));
         steps
     }

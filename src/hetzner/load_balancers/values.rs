@@ -1,7 +1,6 @@
 //! The values of annotations: each text becomes a type once. An error says what is allowed.
 
 use super::balancer::Algorithm;
-use super::listener::ListenerProtocol;
 use crate::text::{self, one_of, quoted};
 use std::net::Ipv4Addr;
 
@@ -23,13 +22,9 @@ pub(super) fn boolean(text: &str) -> Result<bool, String> {
     text::boolean(text)
 }
 
-pub(super) fn protocol(text: &str) -> Result<ListenerProtocol, String> {
-    let words = [
-        ListenerProtocol::Tcp,
-        ListenerProtocol::Http,
-        ListenerProtocol::Https,
-    ];
-    word(text, &words.map(|word| (word.name(), word)))
+/// In the API's words.
+pub(super) fn protocol(text: &str) -> Result<&'static str, String> {
+    word(text, &["tcp", "http", "https"].map(|word| (word, word)))
 }
 
 pub(super) fn algorithm(text: &str) -> Result<Algorithm, String> {

@@ -1,8 +1,8 @@
 //! A proxy's address.
 
 use super::super::secret::Secret;
+use crate::text::url::host_and_port;
 use std::fmt;
-use std::net::Ipv6Addr;
 
 /// The field of a kubeconfig that names a proxy.
 pub(super) const PROXY_URL: &str = "proxy-url";
@@ -13,11 +13,11 @@ const FORMS: &str = "write it like http://proxy.example.com:3128, https://… or
 /// A proxy, with the login it wants. Shown without the login.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
-    protocol: Protocol,
+    pub protocol: Protocol,
     /// A name, an IPv4 address, or an IPv6 address without brackets.
-    host: String,
-    port: u16,
-    login: Option<Login>,
+    pub host: String,
+    pub port: u16,
+    pub(super) login: Option<Login>,
 }
 
 /// The protocol that a proxy is used with.
@@ -32,9 +32,9 @@ pub enum Protocol {
 }
 
 #[derive(Clone, PartialEq, Eq)]
-pub(in crate::http) struct Login {
-    pub(in crate::http) user: String,
-    pub(in crate::http) password: Secret,
+pub(super) struct Login {
+    pub(super) user: String,
+    pub(super) password: Secret,
 }
 
 impl Proxy {
@@ -65,34 +65,18 @@ impl Proxy {
             Some((login, address)) => (Some(Login::parse(login)?), address),
             None => (None, authority),
         };
-        let (host, port) = host_and_port(address)?;
+        let (host, port) = host_and_port(address).map_err(|why| format!("{why}; {FORMS}"))?;
         Ok(Proxy {
             protocol,
-            host,
+            host: host.to_ascii_lowercase(),
             port: port.unwrap_or(protocol.default_port()),
             login,
         })
     }
 
-    pub fn protocol(&self) -> Protocol {
-        self.protocol
-    }
-
-    pub fn host(&self) -> &str {
-        &self.host
-    }
-
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
     /// As a URL of which only host and port count.
     pub(super) fn address(&self) -> String {
         format!("http://{}", authority(&self.host, self.port))
-    }
-
-    pub(in crate::http) fn login(&self) -> Option<&Login> {
-        self.login.as_ref()
     }
 }
 
@@ -109,7 +93,7 @@ impl fmt::Display for Proxy {
 
 impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -147,52 +131,16 @@ pub(super) fn authority(host: &str, port: u16) -> String {
     }
 }
 
-fn host_and_port(address: &str) -> Result<(String, Option<u16>), String> {
-    let (host, rest) = match address
-        .strip_prefix('[')
-        .and_then(|rest| rest.split_once(']'))
-    {
-        Some((host, _)) if host.parse::<Ipv6Addr>().is_err() => {
-            return Err(format!("what is in [ ] is no IPv6 address; {FORMS}"));
-        }
-        Some((host, rest)) => (host, rest),
-        None => address.split_at(address.find(':').unwrap_or(address.len())),
-    };
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
-    if host.is_empty() || !host.chars().all(allowed) {
-        return Err(format!("it names no host; {FORMS}"));
-    }
-    let port = match rest.strip_prefix(':') {
-        // Go takes `host:` for the default port too.
-        None | Some("") if rest.len() <= 1 && !rest.starts_with(|c| c != ':') => None,
-        port => match port.map(str::parse::<u16>) {
-            Some(Ok(port)) if port > 0 => Some(port),
-            _ => {
-                return Err(format!("its port is no number from 1 to 65535; {FORMS}"));
-            }
-        },
-    };
-    Ok((host.to_ascii_lowercase(), port))
-}
-
 /// `%41` → `A`. None when it is no such text.
 fn unescaped(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        rest = after;
-        if first != b'%' {
-            bytes.push(first);
-            continue;
-        }
-        let (digits, after) = rest.split_at_checked(2)?;
-        let digits = std::str::from_utf8(digits).ok()?;
+    let mut parts = text.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2)?;
         // `from_str_radix` would take a sign.
-        if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return None;
-        }
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        rest = after;
+        let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        bytes.push(u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)?);
+        bytes.extend(rest.as_bytes());
     }
     String::from_utf8(bytes).ok()
 }
@@ -239,7 +187,7 @@ mod tests {
             let proxy = Proxy::parse(text).unwrap();
             assert_eq!(proxy.to_string(), shown, "{text}");
             assert_eq!(format!("{proxy:?}"), shown, "{text}");
-            let found = proxy.login();
+            let found = proxy.login.as_ref();
             let found = found.map(|login| (login.user.as_str(), login.password.expose()));
             assert_eq!(found, login, "{text}");
         }
@@ -248,19 +196,19 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_without_the_password() {
         for (text, expected) in [
-            ("", "it names no host"),
-            ("http://", "it names no host"),
-            ("http://user:hunter2@", "it names no host"),
-            ("http://user:hunter2@ho st", "it names no host"),
+            ("", "the host is missing"),
+            ("http://", "the host is missing"),
+            ("http://user:hunter2@", "the host is missing"),
+            ("http://user:hunter2@ho st", "the host has characters"),
             (
                 "http://user:hunter2@host:99999",
-                "its port is no number from 1 to 65535",
+                "the port is a number from 1 to 65535",
             ),
             (
                 "http://user:hunter2@host:0",
-                "its port is no number from 1 to 65535",
+                "the port is a number from 1 to 65535",
             ),
-            ("http://[::1]3128", "its port is no number from 1 to 65535"),
+            ("http://[::1]3128", "the port is a number from 1 to 65535"),
             ("http://[::g]:3128", "what is in [ ] is no IPv6 address"),
             (
                 "ftp://user:hunter2@host",

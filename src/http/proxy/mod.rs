@@ -33,32 +33,29 @@ pub enum Proxies {
 pub(super) enum Route {
     Direct,
     Through(Box<Tunnel>),
-    /// No connection is allowed; why.
-    Refused(String),
 }
 
 impl Proxies {
     /// The way to the host of a base URL. `tls` says whom to trust, should the proxy want TLS.
     pub(super) fn route(&self, base: &str, tls: &Tls, buffer_bytes: usize) -> Route {
         let chosen = match self {
-            Proxies::Never => Ok(None),
-            Proxies::Only(proxy) => Ok(Some((proxy, PROXY_URL))),
-            Proxies::ByEnvironment(environment) => match base.parse::<Uri>() {
-                Ok(uri) => environment.proxy_for(&uri),
-                // The call itself will say so.
-                Err(_) => Ok(None),
-            },
+            Proxies::Never => None,
+            Proxies::Only(proxy) => Some((proxy, PROXY_URL)),
+            // An address that can't be read: the call itself will say so.
+            Proxies::ByEnvironment(environment) => {
+                let uri = base.parse::<Uri>().ok();
+                uri.and_then(|uri| environment.proxy_for(&uri))
+            }
         };
-        match chosen {
-            Ok(None) => Route::Direct,
-            Ok(Some((proxy, named_by))) => Route::Through(Box::new(Tunnel {
-                proxy: proxy.clone(),
-                named_by,
-                tls: (proxy.protocol() == Protocol::Https)
-                    .then(|| Encrypt::new(&for_proxy(tls), buffer_bytes)),
-            })),
-            Err(why) => Route::Refused(why),
-        }
+        let Some((proxy, named_by)) = chosen else {
+            return Route::Direct;
+        };
+        Route::Through(Box::new(Tunnel {
+            proxy: proxy.clone(),
+            named_by,
+            tls: (proxy.protocol == Protocol::Https)
+                .then(|| Encrypt::new(&for_proxy(tls), buffer_bytes)),
+        }))
     }
 }
 
@@ -74,18 +71,10 @@ fn for_proxy(tls: &Tls) -> Tls {
 /// What the environment says about proxies, read once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
-    https: Option<Named>,
-    http: Option<Named>,
+    /// Each with the variable that names it.
+    https: Option<(Proxy, &'static str)>,
+    http: Option<(Proxy, &'static str)>,
     no_proxy: NoProxy,
-    /// A web server runs us (CGI), and `HTTP_PROXY` is a header of a request: `Proxy: …`.
-    is_cgi: bool,
-}
-
-/// A proxy and the variable that names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Named {
-    proxy: Proxy,
-    variable: &'static str,
 }
 
 impl Environment {
@@ -100,39 +89,29 @@ impl Environment {
         };
         let proxy = |names| match first(names) {
             None => Ok(None),
-            Some((variable, value)) => Proxy::parse(&value)
-                .map(|proxy| Some(Named { proxy, variable }))
-                .map_err(|why| format!("{variable}: {why}")),
+            Some((variable, value)) => match Proxy::parse(&value) {
+                Ok(proxy) => Ok(Some((proxy, variable))),
+                Err(why) => Err(format!("{variable}: {why}")),
+            },
         };
+        let no_proxy = first(["NO_PROXY", "no_proxy"]);
         Ok(Environment {
             https: proxy(["HTTPS_PROXY", "https_proxy"])?,
             http: proxy(["HTTP_PROXY", "http_proxy"])?,
-            no_proxy: first(["NO_PROXY", "no_proxy"])
-                .map(|(_, value)| NoProxy::parse(&value))
-                .unwrap_or_default(),
-            is_cgi: variable("REQUEST_METHOD").is_some_and(|value| !value.is_empty()),
+            no_proxy: no_proxy.map_or_else(NoProxy::default, |(_, value)| NoProxy::parse(&value)),
         })
     }
 
     /// The proxy on the way to a URL, and who named it; none: no proxy.
-    pub(super) fn proxy_for(&self, uri: &Uri) -> Result<Option<(&Proxy, &'static str)>, String> {
-        let is_https = uri.scheme_str() == Some("https");
-        let (named, default_port) = match is_https {
+    fn proxy_for(&self, uri: &Uri) -> Option<(&Proxy, &'static str)> {
+        let (named, default_port) = match uri.scheme_str() == Some("https") {
             true => (&self.https, 443),
             false => (&self.http, 80),
         };
-        let Some(Named { proxy, variable }) = named else {
-            return Ok(None);
-        };
-        if self.is_cgi && !is_https {
-            return Err(format!(
-                "{variable} and REQUEST_METHOD are both set: run by a web server (CGI), {variable} may come from \
-                 the request, and is not used; unset one of them"
-            ));
-        }
-        let host = bare_host(uri);
+        let (proxy, variable) = named.as_ref()?;
         let port = uri.port_u16().unwrap_or(default_port);
-        Ok((!self.no_proxy.covers(host, port)).then_some((proxy, *variable)))
+        let is_covered = self.no_proxy.covers(bare_host(uri), port);
+        (!is_covered).then_some((proxy, *variable))
     }
 }
 
@@ -147,7 +126,7 @@ mod tests {
             found.map(|(_, value)| (*value).to_owned())
         };
         let environment = Environment::read(variable)?;
-        let chosen = environment.proxy_for(&url.parse().unwrap())?;
+        let chosen = environment.proxy_for(&url.parse().unwrap());
         Ok(chosen.map(|(proxy, variable)| format!("{variable}={proxy}")))
     }
 
@@ -195,11 +174,6 @@ mod tests {
             (&[https], "https://localhost:6443", None),
             (&[https], "https://127.0.0.1:6443", None),
             (&[https], "https://[::1]:6443", None),
-            (
-                &[https, ("REQUEST_METHOD", "GET")],
-                "https://host",
-                Some(via_https),
-            ),
         ];
         for (variables, url, expected) in cases {
             let found = chosen(variables, url).unwrap();
@@ -209,14 +183,6 @@ mod tests {
 
     #[test]
     fn what_cannot_be_used_is_said_by_name() {
-        let why = chosen(
-            &[("HTTP_PROXY", "p"), ("REQUEST_METHOD", "GET")],
-            "http://host",
-        );
-        assert!(
-            why.unwrap_err()
-                .starts_with("HTTP_PROXY and REQUEST_METHOD are both set")
-        );
         for variable in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"] {
             let why = chosen(&[(variable, "ftp://u:hunter2@p")], "https://host").unwrap_err();
             assert!(

@@ -1,5 +1,6 @@
 //! `NO_PROXY`: the hosts that are reached without a proxy.
 
+use crate::text::url::host_and_port;
 use ipnet::IpNet;
 use std::net::IpAddr;
 
@@ -8,20 +9,22 @@ use std::net::IpAddr;
 pub(super) struct NoProxy(Vec<Entry>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Entry {
+struct Entry {
+    hosts: Hosts,
+    /// None: every port.
+    port: Option<u16>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Hosts {
     /// `*`
-    Everything,
-    /// `10.0.0.0/8`
+    All,
+    /// `10.0.0.0/8`, and `10.0.0.1` as a range of one address.
     Range(IpNet),
-    /// `10.0.0.1`, `10.0.0.1:443`, `[fd00::1]:443`
-    Address(IpAddr, Option<String>),
-    Domain {
-        /// With a dot in front.
-        suffix: String,
-        /// `example.com` means itself too; `.example.com` and `*.example.com` do not.
-        itself: bool,
-        port: Option<String>,
-    },
+    /// `.example.com` and `*.example.com`, with a dot in front.
+    Below(String),
+    /// `example.com`: itself too.
+    Domain(String),
 }
 
 impl NoProxy {
@@ -37,8 +40,8 @@ impl NoProxy {
         if host == "localhost" || ip.is_some_and(|ip| ip.is_loopback()) {
             return true;
         }
-        let port = port.to_string();
-        self.0.iter().any(|entry| entry.covers(&host, ip, &port))
+        let mut entries = self.0.iter();
+        entries.any(|entry| entry.port.is_none_or(|own| own == port) && entry.covers(&host, ip))
     }
 }
 
@@ -46,65 +49,41 @@ impl Entry {
     fn parse(text: &str) -> Option<Entry> {
         let text = text.trim().to_ascii_lowercase();
         if text == "*" {
-            return Some(Entry::Everything);
+            let (hosts, port) = (Hosts::All, None);
+            return Some(Entry { hosts, port });
         }
-        if let Ok(range) = text.parse::<IpNet>() {
-            return Some(Entry::Range(range));
-        }
-        let (host, port) = split_port(&text);
-        if let Ok(ip) = host.parse::<IpAddr>() {
-            return Some(Entry::Address(ip.to_canonical(), port));
-        }
-        let host = match host.strip_prefix("*.") {
-            // The dot stays.
-            Some(_) => &host[1..],
-            None => host,
+        let range = text.parse::<IpNet>().ok();
+        let address = |text: &str| {
+            text.parse::<IpAddr>()
+                .ok()
+                .map(|ip| IpNet::from(ip.to_canonical()))
         };
-        if host.is_empty() {
-            return None;
+        if let Some(range) = range.or_else(|| address(&text)) {
+            let (hosts, port) = (Hosts::Range(range), None);
+            return Some(Entry { hosts, port });
         }
-        let itself = !host.starts_with('.');
-        let dot = if itself { "." } else { "" };
-        Some(Entry::Domain {
-            suffix: format!("{dot}{host}"),
-            itself,
-            port,
-        })
+        let without_star = text.strip_prefix('*').filter(|rest| rest.starts_with('.'));
+        let (host, port) = host_and_port(without_star.unwrap_or(&text)).ok()?;
+        let hosts = match address(host) {
+            Some(range) => Hosts::Range(range),
+            None if host.starts_with('.') => Hosts::Below(host.to_owned()),
+            None => Hosts::Domain(host.to_owned()),
+        };
+        Some(Entry { hosts, port })
     }
 
-    fn covers(&self, host: &str, ip: Option<IpAddr>, port: &str) -> bool {
-        let is_port = |wanted: &Option<String>| wanted.as_ref().is_none_or(|wanted| wanted == port);
-        match self {
-            Entry::Everything => true,
-            Entry::Range(range) => ip.is_some_and(|ip| range.contains(&ip)),
-            Entry::Address(address, wanted) => ip == Some(*address) && is_port(wanted),
-            Entry::Domain {
-                suffix,
-                itself,
-                port,
-            } => {
-                let is_it = *itself && suffix.strip_prefix('.') == Some(host);
-                ip.is_none() && (is_it || host.ends_with(suffix.as_str())) && is_port(port)
+    fn covers(&self, host: &str, ip: Option<IpAddr>) -> bool {
+        match (&self.hosts, ip) {
+            (Hosts::All, _) => true,
+            (Hosts::Range(range), _) => ip.is_some_and(|ip| range.contains(&ip)),
+            (_, Some(_)) => false,
+            (Hosts::Below(suffix), None) => host.ends_with(suffix),
+            (Hosts::Domain(domain), None) => {
+                let rest = host.strip_suffix(domain);
+                rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
             }
         }
     }
-}
-
-/// `host:port` and `[address]:port`; anything else, an IPv6 address too, is all host.
-fn split_port(text: &str) -> (&str, Option<String>) {
-    let all = (text, None);
-    let Some((host, port)) = text.rsplit_once(':') else {
-        return all;
-    };
-    let host = match host.strip_prefix('[') {
-        Some(inner) => match inner.strip_suffix(']') {
-            Some(inner) => inner,
-            None => return all,
-        },
-        None if host.contains(':') => return all,
-        None => host,
-    };
-    (host, (!port.is_empty()).then(|| port.to_owned()))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What a client needs to reach a cluster, and the checks that every source of it shares.
 
 use crate::http::{Login, Proxy, TlsSource};
-use crate::text::unencrypted as text;
+use crate::text::url::{is_this_machine, leaves_unencrypted};
 use std::fmt;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -72,8 +72,8 @@ pub(super) fn unencrypted(server: &str, proxy: Option<&Proxy>) -> bool {
     let is_plain = server
         .get(..7)
         .is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"));
-    let is_elsewhere = proxy.is_some_and(|proxy| !text::is_this_machine(proxy.host()));
-    is_plain && (is_elsewhere || text::leaves_unencrypted(server))
+    let is_elsewhere = proxy.is_some_and(|proxy| !is_this_machine(&proxy.host));
+    is_plain && (is_elsewhere || leaves_unencrypted(server))
 }
 
 /// An `http(s)` URL without a trailing slash. The error does not repeat it: it may be a secret of the field beside it.

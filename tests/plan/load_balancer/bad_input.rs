@@ -193,7 +193,7 @@ fn what_can_not_be_honoured_is_told_and_the_rest_goes_on() {
 }
 
 /// Annotations of a Service with ports 80 (`http`) and 443 (`https`), and those that are told to have no effect, with
-/// the ports that they name.
+/// the protocols that have one.
 type Idle = (
     &'static [(&'static str, &'static str)],
     &'static [(&'static str, &'static str)],
@@ -201,22 +201,20 @@ type Idle = (
 
 #[rustfmt::skip] // A case is a line or two.
 const IDLE: &[Idle] = &[
-    (&[("certificate-type", "managed")], &[("certificate-type", "ports 80 and 443, whose protocols are not https: ")]),
-    (&[("http-certificates", "one")], &[("http-certificates", "ports 80 and 443")]),
-    (&[("http-sticky-sessions", "true")], &[("http-sticky-sessions", "ports 80 and 443, whose protocols are not http or https: ")]),
-    (&[("http-redirect-http", "true")], &[("http-redirect-http", "ports 80 and 443")]),
-    (&[("http-cookie-name", "A")], &[("http-cookie-name", "ports 80 and 443")]),
-    (&[("http-cookie-lifetime", "5m")], &[("http-cookie-lifetime", "ports 80 and 443")]),
-    (&[("http-timeout-idle", "60s")], &[("http-timeout-idle", "ports 80 and 443")]),
-    (&[("http-managed-certificate-name", "a")], &[("http-managed-certificate-name", "ports 80 and 443")]),
-    (&[("http-managed-certificate-domains", "a.example")], &[("http-managed-certificate-domains", "ports 80 and 443")]),
-    (&[("http-managed-certificate-acme-staging", "true")], &[("http-managed-certificate-acme-staging", "ports 80 and 443")]),
-    // For one port, and with one for all beside it.
-    (&[("http-sticky-sessions.http", "true")], &[("http-sticky-sessions.http", "port 80, whose protocol is not http or https: ")]),
-    (&[("http-cookie-name", "A"), ("http-cookie-name.443", "B"), ("protocol.443", "http")], &[("http-cookie-name", "port 80,")]),
-    (&[("http-cookie-name", "A"), ("http-cookie-name.443", "B"), ("protocol.80", "http")], &[("http-cookie-name.443", "port 443,")]),
+    (&[("certificate-type", "managed")], &[("certificate-type", "https")]),
+    (&[("http-certificates", "one")], &[("http-certificates", "https")]),
+    (&[("http-sticky-sessions", "true")], &[("http-sticky-sessions", "http or https")]),
+    (&[("http-redirect-http", "true")], &[("http-redirect-http", "https")]),
+    (&[("http-cookie-name", "A")], &[("http-cookie-name", "http or https")]),
+    (&[("http-cookie-lifetime", "5m")], &[("http-cookie-lifetime", "http or https")]),
+    (&[("http-timeout-idle", "60s")], &[("http-timeout-idle", "http or https")]),
+    (&[("http-managed-certificate-name", "a")], &[("http-managed-certificate-name", "https")]),
+    (&[("http-managed-certificate-domains", "a.example")], &[("http-managed-certificate-domains", "https")]),
+    (&[("http-managed-certificate-acme-staging", "true")], &[("http-managed-certificate-acme-staging", "https")]),
+    // For one port alone.
+    (&[("http-sticky-sessions.http", "true")], &[("http-sticky-sessions", "http or https")]),
     // Plain http has no certificates.
-    (&[("protocol", "http"), ("http-certificates", "one"), ("http-cookie-name", "A")], &[("http-certificates", "ports 80 and 443")]),
+    (&[("protocol", "http"), ("http-certificates", "one"), ("http-cookie-name", "A")], &[("http-certificates", "https")]),
     // One https port is enough.
     (&[("protocol.https", "https"), ("http-certificates", "one"), ("http-cookie-name", "A"), ("http-timeout-idle", "60s")], &[]),
     // Nothing is asked for.
@@ -238,7 +236,9 @@ fn what_only_http_has_is_told_where_no_port_has_it() {
             let told: Vec<&str> = told.map(|one| one.message.as_str()).collect();
             assert_eq!(told.len(), expected.len(), "{annotations:?}: {told:?}");
             for (told, (name, about)) in told.iter().zip(*expected) {
-                let says = format!("annotation {PREFIX}{name} has no effect on {about}");
+                let says = format!(
+                    "annotation {PREFIX}{name} has no effect, because no port of the Service has protocol {about}:"
+                );
                 assert!(told.starts_with(&says), "{told}");
                 assert!(
                     told.contains(&format!("set {PREFIX}protocol to http")),
@@ -303,8 +303,7 @@ fn an_unknown_certificate_type_is_an_error_of_ours_and_uploaded_to_upstream() {
             Profile::Hcloud => {
                 assert!(world.findings().contains(&Reason::AnnotationWithoutEffect));
                 world.settle();
-                let http = world.listener().http.clone().unwrap();
-                assert_eq!(http.certificates, Some(vec![7]));
+                assert_eq!(world.listener().certificates(), [7]);
             }
         }
     }
@@ -320,7 +319,6 @@ fn a_managed_certificate_of_the_service_is_found_by_its_label() {
         certificates[1].labels.insert(label.into(), uid);
         world.set(&[("protocol", "https"), ("certificate-type", "Managed")]);
         world.settle();
-        let http = world.listener().http.clone().unwrap();
-        assert_eq!(http.certificates, Some(vec![8]));
+        assert_eq!(world.listener().certificates(), [8]);
     }
 }

@@ -4,8 +4,8 @@ use crate::load_balancer::model::fresh;
 use crate::load_balancer::support::{PROFILES, UID, World, changes, lines, port, words};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
-    CLUSTER, CLUSTER_UID, Certificate, CertificateError, CertificateStatus, SERVICE, SERVICE_UID,
-    ServerRef, Write,
+    CLUSTER, CLUSTER_UID, Certificate, CertificateError, CertificateStatus, Reference, SERVICE,
+    SERVICE_UID, Write,
 };
 use ccm::provider::{Protocol, Reason};
 
@@ -58,7 +58,7 @@ fn add(world: &mut World, certificate: Certificate) {
 fn shows(world: &World) -> Option<Vec<u64>> {
     let mut services = world.balancer().services.iter();
     let https = services.find(|one| one.listen_port == 443)?;
-    https.http.clone().unwrap().certificates
+    Some(https.certificates())
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn one_that_is_there() {
             one.domain_names = vec!["other.example".into()];
         }
         if *used {
-            one.used_by = vec![ServerRef { id: 3 }];
+            one.used_by = vec![Reference { id: 3 }];
         }
         add(&mut world, one.clone());
         let about = format!("case {at}: {there_name} {labels:?}");
@@ -411,12 +411,7 @@ fn each_port_may_have_its_own() {
         .services
         .iter()
         .filter(|one| one.listen_port != 80)
-        .map(|one| {
-            (
-                one.listen_port,
-                one.http.clone().unwrap().certificates.unwrap(),
-            )
-        })
+        .map(|one| (one.listen_port, one.certificates()))
         .collect();
     let [usual, admin] = [DEFAULT, "admin"].map(|name| world.certificate(name).id);
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use crate::load_balancer::support::{World, environment};
 use ccm::hetzner::Profile;
-use ccm::hetzner::load_balancers::{HttpCheck, PortField};
+use ccm::hetzner::load_balancers::PortField;
 use ccm::provider::Reason;
 
 /// Annotations, whether the environment has an interval, and the check: ours, and profile `hcloud`.
@@ -43,9 +43,9 @@ fn the_protocol_of_a_check_follows_what_is_said() {
             world.set(annotations);
             let told = world.findings().contains(&Reason::AnnotationWithoutEffect);
             world.settle();
-            let check = &world.listener().health_check;
+            let protocol = PortField::CheckProtocol.of(world.listener()).unwrap();
             let tls = PortField::CheckTls.of(world.listener());
-            let shown = match (check.protocol.name(), tls.as_deref()) {
+            let shown = match (protocol.as_str(), tls.as_deref()) {
                 ("http", Some("true")) => "https",
                 (name, _) => name,
             };
@@ -65,11 +65,7 @@ fn an_expected_response_set_by_hand_goes() {
         let mut world = World::new(profile);
         world.set(&[("health-check-protocol", "http")]);
         world.settle();
-        let check = &mut world.balancer_mut().services[0].health_check;
-        check.http = Some(HttpCheck {
-            response: Some("pong".into()),
-            ..check.http.clone().unwrap()
-        });
+        world.balancer_mut().services[0].set(PortField::CheckResponse, "pong");
         let made = world.settle();
         let response = PortField::CheckResponse.of(world.listener());
         assert_eq!(response.as_deref(), Some(after), "{profile:?}");

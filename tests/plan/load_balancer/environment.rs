@@ -119,7 +119,7 @@ fn every_variable_of_the_table_has_a_case() {
 fn what_nobody_set_names_the_setting_that_would() {
     let mut world = World::new(Profile::CcmFromScratch);
     world.settle();
-    world.balancer_mut().services[0].proxyprotocol = true;
+    world.balancer_mut().services[0].set(PortField::ProxyProtocol, true);
     let plan = world.plan();
     let expected = Source::Default("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL".into());
     assert_eq!(plan.changes[0].sources, [expected]);

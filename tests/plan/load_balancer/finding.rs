@@ -4,8 +4,8 @@ use crate::load_balancer::model::fresh;
 use crate::load_balancer::support::{PROFILES, UID, World, changes, lines, node, words};
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
-    ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, IpRef, Listener, LoadBalancer, Planner, SERVICE,
-    SERVICE_UID, SelectedServer, SelectorRef, ServerRef, Target, Write,
+    ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, IpRef, Listener, LoadBalancer, Planner,
+    Reference, SERVICE, SERVICE_UID, SelectedServer, SelectorRef, Target, Write,
 };
 use ccm::provider::{Cluster, InstanceId, Reason};
 
@@ -23,7 +23,7 @@ fn labelled(id: u64, name: &str, labels: &[(&str, &str)]) -> LoadBalancer {
 
 fn server(id: u64) -> Target {
     Target::Server {
-        server: ServerRef { id },
+        server: Reference { id },
         use_private_ip: false,
         health_status: Vec::new(),
     }
@@ -31,7 +31,7 @@ fn server(id: u64) -> Target {
 
 fn selector(servers: Option<&[u64]>) -> Target {
     let selected = |id: &u64| SelectedServer {
-        server: ServerRef { id: *id },
+        server: Reference { id: *id },
     };
     Target::LabelSelector {
         label_selector: SelectorRef {

@@ -1,10 +1,11 @@
 //! Hetzner's load balancers as a value: what a change makes of them, and what the API would refuse.
 
 use ccm::hetzner::load_balancers::{
-    AlgorithmOf, BalancerType, Certificate, CertificateStatus, Change, Create, Http, Listener,
-    ListenerProtocol, LoadBalancer, Location, NewCertificate, Observed, PortField, PrivateNet,
-    PublicIp, PublicNet, ServerRef, ServerTarget, Target, Write,
+    BalancerType, Certificate, CertificateStatus, Change, Create, Listener, LoadBalancer, Location,
+    NewCertificate, Observed, PortField, PrivateNet, PublicIp, PublicNet, Reference, ServerTarget,
+    Target, Write,
 };
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -118,7 +119,10 @@ fn create_one(state: &mut Observed, create: &Create) {
         (None, Some(zone)) => balancer.location.network_zone = zone.clone(),
         _ => panic!("one of location and network_zone: {places:?}"),
     }
-    for (asked, kind) in [(create.ipv4, "ipv4"), (create.ipv6, "ipv6")] {
+    for (asked, kind) in [
+        (create.public_net.ipv4, "ipv4"),
+        (create.public_net.ipv6, "ipv6"),
+    ] {
         let Some(asked) = asked else { continue };
         let mut all = state.primary_ips.iter_mut().flatten();
         let one = all.find(|one| one.id == asked).expect("not_found");
@@ -144,9 +148,7 @@ fn create_one(state: &mut Observed, create: &Create) {
             }
         }
     }
-    balancer.algorithm = AlgorithmOf {
-        kind: create.algorithm.unwrap_or_default(),
-    };
+    balancer.algorithm = create.algorithm.unwrap_or_default();
     if let Some(network) = create.network {
         attach(&mut balancer, network, None);
     }
@@ -198,7 +200,7 @@ fn changed(balancer: &mut LoadBalancer, write: &Write) {
             let mut types = types().into_iter();
             balancer.load_balancer_type = types.find(|one| one.name == *kind).unwrap();
         }
-        Write::ChangeAlgorithm { algorithm } => balancer.algorithm.kind = *algorithm,
+        Write::ChangeAlgorithm(algorithm) => balancer.algorithm = *algorithm,
         Write::ChangeDnsPtr { ip, dns_ptr } => match ip {
             IpAddr::V4(_) => balancer.public_net.ipv4.dns_ptr = Some(dns_ptr.clone()),
             IpAddr::V6(_) => balancer.public_net.ipv6.dns_ptr = Some(dns_ptr.clone()),
@@ -287,7 +289,7 @@ fn add_target(balancer: &mut LoadBalancer, target: ServerTarget) {
         ),
     }
     balancer.targets.push(Target::Server {
-        server: ServerRef { id: target.server },
+        server: Reference { id: target.server },
         use_private_ip: target.use_private_ip,
         health_status: Vec::new(),
     });
@@ -295,16 +297,20 @@ fn add_target(balancer: &mut LoadBalancer, target: ServerTarget) {
 
 fn add_service(balancer: &mut LoadBalancer, listener: &Listener) {
     let mut added = listener.clone();
-    let mut http = added.http.take().unwrap_or_default();
-    if added.protocol != ListenerProtocol::Tcp {
+    if added.protocol() != "tcp" {
         // Where nothing was said, the API says.
-        http.cookie_name.get_or_insert("HCLBSTICKY".into());
-        http.cookie_lifetime.get_or_insert(300);
-        http.sticky_sessions.get_or_insert(false);
-        http.redirect_http.get_or_insert(false);
-        http.certificates.get_or_insert_default();
-        http.timeout_idle.get_or_insert(60);
-        added.http = Some(http);
+        for (field, usual) in [
+            (PortField::CookieName, json!("HCLBSTICKY")),
+            (PortField::CookieLifetime, json!(300)),
+            (PortField::StickySessions, json!(false)),
+            (PortField::RedirectHttp, json!(false)),
+            (PortField::Certificates, json!([])),
+            (PortField::TimeoutIdle, json!(60)),
+        ] {
+            if added.get(field).is_none() {
+                added.set(field, usual);
+            }
+        }
     }
     balancer.services.push(added);
 }
@@ -322,9 +328,7 @@ fn check(balancer: &LoadBalancer) {
     let mut ports = BTreeMap::new();
     for service in &balancer.services {
         *ports.entry(service.listen_port).or_insert(0) += 1;
-        let http = service.http.clone().unwrap_or(Http::default());
-        let redirects = http.redirect_http == Some(true);
-        if redirects && service.protocol == ListenerProtocol::Https {
+        if PortField::RedirectHttp.of(service).as_deref() == Some("true") {
             *ports.entry(80).or_insert(0) += 1;
         }
     }

@@ -6,7 +6,7 @@ use crate::load_balancer::support::{
 };
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::{
-    PrivateNet, SERVICE_UID, SelectedServer, SelectorRef, ServerRef, Subnet, Target, Write,
+    PrivateNet, Reference, SERVICE_UID, SelectedServer, SelectorRef, Subnet, Target, Write,
 };
 use ccm::provider::{AddressKind, InstanceId, NodeAddress, ProviderId, Reach, Reason};
 
@@ -200,7 +200,7 @@ fn another_network_is_left_for_the_configured_one() {
         ip: None,
     }];
     own.targets = vec![Target::Server {
-        server: ServerRef { id: 1 },
+        server: Reference { id: 1 },
         use_private_ip: true,
         health_status: Vec::new(),
     }];
@@ -418,7 +418,7 @@ fn only_servers_that_exist_are_targets() {
         world.balancer_mut().targets.clear();
         for server in *before {
             world.balancer_mut().targets.push(Target::Server {
-                server: ServerRef { id: *server },
+                server: Reference { id: *server },
                 use_private_ip: false,
                 health_status: Vec::new(),
             });

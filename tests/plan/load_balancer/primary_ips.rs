@@ -46,7 +46,7 @@ fn asked(world: &World) -> Ids {
     let Some(Write::Create(create)) = planned.first().map(|one| &one.write) else {
         panic!("{planned:?}");
     };
-    (create.ipv4, create.ipv6)
+    (create.public_net.ipv4, create.public_net.ipv6)
 }
 
 #[rustfmt::skip] // A case is a line.
@@ -337,9 +337,11 @@ fn a_shell_that_does_not_know_the_selector_claims_nothing() {
         (false, &[("public-net-ipv4", "kept")], false),
     ] {
         let mut world = world(Profile::CcmFromScratch);
-        world.defaults.unknown = unknown.then(|| SELECTOR.to_owned()).into_iter().collect();
+        if unknown {
+            world.defaults.unknown = [SELECTOR, "HCLOUD_NETWORK"].map(str::to_owned).into();
+        }
         world.set(annotations);
-        let plan = world.careful_plan();
+        let plan = world.plan();
         assert_eq!(
             plan.changes.is_empty(),
             is_held,
@@ -351,11 +353,15 @@ fn a_shell_that_does_not_know_the_selector_claims_nothing() {
             .map(|one| one.source.to_string())
             .collect();
         match is_held {
-            true => assert_eq!(held, [format!("default of {SELECTOR}")]),
+            true => {
+                assert_eq!(held, [format!("default of {SELECTOR}")]);
+                // It is reported once.
+                assert!(plan.unsure_new.is_none());
+            }
             false => assert!(held.is_empty()),
         }
         select(&mut world, "");
-        assert!(!world.careful_plan().changes.is_empty());
+        assert!(!world.plan().changes.is_empty());
     }
 }
 

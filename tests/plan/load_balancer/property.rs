@@ -7,11 +7,11 @@ use crate::load_balancer::support::{
     NETWORK, PROFILES, UID, World, changes, environment, lines, node, port,
 };
 use ccm::hetzner::load_balancers::{
-    Algorithm, AlgorithmOf, Certificate, CertificateStatus, HealthCheck, Http, HttpCheck, Listener,
-    ListenerProtocol, LoadBalancer, Location, PrimaryIp, PrivateNet, SERVICE_UID, SelectedServer,
-    SelectorRef, ServerRef, Target, Write,
+    Algorithm, AlgorithmOf, Certificate, CertificateStatus, Listener, LoadBalancer, Location,
+    PrimaryIp, PrivateNet, Reference, SERVICE_UID, SelectedServer, SelectorRef, Target, Write,
 };
 use ccm::provider::{InstanceId, Protocol, ProviderId, Reach, Reason, ServicePort, TrafficPolicy};
+use serde_json::json;
 use std::collections::BTreeMap;
 
 const SEEDS: u64 = 1500;
@@ -63,36 +63,40 @@ const VALUES: &[(&str, &[&str])] = &[
 ];
 
 fn listener(random: &mut Random, number: u16) -> Listener {
-    use ListenerProtocol::{Http as H, Https as S, Tcp as T};
-    let protocol = *random.pick(&[T, H, S]);
-    Listener {
-        protocol,
-        listen_port: number,
-        destination_port: 30_000 + random.below(90) as u16,
-        proxyprotocol: random.percent(30),
-        http: (protocol != T).then(|| Http {
-            cookie_name: Some((*random.pick(&["HCLBSTICKY", "A"])).to_owned()),
-            cookie_lifetime: Some(*random.pick(&[60, 300])),
-            certificates: Some(random.pick(&[vec![], vec![7], vec![8, 7]]).clone()),
-            redirect_http: Some(false),
-            sticky_sessions: Some(random.percent(30)),
-            timeout_idle: Some(60),
-        }),
-        health_check: HealthCheck {
-            protocol: *random.pick(&[T, H]),
-            port: 30_080,
-            interval: *random.pick(&[5, 15]),
-            timeout: 10,
-            retries: 3,
-            http: random.percent(50).then(|| HttpCheck {
-                domain: None,
-                path: Some("/".into()),
-                response: random.percent(10).then(|| "pong".into()),
-                status_codes: Some(vec!["3??".into(), "2??".into()]),
-                tls: Some(random.percent(30)),
-            }),
+    let protocol = *random.pick(&["tcp", "http", "https"]);
+    let mut port = json!({
+        "protocol": protocol,
+        "listen_port": number,
+        "destination_port": 30_000 + random.below(90),
+        "proxyprotocol": random.percent(30),
+        "health_check": {
+            "protocol": *random.pick(&["tcp", "http"]),
+            "port": 30_080,
+            "interval": *random.pick(&[5, 15]),
+            "timeout": 10,
+            "retries": 3,
         },
+    });
+    if protocol != "tcp" {
+        port["http"] = json!({
+            "cookie_name": *random.pick(&["HCLBSTICKY", "A"]),
+            "cookie_lifetime": *random.pick(&[60, 300]),
+            "certificates": random.pick(&[vec![], vec![7], vec![8, 7]]),
+            "redirect_http": false,
+            "sticky_sessions": random.percent(30),
+            "timeout_idle": 60,
+        });
     }
+    if random.percent(50) {
+        port["health_check"]["http"] = json!({
+            "domain": null,
+            "path": "/",
+            "response": random.percent(10).then_some("pong"),
+            "status_codes": ["3??", "2??"],
+            "tls": random.percent(30),
+        });
+    }
+    serde_json::from_value(port).unwrap()
 }
 
 /// One that the API could hold.
@@ -116,7 +120,7 @@ fn balancer(random: &mut Random, id: u64) -> LoadBalancer {
     for server in 1..=random.below(25) {
         let private = attached && (!one.public_net.enabled || random.percent(50));
         let target = Target::Server {
-            server: ServerRef { id: server * 2 },
+            server: Reference { id: server * 2 },
             use_private_ip: private,
             health_status: Vec::new(),
         };

@@ -2,7 +2,7 @@
 
 use crate::load_balancer::support::{World, node};
 use ccm::hetzner::Profile;
-use ccm::hetzner::load_balancers::{HealthStatus, Target};
+use ccm::hetzner::load_balancers::{HealthStatus, PortField, Target};
 use ccm::provider::{Health, Reason};
 
 const V4: &str = "203.0.113.1";
@@ -82,7 +82,7 @@ fn a_host_name_stands_alone_and_one_proxy_port_is_enough() {
 fn a_proxy_protocol_that_stays_is_said() {
     let mut world = World::new(Profile::Hcloud);
     world.settle();
-    world.balancer_mut().services[0].proxyprotocol = true;
+    world.balancer_mut().services[0].set(PortField::ProxyProtocol, true);
     assert!(world.settle().is_empty());
     assert_eq!(world.ingress()[0].ip_mode.as_deref(), Some("Proxy"));
 }

@@ -100,16 +100,6 @@ impl World {
         rules.plan(&self.state, &self.service, &self.nodes, &self.cluster)
     }
 
-    /// As from a shell.
-    pub fn careful_plan(&self) -> Plan {
-        let rules = Planner {
-            profile: self.profile,
-            defaults: &self.defaults,
-            network: self.network,
-        };
-        rules.plan_without_unset_defaults(&self.state, &self.service, &self.nodes, &self.cluster)
-    }
-
     pub fn removal(&self) -> Plan {
         let rules = Planner {
             profile: self.profile,

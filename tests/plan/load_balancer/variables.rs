@@ -62,7 +62,8 @@ fn each_is_read_and_a_bad_value_is_an_error_at_the_start() {
         let parsed = read(&[(name, good)]);
         assert!(parsed.problems.is_empty(), "{name}: {:?}", parsed.problems);
         // A variable is set to something, and the others are not.
-        let text = format!("{:?}", parsed.settings.load_balancers);
+        let set = parsed.settings;
+        let text = format!("{:?} {:?}", set.load_balancers_enabled, set.load_balancers);
         let source = format!("{:?}", Source::Environment(String::new())).replace("\"\"", "");
         let source = source.trim_end_matches(')');
         assert_eq!(text.matches(source).count(), 1, "{name}: {text}");

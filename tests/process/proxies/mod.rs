@@ -208,7 +208,7 @@ fn a_variable_that_names_no_proxy_ends_everything_at_once() {
         (
             "http_proxy",
             "http://u:correct-horse@p:0",
-            "http_proxy: its port is no number from 1 to 65535; write it like",
+            "http_proxy: the port is a number from 1 to 65535; write it like",
         ),
         (
             "SSL_CERT_FILE",

@@ -277,7 +277,7 @@ fn a_token_file_that_became_unusable() {
     let [first, second] = ["first", "second"].map(|name| world.token(name));
     world.write("token", &first);
     world.start(Login::TokenFile("token".into()));
-    let stays = "; the token read before stays in use";
+    let stays = "; what was read before stays in use";
     for (text, why) in [
         ("", "is empty"),
         ("two\nlines\n", "holds characters that no token has"),

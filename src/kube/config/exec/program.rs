@@ -3,7 +3,7 @@
 use super::super::access::ConfigError;
 use super::super::entry::{Entry, a, check_names, flag_of, shown, text_of};
 use super::super::redact::without_secrets;
-use crate::http::{Redactor, Secret};
+use crate::http::{Secret, redact};
 use serde_json::json;
 use serde_yaml::Value;
 use std::cmp::Reverse;
@@ -113,7 +113,7 @@ impl Program {
             .collect();
         // What holds another one is taken out first, or its rest would be left.
         given.sort_by_key(|value| Reverse(value.len()));
-        let text = Redactor::new(made).redact(stderr);
+        let text = redact(stderr, made);
         let text = given.iter().fold(text, |text, value| without(&text, value));
         one_short_line(&without_secrets(&text))
     }

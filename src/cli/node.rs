@@ -1,0 +1,438 @@
+//! `ccm node list | inspect | sync`: what both node controllers see and would do, for people and for programs.
+
+use super::objects::{
+    Context, Item, Planned, error_of, field, finding, rows, section, unknown_name, warnings,
+    would_do,
+};
+use super::output::{Exit, Printer, or_dash, usage};
+use super::table::{self, Columns};
+use super::{startup, wire};
+use crate::cache;
+use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
+use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialised};
+use crate::controllers::{Proposal, Report, Selection};
+use crate::provider::{Finding, NodeAddress};
+use crate::settings::Command;
+use serde::Serialize;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::OsString;
+
+pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
+    let nodes = Nodes::start(Command::NodeList, words)?;
+    if let Some(name) = nodes.context.names.first() {
+        return Err(usage(&format!(
+            "node list takes no name; ccm node inspect {name} shows one node"
+        )));
+    }
+    let plans = nodes.evaluate(&Selection::All)?;
+    let rows = plans.iter();
+    let text = |is_wide| match rows.len() {
+        0 => "The cluster has no nodes.\n".to_owned(),
+        _ => COLUMNS.table(rows.map(|plan| cells(plan, is_wide)).collect(), is_wide),
+    };
+    Ok(nodes.context.show("List", &plans, text))
+}
+
+pub(super) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
+    let nodes = Nodes::start(Command::NodeInspect, words)?;
+    if nodes.context.names.len() != 1 {
+        let why = "node inspect takes one name, e.g. ccm node inspect worker-1";
+        return Err(usage(why));
+    }
+    let plans = nodes.evaluate(&nodes.selection()?)?;
+    let text = |_| plans.iter().map(inspection).collect();
+    Ok(nodes.context.show("Inspection", &plans, text))
+}
+
+pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
+    let mut nodes = Nodes::start(Command::NodeSync, words)?;
+    nodes.context.check_exitcode()?;
+    nodes.context.check_profile()?;
+    let selection = nodes.selection()?;
+    nodes.context.show_leader();
+    if nodes.context.settings.dry_run.value {
+        let plans = nodes.evaluate(&selection)?;
+        return Ok(nodes.context.would_do(&plans));
+    }
+    let apis = &nodes.context.apis;
+    Ok(nodes.context.do_now(|| {
+        let (mut report, plans) = nodes.nodes.sync(apis, &selection);
+        if report.outage.is_some() {
+            return (report, together(plans, Vec::new()));
+        }
+        let (second, lifecycle) = nodes.lifecycle.sync(apis, &selection);
+        let plans = together(plans, lifecycle);
+        report.outage = second.outage;
+        report.unreached += second.unreached;
+        report.changes.extend(second.changes);
+        report.failures.extend(second.failures);
+        count(&mut report, plans.len());
+        (report, plans)
+    }))
+}
+
+/// A node is counted once, whatever the two controllers did to it.
+fn count(report: &mut Report, nodes: usize) {
+    let failures = report.failures.iter();
+    let failed: HashSet<&str> = failures.map(|failure| failure.object.as_str()).collect();
+    let changes = report.changes.iter();
+    let changed: HashSet<&str> = changes.map(|(object, _)| object.as_str()).collect();
+    report.changed = changed.difference(&failed).count();
+    report.unchanged = nodes.saturating_sub(report.changed + failed.len());
+}
+
+/// What the commands on nodes work with.
+struct Nodes {
+    context: Context,
+    nodes: NodeController,
+    lifecycle: LifecycleController,
+}
+
+/// What the controllers would do to one node.
+struct Plans {
+    node: NodePlan,
+    /// None when the lifecycle controller does not check it.
+    lifecycle: Option<LifecyclePlan>,
+}
+
+impl Nodes {
+    fn start(command: Command, words: Vec<OsString>) -> Result<Nodes, Exit> {
+        let context = Context::new(startup::start(command, words)?)?;
+        Ok(Nodes {
+            nodes: NodeController::new(wire::node_settings(&context.settings)),
+            lifecycle: LifecycleController::new(wire::lifecycle_settings(&context.settings)),
+            context,
+        })
+    }
+
+    /// Those that are named, else all. The error: a name is no node's.
+    fn selection(&self) -> Result<Selection, Exit> {
+        let names = &self.context.names;
+        if names.is_empty() {
+            return Ok(Selection::All);
+        }
+        // The nodes read here are those that are planned on.
+        let nodes = self.nodes.nodes(&self.context.apis, &Selection::All);
+        let nodes = nodes.map_err(|error| self.context.failed(&error))?;
+        let there: Vec<&str> = nodes.value.iter().map(|node| node.name()).collect();
+        let mut exit = Ok(Selection::Names(names.iter().cloned().collect()));
+        for name in names.iter().filter(|name| !there.contains(&name.as_str())) {
+            let what = format!("node {name:?}");
+            let why = unknown_name(&what, name, &there, "ccm node list");
+            exit = Err(Printer::failure(&why));
+        }
+        exit
+    }
+
+    fn evaluate(&self, selection: &Selection) -> Result<Vec<Plans>, Exit> {
+        let apis = &self.context.apis;
+        let plans = || {
+            let (_, nodes) = self.nodes.evaluate(apis, selection)?;
+            let (lifecycle, _) = self.lifecycle.evaluate(apis, selection)?;
+            Ok(together(nodes, lifecycle))
+        };
+        plans().map_err(|error: cache::Error| self.context.failed(&error))
+    }
+}
+
+fn together(nodes: Vec<NodePlan>, lifecycle: Vec<LifecyclePlan>) -> Vec<Plans> {
+    let by_uid = lifecycle.into_iter();
+    let mut by_uid: HashMap<String, LifecyclePlan> =
+        by_uid.map(|plan| (plan.object.uid.clone(), plan)).collect();
+    let plans = nodes.into_iter().map(|node| Plans {
+        lifecycle: by_uid.remove(&node.object.uid),
+        node,
+    });
+    plans.collect()
+}
+
+impl Plans {
+    fn findings(&self) -> impl Iterator<Item = &Finding> {
+        let lifecycle = self.lifecycle.iter().flat_map(|plan| &plan.obstacle);
+        self.node.all_findings().chain(lifecycle)
+    }
+
+    /// What blocks it, of either controller.
+    fn obstacles(&self) -> impl Iterator<Item = &Finding> {
+        let lifecycle = self.lifecycle.iter().flat_map(|plan| &plan.obstacle);
+        self.node.obstacle.iter().chain(lifecycle)
+    }
+
+    /// Of the lifecycle controller.
+    fn lifecycle_change(&self) -> Option<&lifecycle::Change> {
+        self.lifecycle.as_ref()?.change.as_ref()
+    }
+
+    fn proposal(&self) -> Proposal {
+        let mut proposal = self.node.proposal();
+        for lifecycle in self.lifecycle.iter().map(LifecyclePlan::proposal) {
+            proposal.lines.extend(lifecycle.lines);
+            proposal.obstacle = proposal.obstacle.or(lifecycle.obstacle);
+        }
+        proposal
+    }
+}
+
+impl Planned for Vec<Plans> {
+    const KIND: &'static str = "Node";
+
+    fn items<'a>(&'a self, report: Option<&'a Report>) -> Vec<impl Serialize> {
+        let items = self.iter().map(|plans| {
+            let changes = plans.node.changes.iter().map(Change::Node);
+            let lifecycle = plans.lifecycle_change().map(Change::Lifecycle);
+            Item {
+                object: Object::new(&plans.node),
+                cloud: Cloud::new(&plans.node.server),
+                differences: plans.node.differences().collect(),
+                changes: changes.chain(lifecycle).collect(),
+                held_back: None,
+                findings: plans.findings().collect(),
+                error: error_of(report, &format!("node/{}", plans.node.object.name)),
+            }
+        });
+        items.collect()
+    }
+
+    fn proposals(&self) -> Vec<Proposal> {
+        self.iter().map(Plans::proposal).collect()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let notes = self.iter().flat_map(|plans| {
+            let is_obstacle = |finding: &&Finding| plans.obstacles().any(|one| one == *finding);
+            let findings = plans.findings().filter(move |one| !is_obstacle(one));
+            warnings(&format!("node/{}", plans.node.object.name), findings).collect::<Vec<_>>()
+        });
+        notes.collect()
+    }
+}
+
+/// A change of one of the controllers that nodes have.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Change<'a> {
+    Node(&'a node::Change),
+    Lifecycle(&'a lifecycle::Change),
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Object<'a> {
+    kind: &'static str,
+    name: &'a str,
+    uid: &'a str,
+    #[serde(rename = "providerID")]
+    provider_id: &'a str,
+    ready: bool,
+    uninitialized: bool,
+    addresses: Vec<NodeAddress>,
+}
+
+impl Object<'_> {
+    fn new(plan: &NodePlan) -> Object<'_> {
+        Object {
+            kind: "Node",
+            name: &plan.object.name,
+            uid: &plan.object.uid,
+            provider_id: &plan.node.spec.provider_id,
+            ready: plan.node.is_ready(),
+            uninitialized: is_uninitialised(&plan.node),
+            addresses: plan.reported_addresses(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Cloud<'a> {
+    kind: &'static str,
+    id: u64,
+    name: &'a str,
+    state: String,
+    #[serde(rename = "type")]
+    instance_type: &'a str,
+    location: &'a str,
+    network_zone: &'a str,
+    public_ipv4: Option<String>,
+    public_ipv6: Option<String>,
+    private_ips: Vec<String>,
+    matched_by: String,
+}
+
+impl Cloud<'_> {
+    fn new(server: &Server) -> Option<Cloud<'_>> {
+        let Server::Matched(instance, by) = server else {
+            return None;
+        };
+        let private = instance.private.iter();
+        Some(Cloud {
+            kind: "Server",
+            id: instance.id.0,
+            name: &instance.name,
+            state: instance.state.to_string(),
+            instance_type: &instance.instance_type,
+            location: &instance.location,
+            network_zone: &instance.network_zone,
+            public_ipv4: instance.public_ipv4.map(|ip| ip.to_string()),
+            public_ipv6: instance.public_ipv6.map(|net| net.to_string()),
+            private_ips: private.map(|private| private.ip.to_string()).collect(),
+            matched_by: by.to_string(),
+        })
+    }
+}
+
+/// The server's state in a word.
+fn state(server: &Server) -> String {
+    match server {
+        Server::Matched(instance, _) => instance.state.to_string(),
+        Server::Gone(_) => "missing".into(),
+        Server::Foreign => "foreign".into(),
+        Server::Unknown => "unknown".into(),
+        Server::Unmatched => "-".into(),
+    }
+}
+
+const COLUMNS: Columns = Columns {
+    headings: &["NAME", "STATUS", "SERVER", "STATE", "ADDRESSES", "DIFF"],
+    wide: &["TYPE", "LOCATION", "MATCHED BY", "PROVIDER ID"],
+    // Addresses, then names, then what differs.
+    yielding: &[(4, 15), (0, 18), (5, 10)],
+};
+
+fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
+    let plan = &plans.node;
+    let addresses = match is_wide {
+        true => usize::MAX,
+        false if table::is_terminal() => 1,
+        false => 2,
+    };
+    let mut cells = vec![
+        plan.object.name.clone(),
+        status(plan).to_owned(),
+        server_cell(&plan.server),
+        state(&plan.server),
+        addresses_cell(&plan.reported_addresses(), addresses),
+        diff_cell(plans),
+    ];
+    cells.extend(match &plan.server {
+        Server::Matched(instance, by) => [
+            instance.instance_type.to_string(),
+            instance.location.to_string(),
+            by.to_string(),
+        ],
+        _ => ["-".into(), "-".into(), "-".into()],
+    });
+    cells.push(or_dash(&plan.node.spec.provider_id));
+    cells
+}
+
+fn status(plan: &NodePlan) -> &'static str {
+    match (is_uninitialised(&plan.node), plan.node.is_ready()) {
+        (true, _) => "New",
+        (false, true) => "Ready",
+        (false, false) => "NotReady",
+    }
+}
+
+fn server_cell(server: &Server) -> String {
+    match server {
+        Server::Matched(instance, _) => instance.id.to_string(),
+        Server::Gone(id) => id.to_string(),
+        Server::Foreign | Server::Unknown | Server::Unmatched => "-".into(),
+    }
+}
+
+/// IPs only, the external first; the host name is nearly always the node's name.
+fn addresses_cell(addresses: &[NodeAddress], at_most: usize) -> String {
+    let mut ips: Vec<&NodeAddress> = addresses
+        .iter()
+        .filter(|address| address.ip().is_some())
+        .collect();
+    ips.sort_by_key(|address| address.kind.name() != "ExternalIP");
+    let list: Vec<&str> = ips.iter().map(|one| one.address.as_str()).collect();
+    match list.split_at_checked(at_most) {
+        Some((shown, more)) if !more.is_empty() => format!("{}+{}", shown.join(","), more.len()),
+        _ => or_dash(&list.join(",")),
+    }
+}
+
+/// What kinds of values differ, or what blocks the node.
+fn diff_cell(plans: &Plans) -> String {
+    let plan = &plans.node;
+    match plans.lifecycle_change() {
+        Some(lifecycle::Change::DeleteNode { .. }) => return "delete".into(),
+        Some(_) => return "shutdown taint".into(),
+        None => {}
+    }
+    if let Some(finding) = plans.obstacles().next() {
+        return format!("!{}", finding.reason.name());
+    }
+    if is_uninitialised(&plan.node) && !plan.changes.is_empty() {
+        return "initialise".into();
+    }
+    let kinds: BTreeSet<&str> = plan.differences().map(|field| field.field.kind()).collect();
+    or_dash(&kinds.into_iter().collect::<Vec<_>>().join(","))
+}
+
+/// Both sides, matched how, every value with what asks for it, and what sync would do.
+fn inspection(plans: &Plans) -> String {
+    let fields = plans.node.fields.iter();
+    let fields: String = fields
+        .map(|one| field(&one.field, &one.have, &one.want, false, &one.source))
+        .collect();
+    let findings: String = plans.findings().map(finding).collect();
+    [
+        sides(&plans.node),
+        section(
+            "\nVALUES (= as wanted, ~ differs)",
+            &fields,
+            "none: nothing is wanted of this node",
+        ),
+        section("\nFINDINGS", &findings, "none"),
+        would_do(&plans.proposal().lines, "change nothing"),
+    ]
+    .concat()
+}
+
+fn sides(plan: &NodePlan) -> String {
+    let node = &plan.node;
+    let mut ready = if node.is_ready() { "Ready" } else { "NotReady" }.to_owned();
+    if is_uninitialised(node) {
+        ready += ", uninitialized";
+    }
+    let (mut name, mut place, mut matched_by) = (String::new(), None, "-".to_owned());
+    let mut addresses = Vec::new();
+    let identity = match &plan.server {
+        Server::Matched(instance, by) => {
+            name = instance.name.clone();
+            place = Some(format!(
+                "{}, {} ({})",
+                instance.instance_type, instance.location, instance.network_zone
+            ));
+            matched_by = by.to_string();
+            addresses.extend(instance.public_ipv4.map(|ip| format!("public {ip}")));
+            addresses.extend(instance.public_ipv6.map(|net| format!("public {net}")));
+            let private = instance.private.iter();
+            addresses.extend(private.map(|p| format!("private {} (Network {})", p.ip, p.network)));
+            format!("server {}", instance.id)
+        }
+        Server::Gone(id) => format!("server {id}"),
+        Server::Foreign | Server::Unknown | Server::Unmatched => String::new(),
+    };
+    let row =
+        |heading: &str, ours: &str, cloud: String| vec![heading.to_owned(), ours.to_owned(), cloud];
+    let mut table = vec![
+        row("name", &plan.object.name, name),
+        row("identity", &or_dash(&node.spec.provider_id), identity),
+        row("state", &ready, state(&plan.server)),
+    ];
+    table.extend(place.map(|place| row("type, place", "", place)));
+    let reported: Vec<String> = plan
+        .reported_addresses()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    table.extend(rows("addresses", &reported, &addresses));
+    table.push(row("matched by", "", matched_by));
+    table::render(&["", "KUBERNETES", "CLOUD"], &table)
+}

@@ -1,0 +1,343 @@
+//! What the commands on nodes, Services and routes share. `list` and `inspect` show what is planned; `sync` shows it
+//! (`--dry-run`) or does now what one tick of the daemon would do.
+
+use super::leader;
+use super::output::{self, Document, Exit, Printer, line, one_line, usage, wrapped};
+use super::startup::{CLOUD_PROVIDER, Started};
+use super::table::COLUMNS;
+use crate::cache::{self, Apis, ReadFrom};
+use crate::controllers::{Proposal, Report};
+use crate::kube::Node;
+use crate::provider::{Field, Finding, ProviderId, Severity, Source};
+use crate::settings::{Settings, all_nearest, one_of};
+use serde::Serialize;
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Of names that are equally near to one that does not exist, so many are named.
+const NEAREST_AT_MOST: usize = 3;
+
+/// Everything that was planned: a controller's view of all objects of a command.
+pub(super) trait Planned {
+    /// Begins the kind of each document: `NodeList`, `NodeSync`.
+    const KIND: &'static str;
+
+    /// For programs; `report`: what was done, else what would be done.
+    fn items<'a>(&'a self, report: Option<&'a Report>) -> Vec<impl Serialize>;
+
+    fn proposals(&self) -> Vec<Proposal>;
+
+    /// Lines about what does not block the sync: warnings, and what is held back.
+    fn notes(&self) -> Vec<String>;
+
+    /// Of how many objects a change is held back.
+    fn held_back(&self) -> usize {
+        0
+    }
+}
+
+/// One object, its counterpart in the cloud, and what lies between them.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Item<'a, Object, Cloud, Difference, Change, Found = &'a Finding> {
+    pub(super) object: Object,
+    pub(super) cloud: Cloud,
+    pub(super) differences: Vec<Difference>,
+    /// Made or planned.
+    pub(super) changes: Vec<Change>,
+    /// What differs and is left: only a default asks for it, and the daemon may not have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) held_back: Option<&'a [Field]>,
+    pub(super) findings: Vec<Found>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<&'a str>,
+}
+
+/// Why that object failed.
+pub(super) fn error_of<'a>(report: Option<&'a Report>, object: &str) -> Option<&'a str> {
+    let mut failures = report?.failures.iter();
+    let failure = failures.find(|failure| failure.object == object)?;
+    Some(&failure.why)
+}
+
+/// `what`: `List`, `Inspection` or `Sync`.
+pub(super) fn document<'a, P: Planned>(
+    what: &str,
+    plans: &'a P,
+    report: Option<&'a Report>,
+) -> Document<impl Serialize + use<'a, P>> {
+    Document::new(format!("{}{what}", P::KIND), plans.items(report), report)
+}
+
+/// What such a command works with.
+pub(super) struct Context {
+    pub(super) settings: Settings,
+    pub(super) apis: Apis,
+    /// The words that are no flags: names of objects.
+    pub(super) names: Vec<String>,
+    /// Unset here, and may be set for the daemon.
+    unknown: Vec<String>,
+}
+
+impl Context {
+    pub(super) fn new(mut started: Started) -> Result<Context, Exit> {
+        Ok(Context {
+            apis: started.apis()?,
+            settings: started.settings,
+            names: started.words,
+            unknown: started.unknown,
+        })
+    }
+
+    /// Who does the same work.
+    pub(super) fn show_leader(&self) {
+        leader::tell(&self.settings, &self.apis);
+    }
+
+    /// An API did not answer. With the kubeconfig: a person may have several.
+    pub(super) fn failed(&self, error: &cache::Error) -> Exit {
+        match error {
+            cache::Error::Kube(_) => {
+                Printer::failure(&format!("{error} ({})", self.apis.kube.origin()))
+            }
+            cache::Error::Cloud(_) => Printer::failure(&error.to_string()),
+        }
+    }
+
+    /// With the wrong profile no node is ours: every target would be removed, and a new node would get a provider ID that
+    /// it keeps for ever. The error: the profile is only a default, and no node has it.
+    pub(super) fn check_profile(&self) -> Result<(), Exit> {
+        if !self.unknown.iter().any(|name| name == CLOUD_PROVIDER) {
+            return Ok(());
+        }
+        let nodes = self.apis.nodes(Duration::MAX, ReadFrom::Latest);
+        let nodes = nodes.map_err(|error| self.failed(&error))?.value;
+        let has_id = |node: &&Arc<Node>| !node.spec.provider_id.is_empty();
+        let is_foreign = |node: &Arc<Node>| {
+            let id = &node.spec.provider_id;
+            self.apis.provider.parse_provider_id(id) == ProviderId::Foreign
+        };
+        let mut with_id = nodes.iter().filter(has_id).peekable();
+        match with_id.peek().is_some() && with_id.all(is_foreign) {
+            true => Err(Printer::failure(&format!(
+                "no node has a provider ID of profile {}, and --cloud-provider is not set here: name the cluster's \
+                 profile, or take the daemon's settings with --settings-from",
+                self.apis.provider.name()
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    /// `--detailed-exitcode` is for what would be done.
+    pub(super) fn check_exitcode(&self) -> Result<(), Exit> {
+        match self.settings.detailed_exitcode.value && !self.settings.dry_run.value {
+            true => Err(usage("--detailed-exitcode needs --dry-run")),
+            false => Ok(()),
+        }
+    }
+
+    /// `list` and `inspect`.
+    pub(super) fn show(
+        &self,
+        what: &str,
+        plans: &impl Planned,
+        text: impl FnOnce(bool) -> String,
+    ) -> Exit {
+        self.show_leader();
+        let output = self.settings.output.value;
+        output::print(output, || document(what, plans, None), text)
+    }
+
+    /// `sync --dry-run`.
+    pub(super) fn would_do<P: Planned>(&self, plans: &P) -> Exit {
+        let proposals = plans.proposals();
+        let exit = output::print(
+            self.settings.output.value,
+            || document("Sync", plans, None),
+            |_| with_count(proposed(&proposals, plans.notes()), plans),
+        );
+        explain_held_back(plans);
+        let is_blocked = |proposal: &Proposal| proposal.obstacle.is_some();
+        let is_pending = |proposal: &Proposal| !proposal.lines.is_empty();
+        match exit.fail_if(plans.held_back() > 0 || proposals.iter().any(is_blocked)) {
+            Exit::Done
+                if self.settings.detailed_exitcode.value && proposals.iter().any(is_pending) =>
+            {
+                Exit::Pending
+            }
+            exit => exit,
+        }
+    }
+
+    /// Does the work of `sync`, and shows what was done.
+    pub(super) fn do_now<P: Planned>(&self, work: impl FnOnce() -> (Report, P)) -> Exit {
+        let recorder = &self.apis.recorder;
+        let (report, plans) = recorder.alongside(&self.apis.kube, work);
+        self.done(&report, &plans)
+    }
+
+    pub(super) fn done<P: Planned>(&self, report: &Report, plans: &P) -> Exit {
+        if let Some(outage) = &report.outage {
+            // What was done before is not lost in silence.
+            for (object, change) in &report.changes {
+                Printer::stderr(&line(format_args!("{object}  {change}")));
+            }
+            return self.failed(&outage.error);
+        }
+        let exit = output::print(
+            self.settings.output.value,
+            || document("Sync", plans, Some(report)),
+            |_| with_count(done(report, plans.notes()), plans),
+        );
+        explain_held_back(plans);
+        exit.fail_if(!report.failures.is_empty() || plans.held_back() > 0)
+    }
+}
+
+/// The summary, which ends the text, says of how many objects a change is held back.
+fn with_count(text: String, plans: &impl Planned) -> String {
+    match plans.held_back() {
+        0 => text,
+        count => format!("{}, {count} held back\n", text.trim_end()),
+    }
+}
+
+fn explain_held_back(plans: &impl Planned) {
+    if plans.held_back() > 0 {
+        Printer::notice(
+            "what is held back is asked for only by defaults of settings that the daemon may have: take its \
+             settings with --settings-from, set them here, or add --yes",
+        );
+    }
+}
+
+/// A name that is none of those that are there. `list`: the command that shows them.
+pub(super) fn unknown_name(what: &str, name: &str, there: &[&str], list: &str) -> String {
+    let mut near = all_nearest(name, there.iter().copied());
+    near.truncate(NEAREST_AT_MOST);
+    match near.as_slice() {
+        [] if there.is_empty() => format!("there is no {what}: the cluster has none"),
+        [] => format!("there is no {what}; {list} shows all {}", there.len()),
+        near => format!("there is no {what}; did you mean {}?", one_of(near)),
+    }
+}
+
+/// `2 changed, 98 unchanged, 0 failed`.
+pub(super) fn summary(report: &Report) -> String {
+    let unreached = match report.unreached {
+        0 => String::new(),
+        count => format!(", {count} not reached"),
+    };
+    format!(
+        "{} changed, {} unchanged, {} failed{unreached}",
+        report.changed,
+        report.unchanged,
+        report.failed()
+    )
+}
+
+/// The plan, a line each, then warnings, then what is blocked, then the counts: the last lines are seen best.
+pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = String>) -> String {
+    let line = |object: &str, text: &str| line(format_args!("{object}  {text}"));
+    let changes = proposals.iter().flat_map(|proposal| {
+        let lines = proposal.lines.iter();
+        lines.map(|change| line(&proposal.object, change))
+    });
+    let obstacles = proposals.iter().flat_map(|proposal| {
+        let obstacle = proposal.obstacle.iter();
+        obstacle.map(|why| line(&proposal.object, &format!("can't: {why}")))
+    });
+    let lines = changes.chain(notes).chain(obstacles);
+    let count =
+        |such: fn(&Proposal) -> bool| proposals.iter().filter(|proposal| such(proposal)).count();
+    let would_change = count(|proposal| !proposal.lines.is_empty() && proposal.obstacle.is_none());
+    let blocked = count(|proposal| proposal.obstacle.is_some());
+    let unchanged = proposals.len() - would_change - blocked;
+    let lines: String = lines.collect();
+    format!(
+        "{lines}{would_change} would change, {unchanged} unchanged, {blocked} can't be helped\n"
+    )
+}
+
+/// Those findings that are warnings, a line each: they do not block the sync.
+pub(super) fn warnings<'a>(
+    object: &str,
+    findings: impl IntoIterator<Item = &'a Finding>,
+) -> impl Iterator<Item = String> {
+    let findings = findings.into_iter();
+    let warnings = findings.filter(|finding| finding.severity == Severity::Warning);
+    warnings.map(move |finding| line(format_args!("{object}  warning: {}", finding.message)))
+}
+
+/// What was done, what should be known, what failed, and how much of each.
+pub(super) fn done(report: &Report, notes: impl IntoIterator<Item = String>) -> String {
+    let changes = report.changes.iter();
+    let changes = changes.map(|(object, change)| line(format_args!("{object}  {change}")));
+    let failures = report.failures.iter();
+    let failures =
+        failures.map(|failure| line(format_args!("{}  failed: {}", failure.object, failure.why)));
+    let text: String = changes.chain(notes).chain(failures).collect();
+    text + &summary(report) + "\n"
+}
+
+/// A heading and what stands below it; `empty` where that is nothing.
+pub(super) fn section(heading: &str, content: &str, empty: &str) -> String {
+    match content {
+        "" => format!("{heading}\n  {empty}\n"),
+        content => format!("{heading}\n{content}"),
+    }
+}
+
+/// A text within the width of a table, indented.
+pub(super) fn paragraph(text: &str, first: &str, next: &str) -> String {
+    let lines = wrapped(&one_line(text), COLUMNS - next.len());
+    format!("{first}{}\n", lines.join(&format!("\n{next}")))
+}
+
+pub(super) fn finding(finding: &Finding) -> String {
+    let mark = match finding.severity {
+        Severity::Info => "·",
+        Severity::Warning => "!",
+    };
+    let reason = finding.reason.name();
+    format!(
+        "  {mark} {reason}\n{}",
+        paragraph(&finding.message, "    ", "    ")
+    )
+}
+
+/// A value that is as wanted (=), differs (~) or, where `is_left`, is left as it is (·); and what asks for it.
+pub(super) fn field(
+    name: impl Display,
+    have: &Option<String>,
+    want: &Option<String>,
+    is_left: bool,
+    source: &Source,
+) -> String {
+    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".into());
+    let (have_text, want_text) = (text(have), text(want));
+    let value = match have == want {
+        _ if is_left => format!("· {name}: {have_text}"),
+        true => format!("= {name}: {want_text}"),
+        false => format!("~ {name}: {have_text} → {want_text}"),
+    };
+    line(value) + &line(format_args!("      {source}"))
+}
+
+/// Rows of a table with a heading before the first: lists of both sides.
+pub(super) fn rows(heading: &str, ours: &[String], cloud: &[String]) -> Vec<Vec<String>> {
+    let cell = |side: &[String], row: usize| side.get(row).cloned().unwrap_or_default();
+    let rows = 0..ours.len().max(cloud.len());
+    let rows = rows.map(|row| {
+        let heading = if row == 0 { heading } else { "" };
+        vec![heading.to_owned(), cell(ours, row), cell(cloud, row)]
+    });
+    rows.collect()
+}
+
+/// What the next sync would do; `empty`: where that is nothing.
+pub(super) fn would_do(lines: &[String], empty: &str) -> String {
+    let lines = lines.iter().map(|line| paragraph(line, "  ", "      "));
+    section("\nSYNC WOULD", &lines.collect::<String>(), empty)
+}

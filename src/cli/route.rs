@@ -1,0 +1,230 @@
+//! `ccm route list | sync`: what the route controller sees and would do, for people; and for programs: an item for each
+//! destination, and one for each node with a condition to set or with something in its way.
+
+use super::objects::{Context, Item, Planned, error_of, warnings};
+use super::output::{Exit, Printer, line, or_dash, usage};
+use super::table::Columns;
+use super::{startup, wire};
+use crate::controllers::route::{NodePlan, Plan, RouteController, Row, Step, condition_json};
+use crate::controllers::{Proposal, Report};
+use crate::provider::Route;
+use crate::settings::Command;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::time::Duration;
+
+pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
+    let routes = Routes::start(Command::RouteList, words)?;
+    let plans = routes.evaluate()?;
+    let rows = plans.plan.rows.iter();
+    let exit = routes
+        .context
+        .show("List", &plans, |is_wide| match rows.len() {
+            0 => "The Network has no routes, and no node asks for one.\n".to_owned(),
+            _ => COLUMNS.table(rows.map(cells).collect(), is_wide),
+        });
+    // What is blocked, and warnings.
+    let obstacles = plans.plan.nodes.iter().filter_map(|node| {
+        let why = &node.obstacle.as_ref()?.message;
+        Some(line(format_args!("{}  can't: {why}", node.name())))
+    });
+    Printer::stderr(
+        &plans
+            .notes()
+            .into_iter()
+            .chain(obstacles)
+            .collect::<String>(),
+    );
+    Ok(exit)
+}
+
+pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
+    let mut routes = Routes::start(Command::RouteSync, words)?;
+    routes.context.check_exitcode()?;
+    routes.context.show_leader();
+    if routes.context.settings.dry_run.value {
+        let plans = routes.evaluate()?;
+        return Ok(routes.context.would_do(&plans));
+    }
+    let apis = &routes.context.apis;
+    Ok(routes.context.do_now(|| {
+        let synced = routes.controller.sync(apis);
+        (
+            synced.report,
+            Plans {
+                plan: synced.plan,
+                changes: synced.made,
+            },
+        )
+    }))
+}
+
+/// What the commands on routes work with.
+struct Routes {
+    context: Context,
+    controller: RouteController,
+}
+
+struct Plans {
+    plan: Plan,
+    /// Planned or made, by object.
+    changes: Vec<(String, Value)>,
+}
+
+impl Routes {
+    fn start(command: Command, words: Vec<OsString>) -> Result<Routes, Exit> {
+        let started = startup::start(command, words)?;
+        if !started.words.is_empty() {
+            let name = command.name();
+            return Err(usage(&format!(
+                "{name} takes no name: it is about all routes"
+            )));
+        }
+        let routes = wire::route_settings(&started.settings)
+            .map_err(|off| Printer::failure(&format!("there are no routes: {}", off.why)))?;
+        Ok(Routes {
+            context: Context::new(started)?,
+            controller: RouteController::new(routes),
+        })
+    }
+
+    fn evaluate(&self) -> Result<Plans, Exit> {
+        let evaluated = self.controller.evaluate(&self.context.apis, Duration::ZERO);
+        let plan = evaluated.map_err(|error| self.context.failed(&error))?;
+        let routes = plan.changes.iter();
+        let routes = routes.map(|change| (change.object(), change.json()));
+        let nodes = plan.nodes.iter();
+        let conditions =
+            nodes.filter_map(|one| Some((one.name(), condition_json(one.condition()?))));
+        Ok(Plans {
+            changes: routes.chain(conditions).collect(),
+            plan,
+        })
+    }
+}
+
+impl Planned for Plans {
+    const KIND: &'static str = "Route";
+
+    fn items<'a>(&'a self, report: Option<&'a Report>) -> Vec<impl Serialize> {
+        let Plans { plan, changes } = self;
+        let destination = |change: &Value| change["destination"].as_str().map(str::to_owned);
+        let routes = plan.rows.iter().map(|row| {
+            let own = changes.iter().map(|(_, change)| change);
+            let own = own.filter(|own| destination(own) == Some(row.destination.to_string()));
+            route(row, own.cloned().collect())
+        });
+        let nodes = plan.nodes.iter().filter_map(|one| {
+            let own = changes.iter().filter(|(object, _)| *object == one.name());
+            let conditions = own.map(|(_, change)| change);
+            let conditions = conditions.filter(|change| destination(change).is_none());
+            node(one, conditions.cloned().collect(), report)
+        });
+        routes.chain(nodes).chain(network(plan)).collect()
+    }
+
+    fn proposals(&self) -> Vec<Proposal> {
+        self.plan.proposals()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let plan = &self.plan;
+        let nodes = plan.nodes.iter();
+        let nodes =
+            nodes.flat_map(|node| warnings(&node.name(), &node.findings).collect::<Vec<_>>());
+        let network = plan.network.as_ref();
+        let name = network.map_or_else(String::new, |network| network.for_people());
+        nodes.chain(warnings(&name, &plan.findings)).collect()
+    }
+}
+
+/// A destination, a node, or the Network.
+type RouteItem<'a> = Item<'a, Value, Value, Value, Value, Value>;
+
+fn route(row: &Row, changes: Vec<Value>) -> RouteItem<'_> {
+    let gateway = |route: &Option<Route>| route.map(|route| route.gateway);
+    let cloud = row.have.map(|have| {
+        json!({ "destination": have.destination, "gateway": have.gateway, "server": row.server })
+    });
+    let differs = row.want.is_some() && row.want != row.have;
+    let difference = json!({
+        "field": "gateway",
+        "have": gateway(&row.have),
+        "want": gateway(&row.want),
+        "source": "server private_net.ip",
+    });
+    Item {
+        object: json!({
+            "kind": "Route",
+            "destination": row.destination,
+            "node": row.node,
+            "state": row.state.word(),
+        }),
+        cloud: cloud.unwrap_or_default(),
+        differences: differs.then_some(difference).into_iter().collect(),
+        changes,
+        ..Item::default()
+    }
+}
+
+/// None: there is nothing to say.
+fn node<'a>(
+    plan: &'a NodePlan,
+    changes: Vec<Value>,
+    report: Option<&'a Report>,
+) -> Option<RouteItem<'a>> {
+    let item = Item {
+        object: json!({ "kind": "Node", "name": plan.object.name, "uid": plan.object.uid }),
+        changes,
+        findings: plan.all_findings().map(|one| json!(one)).collect(),
+        error: error_of(report, &plan.name()),
+        ..Item::default()
+    };
+    let is_empty = item.changes.is_empty() && item.findings.is_empty() && item.error.is_none();
+    (!is_empty).then_some(item)
+}
+
+fn network(plan: &Plan) -> Option<RouteItem<'_>> {
+    let network = plan.network.as_ref()?;
+    let item = Item {
+        object: json!({ "kind": network.kind, "name": network.name }),
+        cloud: json!({ "id": network.uid }),
+        findings: plan.findings.iter().map(|one| json!(one)).collect(),
+        ..Item::default()
+    };
+    (!plan.findings.is_empty()).then_some(item)
+}
+
+const COLUMNS: Columns = Columns {
+    headings: &["DESTINATION", "GATEWAY", "NODE", "STATE"],
+    wide: &["SERVER", "WANTED GATEWAY"],
+    yielding: &[(2, 15)],
+};
+
+fn cells(row: &Row) -> Vec<String> {
+    let gateway = |route: Option<Route>| {
+        let gateway = route.map(|route| route.gateway.to_string());
+        or_dash(&gateway.unwrap_or_default())
+    };
+    vec![
+        row.destination.to_string(),
+        gateway(row.have),
+        or_dash(row.node.as_deref().unwrap_or_default()),
+        state(row),
+        or_dash(row.server.as_deref().unwrap_or_default()),
+        gateway(row.want),
+    ]
+}
+
+/// `missing → add`.
+fn state(row: &Row) -> String {
+    let word = row.state.word();
+    match row.step {
+        Step::Nothing => word.to_owned(),
+        Step::Cannot => format!("{word} !"),
+        Step::Add => format!("{word} → add"),
+        Step::Delete => format!("{word} → delete"),
+        Step::Replace => format!("{word} → replace"),
+    }
+}

@@ -1,0 +1,98 @@
+//! Base URLs: host and port, and which URLs send what is secret over a network without TLS.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// What is wrong with a URL that [`leaves_unencrypted`]; `what`: the secret that is sent there.
+pub fn without_tls(what: &str) -> String {
+    format!(
+        "without TLS anyone on the way reads the {what}; use https://, or set HCLOUD_ALLOW_INSECURE_ENDPOINT=true where \
+         the way is yours"
+    )
+}
+
+/// `http://` to another machine than this one. What can't be read counts as another machine.
+pub fn leaves_unencrypted(url: &str) -> bool {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return false;
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let (_, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let is_here = host_and_port(host).is_ok_and(|(host, _)| is_this_machine(host));
+    scheme.eq_ignore_ascii_case("http") && !is_here
+}
+
+/// 127.0.0.0/8, ::1 and `localhost`: no packet to them leaves the machine.
+pub fn is_this_machine(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost")
+        || host.parse::<Ipv4Addr>().is_ok_and(|ip| ip.is_loopback())
+        || host.parse::<Ipv6Addr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// `host`, `host:port` or `[IPv6]:port` → the host without brackets, and the port; an empty one counts as none, as in
+/// Go. The error repeats nothing: there may be a password in it.
+pub fn host_and_port(authority: &str) -> Result<(&str, Option<u16>), &'static str> {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => rest
+            .split_once(']')
+            .filter(|(host, _)| host.parse::<Ipv6Addr>().is_ok())
+            .ok_or("what is in [ ] is no IPv6 address")?,
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
+    match host.chars().all(is_allowed) {
+        _ if host.is_empty() => return Err("the host is missing"),
+        true => {}
+        false => return Err("the host has characters that no host name has"),
+    }
+    match (port, port.strip_prefix(':').map(str::parse::<u16>)) {
+        ("" | ":", _) => Ok((host, None)),
+        (port_text, Some(Ok(port @ 1..))) if !port_text.contains('+') => Ok((host, Some(port))),
+        _ => Err("the port is a number from 1 to 65535"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_may_have_a_port() {
+        for (text, expected) in [
+            ("host", Ok(("host", None))),
+            ("host:", Ok(("host", None))),
+            ("10.0.0.1:6443", Ok(("10.0.0.1", Some(6443)))),
+            ("[fd00::1]", Ok(("fd00::1", None))),
+            ("[fd00::1]:80", Ok(("fd00::1", Some(80)))),
+            ("", Err("the host is missing")),
+            (":443", Err("the host is missing")),
+            (
+                "ho%20st",
+                Err("the host has characters that no host name has"),
+            ),
+            ("[::g]", Err("what is in [ ] is no IPv6 address")),
+            ("[::1", Err("what is in [ ] is no IPv6 address")),
+            ("[::1]443", Err("the port is a number from 1 to 65535")),
+            ("host:0", Err("the port is a number from 1 to 65535")),
+            ("host:+1", Err("the port is a number from 1 to 65535")),
+            ("host:65536", Err("the port is a number from 1 to 65535")),
+        ] {
+            assert_eq!(host_and_port(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_user_name_is_no_host() {
+        for (url, expected) in [
+            ("http://localhost@api.example.com/", true),
+            ("http://api.example.com@localhost/", false),
+            ("http://127.0.0.1?@api.example.com", false),
+            ("HTTP://10.0.0.1", true),
+            ("http://", true),
+            ("http://[::1]", false),
+            ("http://[::1", true),
+            ("https://api.example.com", false),
+        ] {
+            assert_eq!(leaves_unencrypted(url), expected, "{url}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What people see, as files to read: the help of every command, and what the other files print.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use crate::common;
+
+use common::{Ran, ccm, env, snapshot, with};
+use sandbox::Sandbox;
+
+/// So that numbers and addresses are the same in each run.
+pub const ONE_BY_ONE: &str = "--concurrent-service-syncs=1";
+
+/// One run and what came of it, as a person sees it; what differs from run to run is replaced.
+pub fn seen(sandbox: &Sandbox, words: &[&str]) -> String {
+    let Ran {
+        code,
+        stdout,
+        stderr,
+    } = match words.starts_with(&["lb", "sync"]) {
+        true => ccm(&env(sandbox), &[words, &[ONE_BY_ONE]].concat()),
+        false => ccm(&env(sandbox), words),
+    };
+    let mut text = format!("$ ccm {}\n{stdout}", words.join(" "));
+    if !stderr.is_empty() {
+        text += &format!("(stderr)\n{stderr}");
+    }
+    text += &format!("(exit {code})\n");
+    let mut all = sandbox.cluster().list("services", None);
+    // A real API server's own is in no list of the test's.
+    let cluster = sandbox.cluster();
+    all.extend(cluster.get("services", Some("default"), "kubernetes"));
+    let nodes = sandbox.cluster().list("nodes", None);
+    // Before ports: some UID holds the digits of one.
+    for object in all.iter().chain(&nodes) {
+        text = text.replace(object["metadata"]["uid"].as_str().unwrap(), "UID");
+    }
+    for service in &all {
+        for port in service["spec"]["ports"].as_array().unwrap() {
+            if let Some(port) = port["nodePort"].as_u64() {
+                text = text.replace(&port.to_string(), "NPORT");
+            }
+        }
+    }
+    text.replace(&sandbox.kubernetes_url(), "KUBERNETES")
+        .replace(&sandbox.hetzner_url(), "HETZNER")
+}
+
+/// Tables and texts for people fit a terminal of 80 columns. What was done to an object, or failed, is one line however
+/// long, so that it can be searched for; so are mistakes, and a list in a pipe is not cut.
+pub fn fits(text: &str) {
+    let free = [
+        "node/",
+        "service/",
+        "load-balancer/",
+        "route/",
+        "network/",
+        "ccm: ",
+        "DESTINATION",
+        "0.0.0.0/0 ",
+        "10.",
+    ];
+    let is_free = |line: &&str| free.iter().any(|start| line.starts_with(start));
+    for line in text.lines().filter(|line| !is_free(line)) {
+        let count = line.chars().count();
+        assert!(count <= 80, "{count} characters: {line}");
+    }
+}
+
+/// A file each: what is asked, and what of it is printed.
+const HELP: [(&str, &[&str]); 3] = [
+    (
+        "help.txt",
+        &[
+            "help",
+            "help run",
+            "help node",
+            "node list --help",
+            "node inspect -h",
+            "help node sync",
+            "help config",
+            "completions -h",
+            "help completions",
+            "help doctor",
+            "help version",
+            "version",
+            "--version",
+            "hepl",
+        ],
+    ),
+    (
+        "lb-help.txt",
+        &["help lb", "lb list --help", "lb inspect -h", "help lb sync"],
+    ),
+    (
+        "route-help.txt",
+        &[
+            "help route",
+            "route list --help",
+            "help route sync",
+            "route",
+            "route lst",
+        ],
+    ),
+];
+
+#[test]
+fn help() {
+    let nobody = with(Vec::new(), &[]);
+    for (file, all) in HELP {
+        let mut text = String::new();
+        for words in all {
+            let Ran {
+                code,
+                stdout,
+                stderr,
+            } = ccm(&nobody, &words.split(' ').collect::<Vec<_>>());
+            text += &format!("$ ccm {words}\n{stdout}{stderr}(exit {code})\n\n");
+        }
+        fits(&text);
+        snapshot(file, &text);
+    }
+    // In a pipe too a topic is plain text.
+    let topic = ccm(&nobody, &["help", "scripting"]);
+    assert_eq!((topic.code, topic.stderr.as_str()), (0, ""));
+    fits(&topic.stdout);
+    for line in ["SCRIPTS, CRON AND CI", "CODE  MEANING", "0     done"] {
+        assert!(topic.stdout.lines().any(|one| one == line), "{topic:?}");
+    }
+    let nothing = ccm(&nobody, &[]);
+    assert_eq!((nothing.code, nothing.stdout.as_str()), (2, ""));
+    let overview = "ccm – a cloud-controller-manager";
+    assert!(nothing.stderr.starts_with(overview), "{nothing:?}");
+}
