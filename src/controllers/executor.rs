@@ -26,8 +26,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 /// Actions that no change waits for are asked about when they have run for so long.
 const ASKED_AFTER: Duration = Duration::from_secs(30);
 
-/// The same for executions that are made in turn, of which one is begun every 1.2 s: ten share a question.
-const ASKED_AFTER_IN_TURN: Duration = Duration::from_secs(12);
+/// The same for executions that are made in turn, of which one is begun every 1.2 s: a dozen share a question.
+const ASKED_AFTER_IN_TURN: Duration = Duration::from_secs(15);
 
 /// After a change that runs as an action, before the next one that may follow at once is sent: most actions take about
 /// a second, and a change that comes too early costs a call.

@@ -57,8 +57,8 @@ pub(super) struct Sync<'a> {
     blocked: Vec<(RouteChange, provider::Error)>,
     /// Destinations whose route this sync deleted, or may have deleted.
     deleted: HashSet<Ipv4Net>,
-    /// Why no more is done: an API does not answer, or no write may start any more.
-    stopped: Option<Error>,
+    /// No more is done; an API does not answer, or no write may start any more.
+    stopped: Option<Option<Error>>,
     synced: Synced,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Sync<'a> {
             let complete = match self.observe() {
                 Ok(complete) => complete,
                 Err(error) => {
-                    self.stopped = Some(error);
+                    self.stopped = Some(Some(error));
                     break;
                 }
             };
@@ -200,7 +200,9 @@ impl<'a> Sync<'a> {
                 if change.is_deletion() {
                     self.deleted.insert(change.route.destination);
                 }
-                self.stopped.get_or_insert(Error::Cloud(error));
+                let is_closed = error.kind == ErrorKind::Refused;
+                let why = (!is_closed).then_some(Error::Cloud(error));
+                self.stopped.get_or_insert(why);
             }
         }
     }
@@ -228,19 +230,19 @@ impl<'a> Sync<'a> {
     /// After the cloud did not answer between the two changes of a replacement, these pods
     /// can't be reached: it is tried again in a moment.
     fn may_continue(&mut self, cloud: &dyn Routes) -> bool {
-        let may_help = |error: &mut Error| match error {
-            Error::Cloud(error) => error.kind == ErrorKind::Unavailable,
-            Error::Kube(_) => false,
-        };
-        if !self.is_interrupted() || !cloud.may_wait() {
-            return false;
+        match &self.stopped {
+            Some(Some(Error::Cloud(error)))
+                if error.kind == ErrorKind::Unavailable
+                    && self.is_interrupted()
+                    && cloud.may_wait() =>
+            {
+                log::warn!("{error}; a route was deleted to be replaced: trying again");
+                std::thread::sleep(self.settings.scaled(AGAIN_AFTER));
+                self.stopped = None;
+                true
+            }
+            _ => false,
         }
-        let Some(error) = self.stopped.take_if(may_help) else {
-            return false;
-        };
-        log::warn!("{error}; a route was deleted to be replaced: trying again");
-        std::thread::sleep(self.settings.scaled(AGAIN_AFTER));
-        true
     }
 
     fn finish(mut self) -> Synced {
@@ -278,11 +280,7 @@ impl<'a> Sync<'a> {
             report.changes.push((object.clone(), line));
             made.push((object, json));
         }
-        let is_closed = |error: &Error| match error {
-            Error::Cloud(error) => error.kind == ErrorKind::Refused,
-            Error::Kube(_) => false,
-        };
-        let stopped = self.stopped.filter(|error| !is_closed(error));
+        let stopped = self.stopped.flatten();
         let stopped = stopped.or(self.conditions.stopped.flatten());
         report.outage = stopped.map(|error| Outage {
             error,
