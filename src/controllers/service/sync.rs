@@ -24,7 +24,7 @@ use std::time::Instant;
 
 /// Created, attached, and then right: a Service that needs more plans than this is left to the next tick. It has failed
 /// when nothing came of them.
-const PLANS_AT_MOST: u32 = 5;
+const PLANS_AT_MOST: u32 = kube::CONFLICT_TRIES;
 
 /// One tick's work.
 pub(super) struct Sync<'a> {
