@@ -339,6 +339,49 @@ fn wrong_fields() {
     assert_eq!(world.runs("plugin"), 0, "a wrong one is not run");
 }
 
+/// What follows `and said: `, for what it says on its standard error.
+#[test]
+fn what_it_complains_of_is_one_short_line_without_secrets() {
+    let world = World::new();
+    let mut exec = exec("./plugin");
+    exec["args"] = json!(["--secret=s3cretArg", "--pin", "4711"]);
+    exec["env"] = json!([{"name": "PIN", "value": "abc12"}, {"name": "N", "value": "1"}]);
+    let config = yaml(&world.with_exec(exec));
+    let long = "word ".repeat(100);
+    let begun: String = long.chars().take(199).collect();
+    #[rustfmt::skip]
+    let cases = [
+        (long.as_str(), format!("{}…", begun.trim())),
+        ("no such\n  profile \u{1b}[31mprod", "no such profile \\u001b[31mprod".to_owned()),
+        ("Authorization: Bearer abc123def456\nnext", "[not shown]".to_owned()),
+        ("used bearer abc123, which", "used [not shown]".to_owned()),
+        ("the token is too old", "the token is too old".to_owned()),
+        ("client_secret='a b' x", "[not shown]".to_owned()),
+        ("{\"id_token\": \"abc\"}", "[not shown]".to_owned()),
+        ("https://me:hunter2@example.com/ is down", "[not shown] is down".to_owned()),
+        ("k8s: 0123456789abcdef0123456789abcdef!", "k8s: [not shown]".to_owned()),
+        ("-----BEGIN RSA KEY-----\nabc", "[not shown]".to_owned()),
+        ("got s3cretArg, 4711, xabc12 and 1", "got [not shown] [not shown] [not shown] and 1".to_owned()),
+    ];
+    for (says, shown) in cases {
+        world.script("plugin", &format!("cat >&2 <<'END'\n{says}\nEND\nexit 1"));
+        let message = format!(
+            "{NOT_SENT}\"./plugin\" failed (exit status: 1) and said: {shown}; run it by hand (kubeconfig DIR/bad, context here)"
+        );
+        assert_eq!(mismatch(&world, &config, &[], &message), None, "{says}");
+    }
+    // Where the reading ends in the middle of a secret, the half of it is not shown.
+    let token = &world.token;
+    let half = token.len() / 2;
+    let spaces = (64 << 10) - half;
+    world.script(
+        "plugin",
+        &format!("printf '%{spaces}s{token}' '' >&2; exit 1"),
+    );
+    let ran = world.list(&world.write("bad", &config), &[]);
+    assert!(!ran.stderr.contains(&token[..10]), "{ran:?}");
+}
+
 #[test]
 fn those_that_fail() {
     let world = World::new();
@@ -359,14 +402,14 @@ fn those_that_fail() {
     let (certificate, key) = (&world.identity.certificate_pem, &world.identity.key_pem);
     #[rustfmt::skip]
     let cases = [
-        ("exit 3".into(), "\"./plugin\" failed (exit status: 3); run it by hand to see what it says"),
-        ("echo no such profile >&2\necho 'log in first' >&2; exit 1".into(), "\"./plugin\" failed (exit status: 1); run it by hand to see what it says"),
-        (format!("echo 'token={token} is old' >&2; exit 1"), "\"./plugin\" failed (exit status: 1); run it by hand to see what it says"),
-        ("echo \"hello $GIVEN\" >&2; exit 1".into(), "\"./plugin\" failed (exit status: 1); run it by hand to see what it says"),
-        (credential(json!({"token": "it-is-short"})) + "\necho it-is-short >&2; exit 1", "\"./plugin\" failed (exit status: 1); run it by hand to see what it says"),
-        ("kill -9 $$".into(), "\"./plugin\" failed (signal: 9 (SIGKILL)); run it by hand to see what it says"),
+        ("exit 3".into(), "\"./plugin\" failed (exit status: 3) and said nothing about it; run it by hand"),
+        ("echo no such profile >&2\necho 'log in first' >&2; exit 1".into(), "\"./plugin\" failed (exit status: 1) and said: no such profile log in first; run it by hand"),
+        (format!("echo 'token={token} is old' >&2; exit 1"), "\"./plugin\" failed (exit status: 1) and said: [not shown]; run it by hand"),
+        ("echo \"hello $GIVEN\" >&2; exit 1".into(), "\"./plugin\" failed (exit status: 1) and said: hello [not shown]; run it by hand"),
+        (credential(json!({"token": "it-is-short"})) + "\necho it-is-short >&2; exit 1", "\"./plugin\" failed (exit status: 1); run it by hand"),
+        ("kill -9 $$".into(), "\"./plugin\" failed (signal: 9 (SIGKILL)) and said nothing about it; run it by hand"),
         ("exec sleep 100".into(), "\"./plugin\" was not done within 5 s and was stopped; does it wait for input? run it by hand, without a standard input"),
-        ("read line; exit 4".into(), "\"./plugin\" failed (exit status: 4); run it by hand to see what it says"),
+        ("read line; exit 4".into(), "\"./plugin\" failed (exit status: 4) and said nothing about it; run it by hand"),
         ("head -c 3000000 /dev/zero".into(), "\"./plugin\" printed more than 1 MiB"),
         ("true".into(), "the program printed nothing; it should have printed an ExecCredential"),
         (format!("echo _{token}"), "the program printed no JSON (line 1, column 1); it should have printed an ExecCredential and nothing else"),

@@ -3,6 +3,7 @@
 
 use super::super::access::ConfigError;
 use super::super::entry::{Entry, a, check_names, flag_of, may_be_secret, shown, text_of};
+use crate::text;
 use serde_json::json;
 use serde_yaml::Value;
 use socket2::SockRef;
@@ -11,7 +12,7 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const FIELDS: &[&str] = &[
@@ -29,6 +30,24 @@ const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
 
 /// Credentials have some kilobytes.
 const STDOUT_LIMIT_BYTES: usize = 1 << 20;
+
+/// Of its standard error so much is read, and so much is shown.
+const STDERR_LIMIT_BYTES: usize = 64 << 10;
+const COMPLAINT_CHARACTERS: usize = 200;
+
+/// What a word has in it that comes before a secret.
+const SECRET_NAMES: [&str; 7] = [
+    "authorization",
+    "passw",
+    "passphrase",
+    "token",
+    "secret",
+    "key",
+    "credential",
+];
+
+/// A shorter argument, or value of a variable, is no secret.
+const GIVEN_CHARACTERS: usize = 4;
 
 /// How often it is checked whether it has ended or printed something.
 const POLL: Duration = Duration::from_millis(5);
@@ -97,8 +116,7 @@ impl Program {
         }))
     }
 
-    /// What it printed on its standard output. What it says on its standard error may be secret and is not shown. The
-    /// error is for people.
+    /// What it printed on its standard output. The error is for people, with what it said on its standard error.
     pub(super) fn run(&self, time_limit: Duration) -> Result<Vec<u8>, String> {
         let name = shown(&self.name);
         let mut child = Command::new(&self.path)
@@ -108,22 +126,25 @@ impl Program {
             .envs(self.env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             // A group of its own: what it has started itself is ended with it.
             .process_group(0)
             .spawn()
             .map_err(|error| format!("{name} can't be started: {error}"))?;
         let begun = Instant::now();
         // A pipe that can only be waited for is none.
-        let mut pipe = child.stdout.take();
-        pipe = pipe.filter(|pipe| SockRef::from(pipe).set_nonblocking(true).is_ok());
-        let mut printed = Vec::new();
+        let mut stdout = child.stdout.take();
+        stdout = stdout.filter(|pipe| SockRef::from(pipe).set_nonblocking(true).is_ok());
+        let mut stderr = child.stderr.take();
+        stderr = stderr.filter(|pipe| SockRef::from(pipe).set_nonblocking(true).is_ok());
+        let (mut printed, mut said) = (Vec::new(), Vec::new());
         // It is read meanwhile, so that it does not wait for us to read. Its end counts, and not that of the pipe: a
         // child that it left behind may hold it open for ever.
         let status = loop {
             // Checked before the reading: what it printed before its end is in the pipe by then.
             let status = child.try_wait();
-            let has_read = read_available(&mut pipe, &mut printed);
+            let has_read = read_available(&mut stdout, &mut printed, STDOUT_LIMIT_BYTES)
+                | read_available(&mut stderr, &mut said, STDERR_LIMIT_BYTES);
             match status {
                 Ok(None) if begun.elapsed() < time_limit => {}
                 Ok(Some(status)) => break status,
@@ -144,13 +165,58 @@ impl Program {
         };
         match status.success() {
             false => Err(format!(
-                "{name} failed ({status}); run it by hand to see what it says"
+                "{name} failed ({status}){}; run it by hand",
+                match printed.is_empty() {
+                    true => self.complaint(&said),
+                    // It may say there what it printed.
+                    false => String::new(),
+                }
             )),
             true if printed.len() > STDOUT_LIMIT_BYTES => Err(format!(
                 "{name} printed more than {} MiB",
                 STDOUT_LIMIT_BYTES >> 20
             )),
             true => Ok(printed),
+        }
+    }
+}
+
+impl Program {
+    /// What it said, in one line, e.g. ` and said: no such profile`. Not shown is what may be a secret: what the program
+    /// was given, the login of a URL, words that look like tokens, and all that follows a word that names a secret.
+    fn complaint(&self, said: &[u8]) -> String {
+        // The last word may be half a secret.
+        let whole = match said.len() > STDERR_LIMIT_BYTES {
+            true => said.iter().rposition(u8::is_ascii_whitespace).unwrap_or(0),
+            false => said.len(),
+        };
+        let text = String::from_utf8_lossy(&said[..whole]);
+        let args = self.args.iter().flat_map(|arg| arg.split('='));
+        let given = args.chain(self.env.iter().map(|(_, value)| value.as_str()));
+        let given: Vec<&str> = given.filter(|one| one.len() >= GIVEN_CHARACTERS).collect();
+        let mut shown = String::new();
+        for word in text.split_whitespace() {
+            let lower = word.to_ascii_lowercase();
+            let names_secret = SECRET_NAMES.iter().any(|name| lower.contains(name));
+            let is_value_next = lower == "bearer"
+                || lower.starts_with("-----begin")
+                || (names_secret && lower.contains([':', '=']));
+            let is_secret = is_value_next
+                || may_be_secret(word)
+                || word.contains('@')
+                || given.iter().any(|given| word.contains(given));
+            shown.push_str(if is_secret { " [not shown]" } else { " " });
+            if is_value_next {
+                break;
+            }
+            shown.push_str(if is_secret { "" } else { word });
+        }
+        match shown.trim() {
+            "" => " and said nothing about it".to_owned(),
+            shown => format!(
+                " and said: {}",
+                text::cut(&text::one_line(shown), COMPLAINT_CHARACTERS)
+            ),
         }
     }
 }
@@ -174,15 +240,15 @@ fn end_group(child: &Child) {
     }
 }
 
-/// Reads what is there, the limit and a byte more at most; was there anything?
-fn read_available(pipe: &mut Option<ChildStdout>, kept: &mut Vec<u8>) -> bool {
+/// Reads what is there, and keeps the limit and a byte more at most; was there anything?
+fn read_available(pipe: &mut Option<impl Read>, kept: &mut Vec<u8>, limit_bytes: usize) -> bool {
     let Some(open) = pipe else {
         return false;
     };
     let mut buffer = vec![0; PIPE_BYTES];
     match open.read(&mut buffer) {
         Ok(count) if count > 0 => {
-            let wanted = (STDOUT_LIMIT_BYTES + 1).saturating_sub(kept.len());
+            let wanted = (limit_bytes + 1).saturating_sub(kept.len());
             kept.extend(&buffer[..count.min(wanted)]);
             true
         }
