@@ -28,8 +28,10 @@
 //! write passes, the heartbeat of a thread, and the clocks are part of the contract.
 //!
 //! Where to look when it is not obvious: a panic in a thread is handled in `cli/process.rs`; secrets are redacted in
-//! `http/secret.rs`; an error in an annotation is made in `hetzner/load_balancers/parser.rs` and reported by
-//! `controllers/service/events.rs`; an interval of a controller is scaled and passed on in `cli/wire.rs`; a conflict (409)
+//! `http/secret.rs`; an error in an annotation is made in `hetzner/load_balancers/values.rs` and `text`, gets the annotation's name in `parser.rs`, and is reported by
+//! `controllers/service/events.rs`; whether a finding is reported again, in `kube/reported.rs`; exit codes are in
+//! `cli/output.rs`, and `cli/objects.rs` chooses one; how old a list may be that a plan rests on, in each controller's
+//! `observe`; an interval of a controller is scaled and passed on in `cli/wire.rs`; a conflict (409)
 //! is tried again by `kube::retry_on_conflict`, with one limit, which holds for the plans of a Service too.
 //!
 //! # The shape of a controller

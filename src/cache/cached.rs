@@ -101,8 +101,7 @@ impl<T> View<T> {
         self.asked.elapsed()
     }
 
-    /// How long it has been used. A limit on this one is kept even where reading takes longer
-    /// than the limit.
+    /// Since its answer came. As a limit on the age of another list it says: requested after this one was answered.
     pub fn time_in_use(&self) -> Duration {
         self.answered.elapsed()
     }

@@ -76,8 +76,8 @@ pub(super) struct Execution<T> {
     begins_by: Option<Instant>,
     /// How often the cloud answered "busy" to the next change.
     tries: u32,
-    /// A creation that is refused because of a part of it ends the execution: see `refused_in_part`. Else it is made
-    /// without what may be refused.
+    /// What follows when a creation is refused because of a part of it. True: the execution ends, and the caller plans
+    /// again (see `refused_in_part`). False: it is created without what may be refused.
     plans_again: bool,
     /// One of the targets to be added was added; one was refused.
     target_added: bool,

@@ -24,7 +24,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .map_err(|_| too_long())
 }
 
-/// The same for the time between two looks: a shorter one would hardly rest.
+/// The same for the interval of polls, which has a shortest value.
 pub fn interval(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         interval if interval < SHORTEST_INTERVAL => Err(format!(

@@ -190,8 +190,8 @@ impl NodePlan {
                 ),
             ),
         };
-        self.hold_back_if_new(finding);
-        self.follow_beta_labels();
+        self.block_if_new(finding);
+        self.follow_twin_labels();
     }
 
     /// Another project may have a server of that name, too: while this one has no other node's
@@ -215,7 +215,7 @@ impl NodePlan {
     fn unmatched(&mut self, finding: Finding, overdue: Timestamp) {
         self.warn_if_not_external();
         let since = self.node.not_ready_since();
-        self.hold_back_if_new(match since.filter(|since| *since < overdue) {
+        self.block_if_new(match since.filter(|since| *since < overdue) {
             Some(since) if is_uninitialised(&self.node) => self.left_over(&finding, since),
             _ => finding,
         });
@@ -234,7 +234,7 @@ impl NodePlan {
     }
 
     /// A new node has to wait because of it; for the others it is a finding.
-    fn hold_back_if_new(&mut self, finding: Finding) {
+    fn block_if_new(&mut self, finding: Finding) {
         match is_uninitialised(&self.node) {
             true => self.obstacle = Some(finding),
             false => self.findings.push(finding),
@@ -259,7 +259,7 @@ impl NodePlan {
             "server {name} ({id}) is named by the provider ID of node {other:?}, too; delete the node that is not its \
              own"
         );
-        self.hold_back_if_new(Finding::warning(Reason::ServerClaimedTwice, message));
+        self.block_if_new(Finding::warning(Reason::ServerClaimedTwice, message));
     }
 
     fn warn_if_not_external(&mut self) {
@@ -295,18 +295,18 @@ impl NodePlan {
         }
         match is_uninitialised(&self.node) {
             true => self.initialise(&metadata),
-            false => self.follow_beta_labels(),
+            false => self.follow_twin_labels(),
         }
     }
 
     /// Addresses stay as they are; the taint, where there is one, too. Labels that follow their twins still do.
     fn blocked(&mut self, finding: Finding) {
         self.obstacle = Some(finding);
-        self.follow_beta_labels();
+        self.follow_twin_labels();
     }
 
     /// Of an initialised node: nothing else of it is kept in order but its addresses.
-    fn follow_beta_labels(&mut self) {
+    fn follow_twin_labels(&mut self) {
         if is_uninitialised(&self.node) || self.node.spec.provider_id.is_empty() {
             return;
         }

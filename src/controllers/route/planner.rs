@@ -32,8 +32,8 @@ struct Planner<'a> {
     is_anchored: bool,
     /// Routes that block others may be another cluster's in the same network.
     is_doubtful: bool,
-    /// That ends when what is free is added.
-    is_ending: bool,
+    /// The doubt may end when the routes that nothing blocks are added.
+    may_become_clear: bool,
 }
 
 pub fn plan(view: &View, provider: &dyn Provider) -> Plan {
@@ -68,7 +68,7 @@ impl<'a> Planner<'a> {
             accepted: BTreeMap::new(),
             is_anchored: false,
             is_doubtful: false,
-            is_ending: false,
+            may_become_clear: false,
         };
         let mut by_id = HashMap::new();
         for instance in view.instances {
@@ -224,13 +224,13 @@ impl<'a> Planner<'a> {
         let accepted = std::mem::take(&mut self.accepted).into_iter();
         let (held_back, accepted): (BTreeMap<_, _>, BTreeMap<_, _>) =
             accepted.partition(|(_, (wanted, _))| must_wait(wanted));
-        self.is_ending = is_one && !accepted.is_empty();
+        self.may_become_clear = is_one && !accepted.is_empty();
         for (wanted, place) in held_back.into_values() {
             let mut blocking = theirs.iter().filter(|(route, _)| blocks(route, &wanted));
             let Some((route, server)) = blocking.next().or(theirs.first()) else {
                 continue;
             };
-            let what = match self.is_ending {
+            let what = match self.may_become_clear {
                 true => "; it gives way as soon as the route of another node is there",
                 false => {
                     " and may be another cluster's: is the kubeconfig another cluster's? If not, delete that route by \
@@ -355,7 +355,7 @@ impl<'a> Planner<'a> {
             Some(_) if desired.is_held_back => {
                 let is_marked = says == Some("True")
                     || self.view.is_held_back_for_long
-                    || (had_its_route(desired.node) && !self.is_ending);
+                    || (had_its_route(desired.node) && !self.may_become_clear);
                 is_marked.then_some(true)
             }
             Some(_) => self.is_anchored.then_some(true),

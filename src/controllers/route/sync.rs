@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// A hundred deletions, a few by each plan: what is left then is left to the next sync.
 const PLANS_AT_MOST: u32 = 40;
 
-/// So often everything is tried that a plan has, while others change the network too.
+/// Changes of a plan that fail are tried so often, because another program may change the network too.
 const ROUNDS_AT_MOST: u32 = 3;
 
 /// After the cloud did not answer between the two changes of a replacement.
@@ -27,7 +27,7 @@ const AGAIN_AFTER: Duration = Duration::from_millis(1200);
 /// would lead nowhere, do no harm, and be deleted by the next sync.
 const ADDS_WITHIN: Duration = Duration::from_secs(60);
 
-/// The same for deletions, however old the lists may be that others write by.
+/// The same for deletions, also where `HCLOUD_SERVER_CACHE_MAX_AGE` allows an older list.
 const DELETES_WITHIN: Duration = Duration::from_secs(10);
 
 /// What a sync came to.
@@ -57,7 +57,7 @@ pub(super) struct Sync<'a> {
     blocked: Vec<(RouteChange, provider::Error)>,
     /// Destinations whose route this sync deleted, or may have deleted.
     deleted: HashSet<Ipv4Net>,
-    /// No more is done; an API does not answer, or no write may start any more.
+    /// No more is done: an API does not answer (the error), or no write may start any more (none).
     stopped: Option<Option<Error>>,
     synced: Synced,
 }
@@ -156,7 +156,7 @@ impl<'a> Sync<'a> {
                 true => delete_within,
                 false => add_within,
             };
-            // Of each plan one is begun, however long the reads took.
+            // The first of each plan is begun however long the reads took, or a slow API would stop all.
             let begins_by = (place > 0).then_some(complete + within);
             let object = changes[0].object();
             let writes = changes.iter().map(|change| cloud.change(change.clone()));

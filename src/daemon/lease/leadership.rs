@@ -20,7 +20,7 @@ pub struct Settings {
     pub identity: String,
     /// What we write as `leaseDurationSeconds`: not shorter than the lease.
     pub lease_seconds: u32,
-    /// How long one second of anybody's `leaseDurationSeconds` lasts: a second, outside of tests.
+    /// What one second of `leaseDurationSeconds`, in any holder's Lease, lasts: a second; tests shorten it.
     pub second: Duration,
     /// A renewal lasts that long, counted from before it was sent.
     pub lease_duration: Duration,
