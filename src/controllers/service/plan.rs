@@ -3,8 +3,8 @@
 use crate::controllers::Proposal;
 use crate::kube::{ObjectReference, Service};
 use crate::provider::{
-    Change, Cluster, Field, Finding, Ingress, LoadBalancerPlan, OfferedNode, Reason, Severity,
-    Snapshot, Source, Sourced,
+    Change, Cluster, Field, Finding, Ingress, LoadBalancerPlan, Needs, OfferedNode, Reason,
+    Severity, Snapshot, Source, Sourced,
 };
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -131,6 +131,53 @@ fn too_large(service: &Service, want: Want) -> Option<Finding> {
         ),
     };
     why.map(|why| Finding::warning(reason, why))
+}
+
+/// What must have been read before a plan for this Service is applied.
+pub(super) fn needs(view: &View, service: &Service) -> Needs {
+    let want = want(service);
+    if want == Want::Nothing || too_large(service, want).is_some() {
+        return Needs::default();
+    }
+    let for_cloud = service.for_cloud();
+    let needs = match want {
+        Want::Ensure => view.snapshot.needs(&for_cloud, view.nodes, view.cluster),
+        Want::Remove | Want::Nothing => Needs::default(),
+    };
+    let has_status = !service.status.load_balancer.ingress.is_empty();
+    let may_be_lost = has_status && !view.snapshot.has_own(&for_cloud, view.cluster);
+    Needs {
+        // See `refuse_in_wrong_project`.
+        servers: needs.servers || (may_be_lost && !view.cluster.servers.is_empty()),
+        ..needs
+    }
+}
+
+/// Another project's token shows neither a Service's load balancer nor a server: a new load balancer there would take the
+/// traffic away, and a Service let go would leave the real one behind. So plans that rest on a load balancer having gone
+/// are refused where the project holds no server of the cluster's nodes either. In a cluster without nodes of ours
+/// projects can't be distinguished.
+pub(super) fn refuse_in_wrong_project(
+    cluster: &Cluster,
+    has_own_servers: Option<bool>,
+    plans: &mut [ServicePlan],
+) {
+    let count = cluster.servers.len();
+    if count == 0 || has_own_servers != Some(false) {
+        return;
+    }
+    for plan in plans.iter_mut().filter(|plan| plan.lacks_its_own()) {
+        let reason = match plan.want {
+            Want::Remove => Reason::DeleteLoadBalancerFailed,
+            _ => Reason::SyncLoadBalancerFailed,
+        };
+        let status = addresses(&plan.service.status.load_balancer.ingress);
+        let message = format!(
+            "the status says {status}, but the project has no such load balancer, nor a server of the cluster's nodes, of \
+             which there are {count}: is the token another project's?"
+        );
+        plan.refuse(Finding::warning(reason, message));
+    }
 }
 
 /// Two Services may ask for one load balancer without an owner: the first gets it, and the
@@ -296,6 +343,26 @@ impl ServicePlan {
                 .as_ref()
                 .map(|finding| finding.message.clone()),
         }
+    }
+
+    /// Its status says that it has a load balancer, and there is none to be found.
+    pub fn has_lost_its_own(&self) -> bool {
+        self.want == Want::Ensure && self.cloud.found.is_none() && self.lacks_its_own()
+    }
+
+    /// It had a load balancer, says its status, and there is none now: none with its UID, and none with one of the
+    /// addresses that could be adopted.
+    fn lacks_its_own(&self) -> bool {
+        let status = &self.service.status.load_balancer.ingress;
+        let found = self.cloud.found.iter();
+        let found = found.flat_map(|found| found.addresses.iter().map(ToString::to_string));
+        let found: Vec<String> = found.collect();
+        let is_shown = |entry: &Ingress| entry.ip.as_ref().is_some_and(|ip| found.contains(ip));
+        self.want != Want::Nothing
+            && self.cloud.obstacle.is_none()
+            && !self.cloud.is_labelled
+            && !status.is_empty()
+            && !status.iter().any(is_shown)
     }
 
     /// The name of the load balancer that it makes.

@@ -26,7 +26,8 @@ pub(super) struct Managed {
     pub(super) fields: Vec<Field>,
     /// IDs of those that are taken over.
     pub(super) takes_over: Vec<u64>,
-    pub(super) rests_on_whole_cluster: bool,
+    /// See `Needs::services`.
+    pub(super) rests_on_cluster: bool,
 }
 
 /// The certificate of some ports.
@@ -187,8 +188,8 @@ fn choose<'a>(
     let left =
         left.filter(|one| named.is_none() && !wanted.is_named && is_left(one, context, wanted));
     for one in named.into_iter().chain(left) {
-        let (refusal, rests_on_whole_cluster) = why_not_free(one, context, wanted);
-        managed.rests_on_whole_cluster |= rests_on_whole_cluster;
+        let (refusal, rests_on_cluster) = why_not_free(one, context, wanted);
+        managed.rests_on_cluster |= rests_on_cluster;
         let Some(why) = refusal else {
             take_over(context, one, managed);
             return Some(one);

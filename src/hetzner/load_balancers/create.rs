@@ -10,7 +10,7 @@ use super::parser::AnnotationParser;
 use super::primary_ips::{self, Chosen, SELECTOR};
 use super::targets::{By, Sorted, by, max_targets_reached};
 use super::{annotations, subnets};
-use crate::provider::{Field, OfferedNode, ProviderId, Reach, Source, Sourced, TopologyLabel};
+use crate::provider::{Field, OfferedNode, ProviderId, Source, Sourced, TopologyLabel};
 use crate::text;
 use std::collections::BTreeMap;
 
@@ -45,15 +45,6 @@ impl New<'_> {
         };
         let Sorted { can, can_not, .. } =
             by.sort(&desired.targets.servers, self.context.nodes, |_| None);
-        // Servers of the last list that were deleted since make the API refuse the call: then they are read again.
-        let is_known = |node: &OfferedNode| {
-            matches!(
-                node.reach,
-                Reach::By { .. } | Reach::Missing { is_certain: true }
-            )
-        };
-        let has_targets = !desired.targets.servers.is_empty();
-        plan.rests_on_servers |= has_targets && !self.context.nodes.iter().all(is_known);
         if !can_not.is_empty() {
             plan.is_unfinished = true;
             parser.finding(by.unreachable(&can_not, "they get no traffic"));

@@ -332,15 +332,13 @@ impl Diff<'_, '_> {
             let zone = Some(self.balancer.location.network_zone.as_str());
             subnets::check(self.parser, wanted, self.context, zone);
         }
-        let stays = |network: u64| network == wanted.network && other_ip.is_none();
-        let mut detached = false;
-        for net in attached.iter().filter(|net| !stays(net.network)) {
+        for net in attached.iter().filter(|net| !wanted.keeps(net)) {
             let network = net.network;
             let source = other_ip.map_or(&by_setting, |ip| &ip.source).clone();
             let line = format!("private Network {network}: detached");
             self.change(Write::Detach { network }, line, vec![source]);
-            detached = true;
         }
+        let detached = wanted.detaches(self.balancer);
         if own.is_some() && !detached {
             self.report_other_subnet(wanted, ip);
             return false;

@@ -10,8 +10,8 @@ use crate::provider::{Cluster, Profile, Reason, Service, Source, Sourced};
 #[derive(Debug)]
 pub(super) struct Found<'a> {
     pub(super) what: What<'a>,
-    /// See `LoadBalancerPlan::rests_on_whole_cluster`.
-    pub(super) rests_on_whole_cluster: bool,
+    /// It rests on which Services or nodes exist: see `Needs::services`.
+    pub(super) rests_on_cluster: bool,
 }
 
 #[derive(Debug)]
@@ -32,10 +32,10 @@ impl<'a> What<'a> {
         }
     }
 
-    fn found(self, rests_on_whole_cluster: bool) -> Result<Found<'a>, Refused> {
+    fn found(self, rests_on_cluster: bool) -> Result<Found<'a>, Refused> {
         Ok(Found {
             what: self,
-            rests_on_whole_cluster,
+            rests_on_cluster,
         })
     }
 }
@@ -50,7 +50,7 @@ pub(super) struct Refused {
     /// What an operator can do, with a command at its end.
     remedy: Option<String>,
     /// It rests on which Services or nodes exist.
-    pub(super) rests_on_whole_cluster: bool,
+    pub(super) rests_on_cluster: bool,
 }
 
 impl Refused {
@@ -60,14 +60,14 @@ impl Refused {
             why,
             named: None,
             remedy: None,
-            rests_on_whole_cluster: true,
+            rests_on_cluster: true,
         }
     }
 
     /// An operator has to decide between two.
     fn certain(why: String) -> Refused {
         Refused {
-            rests_on_whole_cluster: false,
+            rests_on_cluster: false,
             ..Refused::new(Reason::SyncLoadBalancerFailed, why)
         }
     }

@@ -61,5 +61,5 @@ pub use names::{ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, SERVICE, SERVICE_
 
 pub(super) use apply::apply;
 pub(super) use certificates::left;
-pub(super) use observe::{Known, Types, covers, observe};
+pub(super) use observe::{Known, Types, covers, has_own, observe};
 pub(super) use subnets::Subnets;

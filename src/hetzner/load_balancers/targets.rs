@@ -5,8 +5,9 @@
 //! removed for it first stays, because traffic still reaches it.
 
 use super::annotations as a;
-use super::balancer::Target;
+use super::balancer::{LoadBalancer, Target};
 use super::change::{ServerTarget, Write};
+use super::context::Context;
 use super::desired::Desired;
 use super::diff::Diff;
 use crate::provider::{Finding, OfferedNode, ProviderId, Reach, Reason, Source, Sourced};
@@ -14,6 +15,71 @@ use crate::text;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 const NO_NODE: Source = Source::Rule("no node to send traffic to");
+
+/// The server targets as they are when the Network is the wanted one, and by which of its addresses each is wanted.
+struct Ways {
+    /// Is it by its private IP?
+    there: BTreeMap<u64, bool>,
+    /// New ones are.
+    by_private: bool,
+    /// A shell may not know by which addresses: those that are there stay as they are, and new ones become the same.
+    is_held: bool,
+}
+
+impl Ways {
+    fn new(context: &Context, desired: &Desired, balancer: &LoadBalancer, detached: bool) -> Ways {
+        let private = &desired.use_private_ip;
+        let there = balancer.server_targets();
+        let there: BTreeMap<u64, bool> = there.filter(|one| !(detached && one.1)).collect();
+        let is_held = context.planner.holds_back(&private.source);
+        let by_private = match is_held {
+            true => there.values().any(|private| *private),
+            false => private.value,
+        };
+        Ways {
+            there,
+            by_private,
+            is_held,
+        }
+    }
+
+    fn wanted(&self, server: u64) -> bool {
+        let has = self.there.get(&server).filter(|_| self.is_held);
+        has.copied().unwrap_or(self.by_private)
+    }
+
+    /// None: it is no target.
+    fn is_right(&self, server: u64) -> Option<bool> {
+        Some(*self.there.get(&server)? == self.wanted(server))
+    }
+}
+
+/// See `Needs::servers`; `balancer`: none: one is created.
+pub(super) fn need_servers(
+    context: &Context,
+    desired: &Desired,
+    balancer: Option<&LoadBalancer>,
+) -> bool {
+    let attach = desired.attach.as_ref();
+    let ways = balancer.map(|balancer| {
+        let detached = attach.is_some_and(|attach| attach.detaches(balancer));
+        Ways::new(context, desired, balancer, detached)
+    });
+    let reach = reach_of(context.nodes);
+    desired.targets.servers.iter().any(|(server, _)| {
+        let reach = reach.get(server).copied().unwrap_or(&Reach::Unknown);
+        match (&ways, reach) {
+            // Servers of the last list that were deleted since make the API refuse the call: then they are read again.
+            (None, Reach::By { .. }) => false,
+            (None, reach) => *reach != Reach::Missing { is_certain: true },
+            (Some(ways), reach) => match ways.is_right(*server) {
+                None => *reach != Reach::Missing { is_certain: true },
+                Some(false) => true,
+                Some(true) => matches!(reach, Reach::Missing { .. }),
+            },
+        }
+    })
+}
 
 impl Diff<'_, '_> {
     /// True: one that stays is reached by the public interface.
@@ -27,19 +93,9 @@ impl Diff<'_, '_> {
         let balancer = self.balancer;
         let private = &desired.use_private_ip;
         let before: BTreeMap<u64, bool> = balancer.server_targets().collect();
-        let mut there = before.clone();
-        there.retain(|_, private| !(detached && *private));
-        // A shell may not know by which addresses: those that are there stay as they are, and new ones become the same.
-        let is_held = self.context.planner.holds_back(&private.source);
-        let by_private = match is_held {
-            true => there.values().any(|private| *private),
-            false => private.value,
-        };
-        let wanted_private = |server: u64| match there.get(&server) {
-            Some(private) if is_held => *private,
-            _ => by_private,
-        };
-        let is_right = |server: &u64| Some(*there.get(server)? == wanted_private(*server));
+        let ways = Ways::new(self.context, desired, balancer, detached);
+        let (there, by_private) = (&ways.there, ways.by_private);
+        let is_right = |server: &u64| ways.is_right(*server);
         let (wanted, stuck) = self.reached(desired, by_private, is_right);
         let mut ours = there.clone();
         ours.retain(|server, _| !stuck.contains(server));
@@ -60,10 +116,9 @@ impl Diff<'_, '_> {
             self.check_way_in(desired, by_private);
         }
         let is_one_of_all = stuck.is_empty() && !fit.iter().any(stays);
-        for step in room.steps(&fit, wanted_private) {
+        for step in room.steps(&fit, |server| ways.wanted(server)) {
             let (Step::Add(server) | Step::Remove(server)) = step;
             let turns = there.contains_key(&server) && fit.contains(&server);
-            self.plan.rests_on_servers |= turns || matches!(step, Step::Add(_));
             let source = match (turns, step) {
                 (true, _) => private.source.clone(),
                 (false, Step::Add(_)) => desired.targets.source.clone(),
@@ -102,18 +157,11 @@ impl Diff<'_, '_> {
             network: self.context.planner.network,
         };
         let servers = &desired.targets.servers;
-        let Sorted {
-            can,
-            can_not,
-            missing,
-        } = by.sort(servers, self.context.nodes, &is_right);
-        // Its server may only be newer than the list.
-        self.plan.rests_on_servers |= missing.iter().any(|(server, _)| is_right(server).is_some());
+        let Sorted { can, can_not } = by.sort(servers, self.context.nodes, &is_right);
         if can_not.is_empty() {
             return (can, BTreeSet::new());
         }
         // It is planned again before long, with servers as they are then.
-        self.plan.rests_on_servers = true;
         self.plan.is_unfinished = true;
         let is_closed = desired.public.as_ref().is_some_and(|public| !public.value);
         let is_removed = is_closed && !can.is_empty();
@@ -207,13 +255,11 @@ pub(super) fn by(private: bool) -> &'static str {
     }
 }
 
-/// Of the wanted servers, in their order.
+/// Of the wanted servers, in their order; without those that do not exist.
 pub(super) struct Sorted {
     pub(super) can: Vec<(u64, String)>,
     /// Those that the cloud would refuse.
     pub(super) can_not: Vec<(u64, String)>,
-    /// Those that do not exist.
-    pub(super) missing: Vec<(u64, String)>,
 }
 
 /// How servers are reached.
@@ -247,21 +293,18 @@ impl By {
         nodes: &[OfferedNode],
         is_right: impl Fn(&u64) -> Option<bool>,
     ) -> Sorted {
-        let known = nodes.iter();
-        let known = known.filter_map(|node| Some((server_of(node)?, &node.reach)));
-        let reach: HashMap<u64, &Reach> = known.collect();
+        let reach = reach_of(nodes);
         // A list without any of the servers is another project's, or broken: it takes no target away.
         let is_of_cluster = reach.values().any(|one| matches!(one, Reach::By { .. }));
         let mut sorted = Sorted {
             can: Vec::new(),
             can_not: Vec::new(),
-            missing: Vec::new(),
         };
         for one in wanted {
             let found = reach.get(&one.0).copied().unwrap_or(&Reach::Unknown);
             let list = match (is_right(&one.0), found) {
-                (Some(_), Reach::Missing { .. }) if is_of_cluster => &mut sorted.missing,
-                (None, Reach::Missing { is_certain: true }) => &mut sorted.missing,
+                (Some(_), Reach::Missing { .. }) if is_of_cluster => continue,
+                (None, Reach::Missing { is_certain: true }) => continue,
                 (Some(true), _) => &mut sorted.can,
                 // Removed in one way it could not be added in the other.
                 (Some(false), Reach::Missing { .. }) => &mut sorted.can_not,
@@ -302,6 +345,13 @@ impl By {
         };
         Finding::warning(Reason::TargetIgnored, message)
     }
+}
+
+/// What is known of the servers of these nodes, by ID.
+fn reach_of(nodes: &[OfferedNode]) -> HashMap<u64, &Reach> {
+    let known = nodes.iter();
+    let known = known.filter_map(|node| Some((server_of(node)?, &node.reach)));
+    known.collect()
 }
 
 fn server_of(node: &OfferedNode) -> Option<u64> {
