@@ -6,7 +6,7 @@ use super::context::{Context, Limits, Names, Observed, Planner};
 use super::create::{New, USUAL_TYPE};
 use super::desired::{Desired, desired};
 use super::diff::Diff;
-use super::find::{What, asked_too_late, by_label, find, other_cluster};
+use super::find::{Found, asked_too_late, by_label, find, other_cluster, rests_on_services};
 use super::names::{ADOPT, ADOPTED, CLUSTER_UID, CREATED, OUR_PREFIX, SERVICE, SERVICE_UID, YES};
 use super::observe::covers;
 use super::ownership::{End, end_with_service};
@@ -38,15 +38,12 @@ impl Planner<'_> {
         let desired = desired(&mut parser, &context);
         let named = desired.name.as_ref();
         let found = find(&observed.balancers, service, cluster, self.profile, named);
-        let (rests_on_cluster, what) = match found {
-            Ok(found) => (found.rests_on_cluster, Some(found.what)),
-            Err(refused) => (refused.rests_on_cluster, None),
-        };
-        let services = rests_on_cluster || desired.managed.rests_on_cluster;
+        let services = desired.managed.rests_on_services
+            || rests_on_services(&found, &observed.balancers, service, cluster);
         // What is refused by an old view may be adopted by a new one, and get targets.
         let servers = services
-            || what.is_some_and(|what| {
-                parser.problems.is_empty() && need_servers(&context, &desired, what.balancer())
+            || found.is_ok_and(|found| {
+                parser.problems.is_empty() && need_servers(&context, &desired, found.balancer())
             });
         Needs { servers, services }
     }
@@ -107,7 +104,7 @@ impl Planner<'_> {
                 return plan;
             }
         };
-        let there = found.what.balancer();
+        let there = found.balancer();
         if let Some(why) = there.and_then(|balancer| self.serves_other_profile(balancer, cluster)) {
             parser.problem(why);
         }
@@ -120,7 +117,7 @@ impl Planner<'_> {
         check_services(&mut parser, &desired, kind, there);
         let mut plan = Plan::from(LoadBalancerPlan {
             found: there.map(|balancer| status::for_people(balancer, context.names())),
-            is_labelled: matches!(found.what, What::Labelled(_)),
+            is_labelled: matches!(found, Found::Labelled(_)),
             is_unfinished: desired.ports.iter().any(|port| port.waits),
             takes_over: managed.takes_over,
             ..LoadBalancerPlan::default()
@@ -130,9 +127,9 @@ impl Planner<'_> {
         let is_compared = parser.problems.is_empty() && there.is_some();
         if let (true, Some(kind)) = (parser.problems.is_empty(), kind) {
             let mut labels = names::labels(service, cluster);
-            let adopts = matches!(found.what, What::Adopted(_));
-            match found.what {
-                What::Nothing(name) => {
+            let adopts = matches!(found, Found::Adopted(_));
+            match found {
+                Found::Nothing(name) => {
                     labels.insert(CREATED, YES.to_owned());
                     let new = New {
                         context: &context,
@@ -143,7 +140,7 @@ impl Planner<'_> {
                     };
                     new.plan(&mut plan, &mut parser);
                 }
-                What::Labelled(balancer) | What::Adopted(balancer) => {
+                Found::Labelled(balancer) | Found::Adopted(balancer) => {
                     if adopts && !balancer.labels.contains_key(CREATED) {
                         labels.insert(ADOPTED, YES.to_owned());
                     }

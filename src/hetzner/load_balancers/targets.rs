@@ -17,19 +17,32 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 const NO_NODE: Source = Source::Rule("no node to send traffic to");
 
 /// The server targets as they are when the Network is the wanted one, and by which of its addresses each is wanted.
-struct Ways {
-    /// Is it by its private IP?
+pub(super) struct Ways {
+    /// Is it by its private IP? Empty for a new load balancer.
     there: BTreeMap<u64, bool>,
     /// New ones are.
     by_private: bool,
     /// A shell may not know by which addresses: those that are there stay as they are, and new ones become the same.
     is_held: bool,
+    /// ID of the private Network.
+    network: Option<u64>,
 }
 
+/// Servers and the names of their nodes.
+type Servers = Vec<(u64, String)>;
+
 impl Ways {
-    fn new(context: &Context, desired: &Desired, balancer: &LoadBalancer, detached: bool) -> Ways {
+    pub(super) fn new(
+        context: &Context,
+        desired: &Desired,
+        balancer: Option<&LoadBalancer>,
+    ) -> Ways {
         let private = &desired.use_private_ip;
-        let there = balancer.server_targets();
+        let attach = desired.attach.as_ref();
+        let detached = attach
+            .zip(balancer)
+            .is_some_and(|(attach, balancer)| attach.detaches(balancer));
+        let there = balancer.into_iter().flat_map(LoadBalancer::server_targets);
         let there: BTreeMap<u64, bool> = there.filter(|one| !(detached && one.1)).collect();
         let is_held = context.planner.holds_back(&private.source);
         let by_private = match is_held {
@@ -40,6 +53,7 @@ impl Ways {
             there,
             by_private,
             is_held,
+            network: context.planner.network,
         }
     }
 
@@ -52,6 +66,75 @@ impl Ways {
     fn is_right(&self, server: u64) -> Option<bool> {
         Some(*self.there.get(&server)? == self.wanted(server))
     }
+
+    /// Of the wanted servers, in their order, those that can be targets, and those that the cloud would refuse; without
+    /// those that do not exist. One that is a target needs no other address.
+    pub(super) fn sort(
+        &self,
+        wanted: &[(u64, String)],
+        nodes: &[OfferedNode],
+    ) -> (Servers, Servers) {
+        let reach = reach_of(nodes);
+        // A list without any of the servers is another project's, or broken: it takes no target away.
+        let is_of_cluster = reach.values().any(|one| matches!(one, Reach::By { .. }));
+        let exists = |one: &&(u64, String)| match (self.is_right(one.0), reach.get(&one.0)) {
+            (Some(_), Some(Reach::Missing { .. })) => !is_of_cluster,
+            (None, Some(Reach::Missing { is_certain })) => !is_certain,
+            _ => true,
+        };
+        let can = |one: &(u64, String)| match (self.is_right(one.0), reach.get(&one.0)) {
+            (Some(true), _) => true,
+            // Removed in one way it could not be added in the other.
+            (Some(false), Some(Reach::Missing { .. })) => false,
+            (_, found) => found.is_none_or(|found| self.reaches(found)),
+        };
+        wanted.iter().filter(exists).cloned().partition(can)
+    }
+
+    /// What is not known is tried.
+    fn reaches(&self, reach: &Reach) -> bool {
+        let Reach::By {
+            has_public_ipv4,
+            networks,
+        } = reach
+        else {
+            return true;
+        };
+        match self.by_private {
+            true => self.network.is_none_or(|id| networks.contains(&id)),
+            false => *has_public_ipv4,
+        }
+    }
+
+    /// The finding about servers without an address of the wanted kind, and what to do.
+    pub(super) fn unreachable(&self, left: &[(u64, String)], and_so: &str) -> Finding {
+        let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
+        let names = text::some_of(&names);
+        let (servers, node, it) = match left {
+            [_] => ("the server of node", "the node", "it"),
+            _ => ("the servers of nodes", "the nodes", "them"),
+        };
+        let has = if left.len() == 1 { "has" } else { "have" };
+        let out = format!(
+            "leave {node} out with annotation {}",
+            a::NODE_SELECTOR.key()
+        );
+        let message = match self.by_private {
+            true => {
+                let network = self.network.map(|id| format!(" {id}")).unwrap_or_default();
+                format!(
+                    "{servers} {names} {has} no address in Network{network}, so {and_so}: attach {it} to the Network, or \
+                     {out}"
+                )
+            }
+            false => format!(
+                "{servers} {names} {has} no public IPv4 address, so {and_so}: give {it} one, use private addresses with \
+                 annotation {}, or {out}",
+                a::USE_PRIVATE_IP.key()
+            ),
+        };
+        Finding::warning(Reason::TargetIgnored, message)
+    }
 }
 
 /// See `Needs::servers`; `balancer`: none: one is created.
@@ -60,43 +143,30 @@ pub(super) fn need_servers(
     desired: &Desired,
     balancer: Option<&LoadBalancer>,
 ) -> bool {
-    let attach = desired.attach.as_ref();
-    let ways = balancer.map(|balancer| {
-        let detached = attach.is_some_and(|attach| attach.detaches(balancer));
-        Ways::new(context, desired, balancer, detached)
-    });
+    let ways = Ways::new(context, desired, balancer);
     let reach = reach_of(context.nodes);
     desired.targets.servers.iter().any(|(server, _)| {
         let reach = reach.get(server).copied().unwrap_or(&Reach::Unknown);
-        match (&ways, reach) {
+        match (ways.is_right(*server), reach) {
+            (Some(true), reach) => matches!(reach, Reach::Missing { .. }),
+            (Some(false), _) => true,
             // Servers of the last list that were deleted since make the API refuse the call: then they are read again.
-            (None, Reach::By { .. }) => false,
+            (None, Reach::By { .. }) => balancer.is_some(),
             (None, reach) => *reach != Reach::Missing { is_certain: true },
-            (Some(ways), reach) => match ways.is_right(*server) {
-                None => *reach != Reach::Missing { is_certain: true },
-                Some(false) => true,
-                Some(true) => matches!(reach, Reach::Missing { .. }),
-            },
         }
     })
 }
 
 impl Diff<'_, '_> {
     /// True: one that stays is reached by the public interface.
-    pub(super) fn targets(
-        &mut self,
-        desired: &Desired,
-        limit: usize,
-        limit_now: usize,
-        detached: bool,
-    ) -> bool {
+    pub(super) fn targets(&mut self, desired: &Desired, limit: usize, limit_now: usize) -> bool {
         let balancer = self.balancer;
         let private = &desired.use_private_ip;
         let before: BTreeMap<u64, bool> = balancer.server_targets().collect();
-        let ways = Ways::new(self.context, desired, balancer, detached);
+        let ways = Ways::new(self.context, desired, Some(balancer));
         let (there, by_private) = (&ways.there, ways.by_private);
         let is_right = |server: &u64| ways.is_right(*server);
-        let (wanted, stuck) = self.reached(desired, by_private, is_right);
+        let (wanted, stuck) = self.reached(desired, &ways);
         let mut ours = there.clone();
         ours.retain(|server, _| !stuck.contains(server));
         let room = Room {
@@ -145,19 +215,8 @@ impl Diff<'_, '_> {
 
     /// The wanted servers that can be targets in the wanted way, and those that are targets in the other one and would
     /// be refused in this: they stay, unless the way that they are reached by is to be closed and others are there.
-    /// `is_right`: is it a target already, and in the wanted way?
-    fn reached(
-        &mut self,
-        desired: &Desired,
-        by_private: bool,
-        is_right: impl Fn(&u64) -> Option<bool>,
-    ) -> (Vec<(u64, String)>, BTreeSet<u64>) {
-        let by = By {
-            private_ip: by_private,
-            network: self.context.planner.network,
-        };
-        let servers = &desired.targets.servers;
-        let Sorted { can, can_not } = by.sort(servers, self.context.nodes, &is_right);
+    fn reached(&mut self, desired: &Desired, ways: &Ways) -> (Servers, BTreeSet<u64>) {
+        let (can, can_not) = ways.sort(&desired.targets.servers, self.context.nodes);
         if can_not.is_empty() {
             return (can, BTreeSet::new());
         }
@@ -167,14 +226,14 @@ impl Diff<'_, '_> {
         let is_removed = is_closed && !can.is_empty();
         let (there, not_there): (Vec<_>, Vec<_>) = can_not
             .into_iter()
-            .partition(|(server, _)| is_right(server).is_some() && !is_removed);
-        let and_so = match by_private {
+            .partition(|(server, _)| ways.there.contains_key(server) && !is_removed);
+        let and_so = match ways.by_private {
             true => "they still get traffic by the public address",
             false => "they still get traffic by the private address",
         };
         for (servers, and_so) in [(&not_there, "they get no traffic"), (&there, and_so)] {
             if !servers.is_empty() {
-                self.parser.finding(by.unreachable(servers, and_so));
+                self.parser.finding(ways.unreachable(servers, and_so));
             }
         }
         (can, there.into_iter().map(|(server, _)| server).collect())
@@ -252,98 +311,6 @@ pub(super) fn by(private: bool) -> &'static str {
         "by private IP"
     } else {
         "by public IP"
-    }
-}
-
-/// Of the wanted servers, in their order; without those that do not exist.
-pub(super) struct Sorted {
-    pub(super) can: Vec<(u64, String)>,
-    /// Those that the cloud would refuse.
-    pub(super) can_not: Vec<(u64, String)>,
-}
-
-/// How servers are reached.
-#[derive(Clone, Copy)]
-pub(super) struct By {
-    pub(super) private_ip: bool,
-    /// ID of the private Network.
-    pub(super) network: Option<u64>,
-}
-
-impl By {
-    /// What is not known is tried.
-    fn reaches(self, reach: &Reach) -> bool {
-        let Reach::By {
-            has_public_ipv4,
-            networks,
-        } = reach
-        else {
-            return true;
-        };
-        match self.private_ip {
-            true => self.network.is_none_or(|id| networks.contains(&id)),
-            false => *has_public_ipv4,
-        }
-    }
-
-    /// `is_right`: is it a target already, and if so, in the wanted way? One that is needs no other address.
-    pub(super) fn sort(
-        self,
-        wanted: &[(u64, String)],
-        nodes: &[OfferedNode],
-        is_right: impl Fn(&u64) -> Option<bool>,
-    ) -> Sorted {
-        let reach = reach_of(nodes);
-        // A list without any of the servers is another project's, or broken: it takes no target away.
-        let is_of_cluster = reach.values().any(|one| matches!(one, Reach::By { .. }));
-        let mut sorted = Sorted {
-            can: Vec::new(),
-            can_not: Vec::new(),
-        };
-        for one in wanted {
-            let found = reach.get(&one.0).copied().unwrap_or(&Reach::Unknown);
-            let list = match (is_right(&one.0), found) {
-                (Some(_), Reach::Missing { .. }) if is_of_cluster => continue,
-                (None, Reach::Missing { is_certain: true }) => continue,
-                (Some(true), _) => &mut sorted.can,
-                // Removed in one way it could not be added in the other.
-                (Some(false), Reach::Missing { .. }) => &mut sorted.can_not,
-                (_, found) if self.reaches(found) => &mut sorted.can,
-                _ => &mut sorted.can_not,
-            };
-            list.push(one.clone());
-        }
-        sorted
-    }
-
-    /// The finding about servers without an address of the wanted kind, and what to do.
-    pub(super) fn unreachable(self, left: &[(u64, String)], and_so: &str) -> Finding {
-        let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
-        let names = text::some_of(&names);
-        let (servers, node, it) = match left {
-            [_] => ("the server of node", "the node", "it"),
-            _ => ("the servers of nodes", "the nodes", "them"),
-        };
-        let has = if left.len() == 1 { "has" } else { "have" };
-        let out = format!(
-            "leave {node} out with annotation {}",
-            a::NODE_SELECTOR.key()
-        );
-        let message = match self.private_ip {
-            true => {
-                let network = self.network.map(|id| format!(" {id}")).unwrap_or_default();
-                format!(
-                    "{servers} {names} {has} no address in Network{network}, so {and_so}: attach {it} to the Network, or \
-                     {out}"
-                )
-            }
-            false => format!(
-                "{servers} {names} {has} no public IPv4 address, so {and_so}: give {it} one, use private addresses with \
-                 annotation {}, or {out}",
-                a::USE_PRIVATE_IP.key()
-            ),
-        };
-        Finding::warning(Reason::TargetIgnored, message)
     }
 }
 
