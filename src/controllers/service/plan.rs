@@ -270,18 +270,18 @@ impl ServicePlan {
 
     /// Is there anything to write, to either API?
     pub fn has_writes(&self) -> bool {
-        let is_blocked = self.cloud.obstacle.is_some();
-        !self.cloud.changes.is_empty()
-            || self.add_finalizer
-            || self.status.is_some()
-            || (self.want == Want::Remove && !is_blocked)
+        self.writes() > 0
     }
 
     /// How many writes it holds.
     pub fn writes(&self) -> usize {
-        let is_kept = self.want != Want::Remove || self.cloud.obstacle.is_some();
-        let own = [self.add_finalizer, self.status.is_some(), !is_kept];
+        let own = [self.add_finalizer, self.status.is_some(), self.lets_go()];
         self.cloud.changes.len() + own.iter().filter(|is| **is).count()
+    }
+
+    /// Its status is emptied, and our finalizer removed.
+    fn lets_go(&self) -> bool {
+        self.want == Want::Remove && self.cloud.obstacle.is_none()
     }
 
     pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
@@ -300,8 +300,8 @@ impl ServicePlan {
         let finalizer = self.add_finalizer.then(|| "finalizer: added".to_owned());
         let changes = self.cloud.changes.iter().map(|change| change.line());
         let status = self.status.as_ref().map(|status| status_line(status));
-        let cleaned = (self.want == Want::Remove && self.cloud.obstacle.is_none())
-            .then(|| "status emptied, finalizer removed".to_owned());
+        let cleaned = self.lets_go();
+        let cleaned = cleaned.then(|| "status emptied, finalizer removed".to_owned());
         let before = finalizer.into_iter().chain(changes);
         before.chain(status).chain(cleaned).collect()
     }
@@ -311,11 +311,10 @@ impl ServicePlan {
         let finalizer = self.add_finalizer.then(finalizer_added);
         let changes = self.cloud.changes.iter().map(|change| change.json());
         let status = self.status.as_ref().map(|status| status_set(status));
-        let is_released = self.want == Want::Remove && self.cloud.obstacle.is_none();
         let before = finalizer.into_iter().chain(changes);
         before
             .chain(status)
-            .chain(is_released.then(finalizer_removed))
+            .chain(self.lets_go().then(finalizer_removed))
             .collect()
     }
 
