@@ -28,9 +28,9 @@
 //! write passes, the heartbeat of a thread, and the clocks are part of the contract.
 //!
 //! Where to look when it is not obvious: a panic in a thread is handled in `cli/process.rs`; secrets are redacted in
-//! `http/secret.rs`, in a plugin's output also in `kube/config/redact.rs`; an error in an annotation is made in
-//! `hetzner/load_balancers/parser.rs` and reported by
-//! `controllers/service/events.rs`; an interval of a controller is scaled and passed on in `cli/wire.rs`.
+//! `http/secret.rs`; an error in an annotation is made in `hetzner/load_balancers/parser.rs` and reported by
+//! `controllers/service/events.rs`; an interval of a controller is scaled and passed on in `cli/wire.rs`; a conflict (409)
+//! is tried again by `kube::retry_on_conflict`, with one limit, which holds for the plans of a Service too.
 //!
 //! # The shape of a controller
 //!

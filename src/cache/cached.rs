@@ -1,11 +1,15 @@
-//! A view and its age. A reader says how old a view it accepts.
+//! A view and its age: a reader says how old a view it accepts. And when an API that does not answer is called again.
 
-use crate::provider::heartbeat;
+use crate::provider::{Error, ErrorKind, heartbeat};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// How often a thread that waits for another thread's call tries again, and reports a heartbeat.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
+
+/// While the cloud's API does not answer, it is called ever less often.
+const FIRST_WAIT: Duration = Duration::from_secs(5);
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// What an API said, and when it was asked.
 #[derive(Debug)]
@@ -47,11 +51,7 @@ impl<T> Cached<T> {
         }
         let asked = Instant::now();
         let value = Arc::new(fetch()?);
-        let view = View {
-            value,
-            asked,
-            answered: Instant::now(),
-        };
+        let view = View::new(value, asked);
         *last = Some(view.clone());
         Ok(view)
     }
@@ -60,11 +60,7 @@ impl<T> Cached<T> {
 impl<T> Cached<T> {
     /// What was read elsewhere, asked for then.
     pub(super) fn put(&self, value: T, asked: Instant) -> View<T> {
-        let view = View {
-            value: Arc::new(value),
-            asked,
-            answered: Instant::now(),
-        };
+        let view = View::new(Arc::new(value), asked);
         *turn(&self.last) = Some(view.clone());
         view
     }
@@ -91,6 +87,15 @@ pub(super) fn turn<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<T> View<T> {
+    /// Answered just now.
+    pub(super) fn new(value: Arc<T>, asked: Instant) -> View<T> {
+        View {
+            value,
+            asked,
+            answered: Instant::now(),
+        }
+    }
+
     /// How old what it shows may be.
     pub fn age(&self) -> Duration {
         self.asked.elapsed()
@@ -118,6 +123,63 @@ impl<T> Default for Cached<T> {
         Cached {
             last: Mutex::new(None),
         }
+    }
+}
+
+/// How the cloud's API failed last: every call meanwhile would be one of the hour's budget, spent when it helps least.
+pub(super) struct Outage {
+    last: Mutex<Option<Failed>>,
+    /// Multiplies the waits; 1 outside of tests.
+    scale: f64,
+}
+
+struct Failed {
+    error: Error,
+    wait: Duration,
+    again: Instant,
+}
+
+impl Outage {
+    pub(super) fn new(scale: f64) -> Outage {
+        Outage {
+            last: Mutex::new(None),
+            scale,
+        }
+    }
+
+    /// Asks, or answers what was answered last while it is too early to ask again.
+    pub(super) fn guard<T>(&self, ask: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        if let Some(error) = self.too_early(Instant::now()) {
+            return Err(error);
+        }
+        let outcome = ask();
+        self.note(outcome.as_ref().err(), Instant::now());
+        outcome
+    }
+
+    fn too_early(&self, now: Instant) -> Option<Error> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref()
+            .filter(|failed| now < failed.again)
+            .map(|failed| failed.error.clone())
+    }
+
+    fn note(&self, error: Option<&Error>, now: Instant) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = match error {
+            // The rate budget counts its own time; every other answer is an answer.
+            Some(error) if error.kind == ErrorKind::Unavailable => {
+                let wait = last
+                    .as_ref()
+                    .map_or(FIRST_WAIT, |failed| (failed.wait * 2).min(LONGEST_WAIT));
+                Some(Failed {
+                    error: error.clone(),
+                    wait,
+                    again: now + wait.mul_f64(self.scale),
+                })
+            }
+            _ => None,
+        };
     }
 }
 
@@ -184,5 +246,45 @@ mod tests {
             end.send(()).unwrap();
             assert_eq!(beats, 2, "no sign of life while it waits");
         });
+    }
+
+    fn away() -> Error {
+        Error::new(ErrorKind::Unavailable, "away")
+    }
+
+    #[test]
+    fn it_is_asked_ever_less_often_and_at_once_when_it_is_back() {
+        let outage = Outage::new(1.0);
+        let mut now = Instant::now();
+        for wait_s in [5, 10, 20, 40, 80, 160, 300, 300] {
+            assert_eq!(outage.too_early(now), None);
+            outage.note(Some(&away()), now);
+            now += Duration::from_secs(wait_s);
+            assert_eq!(
+                outage.too_early(now - Duration::from_millis(1)),
+                Some(away())
+            );
+        }
+        outage.note(None, now);
+        assert_eq!(outage.too_early(now), None);
+        outage.note(Some(&away()), now);
+        assert_eq!(
+            outage.too_early(now + FIRST_WAIT),
+            None,
+            "from the first wait on again"
+        );
+    }
+
+    #[test]
+    fn an_answer_is_no_outage() {
+        let outage = Outage::new(1.0);
+        for kind in [
+            ErrorKind::NotFound,
+            ErrorKind::Unauthorized,
+            ErrorKind::Other,
+        ] {
+            outage.note(Some(&Error::new(kind, "no")), Instant::now());
+            assert_eq!(outage.too_early(Instant::now()), None);
+        }
     }
 }

@@ -4,31 +4,31 @@
 //! decide what to do about what it shows.
 
 mod cached;
-mod change_detection;
 mod nodes;
-mod outage;
 
 pub use cached::View;
-pub use nodes::Poll;
+pub use nodes::{Nodes, Poll};
 
 use crate::kube::{self, Recorder};
 pub use crate::kube::{Detail, ReadFrom};
 use crate::provider::{
     self, ErrorKind, Instance, InstanceId, Network, Provider, Snapshot, Urgency,
 };
-use cached::Cached;
-use nodes::Nodes;
-use outage::Outage;
+use cached::{Cached, Outage};
+use nodes::NodeCache;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// All servers, with their age.
+pub type Instances = View<Vec<Instance>>;
 
 /// Both APIs, with what they last answered.
 pub struct Apis {
     pub kube: kube::Client,
     pub provider: Box<dyn Provider>,
     pub recorder: Recorder,
-    nodes: Nodes,
+    nodes: NodeCache,
     instances: Cached<Vec<Instance>>,
     services: Cached<Vec<Arc<kube::Service>>>,
     any_services: Cached<Vec<Arc<kube::AnyService>>>,
@@ -51,7 +51,7 @@ impl Apis {
             kube,
             provider,
             recorder: Recorder::new(time_scale),
-            nodes: Nodes::default(),
+            nodes: NodeCache::default(),
             instances: Cached::default(),
             services: Cached::default(),
             any_services: Cached::default(),
@@ -62,11 +62,7 @@ impl Apis {
     }
 
     /// All nodes, each read whole, no older than that: what a person is shown.
-    pub fn nodes(
-        &self,
-        max_age: Duration,
-        from: ReadFrom,
-    ) -> Result<View<Vec<Arc<kube::Node>>>, Error> {
+    pub fn nodes(&self, max_age: Duration, from: ReadFrom) -> Result<Nodes, Error> {
         self.nodes
             .whole(&self.kube, max_age, from)
             .map_err(Error::Kube)
@@ -75,16 +71,12 @@ impl Apis {
     /// All nodes, for little: whole nodes were read at the last list, or when the table showed a
     /// change. It is answered from the API server's cache: what is
     /// planned on it is guarded by each object's resourceVersion when it is written.
-    pub fn poll_nodes(&self, poll: Poll) -> Result<View<Vec<Arc<kube::Node>>>, Error> {
+    pub fn poll_nodes(&self, poll: Poll) -> Result<Nodes, Error> {
         self.nodes.poll(&self.kube, poll).map_err(Error::Kube)
     }
 
     /// All nodes, and those of these names no older than that.
-    pub fn nodes_again(
-        &self,
-        names: &[String],
-        max_age: Duration,
-    ) -> Result<View<Vec<Arc<kube::Node>>>, Error> {
+    pub fn nodes_again(&self, names: &[String], max_age: Duration) -> Result<Nodes, Error> {
         self.nodes
             .again(&self.kube, names, max_age)
             .map_err(Error::Kube)
@@ -96,7 +88,7 @@ impl Apis {
     }
 
     /// The nodes as they were last seen, however long ago; no call.
-    pub fn nodes_seen(&self) -> Option<View<Vec<Arc<kube::Node>>>> {
+    pub fn nodes_seen(&self) -> Option<Nodes> {
         self.nodes.last()
     }
 
@@ -104,11 +96,6 @@ impl Apis {
     /// None: the cache does not hold it.
     pub fn node_first_seen(&self, node: &kube::Node) -> Option<Instant> {
         self.nodes.first_seen(node)
-    }
-
-    /// One node as it is now; none when the API server itself says that it is not there.
-    pub fn node(&self, name: &str) -> Result<Option<kube::Node>, Error> {
-        self.kube.node(name).map_err(Error::Kube)
     }
 
     /// All Services of type LoadBalancer, no older than that.
@@ -153,10 +140,8 @@ impl Apis {
         max_age: Duration,
         urgency: Urgency,
     ) -> Result<View<Arc<dyn Snapshot>>, Error> {
-        let Some(provider) = self.provider.load_balancers() else {
-            let why = "this cloud has no load balancers";
-            return Err(Error::Cloud(provider::Error::new(ErrorKind::Other, why)));
-        };
+        let balancers = self.provider.load_balancers();
+        let provider = balancers.ok_or_else(|| lacks("load balancers"))?;
         let covers = |snapshot: &dyn Snapshot| {
             let mut services = services.iter();
             services.all(|service| snapshot.covers(service))
@@ -177,12 +162,11 @@ impl Apis {
 
     /// The private network with its routes, no older than that: complete, or an error.
     pub fn network(&self, max_age: Duration, urgency: Urgency) -> Result<View<Network>, Error> {
-        let observe = || match self.provider.routes() {
-            Some(routes) => routes.observe(urgency),
-            None => Err(provider::Error::new(
-                ErrorKind::Other,
-                "this cloud has no private network",
-            )),
+        let observe = || {
+            let routes = self.provider.routes();
+            routes
+                .ok_or_else(|| lacks("private network"))?
+                .observe(urgency)
         };
         self.network
             .get(max_age, || self.outage.guard(observe))
@@ -191,18 +175,10 @@ impl Apis {
 
     /// One server as it is now.
     pub fn instance(&self, id: InstanceId) -> Result<Instance, provider::Error> {
-        self.outage.guard(|| match self.provider.instances() {
-            Some(instances) => instances.get(id),
-            None => Err(provider::Error::new(
-                ErrorKind::Other,
-                "this cloud has no servers",
-            )),
+        self.outage.guard(|| {
+            let instances = self.provider.instances();
+            instances.ok_or_else(|| lacks("servers"))?.get(id)
         })
-    }
-
-    /// How many servers there were when all were last listed; no call.
-    pub fn instances_seen(&self) -> usize {
-        self.instances.last().map_or(0, |view| view.value.len())
     }
 
     /// All servers as they were last listed, however long ago; no call.
@@ -211,48 +187,42 @@ impl Apis {
     }
 
     /// All servers as they were listed before there was an `Apis`, requested then.
-    pub fn instances_listed(
-        &self,
-        instances: Vec<Instance>,
-        asked: Instant,
-    ) -> View<Vec<Instance>> {
+    pub fn instances_listed(&self, instances: Vec<Instance>, asked: Instant) -> Instances {
         self.instances.put(instances, asked)
     }
 
     /// All servers, no older than that: complete, or an error.
-    pub fn instances(
-        &self,
-        max_age: Duration,
-        urgency: Urgency,
-    ) -> Result<View<Vec<Instance>>, Error> {
+    pub fn instances(&self, max_age: Duration, urgency: Urgency) -> Result<Instances, Error> {
         self.instances_if(|view| view.age() <= max_age, urgency)
     }
 
-    /// All servers, no older than that and requested since then: complete, or an error.
+    /// The same, requested since then.
     pub fn instances_since(
         &self,
         since: Instant,
         max_age: Duration,
         urgency: Urgency,
-    ) -> Result<View<Vec<Instance>>, Error> {
+    ) -> Result<Instances, Error> {
         self.instances_if(|view| view.asked >= since && view.age() <= max_age, urgency)
     }
 
     fn instances_if(
         &self,
-        is_fresh: impl Fn(&View<Vec<Instance>>) -> bool,
+        is_fresh: impl Fn(&Instances) -> bool,
         urgency: Urgency,
-    ) -> Result<View<Vec<Instance>>, Error> {
-        let list = || match self.provider.instances() {
-            Some(instances) => instances.list(urgency),
-            None => Ok(Vec::new()),
+    ) -> Result<Instances, Error> {
+        let list = || {
+            self.provider.prepare()?;
+            let instances = self.provider.instances();
+            instances.map_or(Ok(Vec::new()), |instances| instances.list(urgency))
         };
-        let fetch = || {
-            self.outage
-                .guard(|| self.provider.prepare().and_then(|()| list()))
-        };
+        let fetch = || self.outage.guard(list);
         self.instances.get_if(is_fresh, fetch).map_err(Error::Cloud)
     }
+}
+
+fn lacks(what: &str) -> provider::Error {
+    provider::Error::new(ErrorKind::Other, format!("this cloud has no {what}"))
 }
 
 impl Error {
@@ -266,6 +236,14 @@ impl Error {
                 _ if error.is_permanent() => "cloud refuses",
                 _ => "cloud unavailable",
             },
+        }
+    }
+
+    /// The gate did not let a write pass.
+    pub fn is_refused(&self) -> bool {
+        match self {
+            Error::Kube(error) => error.is_refused(),
+            Error::Cloud(error) => error.kind == ErrorKind::Refused,
         }
     }
 
@@ -289,6 +267,12 @@ impl Error {
 impl From<kube::Error> for Error {
     fn from(error: kube::Error) -> Error {
         Error::Kube(error)
+    }
+}
+
+impl From<provider::Error> for Error {
+    fn from(error: provider::Error) -> Error {
+        Error::Cloud(error)
     }
 }
 

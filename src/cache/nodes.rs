@@ -1,13 +1,16 @@
 //! The nodes as we know them, each with its age; and how they are kept fresh for little.
 //!
 //! The first read, and one every few minutes, lists whole nodes. In between a poll reads a table of one line a node,
-//! and reads whole only those nodes whose row has changed (see `change_detection`): a few by name, many by one list.
+//! and reads whole only those nodes whose row has changed: a few by name, many by one list.
 //! What a table can't show – a taint, an address – is as old as the last list, or younger where a controller reads
 //! those nodes again.
+//!
+//! A row is compared with the whole node that is known, not with the row of the last poll: a node that was not read, or
+//! read too early, counts as changed until both agree, so no change can get lost. An old table from the API server's
+//! cache costs a read, and nothing else.
 
 use super::cached::{View, turn};
-use super::change_detection::{Aged, has_changed};
-use crate::kube::{Age, Client, Detail, Error, Node, NodeRow, NodeTable, ReadFrom};
+use crate::kube::{Age, Client, Detail, Error, Node, NodeRow, NodeTable, ReadFrom, RowMeta};
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
@@ -18,6 +21,13 @@ const KEPT_AT_MOST: usize = 500;
 
 /// More nodes than this are read by one list.
 const BY_NAME_AT_MOST: usize = 10;
+
+/// An age that is younger than it can be by less than this is no new object: API servers round,
+/// and the clocks of two of them differ.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// All nodes, by name, with the age of the table.
+pub type Nodes = View<Vec<Arc<Node>>>;
 
 /// How old the nodes may be that a poll rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +41,7 @@ pub struct Poll {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Nodes {
+pub(super) struct NodeCache {
     state: Mutex<State>,
 }
 
@@ -83,14 +93,14 @@ struct ChangedRow {
     age: Option<Age>,
 }
 
-impl Nodes {
+impl NodeCache {
     /// All nodes, read whole no longer ago than that.
     pub(super) fn whole(
         &self,
         kube: &Client,
         max_age: Duration,
         from: ReadFrom,
-    ) -> Result<View<Vec<Arc<Node>>>, Error> {
+    ) -> Result<Nodes, Error> {
         let mut state = turn(&self.state);
         // An answer from the API server's cache, however young, may show an old state.
         let listed = match from {
@@ -104,7 +114,7 @@ impl Nodes {
     }
 
     /// All nodes, as fresh as the table.
-    pub(super) fn poll(&self, kube: &Client, poll: Poll) -> Result<View<Vec<Arc<Node>>>, Error> {
+    pub(super) fn poll(&self, kube: &Client, poll: Poll) -> Result<Nodes, Error> {
         let mut state = turn(&self.state);
         let wants_metadata = poll
             .metadata_max_age
@@ -130,7 +140,7 @@ impl Nodes {
         kube: &Client,
         names: &[String],
         max_age: Duration,
-    ) -> Result<View<Vec<Arc<Node>>>, Error> {
+    ) -> Result<Nodes, Error> {
         let mut state = turn(&self.state);
         if state.polled.is_none() {
             state.list(kube, ReadFrom::Cache)?;
@@ -169,17 +179,10 @@ impl Nodes {
     }
 
     /// As they were last seen; none before the first list.
-    pub(super) fn last(&self) -> Option<View<Vec<Arc<Node>>>> {
+    pub(super) fn last(&self) -> Option<Nodes> {
         let state = turn(&self.state);
         state.polled.map(|_| state.view())
     }
-}
-
-/// What a node keeps from one list to the next.
-#[derive(Clone, Copy, Debug)]
-struct Kept {
-    first_seen: Instant,
-    aged: Option<Aged>,
 }
 
 /// Of this very node: another one with its name has another.
@@ -194,13 +197,9 @@ fn is_younger(moment: Option<Instant>, max_age: Duration) -> bool {
 }
 
 impl State {
-    fn view(&self) -> View<Vec<Arc<Node>>> {
-        let now = Instant::now();
-        View {
-            value: Arc::clone(&self.nodes),
-            asked: self.polled.unwrap_or(now),
-            answered: now,
-        }
+    fn view(&self) -> Nodes {
+        let asked = self.polled.unwrap_or_else(Instant::now);
+        View::new(Arc::clone(&self.nodes), asked)
     }
 
     /// Where it is; the error: where it would be.
@@ -211,41 +210,29 @@ impl State {
     /// Reads all nodes whole.
     fn list(&mut self, kube: &Client, from: ReadFrom) -> Result<(), Error> {
         let asked = Instant::now();
-        let kept = self.kept();
+        // Of the nodes that this list holds as well.
+        let known = self.nodes.iter().zip(&self.notes);
+        let known: HashMap<u64, Note> = known
+            .map(|(node, note)| (fingerprint(node), *note))
+            .collect();
         if self.nodes.len() > KEPT_AT_MOST {
             self.give_up();
         }
         let mut nodes = kube.nodes(from)?;
         // etcd's order is nearly ours.
         nodes.sort_unstable_by(|left, right| left.name().cmp(right.name()));
-        let now = Instant::now();
-        let notes = nodes.iter().map(|node| {
-            let kept = kept.get(&fingerprint(node));
-            Note {
-                asked,
-                first_seen: kept.map_or(now, |kept| kept.first_seen),
-                aged: kept.and_then(|kept| kept.aged),
-            }
-        });
-        self.notes = notes.collect();
+        let new = Note::of_new(asked);
+        let note = |node: &Arc<Node>| Note {
+            asked,
+            ..known.get(&fingerprint(node)).copied().unwrap_or(new)
+        };
+        self.notes = nodes.iter().map(note).collect();
         self.nodes = Arc::new(nodes);
         self.polled = Some(asked);
         self.listed = Some(asked);
         self.listed_latest = (from == ReadFrom::Latest).then_some(asked);
         self.unread.clear();
         Ok(())
-    }
-
-    /// For those nodes that the next list holds as well.
-    fn kept(&self) -> HashMap<u64, Kept> {
-        let known = self.nodes.iter().zip(&self.notes);
-        let kept = |note: &Note| Kept {
-            first_seen: note.first_seen,
-            aged: note.aged,
-        };
-        known
-            .map(|(node, note)| (fingerprint(node), kept(note)))
-            .collect()
     }
 
     /// Two lists of thousands of nodes would be most of the memory. Until the next one is there
@@ -373,6 +360,133 @@ impl State {
         if let Ok(place) = self.place(name) {
             Arc::make_mut(&mut self.nodes).remove(place);
             self.notes.remove(place);
+        }
+    }
+}
+
+/// An age, and when it was so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Aged {
+    age: Age,
+    seen: Instant,
+}
+
+impl Aged {
+    fn new(age: Age, seen: Instant) -> Aged {
+        Aged { age, seen }
+    }
+
+    /// Time passes, so an age grows: a lower one is another object's, with the same name.
+    fn went_back(self, age: Age, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.seen);
+        let at_least = self.age.at_least.saturating_add(passed);
+        age.less_than.saturating_add(SLACK) <= at_least
+    }
+}
+
+/// Does the row differ from this node, whose age was last seen as `aged`?
+fn has_changed(row: &NodeRow, node: &Node, aged: Option<Aged>, now: Instant) -> bool {
+    let went_back = match (aged, row.age) {
+        (Some(aged), Some(age)) => aged.went_back(age, now),
+        (None, _) | (_, None) => false,
+    };
+    let differs = |meta: &RowMeta| {
+        meta.uid != node.metadata.uid
+            || meta.labels != node.metadata.labels
+            || meta.is_being_deleted != node.metadata.deletion_timestamp.is_some()
+    };
+    went_back || row.is_ready != node.is_ready() || row.meta.as_ref().is_some_and(differs)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    const DAY_S: u64 = 86_400;
+
+    #[test]
+    #[rustfmt::skip] // A case is a line.
+    fn an_age_can_only_grow() {
+        // Age, seconds later, age then → is it another node?
+        let cases = [
+            ("0s", 5, "5s", false),
+            ("0s", 5, "4s", false),
+            ("8s", 5, "0s", true),
+            ("8s", 5, "9s", true),
+            ("8s", 5, "10s", true),
+            ("8s", 5, "11s", false),
+            ("119s", 5, "2m4s", false),
+            ("119s", 5, "2m", false),
+            ("9m59s", 5, "10m", false),
+            ("7h59m", 60, "8h", false),
+            ("7h59m", 60, "7h58m", true),
+            ("47h", 3_600, "2d", false),
+            ("2d", 3_600, "2d1h", false),
+            ("2d1h", 5, "2d", false),
+            ("7d23h", 3_600, "8d", false),
+            ("5d3h", 5, "5d3h", false),
+            ("5d3h", 5, "5d2h", true),
+            ("5d3h", 5, "3m", true),
+            ("400d", 5, "0s", true),
+            ("729d", DAY_S, "2y", false),
+            ("8y", DAY_S, "7y364d", true),
+            // Five days without a poll.
+            ("3d", 5 * DAY_S, "6d", true),
+            ("3d", 5 * DAY_S, "8d", false),
+            ("18446744073709551614s", 5, "18446744073709551614s", true),
+            ("18446744073709551614s", 5, "1s", true),
+        ];
+        for (before, later_s, after, expected) in cases {
+            let now = Instant::now();
+            let aged = Aged::new(Age::parse(before).unwrap(), now);
+            let later = now + Duration::from_secs(later_s);
+            let went_back = aged.went_back(Age::parse(after).unwrap(), later);
+            assert_eq!(went_back, expected, "{before}, {later_s} s later {after}");
+        }
+    }
+
+    fn node(extra: Value) -> Node {
+        let mut node = json!({
+            "metadata": { "name": "a", "uid": "u", "resourceVersion": "1", "labels": { "k": "v" } },
+            "status": { "conditions": [{ "type": "Ready", "status": "True" }] },
+        });
+        for (key, value) in extra.as_object().unwrap() {
+            node["metadata"][key] = value.clone();
+        }
+        serde_json::from_value(node).unwrap()
+    }
+
+    #[test]
+    #[rustfmt::skip] // A case is a line.
+    fn a_row_has_changed_when_it_differs_from_the_node() {
+        let now = Instant::now();
+        let age = |text| Age::parse(text);
+        let row = |is_ready, age, meta| NodeRow { name: "a".into(), is_ready, age, meta };
+        let meta = |uid: &str, labels: &[(&str, &str)], is_being_deleted| Some(RowMeta {
+            uid: uid.into(), labels: labels.iter().copied().collect(), is_being_deleted,
+        });
+        let same = &[("k", "v")][..];
+        let aged = age("5d").map(|age| Aged::new(age, now));
+        let plain = node(json!({}));
+        let going = node(json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" }));
+        let cases = [
+            ("the same", &plain, aged, row(true, age("5d"), None), false),
+            ("not ready", &plain, aged, row(false, age("5d"), None), true),
+            ("younger", &plain, aged, row(true, age("5s"), None), true),
+            ("an age for the first time", &plain, None, row(true, age("5s"), None), false),
+            ("no age any more", &plain, aged, row(true, None, None), false),
+            ("the same metadata", &plain, aged, row(true, None, meta("u", same, false)), false),
+            ("another UID", &plain, aged, row(true, None, meta("w", same, false)), true),
+            ("a label more", &plain, aged, row(true, None, meta("u", &[("a", ""), ("k", "v")], false)), true),
+            ("a label less", &plain, aged, row(true, None, meta("u", &[], false)), true),
+            ("another value", &plain, aged, row(true, None, meta("u", &[("k", "w")], false)), true),
+            ("being deleted", &plain, aged, row(true, None, meta("u", same, true)), true),
+            ("known to be deleted", &going, aged, row(true, None, meta("u", same, true)), false),
+        ];
+        for (name, node, aged, row, expected) in cases {
+            assert_eq!(has_changed(&row, node, aged, now), expected, "{name}");
         }
     }
 }

@@ -127,8 +127,8 @@ impl Nodes {
     fn evaluate(&self, selection: &Selection) -> Result<Vec<Plans>, Exit> {
         let apis = &self.context.apis;
         let plans = || {
-            let (_, nodes) = self.nodes.evaluate(apis, selection)?;
-            let (lifecycle, _) = self.lifecycle.evaluate(apis, selection)?;
+            let nodes = self.nodes.evaluate(apis, selection)?;
+            let lifecycle = self.lifecycle.evaluate(apis, selection)?;
             Ok(together(nodes, lifecycle))
         };
         plans().map_err(|error: cache::Error| self.context.failed(&error))

@@ -246,7 +246,7 @@ pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = S
     });
     let obstacles = proposals.iter().flat_map(|proposal| {
         let obstacle = proposal.obstacle.iter();
-        obstacle.map(|why| line(&proposal.object, &format!("can't: {why}")))
+        obstacle.map(|why| line(&proposal.object, &format!("blocked: {why}")))
     });
     let lines = changes.chain(notes).chain(obstacles);
     let count =
@@ -255,9 +255,7 @@ pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = S
     let blocked = count(|proposal| proposal.obstacle.is_some());
     let unchanged = proposals.len() - would_change - blocked;
     let lines: String = lines.collect();
-    format!(
-        "{lines}{would_change} would change, {unchanged} unchanged, {blocked} can't be helped\n"
-    )
+    format!("{lines}{would_change} would change, {unchanged} unchanged, {blocked} blocked\n")
 }
 
 /// Those findings that are warnings, a line each: they do not block the sync.

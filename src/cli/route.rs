@@ -26,7 +26,7 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     // What is blocked, and warnings.
     let obstacles = plans.plan.nodes.iter().filter_map(|node| {
         let why = &node.obstacle.as_ref()?.message;
-        Some(line(format_args!("{}  can't: {why}", node.name())))
+        Some(line(format_args!("{}  blocked: {why}", node.name())))
     });
     Printer::stderr(
         &plans

@@ -1,18 +1,17 @@
-//! When an object that failed is tried again: jittered, doubling, per object, on a common grid.
+//! When an object is tried again: its waits double, up to a limit.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
-const FIRST: Duration = Duration::from_secs(5);
-const LONGEST: Duration = Duration::from_secs(300);
-
-/// Failures by object UID.
+/// Tries by object UID.
 #[derive(Debug)]
 pub(super) struct Backoff {
     failed: HashMap<String, Entry>,
-    /// The grid's origin.
-    origin: Instant,
+    first: Duration,
+    longest: Duration,
+    /// Waits are jittered and end on a common grid, which begins here.
+    grid: Option<Instant>,
     /// Multiplies the waits; 1 outside of tests.
     scale: f64,
 }
@@ -24,10 +23,21 @@ struct Entry {
 }
 
 impl Backoff {
+    /// After failures: from 5 s to 5 minutes.
     pub(super) fn new(scale: f64) -> Backoff {
         Backoff {
+            grid: Some(Instant::now()),
+            ..Backoff::exact(Duration::from_secs(5), Duration::from_secs(300), scale)
+        }
+    }
+
+    /// Waits of just these lengths.
+    pub(super) fn exact(first: Duration, longest: Duration, scale: f64) -> Backoff {
+        Backoff {
             failed: HashMap::new(),
-            origin: Instant::now(),
+            first,
+            longest,
+            grid: None,
             scale,
         }
     }
@@ -47,28 +57,33 @@ impl Backoff {
 
     pub(super) fn failed(&mut self, uid: &str, now: Instant) {
         let last = self.failed.get(uid).map(|entry| entry.wait);
-        let wait = last.map_or(FIRST, |wait| (wait * 2).min(LONGEST));
-        let next = self.on_grid(now + jittered(uid, wait).mul_f64(self.scale), wait);
+        let wait = last.map_or(self.first, |wait| (wait * 2).min(self.longest));
+        let next = match self.grid {
+            None => now + wait.mul_f64(self.scale),
+            Some(origin) => {
+                let next = now + jittered(uid, wait).mul_f64(self.scale);
+                on_grid(next, origin, (wait / 2).mul_f64(self.scale))
+            }
+        };
         self.failed.insert(uid.to_owned(), Entry { wait, next });
-    }
-
-    /// The next moment of a grid as wide as half the wait: objects that wait equally long come
-    /// back together and share what has to be asked for them.
-    fn on_grid(&self, next: Instant, wait: Duration) -> Instant {
-        let width = (wait / 2).mul_f64(self.scale);
-        let since = next.duration_since(self.origin).as_secs_f64();
-        let cells = (since / width.as_secs_f64()).ceil();
-        self.origin + width.mul_f64(cells)
     }
 
     pub(super) fn succeeded(&mut self, uid: &str) {
         self.failed.remove(uid);
     }
 
-    /// Forgets objects that are gone.
+    /// Forgets objects that do not exist.
     pub(super) fn keep(&mut self, exists: impl Fn(&str) -> bool) {
         self.failed.retain(|uid, _| exists(uid));
     }
+}
+
+/// The next moment of a grid as wide as half the wait: objects that wait equally long come
+/// back together and share what has to be read for them.
+fn on_grid(next: Instant, origin: Instant, width: Duration) -> Instant {
+    let since = next.duration_since(origin).as_secs_f64();
+    let cells = (since / width.as_secs_f64()).ceil();
+    origin + width.mul_f64(cells)
 }
 
 /// Between half of a wait and the whole of it, by object: a hundred that failed together do
@@ -117,5 +132,21 @@ mod tests {
         assert!(!backoff.is_waiting("b", now) && !backoff.is_retry_due("b", now));
         backoff.succeeded("a");
         assert!(!backoff.is_waiting("a", now) && !backoff.is_retry_due("a", now));
+    }
+
+    #[test]
+    fn exact_waits_grow_to_their_limit_and_begin_anew() {
+        let minute = Duration::from_secs(60);
+        let mut backoff = Backoff::exact(minute / 4, minute, 1.0);
+        let mut now = Instant::now();
+        for wait_s in [15, 30, 60, 60, 60] {
+            assert!(!backoff.is_waiting("a", now));
+            backoff.failed("a", now);
+            now += Duration::from_secs(wait_s);
+            assert!(backoff.is_waiting("a", now - Duration::from_millis(1)));
+        }
+        backoff.failed("a", now);
+        backoff.keep(|_| false);
+        assert!(!backoff.is_waiting("a", now));
     }
 }

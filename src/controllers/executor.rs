@@ -190,7 +190,8 @@ impl<T> Executor<T> {
         until: Option<Instant>,
     ) -> Vec<Execution<T>> {
         loop {
-            // Also after `until`: a tick whose reads take longer than its interval must see what came meanwhile.
+            // Also after `until`: a tick whose reads take longer than its interval must see what came meanwhile, and
+            // ask about actions, or none would ever end.
             while let Some(response) = requests.next(Duration::ZERO) {
                 self.handle(response);
             }
@@ -198,10 +199,7 @@ impl<T> Executor<T> {
             let over = self.executions.extract_if(.., |one| one.is_over());
             let over: Vec<Execution<T>> = over.collect();
             let now = Instant::now();
-            if !over.is_empty()
-                || self.executions.is_empty()
-                || until.is_some_and(|until| until <= now)
-            {
+            if !over.is_empty() || self.executions.is_empty() {
                 return over;
             }
             if !requests.actions.may_wait() && !requests.are_in_flight() {
@@ -217,6 +215,9 @@ impl<T> Executor<T> {
             let is_due = question.is_some_and(|question| question <= now);
             if is_due && !requests.is_asking && requests.actions.may_wait() {
                 self.ask(requests);
+            }
+            if until.is_some_and(|until| until <= now) {
+                return over;
             }
             let moments = [
                 until,

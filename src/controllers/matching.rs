@@ -96,10 +96,10 @@ impl<'a> Index<'a> {
         }
         match self.by_name.get(node.name()) {
             Some(Some(instance)) => Outcome::Matched(instance, MatchedBy::Name),
-            Some(None) => Outcome::Unmatched(Finding::warning(
-                Reason::InstanceLookupFailed,
-                format!("several servers are named {:?}", node.name()),
-            )),
+            Some(None) => {
+                let message = format!("several servers are named {:?}", node.name());
+                Outcome::Unmatched(Finding::warning(Reason::InstanceLookupFailed, message))
+            }
             None => self.by_address(node),
         }
     }
@@ -132,16 +132,14 @@ impl<'a> Index<'a> {
         match candidates.as_slice() {
             [(instance, ip)] => match self.rival(instance, node) {
                 None => Outcome::Matched(instance, MatchedBy::Address(*ip)),
-                Some(rival) => Outcome::Unmatched(Finding::warning(
-                    Reason::InstanceLookupFailed,
-                    format!(
-                        "no server is named {:?}; {} ({}) has its address {ip}, but one of node {rival:?} as \
-                         well; rename the server to the name of the node that runs on it",
-                        node.name(),
-                        instance.name,
-                        instance.id
-                    ),
-                )),
+                Some(rival) => {
+                    let (node, name, id) = (node.name(), &instance.name, instance.id);
+                    let message = format!(
+                        "no server is named {node:?}; {name} ({id}) has its address {ip}, but one of node {rival:?} \
+                         as well; rename the server to the name of the node that runs on it"
+                    );
+                    Outcome::Unmatched(Finding::warning(Reason::InstanceLookupFailed, message))
+                }
             },
             [] => Outcome::Unmatched(self.not_found(node, &reported)),
             several => Outcome::Unmatched(ambiguous(node, several)),
@@ -198,13 +196,9 @@ impl<'a> Index<'a> {
             // No count: a message that changes with every server is a new event each time.
             _ => "",
         };
-        Finding::warning(
-            Reason::ServerNotFound,
-            format!(
-                "no server is named {:?}, and {addresses}{looked_through}",
-                node.name()
-            ),
-        )
+        let name = node.name();
+        let message = format!("no server is named {name:?}, and {addresses}{looked_through}");
+        Finding::warning(Reason::ServerNotFound, message)
     }
 }
 
@@ -220,15 +214,12 @@ fn ambiguous(node: &Node, candidates: &[(&Instance, IpAddr)]) -> Finding {
         .iter()
         .map(|(instance, ip)| format!("{} ({}) by {ip}", instance.name, instance.id))
         .collect();
-    Finding::warning(
-        Reason::InstanceLookupFailed,
-        format!(
-            "no server is named {:?}, and the node's addresses fit several: {}; rename the right one to the \
-             node's name",
-            node.name(),
-            text::some_of(&list)
-        ),
-    )
+    let (name, list) = (node.name(), text::some_of(&list));
+    let message = format!(
+        "no server is named {name:?}, and the node's addresses fit several: {list}; rename the right one to the node's \
+         name"
+    );
+    Finding::warning(Reason::InstanceLookupFailed, message)
 }
 
 impl fmt::Display for MatchedBy {

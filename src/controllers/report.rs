@@ -1,88 +1,19 @@
-//! What a tick did and found; and the one place where findings become log lines and events.
+//! The one place where findings become log lines and events; and changes log lines and metrics.
 
-use crate::cache::{self, Apis};
+use super::controller::MESSAGE_CHARACTERS_AT_MOST;
+pub(super) use super::controller::{Failure, Outage, Report};
+use crate::cache::Apis;
 use crate::kube::{self, Event, ObjectReference};
 use crate::metrics::{CHANGES, FINDINGS as FINDINGS_TOLD};
 use crate::provider::{self, ErrorKind, Finding, Origin, Reason, Severity, without_correlations};
 use crate::text;
 use jiff::Timestamp;
-use std::borrow::Cow;
 
 /// The log target of findings: commands that print them turn it off.
 pub const FINDINGS: &str = "ccm::findings";
 
 /// The log target of changes, logged as they are made.
 pub const CHANGES_MADE: &str = "ccm::changes";
-
-/// The outcome of one tick.
-#[derive(Debug, Default)]
-pub struct Report {
-    /// A line for each change that was made: object, and what.
-    pub changes: Vec<(String, String)>,
-    /// Each object that failed, and why.
-    pub failures: Vec<Failure>,
-    /// Changes that the plans held, made or not.
-    pub planned: usize,
-    /// Objects that are as they should be now, and were not before.
-    pub changed: usize,
-    /// Objects that the pass did not come to, because it was ended.
-    pub unreached: usize,
-    /// Objects whose changes go on in the cloud: the next tick follows at once.
-    pub unfinished: usize,
-    /// Objects that were as they should be. Those that failed are counted by `failures` alone.
-    pub unchanged: usize,
-    /// Load balancers of this cluster whose Service does not exist; none: not looked for in this tick.
-    pub orphans: Option<usize>,
-    /// Nothing could be done at all: an API did not answer.
-    pub outage: Option<Outage>,
-}
-
-/// An object that is not as it should be after the tick.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// E.g. `node/worker-1`.
-    pub object: String,
-    pub why: String,
-    /// It is a finding, which was reported as such: its reason.
-    pub finding: Option<Reason>,
-}
-
-impl Failure {
-    /// Why, as the log says it.
-    pub fn short_why(&self) -> Cow<'_, str> {
-        text::cut(&self.why, MESSAGE_CHARACTERS_AT_MOST)
-    }
-}
-
-/// An API did not answer, and what waits for it.
-#[derive(Debug)]
-pub struct Outage {
-    pub error: cache::Error,
-    /// E.g. `2 nodes wait to be initialised`; empty when nothing does.
-    pub waiting: String,
-}
-
-impl Report {
-    pub fn outage(error: cache::Error, waiting: String) -> Report {
-        Report {
-            outage: Some(Outage { error, waiting }),
-            ..Report::default()
-        }
-    }
-
-    pub fn failed(&self) -> usize {
-        self.failures.len()
-    }
-}
-
-impl std::fmt::Display for Outage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if !self.waiting.is_empty() {
-            write!(f, "{}: ", self.waiting)?;
-        }
-        self.error.fmt(f)
-    }
-}
 
 /// The line of a change that was made.
 pub(super) fn log_change(controller: &str, object: &str, line: &str) {
@@ -113,9 +44,6 @@ pub(super) fn count_change(controller: &str, kind: &str, outcome: Result<(), &pr
 
 /// Findings of one object that are reported at once; the others are counted.
 const FINDINGS_AT_MOST: usize = 10;
-
-/// A longer message is cut, in the log and in events.
-const MESSAGE_CHARACTERS_AT_MOST: usize = 1000;
 
 /// Reports findings about an object: a log line, and an event where the reason has one. Each is
 /// reported once, and again after ten minutes while it lasts. Of many the first are reported, failures

@@ -5,18 +5,15 @@
 
 mod health;
 pub mod lease;
-mod outage;
-mod signals;
 mod stop;
 mod ticks;
 
 pub use health::{BIND_RETRY, Health, HealthSettings, SILENCE_LIMIT};
-pub use signals::stop_on_signals;
-pub use stop::{Stop, StopGate};
-pub use ticks::reach_cloud;
+pub use stop::{Stop, StopGate, stop_on_signals};
+pub use ticks::{log_report, reach_cloud};
 
 use crate::cache::Apis;
-use crate::controllers::{Controller, Report};
+use crate::controllers::Controller;
 use crate::provider::heartbeat;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -119,17 +116,5 @@ pub fn unless_stopped<T: Send + 'static>(
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
-    }
-}
-
-/// Logs what failed; changes were logged as they were made, and findings where they were found.
-pub fn log_report(report: &Report) {
-    for failure in report
-        .failures
-        .iter()
-        .filter(|failure| failure.finding.is_none())
-    {
-        let object = failure.object.as_str();
-        log::warn!(object; "{object}: {}", failure.short_why());
     }
 }

@@ -1,6 +1,9 @@
-//! The wish to end: set once, seen by every thread at once, also by those that wait.
+//! The wish to end: set once, by a signal or by ourselves, and seen by every thread at once, also by those that wait.
 
 use crate::provider::{Gate, Refused};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,20 +35,9 @@ impl Stop {
 
     /// Waits that long, or until it is set; is it?
     pub fn wait(&self, time: Duration) -> bool {
-        let deadline = Instant::now() + time;
-        let mut is_set = self.lock();
-        while !*is_set {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            is_set = self
-                .changed
-                .wait_timeout(is_set, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
-        }
-        true
+        let unset = |is_set: &mut bool| !*is_set;
+        let waited = self.changed.wait_timeout_while(self.lock(), time, unset);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     pub fn wait_until_set(&self) {
@@ -54,13 +46,9 @@ impl Stop {
 
     /// Waits until it is set, or until `ready`; the code that makes that true calls [`wake`](Stop::wake).
     pub fn wait_until_set_or(&self, ready: impl Fn() -> bool) {
-        let mut is_set = self.lock();
-        while !*is_set && !ready() {
-            is_set = self
-                .changed
-                .wait(is_set)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+        let must_wait = |is_set: &mut bool| !*is_set && !ready();
+        let waited = self.changed.wait_while(self.lock(), must_wait);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
     fn lock(&self) -> MutexGuard<'_, bool> {
@@ -83,4 +71,34 @@ impl Gate for StopGate<'_> {
     fn may_wait(&self) -> bool {
         !self.0.is_set()
     }
+}
+
+/// One wish to end may come twice: coreutils' timeout signals its child and then the group of
+/// processes that the child is in.
+const SAME_WISH: Duration = Duration::from_millis(500);
+
+/// Sets `stop` at the first SIGTERM or SIGINT, on a thread of its own; a second one ends at once.
+pub fn stop_on_signals(stop: &'static Stop) -> io::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+    std::thread::spawn(move || {
+        let mut first: Option<Instant> = None;
+        for signal in signals.forever() {
+            if let Some(first) = first {
+                if first.elapsed() < SAME_WISH {
+                    continue;
+                }
+                log::warn!("second signal: ending at once");
+                std::process::exit(1);
+            }
+            first = Some(Instant::now());
+            let name = if signal == SIGTERM {
+                "SIGTERM"
+            } else {
+                "SIGINT"
+            };
+            log::info!("{name}: ending; a second signal ends at once");
+            stop.set();
+        }
+    });
+    Ok(())
 }

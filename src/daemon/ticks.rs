@@ -1,12 +1,13 @@
 //! The ticks of all controllers, each on its own thread, and what they find out together.
 
-use super::outage::Outages;
-use super::{Stop, log_report};
+use super::stop::Stop;
 use crate::cache::{self, Apis};
 use crate::controllers::{Controller, Outage, Report, Selection};
 use crate::metrics::{PLANNED, TICK_DURATION, TICKS};
 use crate::provider::{Urgency, heartbeat};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What the threads share.
@@ -59,14 +60,19 @@ impl Ticks {
             let mut report = controller.tick(self.apis, &Selection::Due);
             let others_may_ask = self.first_ticks.load(Ordering::Relaxed) > usize::from(is_first);
             if !others_may_ask && report.outage.is_none() {
-                self.look_at_cloud(&mut report);
+                // No controller had a question for the cloud in its first tick: one asks for all. Until then the daemon
+                // is not ready, and does not know whether its token is good.
+                let waiting = String::new();
+                report.outage = reach_cloud(self.apis)
+                    .err()
+                    .map(|error| Outage { error, waiting });
             }
             if let Some(outage) = &report.outage
                 && outage.error.is_permanent()
                 && !worked_once
                 && !self.is_rotation(&outage.error)
             {
-                // The first controller to see it says it for all.
+                // The first controller to see it logs it for all.
                 if !self.failed.swap(true, Ordering::Relaxed) {
                     log::error!(controller = name; "{name}: {outage}");
                 }
@@ -100,17 +106,6 @@ impl Ticks {
                 cache::Error::Cloud(_) => self.apis.provider.is_reached(),
             }
     }
-
-    /// When no controller had a question for the cloud in its first tick, one asks for all: until
-    /// then the daemon is not ready, and does not know whether its token is good.
-    fn look_at_cloud(&self, report: &mut Report) {
-        if let Err(error) = reach_cloud(self.apis) {
-            report.outage = Some(Outage {
-                error,
-                waiting: String::new(),
-            });
-        }
-    }
 }
 
 fn measure(name: &str, report: &Report, took: Duration) {
@@ -122,4 +117,70 @@ fn measure(name: &str, report: &Report, took: Duration) {
     TICKS.count(&[name, result]);
     TICK_DURATION.observe(&[name], took);
     PLANNED.set(&[name], report.planned as f64);
+}
+
+/// Logs what failed; changes were logged as they were made, and findings where they were found.
+pub fn log_report(report: &Report) {
+    let failures = report.failures.iter();
+    for failure in failures.filter(|failure| failure.finding.is_none()) {
+        let object = failure.object.as_str();
+        log::warn!(object; "{object}: {}", failure.short_why());
+    }
+}
+
+/// A refresh was put off, which is no outage: calls that can't wait are still made.
+const PUT_OFF: &str = "refreshes put off";
+
+/// What keeps which controller from its work: logged once for each change of state, not at every tick and not by every
+/// controller.
+#[derive(Default)]
+struct Outages {
+    states: Mutex<BTreeMap<&'static str, &'static str>>,
+}
+
+impl Outages {
+    /// Takes note of how a controller's tick ended, and logs it when that is new.
+    fn note(&self, controller: &'static str, outage: Option<&Outage>, interval: Duration) {
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = outage.map(state_of);
+        let before = match state {
+            Some(state) => states.insert(controller, state),
+            None => states.remove(controller),
+        };
+        if before == state {
+            return;
+        }
+        let count = |state: &str| states.values().filter(|other| **other == state).count();
+        if let (Some(state), Some(outage)) = (state, outage)
+            && count(state) == 1
+        {
+            log_begin(state, controller, outage, interval);
+        }
+        match before {
+            None => {}
+            Some(PUT_OFF) if states.is_empty() => {
+                log::info!(controller; "{controller}: refreshes go on, enough calls remain in the project");
+            }
+            Some(PUT_OFF) => {}
+            Some(_) if states.len() == count(PUT_OFF) => {
+                log::info!(controller; "{controller}: both APIs answer again");
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+fn log_begin(state: &str, controller: &str, outage: &Outage, interval: Duration) {
+    if state == PUT_OFF {
+        return log::info!(controller; "{controller}: {outage}");
+    }
+    let again_s = interval.as_secs_f64();
+    log::warn!(controller; "{controller}: {outage} (trying again every {again_s} s)");
+}
+
+fn state_of(outage: &Outage) -> &'static str {
+    match &outage.error {
+        cache::Error::Cloud(error) if error.is_put_off() => PUT_OFF,
+        error => error.state(),
+    }
 }

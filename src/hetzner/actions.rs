@@ -75,6 +75,18 @@ impl Action {
     }
 }
 
+/// An error where an action still runs on the load balancer of this path: what it adds shows when it has ended.
+pub(super) fn check_none_runs(api: &Api, path: &str) -> Result<(), Error> {
+    let answer: Actions = api.get(&format!("{path}/actions?status=running"), Urgency::Needed)?;
+    match answer.actions.iter().find(|action| action.end().is_none()) {
+        None => Ok(()),
+        Some(Action { id, command, .. }) => {
+            let message = format!("{path}: action {id} ({command}) still runs");
+            Err(Error::new(ErrorKind::Busy, message))
+        }
+    }
+}
+
 /// Asks once for all of these; those that have ended, each with how.
 pub(super) fn ended(
     api: &Api,

@@ -27,8 +27,36 @@ const LIST_TRIES: u32 = 3;
 const NODES: &str = "/api/v1/nodes";
 pub(super) const JSON: &str = "application/json";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
-const MERGE_PATCH: &str = "application/merge-patch+json";
+pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
+
+/// As the gate is asked: a question in the form of a write, which changes nothing.
+pub const ACCESS_REVIEW: &str = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+
+/// `/version`. What is missing is empty.
+#[derive(Clone, Debug)]
+pub struct Version {
+    pub major: String,
+    /// May end in `+`.
+    pub minor: String,
+    /// E.g. `v1.36.2`.
+    pub name: String,
+}
+
+/// Something that a role allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verb<'a> {
+    pub verb: &'a str,
+    /// Empty for the core group.
+    pub group: &'a str,
+    pub resource: &'a str,
+    /// Empty: the resource itself.
+    pub subresource: &'a str,
+    /// Empty: in all of them, or the resource has none.
+    pub namespace: &'a str,
+    /// Empty: of any name.
+    pub name: &'a str,
+}
 
 /// Where a list is read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,23 +173,53 @@ impl Client {
         self.get_if_there(&node_path(name))
     }
 
+    pub fn version(&self) -> Result<Version, Error> {
+        let version = self.document("/version", "gitVersion")?;
+        let text = |field: &str| version[field].as_str().unwrap_or_default().to_owned();
+        Ok(Version {
+            major: text("major"),
+            minor: text("minor"),
+            name: text("gitVersion"),
+        })
+    }
+
+    /// May the user that we log in as do this?
+    pub fn may(&self, verb: &Verb) -> Result<bool, Error> {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": { "resourceAttributes": {
+                "verb": verb.verb,
+                "group": verb.group,
+                "resource": verb.resource,
+                "subresource": verb.subresource,
+                "namespace": verb.namespace,
+                "name": verb.name,
+            }},
+        });
+        let path = ACCESS_REVIEW.trim_start_matches("POST ");
+        let answer: Value = self.write(Method::Post, path, JSON, &review)?;
+        Ok(answer["status"]["allowed"] == true)
+    }
+
     /// Something that is always there, whole, with a field that it must have.
     pub(super) fn document(&self, path: &str, field: &str) -> Result<Value, Error> {
-        let document: Value = self.http.get(path)?.value;
+        let document: Value = self.get(path)?;
         match document[field].is_null() {
             true => Err(self.malformed(path, format!("the answer has no {field}"))),
             false => Ok(document),
         }
     }
 
+    pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        Ok(self.http.get(path)?.value)
+    }
+
     /// One object as it is now; none when the API server itself says that it is not there.
     pub(super) fn get_if_there<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Error> {
-        match self.http.get(path) {
-            Ok(reply) => Ok(Some(reply.value)),
-            Err(error) => match Error::from(error) {
-                error if error.is_not_found() => Ok(None),
-                error => Err(error),
-            },
+        match self.get(path) {
+            Err(error) if error.is_not_found() => Ok(None),
+            outcome => outcome.map(Some),
         }
     }
 
@@ -172,12 +230,8 @@ impl Client {
 
     /// Merge-patches the status. The patch must carry `metadata.resourceVersion`.
     pub fn patch_node_status(&self, name: &str, patch: &impl Serialize) -> Result<Node, Error> {
-        self.write(
-            Method::Patch,
-            &format!("{}/status", node_path(name)),
-            MERGE_PATCH,
-            patch,
-        )
+        let path = format!("{}/status", node_path(name));
+        self.write(Method::Patch, &path, MERGE_PATCH, patch)
     }
 
     /// Sets one condition, by its type, and leaves the kubelet's as they are: a merge patch would
@@ -198,36 +252,6 @@ impl Client {
             .map(drop)
     }
 
-    pub(super) fn create_event(
-        &self,
-        namespace: &str,
-        event: &impl Serialize,
-    ) -> Result<(), Error> {
-        let path = format!("/api/v1/namespaces/{namespace}/events");
-        self.write_at_end::<IgnoredAny>(Method::Post, &path, JSON, event)
-            .map(drop)
-    }
-
-    pub(super) fn event<T: DeserializeOwned>(
-        &self,
-        namespace: &str,
-        name: &str,
-    ) -> Result<T, Error> {
-        let path = format!("/api/v1/namespaces/{namespace}/events/{name}");
-        Ok(self.http.get(&path)?.value)
-    }
-
-    pub(super) fn patch_event(
-        &self,
-        namespace: &str,
-        name: &str,
-        patch: &impl Serialize,
-    ) -> Result<(), Error> {
-        let path = format!("/api/v1/namespaces/{namespace}/events/{name}");
-        self.write_at_end::<IgnoredAny>(Method::Patch, &path, MERGE_PATCH, patch)
-            .map(drop)
-    }
-
     pub(super) fn write<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -235,10 +259,8 @@ impl Client {
         content_type: &str,
         body: &impl Serialize,
     ) -> Result<T, Error> {
-        Ok(self
-            .http
-            .write(method, path, content_type, Some(body))?
-            .value)
+        let reply = self.http.write(method, path, content_type, Some(body))?;
+        Ok(reply.value)
     }
 
     /// What belongs to the end of the process: events, and the release of the Lease.
@@ -249,10 +271,9 @@ impl Client {
         content_type: &str,
         body: &impl Serialize,
     ) -> Result<T, Error> {
-        Ok(self
-            .http
-            .write_at_end(method, path, content_type, Some(body))?
-            .value)
+        let http = &self.http;
+        let reply = http.write_at_end(method, path, content_type, Some(body))?;
+        Ok(reply.value)
     }
 
     /// All objects that are selected: complete, or an error.

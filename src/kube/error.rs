@@ -1,7 +1,7 @@
 //! A failed call to the Kubernetes API, in its own words.
 
 use crate::http;
-use serde::Deserialize;
+use serde_json::Value;
 use std::fmt;
 
 #[derive(Debug)]
@@ -20,34 +20,8 @@ pub struct Status {
     pub code: u16,
     pub reason: String,
     pub message: String,
-    /// Reasons in its details.
-    pub causes: Vec<String>,
-}
-
-/// Cause of a refusal, as the API server writes it.
-const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
-
-#[derive(Deserialize)]
-struct StatusBody {
-    kind: String,
-    #[serde(default)]
-    message: String,
-    #[serde(default)]
-    reason: String,
-    #[serde(default)]
-    details: Option<Details>,
-}
-
-#[derive(Deserialize)]
-struct Details {
-    #[serde(default)]
-    causes: Option<Vec<Cause>>,
-}
-
-#[derive(Deserialize)]
-struct Cause {
-    #[serde(default)]
-    reason: String,
+    /// Nothing new is taken into a namespace that is being deleted; no role would change that.
+    pub is_namespace_terminating: bool,
 }
 
 impl Error {
@@ -55,9 +29,9 @@ impl Error {
         matches!(self, Error::Status(status) if status.code == code && status.reason == reason)
     }
 
-    /// The object changed since it was read: read it again, plan again.
+    /// The object changed, or came to be, since it was read: read it again, plan again ([`retry_on_conflict`]).
     pub fn is_conflict(&self) -> bool {
-        self.is(409, "Conflict")
+        self.is(409, "Conflict") || self.is_already_exists()
     }
 
     pub fn is_already_exists(&self) -> bool {
@@ -95,7 +69,7 @@ impl Error {
 
     /// Nothing new is taken into a namespace that is being deleted; no role would change that.
     pub fn is_namespace_terminating(&self) -> bool {
-        matches!(self, Error::Status(status) if status.is_namespace_terminating())
+        matches!(self, Error::Status(status) if status.is_namespace_terminating)
     }
 
     /// No answer, or not in time.
@@ -115,7 +89,7 @@ impl Error {
     pub fn is_permanent(&self) -> bool {
         match self {
             Error::Status(status) => {
-                status.code == 401 || (status.code == 403 && !status.is_namespace_terminating())
+                status.code == 401 || (status.code == 403 && !status.is_namespace_terminating)
             }
             Error::Http(error) => matches!(
                 error.kind,
@@ -125,36 +99,24 @@ impl Error {
     }
 }
 
-impl Status {
-    fn is_namespace_terminating(&self) -> bool {
-        self.code == 403
-            && self
-                .causes
-                .iter()
-                .any(|cause| cause == NAMESPACE_TERMINATING)
-    }
-}
-
 impl From<http::Error> for Error {
     fn from(error: http::Error) -> Error {
-        let status = error.status();
-        match (status, serde_json::from_slice::<StatusBody>(error.body())) {
-            (Some(code), Ok(body)) if body.kind == "Status" => Error::Status(Box::new(Status {
+        let body: Value = serde_json::from_slice(error.body()).unwrap_or_default();
+        let text = |field: &str| body[field].as_str().unwrap_or_default().to_owned();
+        let causes = body["details"]["causes"].as_array();
+        let mut causes = causes.into_iter().flatten();
+        match error.status() {
+            Some(code) if body["kind"] == "Status" => Error::Status(Box::new(Status {
                 call: error.call,
                 code,
-                reason: body.reason,
-                message: body.message,
-                causes: causes(body.details),
+                reason: text("reason"),
+                message: text("message"),
+                is_namespace_terminating: code == 403
+                    && causes.any(|cause| cause["reason"] == "NamespaceTerminating"),
             })),
             _ => Error::Http(Box::new(error)),
         }
     }
-}
-
-fn causes(details: Option<Details>) -> Vec<String> {
-    let causes = details.and_then(|details| details.causes);
-    let causes = causes.unwrap_or_default();
-    causes.into_iter().map(|cause| cause.reason).collect()
 }
 
 impl fmt::Display for Error {
@@ -173,7 +135,7 @@ impl fmt::Display for Error {
                     401 => f.write_str(
                         "; the API server does not know this token or certificate: is it of another cluster, or too old?",
                     ),
-                    403 if status.is_namespace_terminating() => Ok(()),
+                    403 if status.is_namespace_terminating => Ok(()),
                     403 => f.write_str("; give this user a role that allows it"),
                     _ => Ok(()),
                 }
@@ -195,3 +157,21 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// An object is planned and written so often at most while other writers are first.
+pub const CONFLICT_TRIES: u32 = 5;
+
+/// Runs `attempt` again while another writer was first. The first attempt (true) may rest on what was read before;
+/// each later one reads the object again and plans again.
+pub fn retry_on_conflict<T>(mut attempt: impl FnMut(bool) -> Result<T, Error>) -> Result<T, Error> {
+    let mut tries = 1;
+    loop {
+        match attempt(tries == 1) {
+            Err(error) if error.is_conflict() && tries < CONFLICT_TRIES => {
+                log::debug!("{error}; reading and planning again");
+                tries += 1;
+            }
+            outcome => return outcome,
+        }
+    }
+}

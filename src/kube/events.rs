@@ -3,14 +3,15 @@
 //! The memory of what was reported is lost at a restart, so an event's name is made of its object, UID,
 //! reason and message: the one that is there already is counted up instead of being written a second time.
 
-use super::client::{Client, JSON, ReadFrom, Selected, percent_encoded};
+use super::client::{Client, JSON, MERGE_PATCH, ReadFrom, Selected, percent_encoded};
 use super::error::Error;
 use super::types::{ObjectMeta, ObjectReference};
-use crate::http;
+use crate::http::{self, Method};
 use crate::provider::{Reason, Severity};
 use crate::text;
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -144,12 +145,14 @@ pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
         "lastTimestamp": at,
         "count": 1,
     });
-    match client.create_event(namespace, &event) {
+    let events = format!("/api/v1/namespaces/{namespace}/events");
+    match client.write_at_end::<IgnoredAny>(Method::Post, &events, JSON, &event) {
         Err(error) if error.is_already_exists() => {}
-        outcome => return outcome,
+        outcome => return outcome.map(drop),
     }
     // The official role has no `get` on events: then only the time is brought up to date.
-    let patch = match client.event::<Existing>(namespace, &name) {
+    let event = format!("{events}/{name}");
+    let patch = match client.get::<Existing>(&event) {
         Ok(existing) => json!({
             "metadata": { "resourceVersion": existing.metadata.resource_version },
             "count": existing.count.saturating_add(1),
@@ -158,7 +161,8 @@ pub(super) fn write(client: &Client, event: &Event) -> Result<(), Error> {
         Err(error) if error.is_forbidden() => json!({ "lastTimestamp": at }),
         Err(error) => return Err(error),
     };
-    client.patch_event(namespace, &name, &patch)
+    let patched = client.write_at_end::<IgnoredAny>(Method::Patch, &event, MERGE_PATCH, &patch);
+    patched.map(drop)
 }
 
 /// `<object>.<16 hex digits>`: the same message about the same object has the same name.

@@ -1,19 +1,92 @@
-//! Labels and annotations: few, sorted, and the same on thousands of objects.
+//! Labels and annotations, taken pair by pair while they stream in: what is not read takes no room and no time.
+//!
+//! Labels are few, and the same on thousands of objects, so their texts are interned. Of a node's annotations those that
+//! are read are kept in the same way. Those of a Service are its own, and it may carry 256 kB of them: those that the
+//! provider reads are kept in one text.
 
-use super::annotations;
-use crate::provider::Interned;
+use crate::provider::{ANNOTATION_DOMAIN, Interned};
 use crate::text;
-use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A longer value is cut, and marked, so that no cut value reads as a valid one. None that is read here is that long (a
-/// label's has 63 characters at most), and other programs keep kilobytes in annotations.
+/// A longer value of a label is cut, and marked, so that no cut value reads as a valid one. None that is read here is
+/// that long (a label's has 63 characters at most), and other programs keep kilobytes in annotations.
 const VALUE_CHARACTERS: usize = 256;
 
 /// The annotation of a node that its kubelet's `--node-ip` sets: one IP, or an IPv4 and an IPv6 joined by a comma.
 pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+
+/// Keys and values of a Service's annotations together, in bytes. Ten annotations for each of the 30 ports that the
+/// largest load balancer takes are 22 kB.
+const BYTES_AT_MOST: usize = 32 << 10;
+
+/// Annotations of a Service.
+const COUNT_AT_MOST: usize = 500;
+
+/// Does the provider read annotations with this key?
+fn is_for_provider(key: &str) -> bool {
+    let domain = key.split_once('/').map(|(domain, _)| domain);
+    domain.is_some_and(|domain| domain.ends_with(ANNOTATION_DOMAIN))
+}
+
+/// What is made of a map of strings.
+trait Pairs {
+    /// Is its value read?
+    fn key(&mut self, key: &str) -> bool;
+
+    /// Of the last key.
+    fn value(&mut self, value: &str);
+}
+
+/// Reads a map of strings; Go writes a nil map as `null`.
+struct Map<P>(P);
+
+impl<'de, P: Pairs> Visitor<'de> for Map<P> {
+    type Value = P;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of strings")
+    }
+
+    fn visit_unit<E>(self) -> Result<P, E> {
+        Ok(self.0)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<P, A::Error> {
+        while let Some(is_read) = map.next_key_seed(Text(|key: &str| self.0.key(key)))? {
+            match is_read {
+                true => map.next_value_seed(Text(|value: &str| self.0.value(value)))?,
+                false => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(self.0)
+    }
+}
+
+/// Gives a text to a function, without a copy of it.
+pub(super) struct Text<F>(pub(super) F);
+
+impl<'de, T, F: FnOnce(&str) -> T> DeserializeSeed<'de> for Text<F> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<T, D::Error> {
+        d.deserialize_str(self)
+    }
+}
+
+impl<T, F: FnOnce(&str) -> T> Visitor<'_> for Text<F> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<T, E> {
+        Ok((self.0)(text))
+    }
+}
 
 /// Keys and values, by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,71 +106,129 @@ impl Labels {
     }
 }
 
+/// The last of several values of a key is kept.
 impl<K: Into<Interned>, V: Into<Interned>> FromIterator<(K, V)> for Labels {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Labels {
-        let mut labels = Labels::default();
-        labels.extend(pairs);
-        labels
-    }
-}
-
-/// The last of several values of a key is kept.
-impl<K: Into<Interned>, V: Into<Interned>> Extend<(K, V)> for Labels {
-    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, pairs: I) {
-        let mut all: BTreeMap<Interned, Interned> = self.0.iter().cloned().collect();
-        all.extend(
-            pairs
-                .into_iter()
-                .map(|(key, value)| (key.into(), value.into())),
-        );
-        self.0 = all.into_iter().collect();
+        let pairs = pairs.into_iter();
+        let all: BTreeMap<Interned, Interned> = pairs
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect();
+        Labels(all.into_iter().collect())
     }
 }
 
 impl<'de> Deserialize<'de> for Labels {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Labels, D::Error> {
-        d.deserialize_any(Pairs { is_kept: |_| true })
+        labels_where(|_| true, d)
     }
 }
 
-/// Of a node's annotations those that are read; other programs keep kilobytes there.
+/// Of a node's annotations those that are read.
 pub(super) fn that_are_read<'de, D: Deserializer<'de>>(d: D) -> Result<Labels, D::Error> {
-    let is_kept = |key: &str| key == PROVIDED_NODE_IP || annotations::is_read(key);
-    d.deserialize_any(Pairs { is_kept })
+    labels_where(|key| key == PROVIDED_NODE_IP || is_for_provider(key), d)
 }
 
-/// Which keys are kept.
-struct Pairs {
+fn labels_where<'de, D: Deserializer<'de>>(
     is_kept: fn(&str) -> bool,
+    d: D,
+) -> Result<Labels, D::Error> {
+    let LabelPairs { pairs, .. } = d.deserialize_any(Map(LabelPairs {
+        is_kept,
+        key: None,
+        pairs: Vec::new(),
+    }))?;
+    // API servers sort them, and never repeat one.
+    match pairs.is_sorted_by(|(left, _), (right, _)| left < right) {
+        true => Ok(Labels(pairs.into())),
+        false => Ok(pairs.into_iter().collect()),
+    }
 }
 
-impl<'de> Visitor<'de> for Pairs {
-    type Value = Labels;
+struct LabelPairs {
+    is_kept: fn(&str) -> bool,
+    key: Option<Interned>,
+    pairs: Vec<(Interned, Interned)>,
+}
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a map of strings")
+impl Pairs for LabelPairs {
+    fn key(&mut self, key: &str) -> bool {
+        let is_kept = (self.is_kept)(key);
+        self.key = is_kept.then(|| key.into());
+        is_kept
     }
 
-    /// Go writes a nil map as `null`.
-    fn visit_unit<E>(self) -> Result<Labels, E> {
-        Ok(Labels::default())
+    fn value(&mut self, value: &str) {
+        let value = text::cut(value, VALUE_CHARACTERS);
+        let pair = self.key.take().map(|key| (key, (*value).into()));
+        self.pairs.extend(pair);
+    }
+}
+
+/// Those of a Service that the provider reads. Of one that has more than is read none is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Annotations {
+    /// Key after value after key.
+    text: String,
+    /// Where each key and each value ends.
+    ends: Vec<u32>,
+    is_too_large: bool,
+}
+
+impl Annotations {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut begin = 0;
+        self.ends.chunks_exact(2).map(move |ends| {
+            let (key_end, value_end) = (ends[0] as usize, ends[1] as usize);
+            let pair = (&self.text[begin..key_end], &self.text[key_end..value_end]);
+            begin = value_end;
+            pair
+        })
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
-        let mut pairs: Vec<(Interned, Interned)> = Vec::new();
-        while let Some(key) = map.next_key::<String>()? {
-            if (self.is_kept)(&key) {
-                let value: String = map.next_value()?;
-                pairs.push((key.into(), (*text::cut(&value, VALUE_CHARACTERS)).into()));
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
+    /// What is wrong, when there is more than is read.
+    pub fn too_large(&self) -> Option<String> {
+        self.is_too_large.then(|| {
+            format!(
+                "its annotations for load balancers are too large: {COUNT_AT_MOST} with {BYTES_AT_MOST} bytes together \
+                 are read at most"
+            )
+        })
+    }
+
+    /// False: it has no room, and neither has anything after it.
+    fn push(&mut self, text: &str) -> bool {
+        let is_room =
+            self.text.len() + text.len() <= BYTES_AT_MOST && self.ends.len() < 2 * COUNT_AT_MOST;
+        if self.is_too_large || !is_room {
+            *self = Annotations {
+                is_too_large: true,
+                ..Annotations::default()
+            };
+            return false;
         }
-        // API servers sort them, and never repeat one.
-        match pairs.is_sorted_by(|(left, _), (right, _)| left < right) {
-            true => Ok(Labels(pairs.into())),
-            false => Ok(pairs.into_iter().collect()),
-        }
+        self.text.push_str(text);
+        // At most BYTES_AT_MOST.
+        self.ends.push(self.text.len() as u32);
+        true
+    }
+}
+
+impl Pairs for Annotations {
+    fn key(&mut self, key: &str) -> bool {
+        is_for_provider(key) && self.push(key)
+    }
+
+    fn value(&mut self, value: &str) {
+        self.push(value);
+    }
+}
+
+impl<'de> Deserialize<'de> for Annotations {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Annotations, D::Error> {
+        let mut all = d.deserialize_any(Map(Annotations::default()))?;
+        all.text.shrink_to_fit();
+        all.ends.shrink_to_fit();
+        Ok(all)
     }
 }
 
@@ -105,7 +236,66 @@ impl<'de> Visitor<'de> for Pairs {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
+
+    const OURS: &str = "load-balancer.hetzner.cloud/";
+
+    fn parsed(value: Value) -> Annotations {
+        serde_json::from_str(&value.to_string()).unwrap()
+    }
+
+    fn many(count: usize, value: &str) -> Value {
+        (0..count)
+            .map(|n| (format!("{OURS}n-{n}"), json!(value)))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    }
+
+    #[test]
+    fn what_the_provider_reads_is_kept_and_nothing_else() {
+        let foreign = "x".repeat(250_000);
+        let name = format!("{OURS}name");
+        let annotations = parsed(json!({
+            "kubectl.kubernetes.io/last-applied-configuration": foreign,
+            "hetzner.cloud.example.com/name": "no",
+            "name": "no",
+            "hetzner.cloud": "no",
+            name.clone(): "wéb",
+            format!("{OURS}type"): "",
+        }));
+        let pairs: Vec<_> = annotations.iter().collect();
+        let kind = format!("{OURS}type");
+        assert_eq!(pairs, [(name.as_str(), "wéb"), (kind.as_str(), "")]);
+        assert_eq!(
+            annotations.text.len(),
+            name.len() + kind.len() + "wéb".len()
+        );
+        assert_eq!(annotations.too_large(), None);
+        for none in [
+            json!(null),
+            json!({}),
+            json!({ "foreign": { "not": "a string" } }),
+        ] {
+            assert_eq!(parsed(none), Annotations::default());
+        }
+        assert!(serde_json::from_value::<Annotations>(json!({ name: 1 })).is_err());
+    }
+
+    #[test]
+    fn of_more_than_is_read_none_is_kept() {
+        for (value, is_too_large) in [
+            (many(COUNT_AT_MOST, "x"), false),
+            (many(COUNT_AT_MOST + 1, "x"), true),
+            (many(1, &"x".repeat(BYTES_AT_MOST - 40)), false),
+            (many(1, &"x".repeat(BYTES_AT_MOST)), true),
+            (many(20, &"x".repeat(BYTES_AT_MOST / 10)), true),
+        ] {
+            let annotations = parsed(value);
+            assert_eq!(annotations.too_large().is_some(), is_too_large);
+            assert_eq!(annotations.iter().count() == 0, is_too_large);
+            assert_eq!(annotations.text.is_empty(), is_too_large);
+        }
+    }
 
     fn labels(value: serde_json::Value) -> Labels {
         serde_json::from_value(value).unwrap()

@@ -3,7 +3,7 @@
 //! A Lease is kept whole, as JSON, and only the five fields of leader election are changed:
 //! a PUT replaces the object, and what others wrote on it must survive.
 
-use super::client::{Client, percent_encoded};
+use super::client::{Client, JSON, percent_encoded};
 use super::error::Error;
 use crate::http::Method;
 use jiff::Timestamp;
@@ -121,43 +121,42 @@ pub fn micro_time(time: Timestamp) -> String {
 impl Client {
     /// The Lease as it is now; none when the API server itself says that it is not there.
     pub fn lease(&self, key: &LeaseKey) -> Result<Option<Lease>, Error> {
-        let path = format!("{}/{}", folder(key), percent_encoded(&key.name));
-        self.get_if_there(&path)
+        self.get_if_there(&path(key))
     }
 
-    pub fn create_lease(&self, key: &LeaseKey, spec: &LeaseSpec) -> Result<Lease, Error> {
-        let lease = json!({
-            "apiVersion": API_VERSION,
-            "kind": "Lease",
-            "metadata": { "name": key.name, "namespace": key.namespace },
-            "spec": spec.to_json(),
-        });
-        self.write(Method::Post, &folder(key), "application/json", &lease)
-    }
-
-    /// Writes these fields over those of `lease`, if it was not changed since it was read.
-    pub fn replace_lease(
+    /// Writes these fields over those of the Lease that was read, if it was not changed since; where none was, a new
+    /// Lease.
+    pub fn write_lease(
         &self,
         key: &LeaseKey,
-        lease: &Lease,
+        read: Option<&Lease>,
         spec: &LeaseSpec,
     ) -> Result<Lease, Error> {
-        let path = format!("{}/{}", folder(key), percent_encoded(&key.name));
-        let object = lease.with(spec);
-        self.write(Method::Put, &path, "application/json", &object)
+        let Some(read) = read else {
+            let lease = json!({
+                "apiVersion": API_VERSION,
+                "kind": "Lease",
+                "metadata": { "name": key.name, "namespace": key.namespace },
+                "spec": spec.to_json(),
+            });
+            return self.write(Method::Post, &folder(key), JSON, &lease);
+        };
+        self.write(Method::Put, &path(key), JSON, &read.with(spec))
     }
 
-    /// The same for handing it back, which is the one write after the wish to end; its resourceVersion guards it.
+    /// Hands it back, which is the one write after the wish to end; its resourceVersion guards it.
     pub fn release_lease(
         &self,
         key: &LeaseKey,
-        lease: &Lease,
+        read: &Lease,
         spec: &LeaseSpec,
     ) -> Result<Lease, Error> {
-        let path = format!("{}/{}", folder(key), percent_encoded(&key.name));
-        let object = lease.with(spec);
-        self.write_at_end(Method::Put, &path, "application/json", &object)
+        self.write_at_end(Method::Put, &path(key), JSON, &read.with(spec))
     }
+}
+
+fn path(key: &LeaseKey) -> String {
+    format!("{}/{}", folder(key), percent_encoded(&key.name))
 }
 
 fn folder(key: &LeaseKey) -> String {

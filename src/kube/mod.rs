@@ -3,8 +3,6 @@
 //! Knows: paths, preconditions, `Status` errors, events. Must never import a cloud's
 //! code, or decide what should be written.
 
-mod annotations;
-mod checkup;
 mod client;
 pub mod config;
 mod error;
@@ -18,12 +16,10 @@ mod services;
 mod types;
 mod workloads;
 
-pub use annotations::Annotations;
-pub use checkup::{ACCESS_REVIEW, Verb, Version, Workload};
-pub use client::{Client, READ_TIMEOUT, ReadFrom};
-pub use error::Error;
+pub use client::{ACCESS_REVIEW, Client, READ_TIMEOUT, ReadFrom, Verb, Version};
+pub use error::{CONFLICT_TRIES, Error, retry_on_conflict};
 pub use events::{Event, PastEvent};
-pub use labels::{Labels, PROVIDED_NODE_IP};
+pub use labels::{Annotations, Labels, PROVIDED_NODE_IP};
 pub use lease::{Lease, LeaseKey, LeaseSpec, micro_time};
 pub use node_table::{Age, Detail, NodeRow, NodeTable, RowMeta};
 pub use recorder::Recorder;
@@ -34,4 +30,4 @@ pub use types::{
     Condition, ListMeta, NODE, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta,
     ObjectReference, PodCidrs, Taint,
 };
-pub use workloads::{Container, container};
+pub use workloads::{Container, Workload, container};

@@ -1,7 +1,7 @@
 //! Nodes as a table, what `kubectl get` shows: a sixtieth of their bytes, and enough to see
 //! that something happened. Never the ground for a write.
 
-use super::labels::Labels;
+use super::labels::{Labels, Text};
 use super::types::ListMeta;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -37,11 +37,17 @@ pub struct NodeRow {
 }
 
 /// What is read of a row's metadata.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct RowMeta {
     pub uid: String,
+    #[serde(default)]
     pub labels: Labels,
+    #[serde(default, rename = "deletionTimestamp", deserialize_with = "is_set")]
     pub is_being_deleted: bool,
+}
+
+fn is_set<'de, D: Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
+    Ok(Option::<IgnoredAny>::deserialize(d)?.is_some())
 }
 
 /// How long an object has been there, as exactly as a table says it: `5d3h` is at least that,
@@ -200,8 +206,8 @@ impl<'de> Visitor<'de> for Rows {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
         let mut rows = Vec::new();
         let mut unreadable = None;
-        while let Some(Row { cells, object }) = seq.next_element()? {
-            match row(self.0, &cells, object) {
+        while let Some(row) = seq.next_element_seed(Row(self.0))? {
+            match row {
                 Ok(row) if unreadable.is_none() => rows.push(row),
                 Ok(_) => {}
                 Err(why) => unreadable = Some(why),
@@ -214,12 +220,49 @@ impl<'de> Visitor<'de> for Rows {
     }
 }
 
+/// One row; the inner error: why it can't be read.
+struct Row(Columns);
+
 #[derive(Deserialize)]
-struct Row {
-    cells: Vec<Cell>,
-    #[serde(default)]
-    object: Option<RowObject>,
+struct RowObject {
+    metadata: RowMeta,
 }
+
+impl<'de> DeserializeSeed<'de> for Row {
+    type Value = Result<NodeRow, String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Self::Value, D::Error> {
+        d.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Row {
+    type Value = Result<NodeRow, String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a row")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut cells = [None, None, None];
+        let mut object: Option<RowObject> = None;
+        while let Some(is_cells) = map.next_key_seed(Text(|key: &str| match key {
+            "cells" => Some(true),
+            "object" => Some(false),
+            _ => None,
+        }))? {
+            match is_cells {
+                Some(true) => cells = map.next_value_seed(Cells(self.0))?,
+                Some(false) => object = map.next_value()?,
+                None => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(row(cells, object.map(|object| object.metadata)))
+    }
+}
+
+/// The texts in the columns that we read; the others are most of a table and are skipped.
+struct Cells(Columns);
 
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -228,28 +271,49 @@ enum Cell {
     Other(IgnoredAny),
 }
 
-#[derive(Deserialize)]
-struct RowObject {
-    metadata: RowObjectMeta,
+impl<'de> DeserializeSeed<'de> for Cells {
+    type Value = [Option<String>; 3];
+
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Self::Value, D::Error> {
+        d.deserialize_seq(self)
+    }
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RowObjectMeta {
-    uid: String,
-    #[serde(default)]
-    labels: Labels,
-    #[serde(default)]
-    deletion_timestamp: Option<IgnoredAny>,
+impl<'de> Visitor<'de> for Cells {
+    type Value = [Option<String>; 3];
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of cells")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let Columns { name, status, age } = self.0;
+        let columns = [name, status, age];
+        let mut texts = [None, None, None];
+        for place in 0.. {
+            let wanted = columns.iter().position(|column| *column == place);
+            let Some(wanted) = wanted else {
+                match seq.next_element::<IgnoredAny>()? {
+                    Some(_) => continue,
+                    None => break,
+                }
+            };
+            match seq.next_element::<Cell>()? {
+                Some(Cell::Text(text)) => texts[wanted] = Some(text),
+                Some(Cell::Other(_)) => {}
+                None => break,
+            }
+        }
+        Ok(texts)
+    }
 }
 
-fn row(columns: Columns, cells: &[Cell], object: Option<RowObject>) -> Result<NodeRow, String> {
-    let text = |place: usize, name: &str| match cells.get(place) {
-        Some(Cell::Text(text)) => Ok(text.as_str()),
-        Some(Cell::Other(_)) | None => Err(format!("a row has no text in column {name}")),
-    };
-    let name = text(columns.name, "Name")?;
-    let status = text(columns.status, "Status")?;
+fn row(cells: [Option<String>; 3], meta: Option<RowMeta>) -> Result<NodeRow, String> {
+    let lacks = |name: &str| format!("a row has no text in column {name}");
+    let [name, status, age] = cells;
+    let name = name.ok_or_else(|| lacks("Name"))?;
+    let status = status.ok_or_else(|| lacks("Status"))?;
+    let age = age.ok_or_else(|| lacks("Age"))?;
     // A cordoned node reads `Ready,SchedulingDisabled`.
     let is_ready = match status.split(',').next().unwrap_or_default() {
         "Ready" => true,
@@ -257,14 +321,10 @@ fn row(columns: Columns, cells: &[Cell], object: Option<RowObject>) -> Result<No
         other => return Err(format!("node {name:?} has the status {other:?}")),
     };
     Ok(NodeRow {
-        name: name.to_owned(),
+        name,
         is_ready,
-        age: Age::parse(text(columns.age, "Age")?),
-        meta: object.map(|RowObject { metadata }| RowMeta {
-            uid: metadata.uid,
-            labels: metadata.labels,
-            is_being_deleted: metadata.deletion_timestamp.is_some(),
-        }),
+        age: Age::parse(&age),
+        meta,
     })
 }
 

@@ -129,18 +129,14 @@ impl Recorder {
 
     /// Waits that long for the events that wait, and drops the rest.
     pub fn end(&self, at_most: Duration) {
-        let deadline = Instant::now() + at_most;
         let mut queue = self.lock();
         queue.is_ending = true;
         self.changed.notify_all();
-        while queue.is_busy || !queue.waiting.is_empty() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            let waited = self.changed.wait_timeout(queue, left);
-            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let is_unwritten = |queue: &mut Queue| queue.is_busy || !queue.waiting.is_empty();
+        let waited = self
+            .changed
+            .wait_timeout_while(queue, at_most, is_unwritten);
+        queue = waited.unwrap_or_else(PoisonError::into_inner).0;
         queue.drop_all();
     }
 
@@ -151,22 +147,17 @@ impl Recorder {
         self.changed.notify_all();
         loop {
             let now = Instant::now();
-            queue = match queue.next(now) {
+            let wait = match queue.next(now) {
                 Next::Event(event) => {
                     queue.is_busy = true;
                     return Some(event);
                 }
                 Next::Nothing if queue.is_ending => return None,
-                Next::Nothing => self
-                    .changed
-                    .wait(queue)
-                    .unwrap_or_else(PoisonError::into_inner),
-                Next::At(then) => {
-                    let wait = then.saturating_duration_since(now);
-                    let waited = self.changed.wait_timeout(queue, wait);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
+                Next::Nothing => PAUSE,
+                Next::At(then) => then.saturating_duration_since(now),
             };
+            let waited = self.changed.wait_timeout(queue, wait);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 

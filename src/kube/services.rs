@@ -2,9 +2,9 @@
 //!
 //! The official role has no `get` on services: one of them is read as a list with its name.
 
-use super::annotations::Annotations;
-use super::client::{Client, JSON, ReadFrom, Selected, percent_encoded};
+use super::client::{Client, JSON, MERGE_PATCH, ReadFrom, Selected, percent_encoded};
 use super::error::Error;
+use super::labels::Annotations;
 use super::types::{First, ObjectReference, not_empty, null_as_default, short, timestamp};
 use crate::http::Method;
 use crate::provider::{self, Ingress, Interned};
@@ -286,8 +286,7 @@ impl Client {
             services_path(namespace),
             percent_encoded(name)
         );
-        let merge_patch = "application/merge-patch+json";
-        self.write(Method::Patch, &path, merge_patch, patch)
+        self.write(Method::Patch, &path, MERGE_PATCH, patch)
     }
 }
 

@@ -4,12 +4,9 @@ use super::labels::{self, Labels};
 use crate::provider::Interned;
 use ipnet::IpNet;
 use jiff::Timestamp;
-use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt;
-use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -279,43 +276,14 @@ impl<T, const N: usize> From<Vec<T>> for First<T, N> {
     fn from(mut kept: Vec<T>) -> First<T, N> {
         let left_out = kept.len().saturating_sub(N);
         kept.truncate(N);
+        kept.shrink_to_fit();
         First { kept, left_out }
     }
 }
 
 impl<'de, T: Deserialize<'de>, const N: usize> Deserialize<'de> for First<T, N> {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<First<T, N>, D::Error> {
-        struct Items<T, const N: usize>(PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de>, const N: usize> Visitor<'de> for Items<T, N> {
-            type Value = First<T, N>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list")
-            }
-
-            /// Go writes a nil slice as `null`.
-            fn visit_unit<E>(self) -> Result<First<T, N>, E> {
-                Ok(First::default())
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<First<T, N>, A::Error> {
-                let mut first = First::default();
-                while first.kept.len() < N {
-                    match list.next_element()? {
-                        Some(item) => first.kept.push(item),
-                        None => break,
-                    }
-                }
-                while list.next_element::<IgnoredAny>()?.is_some() {
-                    first.left_out += 1;
-                }
-                first.kept.shrink_to_fit();
-                Ok(first)
-            }
-        }
-
-        d.deserialize_any(Items(PhantomData))
+        null_as_default(d).map(<First<T, N> as From<Vec<T>>>::from)
     }
 }
 

@@ -1,12 +1,22 @@
-//! What the container of a Deployment or DaemonSet is started with: a person's commands may work with the daemon's
-//! settings.
+//! Deployments and DaemonSets: those beside us, for `doctor`; and what the container of one is started with, for a
+//! person's commands may work with the daemon's settings.
 
 use super::client::{Client, percent_encoded};
 use super::error::Error;
 use crate::text;
 use serde_json::Value;
 
-/// As far as the object itself says it.
+/// A Deployment or DaemonSet that runs pods.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// `deployment/NAME`, `daemonset/NAME`.
+    pub name: String,
+    pub images: Vec<String>,
+    /// Ports that its probes ask at, by number.
+    pub probed_ports: Vec<u64>,
+}
+
+/// What a container is started with, as far as the object itself says it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Container {
     /// What comes after the program.
@@ -31,6 +41,21 @@ const PLACES: [(&str, &str); 4] = [
 ];
 
 impl Client {
+    /// Deployments and DaemonSets of a namespace, those scaled to nothing left out.
+    pub fn workloads(&self, namespace: &str) -> Result<Vec<Workload>, Error> {
+        let mut workloads = Vec::new();
+        let namespace = percent_encoded(namespace);
+        for resource in ["deployments", "daemonsets"] {
+            // Without a limit everything comes in one answer; of these there are few.
+            let path = format!("/apis/apps/v1/namespaces/{namespace}/{resource}");
+            let list = self.document(&path, "items")?;
+            let all = items(&list["items"]).iter();
+            let running = all.filter(|item| item["spec"]["replicas"] != 0);
+            workloads.extend(running.map(|item| workload(resource, item)));
+        }
+        Ok(workloads)
+    }
+
     /// An object of `apps/v1`, whole; none when the API server itself says that it is not there.
     pub fn workload(
         &self,
@@ -45,9 +70,44 @@ impl Client {
     }
 }
 
+fn workload(resource: &str, item: &Value) -> Workload {
+    let kind = resource.trim_end_matches('s');
+    let mut workload = Workload {
+        name: format!("{kind}/{}", text(&item["metadata"]["name"])),
+        images: Vec::new(),
+        probed_ports: Vec::new(),
+    };
+    for container in containers(item) {
+        workload.images.push(text(&container["image"]).to_owned());
+        for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+            for how in ["httpGet", "tcpSocket"] {
+                let port = &container[probe][how]["port"];
+                workload.probed_ports.extend(number(container, port));
+            }
+        }
+    }
+    workload
+}
+
+/// A probe may name one of the container's ports.
+fn number(container: &Value, port: &Value) -> Option<u64> {
+    let name = match port {
+        Value::Number(number) => return number.as_u64(),
+        Value::String(name) => name,
+        _ => return None,
+    };
+    let mut ports = container["ports"].as_array()?.iter();
+    let named = ports.find(|port| port["name"] == name.as_str())?;
+    named["containerPort"].as_u64()
+}
+
+fn containers(workload: &Value) -> &[Value] {
+    items(&workload["spec"]["template"]["spec"]["containers"])
+}
+
 /// The one that runs a cloud-controller-manager; the error says why none is taken.
 pub fn container(workload: &Value) -> Result<Container, String> {
-    let all = items(&workload["spec"]["template"]["spec"]["containers"]);
+    let all = containers(workload);
     let name = |one: &Value| text(&one["name"]).to_owned();
     let is_named = |one: &&Value| NAMES.iter().any(|start| name(one).starts_with(start));
     let named: Vec<&Value> = all.iter().filter(is_named).collect();

@@ -168,7 +168,7 @@ fn run_dry_run_writes_nothing() {
                 .contains("worker-1  taint uninitialized: removed")
         ),
         (1, true),
-        "some can't be helped: {ran:?}"
+        "some blocked: {ran:?}"
     );
     assert_eq!(sandbox.cluster().list("nodes", None), before);
     let writes = sandbox

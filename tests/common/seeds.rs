@@ -1,7 +1,7 @@
 //! Many stories, each chosen by a seed, side by side; a failure says how to run it alone.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -18,8 +18,8 @@ pub fn chosen(seeds: impl Iterator<Item = u64>) -> Vec<u64> {
     }
 }
 
-/// Runs all seeds, or those of `CCM_TEST_SEED`: one (`7`) or a range (`1000-2999`). A failure names the seeds that
-/// failed and the command that runs the first one alone. Answers how many it ran.
+/// Runs all seeds, or those of `CCM_TEST_SEED`: one (`7`) or a range (`1000-2999`), each once. Prints why each failed
+/// one failed; at the end the seeds that failed, and the command that runs the first one alone. Answers how many it ran.
 pub fn for_each_seed(
     test: &str,
     seeds: impl Iterator<Item = u64>,
@@ -28,23 +28,17 @@ pub fn for_each_seed(
     let seeds = chosen(seeds);
     let (count, begun) = (seeds.len(), Instant::now());
     let seeds = Mutex::new(seeds.into_iter());
-    let failed: Mutex<BTreeMap<u64, String>> = Mutex::default();
+    let failed: Mutex<BTreeSet<u64>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..THREADS.min(count) {
             scope.spawn(|| {
                 while let Some(seed) = { seeds.lock().unwrap().next() } {
-                    let once = || {
-                        let run = std::panic::AssertUnwindSafe(|| run(seed));
-                        let outcome = std::panic::catch_unwind(run);
-                        outcome.unwrap_or_else(|_| Err("it panicked, see above".into()))
-                    };
-                    // Known and not yet explained: one story in some hundreds fails by its timing, and then passes.
-                    let outcome = once().or_else(|why| {
-                        eprintln!("seed {seed} failed, and is run once more: {why}");
-                        once()
-                    });
+                    let run = std::panic::AssertUnwindSafe(|| run(seed));
+                    let outcome = std::panic::catch_unwind(run);
+                    let outcome = outcome.unwrap_or_else(|_| Err("it panicked, see above".into()));
                     if let Err(why) = outcome {
-                        failed.lock().unwrap().insert(seed, why);
+                        eprintln!("seed {seed}: {why}");
+                        failed.lock().unwrap().insert(seed);
                     }
                 }
             });
@@ -52,12 +46,12 @@ pub fn for_each_seed(
     });
     println!("{count} stories in {:.1} s", begun.elapsed().as_secs_f64());
     let failed = failed.into_inner().unwrap();
-    let Some((seed, why)) = failed.first_key_value() else {
+    let Some(seed) = failed.first() else {
         return count;
     };
-    let seeds: Vec<&u64> = failed.keys().collect();
     panic!(
-        "{} of {count} failed, seeds {seeds:?}\nseed {seed}: {why}\nalone: CCM_TEST_SEED={seed} cargo test --test {test}",
+        "{} of {count} failed, seeds {failed:?}, each with its reason above\n\
+         alone: CCM_TEST_SEED={seed} cargo test --test {test}",
         failed.len()
     );
 }

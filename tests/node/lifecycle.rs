@@ -306,7 +306,7 @@ fn a_doubt_is_a_failure_of_the_pass() {
         let dry = ccm(&env(&sandbox), &["node", "sync", "--dry-run"]);
         let said = |text: &str| dry.stdout.contains(text);
         assert!(
-            dry.code == 1 && said("node/worker-2  can't: ") && said(", 1 can't be helped"),
+            dry.code == 1 && said("node/worker-2  blocked: ") && said(", 1 blocked"),
             "{name}: {dry:?}"
         );
         assert!(is_there(&sandbox, "worker-2"), "{name}");
@@ -327,7 +327,7 @@ fn another_project_s_token_fails_a_pass() {
     for (words, failed) in [
         (&["run", "--once"][..], ", 2 failed"),
         (&["node", "sync"], ", 2 failed"),
-        (&["node", "sync", "--dry-run"], ", 2 can't be helped"),
+        (&["node", "sync", "--dry-run"], ", 2 blocked"),
     ] {
         let ran = ccm(&foreign, words);
         let said = |text: &str| ran.stdout.contains(text) || ran.stderr.contains(text);

@@ -111,7 +111,7 @@ fn outside_of_hetzner_it_goes_on_with_a_warning() {
         (None, "HTTP status 404"),
         (
             Some("http://127.0.0.1:1/hetzner/v1/metadata"),
-            "(connection refused). That is so",
+            "(connection refused",
         ),
         (
             Some("http://metadata.test"),

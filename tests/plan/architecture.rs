@@ -115,7 +115,17 @@ fn every_module_says_its_job() {
 }
 
 /// The modules of which no file imports another in a circle.
-const WITHOUT_CIRCLES: &[&str] = &["cache", "cli", "hetzner", "http", "kube", "settings"];
+const WITHOUT_CIRCLES: &[&str] = &[
+    "cache",
+    "cli",
+    "controllers/lifecycle",
+    "controllers/node",
+    "daemon",
+    "hetzner",
+    "http",
+    "kube",
+    "settings",
+];
 
 /// The names after each `super::` of a text, with the number of `super::`s before them.
 fn parents_named(text: &str) -> Vec<(usize, String)> {

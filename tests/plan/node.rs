@@ -91,7 +91,9 @@ fn applied(plan: &NodePlan) -> Node {
                 provider_id,
                 taints,
             } => {
-                node.metadata.labels.extend(labels.clone());
+                let have = node.metadata.labels.iter();
+                let have = have.map(|(key, value)| (key.to_owned(), value.to_owned()));
+                node.metadata.labels = have.chain(labels.clone()).collect();
                 if let Some(id) = provider_id {
                     assert!(
                         node.spec.provider_id.is_empty(),

@@ -70,8 +70,8 @@ fn a_line_for_each_change_and_each_finding_and_none_for_a_tick() {
     let lines = lines.filter(|line| !line.contains("(UnAvailableLoadBalancer)"));
     let told = lines.collect::<Vec<_>>().join("\n");
     for (line, times) in [
-        ("INFO  node/worker-1: addresses set: ", 1),
-        ("INFO  node/worker-1: provider ID set: ", 1),
+        ("INFO  node/worker-1: address ExternalIP: set to ", 1),
+        ("INFO  node/worker-1: spec.providerID: set to ", 1),
         ("INFO  service/default/web: finalizer: added", 1),
         ("INFO  service/default/web: load balancer web: created", 1),
         ("INFO  service/default/web: status: ", 1),
@@ -124,7 +124,7 @@ fn an_object_a_line_with_keys_that_stay() {
     assert_eq!(keys, BTreeSet::from(all));
     #[rustfmt::skip] // A case is a line.
     let cases = [
-        ("cloud-node-controller", "node/worker-1", None, "node/worker-1: addresses set: "),
+        ("cloud-node-controller", "node/worker-1", None, "node/worker-1: address "),
         ("cloud-node-controller", "node/stray", Some("ServerNotFound"), "node/stray: "),
         ("service-lb-controller", "service/default/web", None, "service/default/web: load balancer web: created"),
         ("service-lb-controller", "service/default/api-example-com", Some("SyncLoadBalancerFailed"), "service/default/api-example-com: "),

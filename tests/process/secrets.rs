@@ -143,7 +143,7 @@ fn in_success() {
     for part in [
         "answered 200 {",
         "/api/v1/nodes",
-        "taint uninitialized removed",
+        "taint uninitialized: removed",
     ] {
         assert!(printed.contains(part), "{part:?} is missing in\n{printed}");
     }
@@ -343,7 +343,10 @@ fn of_passwords_and_of_plugins() {
 
 fn refused_and_repeated(world: &World, told: &str) {
     let printed = world.run(&[], &[]);
-    assert!(printed.contains("taint uninitialized removed"), "{printed}");
+    assert!(
+        printed.contains("taint uninitialized: removed"),
+        "{printed}"
+    );
     for status in [401, 403, 500] {
         world.fails(
             Half::Kubernetes,

@@ -313,9 +313,15 @@ fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
 
 /// A tick whose reads take longer than its interval calls `work` when its time is over already.
 #[test]
-fn answers_are_seen_when_the_time_is_over() {
+fn answers_are_seen_and_actions_asked_about_when_the_time_is_over() {
+    for answer in [Answer::Done, Answer::Runs(5)] {
+        ends_when_the_time_is_over(answer);
+    }
+}
+
+fn ends_when_the_time_is_over(answer: Answer) {
     let fake = Fake::default();
-    let mut executor = fake.executor(vec![vec![step("a", &[Answer::Done])]]);
+    let mut executor = fake.executor(vec![vec![step("a", &[answer])]]);
     let over = std::thread::scope(|scope| {
         let mut requests = Requests::new(scope, &fake, 4);
         let begun = Instant::now();
@@ -327,7 +333,7 @@ fn answers_are_seen_when_the_time_is_over() {
             std::thread::yield_now();
         }
     });
-    assert_eq!(over.len(), 1);
+    assert_eq!(over.len(), 1, "{answer:?}");
 }
 
 /// The Service was changed: what was not sent yet is not sent, and the end of what runs is waited for.

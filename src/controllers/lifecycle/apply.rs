@@ -1,131 +1,96 @@
-//! One change, one write, on a node that was read just before.
+//! One change, one write, on a node that was read just before. A conflict means: read it again, plan again; but a node is
+//! never deleted at once after one.
 
 use super::plan::{Change, Facts, LifecyclePlan, View, plan};
 use crate::cache::{Apis, Error};
 use crate::controllers::report::{count_write, log_change, publish};
-use crate::kube::{self, Node, Taint};
-use crate::provider::{Finding, Provider, Reason};
-use serde_json::{Value, json};
+use crate::kube::{self, Node, retry_on_conflict};
+use crate::provider::{Finding, Reason};
+use serde_json::json;
 use std::time::Instant;
 
-/// A change that was not made.
-pub(super) struct Failed {
-    pub(super) error: Error,
-    /// Reported of the node, where that helps.
-    pub(super) finding: Option<Finding>,
-    /// The gate is closed: no other write may follow.
-    pub(super) refused: bool,
-}
+pub const NAME: &str = "cloud-node-lifecycle-controller";
 
-/// The line of the change that was made; none when there is nothing to change (any more).
+/// The change that was made; none when there is nothing to change (any more). The error: the one that was not made.
 pub(super) fn apply(
     apis: &Apis,
     proposed: &LifecyclePlan,
     facts: &Facts,
     guard: bool,
-) -> Result<Option<String>, Failed> {
+) -> Result<Option<Change>, (Option<Change>, Error)> {
     if proposed.change.is_none() {
         return Ok(None);
     }
-    let Some(node) = apis.node(&proposed.object.name).map_err(Failed::from)? else {
-        return Ok(None);
-    };
-    if node.metadata.uid != proposed.object.uid {
-        // Another node came to carry this name: it is looked at in the next tick.
-        return Ok(None);
+    let object = &proposed.object;
+    let mut change = None;
+    let written = retry_on_conflict(|_| {
+        change = None;
+        let node = apis.kube.node(&object.name)?;
+        // Another node that came to carry this name is planned in the next tick.
+        let Some(node) = node.filter(|node| node.metadata.uid == object.uid) else {
+            return Ok(Ok(()));
+        };
+        // The facts are this tick's: a server that was deleted does not come back, its number is never used again.
+        let view = View {
+            nodes: &[&node],
+            facts,
+        };
+        let plans = plan(&view, &*apis.provider, guard);
+        change = plans.into_iter().next().and_then(|plan| plan.change);
+        match &change {
+            // Its kubelet wrote to it in this moment: a refused deletion is not tried again before its back-off is over.
+            Some(change @ Change::DeleteNode { .. }) => Ok(write(apis, &node, change)),
+            Some(change) => write(apis, &node, change).map(Ok),
+            None => Ok(Ok(())),
+        }
+    });
+    match written.and_then(|written| written) {
+        Ok(()) => Ok(change),
+        Err(error) => Err((change, Error::Kube(error))),
     }
-    let Some(change) = decide_again(&node, facts, &*apis.provider, guard) else {
-        return Ok(None);
-    };
-    let made = make(apis, &node, &change);
-    let outcome = match &made {
-        Err(Failed {
-            error: Error::Kube(error),
-            ..
-        }) => Err(error),
-        _ => Ok(()),
-    };
-    count_write(super::NAME, change.kind(), outcome);
-    made?;
-    let line = change.line();
-    log_change(super::NAME, &format!("node/{}", node.name()), &line);
-    Ok(Some(line))
 }
 
-/// The same decision on the node as it is now. The facts are this tick's: a server that was
-/// deleted does not come back, its number is never used again.
-fn decide_again(
-    node: &Node,
-    facts: &Facts,
-    provider: &dyn Provider,
-    guard: bool,
-) -> Option<Change> {
-    let view = View {
-        nodes: &[node],
-        facts,
-    };
-    let plans = plan(&view, provider, guard);
-    plans.into_iter().next().and_then(|plan| plan.change)
-}
-
-fn make(apis: &Apis, node: &Node, change: &Change) -> Result<(), Failed> {
+fn write(apis: &Apis, node: &Node, change: &Change) -> Result<(), kube::Error> {
     let (name, version) = (node.name(), &node.metadata.resource_version);
-    match change {
+    let written = match change {
         Change::AddShutdownTaint { taints } | Change::RemoveShutdownTaint { taints } => {
-            let body = taints_patch(version, taints);
+            // A merge patch replaces the list.
+            let body = json!({
+                "metadata": { "resourceVersion": version },
+                "spec": { "taints": taints },
+            });
             let begun = Instant::now();
-            apis.kube
-                .patch_node(name, &body)
-                .map(|node| apis.node_written(node, begun))
-                .map_err(|error| {
-                    let message =
-                        format!("not done, tried again later: {}: {error}", change.line());
-                    // Another write came first, as happens to a node: no event is worth that.
-                    match error.is_conflict() {
-                        true => Failed::from(Error::Kube(error)),
-                        false => not_written(error, Reason::TaintingNodeFailed, message),
-                    }
-                })
+            let patched = apis.kube.patch_node(name, &body);
+            patched.map(|node| apis.node_written(node, begun))
         }
         Change::DeleteNode { server } => {
             let message = format!("server {server} does not exist any more: the node is deleted");
             let deleting = Finding::info(Reason::DeletingNode, message);
-            publish(apis, super::NAME, &node.object(), &[deleting]);
-            apis.kube
-                .delete_node(name, &node.metadata.uid, version)
-                .map_err(|error| {
-                    let message = format!("not deleted, tried again later: {error}");
-                    not_written(error, Reason::DeletingNodeFailed, message)
-                })
+            publish(apis, NAME, &node.object(), &[deleting]);
+            apis.kube.delete_node(name, &node.metadata.uid, version)
         }
-    }
-}
-
-fn not_written(error: kube::Error, reason: Reason, message: String) -> Failed {
-    Failed {
-        refused: error.is_refused(),
-        finding: (!error.is_refused()).then(|| Finding::warning(reason, message)),
-        error: Error::Kube(error),
-    }
-}
-
-fn taints_patch(version: &str, taints: &[Taint]) -> Value {
-    // A merge patch replaces the list; null removes it.
-    let taints = if taints.is_empty() {
-        Value::Null
-    } else {
-        json!(taints)
     };
-    json!({ "metadata": { "resourceVersion": version }, "spec": { "taints": taints } })
+    count_write(NAME, change.kind(), written.as_ref().map(drop));
+    written?;
+    log_change(NAME, &node.object().for_people(), &change.line());
+    Ok(())
 }
 
-impl From<Error> for Failed {
-    fn from(error: Error) -> Failed {
-        let refused = matches!(&error, Error::Kube(error) if error.is_refused());
-        Failed {
-            error,
-            finding: None,
-            refused,
-        }
-    }
+/// What is reported of a change that was not made. Other writers were first, as happens to a node that is to be
+/// tainted: no event is worth that.
+pub(super) fn not_written(change: &Change, error: &Error) -> Option<Finding> {
+    let is_conflict = matches!(error, Error::Kube(error) if error.is_conflict());
+    let (reason, message) = match change {
+        _ if error.is_refused() => return None,
+        Change::DeleteNode { .. } => (
+            Reason::DeletingNodeFailed,
+            format!("not deleted, tried again later: {error}"),
+        ),
+        _ if is_conflict => return None,
+        _ => (
+            Reason::TaintingNodeFailed,
+            format!("not done, tried again later: {}: {error}", change.line()),
+        ),
+    };
+    Some(Finding::warning(reason, message))
 }

@@ -1,6 +1,6 @@
 //! What should be done to nodes that are not ready: a pure function of nodes and facts.
 
-use crate::controllers::Proposal;
+use crate::controllers::controller::Proposal;
 use crate::kube::{Node, ObjectReference, Taint};
 use crate::provider::{Finding, InstanceId, InstanceState, Provider, ProviderId, Reason};
 use serde::Serialize;
@@ -99,21 +99,17 @@ fn plan_node(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) -
             plan.change = Some(Change::DeleteNode { server: id });
         }
         Some(Fact::Gone { .. }) => {
-            plan.obstacle = Some(Finding::warning(
-                Reason::PossibleNodeDeletion,
-                format!(
-                    "server {id} is not in this token's project, and neither is any other node's: the token is \
-                     probably another project's, so the node is kept (--node-deletion-guard=false deletes it)"
-                ),
-            ));
+            let message = format!(
+                "server {id} is not in this token's project, and neither is any other node's: the token is probably \
+                 another project's, so the node is kept (--node-deletion-guard=false deletes it)"
+            );
+            plan.obstacle = Some(Finding::warning(Reason::PossibleNodeDeletion, message));
         }
         Some(Fact::Unclear(why)) => {
-            plan.obstacle = Some(Finding::warning(
-                Reason::InstanceLookupFailed,
-                format!(
-                    "the node is not ready, and whether server {id} exists is not clear: {why}"
-                ),
-            ));
+            let message = format!(
+                "the node is not ready, and whether server {id} exists is not clear: {why}"
+            );
+            plan.obstacle = Some(Finding::warning(Reason::InstanceLookupFailed, message));
         }
     }
     plan
@@ -140,14 +136,8 @@ fn without_taint(node: &Node) -> Vec<Taint> {
 
 impl LifecyclePlan {
     pub fn proposal(&self) -> Proposal {
-        Proposal {
-            object: format!("node/{}", self.object.name),
-            lines: self.change.iter().map(Change::line).collect(),
-            obstacle: self
-                .obstacle
-                .as_ref()
-                .map(|finding| finding.message.clone()),
-        }
+        let lines = self.change.iter().map(Change::line);
+        Proposal::new(&self.object, lines.collect(), &self.obstacle)
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) fn addresses(
             .explain_missing(instance, ip)
             .unwrap_or_else(|| not_among(ip, instance, &addresses))
     };
-    let mut preferred = Vec::new();
+    let mut preferred: Vec<Sourced<NodeAddress>> = Vec::new();
     for ip in provided {
         let matching = addresses
             .iter()
@@ -45,17 +45,9 @@ pub(super) fn addresses(
             return Err(with_annotation(explain(ip)));
         }
     }
-    let kinds: HashSet<&AddressKind> = preferred
-        .iter()
-        .map(|address| &address.value.kind)
-        .collect();
-    let rest: Vec<_> = addresses
-        .iter()
-        .filter(|address| !kinds.contains(&address.value.kind))
-        .cloned()
-        .collect();
-    drop(kinds);
-    preferred.extend(rest);
+    let is_preferred = |kind: &AddressKind| preferred.iter().any(|it| it.value.kind == *kind);
+    addresses.retain(|address| !is_preferred(&address.value.kind));
+    preferred.extend(addresses);
     Ok(preferred)
 }
 
@@ -115,29 +107,19 @@ fn parse_provided(text: &str) -> Result<Vec<IpAddr>, Finding> {
 }
 
 fn not_among(ip: IpAddr, instance: &Instance, addresses: &[Sourced<NodeAddress>]) -> Finding {
-    let list: Vec<String> = addresses
-        .iter()
-        .map(|address| address.value.to_string())
-        .collect();
-    Finding::warning(
-        Reason::InvalidProvidedNodeIP,
-        format!(
-            "{ip} is not an address of server {} ({}), which has {}",
-            instance.name,
-            instance.id,
-            text::some_of(&list)
-        ),
-    )
+    let (name, id) = (&instance.name, instance.id);
+    let list = addresses.iter().map(|address| address.value.to_string());
+    let list = text::some_of(&list.collect::<Vec<_>>());
+    let message = format!("{ip} is not an address of server {name} ({id}), which has {list}");
+    Finding::warning(Reason::InvalidProvidedNodeIP, message)
 }
 
-fn with_annotation(finding: Finding) -> Finding {
-    Finding {
-        message: format!(
-            "annotation {PROVIDED_NODE_IP} (the kubelet's --node-ip): {}; the addresses stay as they are",
-            finding.message
-        ),
-        ..finding
-    }
+fn with_annotation(mut finding: Finding) -> Finding {
+    let why = &finding.message;
+    finding.message = format!(
+        "annotation {PROVIDED_NODE_IP} (the kubelet's --node-ip): {why}; the addresses stay as they are"
+    );
+    finding
 }
 
 /// A label and what it should be.

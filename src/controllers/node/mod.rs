@@ -1,49 +1,53 @@
 //! The node controller: gives nodes their identity, addresses and labels, and keeps them right.
 //!
-//! Decides in `plan`, writes in `apply`; `due` says which nodes a tick is about and how old a
-//! list of servers it may rest on, `pass` works off the plans. Addresses are written first;
-//! removing the `uninitialized` taint is the commit point, because pods must not land on a
+//! From a node to its patch, all in this file: `tick` → `observe` (which nodes are due, and a list of servers that is
+//! young enough) → `write_all` (node by node: `plan_node`, `apply`) → `note`. What should be done is decided in `plan`,
+//! with the addresses and labels of `desired`; `apply` writes.
+//!
+//! Addresses are written first; removing the `uninitialized` taint is the commit point, because pods must not land on a
 //! node whose addresses are not there yet.
 
 mod apply;
-mod change;
 mod desired;
-mod due;
-mod observe;
-mod pass;
 mod plan;
 
-pub use change::{Change, Field, FieldName};
+pub use apply::NAME;
 pub use desired::PROVIDED_NODE_IP;
-pub use observe::Observed;
-pub use plan::{NodePlan, Server, UNINITIALIZED, View, is_uninitialised, plan};
+pub use plan::{
+    Change, Field, FieldName, NodePlan, Server, UNINITIALIZED, View, is_uninitialised, plan,
+};
 
 use super::backoff::Backoff;
+use super::controller::{Controller, Outage, Proposal, Report, Selection};
 use super::lifecycle::SHUTDOWN;
-use super::report::{Report, publish, recovered};
-use super::{Controller, Proposal, Selection};
-use crate::cache::{self, Apis, Error, Poll, ReadFrom};
+use super::matching::Index;
+use super::report::{publish, recovered};
+use crate::cache::{self, Apis, Error};
 use crate::kube::{self, Node};
 use crate::metrics::NODES;
-use crate::provider::{Provider, ProviderId, Urgency};
-use due::Work;
+use crate::provider::{Finding, Instance, Provider, ProviderId, Reason, Urgency};
+use apply::{Applied, apply};
 use jiff::Timestamp;
-use observe::Need;
-use pass::Pass;
 use plan::plan_node;
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub const NAME: &str = "cloud-node-controller";
-
-/// However young `HCLOUD_SERVER_CACHE_MAX_AGE` wants a list to be, the look that read it may use it.
+/// However young `HCLOUD_SERVER_CACHE_MAX_AGE` wants a list to be, the tick that read it may use it.
 const YOUNGEST: Duration = Duration::from_secs(1);
 
 /// A new node that no server matches may be not ready for that long: its machine may be slow to come up.
 const NOT_READY_PATIENCE: Duration = Duration::from_secs(600);
 
-type Nodes = Vec<Arc<Node>>;
+/// What a node counts as in the metrics, the first that fits.
+const STATES: [&str; 6] = [
+    "foreign",
+    "unmatched",
+    "uninitialised",
+    "shutdown",
+    "ready",
+    "not_ready",
+];
 
 /// Settings of the node controller.
 #[derive(Clone, Debug)]
@@ -64,185 +68,17 @@ pub struct NodeController {
     last_refresh: Option<Instant>,
 }
 
-impl NodeController {
-    pub fn new(settings: Settings) -> NodeController {
-        let backoff = Backoff::new(settings.time_scale);
-        NodeController {
-            settings,
-            backoff,
-            last_refresh: None,
-        }
-    }
-
-    /// All nodes; those that the next evaluation within the interval plans on.
-    pub fn nodes(
-        &self,
-        apis: &Apis,
-        selection: &Selection,
-    ) -> Result<cache::View<Vec<Arc<Node>>>, Error> {
-        let table_max_age = self.settings.sync_interval / 2;
-        if selection.is_explicit() {
-            return apis.nodes(table_max_age, ReadFrom::Latest);
-        }
-        apis.poll_nodes(Poll {
-            table_max_age,
-            whole_max_age: self.whole_max_age(Instant::now()),
-            metadata_max_age: None,
-        })
-    }
-
-    /// What both APIs say and what would be done, for the nodes that are due or asked for.
-    pub fn evaluate(
-        &self,
-        apis: &Apis,
-        selection: &Selection,
-    ) -> Result<(Observed, Vec<NodePlan>), Error> {
-        let (observed, wanted) = self.look(apis, selection)?;
-        let index = observed.index(&*apis.provider);
-        let overdue = self.overdue();
-        let plans = wanted
-            .iter()
-            .map(|node| plan_node(node, &index, &*apis.provider, overdue));
-        let plans = plans.collect();
-        drop(index);
-        Ok((observed, plans))
-    }
-
-    /// One pass, with the plans that it ended with.
-    pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<NodePlan>) {
-        let mut done = Vec::new();
-        let report = self.pass(apis, selection, |plan| {
-            publish_findings(apis, &plan);
-            done.push(plan);
-        });
-        (report, done)
-    }
-
-    /// What both APIs say, and the nodes that are due or asked for; servers are only asked
-    /// for when there are any, and are as young as their plans need.
-    fn look(&self, apis: &Apis, selection: &Selection) -> Result<(Observed, Nodes), Error> {
-        let nodes = self.nodes(apis, selection)?;
-        let now = Instant::now();
-        let urgency = match self.work(apis, &nodes.value, selection, now) {
-            Work::Nothing => return Ok((Observed::only(nodes), Vec::new())),
-            Work::Refresh if self.last_refresh.is_some() => Urgency::CanWait,
-            Work::Refresh | Work::Needed => Urgency::Needed,
-        };
-        let proposal_age = match urgency {
-            Urgency::Needed | Urgency::Asked => self.young(),
-            Urgency::CanWait => self.settings.status_update_frequency / 2,
-        };
-        let mut observed = observe::observe(apis, nodes, Need::in_use(proposal_age), urgency)?;
-        if !selection.is_explicit() {
-            // After the cloud answered: while it does not, no node is read in vain.
-            observed.nodes = self.read_again(apis, &observed.nodes.value, now)?;
-        }
-        let refresh = selection.is_explicit() || self.is_refresh_due(now);
-        // One that came while this tick looked would need a list of its own: it is left to the next.
-        let is_late = |node: &Node| apis.node_first_seen(node).is_some_and(|seen| seen > now);
-        let wanted = |node: &&Arc<Node>| {
-            selection.names(node.name())
-                && (refresh || self.is_due(node, apis, now))
-                && !is_late(node)
-        };
-        let wanted: Nodes = observed
-            .nodes
-            .value
-            .iter()
-            .filter(wanted)
-            .cloned()
-            .collect();
-        let overdue = self.overdue();
-        let need = {
-            let index = observed.index(&*apis.provider);
-            let plans = wanted
-                .iter()
-                .map(|node| plan_node(node, &index, &*apis.provider, overdue));
-            due::need(apis, plans, now, self.young())
-        };
-        if !observed.is_good_for(need) {
-            observed = observe::observe(apis, observed.nodes, need, urgency)?;
-        }
-        Ok((observed, wanted))
-    }
-
-    /// One pass; `done` is given each plan as it was applied last.
-    fn pass(&mut self, apis: &Apis, selection: &Selection, done: impl FnMut(NodePlan)) -> Report {
-        let begun = Instant::now();
-        let was_refresh = selection.is_explicit() || self.is_refresh_due(begun);
-        let (observed, wanted) = match self.look(apis, selection) {
-            Ok(looked) => looked,
-            Err(error) => return Report::outage(error, self.waiting(apis, begun)),
-        };
-        let nodes = observed.nodes.value.iter();
-        let uids: HashSet<&str> = nodes.map(|node| node.metadata.uid.as_str()).collect();
-        self.backoff.keep(|uid| uids.contains(uid));
-        if was_refresh {
-            apis.recorder.keep(kube::NODE, uids.iter().copied());
-            self.last_refresh = Some(begun);
-        }
-        let (young, overdue) = (self.young(), self.overdue());
-        measure(&observed.nodes.value, &*apis.provider, &self.backoff);
-        let pass = Pass::new(apis, young, overdue, &mut self.backoff, done);
-        pass.run(observed, wanted)
-    }
-
-    fn young(&self) -> Duration {
-        self.settings
-            .server_cache_max_age
-            .max(YOUNGEST.mul_f64(self.settings.time_scale))
-    }
-
-    /// Not ready since before this is not ready for too long.
-    fn overdue(&self) -> Timestamp {
-        let patience = NOT_READY_PATIENCE.mul_f64(self.settings.time_scale);
-        let now = Timestamp::now();
-        now.checked_sub(patience).unwrap_or(now)
-    }
+/// What both APIs say: all nodes, and servers where they are needed.
+struct Observed {
+    nodes: cache::Nodes,
+    instances: Option<cache::View<Vec<Instance>>>,
 }
 
-fn publish_findings(apis: &Apis, plan: &NodePlan) {
-    publish(apis, NAME, &plan.object, plan.all_findings());
-    if !plan
-        .all_findings()
-        .any(|finding| finding.reason.is_failure())
-    {
-        recovered(apis, NAME, &plan.object);
-    }
-}
-
-/// How many nodes there are in each state, for the metrics.
-fn measure(nodes: &Nodes, provider: &dyn Provider, backoff: &Backoff) {
-    const STATES: [&str; 6] = [
-        "foreign",
-        "unmatched",
-        "uninitialised",
-        "shutdown",
-        "ready",
-        "not_ready",
-    ];
-    let mut counts = [0; STATES.len()];
-    for node in nodes {
-        let id = node.spec.provider_id.as_str();
-        let is_ours = || matches!(provider.parse_provider_id(id), ProviderId::Ours(_));
-        let state = if !id.is_empty() && !is_ours() {
-            0
-        } else if is_uninitialised(node) {
-            match backoff.has_failed(&node.metadata.uid) {
-                true => 1,
-                false => 2,
-            }
-        } else if node.taint(SHUTDOWN).is_some() {
-            3
-        } else if node.is_ready() {
-            4
-        } else {
-            5
-        };
-        counts[state] += 1;
-    }
-    for (state, count) in STATES.iter().zip(counts) {
-        NODES.set(&[state], f64::from(count));
+impl Observed {
+    fn index<'a>(&'a self, provider: &'a dyn Provider) -> Index<'a> {
+        let instances = self.instances.as_ref();
+        let instances = instances.map_or(&[][..], |view| view.value.as_slice());
+        Index::new(provider, self.nodes.value.as_slice(), instances)
     }
 }
 
@@ -256,13 +92,323 @@ impl Controller for NodeController {
     }
 
     fn tick(&mut self, apis: &Apis, selection: &Selection) -> Report {
-        self.pass(apis, selection, |plan| {
-            publish_findings(apis, &plan);
-        })
+        self.tick_with(apis, selection, drop)
     }
 
     fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, Error> {
-        let (_, plans) = self.evaluate(apis, selection)?;
+        let plans = self.evaluate(apis, selection)?;
         Ok(plans.iter().map(NodePlan::proposal).collect())
+    }
+}
+
+impl NodeController {
+    pub fn new(settings: Settings) -> NodeController {
+        let backoff = Backoff::new(settings.time_scale);
+        NodeController {
+            settings,
+            backoff,
+            last_refresh: None,
+        }
+    }
+
+    /// What would be done, for the nodes that are due or selected.
+    pub fn evaluate(&self, apis: &Apis, selection: &Selection) -> Result<Vec<NodePlan>, Error> {
+        let (observed, wanted) = self.observe(apis, selection)?;
+        let index = observed.index(&*apis.provider);
+        let plan = |node: &Arc<Node>| plan_node(node, &index, &*apis.provider, self.overdue());
+        Ok(wanted.iter().map(plan).collect())
+    }
+
+    /// One tick, with the plans that it ended with.
+    pub fn sync(&mut self, apis: &Apis, selection: &Selection) -> (Report, Vec<NodePlan>) {
+        let mut plans = Vec::new();
+        let report = self.tick_with(apis, selection, |plan| plans.push(plan));
+        (report, plans)
+    }
+
+    /// `done` is given each plan as it was applied last: thousands of them are not kept for a tick.
+    fn tick_with(
+        &mut self,
+        apis: &Apis,
+        selection: &Selection,
+        done: impl FnMut(NodePlan),
+    ) -> Report {
+        let begun = Instant::now();
+        let is_refresh = selection.is_explicit() || self.is_refresh_due(begun);
+        let (observed, wanted) = match self.observe(apis, selection) {
+            Ok(observed) => observed,
+            Err(error) => return Report::outage(error, self.waiting(apis, begun)),
+        };
+        let nodes = observed.nodes.value.iter();
+        let uids: HashSet<&str> = nodes.map(|node| node.metadata.uid.as_str()).collect();
+        self.backoff.keep(|uid| uids.contains(uid));
+        if is_refresh {
+            apis.recorder.keep(kube::NODE, uids.iter().copied());
+            self.last_refresh = Some(begun);
+        }
+        count_states(&observed.nodes.value, &*apis.provider, &self.backoff);
+        self.write_all(apis, observed, wanted.into(), done)
+    }
+
+    /// All nodes; those that the next evaluation within the interval plans on.
+    pub fn nodes(&self, apis: &Apis, selection: &Selection) -> Result<cache::Nodes, Error> {
+        let whole_max_age = self.whole_max_age(Instant::now());
+        selection.nodes(apis, self.settings.sync_interval / 2, whole_max_age)
+    }
+
+    /// What both APIs say, and the nodes that are due or selected. Servers are read only when there are any, and are
+    /// as young as their plans need.
+    fn observe(
+        &self,
+        apis: &Apis,
+        selection: &Selection,
+    ) -> Result<(Observed, Vec<Arc<Node>>), Error> {
+        let provider = &*apis.provider;
+        let nodes = self.nodes(apis, selection)?;
+        let now = Instant::now();
+        let is_due = |node: &Node| self.is_due(node, apis, now);
+        let is_refresh = selection.is_explicit() || self.is_refresh_due(now);
+        let is_waited_for = selection.is_explicit() || nodes.value.iter().any(|node| is_due(node));
+        let (urgency, max_age) = match (is_waited_for, is_refresh) {
+            (false, false) => {
+                let instances = None;
+                return Ok((Observed { nodes, instances }, Vec::new()));
+            }
+            (false, true) if self.last_refresh.is_some() => {
+                let frequency = self.settings.status_update_frequency;
+                (Urgency::CanWait, frequency / 2)
+            }
+            _ => (Urgency::Needed, self.young()),
+        };
+        let servers = apis.instances(max_age, urgency)?;
+        // After the cloud answered: while it does not, no node is read in vain. A table shows no taint.
+        let nodes = match selection.is_explicit() {
+            true => nodes,
+            false => {
+                let due = nodes.value.iter().filter(|node| is_due(node));
+                let names: Vec<String> = due.map(|node| node.name().to_owned()).collect();
+                apis.nodes_again(&names, self.settings.sync_interval / 2)?
+            }
+        };
+        // A node that came during this tick would need a list of its own: it is left to the next one.
+        let is_late = |node: &Node| apis.node_first_seen(node).is_some_and(|seen| seen > now);
+        let is_wanted = |node: &&Arc<Node>| {
+            selection.names(node.name()) && (is_refresh || is_due(node)) && !is_late(node)
+        };
+        let wanted: Vec<Arc<Node>> = nodes.value.iter().filter(is_wanted).cloned().collect();
+        let mut observed = Observed {
+            nodes,
+            instances: Some(servers.clone()),
+        };
+        // What list these plans may rest on. Made on an older one, they only say what is needed.
+        let (mut in_use_at_most, mut since) = (Duration::MAX, servers.asked);
+        let index = observed.index(provider);
+        for node in &wanted {
+            let plan = plan_node(node, &index, provider, self.overdue());
+            if !plan.changes.is_empty() {
+                in_use_at_most = self.young();
+            }
+            if plan.misses_its_server() {
+                // A server that an older list lacks may have been made since.
+                since = since.max(now);
+            }
+            if plan.needs_later_list() {
+                // All new nodes of a tick share the list that the last one of them needs.
+                since = since.max(apis.node_first_seen(node).unwrap_or_else(Instant::now));
+            }
+        }
+        drop(index);
+        if servers.time_in_use() > in_use_at_most || servers.asked < since {
+            let servers = apis.instances_since(since, in_use_at_most, urgency)?;
+            observed.instances = Some(servers);
+        }
+        Ok((observed, wanted))
+    }
+
+    /// Plans and writes, node by node. Thousands of them, or a slow API server, take longer than a list of servers may
+    /// be old: then the list is read again.
+    fn write_all(
+        &mut self,
+        apis: &Apis,
+        mut observed: Observed,
+        mut queue: VecDeque<Arc<Node>>,
+        mut done: impl FnMut(NodePlan),
+    ) -> Report {
+        let mut report = Report::default();
+        while self.write_until_too_old(apis, &observed, &mut queue, &mut report, &mut done) {
+            match apis.instances(self.young(), Urgency::Needed) {
+                Ok(servers) => observed.instances = Some(servers),
+                Err(error) => {
+                    let waiting = format!("{} nodes wait", queue.len());
+                    report.outage = Some(Outage { error, waiting });
+                    break;
+                }
+            }
+        }
+        report.unreached += queue.len();
+        report
+    }
+
+    /// True: the list of servers is too old for the next write. A plan is made when it is its node's turn: thousands
+    /// at once would need the memory of thousands.
+    fn write_until_too_old(
+        &mut self,
+        apis: &Apis,
+        observed: &Observed,
+        queue: &mut VecDeque<Arc<Node>>,
+        report: &mut Report,
+        done: &mut impl FnMut(NodePlan),
+    ) -> bool {
+        let provider = &*apis.provider;
+        let index = observed.index(provider);
+        let (young, overdue) = (self.young(), self.overdue());
+        let servers = observed.instances.as_ref();
+        let is_young = || servers.is_some_and(|view| view.time_in_use() <= young);
+        let plan_for = |node: &Node| plan_node(node, &index, provider, overdue);
+        while let Some(node) = queue.pop_front() {
+            let plan = plan_for(&node);
+            if !plan.changes.is_empty() && !is_young() {
+                queue.push_front(node);
+                return true;
+            }
+            report.planned += plan.changes.len();
+            let replan = |node: &Node| is_young().then(|| plan_for(node));
+            let applied = apply(apis, plan, replan);
+            let is_closed = applied.error.as_ref().is_some_and(kube::Error::is_refused);
+            if is_closed && applied.lines.is_empty() {
+                queue.push_front(node);
+            } else {
+                self.note(apis, report, &node, applied).map(&mut *done);
+            }
+            if is_closed {
+                break;
+            }
+        }
+        false
+    }
+
+    /// Reports what came of a node, and when it is tried again. The plan that was made last.
+    fn note(
+        &mut self,
+        apis: &Apis,
+        report: &mut Report,
+        node: &Node,
+        applied: Applied,
+    ) -> Option<NodePlan> {
+        let (object, uid) = (node.object().for_people(), &node.metadata.uid);
+        let has_changed = !applied.lines.is_empty();
+        let lines = applied.lines.into_iter();
+        let changes = lines.map(|line| (object.clone(), line));
+        report.changes.extend(changes);
+        let obstacle = applied.plan.as_ref().and_then(|it| it.obstacle.as_ref());
+        let failure = match (&applied.error, obstacle) {
+            (Some(error), _) => Some((error.to_string(), None)),
+            (None, Some(finding)) => Some((finding.message.clone(), Some(finding.reason))),
+            (None, None) => None,
+        };
+        let plan_node = applied.plan.as_ref().map(|plan| &plan.node);
+        let is_new = plan_node.is_some_and(is_uninitialised);
+        match failure {
+            None => {
+                self.backoff.succeeded(uid);
+                report.changed += usize::from(has_changed);
+                report.unchanged += usize::from(!has_changed);
+            }
+            Some((why, finding)) => {
+                // An initialised node that can't be brought in order is compared again with the others.
+                if applied.error.is_some() || is_new {
+                    self.backoff.failed(uid, Instant::now());
+                }
+                report.fail(object, why, finding);
+            }
+        }
+        let mut plan = applied.plan?;
+        if applied.initialised {
+            let synced = Finding::info(Reason::Synced, "Node synced successfully");
+            plan.findings.push(synced);
+        }
+        publish(apis, NAME, &plan.object, plan.all_findings());
+        if !plan.all_findings().any(|it| it.reason.is_failure()) {
+            recovered(apis, NAME, &plan.object);
+        }
+        Some(plan)
+    }
+
+    /// How old a list of servers a write may rest on.
+    fn young(&self) -> Duration {
+        let youngest = YOUNGEST.mul_f64(self.settings.time_scale);
+        self.settings.server_cache_max_age.max(youngest)
+    }
+
+    /// Not ready since before this is not ready for too long.
+    fn overdue(&self) -> Timestamp {
+        let patience = NOT_READY_PATIENCE.mul_f64(self.settings.time_scale);
+        let now = Timestamp::now();
+        now.checked_sub(patience).unwrap_or(now)
+    }
+
+    fn is_refresh_due(&self, now: Instant) -> bool {
+        let frequency = self.settings.status_update_frequency;
+        let is_over = |last| now.duration_since(last) >= frequency;
+        self.last_refresh.is_none_or(is_over)
+    }
+
+    /// Since when a read of whole nodes counts: a refresh needs one made since it became due, or shortly before by
+    /// another controller.
+    fn whole_max_age(&self, now: Instant) -> Duration {
+        let frequency = self.settings.status_update_frequency;
+        let since_last = self.last_refresh.map(|last| now.duration_since(last));
+        let overdue = since_last.and_then(|time| time.checked_sub(frequency));
+        overdue.map_or(frequency, |time| {
+            frequency.min(time + self.settings.sync_interval)
+        })
+    }
+
+    /// Waits for its initialisation, or failed before; and its back-off is over. A node being deleted, or of another
+    /// cloud, gets nothing: no call is made for it.
+    fn is_due(&self, node: &Node, apis: &Apis, now: Instant) -> bool {
+        let uid = &node.metadata.uid;
+        let is_new = is_uninitialised(node)
+            && node.metadata.deletion_timestamp.is_none()
+            && !has_foreign_id(node, &*apis.provider);
+        self.backoff.is_retry_due(uid, now) || (is_new && !self.backoff.is_waiting(uid, now))
+    }
+
+    /// What an outage keeps waiting, for its log line.
+    fn waiting(&self, apis: &Apis, now: Instant) -> String {
+        let nodes = apis.nodes_seen();
+        let nodes = nodes.iter().flat_map(|view| view.value.iter());
+        match nodes.filter(|node| self.is_due(node, apis, now)).count() {
+            0 => String::new(),
+            1 => "1 node waits".into(),
+            count => format!("{count} nodes wait"),
+        }
+    }
+}
+
+fn has_foreign_id(node: &Node, provider: &dyn Provider) -> bool {
+    let id = &node.spec.provider_id;
+    !id.is_empty() && !matches!(provider.parse_provider_id(id), ProviderId::Ours(_))
+}
+
+/// How many nodes there are in each state, for the metrics.
+fn count_states(nodes: &[Arc<Node>], provider: &dyn Provider, backoff: &Backoff) {
+    let state = |node: &Node| match node {
+        _ if has_foreign_id(node, provider) => "foreign",
+        _ if is_uninitialised(node) && backoff.has_failed(&node.metadata.uid) => "unmatched",
+        _ if is_uninitialised(node) => "uninitialised",
+        _ if node.taint(SHUTDOWN).is_some() => "shutdown",
+        _ if node.is_ready() => "ready",
+        _ => "not_ready",
+    };
+    let mut counts = STATES.map(|state| (state, 0));
+    for node in nodes {
+        let state = state(node);
+        for (_, count) in counts.iter_mut().filter(|(name, _)| *name == state) {
+            *count += 1;
+        }
+    }
+    for (state, count) in counts {
+        NODES.set(&[state], f64::from(count));
     }
 }

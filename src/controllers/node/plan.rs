@@ -1,17 +1,18 @@
-//! What should be done to nodes: a pure function of a view.
+//! What should be done to nodes: a pure function of a view; and what a plan is made of: values and writes.
 
-use super::change::{Change, Field, FieldName};
 use super::desired::{self, reported};
-use crate::controllers::Proposal;
+use crate::controllers::controller::Proposal;
 use crate::controllers::matching::{Index, MatchedBy, Outcome};
-use crate::kube::{Node, ObjectReference};
+use crate::kube::{Node, ObjectReference, Taint};
 use crate::provider::{
-    self, Finding, Instance, InstanceId, Instances, Metadata, NodeAddress, Provider, Reason,
-    Source, Sourced,
+    self, AddressKind, Finding, Instance, InstanceId, Instances, Metadata, NodeAddress, Provider,
+    Reason, Source, Sourced,
 };
 use jiff::Timestamp;
+use serde::{Serialize, Serializer};
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Set by a kubelet with `--cloud-provider=external`; no pod lands on the node before it is gone.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -93,14 +94,11 @@ pub(super) fn plan_node(
         Outcome::Unmatched(finding) => plan.unmatched(finding, overdue),
         Outcome::Matched(instance, by) => {
             plan.server = Server::Matched(instance.clone(), by);
-            plan.tell_match(instance, by);
-            match (
-                index.claimed_by_another(instance, node),
-                provider.instances(),
-            ) {
-                (Some(other), _) => plan.claimed_twice(instance, other),
-                (None, Some(instances)) => plan.for_server(instance, instances),
-                (None, None) => {}
+            plan.note_match(instance, by);
+            if let Some(other) = index.claimed_by_another(instance, node) {
+                plan.claimed_twice(instance, other);
+            } else if let Some(instances) = provider.instances() {
+                plan.for_server(instance, instances);
             }
         }
     }
@@ -124,18 +122,9 @@ impl NodePlan {
 
     /// What would be done, in words.
     pub fn proposal(&self) -> Proposal {
-        Proposal {
-            object: format!("node/{}", self.object.name),
-            lines: self
-                .changes
-                .iter()
-                .flat_map(|change| self.lines_of(change))
-                .collect(),
-            obstacle: self
-                .obstacle
-                .as_ref()
-                .map(|finding| finding.message.clone()),
-        }
+        let changes = self.changes.iter();
+        let lines = changes.flat_map(|change| self.lines_of(change));
+        Proposal::new(&self.object, lines.collect(), &self.obstacle)
     }
 
     /// What one of the changes does, a line for each value.
@@ -154,84 +143,77 @@ impl NodePlan {
     /// been made since.
     pub(super) fn needs_later_list(&self) -> bool {
         match self.server {
-            Server::Matched(_, MatchedBy::ProviderId) | Server::Foreign | Server::Unknown => false,
             Server::Matched(_, MatchedBy::Name | MatchedBy::Address(_)) => !self.changes.is_empty(),
             Server::Gone(_) => true,
-            Server::Unmatched => false,
+            Server::Matched(_, MatchedBy::ProviderId) => false,
+            Server::Foreign | Server::Unknown | Server::Unmatched => false,
         }
     }
 
-    /// Everything worth telling, what stands in the way included.
+    /// Everything to report, what blocks the plan included.
     pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().chain(&self.obstacle)
     }
 
     fn foreign(&mut self, provider: &dyn Provider) {
         self.server = Server::Foreign;
-        self.findings.push(Finding::warning(
-            Reason::UnknownProviderIDPrefix,
-            format!(
-                "provider ID {:?} belongs to another cloud provider (ours begin with {}://): the node is left alone",
-                self.node.spec.provider_id,
-                provider.name()
-            ),
-        ));
+        let (id, ours) = (&self.node.spec.provider_id, provider.name());
+        let message = format!(
+            "provider ID {id:?} belongs to another cloud provider (ours begin with {ours}://): the node is left alone"
+        );
+        self.warn(Reason::UnknownProviderIDPrefix, message);
     }
 
     fn unknown(&mut self, why: &str) {
         self.server = Server::Unknown;
-        self.findings.push(Finding::warning(
-            Reason::UnknownProviderID,
-            format!(
-                "provider ID {:?}: {why}: the node is left alone",
-                self.node.spec.provider_id
-            ),
-        ));
+        let id = &self.node.spec.provider_id;
+        let message = format!("provider ID {id:?}: {why}: the node is left alone");
+        self.warn(Reason::UnknownProviderID, message);
+    }
+
+    fn warn(&mut self, reason: Reason, message: impl Into<String>) {
+        self.findings.push(Finding::warning(reason, message));
     }
 
     fn gone(&mut self, id: InstanceId, index: &Index) {
         self.server = Server::Gone(id);
         let is_being_deleted = self.node.metadata.deletion_timestamp.is_some();
-        let finding = match index.named_as(&self.node) {
-            Some(new) if !is_being_deleted => self.replaced(id, new, index.any_claim_exists()),
-            _ => Finding::warning(
+        let replacement = index.named_as(&self.node).filter(|_| !is_being_deleted);
+        let provider_id = &self.node.spec.provider_id;
+        let finding = match replacement {
+            Some(new) => self.replaced(id, new, index.any_claim_exists()),
+            None => Finding::warning(
                 Reason::ServerNotFound,
                 format!(
-                    "provider ID {:?}: this token's project has no server {id}; was it deleted, or is the token \
-                     another project's?",
-                    self.node.spec.provider_id
+                    "provider ID {provider_id:?}: this token's project has no server {id}; was it deleted, or is the \
+                     token another project's?"
                 ),
             ),
         };
         self.hold_back_if_new(finding);
-        if !is_uninitialised(&self.node) {
-            self.update(desired::labels_afterwards(&self.node), None);
-        }
+        self.follow_beta_labels();
     }
 
     /// Another project may have a server of that name, too: while this one has no other node's
     /// server, that is said.
     fn replaced(&self, old: InstanceId, new: &Instance, is_right_project: bool) -> Finding {
-        let name = self.node.name();
+        let (name, id, new) = (self.node.name(), &self.node.spec.provider_id, new.id);
         let condition = match is_right_project {
             true => "",
             false => {
                 "if the token is of the right project (it has the server of no other node, either), "
             }
         };
-        Finding::warning(
-            Reason::ServerReplaced,
-            format!(
-                "provider ID {:?}: server {old} does not exist, and server {} has the node's name; a provider \
-                 ID can't be changed: {condition}delete the node (kubectl delete node {name}), and its kubelet \
-                 registers again (restart the kubelet if it does not)",
-                self.node.spec.provider_id, new.id
-            ),
-        )
+        let message = format!(
+            "provider ID {id:?}: server {old} does not exist, and server {new} has the node's name; a provider ID \
+             can't be changed: {condition}delete the node (kubectl delete node {name}), and its kubelet registers \
+             again (restart the kubelet if it does not)"
+        );
+        Finding::warning(Reason::ServerReplaced, message)
     }
 
     fn unmatched(&mut self, finding: Finding, overdue: Timestamp) {
-        self.tell_not_external();
+        self.warn_if_not_external();
         let since = self.node.not_ready_since();
         self.hold_back_if_new(match since.filter(|since| *since < overdue) {
             Some(since) if is_uninitialised(&self.node) => self.left_over(&finding, since),
@@ -243,18 +225,15 @@ impl NodePlan {
     /// only reported. It takes the place of `finding`: one trouble is reported once. It says
     /// since when and not for how long, because another message would be another event.
     fn left_over(&self, finding: &Finding, since: Timestamp) -> Finding {
-        Finding::warning(
-            Reason::PossibleNodeDeletion,
-            format!(
-                "not ready since {since}, and {}; ccm never deletes a node without a provider ID: if its \
-                 machine is gone for good, delete the node (kubectl delete node {})",
-                finding.message,
-                self.node.name()
-            ),
-        )
+        let (name, why) = (self.node.name(), &finding.message);
+        let message = format!(
+            "not ready since {since}, and {why}; ccm never deletes a node without a provider ID: if its machine is \
+             gone for good, delete the node (kubectl delete node {name})"
+        );
+        Finding::warning(Reason::PossibleNodeDeletion, message)
     }
 
-    /// A new node has to wait because of it; for the others it is worth telling.
+    /// A new node has to wait because of it; for the others it is a finding.
     fn hold_back_if_new(&mut self, finding: Finding) {
         match is_uninitialised(&self.node) {
             true => self.obstacle = Some(finding),
@@ -262,50 +241,42 @@ impl NodePlan {
         }
     }
 
-    fn tell_match(&mut self, instance: &Instance, by: MatchedBy) {
+    fn note_match(&mut self, instance: &Instance, by: MatchedBy) {
         if let MatchedBy::Address(ip) = by {
-            self.findings.push(Finding::info(
-                Reason::MatchedByAddress,
-                format!(
-                    "no server has this name; {} ({}) has its address {ip}",
-                    instance.name, instance.id
-                ),
-            ));
+            let (name, id) = (&instance.name, instance.id);
+            let message = format!("no server has this name; {name} ({id}) has its address {ip}");
+            self.findings
+                .push(Finding::info(Reason::MatchedByAddress, message));
         }
-        self.tell_not_external();
+        self.warn_if_not_external();
     }
 
     /// Two nodes with one provider ID would be one machine to every program that reads it, for good:
     /// a provider ID can't be changed. What either node has stays as it is.
     fn claimed_twice(&mut self, instance: &Instance, other: &str) {
-        self.hold_back_if_new(Finding::warning(
-            Reason::ServerClaimedTwice,
-            format!(
-                "server {} ({}) is named by the provider ID of node {other:?}, too; delete the node that is \
-                 not its own",
-                instance.name, instance.id
-            ),
-        ));
+        let (name, id) = (&instance.name, instance.id);
+        let message = format!(
+            "server {name} ({id}) is named by the provider ID of node {other:?}, too; delete the node that is not its \
+             own"
+        );
+        self.hold_back_if_new(Finding::warning(Reason::ServerClaimedTwice, message));
     }
 
-    fn tell_not_external(&mut self) {
+    fn warn_if_not_external(&mut self) {
         if self.node.spec.provider_id.is_empty() && !is_uninitialised(&self.node) {
-            self.findings.push(Finding::warning(
+            self.warn(
                 Reason::NotExternal,
                 "neither a provider ID nor the uninitialized taint: its kubelet runs without \
                  --cloud-provider=external, so it gets no provider ID and no labels",
-            ));
+            );
         }
     }
 
     fn for_server(&mut self, instance: &Instance, instances: &dyn Instances) {
+        let annotations = self.node.metadata.annotations.iter();
         let about = provider::Node {
             name: self.node.name().to_owned(),
-            annotations: self
-                .node
-                .metadata
-                .annotations
-                .iter()
+            annotations: annotations
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
                 .collect(),
         };
@@ -322,18 +293,30 @@ impl NodePlan {
             Ok(wanted) => self.set_addresses(wanted),
             Err(finding) => return self.blocked(finding),
         }
-        if is_uninitialised(&self.node) {
-            self.initialise(&metadata);
-        } else if !self.node.spec.provider_id.is_empty() {
-            self.update(desired::labels_afterwards(&self.node), None);
+        match is_uninitialised(&self.node) {
+            true => self.initialise(&metadata),
+            false => self.follow_beta_labels(),
         }
     }
 
     /// Addresses stay as they are; the taint, where there is one, too. Labels that follow their twins still do.
     fn blocked(&mut self, finding: Finding) {
         self.obstacle = Some(finding);
-        if !is_uninitialised(&self.node) && !self.node.spec.provider_id.is_empty() {
-            self.update(desired::labels_afterwards(&self.node), None);
+        self.follow_beta_labels();
+    }
+
+    /// Of an initialised node: nothing else of it is kept in order but its addresses.
+    fn follow_beta_labels(&mut self) {
+        if is_uninitialised(&self.node) || self.node.spec.provider_id.is_empty() {
+            return;
+        }
+        let labels = self.labels_to_set(desired::labels_afterwards(&self.node));
+        if !labels.is_empty() {
+            self.changes.push(Change::Update {
+                labels,
+                provider_id: None,
+                taints: None,
+            });
         }
     }
 
@@ -360,10 +343,15 @@ impl NodePlan {
             source: wanted.source,
         });
         let provider_id = have.is_empty().then_some(wanted.value);
-        self.update(
-            desired::labels_at_initialisation(&self.node, metadata),
-            Some(provider_id),
-        );
+        let labels = self.labels_to_set(desired::labels_at_initialisation(&self.node, metadata));
+        let taints = self.node.spec.taints.iter();
+        let others = taints.filter(|taint| taint.key != UNINITIALIZED);
+        let taints = Some(others.cloned().collect());
+        self.changes.push(Change::Update {
+            labels,
+            provider_id,
+            taints,
+        });
         self.fields.push(Field {
             field: FieldName::UninitializedTaint,
             have: Some("set".into()),
@@ -372,8 +360,8 @@ impl NodePlan {
         });
     }
 
-    /// `initialise`: also remove the taint, and set the provider ID when one is given.
-    fn update(&mut self, wanted: Vec<desired::WantedLabel>, initialise: Option<Option<String>>) {
+    /// Those that differ; a field for each.
+    fn labels_to_set(&mut self, wanted: Vec<desired::WantedLabel>) -> BTreeMap<String, String> {
         let mut labels = BTreeMap::new();
         for (key, wanted) in wanted {
             let have = self.node.metadata.labels.get(&key).map(str::to_owned);
@@ -387,29 +375,7 @@ impl NodePlan {
                 source: wanted.source,
             });
         }
-        let remaining = || {
-            let others = self
-                .node
-                .spec
-                .taints
-                .iter()
-                .filter(|taint| taint.key != UNINITIALIZED);
-            others.cloned().collect()
-        };
-        let change = match initialise {
-            None if labels.is_empty() => return,
-            None => Change::Update {
-                labels,
-                provider_id: None,
-                taints: None,
-            },
-            Some(provider_id) => Change::Update {
-                labels,
-                provider_id,
-                taints: Some(remaining()),
-            },
-        };
-        self.changes.push(change);
+        labels
     }
 }
 
@@ -443,4 +409,106 @@ fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<
         source: Source::Rule("not an address of the server by these settings"),
     }));
     fields
+}
+
+/// One value of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Field {
+    pub field: FieldName,
+    pub have: Option<String>,
+    pub want: Option<String>,
+    pub source: Source,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "change", rename_all_fields = "camelCase")]
+pub enum Change {
+    /// Replaces `status.addresses`.
+    SetAddresses { addresses: Vec<NodeAddress> },
+    /// Sets labels, the provider ID, and the taints that remain: one patch.
+    Update {
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        labels: BTreeMap<String, String>,
+        #[serde(skip_serializing_if = "Option::is_none", rename = "providerID")]
+        provider_id: Option<String>,
+        /// The taint is removed by writing the others.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        taints: Option<Vec<Taint>>,
+    },
+}
+
+/// Which value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FieldName {
+    Address(AddressKind),
+    Label(String),
+    ProviderId,
+    UninitializedTaint,
+}
+
+impl FieldName {
+    /// Its kind in one word, for a table.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            FieldName::Address(_) => "address",
+            FieldName::Label(_) => "label",
+            FieldName::ProviderId => "provider ID",
+            FieldName::UninitializedTaint => "taint",
+        }
+    }
+}
+
+impl fmt::Display for FieldName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FieldName::Address(kind) => write!(f, "address {}", kind.name()),
+            FieldName::Label(key) => write!(f, "label {key}"),
+            FieldName::ProviderId => f.write_str("spec.providerID"),
+            FieldName::UninitializedTaint => f.write_str("taint uninitialized"),
+        }
+    }
+}
+
+impl Serialize for FieldName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Change {
+    /// In one word, for the metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Change::SetAddresses { .. } => "set_addresses",
+            Change::Update { .. } if self.removes_taint() => "initialise",
+            Change::Update { .. } => "set_labels",
+        }
+    }
+
+    /// With it the node counts as initialised.
+    pub(super) fn removes_taint(&self) -> bool {
+        matches!(self, Change::Update { taints, .. } if taints.is_some())
+    }
+
+    /// Does this write change that value?
+    pub fn is_about(&self, field: &Field) -> bool {
+        matches!(field.field, FieldName::Address(_)) == matches!(self, Change::SetAddresses { .. })
+    }
+}
+
+impl Field {
+    /// `taint uninitialized: removed`.
+    pub fn line(&self) -> String {
+        let name = &self.field;
+        match (&self.have, &self.want) {
+            (None, Some(want)) => format!("{name}: set to {want}"),
+            (Some(have), Some(want)) if have != want => format!("{name}: {have} → {want}"),
+            (Some(have), None) if matches!(name, FieldName::Address(_)) => {
+                format!("{name}: {have} removed")
+            }
+            (Some(_), None) => format!("{name}: removed"),
+            (have, _) => format!("{name}: {}", have.as_deref().unwrap_or("-")),
+        }
+    }
 }

@@ -6,15 +6,12 @@ use super::plan::{NETWORK_UNAVAILABLE, NodePlan};
 use super::show::{condition_json, condition_line, status};
 use crate::cache::{Apis, Error};
 use crate::controllers::report::{Failure, count_write, log_change};
-use crate::kube::Node;
+use crate::kube::{self, Node, retry_on_conflict};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Patches of one node that kept changing under us.
-const TRIES_AT_MOST: u32 = 4;
 
 /// The conditions of one pass.
 pub(super) struct Conditions<'a> {
@@ -52,7 +49,7 @@ impl<'a> Conditions<'a> {
                 log_change(super::NAME, &object, &line);
                 self.made.push((object, line, condition_json(unavailable)));
             }
-            Err(Error::Kube(error)) if error.is_refused() => self.stopped = Some(None),
+            Err(error) if error.is_refused() => self.stopped = Some(None),
             Err(error) => {
                 let why = error.to_string();
                 let finding = None;
@@ -61,21 +58,24 @@ impl<'a> Conditions<'a> {
                     why,
                     finding,
                 });
-                let for_all = match &error {
-                    Error::Kube(error) => error.is_unavailable() || error.is_permanent(),
-                    Error::Cloud(_) => false,
-                };
-                if for_all {
-                    self.stopped = Some(Some(error));
+                if error.is_unavailable() || error.is_permanent() {
+                    self.stopped = Some(Some(Error::Kube(error)));
                 }
             }
         }
     }
 
     /// Was there anything to write?
-    fn patch(&self, plan: &NodePlan, unavailable: bool) -> Result<bool, Error> {
-        let mut node = Arc::clone(&plan.node);
-        for tries in 1.. {
+    fn patch(&self, plan: &NodePlan, unavailable: bool) -> Result<bool, kube::Error> {
+        retry_on_conflict(|is_first| {
+            let node = match is_first {
+                true => Arc::clone(&plan.node),
+                false => match self.apis.kube.node(plan.node.name())? {
+                    Some(now) if is_as_planned(&now, &plan.node) => Arc::new(now),
+                    // What was planned does not hold for it any more.
+                    Some(_) | None => return Ok(false),
+                },
+            };
             if node.condition(NETWORK_UNAVAILABLE) == Some(status(unavailable)) {
                 return Ok(false);
             }
@@ -84,21 +84,13 @@ impl<'a> Conditions<'a> {
             let patched = self.apis.kube.patch_node_condition(node.name(), &body);
             count_write(super::NAME, "condition", patched.as_ref().map(drop));
             match patched {
-                Ok(node) => {
-                    self.apis.node_written(node, begun);
-                    break;
+                Err(error) if error.is_not_found() => Ok(false),
+                patched => {
+                    self.apis.node_written(patched?, begun);
+                    Ok(true)
                 }
-                Err(error) if error.is_not_found() => return Ok(false),
-                Err(error) if error.is_conflict() && tries < TRIES_AT_MOST => {}
-                Err(error) => return Err(Error::Kube(error)),
             }
-            match self.apis.node(node.name())? {
-                Some(now) if is_as_planned(&now, &plan.node) => node = Arc::new(now),
-                // What was planned does not hold for it any more.
-                Some(_) | None => return Ok(false),
-            }
-        }
-        Ok(true)
+        })
     }
 }
 

@@ -222,8 +222,9 @@ impl ServiceController {
         let (age, from) = match selection.is_explicit() {
             true => (shared, ReadFrom::Latest),
             false if self.unfinished() == 0 => (shared, ReadFrom::Cache),
-            // What is executed is compared with what there is now.
-            false => (Duration::ZERO, ReadFrom::Cache),
+            // What is executed is compared with what there is now: its plan rests on a read of an earlier tick, and an
+            // old list would not show that a load balancer which is to be deleted is wanted again.
+            false => (Duration::ZERO, ReadFrom::Latest),
         };
         let listed = apis.load_balancer_services(age, from)?;
         let mut suspects = self.suspects.clone();

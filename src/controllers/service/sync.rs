@@ -24,7 +24,7 @@ use std::time::Instant;
 
 /// Created, attached, and then right: a Service that needs more plans than this is left to the next tick. It has failed
 /// when nothing came of them.
-const PLANS_AT_MOST: u32 = 5;
+const PLANS_AT_MOST: u32 = kube::CONFLICT_TRIES;
 
 /// One tick's work.
 pub(super) struct Sync<'a> {
@@ -131,7 +131,11 @@ impl Sync<'_> {
         };
         let (apis, selection) = (self.apis, self.selection);
         let polled = self.controller.polled(apis, selection, begun);
-        let polled = polled.map_err(without)?;
+        let polled = polled.map_err(|error| {
+            // Whether it still fits is not known.
+            self.controller.executor.stop(Execution::takes_away);
+            without(error)
+        })?;
         let waiting = |error| Outage {
             error,
             waiting: super::waiting(&polled),

@@ -1,6 +1,23 @@
 //! A request's bytes → an answer's bytes. Pure; nothing that comes in is trusted.
 
-use super::Verdict;
+/// The answer to a probe.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Verdict {
+    pub(super) status: u16,
+    pub(super) content_type: &'static str,
+    /// One or more lines.
+    pub(super) text: String,
+}
+
+impl Verdict {
+    pub(super) fn new(status: u16, text: impl Into<String>) -> Verdict {
+        Verdict {
+            status,
+            content_type: "text/plain; charset=utf-8",
+            text: text.into(),
+        }
+    }
+}
 
 /// Head of a request; a probe's has some 150 bytes, Prometheus' some 500.
 pub(super) const REQUEST_LIMIT_BYTES: usize = 4096;

@@ -15,12 +15,12 @@
 mod exchange;
 mod server;
 
-use super::Stop;
 use super::lease::Lease;
+use super::stop::Stop;
 use crate::cache::Apis;
 use crate::metrics;
 use crate::provider::heartbeat::Heartbeat;
-use std::fmt::Write;
+use exchange::Verdict;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -31,7 +31,6 @@ pub const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 /// Between two tries to listen on an address that is in use.
 pub const BIND_RETRY: Duration = Duration::from_secs(5);
 
-const PLAIN: &str = "text/plain; charset=utf-8";
 /// Prometheus' text format.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -63,15 +62,6 @@ struct Watched {
     heartbeat: Weak<Heartbeat>,
 }
 
-/// The answer to a probe.
-#[derive(Debug, PartialEq, Eq)]
-struct Verdict {
-    status: u16,
-    content_type: &'static str,
-    /// One or more lines.
-    text: String,
-}
-
 impl Health {
     /// Begins to answer, where an address is set. Lives as long as the process.
     pub fn start(
@@ -88,7 +78,8 @@ impl Health {
             has_metrics: settings.has_metrics,
         }));
         if let Some(address) = settings.address {
-            server::start(address, settings.bind_retry, health, stop);
+            let verdict = |path: &str| health.verdict(path);
+            server::start(address, settings.bind_retry, stop, verdict);
         }
         health
     }
@@ -131,34 +122,19 @@ impl Health {
     }
 }
 
-impl Verdict {
-    fn new(status: u16, text: impl Into<String>) -> Verdict {
-        Verdict {
-            status,
-            content_type: PLAIN,
-            text: text.into(),
-        }
-    }
-}
-
 fn live(threads: &[Watched], silence_limit: Duration) -> Verdict {
     let mut text = String::new();
     for Watched { name, heartbeat } in threads {
-        let line = match heartbeat.upgrade().map(|heartbeat| heartbeat.silent_for()) {
-            None => writeln!(text, "{name}: has ended"),
+        match heartbeat.upgrade().map(|heartbeat| heartbeat.silent_for()) {
+            None => text.push_str(&format!("{name}: has ended\n")),
             Some(silent) if silent > silence_limit => {
                 let silent_s = silent.as_secs_f64();
-                writeln!(text, "{name}: no sign of life for {silent_s:.1} s")
+                text.push_str(&format!("{name}: no sign of life for {silent_s:.1} s\n"));
             }
-            Some(_) => Ok(()),
-        };
-        // Writing to a String does not fail.
-        let _ = line;
+            Some(_) => {}
+        }
     }
-    match text.is_empty() {
-        true => Verdict::new(200, "ok\n"),
-        false => Verdict::new(500, text),
-    }
+    ok_unless(500, text)
 }
 
 fn ready(is_standby: bool, is_kube_reached: bool, is_cloud_reached: bool) -> Verdict {
@@ -171,9 +147,14 @@ fn ready(is_standby: bool, is_kube_reached: bool, is_cloud_reached: bool) -> Ver
             text.push_str(&format!("the {name} API was not reached yet\n"));
         }
     }
-    match text.is_empty() {
+    ok_unless(503, text)
+}
+
+/// What is wrong, with this status; or that nothing is.
+fn ok_unless(status: u16, wrong: String) -> Verdict {
+    match wrong.is_empty() {
         true => Verdict::new(200, "ok\n"),
-        false => Verdict::new(503, text),
+        false => Verdict::new(status, wrong),
     }
 }
 

@@ -6,9 +6,8 @@
 //!
 //! While no connection is open the thread sleeps in `accept`; otherwise it serves each in turn.
 
-use super::Health;
-use super::exchange::{self, REQUEST_LIMIT_BYTES};
-use crate::daemon::Stop;
+use super::super::stop::Stop;
+use super::exchange::{self, REQUEST_LIMIT_BYTES, Verdict};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -52,14 +51,12 @@ enum Step {
 pub(super) fn start(
     address: SocketAddr,
     bind_retry: Duration,
-    health: &'static Health,
     stop: &'static Stop,
+    verdict: impl Fn(&str) -> Option<Verdict> + Copy + Send + 'static,
 ) {
     spawn(move || {
-        if let Some(listeners) = bind_in_the_end(address, bind_retry, stop) {
-            for listener in listeners {
-                spawn(move || serve(&listener, health));
-            }
+        for listener in bind_in_the_end(address, bind_retry, stop) {
+            spawn(move || serve(&listener, verdict));
         }
     });
 }
@@ -73,28 +70,25 @@ fn spawn(work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// None when the daemon ends first.
-fn bind_in_the_end(address: SocketAddr, retry: Duration, stop: &Stop) -> Option<Vec<TcpListener>> {
-    let mut is_told = false;
+/// None at all when the daemon ends first.
+fn bind_in_the_end(address: SocketAddr, retry: Duration, stop: &Stop) -> Vec<TcpListener> {
+    let mut is_logged = false;
     loop {
         match bind(address) {
             Ok(listeners) => {
-                for listener in &listeners {
-                    if let Ok(address) = listener.local_addr() {
-                        log::info!("health: listening on {address}");
-                    }
+                for address in listeners.iter().flat_map(TcpListener::local_addr) {
+                    log::info!("health: listening on {address}");
                 }
-                return Some(listeners);
+                return listeners;
             }
-            Err(error) if !is_told => {
+            Err(error) if !std::mem::replace(&mut is_logged, true) => {
                 let retry_s = retry.as_secs_f64();
                 log::warn!("health: {address}: {error}; trying again every {retry_s} s");
-                is_told = true;
             }
             Err(_) => {}
         }
         if stop.wait(retry) {
-            return None;
+            return Vec::new();
         }
     }
 }
@@ -116,7 +110,7 @@ fn bind(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
     Ok([Some(both), ipv4].into_iter().flatten().collect())
 }
 
-fn serve(listener: &TcpListener, health: &Health) {
+fn serve(listener: &TcpListener, verdict: impl Fn(&str) -> Option<Verdict>) {
     let mut connections: VecDeque<Connection> = VecDeque::new();
     let mut pause = SHORTEST_PAUSE;
     loop {
@@ -126,7 +120,7 @@ fn serve(listener: &TcpListener, health: &Health) {
             std::thread::sleep(ACCEPT_RETRY);
         }
         connections.retain_mut(|connection| {
-            let step = connection.serve(health);
+            let step = connection.serve(&verdict);
             is_busy |= step == Step::Progress;
             step != Step::Over
         });
@@ -176,65 +170,57 @@ impl Connection {
         })
     }
 
-    fn serve(&mut self, health: &Health) -> Step {
-        if self
-            .unsent
-            .as_ref()
-            .is_some_and(|unsent| !unsent.is_empty())
-        {
-            return self.send();
-        }
-        let mut buffer = [0; 1024];
-        match self.stream.read(&mut buffer) {
-            Ok(0) => Step::Over,
-            Ok(count) => self.take(buffer.get(..count).unwrap_or_default(), health),
-            Err(_) if self.opened.elapsed() > LIFETIME => Step::Over,
-            Err(error) => match error.kind() {
-                ErrorKind::WouldBlock | ErrorKind::Interrupted => Step::Nothing,
-                _ => Step::Over,
-            },
+    fn serve(&mut self, verdict: impl Fn(&str) -> Option<Verdict>) -> Step {
+        let outcome = match &self.unsent {
+            Some(unsent) if !unsent.is_empty() => self.send(),
+            _ => self.receive(verdict),
+        };
+        let may_wait = |kind| matches!(kind, ErrorKind::WouldBlock | ErrorKind::Interrupted);
+        match outcome {
+            Ok(()) => Step::Progress,
+            Err(error) if may_wait(error.kind()) && !self.is_late() => Step::Nothing,
+            Err(_) => Step::Over,
         }
     }
 
-    fn take(&mut self, bytes: &[u8], health: &Health) -> Step {
-        if self.opened.elapsed() > LIFETIME {
-            return Step::Over;
+    fn is_late(&self) -> bool {
+        self.opened.elapsed() > LIFETIME
+    }
+
+    fn receive(&mut self, verdict: impl Fn(&str) -> Option<Verdict>) -> io::Result<()> {
+        let mut buffer = [0; 1024];
+        let count = self.stream.read(&mut buffer)?;
+        if count == 0 || self.is_late() {
+            return Err(ErrorKind::TimedOut.into());
         }
         if self.unsent.is_some() {
-            self.drained_bytes += bytes.len();
+            self.drained_bytes += count;
             return match self.drained_bytes > DRAINED_AT_MOST_BYTES {
-                true => Step::Over,
-                false => Step::Progress,
+                true => Err(ErrorKind::FileTooLarge.into()),
+                false => Ok(()),
             };
         }
         let room = REQUEST_LIMIT_BYTES.saturating_sub(self.received.len());
-        self.received.extend(bytes.iter().take(room));
-        match exchange::answer(&self.received, |path| health.verdict(path)) {
-            Some(answer) => {
-                self.unsent = Some(answer);
+        self.received.extend(&buffer[..count.min(room)]);
+        match exchange::answer(&self.received, verdict) {
+            None => Ok(()),
+            answer => {
+                self.unsent = answer;
                 self.send()
             }
-            None => Step::Progress,
         }
     }
 
     /// As much of the answer as the other side takes now. Metrics may be more than fits into
     /// the connection's buffer.
-    fn send(&mut self) -> Step {
+    fn send(&mut self) -> io::Result<()> {
         let unsent = self.unsent.get_or_insert_default();
-        match self.stream.write(unsent) {
-            Ok(count) if count > 0 => drop(unsent.drain(..count)),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                return match self.opened.elapsed() > LIFETIME {
-                    true => Step::Over,
-                    false => Step::Nothing,
-                };
-            }
-            Ok(_) | Err(_) => return Step::Over,
-        }
-        match unsent.is_empty() && self.stream.shutdown(Shutdown::Write).is_err() {
-            true => Step::Over,
-            false => Step::Progress,
+        let count = self.stream.write(unsent)?;
+        unsent.drain(..count);
+        match (count, unsent.is_empty()) {
+            (0, _) => Err(ErrorKind::WriteZero.into()),
+            (_, true) => self.stream.shutdown(Shutdown::Write),
+            (_, false) => Ok(()),
         }
     }
 }
@@ -252,7 +238,7 @@ mod tests {
         let mut connection = Connection::new(listener.accept().unwrap().0).unwrap();
         let answer: Vec<u8> = (0..16 << 20).map(|n: u32| n as u8).collect();
         connection.unsent = Some(answer.clone());
-        while connection.send() == Step::Progress {}
+        while connection.send().is_ok() {}
         let left = connection.unsent.as_ref().map_or(0, Vec::len);
         assert!(left > 0 && left < answer.len(), "{left} bytes are left");
         let reading = std::thread::spawn(move || {
@@ -264,7 +250,8 @@ mod tests {
             .as_ref()
             .is_some_and(|unsent| !unsent.is_empty())
         {
-            assert!(connection.send() != Step::Over);
+            let outcome = connection.send().map_err(|error| error.kind());
+            assert!(matches!(outcome, Ok(()) | Err(ErrorKind::WouldBlock)));
         }
         assert!(reading.join().unwrap().unwrap() == answer);
     }

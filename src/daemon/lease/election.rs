@@ -86,17 +86,13 @@ impl Election {
         self.record(ours.transitions, Some(&ours.acquire_time), now)
     }
 
-    /// Without a holder; a duration of 0 would be refused.
-    pub(super) fn release(&self, ours: &LeaseSpec, now: Now) -> LeaseSpec {
-        LeaseSpec {
+    /// Without a holder; a duration of 0 would be refused. None: it is not ours.
+    pub(super) fn release(&self, read: &LeaseSpec, now: Now) -> Option<LeaseSpec> {
+        (read.holder == self.identity).then(|| LeaseSpec {
             holder: String::new(),
             duration_seconds: 1,
-            ..self.record(ours.transitions, None, now)
-        }
-    }
-
-    pub(super) fn is_ours(&self, spec: &LeaseSpec) -> bool {
-        spec.holder == self.identity
+            ..self.record(read.transitions, None, now)
+        })
     }
 
     fn see(&mut self, spec: &LeaseSpec, now: Instant) {
@@ -288,6 +284,6 @@ mod tests {
             acquire_time: now_text,
             ..renewed
         };
-        assert_eq!(election.release(&ours, now), released);
+        assert_eq!(election.release(&ours, now), Some(released));
     }
 }

@@ -1,57 +1,23 @@
 //! The Lease: which of several daemons works, and until when it may write.
 //!
 //! The same Lease and the same rules as client-go's leader election, so that two
-//! cloud-controller-managers hand over instead of fighting. Beyond client-go: the [`Gate`]
-//! lets a write start only when it ends before the lease does, by two clocks: the monotonic one
-//! runs while the process is stopped, and the wall clock knows of a machine that was suspended.
-//!
-//! | file | its one job |
-//! |---|---|
-//! | `election` | what to do about the Lease; pure |
-//! | `renewer` | the thread that does it |
-//! | `gate` | may a write start now |
-//! | `identity` | who we are |
+//! cloud-controller-managers hand over instead of fighting. A thread waits for the Lease, acquires it and renews it at
+//! every retry period: `acquire` → `keep` → `try_once` (`election` decides what to do, and is pure) → `renewed`.
+//! Beyond client-go: the gate of `leadership` lets a write start only when it ends before the lease does.
 
 mod election;
-mod gate;
-mod identity;
-mod renewer;
+mod leadership;
 
-pub use identity::identity;
+pub use leadership::{Acquired, Lease, Settings, identity};
 
-use super::{Stop, StopGate};
-use crate::kube::{Client, LeaseKey};
-use crate::metrics::LEADER;
-use crate::provider::Moment;
-use election::Election;
-use renewer::Renewer;
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::kube::{self, retry_on_conflict};
+use election::{Election, Now, Step};
+use leadership::Leadership;
 use std::sync::mpsc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A daemon that ends waits that long for its Lease to be released.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Durations as they pass here: a test shortens them all by one factor.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    pub key: LeaseKey,
-    /// `<hostname>_<uuid>`; another one for each process.
-    pub identity: String,
-    /// What we write as `leaseDurationSeconds`: not shorter than the lease.
-    pub lease_seconds: u32,
-    /// How long one second of anybody's `leaseDurationSeconds` lasts: a second, outside of tests.
-    pub second: Duration,
-    /// A renewal lasts that long, counted from before it was sent.
-    pub lease_duration: Duration,
-    /// Without a renewal for that long, another process may lead.
-    pub renew_deadline: Duration,
-    /// Between two tries.
-    pub retry_period: Duration,
-    /// What a write may take, as the HTTP clients have it.
-    pub write_timeout: Duration,
-}
 
 /// How long to wait for a Lease that another process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,60 +28,19 @@ pub enum WaitPolicy {
     UntilRenewed,
 }
 
-/// What came of waiting for the Lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Acquired {
-    /// We lead.
-    Lease,
-    /// We were asked to end first.
-    Stopped,
-    /// Another process leads and is alive; only with `UntilRenewed`.
-    HeldBy(String),
-    /// The Lease can't be acquired before a setting or a role is fixed, or, with `UntilRenewed`, now.
-    Failed(String),
-}
-
-/// Our part in one Lease, for as long as the process lives.
-pub struct Lease {
-    /// Its own, with time-outs that fit into the deadline.
-    client: Client,
-    settings: Settings,
-    stop: &'static Stop,
-    /// [`Moment::now`], outside of tests.
-    clock: Box<dyn Fn() -> Moment + Send + Sync>,
-    leadership: Mutex<Leadership>,
-    /// Another one was seen to lead.
-    is_standby: AtomicBool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Leadership {
-    Waiting,
-    Leading {
-        /// Just before the last renewal that succeeded was sent.
-        renewed: Moment,
-    },
-    Lost,
-    /// Never led, and won't.
-    Refused(Acquired),
-}
-
 impl Lease {
-    pub fn new(client: Client, settings: Settings, stop: &'static Stop) -> Lease {
-        LEADER.set(&[], 0.0);
-        Lease {
-            client,
-            settings,
-            stop,
-            clock: Box::new(Moment::now),
-            leadership: Mutex::new(Leadership::Waiting),
-            is_standby: AtomicBool::new(false),
-        }
-    }
-
     /// Waits until we lead, and keeps the Lease from then on. When it is lost, `stop` is set.
     pub fn acquire(&'static self, policy: WaitPolicy) -> Acquired {
-        std::thread::spawn(move || Renewer::new(self, policy).keep());
+        let renewer = Renewer {
+            lease: self,
+            policy,
+            election: election(self),
+            held: None,
+            logged_holder: None,
+            is_failing: false,
+            worked_once: false,
+        };
+        std::thread::spawn(move || renewer.keep());
         self.stop
             .wait_until_set_or(|| *self.leadership() != Leadership::Waiting);
         match &*self.leadership() {
@@ -125,20 +50,7 @@ impl Lease {
         }
     }
 
-    /// Does another one lead, as far as we saw? Then we are ready to take over.
-    pub fn is_standby(&self) -> bool {
-        self.is_standby.load(Ordering::Relaxed)
-    }
-
-    fn stand_by(&self, another_leads: bool) {
-        self.is_standby.store(another_leads, Ordering::Relaxed);
-    }
-
-    pub fn is_lost(&self) -> bool {
-        *self.leadership() == Leadership::Lost
-    }
-
-    /// Hands the Lease back, so that the next one need not wait for its end. Nothing is
+    /// Hands the Lease back, so that the next process need not wait for its end. Nothing is
     /// written after it: `stop` is set.
     pub fn release(&'static self) {
         self.stop.set();
@@ -146,10 +58,8 @@ impl Lease {
             return;
         }
         let (sender, result) = mpsc::channel();
-        std::thread::spawn(move || {
-            // After the timeout the receiver does not exist any more.
-            let _ = sender.send(renewer::release(self));
-        });
+        // After the timeout the receiver does not exist any more.
+        std::thread::spawn(move || drop(sender.send(self.release_now())));
         let key = &self.settings.key;
         match result.recv_timeout(RELEASE_TIMEOUT) {
             Ok(Ok(())) => log::info!("{key}: released"),
@@ -161,64 +71,143 @@ impl Lease {
         }
     }
 
-    /// Takes note of a renewal; true when we did not lead before it.
-    fn renewed(&'static self, sent: Moment) -> bool {
-        let before = {
-            let mut leadership = self.leadership();
-            // What was lost stays lost: the process is ending.
-            if *leadership == Leadership::Lost {
-                return false;
+    /// A renewal may be under way.
+    fn release_now(&self) -> Result<(), kube::Error> {
+        let (key, election) = (&self.settings.key, election(self));
+        retry_on_conflict(|_| {
+            let Some(read) = self.client.lease(key)? else {
+                return Ok(());
+            };
+            match election.release(&read.spec(), Now::read()) {
+                Some(released) => self.client.release_lease(key, &read, &released).map(drop),
+                None => Ok(()),
             }
-            std::mem::replace(&mut *leadership, Leadership::Leading { renewed: sent })
+        })
+    }
+}
+
+fn election(lease: &Lease) -> Election {
+    let settings = &lease.settings;
+    Election::new(&settings.identity, settings.lease_seconds, settings.second)
+}
+
+struct Renewer {
+    lease: &'static Lease,
+    policy: WaitPolicy,
+    election: Election,
+    /// The Lease as we wrote it last.
+    held: Option<kube::Lease>,
+    /// The holder that was logged last.
+    logged_holder: Option<String>,
+    is_failing: bool,
+    /// An answer came, once.
+    worked_once: bool,
+}
+
+impl Renewer {
+    /// Until we are asked to end, or the Lease is lost. The last renewal still counts while the controllers end: every
+    /// write that the gate let pass ends before the lease does.
+    fn keep(mut self) {
+        loop {
+            let outcome = self.try_once();
+            if self.lease.stop.is_set() || !self.continues(outcome) {
+                return;
+            }
+            if self.lease.stop.wait(self.lease.settings.retry_period) {
+                return;
+            }
+        }
+    }
+
+    /// In steady state one PUT over what we wrote last; else what is there decides. A write that is the step was made.
+    fn try_once(&mut self) -> Result<Step, kube::Error> {
+        if let Some(held) = self.held.clone() {
+            let renewal = Step::Write(self.election.renewal(&held.spec(), Now::read()));
+            match self.take(Some(&held), &renewal) {
+                Ok(()) => return Ok(renewal),
+                Err(error) => log::debug!("{error}"),
+            }
+        }
+        retry_on_conflict(|_| {
+            let read = self.lease.client.lease(&self.lease.settings.key)?;
+            let spec = read.as_ref().map(kube::Lease::spec);
+            let leads = self.held.is_some();
+            let step = self.election.step(spec.as_ref(), leads, Now::read());
+            self.take(read.as_ref(), &step)?;
+            Ok(step)
+        })
+    }
+
+    /// Makes the write of a step, guarded by the resourceVersion. After the wish to end only the release writes.
+    fn take(&mut self, read: Option<&kube::Lease>, step: &Step) -> Result<(), kube::Error> {
+        let Step::Write(record) = step else {
+            return Ok(());
         };
-        self.stop.wake();
-        if before != Leadership::Waiting {
+        let settings = &self.lease.settings;
+        let sent = self.lease.now();
+        let written = self.lease.client.write_lease(&settings.key, read, record)?;
+        self.held = Some(written);
+        if self.lease.renewed(sent) {
+            log::info!("{}: leading as {}", settings.key, settings.identity);
+        }
+        Ok(())
+    }
+
+    /// Logs what is new; false at the end.
+    fn continues(&mut self, outcome: Result<Step, kube::Error>) -> bool {
+        let key = &self.lease.settings.key;
+        let step = match outcome {
+            Ok(step) => step,
+            Err(error) => return self.failed(&error),
+        };
+        self.worked_once = true;
+        self.lease.stand_by(matches!(step, Step::Wait { .. }));
+        if std::mem::take(&mut self.is_failing) {
+            log::info!("{key}: the API server answers again");
+        }
+        match step {
+            Step::Write(_) => true,
+            Step::Lost { holder } => {
+                let holder = match holder.as_str() {
+                    "" => "no process",
+                    holder => holder,
+                };
+                self.lease.lose(&format!("held by {holder} now"));
+                false
+            }
+            Step::Wait { holder, renewed } => {
+                if renewed && self.policy == WaitPolicy::UntilRenewed {
+                    self.lease.refuse(Acquired::HeldBy(holder));
+                    return false;
+                }
+                if self.logged_holder.as_ref() != Some(&holder) {
+                    log::info!("{key}: {holder} leads; standing by");
+                    self.logged_holder = Some(holder);
+                }
+                true
+            }
+        }
+    }
+
+    fn failed(&mut self, error: &kube::Error) -> bool {
+        let key = &self.lease.settings.key;
+        let is_final = match self.policy {
+            WaitPolicy::Forever => error.is_permanent() && !self.worked_once,
+            WaitPolicy::UntilRenewed => self.held.is_none(),
+        };
+        if is_final {
+            let hint = match error.is_forbidden() {
+                true => "; --leader-elect=false works without a Lease",
+                false => "",
+            };
+            let why = Acquired::Failed(format!("{key}: {error}{hint}"));
+            self.lease.refuse(why);
             return false;
         }
-        LEADER.set(&[], 1.0);
-        std::thread::spawn(move || self.watch());
+        if !std::mem::replace(&mut self.is_failing, true) {
+            let again_s = self.lease.settings.retry_period.as_secs_f64();
+            log::warn!("{key}: {error}; trying again every {again_s} s");
+        }
         true
-    }
-
-    fn refuse(&self, why: Acquired) {
-        *self.leadership() = Leadership::Refused(why);
-        self.stop.wake();
-    }
-
-    fn lose(&self, why: &str) {
-        LEADER.set(&[], 0.0);
-        let before = std::mem::replace(&mut *self.leadership(), Leadership::Lost);
-        if before != Leadership::Lost {
-            let key = &self.settings.key;
-            log::error!("{key}: {why}; no write starts any more, ending");
-            self.stop.set();
-        }
-    }
-
-    /// Ends the leadership at the deadline, also when the renewer hangs.
-    fn watch(&self) {
-        let deadline = self.settings.renew_deadline;
-        loop {
-            let Leadership::Leading { renewed } = *self.leadership() else {
-                return;
-            };
-            let now = self.now().monotonic;
-            let left = deadline.saturating_sub(now.saturating_duration_since(renewed.monotonic));
-            if left.is_zero() {
-                self.lose(&format!("not renewed for {} s", deadline.as_secs_f64()));
-            } else if self.stop.wait(left) {
-                return;
-            }
-        }
-    }
-
-    fn now(&self) -> Moment {
-        (self.clock)()
-    }
-
-    fn leadership(&self) -> MutexGuard<'_, Leadership> {
-        self.leadership
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }

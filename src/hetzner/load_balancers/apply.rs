@@ -5,7 +5,7 @@ use super::balancer::LoadBalancer;
 use super::change::{Change, Create, LabelEdit, Seen, Write};
 use super::context::Observed;
 use super::names::{CLUSTER_UID, SERVICE_UID};
-use crate::hetzner::actions::Action;
+use crate::hetzner::actions::{self, Action};
 use crate::hetzner::api::{Api, Failed, Resource};
 use crate::hetzner::certificates::Certificate;
 use crate::hetzner::error::Code;
@@ -101,11 +101,14 @@ fn rebase(api: &Api, change: &mut Change) -> Result<Option<Applied>, Error> {
             },
             Some(id),
         ) => {
+            if change.is_release {
+                actions::check_none_runs(api, &format!("/load_balancers/{id}"))?;
+            }
             let Some(now) = read::<LoadBalancer>(api, id)? else {
                 return Ok(Some(Applied::Overtaken));
             };
             let now = Seen::of(&now);
-            if let Some(why) = edit_refused(labels, &now) {
+            if let Some(why) = edit_refused(labels, change.is_release, &now) {
                 return overtaken(why);
             }
             *labels.seen = now;
@@ -138,10 +141,12 @@ fn read<T: Resource>(api: &Api, id: u64) -> Result<Option<T>, Error> {
 
 const OTHER_OWNER: &str = "the labels that say whose it is changed meanwhile";
 
-fn edit_refused(edit: &LabelEdit, now: &Seen) -> Option<&'static str> {
+/// What a process that was killed had begun may have ended since the load balancers were listed: a release must not
+/// leave it.
+fn edit_refused(edit: &LabelEdit, is_release: bool, now: &Seen) -> Option<&'static str> {
     if !edit.seen.has_same_owner(now) {
         Some(OTHER_OWNER)
-    } else if edit.adopts && !edit.seen.has_all_of(now) {
+    } else if (edit.adopts || is_release) && !edit.seen.has_all_of(now) {
         Some("it got ports or targets meanwhile")
     } else {
         None

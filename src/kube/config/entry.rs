@@ -3,7 +3,6 @@
 //! No message repeats a value: it may be a secret, or become one when a line is missing.
 
 use super::access::{ConfigError, read_file};
-use super::redact::may_be_secret;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_yaml::{Mapping, Value};
@@ -15,6 +14,12 @@ const PEM_LIMIT_BYTES: u64 = 4 << 20;
 
 /// Longest name that a message repeats, in characters.
 const NAME_CHARACTERS: usize = 100;
+
+/// As many letters and digits in a row are no name that people give.
+const SECRET_CHARACTERS: usize = 32;
+
+/// So many are enough when capitals, small letters and digits are mixed.
+const MIXED_CHARACTERS: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -196,6 +201,17 @@ pub(super) fn a(value: &Value) -> &'static str {
     }
 }
 
+/// Is a row of letters and digits in it that people do not write? Then it may be a token, a password or base64.
+pub(super) fn may_be_secret(text: &str) -> bool {
+    text.split(|c: char| !c.is_ascii_alphanumeric()).any(|run| {
+        let has = |is: fn(&char) -> bool| run.chars().any(|c| is(&c));
+        let is_mixed = has(char::is_ascii_uppercase)
+            && has(char::is_ascii_lowercase)
+            && has(char::is_ascii_digit);
+        run.len() >= SECRET_CHARACTERS || (is_mixed && run.len() >= MIXED_CHARACTERS)
+    })
+}
+
 /// A name in quotes; what can't be one is not repeated.
 pub(super) fn shown(name: &str) -> String {
     if may_be_secret(name) {
@@ -215,4 +231,24 @@ fn decoded(data: &str) -> Result<Vec<u8>, &'static str> {
     STANDARD
         .decode(compact)
         .map_err(|_| "is not base64; copy it whole, or make it anew with base64 -w0 FILE")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_of_letters_and_digits_may_be_a_secret() {
+        for (text, expected) in [
+            ("", false),
+            ("production-cluster", false),
+            ("kubelet-client-2026-11-20-10-00-00.pem", false),
+            ("LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0t", true),
+            ("eyJhbGciOiJSUzI1NiJ9.e30.c2ln", true),
+            ("/tmp/0123456789abcdef0123456789abcdef", true),
+            ("/tmp/jEheVytlAoFl7F8M", true),
+        ] {
+            assert_eq!(may_be_secret(text), expected, "{text}");
+        }
+    }
 }

@@ -5,7 +5,6 @@ mod context;
 mod entry;
 mod exec;
 mod file;
-mod redact;
 
 pub use access::{Access, ConfigError, EXEC_TIME_LIMIT, Options};
 

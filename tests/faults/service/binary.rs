@@ -71,7 +71,8 @@ fn told_by(
     drop(last);
     watch.no_harm(&sandbox)?;
     outcome.map_err(|why| format!("{why}\n{logs}\n{}", all_writes(&sandbox)))?;
-    // What the daemons began has ended, or is ended by the next one.
+    // What the daemons began has ended, and the next one sees it.
+    end::actions_end(&sandbox);
     super::life::Ccm::new(&Place::new(&sandbox), true).settle()?;
     at_rest(&sandbox, &Place::new(&sandbox))?;
     match end::others(&sandbox) == others {

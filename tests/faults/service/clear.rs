@@ -9,9 +9,11 @@ use crate::service::watch::Watch;
 use ccm::controllers::{Report, Selection};
 use ccm::hetzner::load_balancers::SERVICE_UID;
 use sandbox::calls::Call;
+use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 fn world() -> (Sandbox, Place) {
@@ -231,4 +233,114 @@ fn what_a_request_in_flight_takes_no_other_service_takes() {
         });
         assert_eq!(writes, 1, "{name}: the second one wrote nothing");
     }
+}
+
+/// Its process was killed between the request that adds a port and the end of that action, and the Service is deleted.
+#[test]
+fn a_load_balancer_is_released_when_what_a_dead_process_began_has_ended() {
+    let (sandbox, place) = world();
+    let body = json!({ "name": "free", "load_balancer_type": "lb11", "location": "fsn1",
+                       "algorithm": { "type": "round_robin" } });
+    let cloud = sandbox.cloud();
+    let id = cloud.create_load_balancer(sandbox.project(), body);
+    let watch = Watch::new(&sandbox);
+    watch.over(&sandbox);
+    add(&sandbox, "web", Wish::named("free"));
+    cloud.hold_load_balancer(id, true);
+    // Finalizer, labels, port.
+    Ccm::mortal(&place, 3).tick(&Selection::All);
+    assert!(cloud.has_running_actions());
+    Event::Delete("web".into()).happen(&sandbox);
+    // It ends just after the load balancer is read for the release.
+    let of_one = Rule::new(Effect::after({
+        let cloud = Arc::clone(cloud);
+        move |_: &Request| cloud.hold_load_balancer(id, false)
+    }));
+    let of_one = of_one.half(Half::Hetzner).method("GET");
+    let of_one = of_one.path("/v1/load_balancers/**");
+    sandbox.faults().add(of_one.times(1));
+    Ccm::new(&place, false).settle().unwrap();
+    watch.no_harm(&sandbox).unwrap();
+    end::is_right(&sandbox).unwrap();
+    let left = cloud.load_balancer(id);
+    assert_eq!(left["services"], json!([]), "{left}");
+    assert_eq!(left["labels"], json!({}), "{left}");
+}
+
+/// A node joins while a plan is executed that removes a target, and the nodes can't be read.
+#[test]
+fn while_the_nodes_cannot_be_read_no_target_is_removed() {
+    let (sandbox, place) = world();
+    let (cloud, project) = (sandbox.cloud(), sandbox.project());
+    let watch = Watch::new(&sandbox);
+    watch.over(&sandbox);
+    let join = |name: &str| Event::Join(name.into()).happen(&sandbox);
+    join("n-0");
+    join("n-1");
+    add(&sandbox, "web", Wish::plain());
+    let mut ccm = Ccm::patient(&place, 10.0);
+    tick(&mut ccm);
+    end::is_right(&sandbox).unwrap();
+    let id = cloud.load_balancers(project)[0]["id"].as_u64().unwrap();
+    cloud.hold_load_balancer(id, true);
+    Event::Leave("n-1".into()).happen(&sandbox);
+    join("n-2");
+    wait_until("the new target's action", || {
+        ccm.tick(&Selection::Due);
+        cloud.has_running_actions()
+    });
+    join("n-3");
+    let away = Effect::kubernetes_status(500, "InternalError", "no leader");
+    let rule = Rule::new(away).half(Half::Kubernetes).method("GET");
+    sandbox.faults().add(rule.path("/api/v1/nodes"));
+    cloud.hold_load_balancer(id, false);
+    wait_until("the end of the execution", || {
+        ccm.tick(&Selection::Due).unfinished == 0
+    });
+    watch.no_harm(&sandbox).unwrap();
+    sandbox.faults().clear();
+    watch.over(&sandbox);
+    wait_until("the right targets", || {
+        ccm.tick(&Selection::Due);
+        end::is_right(&sandbox).is_ok()
+    });
+    watch.no_harm(&sandbox).unwrap();
+}
+
+/// Its load balancer is locked while the tick lasts in which the deletion was planned. Before the next one it is of
+/// type LoadBalancer again, and the API server's cache still shows it as it was before all that.
+#[test]
+fn a_service_that_wants_its_load_balancer_again_keeps_it_whatever_the_cache_shows() {
+    let (sandbox, place) = world();
+    let cluster = sandbox.cluster();
+    let watch = Watch::new(&sandbox);
+    add(&sandbox, "web", Wish::plain());
+    let mut ccm = Ccm::patient(&place, 10.0);
+    tick(&mut ccm);
+    end::is_right(&sandbox).unwrap();
+    let id = balancers(&sandbox)[0]["id"].clone();
+    // The cache shows a difference, so that it is read again.
+    Event::Ports("web".into(), vec![81]).happen(&sandbox);
+    cluster.freeze_cache(true);
+    let turn = || Event::Turn("web".into()).happen(&sandbox);
+    turn();
+    watch.over(&sandbox);
+    let locked = Effect::hetzner_error(423, "locked", "another change is being made");
+    let rule = Rule::new(locked).half(Half::Hetzner).method("DELETE");
+    let rule = sandbox.faults().add(rule);
+    wait_until("the deletion", || {
+        ccm.tick(&Selection::Due);
+        sandbox.faults().hits(rule) > 0
+    });
+    turn();
+    sandbox.faults().remove(rule);
+    watch.over(&sandbox);
+    tick(&mut ccm);
+    cluster.freeze_cache(false);
+    wait_until("its other port", || {
+        tick(&mut ccm);
+        end::is_right(&sandbox).is_ok()
+    });
+    watch.no_harm(&sandbox).unwrap();
+    assert_eq!(balancers(&sandbox)[0]["id"], id);
 }

@@ -1,7 +1,7 @@
 //! What there must be in the end, worked out from the Services and nodes that are there then, apart from `ccm`'s own
 //! comparison.
 
-use crate::service::others::{PRIMARY_IP_SELECTOR, UNTOUCHABLE};
+use crate::service::others::{PRIMARY_IP_SELECTOR, UNTOUCHABLE, is_copy};
 use crate::service::ownership::{Kubernetes, is_ours, server_of};
 use crate::service::story::{EXCLUDED, cluster_uid};
 use crate::service::watch::{has_finalizer, wants};
@@ -53,6 +53,13 @@ pub fn certificates_come(sandbox: &Sandbox) {
     });
 }
 
+/// What processes that are dead by now began in the cloud has ended.
+pub fn actions_end(sandbox: &Sandbox) {
+    crate::common::wait_until("the end of all actions", || {
+        !sandbox.cloud().has_running_actions()
+    });
+}
+
 /// Both APIs, at one moment.
 struct Both {
     kubernetes: Kubernetes,
@@ -60,15 +67,27 @@ struct Both {
     certificates: Vec<Value>,
     primary_ips: Vec<Value>,
     servers: BTreeSet<u64>,
+    /// `ccm` has read the servers.
+    servers_are_known: bool,
 }
 
-/// Exactly the load balancers that are wanted, each as it should be.
+/// Exactly the load balancers that are wanted, each as it should be. A target whose server does not exist may be there:
+/// the controller of Services alone does not read servers for that.
 pub fn is_right(sandbox: &Sandbox) -> Result<(), String> {
-    is_right_but_for(sandbox, None)
+    check(sandbox, None, false)
 }
 
 /// The same, whatever is with the Service of this name.
-pub fn is_right_but_for(sandbox: &Sandbox, stuck: Option<&str>) -> Result<(), String> {
+pub fn is_right_but_for(sandbox: &Sandbox, stuck: &str) -> Result<(), String> {
+    check(sandbox, Some(stuck), false)
+}
+
+/// The same, and targets whose servers do not exist are gone, because `ccm` has read the servers.
+pub fn is_right_with_servers(sandbox: &Sandbox) -> Result<(), String> {
+    check(sandbox, None, true)
+}
+
+fn check(sandbox: &Sandbox, stuck: Option<&str>, servers_are_known: bool) -> Result<(), String> {
     let (cloud, project) = (sandbox.cloud(), sandbox.project());
     let ours = cluster_uid(sandbox);
     let both = Both {
@@ -77,6 +96,7 @@ pub fn is_right_but_for(sandbox: &Sandbox, stuck: Option<&str>) -> Result<(), St
         certificates: cloud.certificates(project),
         primary_ips: cloud.primary_ips(project),
         servers: alive(&cloud.servers(project)),
+        servers_are_known,
     };
     let name = |service: &Value| service["metadata"]["name"].as_str().map(str::to_owned);
     let services = both.kubernetes.services.iter();
@@ -144,6 +164,14 @@ impl Both {
         }
     }
 
+    /// Where no server of any node is in the list, that is another project's, or broken.
+    fn removes_targets_without_servers(&self) -> bool {
+        let mut offered = self.kubernetes.nodes.iter().filter(|node| is_offered(node));
+        let is_alive =
+            |node: &Value| server_of(node).is_some_and(|server| self.servers.contains(&server));
+        self.servers_are_known && offered.any(is_alive)
+    }
+
     /// It asks for a certificate or an address that it may not have.
     fn lacks(&self, service: &Value) -> bool {
         let uid = &service["metadata"]["uid"];
@@ -192,10 +220,9 @@ impl Both {
             certificates,
             ..
         } = self;
-        let own: Vec<&Value> = balancers
-            .iter()
-            .filter(|one| one["labels"][SERVICE_UID] == *uid)
-            .collect();
+        let with_uid = balancers.iter();
+        let with_uid = with_uid.filter(|one| one["labels"][SERVICE_UID] == *uid);
+        let (copies, own): (Vec<&Value>, Vec<&Value>) = with_uid.partition(|one| is_copy(one));
         if !wants(service) {
             return match (has_finalizer(service), own.len()) {
                 (false, 0) if service["metadata"]["deletionTimestamp"].is_null() => Ok(()),
@@ -213,7 +240,7 @@ impl Both {
         let is_bad = is_bad || self.lacks(service);
         let one = match own.as_slice() {
             [one] => one,
-            [] if is_bad => return Ok(()),
+            [] if is_bad || !copies.is_empty() => return Ok(()),
             [] => return self.is_blocked(service),
             all => return Err(format!("{} load balancers", all.len())),
         };
@@ -259,11 +286,12 @@ impl Both {
                 ));
             }
         }
-        equal(
-            "targets",
-            json!(targets(one)),
-            json!(servers(service, &self.kubernetes.nodes, &self.servers)),
-        )?;
+        let wanted = servers(service, &self.kubernetes.nodes, &self.servers);
+        let mut have = targets(one);
+        if !self.removes_targets_without_servers() {
+            have.retain(|server| self.servers.contains(server));
+        }
+        equal("targets", json!(have), json!(wanted))?;
         let address = &one["public_net"]["ipv4"]["ip"];
         equal(
             "status",
@@ -335,14 +363,16 @@ pub fn targets(balancer: &Value) -> BTreeSet<u64> {
 pub fn servers(service: &Value, nodes: &[Value], alive: &BTreeSet<u64>) -> BTreeSet<u64> {
     let pool = annotation(service, "node-selector").map(|selector| selector.replace("pool=", ""));
     let offered = nodes.iter().filter(|node| {
-        let labels = &node["metadata"]["labels"];
-        let is_excluded = labels[EXCLUDED]
-            .as_str()
-            .is_some_and(|value| value != "false");
-        !is_excluded && pool.as_ref().is_none_or(|pool| labels["pool"] == **pool)
+        let own = &node["metadata"]["labels"]["pool"];
+        is_offered(node) && pool.as_ref().is_none_or(|pool| *own == **pool)
     });
     let ids = offered.filter_map(server_of);
     ids.filter(|id| alive.contains(id)).collect()
+}
+
+fn is_offered(node: &Value) -> bool {
+    let excluded = node["metadata"]["labels"][EXCLUDED].as_str();
+    excluded.is_none_or(|value| value == "false")
 }
 
 fn annotation<'a>(service: &'a Value, name: &str) -> Option<&'a str> {

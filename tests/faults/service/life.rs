@@ -8,7 +8,7 @@ use ccm::cache::Apis;
 use ccm::controllers::service::{self, ServiceController};
 use ccm::controllers::{Controller, Report, Selection};
 use ccm::hetzner::load_balancers::{Defaults, Selector};
-use ccm::provider::{Source, Sourced};
+use ccm::provider::{Source, Sourced, Urgency};
 use sandbox::Sandbox;
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,9 +106,20 @@ impl Ccm {
         Ccm::of(place, Mortal::after(None), resync_period, SCALE)
     }
 
-    /// One for which actions may run ten times longer before they count as failed.
-    pub fn patient(place: &Place) -> Ccm {
-        Ccm::of(place, Mortal::after(None), scaled(1_000_000), 10.0 * SCALE)
+    /// One that dies after so many writes.
+    pub fn mortal(place: &Place, writes: u64) -> Ccm {
+        let gate = Mortal::after(Some(writes));
+        Ccm::of(place, gate, resync_period(false), SCALE)
+    }
+
+    /// One for which actions may run so many times longer before they count as failed.
+    pub fn patient(place: &Place, patience: f64) -> Ccm {
+        Ccm::of(
+            place,
+            Mortal::after(None),
+            scaled(1_000_000),
+            patience * SCALE,
+        )
     }
 
     fn of(place: &Place, gate: Arc<Mortal>, resync_period: Duration, time_scale: f64) -> Ccm {
@@ -151,8 +162,11 @@ impl Ccm {
         Ok(lines.collect())
     }
 
-    /// Works until nothing is left to be done; in how many rounds.
+    /// Works until nothing is left to be done; in how many rounds. Servers are known, as the controllers of nodes read
+    /// them in the same process.
     pub fn settle(&mut self) -> Result<usize, String> {
+        let servers = self.world.instances(Duration::ZERO, Urgency::Needed);
+        servers.map_err(|error| error.to_string())?;
         let mut report = Report::default();
         for round in 1..=ROUNDS_AT_MOST {
             let failures = std::mem::take(&mut report.failures);

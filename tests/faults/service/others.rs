@@ -11,13 +11,19 @@ use serde_json::{Value, json};
 const DEAD_UID: &str = "00000000-dead-4000-8000-000000000000";
 
 /// Names of load balancers that no Service may ever adopt: whatever happens they stay as they are.
-pub const UNTOUCHABLE: [&str; 5] = [
+pub const UNTOUCHABLE: [&str; 6] = [
     "theirs",
     "kubernetes-default-s-0",
     "kubernetes-default-s-1",
     "kubernetes-default-s-2",
     "somebody",
+    COPY,
 ];
+
+/// Carries the UID of a Service that exists, and the label of another cluster.
+const COPY: &str = "copy";
+
+const OTHER_CLUSTER: &str = "another-cluster";
 
 /// Labels that Terraform sets itself; it removes all others.
 const OF_TERRAFORM: [&str; 2] = ["provisioner", "team"];
@@ -163,8 +169,8 @@ pub fn make_all(sandbox: &Sandbox, others: &[Other]) {
     left[CREATED] = json!("true");
     let none = json!([]);
     for (name, labels, targets) in [
-        ("theirs", dead("another-cluster"), &target),
-        ("kubernetes-default-s-0", dead("another-cluster"), &target),
+        ("theirs", dead(OTHER_CLUSTER), &target),
+        ("kubernetes-default-s-0", dead(OTHER_CLUSTER), &target),
         // Made by Hetzner's controller, of a cluster that is not known here.
         (
             "kubernetes-default-s-1",
@@ -197,6 +203,26 @@ pub fn make_upstream(sandbox: &Sandbox, service: &Value) {
     let name = format!("a{}", uid.as_str().unwrap().replace('-', ""));
     let labels = json!({ SERVICE_UID: uid });
     make(sandbox, &name, &labels, &json!([]), &[], None);
+}
+
+/// Another cluster's, which this one is a copy of, so that their Services have the same UIDs. Its targets do not show
+/// that it is this one's.
+pub fn make_copy(sandbox: &Sandbox, service: &Value, has_target: bool) {
+    let project = sandbox.project();
+    let servers = sandbox.cloud().servers(project);
+    let foreign = servers.iter().find(|one| one["name"] == "foreign").unwrap();
+    let targets = match has_target {
+        true => json!([{ "type": "server", "server": { "id": foreign["id"] } }]),
+        false => json!([]),
+    };
+    let uid = &service["metadata"]["uid"];
+    let labels = json!({ SERVICE_UID: uid, CLUSTER_UID: OTHER_CLUSTER, CREATED: "true" });
+    make(sandbox, COPY, &labels, &targets, &[], None);
+}
+
+/// Is it of this Service's UID, and another cluster's?
+pub fn is_copy(balancer: &Value) -> bool {
+    balancer["labels"][CLUSTER_UID] == OTHER_CLUSTER
 }
 
 /// Terraform runs: of its load balancers it removes all labels that are not its own, but the Service's UID where it was

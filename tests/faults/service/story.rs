@@ -28,6 +28,8 @@ pub struct Story {
     others: Vec<Other>,
     /// The number of a Service that has a load balancer of Hetzner's controller.
     of_upstream: Option<u64>,
+    /// The number of a Service whose UID another cluster's load balancer carries; has that a target?
+    of_copy: Option<(u64, bool)>,
     pub chapters: Vec<Chapter>,
     /// See [`crate::service::independent`].
     pub stuck: Option<String>,
@@ -66,7 +68,7 @@ pub enum Event {
     /// With its server.
     Destroy(String),
     Exclude(String, bool),
-    /// The server of a node is deleted, and the node stays.
+    /// The server of a node is deleted, and the node stays; load balancers still show it as a target.
     LoseServer(String),
     /// All nodes are replaced.
     Renew(u64),
@@ -159,6 +161,9 @@ impl Story {
             stuck: random
                 .percent(30)
                 .then(|| format!("s-{}", random.below(1 + count))),
+            of_copy: random
+                .percent(15)
+                .then(|| (random.below(1 + count), random.percent(50))),
             two_at_once,
         }
     }
@@ -181,6 +186,10 @@ impl Story {
             let service = wish.make(&sandbox, name);
             if self.of_upstream == Some(n as u64) {
                 others::make_upstream(&sandbox, &service);
+                continue;
+            }
+            if let Some((_, has_target)) = self.of_copy.filter(|(of, _)| *of == n as u64) {
+                others::make_copy(&sandbox, &service, has_target);
             }
         }
         sandbox
@@ -376,10 +385,13 @@ impl Event {
                 let service = cluster.get("services", NAMESPACE, name);
                 let uid = service.map(|service| service["metadata"]["uid"].clone());
                 let all = sandbox.cloud().load_balancers(sandbox.project());
-                let own = all
-                    .iter()
-                    .find(|one| uid.is_some() && Some(&one["labels"][SERVICE_UID]) == uid.as_ref());
+                let own = all.iter().find(|one| {
+                    let is_own = Some(&one["labels"][SERVICE_UID]) == uid.as_ref();
+                    is_own && !others::is_copy(one)
+                });
                 if let Some(id) = own.and_then(|one| one["id"].as_u64()) {
+                    // Else its actions would run for ever.
+                    sandbox.cloud().hold_load_balancer(id, false);
                     sandbox.cloud().delete_load_balancer(id);
                 }
             }
@@ -392,7 +404,7 @@ impl Event {
             Event::Destroy(name) => destroy(sandbox, name),
             Event::LoseServer(name) => {
                 if let Some(id) = server_of(sandbox, name) {
-                    sandbox.cloud().delete_server(id);
+                    sandbox.cloud().delete_server_but_not_targets(id);
                 }
             }
             Event::Terraform { keeps_uid } => others::terraform_runs(sandbox, *keeps_uid),

@@ -1,6 +1,7 @@
 //! What must never happen, looked at in the moment in which the request arrives.
 
 use crate::service::end::may_not_be_claimed;
+use crate::service::others::is_copy;
 use crate::service::ownership::{Kubernetes, is_of_others, is_ours as is_ours_label, list};
 use crate::service::story::{FINALIZER, NAMESPACE, cluster_uid};
 use ccm::hetzner::load_balancers::{ADOPT, CLUSTER_UID, CREATED, SERVICE_UID};
@@ -25,6 +26,8 @@ struct Look {
     project: u64,
     cluster_uid: String,
     harm: Mutex<Vec<String>>,
+    /// What `ccm` may know: what the API server's cache showed at the last read.
+    known: Mutex<Kubernetes>,
     /// Load balancer and server of each attempt to add a target.
     tried: Mutex<HashSet<(u64, u64)>>,
     two_at_once: bool,
@@ -40,12 +43,15 @@ impl Watch {
     }
 
     pub fn with(sandbox: &Sandbox, two_at_once: bool) -> Watch {
+        let cluster_uid = cluster_uid(sandbox);
+        let known = Kubernetes::read(sandbox.cluster(), &cluster_uid);
         Watch {
             look: Arc::new(Look {
                 cloud: Arc::clone(sandbox.cloud()),
                 cluster: Arc::clone(sandbox.cluster()),
                 project: sandbox.project(),
-                cluster_uid: cluster_uid(sandbox),
+                cluster_uid,
+                known: Mutex::new(known),
                 harm: Mutex::default(),
                 tried: Mutex::default(),
                 two_at_once,
@@ -74,6 +80,14 @@ impl Watch {
             };
             Rule::new(Effect::before(hook)).half(half).writes()
         };
+        *self.look.known.lock().unwrap() = self.look.read();
+        let look = Arc::clone(&self.look);
+        let is_list = |request: &Request| {
+            ["/api/v1/nodes", "/api/v1/services"].contains(&request.path.as_str())
+        };
+        let reads = Rule::new(Effect::before(move |request| look.learn(request)));
+        let reads = reads.half(Half::Kubernetes).method("GET").when(is_list);
+        sandbox.faults().add(reads);
         sandbox
             .faults()
             .add(own(Half::Hetzner, Look::harm_in_cloud));
@@ -102,6 +116,37 @@ pub fn all_writes(sandbox: &Sandbox) -> String {
 }
 
 impl Look {
+    fn read(&self) -> Kubernetes {
+        Kubernetes::read(&self.cluster, &self.cluster_uid)
+    }
+
+    /// `ccm` reads a list. A table of nodes without metadata does not show their labels.
+    fn learn(&self, request: &Request) {
+        if self.cluster.is_cache_frozen() {
+            return;
+        }
+        let (mut now, mut known) = (self.read(), self.known.lock().unwrap());
+        if request.path == "/api/v1/services" {
+            known.services = now.services;
+            return;
+        }
+        if request.query("includeObject") == Some("None") {
+            for node in &mut now.nodes {
+                let is_same = |old: &&Value| old["metadata"]["uid"] == node["metadata"]["uid"];
+                if let Some(old) = known.nodes.iter().find(is_same) {
+                    *node = old.clone();
+                }
+            }
+        }
+        known.nodes = now.nodes;
+    }
+
+    /// The rest of a plan is executed over several ticks, and each stops it where it does not fit any more. So a part
+    /// of it is harm where both what is there and what the last tick could read forbid it.
+    fn harm_in_rest(&self, harm: impl Fn(&Kubernetes) -> Option<String>) -> Option<String> {
+        harm(&self.read()).filter(|_| harm(&self.known.lock().unwrap()).is_some())
+    }
+
     fn harm_in_cloud(&self, request: &Request) -> Option<String> {
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         if let Some(rest) = request.path.strip_prefix("/v1/certificates") {
@@ -147,12 +192,15 @@ impl Look {
                 let Some(removed) = removed else {
                     return Some("a target that is no server".into());
                 };
-                let service = kubernetes.service(whose)?;
-                match wants(service) {
-                    true => self.break_before_make(&kubernetes, id, &balancer, removed, service),
-                    false => (!kubernetes.servers().contains(&removed))
-                        .then(|| format!("released without server {removed}, which is no node")),
-                }
+                self.harm_in_rest(|kubernetes| {
+                    let service = kubernetes.service(whose)?;
+                    match wants(service) {
+                        true => self.break_before_make(kubernetes, id, &balancer, removed, service),
+                        false => (!kubernetes.servers().contains(&removed)).then(|| {
+                            format!("released without server {removed}, which is no node")
+                        }),
+                    }
+                })
             }
             _ => None,
         }
@@ -207,7 +255,12 @@ impl Look {
                 return None;
             }
             self.released.lock().unwrap().insert(id);
-            return self.harm_of_release(kubernetes, balancer, new, is_ours);
+            let harm = self.harm_in_rest(|kubernetes| {
+                self.harm_of_release(kubernetes, balancer, new, is_ours)
+            });
+            self.released_count
+                .fetch_add(usize::from(harm.is_none()), Ordering::Relaxed);
+            return harm;
         };
         let Some(service) = kubernetes.service(uid) else {
             return Some(format!("for Service {uid}, which does not exist"));
@@ -260,7 +313,6 @@ impl Look {
         if let Some(server) = targets.intersection(&kubernetes.servers()).next() {
             return Some(format!("released with target {server}"));
         }
-        self.released_count.fetch_add(1, Ordering::Relaxed);
         // An owner pays for what is released without need.
         let is_deletable = kubernetes.deletable(balancer, service).is_ok();
         is_deletable.then(|| format!("released, and was made for the Service: {labels}"))
@@ -357,7 +409,9 @@ impl Look {
         }
         let uid = &service["metadata"]["uid"];
         let all = self.cloud.load_balancers(self.project);
-        let left = all.iter().find(|one| one["labels"][SERVICE_UID] == *uid);
+        let left = all.iter();
+        let mut left = left.filter(|one| one["labels"][SERVICE_UID] == *uid);
+        let left = left.find(|one| !is_copy(one));
         left.map(|one| {
             format!(
                 "its finalizer goes, and load balancer {} is there",

@@ -233,37 +233,6 @@ fn it_is_given_nothing_of_the_cloud() {
 }
 
 #[test]
-fn what_it_complains_of_is_one_short_line() {
-    let world = World::new();
-    let config = yaml(&world.with_exec(exec("./plugin")));
-    let long = "word ".repeat(100);
-    let begun: String = long.chars().take(199).collect();
-    #[rustfmt::skip]
-    let cases = [
-        (long.as_str(), format!("{}…", begun.trim())),
-        ("Authorization: Bearer abc123def456\nnext", "Authorization: [not shown] next".to_owned()),
-        ("https://me:hunter2@example.com/ is down", "https://[not shown]@example.com/ is down".to_owned()),
-    ];
-    for (says, shown) in cases {
-        world.script("plugin", &format!("cat >&2 <<'END'\n{says}\nEND\nexit 1"));
-        let message = format!(
-            "{NOT_SENT}\"./plugin\" failed (exit status: 1) and said: {shown} (kubeconfig DIR/bad, context here)"
-        );
-        assert_eq!(mismatch(&world, &config, &[], &message), None, "{says}");
-    }
-    // Where the reading ends in the middle of a secret, the half of it is not shown.
-    let token = &world.token;
-    let half = token.len() / 2;
-    let spaces = (64 << 10) - half;
-    world.script(
-        "plugin",
-        &format!("printf '%{spaces}s{token}' '' >&2; exit 1"),
-    );
-    let ran = world.list(&world.write("bad", &config), &[]);
-    assert!(!ran.stderr.contains(&token[..10]), "{ran:?}");
-}
-
-#[test]
 fn it_is_run_once_and_once_more_after_a_401() {
     let world = World::new();
     let folder = world.folder().display().to_string();
@@ -351,18 +320,66 @@ fn wrong_fields() {
     let config = world.with_exec(json!("./plugin"));
     let message = format!("{place}: must be a mapping of fields, and is text");
     assert_eq!(mismatch(&world, &yaml(&config), &[], &message), None);
-    let mut hinted = exec("aws-iam");
-    hinted["installHint"] =
-        format!("Get it:\n\n  https://example.com/install?key={secret}\n").into();
-    let message = format!(
-        "{place}: command: there is no program \"aws-iam\" in PATH; install it or write its path; \
-         Get it: https://example.com/install?[not shown]"
-    );
-    assert_eq!(
-        mismatch(&world, &yaml(&world.with_exec(hinted)), &[], &message),
-        None
-    );
+    // A hint that may hold a secret is not shown.
+    for (key, shown) in [
+        ("", "; Get it: https://example.com/install?key="),
+        (secret.as_str(), ""),
+    ] {
+        let mut hinted = exec("aws-iam");
+        hinted["installHint"] =
+            format!("Get it:\n\n  https://example.com/install?key={key}\n").into();
+        let message = format!(
+            "{place}: command: there is no program \"aws-iam\" in PATH; install it or write its path{shown}"
+        );
+        assert_eq!(
+            mismatch(&world, &yaml(&world.with_exec(hinted)), &[], &message),
+            None
+        );
+    }
     assert_eq!(world.runs("plugin"), 0, "a wrong one is not run");
+}
+
+/// What follows `and said: `, for what it says on its standard error.
+#[test]
+fn what_it_complains_of_is_one_short_line_without_secrets() {
+    let world = World::new();
+    let mut exec = exec("./plugin");
+    exec["args"] = json!(["--secret=s3cretArg", "--pin", "4711"]);
+    exec["env"] = json!([{"name": "PIN", "value": "abc12"}, {"name": "N", "value": "1"}]);
+    let config = yaml(&world.with_exec(exec));
+    let long = "word ".repeat(100);
+    let begun: String = long.chars().take(199).collect();
+    #[rustfmt::skip]
+    let cases = [
+        (long.as_str(), format!("{}…", begun.trim())),
+        ("no such\n  profile \u{1b}[31mprod", "no such profile \\u001b[31mprod".to_owned()),
+        ("Authorization: Bearer abc123def456\nnext", "[not shown]".to_owned()),
+        ("used bearer abc123, which", "used [not shown]".to_owned()),
+        ("the token is too old", "the token is too old".to_owned()),
+        ("client_secret='a b' x", "[not shown]".to_owned()),
+        ("{\"id_token\": \"abc\"}", "[not shown]".to_owned()),
+        ("https://me:hunter2@example.com/ is down", "[not shown] is down".to_owned()),
+        ("k8s: 0123456789abcdef0123456789abcdef!", "k8s: [not shown]".to_owned()),
+        ("-----BEGIN RSA KEY-----\nabc", "[not shown]".to_owned()),
+        ("got s3cretArg, 4711, xabc12 and 1", "got [not shown] [not shown] [not shown] and 1".to_owned()),
+    ];
+    for (says, shown) in cases {
+        world.script("plugin", &format!("cat >&2 <<'END'\n{says}\nEND\nexit 1"));
+        let message = format!(
+            "{NOT_SENT}\"./plugin\" failed (exit status: 1) and said: {shown}; run it by hand (kubeconfig DIR/bad, context here)"
+        );
+        assert_eq!(mismatch(&world, &config, &[], &message), None, "{says}");
+    }
+    // Where the reading ends in the middle of a secret, the half of it is not shown.
+    let token = &world.token;
+    let half = token.len() / 2;
+    let spaces = (64 << 10) - half;
+    world.script(
+        "plugin",
+        &format!("printf '%{spaces}s{token}' '' >&2; exit 1"),
+    );
+    let ran = world.list(&world.write("bad", &config), &[]);
+    assert!(!ran.stderr.contains(&token[..10]), "{ran:?}");
 }
 
 #[test]
@@ -385,14 +402,14 @@ fn those_that_fail() {
     let (certificate, key) = (&world.identity.certificate_pem, &world.identity.key_pem);
     #[rustfmt::skip]
     let cases = [
-        ("exit 3".into(), "\"./plugin\" failed (exit status: 3) and said nothing about it"),
-        ("echo no such profile >&2\necho 'log in first' >&2; exit 1".into(), "\"./plugin\" failed (exit status: 1) and said: no such profile log in first"),
-        (format!("echo 'token={token} is old' >&2; exit 1"), "\"./plugin\" failed (exit status: 1) and said: token=[not shown]"),
-        ("echo \"hello $GIVEN\" >&2; exit 1".into(), "\"./plugin\" failed (exit status: 1) and said: hello [redacted]"),
-        (credential(json!({"token": "it-is-short"})) + "\necho it-is-short >&2; exit 1", "\"./plugin\" failed (exit status: 1) and said: [redacted]"),
-        ("kill -9 $$".into(), "\"./plugin\" failed (signal: 9 (SIGKILL)) and said nothing about it"),
+        ("exit 3".into(), "\"./plugin\" failed (exit status: 3) and said nothing about it; run it by hand"),
+        ("echo no such profile >&2\necho 'log in first' >&2; exit 1".into(), "\"./plugin\" failed (exit status: 1) and said: no such profile log in first; run it by hand"),
+        (format!("echo 'token={token} is old' >&2; exit 1"), "\"./plugin\" failed (exit status: 1) and said: [not shown]; run it by hand"),
+        ("echo \"hello $GIVEN\" >&2; exit 1".into(), "\"./plugin\" failed (exit status: 1) and said: hello [not shown]; run it by hand"),
+        (credential(json!({"token": "it-is-short"})) + "\necho it-is-short >&2; exit 1", "\"./plugin\" failed (exit status: 1); run it by hand"),
+        ("kill -9 $$".into(), "\"./plugin\" failed (signal: 9 (SIGKILL)) and said nothing about it; run it by hand"),
         ("exec sleep 100".into(), "\"./plugin\" was not done within 5 s and was stopped; does it wait for input? run it by hand, without a standard input"),
-        ("read line; exit 4".into(), "\"./plugin\" failed (exit status: 4) and said nothing about it"),
+        ("read line; exit 4".into(), "\"./plugin\" failed (exit status: 4) and said nothing about it; run it by hand"),
         ("head -c 3000000 /dev/zero".into(), "\"./plugin\" printed more than 1 MiB"),
         ("true".into(), "the program printed nothing; it should have printed an ExecCredential"),
         (format!("echo _{token}"), "the program printed no JSON (line 1, column 1); it should have printed an ExecCredential and nothing else"),
@@ -434,33 +451,4 @@ fn those_that_fail() {
     world.plugin("plugin", V1, json!({"token": "nobody-knows-this-one"}));
     let message = "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old? (kubeconfig DIR/bad, context here)";
     assert_eq!(mismatch(&world, &config, &[], message), None);
-}
-
-/// What it was given may be secret, and it may say that again.
-#[test]
-fn what_it_was_given_is_not_repeated() {
-    let world = World::new();
-    #[rustfmt::skip]
-    let cases = [
-        (json!(["--secret=s3cretArg"]), json!([]), "got --secret=s3cretArg", "got --secret=[redacted]"),
-        (json!(["--client-secret", "s3cretArg"]), json!([]), "got --client-secret s3cretArg.", "got --client-secret [redacted]."),
-        (json!(["-ps3cretArg"]), json!([]), "got -ps3cretArg", "got -p[redacted]"),
-        (json!(["secret=s3cretArg"]), json!([]), "no s3cretArg!", "no [redacted]!"),
-        (json!(["longer-than", "longer-than-that"]), json!([]), "got longer-than-that", "got [redacted]"),
-        (json!(["--pin=4711"]), json!([]), "pin 4711 of 47110", "pin [redacted] of 47110"),
-        (json!([]), json!([{"name": "PIN", "value": "abc12"}]), "pin abc12, xabc12", "pin [redacted], xabc12"),
-        (json!([]), json!([{"name": "N", "value": "1"}]), "1 of 10", "1 of 10"),
-        (json!([]), json!([{"name": "LONG", "value": "given-to-it"}]), "xgiven-to-it", "x[redacted]"),
-    ];
-    for (args, env, says, shown) in cases {
-        world.script("plugin", &format!("echo '{says}' >&2; exit 1"));
-        let mut exec = exec("./plugin");
-        exec["args"] = args;
-        exec["env"] = env;
-        let message = format!(
-            "{NOT_SENT}\"./plugin\" failed (exit status: 1) and said: {shown} (kubeconfig DIR/bad, context here)"
-        );
-        let config = yaml(&world.with_exec(exec));
-        assert_eq!(mismatch(&world, &config, &[], &message), None, "{says}");
-    }
 }

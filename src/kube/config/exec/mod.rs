@@ -3,13 +3,11 @@
 //! It is run when a call needs credentials and there are none, shortly before those there are end, and once after
 //! each 401. Threads share one run, and clients of the same process one plugin.
 
-mod answer;
 mod program;
-mod run;
 
 use super::access::ConfigError;
 use super::entry::{Entry, shown};
-use crate::http::{Issued, Issuer};
+use crate::http::{Identity, IdentityError, Issued, Issuer, Secret};
 use jiff::Timestamp;
 use program::Program;
 use serde_json::Value;
@@ -85,17 +83,17 @@ impl Plugin {
             .iter()
             .filter_map(Weak::upgrade)
             .find(|plugin| (&plugin.place, &plugin.program) == (&self.place, &self.program));
-        Arc::new(Shared(same.unwrap_or_else(|| {
+        Arc::new(same.unwrap_or_else(|| {
             let plugin = Arc::new(self);
             plugins.push(Arc::downgrade(&plugin));
             plugin
-        })))
+        }))
     }
 
     /// Runs the program and keeps what it says. `running` is locked.
     fn run(&self) {
-        let outcome = run::run(&self.program, self.time_limit)
-            .and_then(|printed| answer::parse(&printed, self.program.version()));
+        let printed = self.program.run(self.time_limit);
+        let outcome = printed.and_then(|printed| parse(&printed, self.program.version));
         let mut held = self.held();
         held.runs += 1;
         match outcome {
@@ -150,11 +148,9 @@ fn lead(end: Timestamp) -> Duration {
     RENEWED_BEFORE.min(life / 10)
 }
 
-struct Shared(Arc<Plugin>);
-
-impl Issuer for Shared {
+impl Issuer for Arc<Plugin> {
     fn current(&self) -> Result<Issued, String> {
-        let plugin = &self.0;
+        let plugin = self;
         let good = || {
             let held = plugin.held();
             (held.good(Timestamp::now()), held.fresh_failure().is_some())
@@ -188,7 +184,7 @@ impl Issuer for Shared {
     }
 
     fn refused(&self, number: u64) {
-        let plugin = &self.0;
+        let plugin = self;
         let _running = plugin.lock_running();
         let is_news = {
             let mut held = plugin.held();
@@ -225,6 +221,111 @@ fn renew_meanwhile(plugin: &Arc<Plugin>) {
     if let Err(error) = thread.spawn(renew) {
         log::warn!("credentials are not renewed ahead of their end: {error}");
     }
+}
+
+/// What a plugin prints: an `ExecCredential` with a token, a client certificate, or both.
+struct Answer {
+    token: Option<Secret>,
+    identity: Option<Identity>,
+    end_at: Option<Timestamp>,
+}
+
+/// The error is for people, and repeats nothing of a field that may be secret.
+fn parse(printed: &[u8], version: &str) -> Result<Answer, String> {
+    let wrong = |why: &str| format!("the program printed {why}");
+    let bad = |field: &str, why: &str| format!("the program's status.{field}: {why}");
+    if printed.iter().all(u8::is_ascii_whitespace) {
+        return Err(wrong("nothing; it should have printed an ExecCredential"));
+    }
+    let document: Value = serde_json::from_slice(printed).map_err(|error| {
+        wrong(&format!(
+            "no JSON (line {}, column {}); it should have printed an ExecCredential and nothing else",
+            error.line(),
+            error.column()
+        ))
+    })?;
+    if document.get("kind").and_then(Value::as_str) != Some("ExecCredential") {
+        return Err(wrong("JSON whose kind is not ExecCredential"));
+    }
+    if document.get("apiVersion").and_then(Value::as_str) != Some(version) {
+        return Err(wrong(&format!(
+            "an ExecCredential whose apiVersion is not {version}; write in the kubeconfig the one that it speaks"
+        )));
+    }
+    let text = |field: &str| match document.pointer(&format!("/status/{field}")) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
+        Some(_) => Err(bad(field, "must be text")),
+    };
+    let token = token(text("token")?).map_err(|why| bad("token", why))?;
+    let identity = identity(text("clientCertificateData")?, text("clientKeyData")?)
+        .map_err(|(field, why)| bad(field, &why))?;
+    if token.is_none() && identity.is_none() {
+        return Err(wrong(
+            "neither status.token nor status.clientCertificateData",
+        ));
+    }
+    let end_at =
+        end(text("expirationTimestamp")?).map_err(|why| bad("expirationTimestamp", &why))?;
+    Ok(Answer {
+        token,
+        identity,
+        end_at,
+    })
+}
+
+fn token(text: Option<&str>) -> Result<Option<Secret>, &'static str> {
+    let Some(secret) = text.map(Secret::new) else {
+        return Ok(None);
+    };
+    secret.check()?;
+    Ok(Some(secret).filter(|secret| !secret.is_empty()))
+}
+
+fn identity(
+    certificate: Option<&str>,
+    key: Option<&str>,
+) -> Result<Option<Identity>, (&'static str, String)> {
+    const CERTIFICATE: &str = "clientCertificateData";
+    const KEY: &str = "clientKeyData";
+    match (certificate, key) {
+        (None, None) => Ok(None),
+        (Some(_), None) => Err((
+            CERTIFICATE,
+            "comes without a clientKeyData; both or none".into(),
+        )),
+        (None, Some(_)) => Err((
+            KEY,
+            "comes without a clientCertificateData; both or none".into(),
+        )),
+        (Some(certificate), Some(key)) => {
+            Identity::from_pem(certificate.as_bytes(), key.as_bytes())
+                .map(Some)
+                .map_err(|error| match error {
+                    IdentityError::Certificate(why) => (CERTIFICATE, why),
+                    IdentityError::Key(why) => (KEY, why),
+                })
+        }
+    }
+}
+
+fn end(text: Option<&str>) -> Result<Option<Timestamp>, String> {
+    let Some(text) = text else {
+        return Ok(None);
+    };
+    match text.parse::<Timestamp>() {
+        Ok(end) if end > Timestamp::now() => Ok(Some(end)),
+        Ok(end) => Err(format!("ended at {end}; is this machine's clock right?")),
+        Err(_) if is_in_the_last_days(text) => Ok(None),
+        Err(_) => Err("is not a time of RFC 3339".to_owned()),
+    }
+}
+
+/// The library knows the year 9999 but for its last days, and programs that mean "never" write
+/// just these.
+fn is_in_the_last_days(text: &str) -> bool {
+    text.strip_prefix("9999-12-3")
+        .is_some_and(|rest| format!("9998-12-3{rest}").parse::<Timestamp>().is_ok())
 }
 
 #[cfg(test)]

@@ -1,14 +1,19 @@
-//! The fields of `exec`: which program, with what, and what it gets to know.
+//! The fields of `exec`: which program, with what, and what it gets to know; and how it is run: what it prints and how
+//! long it takes are bounded, and nothing of it stays behind when we end it.
 
 use super::super::access::ConfigError;
-use super::super::entry::{Entry, a, check_names, flag_of, shown, text_of};
-use super::super::redact::without_secrets;
-use crate::http::{Secret, redact};
+use super::super::entry::{Entry, a, check_names, flag_of, may_be_secret, shown, text_of};
+use crate::text;
 use serde_json::json;
 use serde_yaml::Value;
-use std::cmp::Reverse;
+use socket2::SockRef;
+use std::ffi::OsStr;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 const FIELDS: &[&str] = &[
     "apiVersion",
@@ -23,24 +28,43 @@ const FIELDS: &[&str] = &[
 const V1: &str = "client.authentication.k8s.io/v1";
 const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
 
-/// A shorter one keeps nothing secret; without it the rest would be hard to read.
-const SHORTEST_SECRET: usize = 3;
+/// Credentials have some kilobytes.
+const STDOUT_LIMIT_BYTES: usize = 1 << 20;
 
-/// One as long is taken out also where it is a part of a word.
-const SECRET_ANYWHERE: usize = 8;
+/// Of its standard error so much is read, and so much is shown.
+const STDERR_LIMIT_BYTES: usize = 64 << 10;
+const COMPLAINT_CHARACTERS: usize = 200;
 
-/// Of what a program says, so much is shown.
-const SAID_CHARACTERS: usize = 200;
+/// What a word has in it that comes before a secret.
+const SECRET_NAMES: [&str; 7] = [
+    "authorization",
+    "passw",
+    "passphrase",
+    "token",
+    "secret",
+    "key",
+    "credential",
+];
+
+/// A shorter argument, or value of a variable, is no secret.
+const GIVEN_CHARACTERS: usize = 4;
+
+/// How often it is checked whether it has ended or printed something.
+const POLL: Duration = Duration::from_millis(5);
+
+/// What a pipe holds on Linux.
+const PIPE_BYTES: usize = 64 << 10;
 
 /// What to run, and how.
 #[derive(PartialEq, Eq)]
 pub(super) struct Program {
     /// As it is written in the kubeconfig, for messages.
     name: String,
-    pub(super) path: PathBuf,
-    pub(super) args: Vec<String>,
-    pub(super) env: Vec<(String, String)>,
-    version: &'static str,
+    path: PathBuf,
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+    /// The `apiVersion` that it has to answer with.
+    pub(super) version: &'static str,
 }
 
 impl Program {
@@ -76,13 +100,12 @@ impl Program {
         let Some(name) = text("command")? else {
             return Err(error("command", "not set; name the program to run".into()));
         };
-        let hint = text("installHint")?;
-        let path = find(user, name).map_err(|why| match hint {
-            None => error("command", why),
-            Some(hint) => error(
-                "command",
-                format!("{why}; {}", one_short_line(&without_secrets(hint))),
-            ),
+        let path = find(user, name).map_err(|why| match text("installHint") {
+            Ok(Some(hint)) if !may_be_secret(hint) => {
+                let words: Vec<&str> = hint.split_whitespace().collect();
+                error("command", format!("{why}; {}", words.join(" ")))
+            }
+            _ => error("command", why),
         })?;
         Ok(Some(Program {
             name: name.to_owned(),
@@ -93,75 +116,150 @@ impl Program {
         }))
     }
 
-    /// Its name for messages, in quotes.
-    pub(super) fn shown(&self) -> String {
-        shown(&self.name)
-    }
-
-    /// The `apiVersion` that it has to answer with.
-    pub(super) fn version(&self) -> &'static str {
-        self.version
-    }
-
-    /// What it printed for people, without what it was given or made: either may be secret.
-    pub(super) fn redacted(&self, stderr: &str, made: &[Secret]) -> String {
-        let values = self.env.iter().map(|(_, value)| value.as_str());
-        let mut given: Vec<&str> = values
-            .chain(self.args.iter().filter_map(|arg| value_of(arg)))
-            .map(str::trim)
-            .filter(|value| value.len() >= SHORTEST_SECRET)
-            .collect();
-        // What holds another one is taken out first, or its rest would be left.
-        given.sort_by_key(|value| Reverse(value.len()));
-        let text = redact(stderr, made);
-        let text = given.iter().fold(text, |text, value| without(&text, value));
-        one_short_line(&without_secrets(&text))
-    }
-}
-
-/// What another program says: on one line, and not longer than [`SAID_CHARACTERS`].
-fn one_short_line(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(SAID_CHARACTERS) {
-        None => line,
-        Some(_) => {
-            let begun: String = line.chars().take(SAID_CHARACTERS - 1).collect();
-            format!("{}…", begun.trim_end())
+    /// What it printed on its standard output. The error is for people, with what it said on its standard error.
+    pub(super) fn run(&self, time_limit: Duration) -> Result<Vec<u8>, String> {
+        let name = shown(&self.name);
+        let mut child = Command::new(&self.path)
+            .args(&self.args)
+            .env_clear()
+            .envs(std::env::vars_os().filter(|(name, _)| !is_of_cloud(name)))
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // A group of its own: what it has started itself is ended with it.
+            .process_group(0)
+            .spawn()
+            .map_err(|error| format!("{name} can't be started: {error}"))?;
+        let begun = Instant::now();
+        // A pipe that can only be waited for is none.
+        let mut stdout = child.stdout.take();
+        stdout = stdout.filter(|pipe| SockRef::from(pipe).set_nonblocking(true).is_ok());
+        let mut stderr = child.stderr.take();
+        stderr = stderr.filter(|pipe| SockRef::from(pipe).set_nonblocking(true).is_ok());
+        let (mut printed, mut said) = (Vec::new(), Vec::new());
+        // It is read meanwhile, so that it does not wait for us to read. Its end counts, and not that of the pipe: a
+        // child that it left behind may hold it open for ever.
+        let status = loop {
+            // Checked before the reading: what it printed before its end is in the pipe by then.
+            let status = child.try_wait();
+            let has_read = read_available(&mut stdout, &mut printed, STDOUT_LIMIT_BYTES)
+                | read_available(&mut stderr, &mut said, STDERR_LIMIT_BYTES);
+            match status {
+                Ok(None) if begun.elapsed() < time_limit => {}
+                Ok(Some(status)) => break status,
+                outcome => {
+                    end_group(&child);
+                    let ended = outcome.and_then(|_| child.wait());
+                    ended.map_err(|error| format!("{name}: {error}"))?;
+                    return Err(format!(
+                        "{name} was not done within {} s and was stopped; does it wait for input? run it by hand, \
+                         without a standard input",
+                        time_limit.as_secs_f32()
+                    ));
+                }
+            }
+            if !has_read {
+                std::thread::sleep(POLL);
+            }
+        };
+        match status.success() {
+            false => Err(format!(
+                "{name} failed ({status}){}; run it by hand",
+                match printed.is_empty() {
+                    true => self.complaint(&said),
+                    // It may say there what it printed.
+                    false => String::new(),
+                }
+            )),
+            true if printed.len() > STDOUT_LIMIT_BYTES => Err(format!(
+                "{name} printed more than {} MiB",
+                STDOUT_LIMIT_BYTES >> 20
+            )),
+            true => Ok(printed),
         }
     }
 }
 
-/// Of an argument, what may be secret: all of it but the name of an option.
-fn value_of(arg: &str) -> Option<&str> {
-    match (arg.starts_with('-'), arg.split_once('=')) {
-        (true, Some((_, value))) => Some(value),
-        (true, None) if arg.starts_with("--") => None,
-        // `-p` and its value in one word.
-        (true, None) => arg.get(2..),
-        // `key=value`: the value is taken out, so the whole is too.
-        (false, Some((_, value))) if !value.is_empty() => Some(value),
-        (false, _) => Some(arg),
+impl Program {
+    /// What it said, in one line, e.g. ` and said: no such profile`. Not shown is what may be a secret: what the program
+    /// was given, the login of a URL, words that look like tokens, and all that follows a word that names a secret.
+    fn complaint(&self, said: &[u8]) -> String {
+        // The last word may be half a secret.
+        let whole = match said.len() > STDERR_LIMIT_BYTES {
+            true => said.iter().rposition(u8::is_ascii_whitespace).unwrap_or(0),
+            false => said.len(),
+        };
+        let text = String::from_utf8_lossy(&said[..whole]);
+        let args = self.args.iter().flat_map(|arg| arg.split('='));
+        let given = args.chain(self.env.iter().map(|(_, value)| value.as_str()));
+        let given: Vec<&str> = given.filter(|one| one.len() >= GIVEN_CHARACTERS).collect();
+        let mut shown = String::new();
+        for word in text.split_whitespace() {
+            let lower = word.to_ascii_lowercase();
+            let names_secret = SECRET_NAMES.iter().any(|name| lower.contains(name));
+            let is_value_next = lower == "bearer"
+                || lower.starts_with("-----begin")
+                || (names_secret && lower.contains([':', '=']));
+            let is_secret = is_value_next
+                || may_be_secret(word)
+                || word.contains('@')
+                || given.iter().any(|given| word.contains(given));
+            shown.push_str(if is_secret { " [not shown]" } else { " " });
+            if is_value_next {
+                break;
+            }
+            shown.push_str(if is_secret { "" } else { word });
+        }
+        match shown.trim() {
+            "" => " and said nothing about it".to_owned(),
+            shown => format!(
+                " and said: {}",
+                text::cut(&text::one_line(shown), COMPLAINT_CHARACTERS)
+            ),
+        }
     }
 }
 
-/// A short value is taken out where it is a word: `1` and `dev` are parts of many others.
-fn without(text: &str, value: &str) -> String {
-    let is_free = |c: Option<char>| !c.is_some_and(char::is_alphanumeric);
-    let mut shown = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find(value) {
-        let (before, after) = (&rest[..at], &rest[at + value.len()..]);
-        // What was shown already ends in what stood before.
-        let is_word = is_free(before.chars().next_back().or(shown.chars().next_back()))
-            && is_free(after.chars().next());
-        shown += before;
-        shown += match is_word || value.len() >= SECRET_ANYWHERE {
-            true => "[redacted]",
-            false => value,
-        };
-        rest = after;
+/// The token of the project, or of the Robot API, is not for a program of the kubeconfig.
+fn is_of_cloud(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    name.starts_with(b"HCLOUD_") || name.starts_with(b"ROBOT_")
+}
+
+/// The program, and whatever it has started and did not make a group of its own.
+#[allow(unsafe_code)]
+fn end_group(child: &Child) {
+    let Ok(group) = libc::pid_t::try_from(child.id()) else {
+        return;
+    };
+    // Safety: kill has no preconditions. The program was not waited for yet, so the number is
+    // its own and its group's.
+    unsafe {
+        libc::kill(-group, libc::SIGKILL);
     }
-    shown + rest
+}
+
+/// Reads what is there, and keeps the limit and a byte more at most; was there anything?
+fn read_available(pipe: &mut Option<impl Read>, kept: &mut Vec<u8>, limit_bytes: usize) -> bool {
+    let Some(open) = pipe else {
+        return false;
+    };
+    let mut buffer = vec![0; PIPE_BYTES];
+    match open.read(&mut buffer) {
+        Ok(count) if count > 0 => {
+            let wanted = (limit_bytes + 1).saturating_sub(kept.len());
+            kept.extend(&buffer[..count.min(wanted)]);
+            true
+        }
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+            false
+        }
+        Ok(_) | Err(_) => {
+            *pipe = None;
+            false
+        }
+    }
 }
 
 fn version(text: Option<&str>) -> Result<&'static str, String> {

@@ -181,6 +181,11 @@ impl Actions {
         Some(Due { at: key.0, work })
     }
 
+    /// No action runs.
+    pub fn is_idle(&self) -> bool {
+        self.locks.is_empty()
+    }
+
     pub fn hold(&mut self, held: bool) {
         self.held = held;
     }

@@ -220,6 +220,12 @@ impl Cloud {
         servers::remove(&mut self.lock(), id);
     }
 
+    /// Removes a server without an action, and load balancers go on showing it as a target, as an operator reported:
+    /// <https://github.com/hetznercloud/hcloud-cloud-controller-manager/issues/505>
+    pub fn delete_server_but_not_targets(&self, id: u64) {
+        servers::remove_without_targets(&mut self.lock(), id);
+    }
+
     /// Switches a server on or off without an action.
     pub fn set_power(&self, id: u64, on: bool) {
         if let Some(server) = self.lock().servers.get_mut(&id) {
@@ -241,6 +247,11 @@ impl Cloud {
     /// Lets the next action with this command (`add_route`, `create_server`, …) end as an error, without effect.
     pub fn fail_next_action(&self, command: &str, code: &str, message: &str) {
         self.lock().actions.fail_next(command, code, message);
+    }
+
+    /// True while an action runs on anything.
+    pub fn has_running_actions(&self) -> bool {
+        !self.lock().actions.is_idle()
     }
 
     /// While true, no action ends; afterwards those end whose time is over.

@@ -276,6 +276,10 @@ impl Cluster {
         state.frozen = frozen.then(|| state.store.clone());
     }
 
+    pub fn is_cache_frozen(&self) -> bool {
+        self.state().frozen.is_some()
+    }
+
     /// Compacts the history: a `continue` token of before is answered with 410.
     ///
     /// # Panics

@@ -63,10 +63,15 @@ pub fn change_protection(call: &mut Call, server: &Server) -> Result<Reply, ApiE
     Ok(call.world.action_reply(201, action))
 }
 
-/// Takes a server and its private addresses out of the world.
+/// Takes a server, its private addresses and its targets out of the world.
 pub fn remove(world: &mut World, id: u64) {
-    world.servers.remove(&id);
+    remove_without_targets(world, id);
     load_balancers::forget_server(world, id);
+}
+
+/// Load balancers go on showing it as a target.
+pub fn remove_without_targets(world: &mut World, id: u64) {
+    world.servers.remove(&id);
     let holder = Resource { kind: "server", id };
     primary_ips::release(world, holder);
     for network in world.networks.values_mut() {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 pub use self::create::{ServerSpec, place};
 pub use self::edit::edit;
-pub use self::lifecycle::remove;
+pub use self::lifecycle::{remove, remove_without_targets};
 use super::actions::{self, Resource};
 use super::catalog::id;
 use super::catalog::images::Image;

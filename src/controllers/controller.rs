@@ -1,0 +1,172 @@
+//! What a controller is: one tick over a selection of objects, and the report of what it did.
+
+use crate::cache::{self, Apis, Poll, ReadFrom};
+use crate::kube::ObjectReference;
+use crate::provider::{Finding, Reason};
+use crate::text;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// A longer message is cut, in the log and in events.
+pub(super) const MESSAGE_CHARACTERS_AT_MOST: usize = 1000;
+
+/// One of the loops of a cloud-controller-manager.
+pub trait Controller: Send {
+    /// Canonical name, e.g. `cloud-node-controller`.
+    fn name(&self) -> &'static str;
+
+    /// Between the ends of two ticks.
+    fn interval(&self) -> Duration;
+
+    /// One pass over everything that is due. What is unfinished then (`Report::unfinished`) continues in the next tick.
+    fn tick(&mut self, apis: &Apis, selection: &Selection) -> Report;
+
+    /// The same pass, up to the first write: what a tick would do now.
+    fn propose(&self, apis: &Apis, selection: &Selection) -> Result<Vec<Proposal>, cache::Error>;
+}
+
+/// What a tick would do to one object, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proposal {
+    /// E.g. `node/worker-1`.
+    pub object: String,
+    pub lines: Vec<String>,
+    /// What stands in the way of more.
+    pub obstacle: Option<String>,
+}
+
+impl Proposal {
+    pub(super) fn new(
+        object: &ObjectReference,
+        lines: Vec<String>,
+        obstacle: &Option<Finding>,
+    ) -> Proposal {
+        Proposal {
+            object: object.for_people(),
+            lines,
+            obstacle: obstacle.as_ref().map(|finding| finding.message.clone()),
+        }
+    }
+}
+
+/// Which objects a pass is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// Those that are due.
+    Due,
+    /// All of them, due or not.
+    All,
+    /// These, due or not.
+    Names(BTreeSet<String>),
+}
+
+impl Selection {
+    /// Asked for by a person, so that nothing of it is put off.
+    pub fn is_explicit(&self) -> bool {
+        *self != Selection::Due
+    }
+
+    /// All nodes: whole and as they are now where they were selected, else from a poll of the table.
+    pub(super) fn nodes(
+        &self,
+        apis: &Apis,
+        table_max_age: Duration,
+        whole_max_age: Duration,
+    ) -> Result<cache::Nodes, cache::Error> {
+        if self.is_explicit() {
+            return apis.nodes(table_max_age, ReadFrom::Latest);
+        }
+        apis.poll_nodes(Poll {
+            table_max_age,
+            whole_max_age,
+            metadata_max_age: None,
+        })
+    }
+
+    pub fn names(&self, name: &str) -> bool {
+        match self {
+            Selection::Due | Selection::All => true,
+            Selection::Names(names) => names.contains(name),
+        }
+    }
+}
+
+/// The outcome of one tick.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// A line for each change that was made: object, and what.
+    pub changes: Vec<(String, String)>,
+    /// Each object that failed, and why.
+    pub failures: Vec<Failure>,
+    /// Changes that the plans held, made or not.
+    pub planned: usize,
+    /// Objects that are as they should be now, and were not before.
+    pub changed: usize,
+    /// Objects that the pass did not come to, because it was ended.
+    pub unreached: usize,
+    /// Objects whose changes go on in the cloud: the next tick follows at once.
+    pub unfinished: usize,
+    /// Objects that were as they should be. Those that failed are counted by `failures` alone.
+    pub unchanged: usize,
+    /// Load balancers of this cluster whose Service does not exist; none: not looked for in this tick.
+    pub orphans: Option<usize>,
+    /// Nothing could be done at all: an API did not answer.
+    pub outage: Option<Outage>,
+}
+
+/// An object that is not as it should be after the tick.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// E.g. `node/worker-1`.
+    pub object: String,
+    pub why: String,
+    /// It is a finding, which was reported as such: its reason.
+    pub finding: Option<Reason>,
+}
+
+impl Failure {
+    /// Why, as the log says it.
+    pub fn short_why(&self) -> Cow<'_, str> {
+        text::cut(&self.why, MESSAGE_CHARACTERS_AT_MOST)
+    }
+}
+
+/// An API did not answer, and what waits for it.
+#[derive(Debug)]
+pub struct Outage {
+    pub error: cache::Error,
+    /// E.g. `2 nodes wait to be initialised`; empty when nothing does.
+    pub waiting: String,
+}
+
+impl Report {
+    pub fn outage(error: cache::Error, waiting: String) -> Report {
+        Report {
+            outage: Some(Outage { error, waiting }),
+            ..Report::default()
+        }
+    }
+
+    pub(super) fn fail(&mut self, object: String, why: String, finding: Option<Reason>) {
+        let failure = Failure {
+            object,
+            why,
+            finding,
+        };
+        self.failures.push(failure);
+    }
+
+    pub fn failed(&self) -> usize {
+        self.failures.len()
+    }
+}
+
+impl std::fmt::Display for Outage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if !self.waiting.is_empty() {
+            write!(f, "{}: ", self.waiting)?;
+        }
+        self.error.fmt(f)
+    }
+}

@@ -1,0 +1,361 @@
+//! Whether we lead, and until when: no write starts unless its own time-out still fits into the lease.
+//!
+//! By two clocks: the monotonic one runs while the process is stopped, and the wall clock knows of a machine that was
+//! suspended.
+
+use super::super::stop::{Stop, StopGate};
+use crate::kube::{Client, LeaseKey};
+use crate::metrics::LEADER;
+use crate::provider::{Gate, Moment, Refused};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Durations as they pass here: a test shortens them all by one factor.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub key: LeaseKey,
+    /// `<hostname>_<uuid>`; another one for each process.
+    pub identity: String,
+    /// What we write as `leaseDurationSeconds`: not shorter than the lease.
+    pub lease_seconds: u32,
+    /// How long one second of anybody's `leaseDurationSeconds` lasts: a second, outside of tests.
+    pub second: Duration,
+    /// A renewal lasts that long, counted from before it was sent.
+    pub lease_duration: Duration,
+    /// Without a renewal for that long, another process may lead.
+    pub renew_deadline: Duration,
+    /// Between two tries.
+    pub retry_period: Duration,
+    /// What a write may take, as the HTTP clients have it.
+    pub write_timeout: Duration,
+}
+
+/// What came of waiting for the Lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Acquired {
+    /// We lead.
+    Lease,
+    /// We were asked to end first.
+    Stopped,
+    /// Another process leads and is alive; only with `UntilRenewed`.
+    HeldBy(String),
+    /// The Lease can't be acquired before a setting or a role is fixed, or, with `UntilRenewed`, now.
+    Failed(String),
+}
+
+/// Our part in one Lease, for as long as the process lives.
+pub struct Lease {
+    /// Its own, with time-outs that fit into the deadline.
+    pub(super) client: Client,
+    pub(super) settings: Settings,
+    pub(super) stop: &'static Stop,
+    /// [`Moment::now`], outside of tests.
+    clock: Box<dyn Fn() -> Moment + Send + Sync>,
+    leadership: Mutex<Leadership>,
+    /// Another one was seen to lead.
+    is_standby: AtomicBool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Leadership {
+    Waiting,
+    Leading {
+        /// Just before the last renewal that succeeded was sent.
+        renewed: Moment,
+    },
+    Lost,
+    /// Never led, and won't.
+    Refused(Acquired),
+}
+
+impl Gate for Lease {
+    /// Waits for a renewal that is late: it comes, or the Lease is lost and we end.
+    fn pass(&self, what: &str) -> Result<(), Refused> {
+        self.wait_for_renewal();
+        StopGate(self.stop).pass(what)?;
+        self.pass_now()
+    }
+
+    fn pass_at_end(&self, _what: &str) -> Result<(), Refused> {
+        self.wait_for_renewal();
+        self.pass_now()
+    }
+
+    fn may_wait(&self) -> bool {
+        StopGate(self.stop).may_wait()
+    }
+}
+
+/// May a write start?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Pass,
+    /// After the next renewal.
+    Wait,
+    /// We do not lead.
+    Never,
+}
+
+impl Lease {
+    pub fn new(client: Client, settings: Settings, stop: &'static Stop) -> Lease {
+        LEADER.set(&[], 0.0);
+        Lease {
+            client,
+            settings,
+            stop,
+            clock: Box::new(Moment::now),
+            leadership: Mutex::new(Leadership::Waiting),
+            is_standby: AtomicBool::new(false),
+        }
+    }
+
+    /// Does another one lead, as far as we saw? Then we are ready to take over.
+    pub fn is_standby(&self) -> bool {
+        self.is_standby.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn stand_by(&self, another_leads: bool) {
+        self.is_standby.store(another_leads, Ordering::Relaxed);
+    }
+
+    pub fn is_lost(&self) -> bool {
+        *self.leadership() == Leadership::Lost
+    }
+
+    fn wait_for_renewal(&self) {
+        self.stop
+            .wait_until_set_or(|| self.answer() != Answer::Wait);
+    }
+
+    fn pass_now(&self) -> Result<(), Refused> {
+        match self.answer() {
+            Answer::Pass => Ok(()),
+            Answer::Wait => Err(Refused("the lease may run out before it is done".into())),
+            Answer::Never => Err(Refused("this ccm does not lead".into())),
+        }
+    }
+
+    fn answer(&self) -> Answer {
+        let Leadership::Leading { renewed } = *self.leadership() else {
+            return Answer::Never;
+        };
+        let (write, lease) = (self.settings.write_timeout, self.settings.lease_duration);
+        match self.now().since(renewed) {
+            Some(since) if fits(since, write, lease) => Answer::Pass,
+            // Too late, or one of the clocks jumped: another candidate may lead by now, and the renewal asks the API
+            // server about it.
+            Some(_) | None => Answer::Wait,
+        }
+    }
+
+    /// Takes note of a renewal; true when we did not lead before it.
+    pub(super) fn renewed(&'static self, sent: Moment) -> bool {
+        let before = {
+            let mut leadership = self.leadership();
+            // What was lost stays lost: the process is ending.
+            if *leadership == Leadership::Lost {
+                return false;
+            }
+            std::mem::replace(&mut *leadership, Leadership::Leading { renewed: sent })
+        };
+        self.stop.wake();
+        if before != Leadership::Waiting {
+            return false;
+        }
+        LEADER.set(&[], 1.0);
+        std::thread::spawn(move || self.watch());
+        true
+    }
+
+    pub(super) fn refuse(&self, why: Acquired) {
+        *self.leadership() = Leadership::Refused(why);
+        self.stop.wake();
+    }
+
+    pub(super) fn lose(&self, why: &str) {
+        LEADER.set(&[], 0.0);
+        let before = std::mem::replace(&mut *self.leadership(), Leadership::Lost);
+        if before != Leadership::Lost {
+            let key = &self.settings.key;
+            log::error!("{key}: {why}; no write starts any more, ending");
+            self.stop.set();
+        }
+    }
+
+    /// Ends the leadership at the deadline, also when the renewer hangs.
+    fn watch(&self) {
+        let deadline = self.settings.renew_deadline;
+        loop {
+            let Leadership::Leading { renewed } = *self.leadership() else {
+                return;
+            };
+            let now = self.now().monotonic;
+            let left = deadline.saturating_sub(now.saturating_duration_since(renewed.monotonic));
+            if left.is_zero() {
+                self.lose(&format!("not renewed for {} s", deadline.as_secs_f64()));
+            } else if self.stop.wait(left) {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn now(&self) -> Moment {
+        (self.clock)()
+    }
+
+    pub(super) fn leadership(&self) -> MutexGuard<'_, Leadership> {
+        self.leadership
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Begun that long after the last renewal was sent, is a write over before the lease is?
+fn fits(since_renewal: Duration, write_timeout: Duration, lease_duration: Duration) -> bool {
+    since_renewal.saturating_add(write_timeout) <= lease_duration
+}
+
+/// Who we are to the others: `<hostname>_<uuid>`, as client-go's users write it. Another one each time: a daemon that was started again is another candidate.
+pub fn identity() -> String {
+    format!("{}_{}", hostname(), uuid(random_bits()))
+}
+
+/// The pod's name, or on host network the machine's.
+fn hostname() -> String {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    kernel
+        .or_else(|| std::env::var("HOSTNAME").ok())
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "unknown".into())
+}
+
+fn random_bits() -> u128 {
+    // A fresh RandomState is std's source of randomness.
+    let half = || u128::from(RandomState::new().build_hasher().finish());
+    half() << 64 | half()
+}
+
+/// Version 4, RFC 9562.
+fn uuid(random: u128) -> String {
+    let bits = random & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
+    let hex = format!("{bits:032x}");
+    let parts = [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ];
+    parts.join("-")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    /// Clocks that a test sets.
+    type Clock = Arc<Mutex<Moment>>;
+
+    /// A Lease that makes no call.
+    fn lease(clock: &Clock, stop: &'static Stop) -> &'static Lease {
+        let settings = Settings {
+            key: LeaseKey {
+                namespace: "kube-system".into(),
+                name: "ccm".into(),
+            },
+            identity: "us".into(),
+            lease_seconds: 15,
+            second: Duration::from_secs(1),
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(3600),
+            retry_period: Duration::from_secs(2),
+            write_timeout: Duration::from_secs(8),
+        };
+        let mut lease = Lease::new(Client::of_nowhere(), settings, stop);
+        let clock = Arc::clone(clock);
+        lease.clock = Box::new(move || *clock.lock().unwrap());
+        Box::leak(Box::new(lease))
+    }
+
+    fn pass_time(clock: &Clock, monotonic_s: u64, wall_s: i64) {
+        let mut now = clock.lock().unwrap();
+        now.monotonic += Duration::from_secs(monotonic_s);
+        let by = Duration::from_secs(wall_s.unsigned_abs());
+        match wall_s < 0 {
+            true => now.wall -= by,
+            false => now.wall += by,
+        }
+    }
+
+    #[test]
+    fn after_a_jump_of_the_clocks_nothing_passes_until_the_next_renewal() {
+        let stop: &'static Stop = Box::leak(Box::default());
+        let clock: Clock = Arc::new(Mutex::new(Moment::now()));
+        let lease = lease(&clock, stop);
+        let now = || *clock.lock().unwrap();
+        assert_eq!(lease.answer(), Answer::Never);
+        // Seconds that pass by the monotonic clock and by the wall clock.
+        for (name, monotonic_s, wall_s, expected) in [
+            ("at once", 0, 0, Answer::Pass),
+            ("in time", 6, 6, Answer::Pass),
+            ("slewed", 5, 6, Answer::Pass),
+            ("too late", 8, 8, Answer::Wait),
+            ("too late by the wall clock", 6, 8, Answer::Wait),
+            ("suspended for a while", 1, 6, Answer::Wait),
+            ("suspended for a day", 0, 86_400, Answer::Wait),
+            ("set back", 5, -3600, Answer::Wait),
+        ] {
+            lease.renewed(now());
+            assert_eq!(lease.answer(), Answer::Pass, "{name}");
+            let sent = now();
+            pass_time(&clock, monotonic_s, wall_s);
+            assert_eq!(lease.answer(), expected, "{name}");
+            // A renewal that was sent before the jump, and is answered after it, changes nothing.
+            lease.renewed(sent);
+            assert_eq!(lease.answer(), expected, "{name}");
+            assert!(!lease.is_lost(), "{name}: leadership does not end with it");
+        }
+        lease.renewed(now());
+        assert_eq!(lease.pass("a write"), Ok(()));
+        // A write waits for the renewal, and passes after it.
+        pass_time(&clock, 0, 60);
+        let waiting = std::thread::spawn(move || lease.pass("a write"));
+        lease.renewed(now());
+        assert_eq!(waiting.join().unwrap(), Ok(()));
+        pass_time(&clock, 0, 60);
+        let waiting = std::thread::spawn(move || lease.pass("a write"));
+        stop.set();
+        assert!(waiting.join().unwrap().is_err());
+    }
+
+    #[test]
+    fn a_write_that_may_outlive_the_lease_does_not_start() {
+        for (since_s, fits_in) in [
+            (0.0, true),
+            (7.0, true),
+            (7.001, false),
+            (15.0, false),
+            (9e9, false),
+        ] {
+            let since = Duration::from_secs_f64(since_s);
+            let (write, lease) = (Duration::from_secs(8), Duration::from_secs(15));
+            assert_eq!(fits(since, write, lease), fits_in, "{since_s} s");
+        }
+    }
+
+    #[test]
+    fn a_uuid_says_its_version() {
+        assert_eq!(uuid(0), "00000000-0000-4000-8000-000000000000");
+        assert_eq!(uuid(u128::MAX), "ffffffff-ffff-4fff-bfff-ffffffffffff");
+    }
+
+    #[test]
+    fn each_process_has_its_own_identity() {
+        assert_ne!(identity(), identity());
+    }
+}
