@@ -15,7 +15,7 @@
 //! | `find` | which load balancer is a Service's |
 //! | `ownership` | who owns one, by its targets and labels, and whether it is deleted or released |
 //! | `subnets` | where in the Network one can be attached |
-//! | `plan`, `create`, `diff`, `targets` | what to do, in which order; `diff::compare` holds back |
+//! | `plan`, `create`, `diff`, `targets` | what must have been read before (`Planner::needs`), and what to do, in which order; `diff::compare` holds back |
 //! | `status` | what the Service's status says, and a load balancer for people |
 //! | `change` | one write, as data, and what it depends on |
 //! | `observe`, `apply` | the calls |
