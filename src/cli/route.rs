@@ -12,6 +12,7 @@ use crate::settings::Command;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::ffi::OsString;
+use std::time::Duration;
 
 pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let routes = Routes::start(Command::RouteList, words)?;
@@ -89,8 +90,8 @@ impl Routes {
     }
 
     fn evaluate(&self) -> Result<Plans, Exit> {
-        let evaluated = self.controller.evaluate(&self.context.apis);
-        let (_, plan) = evaluated.map_err(|error| self.context.failed(&error))?;
+        let evaluated = self.controller.evaluate(&self.context.apis, Duration::ZERO);
+        let plan = evaluated.map_err(|error| self.context.failed(&error))?;
         let routes = plan.changes.iter();
         let routes = routes.map(|change| (change.object(), change.json()));
         let nodes = plan.nodes.iter();

@@ -4,6 +4,9 @@
 //! counts as made when the action has ended. An execution waits for its own requests and actions only; requests run
 //! on threads of their own, so that a slow one occupies one of `--concurrent-service-syncs` and holds up nothing else.
 //! One question is asked for all running actions.
+//!
+//! Where all objects are parts of one that carries out one change at a time, e.g. the routes of a network, their
+//! executions are made in turn: see [`Executor::in_turn`].
 
 use super::report::{count_change, log_change};
 use crate::provider::{
@@ -22,6 +25,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
 /// Actions that no change waits for are asked about when they have run for so long.
 const ASKED_AFTER: Duration = Duration::from_secs(30);
+
+/// The same for executions that are made in turn, of which one is begun every 1.2 s: a dozen share a question.
+const ASKED_AFTER_IN_TURN: Duration = Duration::from_secs(15);
 
 /// After a change that runs as an action, before the next one that may follow at once is sent: most actions take about
 /// a second, and a change that comes too early costs a call.
@@ -48,6 +54,10 @@ pub(super) struct Executor<T> {
     last_id: u64,
     /// Questions in a row that got no answer.
     unanswered: u32,
+    /// See [`Executor::in_turn`].
+    is_in_turn: bool,
+    /// A change was answered "busy".
+    was_busy: bool,
 }
 
 /// The changes of one object.
@@ -62,6 +72,8 @@ pub(super) struct Execution<T> {
     running: Vec<Running>,
     /// Nothing is sent before.
     not_before: Instant,
+    /// Its first change is not sent later.
+    begins_by: Option<Instant>,
     /// How often the cloud answered "busy" to the next change.
     tries: u32,
     /// A creation that is refused because of a part of it ends the execution: see `refused_in_part`. Else it is made
@@ -131,6 +143,19 @@ impl<T> Executor<T> {
             executions: Vec::new(),
             last_id: 0,
             unanswered: 0,
+            is_in_turn: false,
+            was_busy: false,
+        }
+    }
+
+    /// For executions that change parts of one object, which carries out one change at a time. Their changes are sent
+    /// in the order of the executions, and nothing comes between those of one execution. Each is sent when the one
+    /// before has had the time that most take; after an answer "busy", when the one before has ended. A failure that is
+    /// not about one change alone stops all.
+    pub(super) fn in_turn(controller: &'static str, time_scale: f64) -> Executor<T> {
+        Executor {
+            is_in_turn: true,
+            ..Executor::new(controller, time_scale)
         }
     }
 
@@ -142,6 +167,20 @@ impl<T> Executor<T> {
         subject: T,
         plans_again: bool,
     ) {
+        self.begin_by(None, object, changes, subject);
+        if let Some(execution) = self.executions.last_mut() {
+            execution.plans_again = plans_again;
+        }
+    }
+
+    /// The same. It is stopped when its first change was not sent by that moment, because what it rests on is too old.
+    pub(super) fn begin_by(
+        &mut self,
+        begins_by: Option<Instant>,
+        object: String,
+        changes: Vec<Box<dyn Change>>,
+        subject: T,
+    ) {
         self.last_id += 1;
         self.executions.push(Execution {
             id: self.last_id,
@@ -151,8 +190,9 @@ impl<T> Executor<T> {
             is_in_flight: false,
             running: Vec::new(),
             not_before: Instant::now(),
+            begins_by,
             tries: 0,
-            plans_again,
+            plans_again: false,
             target_added: false,
             target_refused: false,
             lines: Vec::new(),
@@ -219,10 +259,12 @@ impl<T> Executor<T> {
             if until.is_some_and(|until| until <= now) {
                 return over;
             }
+            // Without room nothing is sent before an answer.
+            let next = self.next_to_send().map(|(_, moment)| moment);
             let moments = [
                 until,
                 question.filter(|_| !requests.is_asking),
-                self.next_send(),
+                next.filter(|moment| *moment > now),
             ];
             let moment = moments.into_iter().flatten().min();
             let wait = moment.map_or(SLICE, |moment| moment.saturating_duration_since(now));
@@ -250,12 +292,14 @@ impl<T> Executor<T> {
     /// longest.
     pub(super) fn send(&mut self, requests: &mut Requests) {
         let now = Instant::now();
+        self.stop(|one| one.begins_by.is_some_and(|moment| moment < now) && !one.has_begun());
+        if self.is_in_turn && self.executions.iter().any(|one| one.fails_for_all()) {
+            self.stop(|_| true);
+        }
         while requests.have_room() {
-            let ready = self.executions.iter_mut();
-            let ready = ready.filter(|one| one.can_send() && one.not_before <= now);
-            let Some(execution) = ready.min_by_key(|one| one.not_before) else {
-                return;
-            };
+            let next = self.next_to_send().filter(|(_, moment)| *moment <= now);
+            let Some((place, _)) = next else { return };
+            let execution = &mut self.executions[place];
             if let Some(change) = execution.next_change() {
                 execution.is_in_flight = true;
                 requests.send(execution.id, change);
@@ -263,26 +307,43 @@ impl<T> Executor<T> {
         }
     }
 
-    fn next_send(&self) -> Option<Instant> {
-        let can_send = self.executions.iter().filter(|one| one.can_send());
-        // Without room nothing is sent before an answer.
-        let later = can_send.map(|one| one.not_before);
-        later.filter(|moment| *moment > Instant::now()).min()
+    /// The place of the execution that sends the next change, and when; none: an action must end before.
+    fn next_to_send(&self) -> Option<(usize, Instant)> {
+        let mut executions = self.executions.iter().enumerate();
+        if !self.is_in_turn {
+            let can_send = executions.filter(|(_, one)| one.can_send());
+            let moments = can_send.map(|(place, one)| (place, one.not_before));
+            return moments.min_by_key(|(_, moment)| *moment);
+        }
+        let (place, next) = executions.find(|(_, one)| !one.queue.is_empty())?;
+        let mut all = self.executions.iter();
+        let must_wait = self.was_busy && all.any(|one| !one.running.is_empty());
+        let moment = self.executions.iter().map(|one| one.not_before).max()?;
+        (next.can_send() && !must_wait).then_some((place, moment))
     }
 
     /// When to ask whether actions have ended. Actions that started one soon after the other share a question.
     fn next_question(&self) -> Option<Instant> {
+        let asked_after = match self.is_in_turn {
+            true => ASKED_AFTER_IN_TURN,
+            false => ASKED_AFTER,
+        };
         let mut moments = Vec::new();
         let mut starts = Vec::new();
+        let all_wait =
+            !self.executions.iter().any(|one| one.is_in_flight) && self.next_to_send().is_none();
         for execution in &self.executions {
-            let waits = execution.waits_for_actions();
+            let waits = match self.is_in_turn {
+                true => all_wait,
+                false => execution.waits_for_actions(),
+            };
             for running in &execution.running {
                 match running.asked {
                     None if waits => starts.push(running.since),
                     Some(asked) if waits => moments.push(asked + running.pause),
                     asked => {
                         let last = asked.unwrap_or(running.since);
-                        moments.push(last + self.scaled(ASKED_AFTER));
+                        moments.push(last + self.scaled(asked_after));
                     }
                 }
             }
@@ -303,7 +364,13 @@ impl<T> Executor<T> {
     fn handle(&mut self, response: Response) {
         match response {
             Response::Change(id, change, applied) => {
-                let (controller, pause) = (self.controller, self.scaled(FOLLOW_PAUSE));
+                let is_busy = |error: &Error| error.kind == ErrorKind::Busy;
+                self.was_busy |= applied.as_ref().is_err_and(is_busy);
+                let pause = match self.is_in_turn {
+                    true => FIRST_PAUSE,
+                    false => FOLLOW_PAUSE,
+                };
+                let (controller, pause) = (self.controller, self.scaled(pause));
                 let first_question = self.scaled(FIRST_PAUSE);
                 let execution = self.executions.iter_mut().find(|one| one.id == id);
                 if let Some(execution) = execution {
@@ -346,7 +413,7 @@ impl<T> Executor<T> {
         for execution in self.executions.iter_mut().filter(|one| is_given_up(one)) {
             let running = execution.running.iter().map(|running| &running.change);
             let first = running.chain(&execution.queue).next();
-            let what = first.map(|change| change.line()).unwrap_or_default();
+            let what = first.map(|change| change.failed()).unwrap_or_default();
             let error = Error::new(kind.clone(), format!("{what}: {why}"));
             for running in std::mem::take(&mut execution.running) {
                 let (object, line) = (&execution.object, running.change.line());
@@ -370,6 +437,18 @@ impl<T> Execution<T> {
             ChangeKind::Removal | ChangeKind::Release => true,
             ChangeKind::Settings => false,
         })
+    }
+
+    /// Was one of its changes sent, and not answered "busy"?
+    fn has_begun(&self) -> bool {
+        self.is_in_flight || !self.running.is_empty() || !self.made.is_empty()
+    }
+
+    /// It failed for a reason for which other changes of the same object would fail.
+    fn fails_for_all(&self) -> bool {
+        let is_about_it =
+            |error: &Error| matches!(error.kind, ErrorKind::Other | ErrorKind::NotFound);
+        self.error.as_ref().is_some_and(|error| !is_about_it(error))
     }
 
     fn is_over(&self) -> bool {
@@ -505,7 +584,7 @@ impl<T> Execution<T> {
                 Some(Err(error)) => {
                     let change = running.change;
                     count(controller, &*change, Err(&error));
-                    let why = format!("{}: {}", change.line(), error.message);
+                    let why = format!("{}: {}", change.failed(), error.message);
                     let error = Error::new(error.kind, why);
                     match change.may_fail_alone() {
                         true => self.refuse(&*change, error),

@@ -4,7 +4,7 @@ use super::actions::Action;
 use super::api::{Api, Resource};
 use crate::http::Method;
 use crate::provider::{
-    self, Applied, Error, ErrorKind, NetworkSelector, Route, RouteChange, Urgency,
+    self, Applied, Error, ErrorKind, NetworkSelector, Route, RouteChange, RouteChangeKind, Urgency,
 };
 use crate::text;
 use ipnet::Ipv4Net;
@@ -117,28 +117,26 @@ pub(super) fn routes(api: &Api, id: u64, urgency: Urgency) -> Result<provider::N
 
 /// Adds or deletes a route. The API knows both by destination and gateway together, so that no
 /// other one can go.
-pub(super) fn change_route(
-    api: &Api,
-    id: u64,
-    change: RouteChange,
-    route: &Route,
-) -> Result<Applied, Error> {
-    let command = match change {
-        RouteChange::Add => "add_route",
-        RouteChange::Delete => "delete_route",
+pub(super) fn change_route(api: &Api, id: u64, change: &RouteChange) -> Result<Applied, Error> {
+    let command = match change.kind {
+        RouteChangeKind::Add => "add_route",
+        RouteChangeKind::Delete => "delete_route",
     };
     let path = format!("/networks/{id}/actions/{command}");
     let body = json!({
-        "destination": route.destination.to_string(),
-        "gateway": route.gateway.to_string(),
+        "destination": change.route.destination.to_string(),
+        "gateway": change.route.gateway.to_string(),
     });
-    let Begun { action } = api
-        .write(Method::Post, &path, Some(&body))
-        .map_err(|failed| failed.error)?;
-    match action.end() {
-        None => Ok(Applied::Running(action.id())),
-        Some(Ok(())) => Ok(Applied::Done),
-        Some(Err(error)) => Err(error),
+    match api.write(Method::Post, &path, Some(&body)) {
+        Ok(Begun { action }) => match action.end() {
+            None => Ok(Applied::Running(action.id())),
+            Some(end) => end.map(|()| Applied::Done),
+        },
+        // Another program, or an earlier process, has deleted it.
+        Err(failed) if change.is_deletion() && failed.error.kind == ErrorKind::NotFound => {
+            Ok(Applied::Done)
+        }
+        Err(failed) => Err(failed.error),
     }
 }
 

@@ -13,8 +13,8 @@ use crate::provider::{
     ActionId, Actions, AddressFamily, Applied, Attached, Change, ChangeKind, Checkup, Cluster,
     Error, ErrorKind, Finding, Gate, Instance, InstanceId, Instances, Kept, LoadBalancerPlan,
     LoadBalancers, Metadata, Needs, Network as PrivateNetwork, NetworkSelector, Node, NodeAddress,
-    OfferedNode, Orphan, Profile, Provider, ProviderId, Route, RouteChange, Routes, Service,
-    Snapshot, Source, Sourced, Urgency,
+    OfferedNode, Orphan, Profile, Provider, ProviderId, RouteChange, Routes, Service, Snapshot,
+    Source, Sourced, Urgency,
 };
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::Value;
@@ -219,8 +219,56 @@ impl Routes for Hetzner {
         networks::routes(&self.api, self.routed_network()?, urgency)
     }
 
-    fn change(&self, change: RouteChange, route: &Route) -> Result<Applied, Error> {
-        networks::change_route(&self.api, self.routed_network()?, change, route)
+    fn change(&self, change: RouteChange) -> Box<dyn Change> {
+        let hetzner = self.clone();
+        Box::new(RouteWrite { hetzner, change })
+    }
+}
+
+/// A change of the Network's routes, with the project that makes it.
+struct RouteWrite {
+    hetzner: Hetzner,
+    change: RouteChange,
+}
+
+impl Change for RouteWrite {
+    fn apply(&self) -> Result<Applied, Error> {
+        let network = self.hetzner.routed_network()?;
+        let applied = networks::change_route(&self.hetzner.api, network, &self.change);
+        applied.map_err(|error| {
+            let why = format!("{}: {}", self.failed(), error.message);
+            Error::new(error.kind, why)
+        })
+    }
+
+    fn line(&self) -> String {
+        self.change.line()
+    }
+
+    fn failed(&self) -> String {
+        self.change.failed()
+    }
+
+    fn json(&self) -> Value {
+        self.change.json()
+    }
+
+    fn kind(&self) -> ChangeKind {
+        ChangeKind::Settings
+    }
+
+    fn may_follow_at_once(&self) -> bool {
+        false
+    }
+
+    fn may_fail_alone(&self) -> bool {
+        false
+    }
+}
+
+impl fmt::Debug for RouteWrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.change.fmt(f)
     }
 }
 

@@ -43,7 +43,7 @@ pub enum InstanceState {
 }
 
 /// Its address in one private network.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PrivateAddress {
     /// Number of the network.
     pub network: u64,

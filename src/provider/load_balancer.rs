@@ -80,11 +80,18 @@ pub trait Change: fmt::Debug + Send + Sync {
     /// For people, e.g. `target worker-1: added`.
     fn line(&self) -> String;
 
+    /// What the message begins with when its action fails.
+    fn failed(&self) -> String {
+        self.line()
+    }
+
     /// For programs: `{"change": "addTarget", …}`.
     fn json(&self) -> serde_json::Value;
 
     /// What asks for it.
-    fn sources(&self) -> Vec<Source>;
+    fn sources(&self) -> Vec<Source> {
+        Vec::new()
+    }
 
     /// For the events: what kind of change it is.
     fn kind(&self) -> ChangeKind;
@@ -103,7 +110,9 @@ pub trait Change: fmt::Debug + Send + Sync {
     }
 
     /// It removes a target, and no other would be left: not made when every addition before it was refused.
-    fn needs_another_first(&self) -> bool;
+    fn needs_another_first(&self) -> bool {
+        false
+    }
 
     /// Reported on the Service once the change was made.
     fn event(&self) -> Option<Finding> {

@@ -32,7 +32,7 @@ pub use load_balancer::{
 };
 pub use node::{AddressKind, Node, NodeAddress};
 pub use options::{AddressFamily, Algorithm, LoadBalancerDefaults, NetworkSelector, Profile};
-pub use route::{Network, Route, RouteChange, Routes};
+pub use route::{Network, Route, RouteChange, RouteChangeKind, Routes};
 pub use service::{
     Cluster, Ingress, OfferedNode, Protocol, Reach, Service, ServicePort, TrafficPolicy,
 };

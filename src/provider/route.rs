@@ -3,8 +3,9 @@
 //! One change at a time: while a network is being changed, another change of it is answered
 //! `ErrorKind::Busy`.
 
-use super::{Actions, Applied, Error, Urgency};
+use super::{Actions, Change, Error, Urgency};
 use ipnet::Ipv4Net;
+use serde_json::{Value, json};
 use std::fmt;
 use std::net::Ipv4Addr;
 
@@ -13,8 +14,9 @@ pub trait Routes: Actions {
     /// The network with all of its routes: complete, or an error.
     fn observe(&self, urgency: Urgency) -> Result<Network, Error>;
 
-    /// Adds or deletes exactly this route. Never repeated by itself: after an error the caller reads again.
-    fn change(&self, change: RouteChange, route: &Route) -> Result<Applied, Error>;
+    /// The write that makes this change: it adds or deletes exactly this route. A route that does not exist counts
+    /// as deleted.
+    fn change(&self, change: RouteChange) -> Box<dyn Change>;
 }
 
 /// A private network.
@@ -39,19 +41,62 @@ pub struct Route {
     pub gateway: Ipv4Addr,
 }
 
+/// One write to the network that was planned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteChange {
+    pub kind: RouteChangeKind,
+    pub route: Route,
+    /// Whose pods the route is for, or on whose server it ends; none: no node is concerned.
+    pub node: Option<String>,
+    pub why: &'static str,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RouteChange {
+pub enum RouteChangeKind {
     Add,
     Delete,
 }
 
 impl RouteChange {
-    /// In the word of programs.
-    pub fn name(self) -> &'static str {
-        match self {
-            RouteChange::Add => "AddRoute",
-            RouteChange::Delete => "DeleteRoute",
+    pub fn is_deletion(&self) -> bool {
+        self.kind == RouteChangeKind::Delete
+    }
+
+    /// What it is about: its node, else the destination itself.
+    pub fn object(&self) -> String {
+        match &self.node {
+            Some(node) => format!("node/{node}"),
+            None => format!("route/{}", self.route.destination),
         }
+    }
+
+    /// `route 10.244.1.0/24 via 10.0.0.2: added`.
+    pub fn line(&self) -> String {
+        match self.kind {
+            RouteChangeKind::Add => format!("route {}: added", self.route),
+            RouteChangeKind::Delete => format!("route {}: deleted ({})", self.route, self.why),
+        }
+    }
+
+    /// `route 10.244.1.0/24 via 10.0.0.2: could not be added`.
+    pub fn failed(&self) -> String {
+        match self.kind {
+            RouteChangeKind::Add => format!("route {}: could not be added", self.route),
+            RouteChangeKind::Delete => format!("route {}: could not be deleted", self.route),
+        }
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        json!({
+            "change": match self.kind {
+                RouteChangeKind::Add => "AddRoute",
+                RouteChangeKind::Delete => "DeleteRoute",
+            },
+            "destination": self.route.destination,
+            "gateway": self.route.gateway,
+            "because": self.why,
+        })
     }
 }
 

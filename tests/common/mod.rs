@@ -6,6 +6,7 @@ pub mod library;
 pub mod memory;
 pub mod proxy;
 pub mod random;
+pub mod routes;
 pub mod secrets;
 pub mod seeds;
 pub mod services;

@@ -5,4 +5,5 @@
 mod common;
 
 mod node;
+mod route;
 mod service;

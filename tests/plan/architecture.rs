@@ -120,6 +120,7 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "cli",
     "controllers/lifecycle",
     "controllers/node",
+    "controllers/route",
     "daemon",
     "hetzner",
     "http",

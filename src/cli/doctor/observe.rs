@@ -338,7 +338,7 @@ fn route_plan(settings: &Settings, apis: &Apis) -> Seen<route::Plan> {
         Gap::NotHere(format!("no routes with these settings: {}{how}", off.why))
     })?;
     let routes = RouteController::new(routes);
-    routes.evaluate_within(apis, ONE_LOOK).map_err(gap)
+    routes.evaluate(apis, ONE_LOOK).map_err(gap)
 }
 
 /// Of a call to either API.

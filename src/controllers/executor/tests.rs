@@ -392,3 +392,101 @@ fn the_question_about_one_action_is_not_put_off_by_others() {
     });
     assert!(fake.sent().len() < 100, "{}", fake.sent().len());
 }
+
+/// The changes of one execution follow each other, and no execution waits for the end of another one.
+#[test]
+fn executions_in_turn_are_sent_in_their_order() {
+    let fake = Fake::default();
+    let works = fake.run_in_turn(vec![
+        (None, vec![step("a", &[Answer::Runs(60)])]),
+        (
+            None,
+            vec![
+                step("b1", &[Answer::Runs(60)]),
+                step("b2", &[Answer::Runs(60)]),
+            ],
+        ),
+        (None, vec![step("c", &[Answer::Done])]),
+    ]);
+    assert!(works.iter().all(|work| work.error.is_none()));
+    let log = fake.log();
+    assert_eq!(fake.sent(), ["a", "b1", "b2", "c"]);
+    assert_eq!(log[..2], ["a", "b1"], "without a question between");
+    let asked = log[2..].iter().position(|line| !line.starts_with("ask"));
+    assert!(asked.unwrap() > 0, "{log:?}");
+    let c = log.iter().position(|line| line == "c").unwrap();
+    assert_eq!(log[c - 1], "b2", "{log:?}");
+}
+
+#[test]
+fn after_busy_each_change_in_turn_waits_for_the_end_of_the_one_before() {
+    let fake = Fake::default();
+    fake.run_in_turn(vec![
+        (None, vec![step("a", &[Answer::Runs(30)])]),
+        (None, vec![step("b", &[BUSY, Answer::Runs(30)])]),
+        (None, vec![step("c", &[Answer::Done])]),
+    ]);
+    let mut log = fake.log();
+    log.dedup_by(|one, other| one.starts_with("ask") && other.starts_with("ask"));
+    assert_eq!(log, ["a", "b", "ask 1", "b", "ask 1", "c"]);
+}
+
+#[test]
+fn what_fails_for_all_stops_the_executions_in_turn() {
+    let cases: [(Answer, usize, bool); 4] = [
+        (Answer::Done, 1, true),
+        (NO, 1, true),
+        (AWAY, 1, false),
+        (BUSY, 11, false),
+    ];
+    for (answer, tries, is_next_sent) in cases {
+        let fake = Fake::default();
+        let works = fake.run_in_turn(vec![
+            (None, vec![step("a", &[answer])]),
+            (None, vec![step("b", &[Answer::Done])]),
+        ]);
+        let mut sent = vec!["a"; tries];
+        sent.extend(is_next_sent.then_some("b"));
+        assert_eq!(fake.sent(), sent, "{answer:?}");
+        assert_eq!(works[1].is_stopped, !is_next_sent, "{answer:?}");
+        assert_eq!(works[1].error, None, "{answer:?}");
+    }
+}
+
+/// Its second change is made whatever the time is.
+#[test]
+fn an_execution_that_begins_too_late_is_stopped() {
+    let fake = Fake::default();
+    let pair = |name: &str| {
+        vec![
+            step(&format!("{name}1"), &[Answer::Runs(60)]),
+            step(&format!("{name}2"), &[Answer::Done]),
+        ]
+    };
+    let soon = Instant::now() + Duration::from_millis(30);
+    let later = soon + Duration::from_secs(60);
+    let works = fake.run_in_turn(vec![
+        (None, pair("a")),
+        (Some(soon), pair("b")),
+        (Some(later), pair("c")),
+    ]);
+    assert_eq!(fake.sent(), ["a1", "a2", "c1", "c2"]);
+    let stopped: Vec<bool> = works.iter().map(|work| work.is_stopped).collect();
+    assert_eq!(stopped, [false, true, false]);
+}
+
+#[test]
+fn changes_in_turn_share_questions() {
+    let fake = Fake::default();
+    let begun = Instant::now();
+    let lists = (0..30).map(|n| (None, vec![step(&n.to_string(), &[Answer::Runs(1)])]));
+    let works = fake.run_in_turn(lists.collect());
+    assert!(works.iter().all(|work| work.lines.len() == 1));
+    let log = fake.log();
+    let asked = log.iter().filter(|line| line.starts_with("ask")).count();
+    let intervals = begun.elapsed().div_duration_f64(ASKED_AFTER_IN_TURN) / SCALE;
+    assert!(
+        asked as f64 <= intervals + 2.0,
+        "{asked} questions in {intervals} intervals"
+    );
+}

@@ -1,9 +1,9 @@
 //! The condition that says whether a node's pods can be reached: by a patch of it alone, so that the
 //! kubelet's conditions stay as they are.
 
-use super::ownership::ROUTE_CREATED;
-use super::plan::{NETWORK_UNAVAILABLE, NodePlan};
-use super::show::{condition_json, condition_line, status};
+use super::plan::{
+    NAME, NETWORK_UNAVAILABLE, NodePlan, ROUTE_CREATED, condition_json, condition_line, status,
+};
 use crate::cache::{Apis, Error};
 use crate::controllers::report::{Failure, count_write, log_change};
 use crate::kube::{self, Node, retry_on_conflict};
@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The conditions of one pass.
+/// The conditions of one sync.
 pub(super) struct Conditions<'a> {
     apis: &'a Apis,
     /// Nodes that are done, by UID.
@@ -36,7 +36,7 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    /// Says it, unless the node says so already. Once in a pass.
+    /// Says it, unless the node says so already. Once in a sync.
     pub(super) fn set(&mut self, plan: &NodePlan, unavailable: bool) {
         if self.stopped.is_some() || !self.done.insert(plan.object.uid.clone()) {
             return;
@@ -46,7 +46,7 @@ impl<'a> Conditions<'a> {
             Ok(false) => {}
             Ok(true) => {
                 let line = condition_line(unavailable);
-                log_change(super::NAME, &object, &line);
+                log_change(NAME, &object, &line);
                 self.made.push((object, line, condition_json(unavailable)));
             }
             Err(error) if error.is_refused() => self.stopped = Some(None),
@@ -82,7 +82,7 @@ impl<'a> Conditions<'a> {
             let body = body(&node, unavailable);
             let begun = Instant::now();
             let patched = self.apis.kube.patch_node_condition(node.name(), &body);
-            count_write(super::NAME, "condition", patched.as_ref().map(drop));
+            count_write(NAME, "condition", patched.as_ref().map(drop));
             match patched {
                 Err(error) if error.is_not_found() => Ok(false),
                 patched => {

@@ -1,7 +1,9 @@
-//! What both APIs say about routes: read only.
+//! What both APIs say about routes, what earlier comparisons showed, and the plan by that.
 
-use super::plan::{Plan, View, plan};
-use crate::cache::{self, Apis, Error};
+use super::desired::View;
+use super::plan::{Plan, Row, State, Step};
+use super::planner::plan;
+use crate::cache::{self, Apis, Error, ReadFrom};
 use crate::kube::Node;
 use crate::provider::{Instance, Network, Route, Urgency};
 use ipnet::IpNet;
@@ -9,66 +11,209 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Everything a plan rests on.
-pub struct Observed {
-    pub nodes: Arc<Vec<Arc<Node>>>,
-    pub instances: cache::View<Vec<Instance>>,
-    pub network: cache::View<Network>,
+/// How often routes are compared although no node changed.
+pub(super) const COMPARE_PERIOD: Duration = Duration::from_secs(300);
+
+/// A network takes 100 routes. What is beyond this number is not remembered: such a route is
+/// reported instead of deleted.
+const REMEMBERED_AT_MOST: usize = 1000;
+
+/// Settings of the route controller.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `--cluster-cidr`: it is responsible for routes within these.
+    pub cluster_cidrs: Vec<IpNet>,
+    /// `--route-reconciliation-period`: the shortest time between two comparisons.
+    pub reconciliation_period: Duration,
+    /// `HCLOUD_SERVER_CACHE_MAX_AGE`: how old a list of servers a write may rest on.
+    pub server_cache_max_age: Duration,
+    /// Multiplies waits; 1 outside of tests.
+    pub time_scale: f64,
+}
+
+/// Everything a plan rests on, and the plan.
+pub(super) struct Observed {
+    pub(super) plan: Plan,
+    pub(super) network: cache::View<Network>,
+    pub(super) instances: Arc<Vec<Instance>>,
     /// When all of it was there.
     pub(super) complete: Instant,
 }
 
 /// How old what is read may be.
-#[derive(Clone, Copy, Debug)]
 pub(super) struct Ages {
-    pub(super) instances: Duration,
     pub(super) network: Duration,
+    pub(super) instances: Duration,
     pub(super) urgency: Urgency,
 }
 
-/// The nodes are given.
-pub(super) fn observe(
-    apis: &Apis,
-    nodes: Arc<Vec<Arc<Node>>>,
-    ages: Ages,
-) -> Result<Observed, Error> {
-    let network = apis.network(ages.network, ages.urgency)?;
-    let instances = apis.instances(ages.instances, ages.urgency)?;
-    Ok(Observed {
-        nodes,
-        instances,
-        network,
-        complete: Instant::now(),
-    })
+/// What earlier comparisons showed.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// Routes that were wanted by this cluster's nodes: a server's address may be another server's by the time its node
+    /// does not exist any more. A route is forgotten when it was deleted, and when the network does not have it: one
+    /// that comes back has another owner.
+    pub(super) routes: HashSet<Route>,
+    /// Since when routes of nodes are held back.
+    held_back: Option<Instant>,
 }
 
-impl Observed {
-    /// Lists the servers after the network was read, unless that was so: then the gateway of a
-    /// route that is there is in the list, if it is a server's.
-    pub(super) fn with_all_servers(self, apis: &Apis) -> Result<Observed, Error> {
-        let since_read = self.network.time_in_use();
-        Ok(Observed {
-            instances: apis.instances(since_read, Urgency::Needed)?,
-            complete: Instant::now(),
-            ..self
-        })
+impl Settings {
+    pub(super) fn scaled(&self, time: Duration) -> Duration {
+        time.mul_f64(self.time_scale)
     }
 
-    pub(super) fn plan(
+    /// Everything, no older than that, by the servers that a write may rest on.
+    pub(super) fn observe_all(
         &self,
         apis: &Apis,
-        cluster_cidrs: &[IpNet],
-        remembered: &HashSet<Route>,
-        lacking: &HashSet<String>,
-    ) -> Plan {
-        let view = View {
-            nodes: &self.nodes,
-            instances: &self.instances.value,
-            network: &self.network.value,
-            cluster_cidrs,
-            remembered,
-            lacking,
+        memory: &Memory,
+        max_age: Duration,
+    ) -> Result<Observed, Error> {
+        // Routes are deleted by this list: one of the API server's cache may lack a node that is there.
+        let nodes = apis.nodes(max_age, ReadFrom::Latest)?.value;
+        let mut ages = Ages {
+            network: max_age,
+            instances: max_age.max(self.server_cache_max_age),
+            urgency: Urgency::Needed,
         };
-        plan(&view, &*apis.provider)
+        let observed = self.observe(apis, memory, &nodes, &ages)?;
+        if !observed.plan.needs_all_servers() {
+            return Ok(observed);
+        }
+        // Listed after the network was read: then the gateway of a route that is there is in the list, if it is a
+        // server's.
+        ages.network = Duration::MAX;
+        ages.instances = observed.network.time_in_use();
+        self.observe(apis, memory, &nodes, &ages)
+    }
+
+    /// The network and the servers; the nodes are given.
+    pub(super) fn observe(
+        &self,
+        apis: &Apis,
+        memory: &Memory,
+        nodes: &[Arc<Node>],
+        ages: &Ages,
+    ) -> Result<Observed, Error> {
+        let network = apis.network(ages.network, ages.urgency)?;
+        let instances = apis.instances(ages.instances, ages.urgency)?.value;
+        let long = self.scaled(COMPARE_PERIOD) / 2;
+        let view = View {
+            nodes,
+            instances: &instances,
+            network: &network.value,
+            cluster_cidrs: &self.cluster_cidrs,
+            remembered: &memory.routes,
+            is_held_back_for_long: memory.held_back.is_some_and(|at| at.elapsed() >= long),
+        };
+        Ok(Observed {
+            plan: plan(&view, &*apis.provider),
+            instances,
+            complete: Instant::now(),
+            network,
+        })
+    }
+}
+
+impl Memory {
+    /// Of a plan that was made for this network.
+    pub(super) fn note_routes(&mut self, plan: &Plan, network: &Network) {
+        let there: HashSet<&Route> = network.routes.iter().collect();
+        self.routes.retain(|route| there.contains(route));
+        for route in plan.rows.iter().filter_map(of_node) {
+            if self.routes.len() < REMEMBERED_AT_MOST {
+                self.routes.insert(route);
+            }
+        }
+    }
+
+    /// When a comparison has ended.
+    pub(super) fn note_held_back(&mut self, plan: &Plan) {
+        let since = self.held_back.unwrap_or_else(Instant::now);
+        self.held_back = plan.is_doubtful.then_some(since);
+    }
+}
+
+/// One that a node wants, and that is there or is about to be. What only leads to a node's server is
+/// not the node's: by an older list of servers that address may be one that another server has now.
+fn of_node(row: &Row) -> Option<Route> {
+    let is_its = row.state == State::Ok || matches!(row.step, Step::Add | Step::Replace);
+    row.want.filter(|_| is_its)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn route(n: usize) -> Route {
+        Route {
+            destination: format!("10.{}.{}.0/24", n / 256, n % 256).parse().unwrap(),
+            gateway: "10.0.0.2".parse().unwrap(),
+        }
+    }
+
+    fn row(n: usize, state: State, step: Step) -> Row {
+        let is_there = state != State::Missing;
+        Row {
+            destination: route(n).destination,
+            have: is_there.then(|| route(n)),
+            want: (state == State::Ok || !is_there).then(|| route(n)),
+            node: Some("a".into()),
+            server: None,
+            state,
+            step,
+        }
+    }
+
+    fn network(routes: impl Iterator<Item = usize>) -> Network {
+        Network {
+            id: 1,
+            name: "net".into(),
+            range: None,
+            subnets: Vec::new(),
+            routes: routes.map(route).collect(),
+            other_routes: 0,
+            routes_at_most: 100,
+        }
+    }
+
+    #[test]
+    fn a_route_is_forgotten_when_the_network_lacks_it() {
+        let mut memory = Memory::default();
+        let plan = |rows| Plan {
+            rows,
+            ..Plan::default()
+        };
+        let rows = vec![
+            row(1, State::Ok, Step::Nothing),
+            row(2, State::Ok, Step::Nothing),
+            row(3, State::Missing, Step::Add),
+            row(4, State::Missing, Step::Cannot),
+            row(5, State::NotOurs, Step::Nothing),
+            row(6, State::Ok, Step::Nothing),
+            row(7, State::Unwanted, Step::Nothing),
+            row(8, State::LeftAlone, Step::Nothing),
+        ];
+        memory.note_routes(&plan(rows), &network([1, 2, 5, 6, 7, 8].into_iter()));
+        let expected = [1, 2, 3, 6].map(route);
+        assert_eq!(memory.routes, expected.into_iter().collect());
+        memory.note_routes(&plan(Vec::new()), &network([1, 3].into_iter()));
+        assert_eq!(memory.routes, [1, 3].map(route).into_iter().collect());
+    }
+
+    #[test]
+    fn however_many_routes_there_are_no_more_than_a_thousand_are_remembered() {
+        let mut memory = Memory::default();
+        for of in [0..5000, 5000..9000] {
+            let rows = of.clone().map(|n| row(n, State::Ok, Step::Nothing));
+            let plan = Plan {
+                rows: rows.collect(),
+                ..Plan::default()
+            };
+            memory.note_routes(&plan, &network(of));
+            assert_eq!(memory.routes.len(), REMEMBERED_AT_MOST);
+        }
     }
 }

@@ -1,30 +1,20 @@
-//! What should be done about routes: a pure function of nodes, servers and the network.
-//!
-//! It is responsible for routes within the cluster's CIDRs and for no other.
+//! A plan of routes, as data and in words: what there is, and what is to be done.
 
-use super::desired::DesiredRoutes;
-use super::planner::Planner;
+use crate::controllers::Proposal;
 use crate::kube::{Node, ObjectReference};
-use crate::provider::{Finding, Instance, Network, Provider, Route, RouteChange};
-use ipnet::{IpNet, Ipv4Net};
-use std::collections::HashSet;
+use crate::provider::{Error, Finding, Reason, Route, RouteChange};
+use ipnet::Ipv4Net;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+
+pub const NAME: &str = "node-route-controller";
 
 /// The condition of a node whose pods can't be reached.
 pub const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 
-/// What both APIs said.
-pub struct View<'a> {
-    pub nodes: &'a [Arc<Node>],
-    pub instances: &'a [Instance],
-    pub network: &'a Network,
-    /// `--cluster-cidr`.
-    pub cluster_cidrs: &'a [IpNet],
-    /// Routes that an earlier comparison saw to be wanted by our nodes.
-    pub remembered: &'a HashSet<Route>,
-    /// Nodes, by UID, whose routes have waited for long.
-    pub lacking: &'a HashSet<String>,
-}
+/// Why a route controller says that a node is reached: it made its route.
+pub(super) const ROUTE_CREATED: &str = "RouteCreated";
 
 /// What there is, and what is to be done.
 #[derive(Debug, Default)]
@@ -32,14 +22,14 @@ pub struct Plan {
     /// Every route that is there or wanted, by destination.
     pub rows: Vec<Row>,
     /// One after the other; a route that takes another's place follows right after it.
-    pub changes: Vec<Change>,
+    pub changes: Vec<RouteChange>,
     /// Nodes of ours with something to say about them, by name.
     pub nodes: Vec<NodePlan>,
     /// About the network.
     pub findings: Vec<Finding>,
-    /// Routes in the way may be another cluster's; when what is free is added, it may be clearer.
+    /// Routes that block others may be another cluster's; when what is free is added, it may be clearer.
     pub is_doubtful: bool,
-    /// What `findings` are about.
+    /// What `findings` are about; none: there is no plan.
     pub network: Option<ObjectReference>,
 }
 
@@ -85,18 +75,8 @@ pub enum Step {
     Add,
     Delete,
     Replace,
-    /// Something stands in the way: see the node's obstacle.
+    /// It is blocked: see the node's obstacle.
     Cannot,
-}
-
-/// One write to the network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    pub change: RouteChange,
-    pub route: Route,
-    /// None: no node has to do with it.
-    pub node: Option<String>,
-    pub why: &'static str,
 }
 
 /// One node whose pods are within the cluster's CIDRs, or should be.
@@ -106,9 +86,9 @@ pub struct NodePlan {
     pub node: Arc<Node>,
     /// Those that it needs, each as it should be.
     pub routes: Vec<Route>,
-    /// What its condition has to say when all is done; none: it is left as it is.
+    /// What its condition has to say when all is done; none: it is left unchanged.
     pub unavailable: Option<bool>,
-    /// Something in its way may be another cluster's.
+    /// It waits for a route that may be another cluster's.
     pub is_held_back: bool,
     /// Why one of its routes can't be.
     pub obstacle: Option<Finding>,
@@ -119,70 +99,167 @@ impl Plan {
     /// It takes a route away, or says that a node's server is not there. A list of servers from
     /// before the routes were read may lack one that was made since.
     pub(super) fn needs_all_servers(&self) -> bool {
-        let is_delete = |change: &Change| change.change == RouteChange::Delete;
-        let is_blocked = |node: &NodePlan| node.obstacle.is_some();
-        self.changes.iter().any(is_delete) || self.nodes.iter().any(is_blocked)
+        self.changes.iter().any(RouteChange::is_deletion) || self.is_blocked()
     }
-}
 
-pub fn plan(view: &View, provider: &dyn Provider) -> Plan {
-    let desired = DesiredRoutes::new(view, provider);
-    let mut planner = Planner::new(view, &desired);
-    let mut rows: Vec<Row> = view.network.routes.iter().map(|r| planner.row(r)).collect();
-    planner.add_missing(&mut rows);
-    rows.sort_by_key(|row| (row.destination, row.have));
-    let changes = changes(&rows);
-    Plan {
-        nodes: planner.nodes(),
-        findings: planner.findings(&rows),
-        is_doubtful: planner.is_doubtful(),
-        network: Some(ObjectReference {
-            kind: "Network",
-            name: view.network.name.clone(),
-            namespace: String::new(),
-            uid: view.network.id.to_string(),
-        }),
-        rows,
-        changes,
+    /// A node can't get its route.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.nodes.iter().any(|node| node.obstacle.is_some())
     }
-}
 
-/// Deletions first, for they make room; then what takes another's place, each pair together, so
-/// that a route is missing for no longer than that takes; then the new ones.
-fn changes(rows: &[Row]) -> Vec<Change> {
-    let of = |row: &Row, change, route: &Option<Route>, why| {
-        route.map(|route| Change {
-            change,
-            route,
-            node: row.node.clone(),
-            why,
-        })
-    };
-    let mut changes = Vec::new();
-    for row in rows.iter().filter(|row| row.step == Step::Delete) {
-        let why = match row.state {
-            State::Blackhole => "its gateway is no server's",
-            _ => "no node has these pods there",
+    /// The cloud refused this change, which the plan has: the route of its node can't be.
+    pub(super) fn block(&mut self, change: &RouteChange, error: &Error) {
+        let mut nodes = self.nodes.iter_mut();
+        let node = nodes.find(|node| Some(&node.object.name) == change.node.as_ref());
+        if let Some(node) = node.filter(|_| !change.is_deletion()) {
+            let why = Finding::warning(Reason::FailedToCreateRoute, error.message.clone());
+            node.obstacle.get_or_insert(why);
+            node.unavailable = node.unavailable.and(Some(true));
+        }
+    }
+
+    pub fn has_writes(&self) -> bool {
+        !self.changes.is_empty() || self.nodes.iter().any(|node| node.condition().is_some())
+    }
+
+    /// By node; and by destination, where no node is concerned.
+    pub fn proposals(&self) -> Vec<Proposal> {
+        let mut by_object: BTreeMap<String, (Vec<String>, Option<String>)> = BTreeMap::new();
+        for change in &self.changes {
+            let (lines, _) = by_object.entry(change.object()).or_default();
+            lines.push(change.line());
+        }
+        for node in &self.nodes {
+            let (lines, obstacle) = by_object.entry(node.name()).or_default();
+            lines.extend(node.condition().map(condition_line));
+            *obstacle = node.obstacle.as_ref().map(|why| why.message.clone());
+        }
+        let proposal = |(object, (lines, obstacle))| Proposal {
+            object,
+            lines,
+            obstacle,
         };
-        changes.extend(of(row, RouteChange::Delete, &row.have, why));
+        by_object.into_iter().map(proposal).collect()
     }
-    for row in rows.iter().filter(|row| row.step == Step::Replace) {
-        let why = "these pods are on another server";
-        changes.extend(of(row, RouteChange::Delete, &row.have, why));
-        changes.extend(of(
-            row,
-            RouteChange::Add,
-            &row.want,
-            "the node's pods are there",
-        ));
+}
+
+impl Row {
+    /// With these routes in the network; none: there is no route any more, and none is wanted.
+    pub(super) fn state_with(&self, routes: &HashSet<Route>) -> Option<State> {
+        let lacks = |route: Route| !routes.contains(&route);
+        match (self.have, self.want) {
+            (_, Some(want)) if routes.contains(&want) => Some(State::Ok),
+            (Some(have), want) if lacks(have) => want.map(|_| State::Missing),
+            _ => Some(self.state),
+        }
     }
-    for row in rows.iter().filter(|row| row.step == Step::Add) {
-        changes.extend(of(
-            row,
-            RouteChange::Add,
-            &row.want,
-            "the node's pods are there",
-        ));
+}
+
+impl State {
+    pub const ALL: [State; 8] = [
+        State::Ok,
+        State::Missing,
+        State::WrongGateway,
+        State::Blackhole,
+        State::Unwanted,
+        State::Stale,
+        State::LeftAlone,
+        State::NotOurs,
+    ];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Ok => "ok",
+            State::Missing => "missing",
+            State::WrongGateway => "wrong gateway",
+            State::Blackhole => "blackhole",
+            State::Unwanted => "unwanted",
+            State::Stale => "stale",
+            State::LeftAlone => "left alone",
+            State::NotOurs => "not ours",
+        }
     }
-    changes
+}
+
+impl NodePlan {
+    /// `node/worker-1`.
+    pub fn name(&self) -> String {
+        format!("node/{}", self.object.name)
+    }
+
+    /// What its condition is to say, where it says something else.
+    pub fn condition(&self) -> Option<bool> {
+        let now = self.node.condition(NETWORK_UNAVAILABLE);
+        self.unavailable
+            .filter(|unavailable| now != Some(status(*unavailable)))
+    }
+
+    pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
+        self.obstacle.iter().chain(&self.findings)
+    }
+}
+
+/// As a condition says it.
+pub(super) fn status(unavailable: bool) -> &'static str {
+    match unavailable {
+        true => "True",
+        false => "False",
+    }
+}
+
+/// `condition NetworkUnavailable: False`.
+pub(super) fn condition_line(unavailable: bool) -> String {
+    format!("condition {NETWORK_UNAVAILABLE}: {}", status(unavailable))
+}
+
+pub fn condition_json(unavailable: bool) -> Value {
+    json!({ "change": "SetCondition", "type": NETWORK_UNAVAILABLE, "status": status(unavailable) })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_made_is_not_counted_as_made() {
+        let route = |gateway: &str| Route {
+            destination: "10.244.1.0/24".parse().unwrap(),
+            gateway: gateway.parse().unwrap(),
+        };
+        let (old, new) = (route("10.0.0.9"), route("10.0.0.2"));
+        let (has_old, wants_new) = (Some(old), Some(new));
+        let [ok, missing] = [State::Ok, State::Missing].map(Some);
+        // State, what there was and what is wanted; the state with the old route, with none and with the new one.
+        let cases = [
+            (
+                State::WrongGateway,
+                has_old,
+                wants_new,
+                [Some(State::WrongGateway), missing, ok],
+            ),
+            (
+                State::Blackhole,
+                has_old,
+                None,
+                [Some(State::Blackhole), None, None],
+            ),
+            (State::Missing, None, wants_new, [missing, missing, ok]),
+            (State::Missing, None, None, [missing; 3]),
+        ];
+        for (state, have, want, expected) in cases {
+            let row = Row {
+                destination: new.destination,
+                have,
+                want,
+                node: None,
+                server: None,
+                state,
+                step: Step::Nothing,
+            };
+            let networks = [&[old][..], &[], &[new]];
+            let states = networks.map(|all| row.state_with(&all.iter().copied().collect()));
+            assert_eq!(states, expected, "{state:?}");
+        }
+    }
 }

@@ -1,109 +1,131 @@
-//! Decides what becomes of each destination. A deletion takes packets away, so
-//! a route whose owner is in doubt is kept.
+//! Plans routes: a pure function of nodes, servers and the network.
+//!
+//! It is responsible for routes within the cluster's CIDRs and for no other. A deletion takes packets away, so a
+//! route whose owner is in doubt is kept.
 
-use super::desired::{DesiredRoute, DesiredRoutes, Gateway, is_within, overlap};
-use super::ownership::{Accepted, Ownership, had_its_route};
-use super::plan::{NETWORK_UNAVAILABLE, NodePlan, Row, State, Step, View};
-use crate::provider::{Finding, Reason, Route};
+use super::desired::{DesiredRoutes, View, addresses, is_within, overlap, server_of};
+use super::plan::{NETWORK_UNAVAILABLE, NodePlan, Plan, ROUTE_CREATED, Row, State, Step};
+use crate::kube::{Node, ObjectReference};
+use crate::provider::{Finding, Instance, Provider, Reason, Route, RouteChange, RouteChangeKind};
 use ipnet::{IpNet, Ipv4Net};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// Routes that a network has left when it is worth a word.
+/// A network that has no more routes left is reported.
 const ROOM_FOR_FEW: usize = 10;
 
 /// Decides for one destination after the other.
-pub(super) struct Planner<'a> {
+struct Planner<'a> {
     view: &'a View<'a>,
-    desired: &'a DesiredRoutes<'a>,
-    accepted: Accepted,
-    /// Why a node does not get a route, by its place.
-    obstacles: BTreeMap<usize, String>,
+    /// Servers by each of their addresses in the network.
+    servers: HashMap<Ipv4Addr, &'a Instance>,
+    /// Of the nodes with a provider ID of ours, by name.
+    desired: Vec<DesiredRoutes<'a>>,
+    /// Pods of other nodes, with the node's name: a route to them is left unchanged, whoever owns it.
+    foreign: Vec<(Ipv4Net, &'a str)>,
+    /// Wanted routes that can be, with the place of the node among the desired.
+    accepted: BTreeMap<Ipv4Net, (Route, usize)>,
     /// One of our servers is the gateway of a wanted route: the nodes, the servers and the network
     /// belong together. Else nothing may be deleted, for it may be another
     /// cluster's.
     is_anchored: bool,
-    /// Routes in the way may be another cluster's in the same network.
+    /// Routes that block others may be another cluster's in the same network.
     is_doubtful: bool,
     /// That ends when what is free is added.
     is_ending: bool,
-    /// Nodes whose routes wait for that, by their place.
-    held_back: HashSet<usize>,
+}
+
+pub fn plan(view: &View, provider: &dyn Provider) -> Plan {
+    let mut planner = Planner::new(view, provider);
+    planner.accept();
+    planner.hold_back();
+    let mut rows: Vec<Row> = view.network.routes.iter().map(|r| planner.row(r)).collect();
+    planner.add_missing(&mut rows);
+    rows.sort_by_key(|row| (row.destination, row.have));
+    Plan {
+        changes: changes(&rows),
+        nodes: planner.nodes(),
+        findings: planner.findings(&rows),
+        is_doubtful: planner.is_doubtful,
+        network: Some(ObjectReference {
+            kind: "Network",
+            name: view.network.name.clone(),
+            namespace: String::new(),
+            uid: view.network.id.to_string(),
+        }),
+        rows,
+    }
 }
 
 impl<'a> Planner<'a> {
-    /// Knows which routes are wanted.
-    pub(super) fn new(view: &'a View<'a>, desired: &'a DesiredRoutes<'a>) -> Planner<'a> {
+    fn new(view: &'a View<'a>, provider: &dyn Provider) -> Planner<'a> {
         let mut planner = Planner {
             view,
-            desired,
-            accepted: Accepted::new(),
-            obstacles: BTreeMap::new(),
+            servers: HashMap::new(),
+            desired: Vec::new(),
+            foreign: Vec::new(),
+            accepted: BTreeMap::new(),
             is_anchored: false,
             is_doubtful: false,
             is_ending: false,
-            held_back: HashSet::new(),
         };
-        planner.accept();
-        planner.doubt();
+        let mut by_id = HashMap::new();
+        for instance in view.instances {
+            by_id.insert(instance.id, instance);
+            let ips = addresses(instance, view.network.id);
+            planner.servers.extend(ips.map(|ip| (ip, instance)));
+        }
+        for node in view.nodes {
+            if let Some(server) = server_of(node, provider) {
+                let instance = by_id.get(&server).copied();
+                let desired = DesiredRoutes::new(view, node, server, instance);
+                planner.desired.push(desired);
+                continue;
+            }
+            for cidr in node.spec.pod_cidrs.iter() {
+                if let Ok(IpNet::V4(net)) = cidr {
+                    planner.foreign.push((net, node.name()));
+                }
+            }
+        }
+        planner.desired.sort_by_key(|desired| desired.node.name());
         planner
     }
 
     /// Of nodes that want the same, one gets it: whose route is there, then who stays, then by name.
     fn accept(&mut self) {
-        let mut asked = Vec::new();
-        for (place, desired_route) in self.desired.of_nodes.iter().enumerate() {
-            for destination in &desired_route.cidrs {
-                let gateway = match desired_route.gateway {
-                    Gateway::At(gateway) => gateway,
-                    Gateway::NotAttached => {
-                        let why = format!(
-                            "server {} is not attached to network {}; until it is, its pods can't be reached",
-                            desired_route.server, self.view.network.name
-                        );
-                        self.obstacles.insert(place, why);
-                        continue;
-                    }
-                    Gateway::NoServer => {
-                        let why = format!("this project has no server {}", desired_route.server);
-                        self.obstacles.insert(place, why);
-                        continue;
-                    }
+        let mut wanted = Vec::new();
+        for (place, desired) in self.desired.iter_mut().enumerate() {
+            let is_going = desired.node.metadata.deletion_timestamp.is_some();
+            for &destination in &desired.cidrs {
+                let Some(gateway) = desired.gateway else {
+                    let (server, network) = (desired.server, &self.view.network.name);
+                    desired.obstacle = Some(match desired.has_server {
+                        true => format!(
+                            "server {server} is not attached to network {network}; until it is, its pods can't be \
+                             reached"
+                        ),
+                        false => format!("this project has no server {server}"),
+                    });
+                    continue;
                 };
                 let route = Route {
-                    destination: *destination,
+                    destination,
                     gateway,
                 };
-                let is_there = self.view.network.routes.contains(&route);
-                let is_going = desired_route.node.metadata.deletion_timestamp.is_some();
-                asked.push((!is_there, is_going, place, route));
+                let is_missing = !self.view.network.routes.contains(&route);
+                wanted.push((is_missing, is_going, place, route));
             }
         }
-        self.is_anchored = !asked.is_empty();
-        asked.sort();
-        for (is_missing, _, place, route) in asked {
+        self.is_anchored = !wanted.is_empty();
+        wanted.sort();
+        for (is_missing, _, place, route) in wanted {
             match self.refusal(&route, is_missing) {
                 None => drop(self.accepted.insert(route.destination, (route, place))),
-                Some(why) => drop(self.obstacles.insert(place, why)),
+                Some(why) => self.desired[place].obstacle = Some(why),
             }
         }
-    }
-
-    /// Where something in the way may be another cluster's, nothing is taken away; what is free is
-    /// added.
-    fn doubt(&mut self) {
-        let Some(ownership) = Ownership::find(self.view, self.desired, &self.accepted) else {
-            return;
-        };
-        for (route, place) in ownership.held_back(self.view, &mut self.accepted) {
-            self.held_back.insert(place);
-            if let Some(why) = ownership.why(&route, &self.accepted) {
-                self.obstacles.insert(place, why);
-            }
-        }
-        self.is_ending = ownership.ends_with(&self.accepted);
-        self.is_doubtful = true;
-        self.is_anchored = false;
     }
 
     /// Why this route can't be.
@@ -112,7 +134,7 @@ impl<'a> Planner<'a> {
         let hits = |net: &Ipv4Net| overlap(*net, destination);
         let mut accepted = self.accepted.iter();
         if let Some((net, (_, place))) = accepted.find(|(net, _)| hits(net)) {
-            let other = self.desired.of_nodes[*place].node.name();
+            let other = self.desired[*place].node.name();
             return Some(format!(
                 "its pods' {destination} is taken: node {other} has {net}"
             ));
@@ -121,7 +143,7 @@ impl<'a> Planner<'a> {
             return None;
         }
         let network = self.view.network;
-        if let Some(name) = self.desired.stranger_at(destination) {
+        if let Some(name) = self.foreign_at(destination) {
             return Some(format!(
                 "its pods' {destination} are node {name}'s as well, which has no provider ID of ours"
             ));
@@ -134,10 +156,8 @@ impl<'a> Planner<'a> {
             ));
         }
         let others = network.routes.iter().filter(|other| {
-            let theirs = !is_within(other.destination, self.view.cluster_cidrs)
-                || self.desired.stranger_at(other.destination).is_some();
             // The API has the default route beside everything else.
-            theirs && other.destination.prefix_len() > 0
+            !self.is_ours(other) && other.destination.prefix_len() > 0
         });
         let mut others = others.filter(|other| hits(&other.destination));
         others.next().map(|other| {
@@ -147,84 +167,145 @@ impl<'a> Planner<'a> {
         })
     }
 
+    /// May this controller delete it at all?
+    fn is_ours(&self, route: &Route) -> bool {
+        is_within(route.destination, self.view.cluster_cidrs)
+            && self.foreign_at(route.destination).is_none()
+    }
+
+    /// The node without a provider ID of ours that has pods there.
+    fn foreign_at(&self, net: Ipv4Net) -> Option<&'a str> {
+        let mut foreign = self.foreign.iter();
+        let found = foreign.find(|(theirs, _)| overlap(*theirs, net));
+        found.map(|(_, name)| *name)
+    }
+
+    /// The node whose provider ID names this server.
+    fn of_server(&self, server: &Instance) -> Option<&DesiredRoutes<'a>> {
+        self.desired.iter().find(|one| one.server == server.id)
+    }
+
+    /// Holds back what is blocked by routes that may be another cluster's: where this cluster's servers are in another
+    /// one's Network, or the kubeconfig is the other's, both can look as if they wanted the same.
+    ///
+    /// What is free is added all the same, for that takes nothing away. What is blocked is replaced only where the
+    /// Network is beyond doubt this cluster's, and routes that were added meanwhile do not count as a proof of that.
+    fn hold_back(&mut self) {
+        let (view, network) = (self.view, self.view.network);
+        // Routes of ours to servers that no node names.
+        let ours = network.routes.iter().filter(|route| self.is_ours(route));
+        let theirs = ours.filter_map(|route| {
+            let server = *self.servers.get(&route.gateway)?;
+            let is_ours = self.of_server(server).is_some() || view.remembered.contains(route);
+            (!is_ours).then_some((route, server))
+        });
+        let theirs: Vec<(&Route, &Instance)> = theirs.collect();
+        let blocks = |route: &Route, wanted: &Route| overlap(route.destination, wanted.destination);
+        let is_blocked = |wanted: &Route| theirs.iter().any(|(route, _)| blocks(route, wanted));
+        if !self.accepted.values().any(|(wanted, _)| is_blocked(wanted)) {
+            return;
+        }
+        // One node is no cluster that needs routes: it is left from before, and gives way once a route of another node
+        // is there.
+        let servers: HashSet<u64> = theirs.iter().map(|(_, server)| server.id.0).collect();
+        let is_one = servers.len() == 1;
+        let is_proof = |(route, place): &(Route, usize)| {
+            let node = self.desired[*place].node;
+            network.routes.contains(route) && (is_one || had_its_route(node))
+        };
+        if self.accepted.values().any(is_proof) {
+            return;
+        }
+        let must_wait = |wanted: &Route| {
+            let ours = network.routes.iter();
+            let mut ours = ours.filter(|one| is_within(one.destination, view.cluster_cidrs));
+            !network.routes.contains(wanted) && ours.any(|route| blocks(route, wanted))
+        };
+        let accepted = std::mem::take(&mut self.accepted).into_iter();
+        let (held_back, accepted): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            accepted.partition(|(_, (wanted, _))| must_wait(wanted));
+        self.is_ending = is_one && !accepted.is_empty();
+        for (wanted, place) in held_back.into_values() {
+            let mut blocking = theirs.iter().filter(|(route, _)| blocks(route, &wanted));
+            let Some((route, server)) = blocking.next().or(theirs.first()) else {
+                continue;
+            };
+            let what = match self.is_ending {
+                true => "; it gives way as soon as the route of another node is there",
+                false => {
+                    " and may be another cluster's: is the kubeconfig another cluster's? If not, delete that route by \
+                     hand; until then it stays, and packets to this node's pods go there"
+                }
+            };
+            let server = &server.name;
+            let why =
+                format!("the route {route} leads to server {server}, which is no node's{what}");
+            self.desired[place].obstacle = Some(why);
+            self.desired[place].is_held_back = true;
+        }
+        self.accepted = accepted;
+        self.is_doubtful = true;
+        self.is_anchored = false;
+    }
+
     /// A route that is there.
-    pub(super) fn row(&self, route: &Route) -> Row {
-        let server = self.desired.servers.get(&route.gateway);
-        let claim = server.and_then(|server| self.desired.of_server(server.id));
+    fn row(&self, route: &Route) -> Row {
+        let server = self.servers.get(&route.gateway);
+        let leads_to = server.and_then(|server| self.of_server(server));
         let wanted = self.accepted.get(&route.destination);
-        let (state, step) = self.planner(route, server.is_some(), claim);
-        let wanted_by = wanted.map(|(_, place)| &self.desired.of_nodes[*place]);
-        let node = wanted_by
-            .or(claim)
-            .map(|desired_route| desired_route.node.name());
+        let wanted_by = wanted.map(|(_, place)| &self.desired[*place]);
+        let state = self.state(route, leads_to);
+        let step = match state {
+            State::WrongGateway => Step::Replace,
+            State::Blackhole | State::Unwanted if self.is_anchored => Step::Delete,
+            _ => Step::Nothing,
+        };
         let is_ours = state != State::NotOurs;
+        let node = wanted_by.or(leads_to).filter(|_| is_ours);
         Row {
             destination: route.destination,
             have: Some(*route),
             want: wanted.map(|(route, _)| *route).filter(|_| is_ours),
-            node: node.filter(|_| is_ours).map(str::to_owned),
+            node: node.map(|one| one.node.name().to_owned()),
             server: server.map(|server| server.name.clone()),
             state,
             step,
         }
     }
 
-    fn planner(
-        &self,
-        route: &Route,
-        leads_to_server: bool,
-        claim: Option<&DesiredRoute>,
-    ) -> (State, Step) {
-        if !is_within(route.destination, self.view.cluster_cidrs) {
-            return (State::NotOurs, Step::Nothing);
-        }
+    fn state(&self, route: &Route, leads_to: Option<&DesiredRoutes>) -> State {
         let wanted = self.accepted.get(&route.destination);
-        if wanted.is_some_and(|(wanted, _)| wanted == route) {
-            return (State::Ok, Step::Nothing);
-        }
-        if self.desired.stranger_at(route.destination).is_some() {
-            return (State::LeftAlone, Step::Nothing);
-        }
-        if wanted.is_some() {
-            return (State::WrongGateway, Step::Replace);
-        }
-        let delete = match self.is_anchored {
-            true => Step::Delete,
-            false => Step::Nothing,
-        };
-        if !leads_to_server {
-            return (State::Blackhole, delete);
-        }
         let mut accepted = self.accepted.keys();
         let is_wanted_elsewhere = accepted.any(|net| overlap(*net, route.destination));
-        match claim {
-            Some(desired_route) if desired_route.is_settled => (State::Unwanted, delete),
-            _ if is_wanted_elsewhere => (State::Unwanted, delete),
-            Some(_) => (State::LeftAlone, Step::Nothing),
+        match leads_to {
+            _ if !is_within(route.destination, self.view.cluster_cidrs) => State::NotOurs,
+            _ if wanted.is_some_and(|(wanted, _)| wanted == route) => State::Ok,
+            _ if self.foreign_at(route.destination).is_some() => State::LeftAlone,
+            _ if wanted.is_some() => State::WrongGateway,
+            _ if !self.servers.contains_key(&route.gateway) => State::Blackhole,
+            _ if is_wanted_elsewhere => State::Unwanted,
+            Some(node) if node.is_settled => State::Unwanted,
+            Some(_) => State::LeftAlone,
             // Whoever has that address by now: the route was a node's, and no node wants it.
-            None if self.view.remembered.contains(route) => (State::Unwanted, delete),
-            None => (State::Stale, Step::Nothing),
+            None if self.view.remembered.contains(route) => State::Unwanted,
+            None => State::Stale,
         }
     }
 
     /// Rows for what is wanted and not there, as far as the network has room.
-    pub(super) fn add_missing(&mut self, rows: &mut Vec<Row>) {
+    fn add_missing(&mut self, rows: &mut Vec<Row>) {
         let network = self.view.network;
         let deleted = rows.iter().filter(|row| row.step == Step::Delete).count();
         let mut there = network.routes.len() + network.other_routes - deleted;
         // A route to another owner's server is not the node's: the node's own route is missing.
         let rows_of_nodes = rows.iter().filter(|row| row.state != State::Stale);
         let known: HashSet<Ipv4Net> = rows_of_nodes.map(|row| row.destination).collect();
-        for (place, desired_route) in self.desired.of_nodes.iter().enumerate() {
-            for destination in desired_route
-                .cidrs
-                .iter()
-                .filter(|cidr| !known.contains(cidr))
-            {
+        for (place, desired) in self.desired.iter_mut().enumerate() {
+            let cidrs = desired.cidrs.iter();
+            for destination in cidrs.filter(|cidr| !known.contains(cidr)) {
                 let accepted = self.accepted.get(destination);
-                let want = accepted
-                    .filter(|(_, of)| *of == place)
-                    .map(|(route, _)| *route);
+                let accepted = accepted.filter(|(_, of)| *of == place);
+                let want = accepted.map(|(route, _)| *route);
                 let step = match want {
                     None => Step::Cannot,
                     Some(_) if there >= network.routes_at_most => {
@@ -232,7 +313,7 @@ impl<'a> Planner<'a> {
                             "network {} has all of the {} routes that it takes",
                             network.name, network.routes_at_most
                         );
-                        self.obstacles.insert(place, why);
+                        desired.obstacle = Some(why);
                         Step::Cannot
                     }
                     Some(_) => {
@@ -240,12 +321,12 @@ impl<'a> Planner<'a> {
                         Step::Add
                     }
                 };
-                let server = want.and_then(|route| self.desired.servers.get(&route.gateway));
+                let server = want.and_then(|route| self.servers.get(&route.gateway));
                 rows.push(Row {
                     destination: *destination,
                     have: None,
                     want,
-                    node: Some(desired_route.node.name().to_owned()),
+                    node: Some(desired.node.name().to_owned()),
                     server: server.map(|server| server.name.clone()),
                     state: State::Missing,
                     step,
@@ -254,41 +335,34 @@ impl<'a> Planner<'a> {
         }
     }
 
-    pub(super) fn nodes(&self) -> Vec<NodePlan> {
-        let desired = self.desired.of_nodes.iter().enumerate();
-        let asks = desired.filter(|(_, desired_route)| {
-            !(desired_route.cidrs.is_empty() && desired_route.misfits.is_empty())
-        });
-        asks.map(|(place, desired_route)| self.node(place, desired_route))
-            .collect()
+    fn nodes(&self) -> Vec<NodePlan> {
+        let desired = self.desired.iter().enumerate();
+        let wants = desired.filter(|(_, one)| !(one.cidrs.is_empty() && one.misfits.is_empty()));
+        wants.map(|(place, one)| self.node(place, one)).collect()
     }
 
-    fn node(&self, place: usize, desired_route: &DesiredRoute) -> NodePlan {
-        let obstacle = self.obstacles.get(&place);
-        let mine = self.accepted.values().filter(|(_, of)| *of == place);
-        let unavailable = match (obstacle, desired_route.gateway) {
-            _ if desired_route.cidrs.is_empty() => None,
+    fn node(&self, place: usize, desired: &DesiredRoutes) -> NodePlan {
+        let says = desired.node.condition(NETWORK_UNAVAILABLE);
+        let unavailable = match desired.obstacle {
+            _ if desired.cidrs.is_empty() => None,
             // What is added now must not look like a settled cluster's next time.
-            (None, _) if self.is_doubtful => {
-                let says = desired_route.node.condition(NETWORK_UNAVAILABLE);
-                says.filter(|status| *status != "False").map(|_| false)
-            }
-            (None, _) => Some(false),
+            None if self.is_doubtful && matches!(says, None | Some("False")) => None,
+            None => Some(false),
             // The lifecycle controller decides whether the node is deleted.
-            (Some(_), Gateway::NoServer) => None,
-            (Some(_), _) if self.held_back.contains(&place) => {
-                self.is_unreached(desired_route).then_some(true)
+            Some(_) if !desired.has_server => None,
+            // It is marked where a route controller said of it what is not so any more, or where it has waited for
+            // long. A short run with another kubeconfig marks no node.
+            Some(_) if desired.is_held_back => {
+                let is_marked = says == Some("True")
+                    || self.view.is_held_back_for_long
+                    || (had_its_route(desired.node) && !self.is_ending);
+                is_marked.then_some(true)
             }
-            (Some(_), _) => self.is_anchored.then_some(true),
+            Some(_) => self.is_anchored.then_some(true),
         };
         let misfit = |cidr: &String| {
-            let all: Vec<String> = self
-                .view
-                .cluster_cidrs
-                .iter()
-                .map(IpNet::to_string)
-                .collect();
-            let all = all.join(",");
+            let all = self.view.cluster_cidrs.iter().map(IpNet::to_string);
+            let all = all.collect::<Vec<_>>().join(",");
             let why =
                 format!("its pods' {cidr} is not within --cluster-cidr={all}, and gets no route");
             Finding::warning(Reason::ClusterCIDRMisconfigured, why)
@@ -296,62 +370,24 @@ impl<'a> Planner<'a> {
         let refused = |why: &String| {
             Finding::warning(Reason::FailedToCreateRoute, format!("no route: {why}"))
         };
+        let mine = self.accepted.values().filter(|(_, of)| *of == place);
         NodePlan {
-            object: desired_route.node.object(),
-            node: Arc::clone(desired_route.node),
+            object: desired.node.object(),
+            node: Arc::clone(desired.node),
             routes: mine.map(|(route, _)| *route).collect(),
             unavailable,
-            is_held_back: self.held_back.contains(&place),
-            obstacle: obstacle.map(refused),
-            findings: desired_route.misfits.iter().map(misfit).collect(),
+            is_held_back: desired.is_held_back,
+            obstacle: desired.obstacle.as_ref().map(refused),
+            findings: desired.misfits.iter().map(misfit).collect(),
         }
     }
 
-    /// A node whose route waits is marked where a route controller said of it what is not so any
-    /// more, or where that has gone on for long. A short run with another kubeconfig marks no node.
-    fn is_unreached(&self, desired_route: &DesiredRoute) -> bool {
-        let node = desired_route.node;
-        node.condition(NETWORK_UNAVAILABLE) == Some("True")
-            || self.view.lacking.contains(&node.metadata.uid)
-            || (had_its_route(node) && !self.is_ending)
-    }
-
-    pub(super) fn is_doubtful(&self) -> bool {
-        self.is_doubtful
-    }
-
-    /// `--cluster-cidr` where the network does not carry pods.
-    fn misplaced(&self) -> Vec<Finding> {
+    /// About the network.
+    fn findings(&self, rows: &[Row]) -> Vec<Finding> {
         let network = self.view.network;
         let mut findings = Vec::new();
-        for cidr in self.view.cluster_cidrs {
-            let IpNet::V4(cidr) = cidr else { continue };
-            let why = match network.subnets.iter().find(|net| overlap(**net, *cidr)) {
-                Some(subnet) => {
-                    format!("has addresses of its subnet {subnet}: no route can lead there")
-                }
-                None => match network.range.filter(|range| !range.contains(cidr)) {
-                    Some(range) => format!(
-                        "is not within its range {range}: servers send into the Network only what is for addresses in \
-                         that range, so packets to these pods may leave by another way, whatever its routes say"
-                    ),
-                    None => continue,
-                },
-            };
-            let why = format!("--cluster-cidr={cidr} {why}");
-            findings.push(Finding::warning(Reason::ClusterCIDRMisconfigured, why));
-        }
-        findings
-    }
-
-    pub(super) fn findings(&self, rows: &[Row]) -> Vec<Finding> {
-        let network = self.view.network;
-        let mut findings = Vec::new();
-        let there = rows.iter().filter(|row| match row.step {
-            Step::Nothing | Step::Replace | Step::Add => true,
-            Step::Delete | Step::Cannot => false,
-        });
-        let there = there.count() + network.other_routes;
+        let is_gone = |row: &Row| matches!(row.step, Step::Delete | Step::Cannot);
+        let there = rows.iter().filter(|row| !is_gone(row)).count() + network.other_routes;
         if there + ROOM_FOR_FEW >= network.routes_at_most {
             let why = format!(
                 "{} or more of the {} routes that it takes are in use: each node needs one",
@@ -361,22 +397,11 @@ impl<'a> Planner<'a> {
             findings.push(Finding::warning(Reason::RouteLimitNear, why));
         }
         // Of pods whose node lost its server, the node itself says more.
-        let is_of_lost_node = |row: &&Row| {
-            let mut desired = self.desired.of_nodes.iter();
-            desired.any(|desired_route| {
-                let is_lost = matches!(
-                    desired_route.gateway,
-                    Gateway::NotAttached | Gateway::NoServer
-                );
-                is_lost
-                    && desired_route
-                        .cidrs
-                        .iter()
-                        .any(|net| overlap(*net, row.destination))
-            })
-        };
+        let lost = self.desired.iter().filter(|one| one.gateway.is_none());
+        let lost: Vec<&Ipv4Net> = lost.flat_map(|one| &one.cidrs).collect();
+        let is_lost = |row: &Row| lost.iter().any(|net| overlap(**net, row.destination));
         let stale = rows.iter().filter(|row| row.state == State::Stale);
-        for row in stale.filter(|row| !is_of_lost_node(row)) {
+        for row in stale.filter(|row| !is_lost(row)) {
             if let Some(route) = &row.have {
                 let server = row.server.as_deref().unwrap_or_default();
                 let why = format!(
@@ -386,21 +411,72 @@ impl<'a> Planner<'a> {
                 findings.push(Finding::warning(Reason::StaleRoute, why));
             }
         }
-        findings.extend(self.misplaced());
-        let asks = self
-            .desired
-            .of_nodes
-            .iter()
-            .any(|desired_route| !desired_route.cidrs.is_empty());
-        if asks && !self.is_anchored && !self.is_doubtful {
+        let cidrs = self.view.cluster_cidrs.iter();
+        findings.extend(cidrs.filter_map(|cidr| self.misplaced(cidr)));
+        let is_any_wanted = self.desired.iter().any(|one| !one.cidrs.is_empty());
+        if is_any_wanted && !self.is_anchored && !self.is_doubtful {
             let why = "it holds the server of no node: is it, or the kubeconfig, another cluster's? No route is \
                        deleted, and no node is marked";
             findings.push(Finding::warning(Reason::NoNodeInNetwork, why));
         }
-        if self.desired.has_ipv6 {
+        if self.desired.iter().any(|one| one.has_ipv6) {
             let why = "IPv6 addresses of pods get no routes: the private network knows IPv4 alone";
             findings.push(Finding::info(Reason::IPv6RouteIgnored, why));
         }
         findings
     }
+
+    /// A range of `--cluster-cidr` where the network does not carry pods.
+    fn misplaced(&self, cidr: &IpNet) -> Option<Finding> {
+        let IpNet::V4(cidr) = cidr else { return None };
+        let network = self.view.network;
+        let subnet = network.subnets.iter().find(|net| overlap(**net, *cidr));
+        let range = network.range.filter(|range| !range.contains(cidr));
+        let why = match (subnet, range) {
+            (Some(subnet), _) => {
+                format!("has addresses of its subnet {subnet}: no route can lead there")
+            }
+            (None, Some(range)) => format!(
+                "is not within its range {range}: servers send into the Network only what is for addresses in \
+                 that range, so packets to these pods may leave by another way, whatever its routes say"
+            ),
+            (None, None) => return None,
+        };
+        let why = format!("--cluster-cidr={cidr} {why}");
+        Some(Finding::warning(Reason::ClusterCIDRMisconfigured, why))
+    }
+}
+
+/// Deletions first, for they make room; then what takes another's place, each pair together, so
+/// that a route is missing for no longer than that takes; then the new ones.
+fn changes(rows: &[Row]) -> Vec<RouteChange> {
+    let mut changes = Vec::new();
+    for step in [Step::Delete, Step::Replace, Step::Add] {
+        for row in rows.iter().filter(|row| row.step == step) {
+            let change = |kind, route, why| RouteChange {
+                kind,
+                route,
+                node: row.node.clone(),
+                why,
+            };
+            let why = match row.state {
+                State::Blackhole => "its gateway is no server's",
+                State::WrongGateway => "these pods are on another server",
+                _ => "no node has these pods there",
+            };
+            let delete = |route| change(RouteChangeKind::Delete, route, why);
+            let add = |route| change(RouteChangeKind::Add, route, "the node's pods are there");
+            changes.extend(row.have.map(delete));
+            changes.extend(row.want.map(add));
+        }
+    }
+    changes
+}
+
+/// A route controller made a route for this node, and said so; network plugins give other reasons.
+fn had_its_route(node: &Node) -> bool {
+    let mut conditions = node.status.conditions.iter();
+    conditions.any(|one| {
+        one.kind == NETWORK_UNAVAILABLE && one.status == "False" && one.reason == ROUTE_CREATED
+    })
 }

@@ -1,238 +1,321 @@
-//! Works off what a proposal wants: both APIs are read again, the plan is made anew, and only
-//! that one is applied; the same once more when the look became too old, or when something was
-//! refused that another program may have done meanwhile.
+//! Brings the network in order: both APIs are read again, the plan is made anew, and only that one is applied; the
+//! same again when what was read became too old, or when a change was refused that another program may have made.
 
-use super::Settings;
-use super::apply::{Execution, Stopped};
 use super::condition::Conditions;
-use super::memory::Memory;
-use super::observe::{Ages, Observed, observe};
-use super::plan::{Change, NodePlan, Plan};
-use crate::cache::{Apis, Error, ReadFrom};
+use super::observe::{Memory, Observed, Settings};
+use super::plan::{NAME, NodePlan, Plan};
+use crate::cache::{Apis, Error};
+use crate::controllers::executor::{Execution, Executor, Requests};
 use crate::controllers::report::{Failure, Outage, Report};
-use crate::provider::{Instance, Reason, Route, RouteChange, Routes, Urgency};
+use crate::provider::{self, ErrorKind, Instance, Route, RouteChange, Routes};
+use ipnet::Ipv4Net;
 use serde_json::Value;
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// A hundred deletions, a few on each look: what is left then is left to the next pass.
-const LOOKS_AT_MOST: u32 = 40;
+/// A hundred deletions, a few by each plan: what is left then is left to the next sync.
+const PLANS_AT_MOST: u32 = 40;
 
-/// So often everything is tried that a look shows, while others change the network too.
+/// So often everything is tried that a plan has, while others change the network too.
 const ROUNDS_AT_MOST: u32 = 3;
 
-pub(super) struct Pass<'a> {
-    pub(super) apis: &'a Apis,
-    pub(super) routes: &'a dyn Routes,
-    pub(super) settings: &'a Settings,
-    pub(super) memory: &'a mut Memory,
-    /// Nodes, by UID, whose routes have waited for long.
-    pub(super) lacking: &'a HashSet<String>,
-}
+/// After the cloud did not answer between the two changes of a replacement.
+const AGAIN_AFTER: Duration = Duration::from_millis(1200);
 
-/// What came of it.
-#[derive(Default)]
-pub(super) struct Passed {
-    pub(super) report: Report,
+/// How old a plan may be that a route is added by. A node that wants a route may have been deleted since: the route
+/// would lead nowhere, do no harm, and be deleted by the next sync.
+const ADDS_WITHIN: Duration = Duration::from_secs(60);
+
+/// The same for deletions, however old the lists may be that others write by.
+const DELETES_WITHIN: Duration = Duration::from_secs(10);
+
+/// What a sync came to.
+#[derive(Debug, Default)]
+pub struct Synced {
+    pub report: Report,
     /// As it was made last.
-    pub(super) plan: Plan,
-    /// Changes that were refused, and that a later look still lacked; each with why.
-    pub(super) refused: Vec<(Change, crate::provider::Error)>,
-    /// Changes of this plan that were made.
-    pub(super) done: Vec<Change>,
+    pub plan: Plan,
+    /// Every write that was made, for programs, by object.
+    pub made: Vec<(String, Value)>,
+    /// Routes of the network: as they were read last, with the changes made since.
+    pub(super) routes: HashSet<Route>,
+    /// The list of servers that the plan rests on.
+    pub(super) instances: Arc<Vec<Instance>>,
     /// A route was deleted to be replaced, and its replacement is not there.
-    pub(super) is_torn: bool,
-    pub(super) made: Vec<(String, Value)>,
-    pub(super) wrote: bool,
-    /// The list of servers that the plan rests on; none: there is no plan.
-    pub(super) instances: Option<Arc<Vec<Instance>>>,
+    pub(super) is_interrupted: bool,
 }
 
-impl Pass<'_> {
-    pub(super) fn run(mut self) -> Passed {
-        let mut execution = Execution::new(self.routes, self.settings);
-        let mut conditions = Conditions::new(self.apis);
-        let mut plan = Plan::default();
-        let mut instances = None;
-        let mut outage = None;
+pub(super) struct Sync<'a> {
+    apis: &'a Apis,
+    settings: &'a Settings,
+    memory: &'a mut Memory,
+    conditions: Conditions<'a>,
+    /// Changes of this plan that were refused, and why.
+    refused: Vec<(RouteChange, provider::Error)>,
+    /// Those that were wanted still by a plan made later: not tried again in this sync.
+    blocked: Vec<(RouteChange, provider::Error)>,
+    /// Destinations whose route this sync deleted, or may have deleted.
+    deleted: HashSet<Ipv4Net>,
+    /// No more is done; an API does not answer, or no write may start any more.
+    stopped: Option<Option<Error>>,
+    synced: Synced,
+}
+
+impl<'a> Sync<'a> {
+    pub(super) fn new(apis: &'a Apis, settings: &'a Settings, memory: &'a mut Memory) -> Sync<'a> {
+        Sync {
+            apis,
+            settings,
+            memory,
+            conditions: Conditions::new(apis),
+            refused: Vec::new(),
+            blocked: Vec::new(),
+            deleted: HashSet::new(),
+            stopped: None,
+            synced: Synced::default(),
+        }
+    }
+
+    pub(super) fn run(mut self, cloud: &dyn Routes) -> Synced {
         let mut rounds = 0;
-        // Of what was refused, so much was missing still at a later look.
-        let mut confirmed = 0;
-        for _ in 1..=LOOKS_AT_MOST {
-            let observed = match self.look() {
-                Ok((observed, new)) => {
-                    plan = new;
-                    observed
-                }
+        for _ in 0..PLANS_AT_MOST {
+            let complete = match self.observe() {
+                Ok(complete) => complete,
                 Err(error) => {
-                    outage = Some(error);
+                    self.stopped = Some(Some(error));
                     break;
                 }
             };
-            instances = Some(Arc::clone(&observed.instances.value));
-            execution.looked_again(&plan);
-            confirmed = execution.refused.len();
-            let there: HashSet<Route> = observed.network.value.routes.iter().copied().collect();
-            say_what_is_known(&mut conditions, &plan, &there);
-            if rounds == ROUNDS_AT_MOST || execution.left(&plan).next().is_none() {
+            self.set_conditions();
+            if rounds == ROUNDS_AT_MOST || self.left().is_empty() {
                 break;
             }
-            let added = execution.added.len();
-            let is_over = execution.run(&plan, observed.complete, |added| {
-                let plans = plan.nodes.iter();
-                for node in plans.filter(|node| is_served(node, &there, added)) {
-                    conditions.set(node, false);
-                }
-            });
-            self.memory.made(&execution.done);
-            if execution.stopped.is_some() {
-                match execution.may_go_on() {
-                    true => continue,
-                    false => break,
-                }
-            }
-            let is_clearer = plan.is_doubtful && execution.added.len() > added;
-            // Another program may have done what was refused.
-            if is_over && execution.refused.len() == confirmed && !is_clearer {
+            let there = self.synced.routes.len();
+            let is_complete = self.execute(cloud, complete);
+            let is_clearer = self.synced.plan.is_doubtful && self.synced.routes.len() > there;
+            rounds += u32::from(is_complete || self.stopped.is_some());
+            let is_over = match self.stopped {
+                Some(_) => rounds == ROUNDS_AT_MOST || !self.may_continue(cloud),
+                // Another program may have made what was refused.
+                None => is_complete && self.refused.is_empty() && !is_clearer,
+            };
+            if is_over {
                 break;
             }
-            rounds += u32::from(is_over);
         }
-        if execution.stopped.is_none() {
-            for node in plan.nodes.iter().filter(|node| node.unavailable.is_some()) {
-                let lacks = |(change, _): &(Change, _)| {
-                    change.change == RouteChange::Add && node.routes.contains(&change.route)
-                };
-                let must_wait = node.is_held_back && outage.is_none();
-                if must_wait || execution.refused.iter().take(confirmed).any(lacks) {
-                    conditions.set(node, true);
-                }
-            }
-        }
-        Passed {
-            instances,
-            ..passed(execution, confirmed, conditions, plan, outage)
-        }
+        self.finish()
     }
 
-    /// Both APIs, as they are now, and what is to be done.
-    fn look(&mut self) -> Result<(Observed, Plan), Error> {
-        let now = Instant::now();
-        // Routes are deleted by this list: one from a cache may lack a node that is there.
-        let nodes = self.apis.nodes(now.elapsed(), ReadFrom::Latest)?.value;
-        let ages = Ages {
-            network: now.elapsed(),
-            instances: self.settings.young(),
-            urgency: Urgency::Needed,
+    /// Reads both APIs as they are now, and plans.
+    fn observe(&mut self) -> Result<Instant, Error> {
+        let settings = self.settings;
+        let mut observed = settings.observe_all(self.apis, self.memory, Duration::ZERO)?;
+        let (plan, network) = (&mut observed.plan, &observed.network.value);
+        self.memory.note_routes(plan, network);
+        self.blocked.append(&mut self.refused);
+        // What another program did meanwhile is done.
+        self.blocked
+            .retain(|(change, _)| plan.changes.contains(change));
+        for (change, error) in &self.blocked {
+            plan.block(change, error);
+        }
+        self.synced.routes = network.routes.iter().copied().collect();
+        self.synced.instances = observed.instances;
+        self.synced.plan = observed.plan;
+        Ok(observed.complete)
+    }
+
+    /// What was neither made nor refused, by destination.
+    fn left(&self) -> Vec<Vec<RouteChange>> {
+        let is_left = |change: &&RouteChange| {
+            let destination = change.route.destination;
+            let mut refused = self.refused.iter().chain(&self.blocked);
+            let is_refused = refused.any(|(one, _)| one.route.destination == destination);
+            !is_refused && !self.is_made(change)
         };
-        let mut observed = observe(self.apis, nodes, ages)?;
-        let cidrs = &self.settings.cluster_cidrs;
-        let remembered = self.memory.routes();
-        let mut plan = observed.plan(self.apis, cidrs, remembered, self.lacking);
-        if plan.needs_all_servers() {
-            observed = observed.with_all_servers(self.apis)?;
-            plan = observed.plan(self.apis, cidrs, remembered, self.lacking);
+        let changes = &self.synced.plan.changes;
+        let left: Vec<RouteChange> = changes.iter().filter(is_left).cloned().collect();
+        let pairs = left.chunk_by(|one, next| one.route.destination == next.route.destination);
+        pairs.map(<[RouteChange]>::to_vec).collect()
+    }
+
+    fn is_made(&self, change: &RouteChange) -> bool {
+        self.synced.routes.contains(&change.route) != change.is_deletion()
+    }
+
+    /// Makes what is left of the plan. False: it became too old for some of that.
+    fn execute(&mut self, cloud: &dyn Routes, complete: Instant) -> bool {
+        let settings = self.settings;
+        let delete_within = settings.scaled(DELETES_WITHIN);
+        let delete_within = delete_within.min(settings.server_cache_max_age);
+        let add_within = settings.scaled(ADDS_WITHIN);
+        let mut executor = Executor::in_turn(NAME, settings.time_scale);
+        for (place, changes) in self.left().into_iter().enumerate() {
+            let within = match changes.iter().any(RouteChange::is_deletion) {
+                true => delete_within,
+                false => add_within,
+            };
+            // Of each plan one is begun, however long the reads took.
+            let begins_by = (place > 0).then_some(complete + within);
+            let object = changes[0].object();
+            let writes = changes.iter().map(|change| cloud.change(change.clone()));
+            executor.begin_by(begins_by, object, writes.collect(), changes);
         }
-        self.memory.note(&plan, &observed.network.value);
-        Ok((observed, plan))
+        let mut is_complete = true;
+        std::thread::scope(|scope| {
+            let mut requests = Requests::new(scope, cloud, 1);
+            while !executor.executions().is_empty() {
+                for over in executor.work(&mut requests, None) {
+                    is_complete &= !over.is_stopped;
+                    self.ended(over);
+                }
+                self.set_conditions();
+            }
+        });
+        is_complete
     }
-}
 
-/// Conditions that no change of this plan can make wrong. Whoever has to wait may not have to when
-/// the plan is made.
-fn say_what_is_known(conditions: &mut Conditions, plan: &Plan, there: &HashSet<Route>) {
-    for node in &plan.nodes {
-        match node.unavailable {
-            Some(true) if !node.is_held_back => conditions.set(node, true),
-            Some(false) if is_served(node, there, &HashSet::new()) => conditions.set(node, false),
-            Some(_) | None => {}
+    /// The changes of one destination: some of the first were made.
+    fn ended(&mut self, over: Execution<Vec<RouteChange>>) {
+        let (made, left) = over.subject.split_at(over.made.len());
+        for change in made {
+            let (object, synced) = (change.object(), &mut self.synced);
+            synced.made.push((object.clone(), change.json()));
+            synced.report.changes.push((object, change.line()));
+            if change.is_deletion() {
+                synced.routes.remove(&change.route);
+                self.memory.routes.remove(&change.route);
+                self.deleted.insert(change.route.destination);
+            } else {
+                synced.routes.insert(change.route);
+            }
+        }
+        let (Some(change), Some(error)) = (left.first(), over.error) else {
+            return;
+        };
+        match error.kind {
+            ErrorKind::Other | ErrorKind::NotFound => self.refused.push((change.clone(), error)),
+            _ => {
+                if change.is_deletion() {
+                    self.deleted.insert(change.route.destination);
+                }
+                let is_closed = error.kind == ErrorKind::Refused;
+                let why = (!is_closed).then_some(Error::Cloud(error));
+                self.stopped.get_or_insert(why);
+            }
         }
     }
-}
 
-/// All of its routes are there.
-fn is_served(node: &NodePlan, there: &HashSet<Route>, added: &HashSet<Route>) -> bool {
-    let is_there = |route: &Route| there.contains(route) || added.contains(route);
-    node.unavailable == Some(false) && node.routes.iter().all(is_there)
-}
-
-fn passed(
-    mut execution: Execution,
-    confirmed: usize,
-    conditions: Conditions,
-    plan: Plan,
-    outage: Option<Error>,
-) -> Passed {
-    let left: Vec<&Change> = execution.left(&plan).collect();
-    let unreached: HashSet<String> = left.iter().map(|change| change.object()).collect();
-    let is_cut_off = execution.stopped.is_some() || outage.is_some();
-    let mut passed = Passed {
-        wrote: execution.wrote,
-        ..Passed::default()
-    };
-    passed.is_torn = is_cut_off && execution.is_torn();
-    for (object, line, json) in execution.made.into_iter().chain(conditions.made) {
-        passed.report.changes.push((object.clone(), line));
-        passed.made.push((object, json));
+    /// Sets the conditions that no change of this plan can make wrong.
+    fn set_conditions(&mut self) {
+        let Synced { plan, routes, .. } = &self.synced;
+        for node in &plan.nodes {
+            let is_reached = || node.routes.iter().all(|route| routes.contains(route));
+            match node.unavailable {
+                Some(true) if !node.is_held_back => self.conditions.set(node, true),
+                Some(false) if is_reached() => self.conditions.set(node, false),
+                Some(_) | None => {}
+            }
+        }
     }
-    let failure = |(place, (change, error)): (usize, &(Change, crate::provider::Error))| Failure {
-        object: change.object(),
-        why: format!("{}: {error}", change.tried()),
-        // Reported of the node.
-        finding: (change.change == RouteChange::Add && place < confirmed)
-            .then_some(Reason::FailedToCreateRoute),
-    };
-    let failures = &mut passed.report.failures;
-    failures.extend(execution.refused.iter().enumerate().map(failure));
-    if !is_cut_off {
-        failures.extend(left.iter().map(|change| Failure {
-            object: change.object(),
-            why: format!("{}: others change the network too", change.tried()),
-            finding: None,
+
+    /// A route was deleted, or may have been, and its replacement is not there.
+    fn is_interrupted(&self) -> bool {
+        let mut changes = self.synced.plan.changes.iter();
+        let is_deleted = |change: &RouteChange| self.deleted.contains(&change.route.destination);
+        changes.any(|one| !one.is_deletion() && is_deleted(one) && !self.is_made(one))
+    }
+
+    /// After the cloud did not answer between the two changes of a replacement, these pods
+    /// can't be reached: it is tried again in a moment.
+    fn may_continue(&mut self, cloud: &dyn Routes) -> bool {
+        match &self.stopped {
+            Some(Some(Error::Cloud(error)))
+                if error.kind == ErrorKind::Unavailable
+                    && self.is_interrupted()
+                    && cloud.may_wait() =>
+            {
+                log::warn!("{error}; a route was deleted to be replaced: trying again");
+                std::thread::sleep(self.settings.scaled(AGAIN_AFTER));
+                self.stopped = None;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn finish(mut self) -> Synced {
+        let left = self.left();
+        let is_interrupted = self.stopped.is_some() && self.is_interrupted();
+        let Synced {
+            report, plan, made, ..
+        } = &mut self.synced;
+        let failure = |object, why, finding| Failure {
+            object,
+            why,
+            finding,
+        };
+        let failures = &mut report.failures;
+        // Those of additions that are blocked are their nodes' obstacles.
+        self.blocked.retain(|(change, _)| change.is_deletion());
+        let refused = self.refused.into_iter().chain(self.blocked);
+        failures
+            .extend(refused.map(|(change, error)| failure(change.object(), error.message, None)));
+        if self.stopped.is_none() {
+            failures.extend(left.iter().map(|changes| {
+                let why = format!("{}: others change the network too", changes[0].failed());
+                failure(changes[0].object(), why, None)
+            }));
+            let is_marked = |node: &&NodePlan| node.unavailable == Some(true);
+            let marked = plan.nodes.iter().filter(is_marked);
+            marked.for_each(|node| self.conditions.set(node, true));
+        }
+        failures.extend(self.conditions.failures);
+        failures.extend(plan.nodes.iter().filter_map(|node| {
+            let why = node.obstacle.as_ref()?;
+            Some(failure(node.name(), why.message.clone(), Some(why.reason)))
         }));
+        for (object, line, json) in self.conditions.made {
+            report.changes.push((object.clone(), line));
+            made.push((object, json));
+        }
+        let stopped = self.stopped.flatten();
+        let stopped = stopped.or(self.conditions.stopped.flatten());
+        report.outage = stopped.map(|error| Outage {
+            error,
+            waiting: String::new(),
+        });
+        let unreached = left.iter().map(|changes| changes[0].object()).collect();
+        count(report, plan, &unreached);
+        self.synced.is_interrupted = is_interrupted;
+        self.synced
     }
-    failures.extend(conditions.failures);
-    let obstacles = plan.nodes.iter().filter_map(|node| {
-        let finding = node.obstacle.as_ref()?;
-        Some(Failure {
-            object: node.name(),
-            why: finding.message.clone(),
-            finding: Some(finding.reason),
-        })
-    });
-    failures.extend(obstacles);
-    let stopped = match (execution.stopped, conditions.stopped) {
-        (Some(Stopped::Outage(error)), _) => Some(Error::Cloud(error)),
-        (_, Some(Some(error))) => Some(error),
-        (_, _) => None,
-    };
-    passed.report.outage = outage.or(stopped).map(|error| Outage {
-        error,
-        waiting: String::new(),
-    });
-    count(&mut passed.report, &plan, &unreached);
-    passed.report.unreached = unreached.len();
-    passed.done = execution.done;
-    execution.refused.truncate(confirmed);
-    passed.refused = execution.refused;
-    passed.plan = plan;
-    passed
+}
+
+impl Synced {
+    /// There is nothing to be done.
+    pub(super) fn nothing(observed: Observed) -> Synced {
+        let mut report = Report::default();
+        count(&mut report, &observed.plan, &HashSet::new());
+        Synced {
+            report,
+            routes: observed.network.value.routes.iter().copied().collect(),
+            instances: observed.instances,
+            plan: observed.plan,
+            ..Synced::default()
+        }
+    }
 }
 
 /// A node or a destination is counted once, whatever was done about it.
-pub(super) fn count(report: &mut Report, plan: &Plan, unreached: &HashSet<String>) {
-    let failures = report.failures.iter();
-    let failed: HashSet<String> = failures.map(|failure| failure.object.clone()).collect();
-    let changes = report.changes.iter();
-    let changed: HashSet<&String> = changes.map(|(object, _)| object).collect();
-    report.changed = changed
-        .iter()
-        .filter(|object| !failed.contains(**object) && !unreached.contains(**object))
-        .count();
-    let objects = plan.nodes.iter().map(NodePlan::name);
-    let rest = objects.filter(|object| {
-        !failed.contains(object) && !changed.contains(object) && !unreached.contains(object)
-    });
-    report.unchanged = rest.count();
+fn count(report: &mut Report, plan: &Plan, unreached: &HashSet<String>) {
+    let failed: HashSet<&String> = report.failures.iter().map(|one| &one.object).collect();
+    let changed: HashSet<&String> = report.changes.iter().map(|(object, _)| object).collect();
+    let is_done = |object: &String| !failed.contains(object) && !unreached.contains(object);
+    report.changed = changed.iter().filter(|object| is_done(object)).count();
+    let nodes = plan.nodes.iter().map(NodePlan::name);
+    let unchanged = nodes.filter(|object| is_done(object) && !changed.contains(object));
+    report.unchanged = unchanged.count();
+    report.unreached = unreached.len();
 }

@@ -3,7 +3,7 @@
 use crate::route::random::Random;
 use crate::route::world::{World, changes, overlap, route};
 use ccm::controllers::route::NodePlan;
-use ccm::provider::{InstanceId, Route, RouteChange};
+use ccm::provider::{InstanceId, Route};
 use ipnet::IpNet;
 
 /// A random world: nodes and servers in any state, a network with routes of anybody.
@@ -98,7 +98,7 @@ fn whatever_the_network_holds() {
         let deleted: Vec<Route> = plan
             .changes
             .iter()
-            .filter(|change| change.change == RouteChange::Delete)
+            .filter(|change| change.is_deletion())
             .map(|change| change.route)
             .collect();
         deletes += deleted.len();

@@ -382,7 +382,7 @@ fn what_an_older_cluster_left_holds_up_its_own_addresses_alone() {
             assert_eq!(rows().filter(|row| row.state == State::Stale).count() as u64, left_over, "{case}");
         }
         // After a long time they are marked, whatever they said.
-        world.lacking.extend((1..=nodes).map(|n| format!("uid-{n}")));
+        world.is_held_back_for_long = true;
         assert_eq!(unavailable(&world.plan()), nodes - served, "{case}");
     }
 }

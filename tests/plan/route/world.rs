@@ -3,7 +3,7 @@
 use crate::route::memory::Memory;
 use ccm::controllers::route::{NETWORK_UNAVAILABLE, NodePlan, Plan, Row, View, plan};
 use ccm::kube::Node;
-use ccm::provider::{Instance, InstanceId, Network, PrivateAddress, Route, RouteChange};
+use ccm::provider::{Instance, InstanceId, Network, PrivateAddress, Route, RouteChangeKind};
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashSet};
@@ -19,7 +19,7 @@ pub struct World {
     pub network: Network,
     pub cluster_cidrs: Vec<IpNet>,
     pub remembered: HashSet<Route>,
-    pub lacking: HashSet<String>,
+    pub is_held_back_for_long: bool,
 }
 
 impl World {
@@ -42,7 +42,7 @@ impl World {
                 .map(|cidr| cidr.parse().unwrap())
                 .collect(),
             remembered: HashSet::new(),
-            lacking: HashSet::new(),
+            is_held_back_for_long: false,
         }
     }
 
@@ -93,7 +93,7 @@ impl World {
             network: &self.network,
             cluster_cidrs: &self.cluster_cidrs,
             remembered: &self.remembered,
-            lacking: &self.lacking,
+            is_held_back_for_long: self.is_held_back_for_long,
         };
         plan(&view, &Memory::default())
     }
@@ -103,15 +103,15 @@ impl World {
         for change in &plan.changes {
             let route = change.route;
             let routes = &mut self.network.routes;
-            match change.change {
-                RouteChange::Delete => {
+            match change.kind {
+                RouteChangeKind::Delete => {
                     let before = routes.len();
                     routes.retain(|other| *other != route);
                     if routes.len() == before {
                         return Err(format!("{route} is not there to be deleted"));
                     }
                 }
-                RouteChange::Add => {
+                RouteChangeKind::Add => {
                     let others = routes.iter().map(|other| other.destination);
                     let others = others.filter(|net| net.prefix_len() > 0);
                     let mut taken = others.chain(self.network.subnets.iter().copied());
@@ -178,9 +178,9 @@ pub fn node<'a>(plan: &'a Plan, name: &str) -> &'a NodePlan {
 pub fn changes(plan: &Plan) -> Vec<String> {
     plan.changes
         .iter()
-        .map(|change| match change.change {
-            RouteChange::Add => format!("+ {}", change.route),
-            RouteChange::Delete => format!("- {}", change.route),
+        .map(|change| match change.kind {
+            RouteChangeKind::Add => format!("+ {}", change.route),
+            RouteChangeKind::Delete => format!("- {}", change.route),
         })
         .collect()
 }

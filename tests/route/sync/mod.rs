@@ -2,15 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::common::library;
-use crate::common::random;
-use crate::common::seeds;
+use crate::common::routes as world;
 
 mod doubt;
 mod life;
 mod many;
 mod meanwhile;
 mod replaced;
-mod storm;
 mod switches;
 mod trouble;
-mod world;

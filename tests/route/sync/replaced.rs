@@ -64,7 +64,8 @@ impl Compared {
 
     /// Of the plan that a tick would be made of.
     fn findings(&self) -> Vec<Reason> {
-        let (_, plan) = self.controller.evaluate(&self.ccm).unwrap();
+        let plan = self.controller.evaluate(&self.ccm, Duration::ZERO);
+        let plan = plan.unwrap();
         plan.findings.iter().map(|one| one.reason).collect()
     }
 

@@ -114,6 +114,19 @@ impl Fake {
         executor
     }
 
+    /// Executes these in turn until their end; each is to begin by that moment.
+    pub(super) fn run_in_turn(
+        &self,
+        lists: Vec<(Option<Instant>, Vec<Step>)>,
+    ) -> Vec<Execution<usize>> {
+        let mut executor = Executor::in_turn("test", SCALE);
+        for (place, (begins_by, steps)) in lists.into_iter().enumerate() {
+            let changes = self.changes(steps);
+            executor.begin_by(begins_by, place.to_string(), changes, place);
+        }
+        executor.run(self, 1)
+    }
+
     pub(super) fn changes(&self, steps: Vec<Step>) -> Vec<Box<dyn Change>> {
         let change = |step| {
             let cloud = Arc::clone(&self.0);

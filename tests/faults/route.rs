@@ -1,10 +1,10 @@
-//! Worlds, weather and deaths, each chosen by a seed: whatever happens, nobody's route is touched but ours, and in the
+//! Routes under random faults: worlds, weather and deaths, each chosen by a seed: whatever happens, nobody's route is touched but ours, and in the
 //! end the routes are those of the nodes.
 
-use crate::sync::library::{Mortal, Place, SCALE, scaled};
-use crate::sync::random::Random;
-use crate::sync::seeds::for_each_seed;
-use crate::sync::world::{NOBODY, World};
+use crate::common::library::{Mortal, Place, SCALE, scaled};
+use crate::common::random::Random;
+use crate::common::routes::{NOBODY, World};
+use crate::common::seeds::for_each_seed;
 use ccm::controllers::route::{RouteController, Settings};
 use ccm::controllers::{Controller, Selection};
 use sandbox::Half;
@@ -27,7 +27,7 @@ const THEIRS: [&str; 3] = [
 #[test]
 fn whatever_happens_the_routes_end_as_those_of_the_nodes() {
     let tally: Mutex<Tally> = Mutex::default();
-    let told = for_each_seed("route", 1..=STORIES, |seed| {
+    let told = for_each_seed("faults route", 1..=STORIES, |seed| {
         let mut random = Random::new(seed);
         let world = World::of(sandbox::Sandbox::builder().nodes(0));
         let place = Place::new(&world.sandbox);
