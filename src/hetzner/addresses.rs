@@ -4,7 +4,6 @@ use crate::provider::{
     AddressFamily, AddressKind, Finding, Instance, Metadata, Node, NodeAddress, Reason, Source,
     Sourced,
 };
-use ipnet::IpNet;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Names the server's IPv6 address, where the first of its network is not the one.
@@ -105,11 +104,7 @@ pub(super) fn hold_back(
     };
     let setting = |ip: &IpAddr| {
         let is_private = instance.private.iter().any(|private| private.ip == *ip);
-        let is_public = match ip {
-            IpAddr::V4(ip) => instance.public_ipv4 == Some(*ip),
-            IpAddr::V6(ip) => instance.public_ipv6.is_some_and(|net| net.contains(ip)),
-        };
-        match (is_private, is_public) {
+        match (is_private, is_public(instance, *ip)) {
             (true, _) => Some("HCLOUD_NETWORK"),
             (false, true) => Some("HCLOUD_INSTANCES_ADDRESS_FAMILY"),
             (false, false) => None,
@@ -140,43 +135,48 @@ pub(super) fn explain_missing(
     family: &Sourced<AddressFamily>,
     network: Option<u64>,
 ) -> Option<Finding> {
-    let finding =
-        |message| Some(Finding::warning(Reason::InternalIPNotConfigured, message).by_provider());
+    let finding = |reason, message| Some(Finding::warning(reason, message).by_provider());
+    let unset = Reason::InternalIPNotConfigured;
     let attached = instance.private.iter().find(|private| private.ip == ip);
     let private_range = matches!(ip, IpAddr::V4(ip) if ip.is_private());
     match (attached, network) {
-        (Some(private), Some(network)) if private.network != network => finding(format!(
-            "server {} ({}) has {ip} in Network {}, but HCLOUD_NETWORK is Network {network}",
-            instance.name, instance.id, private.network
-        )),
-        (Some(private), None) => finding(format!(
-            "{ip} is the server's address in Network {}: set HCLOUD_NETWORK to it",
-            private.network
-        )),
-        (None, None) if private_range => finding(format!(
-            "{ip} is a private address: set HCLOUD_NETWORK to the Network it belongs to"
-        )),
-        _ => {
-            let public_ipv4 = instance
-                .public_ipv4
-                .is_some_and(|ipv4| IpAddr::V4(ipv4) == ip);
-            let public_ipv6 = instance
-                .public_ipv6
-                .is_some_and(|net| IpNet::V6(net).contains(&ip));
-            (public_ipv4 || public_ipv6).then(|| {
-                Finding::warning(
-                    Reason::InvalidProvidedNodeIP,
-                    format!(
-                        "{ip} belongs to server {} ({}), but {} and annotation {EXTERNAL_IPV6} make it none of \
-                         the node's addresses",
-                        instance.name,
-                        instance.id,
-                        by_family(family)
-                    ),
-                )
-                .by_provider()
-            })
-        }
+        (Some(private), Some(network)) if private.network != network => finding(
+            unset,
+            format!(
+                "server {} ({}) has {ip} in Network {}, but HCLOUD_NETWORK is Network {network}",
+                instance.name, instance.id, private.network
+            ),
+        ),
+        (Some(private), None) => finding(
+            unset,
+            format!(
+                "{ip} is the server's address in Network {}: set HCLOUD_NETWORK to it",
+                private.network
+            ),
+        ),
+        (None, None) if private_range => finding(
+            unset,
+            format!("{ip} is a private address: set HCLOUD_NETWORK to the Network it belongs to"),
+        ),
+        _ if is_public(instance, ip) => finding(
+            Reason::InvalidProvidedNodeIP,
+            format!(
+                "{ip} belongs to server {} ({}), but {} and annotation {EXTERNAL_IPV6} make it none of the node's \
+                 addresses",
+                instance.name,
+                instance.id,
+                by_family(family)
+            ),
+        ),
+        _ => None,
+    }
+}
+
+/// Of an IPv6 network every address is the server's.
+fn is_public(instance: &Instance, ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => instance.public_ipv4 == Some(ip),
+        IpAddr::V6(ip) => instance.public_ipv6.is_some_and(|net| net.contains(&ip)),
     }
 }
 

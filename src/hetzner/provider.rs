@@ -12,7 +12,7 @@ use crate::http::{self, Proxies, Timing, Tls, Token};
 use crate::provider::{
     ActionId, Actions, AddressFamily, Applied, Attached, Change, ChangeKind, Checkup, Cluster,
     Error, ErrorKind, Finding, Gate, Instance, InstanceId, Instances, Kept, LoadBalancerPlan,
-    LoadBalancers, Metadata, Network as PrivateNetwork, NetworkSelector, Node, NodeAddress,
+    LoadBalancers, Metadata, Needs, Network as PrivateNetwork, NetworkSelector, Node, NodeAddress,
     OfferedNode, Orphan, Profile, Provider, ProviderId, RouteChange, Routes, Service, Snapshot,
     Source, Sourced, Urgency,
 };
@@ -399,6 +399,15 @@ struct Seen {
 impl Snapshot for Seen {
     fn covers(&self, service: &Service) -> bool {
         load_balancers::covers(&self.observed, &self.hetzner.planner(), service)
+    }
+
+    fn needs(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster) -> Needs {
+        let planner = self.hetzner.planner();
+        planner.needs(&self.observed, service, nodes, cluster)
+    }
+
+    fn has_own(&self, service: &Service, cluster: &Cluster) -> bool {
+        load_balancers::has_own(&self.observed, service, cluster)
     }
 
     fn plan(

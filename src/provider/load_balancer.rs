@@ -39,6 +39,13 @@ pub trait Snapshot: Send + Sync {
     /// Does it hold what plans for this Service rest on? Pure.
     fn covers(&self, service: &Service) -> bool;
 
+    /// What else must have been read before a plan for this Service is applied; by what was read last of nodes and
+    /// cluster. Pure.
+    fn needs(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster) -> Needs;
+
+    /// Does a load balancer carry this Service's UID, and is it not another cluster's? Pure.
+    fn has_own(&self, service: &Service, cluster: &Cluster) -> bool;
+
     /// What brings this Service's load balancer in order. Pure.
     fn plan(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster)
     -> LoadBalancerPlan;
@@ -53,6 +60,16 @@ pub trait Snapshot: Send + Sync {
 
     /// Load balancers of this cluster whose Service does not exist. Pure.
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan>;
+}
+
+/// What is read from the APIs themselves, after the pass began, before a plan is made that is applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// All servers. The plan may add or turn targets, or remove some because of what [`OfferedNode::reach`] says.
+    pub servers: bool,
+    /// All Services of the cluster: [`Cluster::service_uids`]. The plan may adopt what no other Service owns, or leaves
+    /// something because another one does.
+    pub services: bool,
 }
 
 /// One write that was planned.
@@ -139,13 +156,6 @@ pub struct LoadBalancerPlan {
     pub unsure_new: Option<Field>,
     /// Of `status`: what is there by such a default.
     pub unsure: Vec<(Ingress, Source)>,
-    /// It adopts a load balancer because no other Service or cluster owns it, or leaves one because another
-    /// does: `Cluster::service_uids` and `Cluster::servers` must have been read from the API itself
-    /// after this pass began.
-    pub rests_on_whole_cluster: bool,
-    /// It adds targets, or removes some because of what `OfferedNode::reach` says: the list of servers must
-    /// have been requested after this pass began.
-    pub rests_on_servers: bool,
     /// IDs of unowned objects that it takes over besides `found`: of one sync only one plan may.
     pub takes_over: Vec<u64>,
     /// The name of the load balancer that it creates: of one sync only one plan may.

@@ -28,7 +28,7 @@ pub use instance::{Instance, InstanceId, InstanceState, Metadata, PrivateAddress
 pub use interned::Interned;
 pub use load_balancer::{
     ActionId, Actions, Applied, Balancer, Change, ChangeKind, Field, Health, Kept,
-    LoadBalancerPlan, LoadBalancers, Orphan, Snapshot, Target,
+    LoadBalancerPlan, LoadBalancers, Needs, Orphan, Snapshot, Target,
 };
 pub use node::{AddressKind, Node, NodeAddress};
 pub use options::{AddressFamily, Algorithm, LoadBalancerDefaults, NetworkSelector, Profile};

@@ -1,7 +1,7 @@
 //! When a Service is due: it or the nodes changed since it was planned, its last try failed and the wait is over, or
 //! all are compared again.
 
-use super::offered::candidates;
+use super::observe::candidates;
 use super::plan::want;
 use crate::controllers::backoff::Backoff;
 use crate::kube::{Node, Service};

@@ -7,16 +7,13 @@
 mod due;
 mod events;
 mod observe;
-mod offered;
 mod orphans;
 mod plan;
-mod project;
 mod sync;
 mod write;
 
 pub use events::{FailedTry, failed_tries};
-pub use observe::Observed;
-pub use offered::{Servers, offered};
+pub use observe::{Observed, Servers, offered};
 pub use orphans::known_orphans;
 pub use plan::{ServicePlan, View, Want, plan, want};
 
@@ -121,16 +118,14 @@ impl ServiceController {
         }
         let begun = Instant::now();
         let polled = self.polled(apis, selection, begun)?;
-        let (mut observed, mut plans) = self.propose_for(apis, selection, &polled, true)?;
-        if let Some(observed) = &mut observed {
-            if plans.iter().any(|plan| plan.cloud.rests_on_servers) {
-                observed.ask_for_servers(apis, &polled.nodes, begun, Urgency::Asked)?;
-                plans = plan(&observed.view(true));
-            }
-            project::doubt(apis, &observed.cluster, &mut plans);
-        }
+        let Some(mut observed) = self.observe_due(apis, selection, &polled)? else {
+            return Ok((None, Vec::new()));
+        };
+        observed.read_needs(apis, &polled.nodes, begun, false, Urgency::Asked)?;
+        let mut plans = plan(&observed.view(true));
+        plan::refuse_in_wrong_project(&observed.cluster, observed.has_own_servers, &mut plans);
         plan::resolve_conflicts(&mut plans);
-        Ok((observed, plans))
+        Ok((Some(observed), plans))
     }
 
     /// What is kept in the cloud of Services that do not exist any more.
@@ -270,15 +265,14 @@ impl ServiceController {
         })
     }
 
-    /// Plans for Services that are due, on what was read last, or for a person on what is true now. A Service whose
-    /// changes are being executed is not planned a second time.
-    fn propose_for(
+    /// For the Services that are due: what was read last, or for a person what is true now. A Service whose changes are
+    /// being executed is not planned a second time.
+    fn observe_due(
         &self,
         apis: &Apis,
         selection: &Selection,
         polled: &Polled,
-        for_people: bool,
-    ) -> Result<(Option<Observed>, Vec<ServicePlan>), Error> {
+    ) -> Result<Option<Observed>, Error> {
         let now = Instant::now();
         let explicit = selection.is_explicit();
         let executions = self.executor.executions().iter();
@@ -297,7 +291,7 @@ impl ServiceController {
         };
         let due: Vec<Arc<Service>> = polled.services.iter().filter(is_due).cloned().collect();
         if due.is_empty() {
-            return Ok((None, Vec::new()));
+            return Ok(None);
         }
         let since_write = self.last_write.map_or(Duration::MAX, |at| at.elapsed());
         let age = match (explicit, polled.is_resync) {
@@ -311,16 +305,10 @@ impl ServiceController {
             false if due.iter().any(is_changed) => Urgency::Needed,
             false => Urgency::CanWait,
         };
-        let observed = observe::observe(
-            apis,
-            &self.settings.cluster_name,
-            due,
-            &polled.nodes,
-            Freshness::Proposes(age.min(since_write)),
-            urgency,
-        )?;
-        let plans = plan(&observed.view(for_people));
-        Ok((Some(observed), plans))
+        let freshness = Freshness::Proposes(age.min(since_write));
+        let name = &self.settings.cluster_name;
+        let observed = observe::observe(apis, name, due, &polled.nodes, freshness, urgency)?;
+        Ok(Some(observed))
     }
 
     /// A while ago there was nothing at all in the cloud that is ours.

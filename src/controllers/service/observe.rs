@@ -1,17 +1,26 @@
-//! What both APIs say about Services: read only.
+//! What both APIs say about Services: read only. And which nodes a load balancer may send traffic to.
+//!
+//! Ready is not asked for: the load balancer has health checks of its own, and nodes that flap must not churn targets.
 
-use super::offered::{Servers, offered};
-use super::plan::View;
+use super::plan::{View, needs};
 use crate::cache::{Apis, Error};
 use crate::kube::{AnyService, Node, Service};
-use crate::provider::{self, Cluster, OfferedNode, Provider, ProviderId, Snapshot, Urgency};
-use std::collections::HashSet;
+use crate::provider::{
+    self, Cluster, Instance, InstanceId, NodeAddress, OfferedNode, Provider, ProviderId, Reach,
+    Snapshot, Urgency,
+};
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The Service whose UID identifies the cluster.
 const IDENTITY: (&str, &str) = ("default", "kubernetes");
+
+const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+
+/// The cluster autoscaler is about to remove the node.
+const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 
 /// A list of load balancers that is older is no ground for a write.
 const LIST_MAX_AGE: Duration = Duration::from_secs(5);
@@ -22,6 +31,11 @@ pub struct Observed {
     pub nodes: Vec<OfferedNode>,
     pub cluster: Cluster,
     pub snapshot: Arc<dyn Snapshot>,
+    /// When the load balancers were all listed.
+    answered: Instant,
+    /// Does the project have a server of the cluster's nodes, by a list that was requested after that of the load
+    /// balancers? None: there is no such list.
+    pub(super) has_own_servers: Option<bool>,
 }
 
 /// How fresh what is read has to be.
@@ -34,23 +48,35 @@ pub(super) enum Freshness {
 }
 
 impl Observed {
-    /// What the cloud says of the servers of these nodes since then. A cloud without servers says nothing.
-    pub(super) fn ask_for_servers(
+    /// Reads what plans for these Services need besides, from the APIs themselves. A cloud without servers has no list.
+    /// `has_refused`: it refused some of the targets.
+    pub(super) fn read_needs(
         &mut self,
         apis: &Apis,
         nodes: &[Arc<Node>],
         since: Instant,
+        has_refused: bool,
         urgency: Urgency,
     ) -> Result<(), Error> {
-        if apis.provider.instances().is_none() {
-            return Ok(());
+        let view = self.view(false);
+        let needs: Vec<_> = self.services.iter().map(|one| needs(&view, one)).collect();
+        if needs.iter().any(|one| one.services) {
+            let all = apis.any_services(since.elapsed())?;
+            self.cluster = cluster(apis, &self.cluster.name, &all.value, nodes)?;
         }
-        let servers = apis.instances(since.elapsed(), urgency)?;
-        let servers = Servers {
-            list: &servers.value,
-            is_certain: true,
-        };
-        self.nodes = offered(nodes, &*apis.provider, Some(servers));
+        let needs_servers = has_refused || needs.iter().any(|one| one.servers);
+        if needs_servers && apis.provider.instances().is_some() {
+            // A token may be replaced at any time: the list is of the project that the load balancers are of, or newer.
+            let since = since.max(self.answered);
+            let servers = apis.instances_since(since, Duration::MAX, urgency)?.value;
+            let is_own = |server: &Instance| self.cluster.servers.contains_key(&server.id);
+            self.has_own_servers = Some(servers.iter().any(is_own));
+            let servers = Servers {
+                list: &servers,
+                is_certain: true,
+            };
+            self.nodes = offered(nodes, &*apis.provider, Some(servers));
+        }
         Ok(())
     }
 
@@ -87,19 +113,21 @@ pub(super) fn observe(
         services.iter().map(|service| service.for_cloud()).collect();
     let for_cloud: Vec<&provider::Service> = for_cloud.iter().collect();
     let snapshot = apis.load_balancers(&for_cloud, freshness.max_age(), urgency)?;
-    // Whatever was read last, and by whom: see `Observed::ask_for_servers`.
+    // Whatever was read last, and by whom: see `Observed::read_needs`.
     let servers = apis.instances_last();
     let servers = servers.as_ref().map(|list| Servers {
         list,
         is_certain: false,
     });
-    // Which Services exist changes little, and only a take-over rests on it: see `sync`.
+    // Which Services exist changes little, and only a take-over rests on it.
     let all = apis.any_services(Duration::MAX)?;
     Ok(Observed {
         cluster: cluster(apis, cluster_name, &all.value, nodes)?,
         nodes: offered(nodes, &*apis.provider, servers),
         services,
         snapshot: Arc::clone(&snapshot.value),
+        answered: snapshot.answered,
+        has_own_servers: None,
     })
 }
 
@@ -194,4 +222,82 @@ pub(super) fn leftovers(
         found.extend(service.filter(ours));
     }
     Ok(found)
+}
+
+/// A complete list of servers.
+#[derive(Clone, Copy)]
+pub struct Servers<'a> {
+    pub list: &'a [Instance],
+    /// It was requested after this pass began.
+    pub is_certain: bool,
+}
+
+/// The nodes that a plan may use, and what is known of their servers; `servers`: none were read.
+pub fn offered(
+    nodes: &[Arc<Node>],
+    provider: &dyn Provider,
+    servers: Option<Servers>,
+) -> Vec<OfferedNode> {
+    let list = servers.map_or(&[][..], |servers| servers.list);
+    let by_id: HashMap<InstanceId, &Instance> =
+        list.iter().map(|server| (server.id, server)).collect();
+    let reach = |id: &ProviderId| match (id, servers) {
+        (ProviderId::Ours(id), Some(servers)) => by_id.get(id).map_or(
+            Reach::Missing {
+                is_certain: servers.is_certain,
+            },
+            |server| reach(server),
+        ),
+        (ProviderId::Ours(_), None) | (ProviderId::Foreign | ProviderId::Unknown(_), _) => {
+            Reach::Unknown
+        }
+    };
+    candidates(nodes, provider)
+        .filter(|(node, _)| node.taint(TO_BE_DELETED).is_none())
+        .map(|(node, provider_id)| OfferedNode {
+            name: node.name().to_owned(),
+            reach: reach(&provider_id),
+            provider_id,
+            labels: node
+                .metadata
+                .labels
+                .iter()
+                .map(|(key, value)| (key.to_string(), value.to_string()))
+                .collect(),
+            addresses: node.status.addresses.iter().map(address).collect(),
+        })
+        .collect()
+}
+
+/// The nodes that a change of starts a sync for: one that gains the autoscaler's taint goes on
+/// serving the connections it has, and leaves with the next sync.
+pub(super) fn candidates<'a>(
+    nodes: &'a [Arc<Node>],
+    provider: &'a dyn Provider,
+) -> impl Iterator<Item = (&'a Node, ProviderId)> {
+    nodes.iter().filter_map(|node| {
+        let id = provider.parse_provider_id(&node.spec.provider_id);
+        let is_offered = node.metadata.deletion_timestamp.is_none()
+            && !is_excluded(node)
+            && matches!(id, ProviderId::Ours(_));
+        is_offered.then_some((&**node, id))
+    })
+}
+
+fn reach(server: &Instance) -> Reach {
+    let networks = server.private.iter().map(|private| private.network);
+    Reach::By {
+        has_public_ipv4: server.public_ipv4.is_some(),
+        networks: networks.collect(),
+    }
+}
+
+/// The label counts when it is there, unless its value is a Go boolean that is false.
+fn is_excluded(node: &Node) -> bool {
+    let value = node.metadata.labels.get(EXCLUDED);
+    value.is_some_and(|value| !["0", "f", "F", "false", "FALSE", "False"].contains(&value))
+}
+
+fn address(address: &crate::kube::NodeAddress) -> NodeAddress {
+    NodeAddress::new(address.kind.as_str().into(), &address.address)
 }

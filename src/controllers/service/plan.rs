@@ -3,8 +3,8 @@
 use crate::controllers::Proposal;
 use crate::kube::{ObjectReference, Service};
 use crate::provider::{
-    Change, Cluster, Field, Finding, Ingress, LoadBalancerPlan, OfferedNode, Reason, Severity,
-    Snapshot, Source, Sourced,
+    Change, Cluster, Field, Finding, Ingress, LoadBalancerPlan, Needs, OfferedNode, Reason,
+    Severity, Snapshot, Source, Sourced,
 };
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -133,6 +133,53 @@ fn too_large(service: &Service, want: Want) -> Option<Finding> {
     why.map(|why| Finding::warning(reason, why))
 }
 
+/// What must have been read before a plan for this Service is applied.
+pub(super) fn needs(view: &View, service: &Service) -> Needs {
+    let want = want(service);
+    if want == Want::Nothing || too_large(service, want).is_some() {
+        return Needs::default();
+    }
+    let for_cloud = service.for_cloud();
+    let needs = match want {
+        Want::Ensure => view.snapshot.needs(&for_cloud, view.nodes, view.cluster),
+        Want::Remove | Want::Nothing => Needs::default(),
+    };
+    let has_status = !service.status.load_balancer.ingress.is_empty();
+    let may_be_lost = has_status && !view.snapshot.has_own(&for_cloud, view.cluster);
+    Needs {
+        // See `refuse_in_wrong_project`.
+        servers: needs.servers || (may_be_lost && !view.cluster.servers.is_empty()),
+        ..needs
+    }
+}
+
+/// Another project's token shows neither a Service's load balancer nor a server: a new load balancer there would take the
+/// traffic away, and a Service let go would leave the real one behind. So plans that rest on a load balancer having gone
+/// are refused where the project holds no server of the cluster's nodes either. In a cluster without nodes of ours
+/// projects can't be distinguished.
+pub(super) fn refuse_in_wrong_project(
+    cluster: &Cluster,
+    has_own_servers: Option<bool>,
+    plans: &mut [ServicePlan],
+) {
+    let count = cluster.servers.len();
+    if count == 0 || has_own_servers != Some(false) {
+        return;
+    }
+    for plan in plans.iter_mut().filter(|plan| plan.lacks_its_own()) {
+        let reason = match plan.want {
+            Want::Remove => Reason::DeleteLoadBalancerFailed,
+            _ => Reason::SyncLoadBalancerFailed,
+        };
+        let status = addresses(&plan.service.status.load_balancer.ingress);
+        let message = format!(
+            "the status says {status}, but the project has no such load balancer, nor a server of the cluster's nodes, of \
+             which there are {count}: is the token another project's?"
+        );
+        plan.refuse(Finding::warning(reason, message));
+    }
+}
+
 /// Two Services may ask for one load balancer without an owner: the first gets it, and the
 /// second would find the first as its owner.
 pub(super) fn resolve_conflicts(plans: &mut [ServicePlan]) {
@@ -223,18 +270,18 @@ impl ServicePlan {
 
     /// Is there anything to write, to either API?
     pub fn has_writes(&self) -> bool {
-        let is_blocked = self.cloud.obstacle.is_some();
-        !self.cloud.changes.is_empty()
-            || self.add_finalizer
-            || self.status.is_some()
-            || (self.want == Want::Remove && !is_blocked)
+        self.writes() > 0
     }
 
     /// How many writes it holds.
     pub fn writes(&self) -> usize {
-        let is_kept = self.want != Want::Remove || self.cloud.obstacle.is_some();
-        let own = [self.add_finalizer, self.status.is_some(), !is_kept];
+        let own = [self.add_finalizer, self.status.is_some(), self.lets_go()];
         self.cloud.changes.len() + own.iter().filter(|is| **is).count()
+    }
+
+    /// Its status is emptied, and our finalizer removed.
+    fn lets_go(&self) -> bool {
+        self.want == Want::Remove && self.cloud.obstacle.is_none()
     }
 
     pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
@@ -253,8 +300,8 @@ impl ServicePlan {
         let finalizer = self.add_finalizer.then(|| "finalizer: added".to_owned());
         let changes = self.cloud.changes.iter().map(|change| change.line());
         let status = self.status.as_ref().map(|status| status_line(status));
-        let cleaned = (self.want == Want::Remove && self.cloud.obstacle.is_none())
-            .then(|| "status emptied, finalizer removed".to_owned());
+        let cleaned = self.lets_go();
+        let cleaned = cleaned.then(|| "status emptied, finalizer removed".to_owned());
         let before = finalizer.into_iter().chain(changes);
         before.chain(status).chain(cleaned).collect()
     }
@@ -264,11 +311,10 @@ impl ServicePlan {
         let finalizer = self.add_finalizer.then(finalizer_added);
         let changes = self.cloud.changes.iter().map(|change| change.json());
         let status = self.status.as_ref().map(|status| status_set(status));
-        let is_released = self.want == Want::Remove && self.cloud.obstacle.is_none();
         let before = finalizer.into_iter().chain(changes);
         before
             .chain(status)
-            .chain(is_released.then(finalizer_removed))
+            .chain(self.lets_go().then(finalizer_removed))
             .collect()
     }
 
@@ -296,6 +342,26 @@ impl ServicePlan {
                 .as_ref()
                 .map(|finding| finding.message.clone()),
         }
+    }
+
+    /// Its status says that it has a load balancer, and there is none to be found.
+    pub fn has_lost_its_own(&self) -> bool {
+        self.want == Want::Ensure && self.cloud.found.is_none() && self.lacks_its_own()
+    }
+
+    /// It had a load balancer, says its status, and there is none now: none with its UID, and none with one of the
+    /// addresses that could be adopted.
+    fn lacks_its_own(&self) -> bool {
+        let status = &self.service.status.load_balancer.ingress;
+        let found = self.cloud.found.iter();
+        let found = found.flat_map(|found| found.addresses.iter().map(ToString::to_string));
+        let found: Vec<String> = found.collect();
+        let is_shown = |entry: &Ingress| entry.ip.as_ref().is_some_and(|ip| found.contains(ip));
+        self.want != Want::Nothing
+            && self.cloud.obstacle.is_none()
+            && !self.cloud.is_labelled
+            && !status.is_empty()
+            && !status.iter().any(is_shown)
     }
 
     /// The name of the load balancer that it makes.

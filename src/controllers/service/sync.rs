@@ -7,7 +7,7 @@
 use super::events::{self, End};
 use super::observe::{self, Freshness, Observed};
 use super::plan::{self, ServicePlan, View, Want, status_line};
-use super::{Polled, ServiceController, project, write};
+use super::{Polled, ServiceController, write};
 use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::Selection;
 use crate::controllers::executor::{Execution, Requests};
@@ -53,7 +53,7 @@ pub(super) struct Task {
     since: Instant,
     plans: u32,
     /// A creation was refused in part: the next plan rests on a list of servers that is read for it.
-    needs_servers: bool,
+    has_refused: bool,
     /// What kind of change was begun in the cloud, where one was.
     kind: Option<ChangeKind>,
     /// Name and ID of the load balancer that is worked on.
@@ -141,11 +141,10 @@ impl Sync<'_> {
             waiting: super::waiting(&polled),
         };
         self.stop_stale(&polled);
-        let for_people = self.for_people;
-        let proposed = self
-            .controller
-            .propose_for(apis, selection, &polled, for_people);
-        let (_, proposals) = proposed.map_err(waiting)?;
+        let observed = self.controller.observe_due(apis, selection, &polled);
+        let observed = observed.map_err(waiting)?;
+        let proposals = observed.map(|observed| plan::plan(&observed.view(self.for_people)));
+        let proposals = proposals.unwrap_or_default();
         self.controller.remember(&polled);
         super::measure(&polled);
         // A blocked Service may not be blocked any more, and what an unfinished one waits for may have come.
@@ -299,25 +298,10 @@ impl Sync<'_> {
             Freshness::Since(listed_since),
             Urgency::Needed,
         )?;
+        let has_refused = tasks.iter().any(|task| task.has_refused);
+        observed.read_needs(self.apis, &nodes, begun, has_refused, Urgency::Needed)?;
         let mut plans = plan::plan(&observed.view(self.for_people));
-        let rest_on_servers =
-            |plans: &[ServicePlan]| plans.iter().any(|plan| plan.cloud.rests_on_servers);
-        let has_servers = tasks.iter().any(|task| task.needs_servers) || rest_on_servers(&plans);
-        if has_servers {
-            observed.ask_for_servers(self.apis, &nodes, begun, Urgency::Needed)?;
-            plans = plan::plan(&observed.view(self.for_people));
-        }
-        if plans.iter().any(|plan| plan.cloud.rests_on_whole_cluster) {
-            let all = self.apis.any_services(begun.elapsed())?;
-            observed.cluster = observe::cluster(self.apis, name, &all.value, &nodes)?;
-            plans = plan::plan(&observed.view(self.for_people));
-            // What was refused before may be adopted now, and get targets.
-            if !has_servers && rest_on_servers(&plans) {
-                observed.ask_for_servers(self.apis, &nodes, begun, Urgency::Needed)?;
-                plans = plan::plan(&observed.view(self.for_people));
-            }
-        }
-        project::doubt(self.apis, &observed.cluster, &mut plans);
+        plan::refuse_in_wrong_project(&observed.cluster, observed.has_own_servers, &mut plans);
         Ok((Some(Arc::new(observed)), plans))
     }
 
@@ -372,7 +356,7 @@ impl Sync<'_> {
                         claims,
                     };
                     let name = planned.plan.name();
-                    let plans_again = !planned.task.needs_servers;
+                    let plans_again = !planned.task.has_refused;
                     let executor = &mut self.controller.executor;
                     executor.begin(name, changes, planned, plans_again);
                 }
@@ -432,7 +416,7 @@ impl Sync<'_> {
         let name = plan.name();
         let is_overtaken = over.needs_new_plan && over.made.is_empty();
         task.has_changed |= !over.made.is_empty();
-        task.needs_servers |= over.refused_in_part;
+        task.has_refused |= over.refused_in_part;
         task.overtaken = over.overtaken;
         for made in &over.made {
             events::changed(self.apis, &plan, &**made);
@@ -626,7 +610,7 @@ impl Task {
             service,
             since,
             plans: 0,
-            needs_servers: false,
+            has_refused: false,
             kind: None,
             balancer: None,
             has_changed: false,

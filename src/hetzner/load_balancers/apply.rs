@@ -32,16 +32,12 @@ pub(in crate::hetzner) fn apply(
     change: &Change,
     snapshot: impl FnOnce(Observed) -> Arc<dyn Snapshot>,
 ) -> Result<Applied, Error> {
-    let rebased = match prepared(api, change)? {
-        Ready::AsPlanned => None,
-        Ready::Rebased(write) => Some(Change {
-            write,
-            ..change.clone()
-        }),
-        Ready::Not(instead) => return Ok(instead),
-    };
-    let change = rebased.as_ref().unwrap_or(change);
-    match send(api, change) {
+    let mut change = change.clone();
+    if let Some(instead) = rebase(api, &mut change)? {
+        return Ok(instead);
+    }
+    let (method, path, body) = change.call();
+    match api.write(method, &path, body.as_ref()) {
         Ok(answer) => applied(&change.write, answer, snapshot),
         Err(failed) => match (&change.write, failed.code()) {
             // Who owns it now is read again.
@@ -74,49 +70,34 @@ pub(in crate::hetzner) fn apply(
     }
 }
 
-/// What comes before a write.
-enum Ready {
-    AsPlanned,
-    /// With the labels that were read just now.
-    Rebased(Write),
-    /// It is not made; the outcome instead.
-    Not(Applied),
-}
-
 /// A write that replaces labels, or deletes, rests on a read just before it: an operator, Terraform or another cluster
-/// may have changed the load balancer since all of them were listed.
-fn prepared(api: &Api, change: &Change) -> Result<Ready, Error> {
+/// may have changed the load balancer since all of them were listed. The outcome, where it is not made.
+fn rebase(api: &Api, change: &mut Change) -> Result<Option<Applied>, Error> {
+    let line = &change.line;
     let overtaken = |why: &str| {
-        let line = &change.line;
         log::info!("{line}: not done, {why}; reading and planning again");
-        Ok(Ready::Not(Applied::Overtaken))
+        Ok(Some(Applied::Overtaken))
     };
-    match (&change.write, change.balancer) {
+    match (&mut change.write, change.balancer) {
         (
             Write::EditCertificate {
-                certificate,
-                set,
-                seen,
+                certificate, seen, ..
             },
             _,
         ) => {
             let Some(now) = read::<Certificate>(api, *certificate)? else {
-                return Ok(Ready::Not(Applied::Overtaken));
+                return Ok(Some(Applied::Overtaken));
             };
             let is_same = |label: &&str| seen.get(*label) == now.labels.get(*label);
             if ![SERVICE_UID, CLUSTER_UID].iter().all(is_same) {
                 return overtaken(OTHER_OWNER);
             }
-            Ok(Ready::Rebased(Write::EditCertificate {
-                certificate: *certificate,
-                set: set.clone(),
-                seen: now.labels,
-            }))
+            *seen = now.labels;
         }
         (
             Write::Edit {
-                name,
                 labels: Some(labels),
+                ..
             },
             Some(id),
         ) => {
@@ -124,39 +105,30 @@ fn prepared(api: &Api, change: &Change) -> Result<Ready, Error> {
                 actions::check_none_runs(api, &format!("/load_balancers/{id}"))?;
             }
             let Some(now) = read::<LoadBalancer>(api, id)? else {
-                return Ok(Ready::Not(Applied::Overtaken));
+                return Ok(Some(Applied::Overtaken));
             };
             let now = Seen::of(&now);
             if let Some(why) = edit_refused(labels, change.is_release, &now) {
                 return overtaken(why);
             }
-            let labels = LabelEdit {
-                seen: Box::new(now),
-                ..labels.clone()
-            };
-            Ok(Ready::Rebased(Write::Edit {
-                name: name.clone(),
-                labels: Some(labels),
-            }))
+            *labels.seen = now;
         }
         (Write::Delete { seen, is_orphan }, Some(id)) => {
             let Some(now) = read::<LoadBalancer>(api, id)? else {
-                return Ok(Ready::Not(Applied::Done));
+                return Ok(Some(Applied::Done));
             };
             match deletion_refused(seen, &now) {
-                None => Ok(Ready::AsPlanned),
                 Some(why) if *is_orphan => {
-                    let message = format!(
-                        "{}: not done, {why}; reading and planning again",
-                        change.line
-                    );
-                    Err(Error::new(ErrorKind::Other, message))
+                    let message = format!("{line}: not done, {why}; reading and planning again");
+                    return Err(Error::new(ErrorKind::Other, message));
                 }
-                Some(why) => overtaken(why),
+                Some(why) => return overtaken(why),
+                None => {}
             }
         }
-        _ => Ok(Ready::AsPlanned),
+        _ => {}
     }
+    Ok(None)
 }
 
 /// As it is now; none: it does not exist.
@@ -193,11 +165,6 @@ fn deletion_refused(seen: &Seen, now: &LoadBalancer) -> Option<&'static str> {
     } else {
         None
     }
-}
-
-fn send(api: &Api, change: &Change) -> Result<Option<Answer>, Failed> {
-    let (method, path, body) = change.call();
-    api.write(method, &path, body.as_ref())
 }
 
 fn applied(

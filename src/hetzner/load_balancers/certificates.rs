@@ -26,7 +26,8 @@ pub(super) struct Managed {
     pub(super) fields: Vec<Field>,
     /// IDs of those that are taken over.
     pub(super) takes_over: Vec<u64>,
-    pub(super) rests_on_whole_cluster: bool,
+    /// See `Needs::services`.
+    pub(super) rests_on_services: bool,
 }
 
 /// The certificate of some ports.
@@ -187,9 +188,8 @@ fn choose<'a>(
     let left =
         left.filter(|one| named.is_none() && !wanted.is_named && is_left(one, context, wanted));
     for one in named.into_iter().chain(left) {
-        let (refusal, rests_on_whole_cluster) = why_not_free(one, context, wanted);
-        managed.rests_on_whole_cluster |= rests_on_whole_cluster;
-        let Some(why) = refusal else {
+        managed.rests_on_services |= one.labels.contains_key(SERVICE_UID);
+        let Some(why) = why_not_free(one, context, wanted) else {
             take_over(context, one, managed);
             return Some(one);
         };
@@ -265,35 +265,30 @@ fn is_left(one: &Certificate, context: &Context, wanted: &Wanted) -> bool {
     has_its_word && differs(one, wanted).is_empty()
 }
 
-/// Why it may not be taken over; none: it may. And does that rest on what the cluster says of all its Services?
-fn why_not_free(one: &Certificate, context: &Context, wanted: &Wanted) -> (Option<String>, bool) {
+/// Why it may not be taken over; none: it may.
+fn why_not_free(one: &Certificate, context: &Context, wanted: &Wanted) -> Option<String> {
     let cluster = one.labels.get(CLUSTER_UID);
     let uid = one.labels.get(SERVICE_UID);
-    let differ = differs(one, wanted);
     if !one.is_managed() {
-        return (Some("it was uploaded".to_owned()), false);
+        return Some("it was uploaded".to_owned());
     }
     if let Some(uid) = cluster.filter(|uid| **uid != context.cluster.uid) {
-        return (
-            Some(format!("label {CLUSTER_UID} says cluster {uid}")),
-            false,
-        );
+        return Some(format!("label {CLUSTER_UID} says cluster {uid}"));
     }
     if let Some(uid) = uid.filter(|uid| context.cluster.service_uids.contains(*uid)) {
-        let why = format!("label {SERVICE_UID} says another Service, {uid}");
-        return (Some(why), true);
+        return Some(format!("label {SERVICE_UID} says another Service, {uid}"));
     }
+    let differ = differs(one, wanted);
     if !differ.is_empty() {
-        return (Some(format!("it is {}", differ.join(" and "))), false);
+        return Some(format!("it is {}", differ.join(" and ")));
     }
     // Another program's, of a cluster that we can't know.
     let is_used = cluster.is_none() && !one.used_by.is_empty();
-    let why = uid.filter(|_| is_used).map(|uid| {
+    uid.filter(|_| is_used).map(|uid| {
         format!(
             "label {SERVICE_UID} says a Service that this cluster does not have, {uid}, and a load balancer shows it"
         )
-    });
-    (why, uid.is_some())
+    })
 }
 
 /// Those of this cluster whose Service does not exist.

@@ -70,7 +70,7 @@ pub(super) struct Context<'a> {
     pub(super) service: &'a Service,
     pub(super) nodes: &'a [OfferedNode],
     pub(super) cluster: &'a Cluster,
-    pub(super) certificates: &'a Certificates<'a>,
+    pub(super) certificates: Certificates<'a>,
     pub(super) limits: Limits,
 }
 

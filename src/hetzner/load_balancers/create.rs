@@ -8,9 +8,9 @@ use super::diff::{compare, compare_port, on_or_off, shown};
 use super::names::{WHOSE, owned};
 use super::parser::AnnotationParser;
 use super::primary_ips::{self, Chosen, SELECTOR};
-use super::targets::{By, Sorted, by, max_targets_reached};
+use super::targets::{Ways, by, max_targets_reached};
 use super::{annotations, subnets};
-use crate::provider::{Field, OfferedNode, ProviderId, Reach, Source, Sourced, TopologyLabel};
+use crate::provider::{Field, OfferedNode, ProviderId, Source, Sourced, TopologyLabel};
 use crate::text;
 use std::collections::BTreeMap;
 
@@ -39,24 +39,11 @@ impl New<'_> {
         };
         self.check_place(parser, &place);
         let private = desired.use_private_ip.value;
-        let by = By {
-            private_ip: private,
-            network: self.context.planner.network,
-        };
-        let Sorted { can, can_not, .. } =
-            by.sort(&desired.targets.servers, self.context.nodes, |_| None);
-        // Servers of the last list that were deleted since make the API refuse the call: then they are read again.
-        let is_known = |node: &OfferedNode| {
-            matches!(
-                node.reach,
-                Reach::By { .. } | Reach::Missing { is_certain: true }
-            )
-        };
-        let has_targets = !desired.targets.servers.is_empty();
-        plan.rests_on_servers |= has_targets && !self.context.nodes.iter().all(is_known);
+        let ways = Ways::new(self.context, desired, None);
+        let (can, can_not) = ways.sort(&desired.targets.servers, self.context.nodes);
         if !can_not.is_empty() {
             plan.is_unfinished = true;
-            parser.finding(by.unreachable(&can_not, "they get no traffic"));
+            parser.finding(ways.unreachable(&can_not, "they get no traffic"));
         }
         let (fit, left) = can.split_at(can.len().min(self.kind.max_targets));
         if !left.is_empty() {

@@ -1,7 +1,7 @@
 //! What a Service wants of its load balancer: a pure function of Service, nodes and settings.
 
 use super::annotations::{self as a, Annotation};
-use super::balancer::Algorithm;
+use super::balancer::{Algorithm, LoadBalancer, PrivateNet};
 use super::certificates::{Managed, managed};
 use super::context::Context;
 use super::context::default_source;
@@ -79,6 +79,17 @@ pub(super) struct InStatus {
 }
 
 impl Attach {
+    /// Is a Network of this load balancer detached, with the targets that are reached by it?
+    pub(super) fn detaches(&self, balancer: &LoadBalancer) -> bool {
+        !balancer.private_net.iter().all(|net| self.keeps(net))
+    }
+
+    /// It is the wanted one, with the wanted IP.
+    pub(super) fn keeps(&self, net: &PrivateNet) -> bool {
+        let ip = self.ip.as_ref();
+        net.network == self.network && ip.is_none_or(|ip| Some(ip.value) == net.ip)
+    }
+
     /// The API takes neither when it creates a load balancer.
     pub(super) fn needs_own_call(&self) -> bool {
         self.ip.is_some() || self.range.is_some()

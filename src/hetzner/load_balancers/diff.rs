@@ -148,7 +148,7 @@ impl Diff<'_, '_> {
         let ipv6 = public.ipv6.ip.map(IpAddr::from);
         self.reverse_dns("IPv4", ipv4, &public.ipv4.dns_ptr, &desired.ipv4_rdns);
         self.reverse_dns("IPv6", ipv6, &public.ipv6.dns_ptr, &desired.ipv6_rdns);
-        let detached = self.network(desired.attach.as_ref());
+        self.network(desired.attach.as_ref());
         // On early, off late: the API refuses that while targets use public addresses.
         let is_off = |public: &&Sourced<bool>| !public.value;
         let off = desired.public.as_ref().filter(is_off);
@@ -157,7 +157,7 @@ impl Diff<'_, '_> {
         }
         self.services(&desired.ports);
         let limit_now = if grows { kind } else { has }.max_targets;
-        let needs_public = self.targets(desired, kind.max_targets, limit_now, detached);
+        let needs_public = self.targets(desired, kind.max_targets, limit_now);
         if off.is_some() {
             self.public_interface(off.filter(|_| !needs_public));
         }
@@ -307,12 +307,10 @@ impl Diff<'_, '_> {
         }
     }
 
-    /// True: it is detached, which drops the targets that are reached by their private IP.
-    fn network(&mut self, wanted: Option<&Attach>) -> bool {
+    /// Detaching drops the targets that are reached by their private IP.
+    fn network(&mut self, wanted: Option<&Attach>) {
         // Without HCLOUD_NETWORK nothing is ever detached.
-        let Some(wanted) = wanted else {
-            return false;
-        };
+        let Some(wanted) = wanted else { return };
         let by_setting = Source::Environment(NETWORK.to_owned());
         let attached = &self.balancer.private_net;
         let own = attached.iter().find(|net| net.network == wanted.network);
@@ -332,18 +330,14 @@ impl Diff<'_, '_> {
             let zone = Some(self.balancer.location.network_zone.as_str());
             subnets::check(self.parser, wanted, self.context, zone);
         }
-        let stays = |network: u64| network == wanted.network && other_ip.is_none();
-        let mut detached = false;
-        for net in attached.iter().filter(|net| !stays(net.network)) {
+        for net in attached.iter().filter(|net| !wanted.keeps(net)) {
             let network = net.network;
             let source = other_ip.map_or(&by_setting, |ip| &ip.source).clone();
             let line = format!("private Network {network}: detached");
             self.change(Write::Detach { network }, line, vec![source]);
-            detached = true;
         }
-        if own.is_some() && !detached {
-            self.report_other_subnet(wanted, ip);
-            return false;
+        if own.is_some() && !wanted.detaches(self.balancer) {
+            return self.report_other_subnet(wanted, ip);
         }
         let ip = wanted.ip.as_ref();
         let ip_range = wanted.range.as_ref();
@@ -360,7 +354,6 @@ impl Diff<'_, '_> {
         let at = ip.map(|ip| format!(" at {}", ip.value)).unwrap_or_default();
         let line = format!("private Network {}: attached{at}", wanted.network);
         self.change(write, line, sources.into_iter().flatten().collect());
-        detached
     }
 
     fn report_other_subnet(&mut self, wanted: &Attach, ip: Option<Ipv4Addr>) {

@@ -8,14 +8,7 @@ use crate::provider::{Cluster, Profile, Reason, Service, Source, Sourced};
 
 /// What was found.
 #[derive(Debug)]
-pub(super) struct Found<'a> {
-    pub(super) what: What<'a>,
-    /// See `LoadBalancerPlan::rests_on_whole_cluster`.
-    pub(super) rests_on_whole_cluster: bool,
-}
-
-#[derive(Debug)]
-pub(super) enum What<'a> {
+pub(super) enum Found<'a> {
     /// It carries the Service's UID.
     Labelled(&'a LoadBalancer),
     /// It is to become the Service's: no other Service or cluster owns it, or an operator says so.
@@ -24,19 +17,12 @@ pub(super) enum What<'a> {
     Nothing(Sourced<String>),
 }
 
-impl<'a> What<'a> {
+impl<'a> Found<'a> {
     pub(super) fn balancer(&self) -> Option<&'a LoadBalancer> {
         match self {
-            What::Labelled(balancer) | What::Adopted(balancer) => Some(balancer),
-            What::Nothing(_) => None,
+            Found::Labelled(balancer) | Found::Adopted(balancer) => Some(balancer),
+            Found::Nothing(_) => None,
         }
-    }
-
-    fn found(self, rests_on_whole_cluster: bool) -> Result<Found<'a>, Refused> {
-        Ok(Found {
-            what: self,
-            rests_on_whole_cluster,
-        })
     }
 }
 
@@ -49,47 +35,38 @@ pub(super) struct Refused {
     named: Option<Source>,
     /// What an operator can do, with a command at its end.
     remedy: Option<String>,
-    /// It rests on which Services or nodes exist.
-    pub(super) rests_on_whole_cluster: bool,
 }
 
 impl Refused {
-    fn new(reason: Reason, why: String) -> Refused {
+    fn new(why: String) -> Refused {
         Refused {
-            reason,
+            reason: Reason::SyncLoadBalancerFailed,
             why,
             named: None,
             remedy: None,
-            rests_on_whole_cluster: true,
-        }
-    }
-
-    /// An operator has to decide between two.
-    fn certain(why: String) -> Refused {
-        Refused {
-            rests_on_whole_cluster: false,
-            ..Refused::new(Reason::SyncLoadBalancerFailed, why)
         }
     }
 
     fn owned_by_service(balancer: &LoadBalancer, uid: &str) -> Refused {
-        let why = format!(
+        Refused::new(format!(
             "load balancer {} is owned by another Service of this cluster, says its label {SERVICE_UID}={uid}",
             balancer.shown()
-        );
-        Refused::new(Reason::SyncLoadBalancerFailed, why)
+        ))
     }
 
     /// An operator may allow it.
     fn not_adopted(balancer: &LoadBalancer, service: &Service, why: &str) -> Refused {
-        let why = format!("load balancer {} is not adopted: {why}", balancer.shown());
         Refused {
+            reason: Reason::LoadBalancerNotAdopted,
             remedy: Some(format!(
                 "to have Service {} adopt it, with its ports and targets: {}",
                 service.full_name(),
                 names::adopt_command(balancer, service)
             )),
-            ..Refused::new(Reason::LoadBalancerNotAdopted, why)
+            ..Refused::new(format!(
+                "load balancer {} is not adopted: {why}",
+                balancer.shown()
+            ))
         }
     }
 
@@ -115,18 +92,41 @@ pub(super) fn find<'a>(
     profile: Profile,
     named: Option<&Sourced<String>>,
 ) -> Result<Found<'a>, Refused> {
-    if let Some(balancer) = by_label(balancers, service).map_err(Refused::certain)? {
+    if let Some(balancer) = by_label(balancers, service).map_err(Refused::new)? {
         return labelled(balancer, service, cluster);
     }
     if let Some(balancer) = by_adopt_label(balancers, service)? {
         return match other_service(balancer, service, cluster) {
             Some(uid) => Err(Refused::owned_by_service(balancer, uid)),
-            None => What::Adopted(balancer).found(balancer.labels.contains_key(SERVICE_UID)),
+            None => Ok(Found::Adopted(balancer)),
         };
     }
     match named {
         Some(named) => by_name(balancers, service, cluster, named),
         None => by_default_name(balancers, service, cluster, profile),
+    }
+}
+
+/// Does what was found rest on which Services exist? See `Needs::services`.
+pub(super) fn rests_on_services(
+    found: &Result<Found, Refused>,
+    balancers: &[LoadBalancer],
+    service: &Service,
+    cluster: &Cluster,
+) -> bool {
+    match found {
+        Ok(Found::Labelled(balancer)) => {
+            let of = balancer.labels.get(CLUSTER_UID);
+            of.is_some_and(|uid| *uid != cluster.uid)
+        }
+        Ok(Found::Adopted(_)) | Err(_) => true,
+        // A Service of the same name, whose load balancer would be used again, may not exist any more.
+        Ok(Found::Nothing(_)) => {
+            let value = names::service_value(service);
+            let mut labels = balancers.iter().map(|one| &one.labels);
+            labels
+                .any(|all| all.get(names::SERVICE) == Some(&value) && all.contains_key(SERVICE_UID))
+        }
     }
 }
 
@@ -171,13 +171,9 @@ fn labelled<'a>(
     service: &Service,
     cluster: &Cluster,
 ) -> Result<Found<'a>, Refused> {
-    let is_own = balancer
-        .labels
-        .get(CLUSTER_UID)
-        .is_none_or(|uid| *uid == cluster.uid);
     match other_cluster(balancer, cluster) {
-        None => What::Labelled(balancer).found(!is_own),
-        Some(_) if asks_for(balancer, service) => What::Adopted(balancer).found(false),
+        None => Ok(Found::Labelled(balancer)),
+        Some(_) if asks_for(balancer, service) => Ok(Found::Adopted(balancer)),
         Some(uid) => {
             let why = format!(
                 "it carries this Service's UID, but its label {CLUSTER_UID} names another cluster, {uid}, and its \
@@ -193,7 +189,7 @@ fn by_adopt_label<'a>(
     service: &Service,
 ) -> Result<Option<&'a LoadBalancer>, Refused> {
     let found = only_one(balancers, ADOPT, &names::service_value(service));
-    found.map_err(Refused::certain)
+    found.map_err(Refused::new)
 }
 
 /// An annotation asks for it by its name.
@@ -204,14 +200,13 @@ fn by_name<'a>(
     named: &Sourced<String>,
 ) -> Result<Found<'a>, Refused> {
     let Some(balancer) = of_name(balancers, &named.value) else {
-        return What::Nothing(named.clone()).found(false);
+        return Ok(Found::Nothing(named.clone()));
     };
     check_adoptable(balancer, service, cluster).map_err(|refused| Refused {
         named: Some(named.source.clone()),
         ..refused
     })?;
-    let is_unused = balancer.targets.is_empty() && !balancer.labels.contains_key(SERVICE_UID);
-    What::Adopted(balancer).found(!is_unused)
+    Ok(Found::Adopted(balancer))
 }
 
 /// Nothing asks for an existing one, so only what this cluster had made for a deleted Service of the same name is used
@@ -227,17 +222,16 @@ fn by_default_name<'a>(
     let of_names = (of_name(balancers, &first), of_name(balancers, &second));
     let is_left = |balancer: &&LoadBalancer| is_left_behind(balancer, service, cluster);
     if let Some(balancer) = of_names.0.filter(is_left).or(of_names.1.filter(is_left)) {
-        return What::Adopted(balancer).found(true);
+        return Ok(Found::Adopted(balancer));
     }
     match of_names {
         (None, _) => {
             let name = Sourced::new(first, Source::Rule("the default name"));
-            What::Nothing(name).found(false)
+            Ok(Found::Nothing(name))
         }
-        (Some(other), None) => {
+        (Some(_), None) => {
             let why = Source::Rule("another one has the default name");
-            let rests = other_service(other, service, cluster).is_some();
-            What::Nothing(Sourced::new(second, why)).found(rests)
+            Ok(Found::Nothing(Sourced::new(second, why)))
         }
         (Some(_), Some(other)) => Err(match other_service(other, service, cluster) {
             Some(uid) => Refused::owned_by_service(other, uid),

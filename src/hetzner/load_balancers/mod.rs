@@ -15,7 +15,7 @@
 //! | `find` | which load balancer is a Service's |
 //! | `ownership` | who owns one, by its targets and labels, and whether it is deleted or released |
 //! | `subnets` | where in the Network one can be attached |
-//! | `plan`, `create`, `diff`, `targets` | what to do, in which order; `diff::compare` holds back |
+//! | `plan`, `create`, `diff`, `targets` | what must have been read before (`Planner::needs`), and what to do, in which order; `diff::compare` holds back |
 //! | `status` | what the Service's status says, and a load balancer for people |
 //! | `change` | one write, as data, and what it depends on |
 //! | `observe`, `apply` | the calls |
@@ -61,5 +61,5 @@ pub use names::{ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, SERVICE, SERVICE_
 
 pub(super) use apply::apply;
 pub(super) use certificates::left;
-pub(super) use observe::{Known, Types, covers, observe};
+pub(super) use observe::{Known, Types, covers, has_own, observe};
 pub(super) use subnets::Subnets;

@@ -6,20 +6,67 @@ use super::context::{Context, Limits, Names, Observed, Planner};
 use super::create::{New, USUAL_TYPE};
 use super::desired::{Desired, desired};
 use super::diff::Diff;
-use super::find::{What, asked_too_late, by_label, find, other_cluster};
+use super::find::{Found, asked_too_late, by_label, find, other_cluster, rests_on_services};
 use super::names::{ADOPT, ADOPTED, CLUSTER_UID, CREATED, OUR_PREFIX, SERVICE, SERVICE_UID, YES};
 use super::observe::covers;
 use super::ownership::{End, end_with_service};
 use super::parser::AnnotationParser;
+use super::targets::need_servers;
 use super::{annotations, names, primary_ips, status};
 use crate::hetzner::certificates::Certificates;
 use crate::provider::{
-    Cluster, Finding, InstanceId, LoadBalancerPlan, OfferedNode, Orphan, Protocol, ProviderId,
-    Reason, Service, Source,
+    Cluster, Finding, InstanceId, LoadBalancerPlan, Needs, OfferedNode, Orphan, Protocol,
+    ProviderId, Reason, Service, Source,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Planner<'_> {
+    /// What must have been read before [`Planner::plan`] makes a plan that is applied, by what was read last.
+    pub fn needs(
+        &self,
+        observed: &Observed,
+        service: &Service,
+        nodes: &[OfferedNode],
+        cluster: &Cluster,
+    ) -> Needs {
+        let context = self.context(observed, service, nodes, cluster);
+        let is_planned = covers(observed, self, service);
+        if !is_planned || context.limits.exceeded_by(service).is_some() {
+            return Needs::default();
+        }
+        let mut parser = AnnotationParser::new(service);
+        let desired = desired(&mut parser, &context);
+        let named = desired.name.as_ref();
+        let found = find(&observed.balancers, service, cluster, self.profile, named);
+        let services = desired.managed.rests_on_services
+            || rests_on_services(&found, &observed.balancers, service, cluster);
+        // What is refused by an old view may be adopted by a new one, and get targets.
+        let servers = services
+            || found.is_ok_and(|found| {
+                parser.problems.is_empty() && need_servers(&context, &desired, found.balancer())
+            });
+        Needs { servers, services }
+    }
+
+    fn context<'a>(
+        &'a self,
+        observed: &'a Observed,
+        service: &'a Service,
+        nodes: &'a [OfferedNode],
+        cluster: &'a Cluster,
+    ) -> Context<'a> {
+        let certificates = observed.certificates.as_deref().unwrap_or_default();
+        Context {
+            planner: self,
+            observed,
+            service,
+            nodes,
+            cluster,
+            certificates: Certificates::new(certificates),
+            limits: Limits::of(observed),
+        }
+    }
+
     /// What brings this Service's load balancer in order.
     pub fn plan(
         &self,
@@ -34,16 +81,7 @@ impl Planner<'_> {
                 .problem("not everything that the plan depends on was read: read again".to_owned());
             return refused(parser);
         }
-        let certificates = observed.certificates.as_deref().unwrap_or_default();
-        let context = Context {
-            planner: self,
-            observed,
-            service,
-            nodes,
-            cluster,
-            certificates: &Certificates::new(certificates),
-            limits: Limits::of(observed),
-        };
+        let context = self.context(observed, service, nodes, cluster);
         if let Some(why) = context.limits.exceeded_by(service) {
             parser.problem(why);
             let there = by_label(&observed.balancers, service).ok().flatten();
@@ -60,15 +98,13 @@ impl Planner<'_> {
             Err(why) => {
                 parser.problem(why.message());
                 let mut plan = refused(parser);
-                plan.rests_on_whole_cluster = why.rests_on_whole_cluster;
                 if let Some(obstacle) = &mut plan.obstacle {
                     obstacle.reason = why.reason;
                 }
                 return plan;
             }
         };
-        let there = found.what.balancer();
-        let rests_on_whole_cluster = found.rests_on_whole_cluster || managed.rests_on_whole_cluster;
+        let there = found.balancer();
         if let Some(why) = there.and_then(|balancer| self.serves_other_profile(balancer, cluster)) {
             parser.problem(why);
         }
@@ -81,8 +117,7 @@ impl Planner<'_> {
         check_services(&mut parser, &desired, kind, there);
         let mut plan = Plan::from(LoadBalancerPlan {
             found: there.map(|balancer| status::for_people(balancer, context.names())),
-            is_labelled: matches!(found.what, What::Labelled(_)),
-            rests_on_whole_cluster,
+            is_labelled: matches!(found, Found::Labelled(_)),
             is_unfinished: desired.ports.iter().any(|port| port.waits),
             takes_over: managed.takes_over,
             ..LoadBalancerPlan::default()
@@ -92,9 +127,9 @@ impl Planner<'_> {
         let is_compared = parser.problems.is_empty() && there.is_some();
         if let (true, Some(kind)) = (parser.problems.is_empty(), kind) {
             let mut labels = names::labels(service, cluster);
-            let adopts = matches!(found.what, What::Adopted(_));
-            match found.what {
-                What::Nothing(name) => {
+            let adopts = matches!(found, Found::Adopted(_));
+            match found {
+                Found::Nothing(name) => {
                     labels.insert(CREATED, YES.to_owned());
                     let new = New {
                         context: &context,
@@ -105,7 +140,7 @@ impl Planner<'_> {
                     };
                     new.plan(&mut plan, &mut parser);
                 }
-                What::Labelled(balancer) | What::Adopted(balancer) => {
+                Found::Labelled(balancer) | Found::Adopted(balancer) => {
                     if adopts && !balancer.labels.contains_key(CREATED) {
                         labels.insert(ADOPTED, YES.to_owned());
                     }
@@ -131,7 +166,6 @@ impl Planner<'_> {
                 blocked.fields = std::mem::take(&mut plan.fields);
             }
             blocked.found = plan.rest.found;
-            blocked.rests_on_whole_cluster = rests_on_whole_cluster;
             return blocked;
         }
         (_, plan.findings) = parser.end();

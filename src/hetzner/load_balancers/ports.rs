@@ -331,7 +331,7 @@ impl PortReader<'_, '_> {
         };
         let mut ids = Vec::new();
         for name in &named.value {
-            let found = certificate(self.parser, context.certificates, name, &named.source);
+            let found = certificate(self.parser, &context.certificates, name, &named.source);
             let Some(one) = found else { continue };
             // The API takes none that is still to be issued, and refuses the whole port.
             match issued(self.parser, &number.to_string(), one) {

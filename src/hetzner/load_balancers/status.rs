@@ -56,9 +56,9 @@ pub(super) fn ingress(
 
 /// Those at which it answers: public ones first.
 pub(super) fn addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
-    let mut addresses = all_addresses(balancer);
-    addresses.retain(|ip| balancer.public_net.enabled || is_private(balancer, ip));
-    addresses
+    let public = public_addresses(balancer).filter(|_| balancer.public_net.enabled);
+    let private = balancer.private_net.iter().filter_map(|net| net.ip);
+    public.chain(private.map(IpAddr::from)).collect()
 }
 
 /// For people; targets by the names of their nodes.
@@ -71,12 +71,6 @@ pub(super) fn for_people(balancer: &LoadBalancer, names: Names) -> Balancer {
         addresses: addresses(balancer),
         targets: balancer.targets.iter().map(|t| target(t, names)).collect(),
     }
-}
-
-fn all_addresses(balancer: &LoadBalancer) -> Vec<IpAddr> {
-    let private = balancer.private_net.iter().filter_map(|net| net.ip);
-    let public = public_addresses(balancer);
-    public.chain(private.map(IpAddr::from)).collect()
 }
 
 fn public_addresses(balancer: &LoadBalancer) -> impl Iterator<Item = IpAddr> {
@@ -96,11 +90,6 @@ fn private_then(balancer: &LoadBalancer, desired: &Desired) -> Vec<Ipv4Addr> {
             .filter_map(|net| net.ip)
             .collect(),
     }
-}
-
-fn is_private(balancer: &LoadBalancer, ip: &IpAddr) -> bool {
-    let mut private = balancer.private_net.iter();
-    private.any(|net| net.ip.is_some_and(|own| IpAddr::V4(own) == *ip))
 }
 
 fn target(target: &Target, names: Names) -> provider::Target {

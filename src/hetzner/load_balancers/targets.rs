@@ -5,8 +5,9 @@
 //! removed for it first stays, because traffic still reaches it.
 
 use super::annotations as a;
-use super::balancer::Target;
+use super::balancer::{LoadBalancer, Target};
 use super::change::{ServerTarget, Write};
+use super::context::Context;
 use super::desired::Desired;
 use super::diff::Diff;
 use crate::provider::{Finding, OfferedNode, ProviderId, Reach, Reason, Source, Sourced};
@@ -15,32 +16,157 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 const NO_NODE: Source = Source::Rule("no node to send traffic to");
 
-impl Diff<'_, '_> {
-    /// True: one that stays is reached by the public interface.
-    pub(super) fn targets(
-        &mut self,
+/// The server targets as they are when the Network is the wanted one, and by which of its addresses each is wanted.
+pub(super) struct Ways {
+    /// Is it by its private IP? Empty for a new load balancer.
+    there: BTreeMap<u64, bool>,
+    /// New ones are.
+    by_private: bool,
+    /// A shell may not know by which addresses: those that are there stay as they are, and new ones become the same.
+    is_held: bool,
+    /// ID of the private Network.
+    network: Option<u64>,
+}
+
+/// Servers and the names of their nodes.
+type Servers = Vec<(u64, String)>;
+
+impl Ways {
+    pub(super) fn new(
+        context: &Context,
         desired: &Desired,
-        limit: usize,
-        limit_now: usize,
-        detached: bool,
-    ) -> bool {
-        let balancer = self.balancer;
+        balancer: Option<&LoadBalancer>,
+    ) -> Ways {
         let private = &desired.use_private_ip;
-        let before: BTreeMap<u64, bool> = balancer.server_targets().collect();
-        let mut there = before.clone();
-        there.retain(|_, private| !(detached && *private));
-        // A shell may not know by which addresses: those that are there stay as they are, and new ones become the same.
-        let is_held = self.context.planner.holds_back(&private.source);
+        let attach = desired.attach.as_ref();
+        let detached = attach
+            .zip(balancer)
+            .is_some_and(|(attach, balancer)| attach.detaches(balancer));
+        let there = balancer.into_iter().flat_map(LoadBalancer::server_targets);
+        let there: BTreeMap<u64, bool> = there.filter(|one| !(detached && one.1)).collect();
+        let is_held = context.planner.holds_back(&private.source);
         let by_private = match is_held {
             true => there.values().any(|private| *private),
             false => private.value,
         };
-        let wanted_private = |server: u64| match there.get(&server) {
-            Some(private) if is_held => *private,
-            _ => by_private,
+        Ways {
+            there,
+            by_private,
+            is_held,
+            network: context.planner.network,
+        }
+    }
+
+    fn wanted(&self, server: u64) -> bool {
+        let has = self.there.get(&server).filter(|_| self.is_held);
+        has.copied().unwrap_or(self.by_private)
+    }
+
+    /// None: it is no target.
+    fn is_right(&self, server: u64) -> Option<bool> {
+        Some(*self.there.get(&server)? == self.wanted(server))
+    }
+
+    /// Of the wanted servers, in their order, those that can be targets, and those that the cloud would refuse; without
+    /// those that do not exist. One that is a target needs no other address.
+    pub(super) fn sort(
+        &self,
+        wanted: &[(u64, String)],
+        nodes: &[OfferedNode],
+    ) -> (Servers, Servers) {
+        let reach = reach_of(nodes);
+        // A list without any of the servers is another project's, or broken: it takes no target away.
+        let is_of_cluster = reach.values().any(|one| matches!(one, Reach::By { .. }));
+        let exists = |one: &&(u64, String)| match (self.is_right(one.0), reach.get(&one.0)) {
+            (Some(_), Some(Reach::Missing { .. })) => !is_of_cluster,
+            (None, Some(Reach::Missing { is_certain })) => !is_certain,
+            _ => true,
         };
-        let is_right = |server: &u64| Some(*there.get(server)? == wanted_private(*server));
-        let (wanted, stuck) = self.reached(desired, by_private, is_right);
+        let can = |one: &(u64, String)| match (self.is_right(one.0), reach.get(&one.0)) {
+            (Some(true), _) => true,
+            // Removed in one way it could not be added in the other.
+            (Some(false), Some(Reach::Missing { .. })) => false,
+            (_, found) => found.is_none_or(|found| self.reaches(found)),
+        };
+        wanted.iter().filter(exists).cloned().partition(can)
+    }
+
+    /// What is not known is tried.
+    fn reaches(&self, reach: &Reach) -> bool {
+        let Reach::By {
+            has_public_ipv4,
+            networks,
+        } = reach
+        else {
+            return true;
+        };
+        match self.by_private {
+            true => self.network.is_none_or(|id| networks.contains(&id)),
+            false => *has_public_ipv4,
+        }
+    }
+
+    /// The finding about servers without an address of the wanted kind, and what to do.
+    pub(super) fn unreachable(&self, left: &[(u64, String)], and_so: &str) -> Finding {
+        let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
+        let names = text::some_of(&names);
+        let (servers, node, it) = match left {
+            [_] => ("the server of node", "the node", "it"),
+            _ => ("the servers of nodes", "the nodes", "them"),
+        };
+        let has = if left.len() == 1 { "has" } else { "have" };
+        let out = format!(
+            "leave {node} out with annotation {}",
+            a::NODE_SELECTOR.key()
+        );
+        let message = match self.by_private {
+            true => {
+                let network = self.network.map(|id| format!(" {id}")).unwrap_or_default();
+                format!(
+                    "{servers} {names} {has} no address in Network{network}, so {and_so}: attach {it} to the Network, or \
+                     {out}"
+                )
+            }
+            false => format!(
+                "{servers} {names} {has} no public IPv4 address, so {and_so}: give {it} one, use private addresses with \
+                 annotation {}, or {out}",
+                a::USE_PRIVATE_IP.key()
+            ),
+        };
+        Finding::warning(Reason::TargetIgnored, message)
+    }
+}
+
+/// See `Needs::servers`; `balancer`: none: one is created.
+pub(super) fn need_servers(
+    context: &Context,
+    desired: &Desired,
+    balancer: Option<&LoadBalancer>,
+) -> bool {
+    let ways = Ways::new(context, desired, balancer);
+    let reach = reach_of(context.nodes);
+    desired.targets.servers.iter().any(|(server, _)| {
+        let reach = reach.get(server).copied().unwrap_or(&Reach::Unknown);
+        match (ways.is_right(*server), reach) {
+            (Some(true), reach) => matches!(reach, Reach::Missing { .. }),
+            (Some(false), _) => true,
+            // Servers of the last list that were deleted since make the API refuse the call: then they are read again.
+            (None, Reach::By { .. }) => balancer.is_some(),
+            (None, reach) => *reach != Reach::Missing { is_certain: true },
+        }
+    })
+}
+
+impl Diff<'_, '_> {
+    /// True: one that stays is reached by the public interface.
+    pub(super) fn targets(&mut self, desired: &Desired, limit: usize, limit_now: usize) -> bool {
+        let balancer = self.balancer;
+        let private = &desired.use_private_ip;
+        let before: BTreeMap<u64, bool> = balancer.server_targets().collect();
+        let ways = Ways::new(self.context, desired, Some(balancer));
+        let (there, by_private) = (&ways.there, ways.by_private);
+        let is_right = |server: &u64| ways.is_right(*server);
+        let (wanted, stuck) = self.reached(desired, &ways);
         let mut ours = there.clone();
         ours.retain(|server, _| !stuck.contains(server));
         let room = Room {
@@ -60,10 +186,9 @@ impl Diff<'_, '_> {
             self.check_way_in(desired, by_private);
         }
         let is_one_of_all = stuck.is_empty() && !fit.iter().any(stays);
-        for step in room.steps(&fit, wanted_private) {
+        for step in room.steps(&fit, |server| ways.wanted(server)) {
             let (Step::Add(server) | Step::Remove(server)) = step;
             let turns = there.contains_key(&server) && fit.contains(&server);
-            self.plan.rests_on_servers |= turns || matches!(step, Step::Add(_));
             let source = match (turns, step) {
                 (true, _) => private.source.clone(),
                 (false, Step::Add(_)) => desired.targets.source.clone(),
@@ -90,43 +215,25 @@ impl Diff<'_, '_> {
 
     /// The wanted servers that can be targets in the wanted way, and those that are targets in the other one and would
     /// be refused in this: they stay, unless the way that they are reached by is to be closed and others are there.
-    /// `is_right`: is it a target already, and in the wanted way?
-    fn reached(
-        &mut self,
-        desired: &Desired,
-        by_private: bool,
-        is_right: impl Fn(&u64) -> Option<bool>,
-    ) -> (Vec<(u64, String)>, BTreeSet<u64>) {
-        let by = By {
-            private_ip: by_private,
-            network: self.context.planner.network,
-        };
-        let servers = &desired.targets.servers;
-        let Sorted {
-            can,
-            can_not,
-            missing,
-        } = by.sort(servers, self.context.nodes, &is_right);
-        // Its server may only be newer than the list.
-        self.plan.rests_on_servers |= missing.iter().any(|(server, _)| is_right(server).is_some());
+    fn reached(&mut self, desired: &Desired, ways: &Ways) -> (Servers, BTreeSet<u64>) {
+        let (can, can_not) = ways.sort(&desired.targets.servers, self.context.nodes);
         if can_not.is_empty() {
             return (can, BTreeSet::new());
         }
         // It is planned again before long, with servers as they are then.
-        self.plan.rests_on_servers = true;
         self.plan.is_unfinished = true;
         let is_closed = desired.public.as_ref().is_some_and(|public| !public.value);
         let is_removed = is_closed && !can.is_empty();
         let (there, not_there): (Vec<_>, Vec<_>) = can_not
             .into_iter()
-            .partition(|(server, _)| is_right(server).is_some() && !is_removed);
-        let and_so = match by_private {
+            .partition(|(server, _)| ways.there.contains_key(server) && !is_removed);
+        let and_so = match ways.by_private {
             true => "they still get traffic by the public address",
             false => "they still get traffic by the private address",
         };
         for (servers, and_so) in [(&not_there, "they get no traffic"), (&there, and_so)] {
             if !servers.is_empty() {
-                self.parser.finding(by.unreachable(servers, and_so));
+                self.parser.finding(ways.unreachable(servers, and_so));
             }
         }
         (can, there.into_iter().map(|(server, _)| server).collect())
@@ -207,101 +314,11 @@ pub(super) fn by(private: bool) -> &'static str {
     }
 }
 
-/// Of the wanted servers, in their order.
-pub(super) struct Sorted {
-    pub(super) can: Vec<(u64, String)>,
-    /// Those that the cloud would refuse.
-    pub(super) can_not: Vec<(u64, String)>,
-    /// Those that do not exist.
-    pub(super) missing: Vec<(u64, String)>,
-}
-
-/// How servers are reached.
-#[derive(Clone, Copy)]
-pub(super) struct By {
-    pub(super) private_ip: bool,
-    /// ID of the private Network.
-    pub(super) network: Option<u64>,
-}
-
-impl By {
-    /// What is not known is tried.
-    fn reaches(self, reach: &Reach) -> bool {
-        let Reach::By {
-            has_public_ipv4,
-            networks,
-        } = reach
-        else {
-            return true;
-        };
-        match self.private_ip {
-            true => self.network.is_none_or(|id| networks.contains(&id)),
-            false => *has_public_ipv4,
-        }
-    }
-
-    /// `is_right`: is it a target already, and if so, in the wanted way? One that is needs no other address.
-    pub(super) fn sort(
-        self,
-        wanted: &[(u64, String)],
-        nodes: &[OfferedNode],
-        is_right: impl Fn(&u64) -> Option<bool>,
-    ) -> Sorted {
-        let known = nodes.iter();
-        let known = known.filter_map(|node| Some((server_of(node)?, &node.reach)));
-        let reach: HashMap<u64, &Reach> = known.collect();
-        // A list without any of the servers is another project's, or broken: it takes no target away.
-        let is_of_cluster = reach.values().any(|one| matches!(one, Reach::By { .. }));
-        let mut sorted = Sorted {
-            can: Vec::new(),
-            can_not: Vec::new(),
-            missing: Vec::new(),
-        };
-        for one in wanted {
-            let found = reach.get(&one.0).copied().unwrap_or(&Reach::Unknown);
-            let list = match (is_right(&one.0), found) {
-                (Some(_), Reach::Missing { .. }) if is_of_cluster => &mut sorted.missing,
-                (None, Reach::Missing { is_certain: true }) => &mut sorted.missing,
-                (Some(true), _) => &mut sorted.can,
-                // Removed in one way it could not be added in the other.
-                (Some(false), Reach::Missing { .. }) => &mut sorted.can_not,
-                (_, found) if self.reaches(found) => &mut sorted.can,
-                _ => &mut sorted.can_not,
-            };
-            list.push(one.clone());
-        }
-        sorted
-    }
-
-    /// The finding about servers without an address of the wanted kind, and what to do.
-    pub(super) fn unreachable(self, left: &[(u64, String)], and_so: &str) -> Finding {
-        let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
-        let names = text::some_of(&names);
-        let (servers, node, it) = match left {
-            [_] => ("the server of node", "the node", "it"),
-            _ => ("the servers of nodes", "the nodes", "them"),
-        };
-        let has = if left.len() == 1 { "has" } else { "have" };
-        let out = format!(
-            "leave {node} out with annotation {}",
-            a::NODE_SELECTOR.key()
-        );
-        let message = match self.private_ip {
-            true => {
-                let network = self.network.map(|id| format!(" {id}")).unwrap_or_default();
-                format!(
-                    "{servers} {names} {has} no address in Network{network}, so {and_so}: attach {it} to the Network, or \
-                     {out}"
-                )
-            }
-            false => format!(
-                "{servers} {names} {has} no public IPv4 address, so {and_so}: give {it} one, use private addresses with \
-                 annotation {}, or {out}",
-                a::USE_PRIVATE_IP.key()
-            ),
-        };
-        Finding::warning(Reason::TargetIgnored, message)
-    }
+/// What is known of the servers of these nodes, by ID.
+fn reach_of(nodes: &[OfferedNode]) -> HashMap<u64, &Reach> {
+    let known = nodes.iter();
+    let known = known.filter_map(|node| Some((server_of(node)?, &node.reach)));
+    known.collect()
 }
 
 fn server_of(node: &OfferedNode) -> Option<u64> {

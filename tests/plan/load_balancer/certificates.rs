@@ -336,10 +336,9 @@ fn one_that_is_there() {
             }
             continue;
         }
-        let plan = world.plan();
         let certain = labels.iter().any(|one| *one == GONE || *one == LIVES);
         let rests = certain && (matches!(end, TakenOver) || *labels == [LIVES, HERE, WEB]);
-        assert_eq!(plan.rests_on_whole_cluster, rests, "{about}");
+        assert_eq!(world.needs().services, rests, "{about}");
         let made = world.settle();
         let shown = shows(&world);
         match end {

@@ -104,7 +104,7 @@ fn check_fate(world: &mut World, fate: Fate, about: &str) {
     for profile in PROFILES {
         world.profile = profile;
         world.state.balancers = vec![before.clone()];
-        let plan = world.plan();
+        let (needs, plan) = (world.needs(), world.plan());
         match fate {
             Adopted => {
                 let made = changes(&plan);
@@ -145,7 +145,7 @@ fn check_fate(world: &mut World, fate: Fate, about: &str) {
                     "{about}: {}",
                     obstacle.message
                 );
-                assert!(plan.rests_on_whole_cluster || fate != Owned, "{about}");
+                assert!(needs.services || fate != Owned, "{about}");
             }
         }
     }
@@ -262,7 +262,7 @@ fn nothing_is_adopted_by_a_default_name() {
         let mut world = in_the_way(NAME, labels, ports, vec![server(1)]);
         let there = world.state.balancers[0].clone();
         if *is_used {
-            assert!(world.plan().rests_on_whole_cluster, "{about}");
+            assert!(world.needs().services, "{about}");
             world.settle();
             assert_eq!(world.balancer().id, 1, "{about}");
             continue;
@@ -297,7 +297,7 @@ fn our_uid_on_another_clusters_is_a_conflict_unless_its_targets_are_our_nodes() 
             world.profile = profile;
             let removal = world.removal();
             if *is_ours {
-                assert!(world.plan().rests_on_whole_cluster, "{about}");
+                assert!(world.needs().services, "{about}");
                 world.settle();
                 assert_eq!(world.balancer().id, 1, "{about}");
                 assert_ne!(removal.changes.len(), 0, "{about}");
@@ -574,7 +574,7 @@ fn a_service_made_again_gets_its_load_balancer_back() {
         world.settle();
         world.service.uid = OTHER.into();
         world.cluster.service_uids = [OTHER.to_owned()].into();
-        assert!(world.plan().rests_on_whole_cluster);
+        assert!(world.needs().services);
         let made = world.settle();
         assert_eq!(words(&made), ["edit"], "{profile:?}");
         assert_eq!(world.state.balancers.len(), 1);

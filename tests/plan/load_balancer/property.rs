@@ -7,10 +7,13 @@ use crate::load_balancer::support::{
     NETWORK, PROFILES, UID, World, changes, environment, lines, node, port,
 };
 use ccm::hetzner::load_balancers::{
-    Algorithm, AlgorithmOf, Certificate, CertificateStatus, Listener, LoadBalancer, Location,
-    PrimaryIp, PrivateNet, Reference, SERVICE_UID, SelectedServer, SelectorRef, Target, Write,
+    Algorithm, AlgorithmOf, CLUSTER_UID, Certificate, CertificateStatus, Listener, LoadBalancer,
+    Location, Plan, PrimaryIp, PrivateNet, Reference, SERVICE, SERVICE_UID, SelectedServer,
+    SelectorRef, Target, Write,
 };
-use ccm::provider::{InstanceId, Protocol, ProviderId, Reach, Reason, ServicePort, TrafficPolicy};
+use ccm::provider::{
+    InstanceId, Needs, OfferedNode, Protocol, ProviderId, Reach, Reason, ServicePort, TrafficPolicy,
+};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -436,7 +439,7 @@ fn servers_that_can_not_be_reached_are_never_added() {
             "seed {seed}"
         );
         settled += 1;
-        lacking += usize::from(plan.rests_on_servers);
+        lacking += usize::from(whole.needs().servers);
         for _ in 0..1000 {
             let Some(first) = changes(&cut.plan()).into_iter().next() else {
                 break;
@@ -454,4 +457,143 @@ fn servers_that_can_not_be_reached_are_never_added() {
         assert_eq!(targets(&whole), targets(&cut), "seed {seed}");
     }
     assert!(settled > 200 && lacking > 100, "{settled} {lacking}");
+}
+
+/// What a list of servers may say of one.
+fn any_reach(random: &mut Random) -> Reach {
+    match random.below(10) {
+        0..=1 => Reach::Unknown,
+        2 => Reach::Missing { is_certain: true },
+        3 => Reach::Missing { is_certain: false },
+        _ => Reach::By {
+            has_public_ipv4: random.percent(80),
+            networks: vec![if random.percent(80) { NETWORK } else { 11 }],
+        },
+    }
+}
+
+/// Servers that the plan adds, and those that it removes, once each.
+fn added_and_removed(plan: &Plan) -> (Vec<u64>, Vec<u64>) {
+    let (mut added, mut removed) = (Vec::new(), Vec::new());
+    for change in &plan.changes {
+        match &change.write {
+            Write::AddTarget(target) => added.push(target.server),
+            Write::RemoveTarget { server, .. } => removed.push(*server),
+            _ => {}
+        }
+    }
+    (added, removed)
+}
+
+#[test]
+fn what_a_plan_rests_on_is_stated_before_it_is_made() {
+    let (mut with_servers, mut with_services, mut with_none) = (0, 0, 0);
+    for seed in 0..SEEDS {
+        let mut random = Random::new(seed);
+        let mut world = world(&mut random);
+        for node in &mut world.nodes {
+            node.reach = any_reach(&mut random);
+        }
+        let labels = [
+            (SERVICE_UID, ["gone", "lives", UID]),
+            (CLUSTER_UID, ["cluster-1", "cluster-1", "cluster-2"]),
+            (SERVICE, ["default.web", "default.other", "other.web"]),
+        ];
+        for balancer in &mut world.state.balancers {
+            for (label, values) in &labels {
+                if random.percent(40) {
+                    let value: &str = random.pick::<&str>(values);
+                    balancer.labels.insert((*label).into(), value.into());
+                }
+            }
+        }
+        if random.percent(30) && !world.state.balancers.is_empty() {
+            world.state.balancers[0].name = "k8s-cluster-1-default-web".into();
+            world.unset("name");
+        }
+        let (needs, plan) = (world.needs(), world.plan());
+        let about = || format!("seed {seed}: {needs:?} {:#?}", lines(&plan.changes));
+        with_servers += usize::from(needs.servers);
+        with_services += usize::from(needs.services);
+        with_none += usize::from(needs == Needs::default());
+        // Which Services exist changes nothing.
+        if !needs.services {
+            for uids in [
+                &[UID][..],
+                &[UID, "gone"],
+                &[UID, "lives"],
+                &[UID, "gone", "lives"],
+            ] {
+                world.cluster.service_uids = uids.iter().map(|uid| (*uid).into()).collect();
+                let other = world.plan();
+                assert_eq!(other.changes, plan.changes, "{}", about());
+                let is_blocked = other.obstacle.is_some();
+                assert_eq!(is_blocked, plan.obstacle.is_some(), "{}", about());
+            }
+        }
+        if needs.servers {
+            continue;
+        }
+        // Which servers exist is not what targets are added or removed by.
+        let (added, removed) = added_and_removed(&plan);
+        assert!(added.is_empty(), "{}", about());
+        for change in &plan.changes {
+            let Write::Create(create) = &change.write else {
+                continue;
+            };
+            for target in &create.targets {
+                let id = ProviderId::Ours(InstanceId(target.server));
+                let node = world
+                    .nodes
+                    .iter()
+                    .find(|node| node.provider_id == id)
+                    .unwrap();
+                assert!(matches!(node.reach, Reach::By { .. }), "{}", about());
+            }
+        }
+        for node in &mut world.nodes {
+            node.reach = Reach::Unknown;
+        }
+        let (_, without_list) = added_and_removed(&world.plan());
+        for server in removed {
+            assert!(without_list.contains(&server), "{}", about());
+        }
+    }
+    let counts = (with_servers, with_services, with_none);
+    assert!(
+        with_servers > 300 && with_services > 50 && with_none > 200,
+        "{counts:?}"
+    );
+}
+
+#[test]
+fn a_plan_in_order_needs_nothing_else() {
+    let mut in_order = 0;
+    for seed in 0..SEEDS / 3 {
+        let mut random = Random::new(seed);
+        let mut world = world(&mut random);
+        for node in &mut world.nodes {
+            node.reach = match random.percent(10) {
+                true => Reach::Missing { is_certain: true },
+                false => Reach::By {
+                    has_public_ipv4: true,
+                    networks: vec![NETWORK],
+                },
+            };
+        }
+        if world.plan().obstacle.is_some() {
+            continue;
+        }
+        world.settle();
+        let plan = world.plan();
+        let is_full = world.findings().contains(&Reason::MaxTargetsReached);
+        // A list without any of the servers takes no target away.
+        let is_of_cluster = |node: &OfferedNode| matches!(node.reach, Reach::By { .. });
+        if plan.is_unfinished || is_full || !world.nodes.iter().any(is_of_cluster) {
+            continue;
+        }
+        in_order += 1;
+        assert_eq!(world.needs(), Needs::default(), "seed {seed}");
+    }
+    assert!(in_order > 100, "{in_order}");
 }

@@ -7,8 +7,8 @@ use ccm::hetzner::load_balancers::{
     Certificate, Change, Defaults, Listener, LoadBalancer, Observed, Plan, Planner, SERVICE_UID,
 };
 use ccm::provider::{
-    Cluster, Ingress, InstanceId, OfferedNode, ProviderId, Reach, Reason, Service, ServicePort,
-    Source, Sourced,
+    Cluster, Ingress, InstanceId, Needs, OfferedNode, ProviderId, Reach, Reason, Service,
+    ServicePort, Source, Sourced,
 };
 
 pub const PROFILES: [Profile; 2] = [Profile::CcmFromScratch, Profile::Hcloud];
@@ -92,21 +92,26 @@ impl World {
     }
 
     pub fn plan(&self) -> Plan {
-        let rules = Planner {
-            profile: self.profile,
-            defaults: &self.defaults,
-            network: self.network,
-        };
-        rules.plan(&self.state, &self.service, &self.nodes, &self.cluster)
+        let planner = self.planner();
+        planner.plan(&self.state, &self.service, &self.nodes, &self.cluster)
+    }
+
+    pub fn needs(&self) -> Needs {
+        let planner = self.planner();
+        planner.needs(&self.state, &self.service, &self.nodes, &self.cluster)
     }
 
     pub fn removal(&self) -> Plan {
-        let rules = Planner {
+        let planner = self.planner();
+        planner.plan_removal(&self.state, &self.service, &self.nodes, &self.cluster)
+    }
+
+    fn planner(&self) -> Planner<'_> {
+        Planner {
             profile: self.profile,
             defaults: &self.defaults,
             network: self.network,
-        };
-        rules.plan_removal(&self.state, &self.service, &self.nodes, &self.cluster)
+        }
     }
 
     /// Plans and makes changes until none is left; all of them.
