@@ -27,17 +27,23 @@
 //! `daemon` reads and writes the Lease with `kube`. Every module may use `metrics` and `provider`: the gate that every
 //! write passes, the heartbeat of a thread, and the clocks are part of the contract.
 //!
-//! Where to look when it is not obvious: a panic in a thread is handled in `cli/process.rs`; secrets are redacted in
-//! `http/secret.rs`; an error in an annotation is made in `hetzner/load_balancers/values.rs` and `text`, gets the annotation's name in `parser.rs`, and is reported by
-//! `controllers/service/events.rs`; whether a finding is reported again, in `kube/reported.rs`; exit codes are in
-//! `cli/output.rs`, and `cli/objects.rs` chooses one; how old a list may be that a plan rests on, in each controller's
-//! `observe`; an interval of a controller is scaled and passed on in `cli/wire.rs`; a conflict (409)
-//! is tried again by `kube::retry_on_conflict`, with one limit, which holds for the plans of a Service too.
+//! Where to look when it is not obvious:
+//!
+//! | what | where |
+//! |---|---|
+//! | a panic in a thread | `cli/process.rs` |
+//! | secrets are redacted | `http/secret.rs` |
+//! | what is wrong with an annotation's value | `hetzner/load_balancers/values.rs` and `text`; `parser.rs` adds its name |
+//! | a finding becomes log line, event, metric | `controllers/report.rs`; whether again: `kube/reported.rs` |
+//! | exit codes | `cli/output.rs`; `cli/objects.rs` chooses one |
+//! | how old a list may be that a plan rests on | each controller's `observe` |
+//! | an interval is scaled and passed on | `cli/wire.rs` |
+//! | a conflict (409) | `kube::retry_on_conflict`; Services are planned again as a batch, with its limit (`service/sync.rs`) |
 //!
 //! # The shape of a controller
 //!
-//! `observe` reads, `plan` decides and is pure, `apply` makes one change with one write. The daemon's tick,
-//! `run --once`, `sync`, `--dry-run` and `inspect` call the same three functions. State is in the two APIs only: a
+//! Its parts: `observe` reads, `plan` decides and is pure, `apply` (or `sync`, with the executor) writes. The daemon's tick,
+//! `run --once`, `sync`, `--dry-run` and `inspect` call the same functions. State is in the two APIs only: a
 //! process that is killed between any two writes and started again reaches the same end.
 //!
 //! # Glossary

@@ -47,9 +47,9 @@ pub struct Settings {
     pub address_family: Sourced<AddressFamily>,
     /// `HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`.
     pub zone_label: Sourced<bool>,
-    /// `HCLOUD_DEBUG`: log bodies.
     /// None: `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
     pub load_balancers: Option<load_balancers::Defaults>,
+    /// `HCLOUD_DEBUG`: log bodies.
     pub debug: bool,
     pub timing: Timing,
     /// Asked before every write.
@@ -312,7 +312,7 @@ impl LoadBalancers for Hetzner {
 
 impl Hetzner {
     fn snapshot(&self, observed: Observed) -> Arc<dyn Snapshot> {
-        Arc::new(Seen {
+        Arc::new(LoadBalancerSnapshot {
             hetzner: self.clone(),
             observed,
         })
@@ -327,7 +327,7 @@ impl Hetzner {
     }
 
     fn ready(&self, change: load_balancers::Change) -> Box<dyn Change> {
-        Box::new(Ready {
+        Box::new(LoadBalancerChange {
             hetzner: self.clone(),
             change,
         })
@@ -335,12 +335,12 @@ impl Hetzner {
 }
 
 /// A planned change, with the project that it changes.
-struct Ready {
+struct LoadBalancerChange {
     hetzner: Hetzner,
     change: load_balancers::Change,
 }
 
-impl Change for Ready {
+impl Change for LoadBalancerChange {
     fn apply(&self) -> Result<Applied, Error> {
         let snapshot = |observed| self.hetzner.snapshot(observed);
         load_balancers::apply(&self.hetzner.api, &self.change, snapshot)
@@ -384,19 +384,19 @@ impl Change for Ready {
     }
 }
 
-impl fmt::Debug for Ready {
+impl fmt::Debug for LoadBalancerChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.change.fmt(f)
     }
 }
 
 /// What was read of load balancers, with the project that plans by it.
-struct Seen {
+struct LoadBalancerSnapshot {
     hetzner: Hetzner,
     observed: Observed,
 }
 
-impl Snapshot for Seen {
+impl Snapshot for LoadBalancerSnapshot {
     fn covers(&self, service: &Service) -> bool {
         load_balancers::covers(&self.observed, &self.hetzner.planner(), service)
     }

@@ -1,4 +1,4 @@
-//! One change, one write; and a conflict means: read the node again, plan again.
+//! The writes of one node, one for each change; a conflict means: read the node again, plan again.
 
 use super::plan::{Change, NodePlan};
 use crate::cache::Apis;

@@ -1,5 +1,19 @@
 //! The service controller: a Service of type LoadBalancer gets a load balancer, kept right, and taken away.
 //!
+//! From a Service to its writes: `tick` → `polled` (Services and nodes) → `propose_for` (plans on what was read last) →
+//! `sync`: for what has to be written everything is read again (`observe`), planned once more (`plan`), the finalizer is
+//! written (`write`), and the executor makes the changes in the cloud; then the status (`write`).
+//!
+//! | file | its one job |
+//! |---|---|
+//! | `due` | when a Service is planned |
+//! | `observe` | what both APIs say, as new as a write demands |
+//! | `plan` | what should be done: pure |
+//! | `sync` | from a plan to its end, for all Services of a tick |
+//! | `write` | finalizer and status |
+//! | `events` | what is reported |
+//! | `orphans` | load balancers whose Service does not exist |
+//!
 //! What a load balancer should look like is the provider's business; here is what Kubernetes
 //! asks: finalizer before anything is created, status after, nothing on an old view, and no
 //! Service waits for another one's changes.
@@ -124,7 +138,7 @@ impl ServiceController {
         observed.read_needs(apis, &polled.nodes, begun, false, Urgency::Asked)?;
         let mut plans = plan(&observed.view(true));
         plan::refuse_in_wrong_project(&observed.cluster, observed.has_own_servers, &mut plans);
-        plan::resolve_conflicts(&mut plans);
+        plan::refuse_second_claims(&mut plans);
         Ok((Some(observed), plans))
     }
 

@@ -182,7 +182,7 @@ pub(super) fn refuse_in_wrong_project(
 
 /// Two Services may ask for one load balancer without an owner: the first gets it, and the
 /// second would find the first as its owner.
-pub(super) fn resolve_conflicts(plans: &mut [ServicePlan]) {
+pub(super) fn refuse_second_claims(plans: &mut [ServicePlan]) {
     let mut claimed: HashMap<u64, String> = HashMap::new();
     let mut made: HashMap<String, String> = HashMap::new();
     for plan in plans {

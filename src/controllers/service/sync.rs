@@ -90,7 +90,7 @@ pub(super) struct Held {
     execution: u64,
 }
 
-/// What comes after the finalizer.
+/// What comes after `begin_one`.
 enum Next {
     Execute(Task, Box<ServicePlan>),
     Ended,
