@@ -24,7 +24,8 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
         true => wire::gate(Command::Run, &settings),
         false => leader::gate(lease, stop),
     };
-    let apis = wire::apis(&settings, gate).map_err(failed)?;
+    let metadata = wire::metadata(&settings);
+    let apis = wire::apis(None, &settings, gate, metadata, Vec::new()).map_err(failed)?;
     let controllers = controllers(&settings);
     if controllers.is_empty() {
         let why = "--controllers: none is left that could run; nothing to do";

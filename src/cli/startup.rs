@@ -74,12 +74,13 @@ impl Started {
         }
     }
 
-    /// Both APIs, for a person's command.
+    /// Both APIs, for a person's command: it does not check whether this machine is attached to the Network.
     pub(super) fn apis(&mut self) -> Result<Apis, Exit> {
-        let apis = wire::apis_for_person(
+        let apis = wire::apis(
             self.kube.take(),
             &self.settings,
             Arc::clone(&self.gate),
+            None,
             self.unknown.clone(),
         );
         apis.map_err(|why| Printer::failure(&why))
