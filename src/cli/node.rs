@@ -46,8 +46,7 @@ pub(super) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
 
 pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let mut nodes = Nodes::start(Command::NodeSync, words)?;
-    nodes.context.check_exitcode()?;
-    nodes.context.check_profile()?;
+    nodes.context.check_sync()?;
     let selection = nodes.selection()?;
     nodes.context.show_leader();
     if nodes.context.settings.dry_run.value {

@@ -129,11 +129,11 @@ impl Context {
         }
     }
 
-    /// `--detailed-exitcode` is for what would be done.
-    pub(super) fn check_exitcode(&self) -> Result<(), Exit> {
+    /// Before each `sync`. `--detailed-exitcode` is for what would be done.
+    pub(super) fn check_sync(&self) -> Result<(), Exit> {
         match self.settings.detailed_exitcode.value && !self.settings.dry_run.value {
             true => Err(usage("--detailed-exitcode needs --dry-run")),
-            false => Ok(()),
+            false => self.check_profile(),
         }
     }
 

@@ -41,7 +41,7 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
 
 pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let mut routes = Routes::start(Command::RouteSync, words)?;
-    routes.context.check_exitcode()?;
+    routes.context.check_sync()?;
     routes.context.show_leader();
     if routes.context.settings.dry_run.value {
         let plans = routes.evaluate()?;

@@ -24,7 +24,8 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
         true => wire::gate(Command::Run, &settings),
         false => leader::gate(lease, stop),
     };
-    let apis = wire::apis(&settings, gate).map_err(failed)?;
+    let metadata = wire::metadata(&settings);
+    let apis = wire::apis(None, &settings, gate, metadata, Vec::new()).map_err(failed)?;
     let controllers = controllers(&settings);
     if controllers.is_empty() {
         let why = "--controllers: none is left that could run; nothing to do";
@@ -62,18 +63,18 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
 fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {
     let mut controllers: Vec<Box<dyn Controller>> = Vec::new();
     let enabled = &settings.controllers.value;
-    if enabled.contains(settings::Controller::Node) {
+    if enabled.contains(&settings::Controller::Node) {
         controllers.push(Box::new(NodeController::new(wire::node_settings(settings))));
     }
-    if enabled.contains(settings::Controller::NodeLifecycle) {
+    if enabled.contains(&settings::Controller::NodeLifecycle) {
         let settings = wire::lifecycle_settings(settings);
         controllers.push(Box::new(LifecycleController::new(settings)));
     }
-    if enabled.contains(settings::Controller::Service) {
+    if enabled.contains(&settings::Controller::Service) {
         let settings = wire::service_settings(settings);
         controllers.push(Box::new(ServiceController::new(settings)));
     }
-    if enabled.contains(settings::Controller::Route) {
+    if enabled.contains(&settings::Controller::Route) {
         match wire::route_settings(settings) {
             Ok(settings) => controllers.push(Box::new(RouteController::new(settings))),
             Err(off) if off.is_wanted => log::warn!("no routes: {}", off.why),

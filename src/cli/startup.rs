@@ -34,16 +34,8 @@ pub(super) struct Started {
 struct Found {
     kube: kube::Client,
     settings: DaemonSettings,
-    unread: Unread,
-}
-
-/// What the daemon takes from other objects, which are not read.
-#[derive(Clone, Debug, Default)]
-struct Unread {
-    /// Variables, and flags with their dashes.
-    names: Vec<String>,
-    /// It imports all variables of an object: each may be among them.
-    any: bool,
+    /// Variables, and flags with their dashes, that the daemon may take from other objects, which are not read.
+    unread: Vec<String>,
 }
 
 /// Reads the settings of a command. The error: the command ends here, all was printed.
@@ -68,23 +60,27 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
 
 impl Started {
     fn new(command: Command, parsed: Parsed, found: Option<Found>) -> Started {
-        let unread = found.as_ref().map(|found| &found.unread);
+        let (kube, unread) = match found {
+            Some(found) => (Some(found.kube), found.unread),
+            None => (None, unset_here(command, &parsed.settings)),
+        };
         Started {
             gate: wire::gate(command, &parsed.settings),
-            unknown: unknown(command, &parsed.settings, unread),
+            unknown: unknown(&parsed.settings, unread),
             settings: parsed.settings,
             words: parsed.words,
             problems: parsed.problems,
-            kube: found.map(|found| found.kube),
+            kube,
         }
     }
 
-    /// Both APIs, for a person's command.
+    /// Both APIs, for a person's command: it does not check whether this machine is attached to the Network.
     pub(super) fn apis(&mut self) -> Result<Apis, Exit> {
-        let apis = wire::apis_for_person(
+        let apis = wire::apis(
             self.kube.take(),
             &self.settings,
             Arc::clone(&self.gate),
+            None,
             self.unknown.clone(),
         );
         apis.map_err(|why| Printer::failure(&why))
@@ -142,19 +138,13 @@ fn daemon_settings(
         .ok_or_else(|| failed(format!("there is no {name} ({origin})")))?;
     let container = container(&workload).map_err(|why| failed(format!("{name}: {why}")))?;
     let inherited = settings::inherited_names(command);
-    let names: Vec<String> = container
-        .elsewhere
-        .iter()
-        .filter(|(what, _)| inherited.contains(what))
-        .map(|(what, place)| {
-            if !is_set_here(what) {
-                Printer::notice(format_args!(
-                    "{what} of {name} is in {place}, which is not read: set it here"
-                ));
-            }
-            what.clone()
-        })
-        .collect();
+    for (what, place) in &container.elsewhere {
+        if inherited.contains(what) && !is_set_here(what) {
+            Printer::notice(format_args!(
+                "{what} of {name} is in {place}, which is not read: set it here"
+            ));
+        }
+    }
     if container.imports {
         Printer::notice(format_args!(
             "{name} imports all variables of other objects, which are not read: set them here"
@@ -168,22 +158,35 @@ fn daemon_settings(
     Ok(Found {
         kube,
         settings,
-        unread: Unread {
-            names,
-            any: container.imports,
-        },
+        unread: unread(inherited, &container.elsewhere, container.imports),
     })
 }
 
-/// Settings that are unset here and may be set for the daemon, so that our default may be wrong. In a pod the environment
-/// counts as the daemon's own.
-fn unknown(command: Command, settings: &Settings, unread: Option<&Unread>) -> Vec<String> {
+/// Of the names that may be taken over, those that are in other objects; `imports`: all variables of one may be.
+fn unread(
+    mut names: Vec<String>,
+    elsewhere: &[(String, &'static str)],
+    imports: bool,
+) -> Vec<String> {
+    let is_elsewhere = |name: &String| elsewhere.iter().any(|(what, _)| what == name);
+    names.retain(|name| is_elsewhere(name) || (imports && !name.starts_with('-')));
+    names
+}
+
+/// Without the daemon's workload each setting may be set for it. In a pod the environment counts as the daemon's own.
+fn unset_here(command: Command, settings: &Settings) -> Vec<String> {
     let is_named = !settings.kubeconfig.value.is_empty();
-    let in_pod = !is_named && is_set_here("KUBERNETES_SERVICE_HOST");
-    let mut names = match settings.yes.value {
+    match !is_named && is_set_here("KUBERNETES_SERVICE_HOST") {
         true => Vec::new(),
-        false => not_known(command, unread, in_pod),
-    };
+        false => settings::inherited_names(command),
+    }
+}
+
+/// Of names that may be set for the daemon, those that are unset here, so that our default may be wrong.
+fn unknown(settings: &Settings, mut names: Vec<String>) -> Vec<String> {
+    if settings.yes.value {
+        return Vec::new();
+    }
     // The planners treat the others as unset themselves: they have no default.
     let set = [
         (&settings.cluster_name.source, "--cluster-name"),
@@ -202,22 +205,6 @@ fn unknown(command: Command, settings: &Settings, unread: Option<&Unread>) -> Ve
     names
 }
 
-fn not_known(command: Command, unread: Option<&Unread>, in_pod: bool) -> Vec<String> {
-    let all = settings::inherited_names(command);
-    match unread {
-        None if in_pod => Vec::new(),
-        None => all,
-        // Only variables can be imported.
-        Some(unread) => {
-            let is_any = |name: &String| unread.any && !name.starts_with('-');
-            let is_one = |name: &String| unread.names.contains(name);
-            all.into_iter()
-                .filter(|name| is_any(name) || is_one(name))
-                .collect()
-        }
-    }
-}
-
 pub(super) fn is_set_here(variable: &str) -> bool {
     std::env::var_os(variable).is_some_and(|value| !value.is_empty())
 }
@@ -228,25 +215,24 @@ mod tests {
 
     #[test]
     fn settings_that_may_be_set_for_the_daemon() {
-        let unread = |names: &[&str], any| Unread {
-            names: names.iter().map(|name| (*name).to_owned()).collect(),
-            any,
-        };
         let proxy = "HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL";
-        // With --settings-from, in a pod → is the variable, is the flag unknown?
-        for (unread, in_pod, variable, flag) in [
-            (None, false, true, true),
-            (None, true, false, false),
-            (Some(unread(&[], false)), false, false, false),
-            (Some(unread(&[], false)), true, false, false),
-            (Some(unread(&[proxy], false)), true, true, false),
-            (Some(unread(&["--cluster-name"], false)), false, false, true),
-            (Some(unread(&[], true)), false, true, false),
+        // In other objects, whether all of one is imported → is the variable, is the flag unread?
+        for (elsewhere, imports, variable, flag) in [
+            (&[] as &[&str], false, false, false),
+            (&[proxy], false, true, false),
+            (&["--cluster-name"], false, false, true),
+            (&["--of-another"], false, false, false),
+            (&[], true, true, false),
         ] {
-            let names = not_known(Command::LbSync, unread.as_ref(), in_pod);
+            let places = elsewhere.iter();
+            let places: Vec<_> = places
+                .map(|name| ((*name).to_owned(), "a Secret"))
+                .collect();
+            let inherited = settings::inherited_names(Command::LbSync);
+            let names = unread(inherited, &places, imports);
             let has = |name: &str| names.iter().any(|one| one == name);
             let has = (has(proxy), has("--cluster-name"));
-            assert_eq!(has, (variable, flag), "{unread:?}, in a pod: {in_pod}");
+            assert_eq!(has, (variable, flag), "{elsewhere:?}, imports: {imports}");
         }
     }
 }

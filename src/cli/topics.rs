@@ -1,12 +1,12 @@
 //! `ccm help TOPIC`: the pages of `src/help`, embedded, and printed as plain text. Of Markdown they use headings, fenced
-//! code, tables, lists and paragraphs, no links; each paragraph and each item of a list is one line. A table that is too wide
-//! becomes a list of its rows.
+//! code, tables, lists and paragraphs, no links; each paragraph and each item of a list is one line. A table becomes a list of
+//! its rows.
 //!
 //! A new page: a file in `src/help`, and a row of `TOPICS`. Settings, annotations and metrics have tables that are
 //! generated; `CCM_UPDATE_HELP=1` writes them, see `tests/README.md`.
 
 use super::output::wrapped;
-use super::table::{self, COLUMNS};
+use super::table::COLUMNS;
 
 /// A page, by the word behind `ccm help`.
 pub(super) struct Topic {
@@ -79,20 +79,19 @@ fn plain(markdown: &str, columns: usize) -> String {
                 page.line(indent + INDENT, line);
             }
         } else if content.starts_with('|') {
-            let mut rows = vec![cells(content)];
-            while let Some(row) = lines.next_if(|line| line.trim_start().starts_with('|')) {
-                rows.push(cells(row.trim()));
+            let headings = cells(content);
+            // Between headings and body.
+            lines.next();
+            while let Some(row) = lines.next_if(|line| line.starts_with('|')) {
+                page.row(&headings, &cells(row));
             }
-            page.table(&rows);
-        } else if let Some(heading) = content.strip_prefix("### ") {
-            page.line(0, &plain_words(heading));
         } else if content.starts_with('#') {
             let heading = content.trim_start_matches(['#', ' ']);
-            page.line(0, &plain_words(heading).to_uppercase());
+            page.line(0, &heading.to_uppercase());
         } else if !content.starts_with("<!--") {
             let (mark, text) = content.split_at(mark(content));
             let mark = " ".repeat(indent) + mark;
-            page.paragraph(&mark, mark.len(), &plain_words(text));
+            page.paragraph(&mark, mark.len(), &text.replace("**", ""));
         }
     }
     page.text
@@ -119,55 +118,31 @@ impl Page {
     /// `mark` stands before the first line, `indent` spaces before the others.
     fn paragraph(&mut self, mark: &str, indent: usize, text: &str) {
         let width = self.columns.saturating_sub(indent);
-        for (place, line) in wrapped(&joined(text), width).iter().enumerate() {
-            let line = line.replace(JOINT, " ");
+        for (place, line) in wrapped(text, width).iter().enumerate() {
             match place {
                 0 => self.line(0, &format!("{mark}{line}")),
-                _ => self.line(indent, &line),
+                _ => self.line(indent, line),
             }
-        }
-    }
-
-    /// The second row is the line between heading and body.
-    fn table(&mut self, rows: &[Vec<String>]) {
-        let (Some(headings), Some(body)) = (rows.first(), rows.get(2..)) else {
-            return;
-        };
-        let names: Vec<String> = headings.iter().map(|name| name.to_uppercase()).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let text = table::render(&names, body);
-        if text.lines().any(|line| line.chars().count() > self.columns) {
-            body.iter().for_each(|row| self.row(headings, row));
-            return;
-        }
-        let has_headings = names.iter().any(|name| !name.is_empty());
-        for line in text.lines().skip(usize::from(!has_headings)) {
-            self.line(0, line);
         }
     }
 
     /// `name: text` of two columns; of more: the name, then each cell with its heading. A column `meaning` needs none.
     fn row(&mut self, headings: &[String], row: &[String]) {
-        let (name, between, last) = match row {
-            [name, between @ .., last] => (name.replace('`', ""), between, last),
-            _ => return,
+        let (name, cells) = match row {
+            [name, cells @ ..] => (name, cells),
+            [] => return,
         };
-        if between.is_empty() {
-            return self.paragraph("", INDENT, &format!("{name}: {last}"));
+        if let [text] = cells {
+            return self.paragraph("", INDENT, &format!("{name}: {text}"));
         }
-        self.line(0, &name);
-        let indent = " ".repeat(INDENT);
-        let between = between.iter().zip(headings.iter().skip(1));
-        let between: Vec<String> = between
-            .filter(|(cell, _)| !cell.is_empty())
-            .map(|(cell, heading)| format!("{heading}: {cell}"))
-            .collect();
-        if !between.is_empty() {
-            self.paragraph(&indent, INDENT, &between.join("; "));
-        }
-        match headings.last().map(String::as_str) {
-            None | Some("meaning") => self.paragraph(&indent, INDENT, last),
-            Some(heading) => self.paragraph(&indent, INDENT, &format!("{heading}: {last}")),
+        self.line(0, name);
+        for (heading, cell) in headings.iter().skip(1).zip(cells) {
+            let text = match heading.as_str() {
+                _ if cell.is_empty() => continue,
+                "meaning" => cell.clone(),
+                heading => format!("{heading}: {cell}"),
+            };
+            self.paragraph(&" ".repeat(INDENT), INDENT, &text);
         }
     }
 }
@@ -183,40 +158,13 @@ fn mark(content: &str) -> usize {
     }
 }
 
-/// Of a line `| a | b |`; a bar behind a backslash is text. A cell that is code and nothing else needs no marks.
+/// Of a line `| a | b |`; a bar behind a backslash is text. Code in a cell needs no marks.
 fn cells(line: &str) -> Vec<String> {
     const BAR: &str = "\u{0}";
-    let line = line.replace("\\|", BAR);
-    let line = line.trim().trim_start_matches('|').trim_end_matches('|');
-    let cells = line.split('|').map(|cell| {
-        let text = plain_words(cell.trim());
-        match text.split('`').collect::<Vec<_>>().as_slice() {
-            ["", code, ""] => (*code).to_owned(),
-            _ => text,
-        }
-    });
-    cells.map(|cell| cell.replace(BAR, "|")).collect()
-}
-
-/// Within code, where a line is not broken.
-const JOINT: char = '\u{1}';
-
-/// Longest code that stays on one line, in bytes.
-const UNBROKEN: usize = 50;
-
-/// Short code has no spaces at which it could be broken.
-fn joined(text: &str) -> String {
-    let part = |(place, part): (usize, &str)| match place % 2 == 1 && part.len() <= UNBROKEN {
-        true => part.replace(' ', &JOINT.to_string()),
-        false => part.to_owned(),
-    };
-    let parts: Vec<String> = text.split('`').enumerate().map(part).collect();
-    parts.join("`")
-}
-
-/// Without emphasis.
-fn plain_words(text: &str) -> String {
-    text.replace("**", "")
+    let line = line.replace("\\|", BAR).replace('`', "");
+    let line = line.trim().trim_matches('|');
+    let cells = line.split('|').map(|cell| cell.trim().replace(BAR, "|"));
+    cells.collect()
 }
 
 #[cfg(test)]
@@ -339,8 +287,7 @@ words than fit.
        ccm node list
          more
 
-A  B
-x  y or `z`
+x: y or z
 
 long
     flag: a|b

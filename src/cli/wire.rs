@@ -65,35 +65,18 @@ pub(super) fn gate(command: Command, settings: &Settings) -> Arc<dyn Gate> {
     }
 }
 
-/// Both APIs as the settings name them. No call is made.
-pub(super) fn apis(settings: &Settings, gate: Arc<dyn Gate>) -> Result<Apis, String> {
-    let kube = kube_client(settings, Arc::clone(&gate))?;
-    let metadata = metadata(settings);
-    apis_with(kube, settings, gate, metadata, Vec::new())
-}
-
-/// The same for a person's command, which may have a client already. It does not check whether this machine is attached
-/// to the Network.
-pub(super) fn apis_for_person(
+/// Both APIs as the settings name them; `kube`: a client that there is already. No call is made.
+pub(super) fn apis(
     kube: Option<kube::Client>,
     settings: &Settings,
     gate: Arc<dyn Gate>,
+    metadata: Option<String>,
     unknown: Vec<String>,
 ) -> Result<Apis, String> {
     let kube = match kube {
         Some(kube) => kube,
         None => kube_client(settings, Arc::clone(&gate))?,
     };
-    apis_with(kube, settings, gate, None, unknown)
-}
-
-fn apis_with(
-    kube: kube::Client,
-    settings: &Settings,
-    gate: Arc<dyn Gate>,
-    metadata: Option<String>,
-    unknown: Vec<String>,
-) -> Result<Apis, String> {
     let provider = provider_with(settings, gate, metadata, unknown)?;
     warn_of_token_length(settings);
     Ok(together(settings, kube, provider))
@@ -129,9 +112,7 @@ pub(super) fn kube_client(
     settings: &Settings,
     gate: Arc<dyn Gate>,
 ) -> Result<kube::Client, String> {
-    let access = access(settings, &authorities()?)?;
-    let timing = timing(settings, kube::READ_TIMEOUT);
-    Ok(kube::Client::new(access, proxies()?, timing, gate))
+    client(settings, gate, timing(settings, kube::READ_TIMEOUT))
 }
 
 /// For the Lease alone: its time-outs leave room for a second try before the renew deadline.
@@ -140,13 +121,21 @@ pub(super) fn lease_client(
     settings: &Settings,
     gate: Arc<dyn Gate>,
 ) -> Result<kube::Client, String> {
-    let access = access(settings, &authorities()?)?;
     let timeout = settings.renew_deadline.value / 2;
     let timing = Timing {
         read_timeout: timeout,
         write_timeout: timeout,
         ..timing(settings, kube::READ_TIMEOUT)
     };
+    client(settings, gate, timing)
+}
+
+fn client(
+    settings: &Settings,
+    gate: Arc<dyn Gate>,
+    timing: Timing,
+) -> Result<kube::Client, String> {
+    let access = access(settings, &authorities()?)?;
     Ok(kube::Client::new(access, proxies()?, timing, gate))
 }
 
@@ -192,54 +181,47 @@ pub(super) fn route_settings(settings: &Settings) -> Result<route::Settings, Rou
         &settings.network_routes_enabled,
         &settings.configure_cloud_routes,
     );
-    for switch in [enabled, configured] {
-        if !switch.value {
-            return Err(RoutesOff {
-                why: format!("{} is false", switch.source.name()),
-                is_wanted: false,
-            });
-        }
-    }
     let is_asked_for = !enabled.source.is_default();
-    let off = |why: &str, is_wanted| {
-        Err(RoutesOff {
-            why: why.to_owned(),
-            is_wanted,
-        })
-    };
-    if settings.network.value.is_none() {
-        return off(
-            "HCLOUD_NETWORK does not name a private Network",
-            is_asked_for || !cidrs.is_empty(),
-        );
-    }
     let ipv4 = cidrs.iter().filter(|cidr| cidr.addr().is_ipv4()).count();
-    if cidrs.is_empty() {
-        return off(
-            "--cluster-cidr does not say where pods have their addresses",
+    let is_false = [enabled, configured].into_iter().find(|one| !one.value);
+    let (why, is_wanted) = if let Some(off) = is_false {
+        (format!("{} is false", off.source.name()), false)
+    } else if settings.network.value.is_none() {
+        let is_wanted = is_asked_for || !cidrs.is_empty();
+        (
+            "HCLOUD_NETWORK does not name a private Network".to_owned(),
+            is_wanted,
+        )
+    } else if cidrs.is_empty() {
+        (
+            "--cluster-cidr does not say where pods have their addresses".to_owned(),
             true,
-        );
-    }
-    if ipv4 == 0 {
-        return off(
-            "--cluster-cidr has no range of IPv4, and a Network knows no other",
+        )
+    } else if ipv4 == 0 {
+        (
+            "--cluster-cidr has no range of IPv4, and a Network knows no other".to_owned(),
             true,
-        );
-    }
-    // As upstream: a dual-stack cluster of its users may rest on there being none.
-    if settings.cloud_provider.value == Profile::Hcloud && ipv4 < cidrs.len() && !is_asked_for {
-        return off(
+        )
+    } else if settings.cloud_provider.value == Profile::Hcloud
+        && ipv4 < cidrs.len()
+        && !is_asked_for
+    {
+        // As upstream: a dual-stack cluster of its users may rest on there being none.
+        (
             "--cluster-cidr is dual-stack; with --cloud-provider=hcloud set \
-             HCLOUD_NETWORK_ROUTES_ENABLED=true to have the routes of IPv4",
+             HCLOUD_NETWORK_ROUTES_ENABLED=true to have the routes of IPv4"
+                .to_owned(),
             true,
-        );
-    }
-    Ok(route::Settings {
-        cluster_cidrs: cidrs.clone(),
-        reconciliation_period: scaled(settings, settings.route_reconciliation_period.value),
-        server_cache_max_age: scaled(settings, settings.server_cache_max_age.value),
-        time_scale: settings.test_time_scale.value,
-    })
+        )
+    } else {
+        return Ok(route::Settings {
+            cluster_cidrs: cidrs.clone(),
+            reconciliation_period: scaled(settings, settings.route_reconciliation_period.value),
+            server_cache_max_age: scaled(settings, settings.server_cache_max_age.value),
+            time_scale: settings.test_time_scale.value,
+        });
+    };
+    Err(RoutesOff { why, is_wanted })
 }
 
 /// Why there are no routes.

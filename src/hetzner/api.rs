@@ -305,7 +305,7 @@ pub(super) fn permission(api: &Api) -> Permission {
 
 /// Counts the calls, in the forms that hcloud-go's users know. Called for every try. As there, what was not answered has no code and counts elsewhere.
 pub(super) fn watch(method: Method, path: &str, stage: Stage) {
-    let method = method.lower_name();
+    let method = &method.lower_name();
     match stage {
         Stage::Begun => HCLOUD_IN_FLIGHT.add(&[], 1.0),
         Stage::Ended(outcome, took) => {

@@ -12,8 +12,8 @@ use ureq::http::HeaderMap;
 /// Parsing reads in pieces of this size.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// Of an error's body, and of a body in the log, this much is kept.
-const BEGINNING_BYTES: usize = 16 * 1024;
+/// Of a body so much is read before anything is done with it: of an error's no more.
+const BEGINNING_BYTES: u64 = 16 * 1024;
 
 /// Of a body in the log, this much is shown.
 const SHOWN_CHARACTERS: usize = 2 * 1024;
@@ -42,33 +42,26 @@ pub(super) fn read<T: DeserializeOwned>(
     secrets: &[Secret],
 ) -> Result<Reply<T>, Error> {
     let head = head_of(response.status().as_u16(), response.headers());
-    let body = response
+    let mut body = response
         .into_body()
         .into_with_config()
         .limit(settings.body_limit_bytes)
         .reader();
-    let mut body = Tee {
-        inner: body,
-        kept: Vec::new(),
-        keep: settings.log_bodies,
-    };
-    let parsed = if (200..300).contains(&head.status) {
-        parse(&mut body, &head, timeout)
-    } else {
-        let mut beginning = Vec::new();
-        // What cannot be read of an error's body is no second error.
-        let _ = (&mut body)
-            .take(BEGINNING_BYTES as u64)
-            .read_to_end(&mut beginning);
-        Err(Kind::Status(beginning))
-    };
+    let mut start = Vec::new();
+    let begun = body.by_ref().take(BEGINNING_BYTES).read_to_end(&mut start);
     if settings.log_bodies {
         log::debug!(
             "{line}: answered {} {}",
             head.status,
-            beginning(&body.kept, secrets)
+            beginning(&start, secrets)
         );
     }
+    let parsed = match (head.status, begun) {
+        (200..300, Ok(_)) => parse(start.as_slice().chain(body), &head, timeout),
+        (200..300, Err(error)) => Err(describe_io(&error, timeout)),
+        // What cannot be read of an error's body is no second error.
+        _ => Err(Kind::Status(start)),
+    };
     match parsed {
         Ok(value) => Ok(Reply { head, value }),
         Err(kind) => Err(Error {
@@ -119,11 +112,7 @@ fn date(text: &str) -> Option<Timestamp> {
         .ok()
 }
 
-fn parse<T: DeserializeOwned>(
-    body: &mut impl Read,
-    head: &Head,
-    timeout: Duration,
-) -> Result<T, Kind> {
+fn parse<T: DeserializeOwned>(body: impl Read, head: &Head, timeout: Duration) -> Result<T, Kind> {
     if head.status == NO_CONTENT {
         return serde_json::from_value(serde_json::Value::Null).map_err(|_| {
             Kind::Malformed("answered 204, without the content that was asked for".into())
@@ -149,23 +138,6 @@ fn parse<T: DeserializeOwned>(
             Kind::Malformed(format!("the answer is not what the API answers: {error}"))
         }
     })
-}
-
-/// Passes a body on and keeps its beginning when it is to be logged.
-struct Tee<R> {
-    inner: R,
-    kept: Vec<u8>,
-    keep: bool,
-}
-
-impl<R: Read> Read for Tee<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read(buffer)?;
-        if self.keep && self.kept.len() < BEGINNING_BYTES {
-            self.kept.extend_from_slice(&buffer[..count]);
-        }
-        Ok(count)
-    }
 }
 
 #[cfg(test)]

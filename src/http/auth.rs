@@ -163,6 +163,17 @@ impl Token {
     /// The token to send now. A file that cannot be read or holds no token (it is being
     /// replaced), and one that is no file but a pipe, leaves the one read before in use.
     pub fn current(&self) -> Result<Option<Secret>, String> {
+        self.read(rotation::LOG_AFTER)
+    }
+
+    /// It was not accepted: then it matters at once that there should have been another one.
+    pub(super) fn refused(&self) {
+        // The next call has the same error.
+        let _ = self.read(Duration::ZERO);
+    }
+
+    /// `patience`: how long a file may be wrong before that is logged.
+    fn read(&self, patience: Duration) -> Result<Option<Secret>, String> {
         let mut last = self.last();
         let Some(path) = &self.file else {
             return Ok(last.clone());
@@ -176,23 +187,9 @@ impl Token {
                 *last = Some(secret);
             }
             Err(why) if last.is_none() => return Err(in_full(path, &why)),
-            Err(why) => rotation::raise(path, &in_full(path, &why), rotation::LOG_AFTER),
+            Err(why) => rotation::raise(path, &in_full(path, &why), patience),
         }
         Ok(last.clone())
-    }
-
-    /// It was not accepted: then it matters that there should have been another one.
-    pub(super) fn refused(&self) {
-        let Some(path) = &self.file else {
-            return;
-        };
-        // A pipe is read once.
-        if path.exists() && !path.is_file() {
-            return;
-        }
-        if let Err(why) = read(path) {
-            rotation::raise(path, &in_full(path, &why), Duration::ZERO);
-        }
     }
 }
 

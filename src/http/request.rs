@@ -87,14 +87,8 @@ impl Method {
     }
 
     /// As metrics have it.
-    pub fn lower_name(self) -> &'static str {
-        match self {
-            Method::Get => "get",
-            Method::Post => "post",
-            Method::Put => "put",
-            Method::Patch => "patch",
-            Method::Delete => "delete",
-        }
+    pub fn lower_name(self) -> String {
+        self.name().to_ascii_lowercase()
     }
 }
 

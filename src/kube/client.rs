@@ -396,7 +396,7 @@ fn count(method: Method, path: &str, stage: Stage) {
         Stage::Begun => {}
         Stage::Ended(Ok(code), _) => {
             let (method, code) = (method.lower_name(), code.to_string());
-            KUBERNETES_REQUESTS.count(&[method, &resource(path), &code]);
+            KUBERNETES_REQUESTS.count(&[&method, &resource(path), &code]);
         }
         Stage::Ended(Err(kind), _) => UNANSWERED.count(&["kubernetes", kind.word()]),
     }

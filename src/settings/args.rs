@@ -11,7 +11,7 @@ use super::table::{self, TABLE};
 use crate::text::nearest::nearest;
 use crate::text::one_of;
 use lexopt::Arg;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 
 const SEE_HELP: &str = "unknown flag; see --help";
 
@@ -69,7 +69,7 @@ enum Known {
 impl ArgsParser {
     /// Reads one flag or word; false at the end.
     fn step(&mut self) -> bool {
-        if self.ends_flags() || self.has_one_dash_too_few() {
+        if self.ends_flags() {
             return true;
         }
         // Owned, because the parser lends its flags' names.
@@ -102,32 +102,6 @@ impl ArgsParser {
         }
         let rest: Vec<OsString> = rest.collect();
         rest.into_iter().for_each(|word| self.word(word));
-        true
-    }
-
-    /// `-once`: pflag reads five short flags, which is never meant.
-    fn has_one_dash_too_few(&mut self) -> bool {
-        let Some(mut rest) = self.parser.try_raw_args() else {
-            return false;
-        };
-        let word = rest.peek().and_then(OsStr::to_str).unwrap_or_default();
-        let Some(typed) = word.strip_prefix('-') else {
-            return false;
-        };
-        let (name, value) = match typed.split_once('=') {
-            Some((name, value)) => (normal(name), Some(value)),
-            None => (normal(typed), None),
-        };
-        let Some(flag) = flag(self.command, &name).filter(|_| name.len() > 1) else {
-            return false;
-        };
-        let takes_next = value.is_none() && flag.takes_value();
-        rest.next();
-        if takes_next {
-            rest.next();
-        }
-        let message = format!("long flags have two dashes: --{name}");
-        self.problem(format!("-{name}"), message);
         true
     }
 

@@ -6,7 +6,7 @@
 use super::table;
 
 /// A long flag of hcloud-cloud-controller-manager.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct DropInFlag {
     /// Without the dashes.
     pub name: &'static str,

@@ -6,7 +6,7 @@
 use super::effective::{Resolver, choice, kubeconfig, parsed, token};
 use super::setting::Variable::{File, Older, Value};
 use super::setting::{Command, Group, Kind, Setting};
-use super::values::{self, Controllers, LogFormat, Output, Url, WorkloadName};
+use super::values::{self, Controller, LogFormat, Output, Url, WorkloadName};
 use crate::http::Token;
 use crate::provider::{AddressFamily, LoadBalancerDefaults, NetworkSelector, Profile, Sourced};
 use crate::text::duration::{duration, interval};
@@ -361,7 +361,7 @@ settings! {
         ..Setting::of(Group::Controllers, Command::ALL)
     }
 
-    CONTROLLERS controllers: Controllers = parsed(Controllers::parse) => {
+    CONTROLLERS controllers: Vec<Controller> = parsed(values::controllers) => {
         flags: &["controllers"],
         kind: Kind::List("NAME"),
         default: Some("*"),

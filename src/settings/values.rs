@@ -35,12 +35,6 @@ pub enum Controller {
     Route,
 }
 
-/// `--controllers`, as Kubernetes' own controller managers read it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Controllers {
-    enabled: Vec<Controller>,
-}
-
 impl Controller {
     pub const ALL: &'static [Controller] = &[
         Controller::Node,
@@ -49,63 +43,48 @@ impl Controller {
         Controller::Route,
     ];
 
-    pub fn canonical_name(self) -> &'static str {
-        self.names().0
-    }
-
-    pub fn alias(self) -> &'static str {
-        self.names().1
-    }
-
-    /// The canonical name, and its alias.
-    fn names(self) -> (&'static str, &'static str) {
+    /// The alias, and the canonical name.
+    fn names(self) -> [&'static str; 2] {
         match self {
-            Controller::Node => ("cloud-node-controller", "cloud-node"),
+            Controller::Node => ["cloud-node", "cloud-node-controller"],
             Controller::NodeLifecycle => {
-                ("cloud-node-lifecycle-controller", "cloud-node-lifecycle")
+                ["cloud-node-lifecycle", "cloud-node-lifecycle-controller"]
             }
-            Controller::Service => ("service-lb-controller", "service"),
-            Controller::Route => ("node-route-controller", "route"),
+            Controller::Service => ["service", "service-lb-controller"],
+            Controller::Route => ["route", "node-route-controller"],
         }
-    }
-
-    fn is_called(self, name: &str) -> bool {
-        name == self.canonical_name() || name == self.alias()
     }
 }
 
-impl Controllers {
-    pub fn contains(&self, controller: Controller) -> bool {
-        self.enabled.contains(&controller)
+/// `--controllers`, as Kubernetes' own controller managers read it: the first word that names a controller decides; `*`
+/// counts only when none does.
+pub(super) fn controllers(text: &str) -> Result<Vec<Controller>, String> {
+    let words = items(text);
+    if words.is_empty() {
+        return Err("name at least one controller, or * for all".to_owned());
     }
-
-    /// The first word that names a controller decides; `*` counts only when none does.
-    pub(super) fn parse(text: &str) -> Result<Controllers, String> {
-        let words = items(text);
-        if words.is_empty() {
-            return Err("name at least one controller, or * for all".to_owned());
-        }
-        let mut enabled = Vec::new();
-        for controller in Controller::ALL {
-            let mut named = words.iter().filter(|word| controller.is_called(bare(word)));
-            let first = named.next().or(words.iter().find(|word| **word == "*"));
-            if first.is_some_and(|word| !word.starts_with('-')) {
-                enabled.push(*controller);
-            }
-        }
-        let is_known = |word: &&str| {
-            let mut all = Controller::ALL.iter();
-            *word == "*" || all.any(|controller| controller.is_called(bare(word)))
-        };
-        let unknown: Vec<String> = words
+    let mut enabled = Vec::new();
+    for controller in Controller::ALL {
+        let mut named = words
             .iter()
-            .filter(|word| !is_known(word))
-            .map(|word| no_such(bare(word)))
-            .collect();
-        match unknown.is_empty() {
-            true => Ok(Controllers { enabled }),
-            false => Err(unknown.join("; ")),
+            .filter(|word| controller.names().contains(&bare(word)));
+        let first = named.next().or(words.iter().find(|word| **word == "*"));
+        if first.is_some_and(|word| !word.starts_with('-')) {
+            enabled.push(*controller);
         }
+    }
+    let is_known = |word: &&str| {
+        let mut all = Controller::ALL.iter();
+        *word == "*" || all.any(|controller| controller.names().contains(&bare(word)))
+    };
+    let unknown: Vec<String> = words
+        .iter()
+        .filter(|word| !is_known(word))
+        .map(|word| no_such(bare(word)))
+        .collect();
+    match unknown.is_empty() {
+        true => Ok(enabled),
+        false => Err(unknown.join("; ")),
     }
 }
 
@@ -115,15 +94,14 @@ fn bare(word: &str) -> &str {
 }
 
 fn no_such(name: &str) -> String {
-    let all = Controller::ALL.iter();
-    let names = all.clone().flat_map(|c| [c.alias(), c.canonical_name()]);
-    let aliases: Vec<&str> = all.map(|c| c.alias()).collect();
-    match nearest(name, names) {
-        Some(meant) => format!("no controller is called {name:?}; did you mean {meant}?"),
-        None => format!(
-            "no controller is called {name:?}; they are {}",
-            aliases.join(", ")
-        ),
+    let names: Vec<_> = Controller::ALL.iter().map(|one| one.names()).collect();
+    let why = format!("no controller is called {name:?}");
+    match nearest(name, names.iter().flatten().copied()) {
+        Some(meant) => format!("{why}; did you mean {meant}?"),
+        None => {
+            let aliases: Vec<&str> = names.iter().map(|[alias, _]| *alias).collect();
+            format!("{why}; they are {}", aliases.join(", "))
+        }
     }
 }
 
@@ -376,11 +354,7 @@ mod tests {
             ("-service,service,*", &[Node, NodeLifecycle, Route]),
             ("service,-service", &[Service]),
         ] {
-            assert_eq!(
-                Controllers::parse(text).map(|c| c.enabled),
-                Ok(enabled.to_vec()),
-                "{text}"
-            );
+            assert_eq!(controllers(text), Ok(enabled.to_vec()), "{text}");
         }
     }
 
@@ -402,7 +376,7 @@ mod tests {
             ),
             ("", "name at least one controller, or * for all"),
         ] {
-            assert_eq!(Controllers::parse(text), Err(message.to_owned()), "{text}");
+            assert_eq!(controllers(text), Err(message.to_owned()), "{text}");
         }
     }
 

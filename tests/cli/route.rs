@@ -134,3 +134,29 @@ fn a_dry_run_says_by_its_exit_code_whether_there_is_something_to_do() {
     );
     assert_eq!(alone.code, 2, "{alone:?}");
 }
+
+/// With the wrong profile no node is ours: without an error it would look as if all was done.
+#[test]
+fn the_cluster_of_the_other_profile_is_not_synced() {
+    let sandbox = common::builder()
+        .nodes(2)
+        .network("10.0.0.0/8")
+        .scale(0.01)
+        .heartbeats(false)
+        .start();
+    let env = env(&sandbox);
+    let hcloud = "--cloud-provider=hcloud";
+    assert_eq!(ccm(&env, &["node", "sync", hcloud]).code, 0);
+    let flags = ["route", "sync", "--cluster-cidr=10.244.0.0/16"];
+    let synced = ccm(&env, &[&flags[..], &[hcloud]].concat());
+    assert_eq!(synced.code, 0, "{synced:?}");
+    let routes = || sandbox.cloud().routes(sandbox.network().unwrap());
+    let before = routes();
+    for dry in [&[][..], &["--dry-run"]] {
+        let ran = ccm(&env, &[&flags[..], dry].concat());
+        assert_eq!(ran.code, 1, "{ran:?}");
+        let why = "--cloud-provider is not set here";
+        assert!(ran.stderr.contains(why), "{ran:?}");
+        assert_eq!(routes(), before);
+    }
+}

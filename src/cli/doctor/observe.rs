@@ -326,7 +326,7 @@ fn failed_tries(apis: &Apis) -> Seen<HashMap<String, FailedTry>> {
 }
 
 fn route_plan(settings: &Settings, apis: &Apis) -> Seen<route::Plan> {
-    if !settings.controllers.value.contains(Controller::Route) {
+    if !settings.controllers.value.contains(&Controller::Route) {
         return Err(Gap::NotHere("--controllers leaves routes out".into()));
     }
     let routes = wire::route_settings(settings).map_err(|off| {

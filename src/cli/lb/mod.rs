@@ -21,8 +21,7 @@ use std::time::Instant;
 
 pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let mut services = Services::start(Command::LbSync, words)?;
-    services.context.check_exitcode()?;
-    services.context.check_profile()?;
+    services.context.check_sync()?;
     if services.context.settings.delete_orphans.value {
         return delete_orphans(&services);
     }
