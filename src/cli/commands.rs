@@ -66,6 +66,14 @@ pub(super) const COMMANDS: &[Entry] = &[
 ];
 
 impl Entry {
+    /// The command whose settings it takes.
+    pub(super) fn settings(&self) -> Option<Command> {
+        match self.kind {
+            Kind::Flags(command) => Some(command),
+            _ => None,
+        }
+    }
+
     /// The text of `--help`.
     pub(super) fn help(&self) -> String {
         match (self.kind, self.help.split_once(FLAGS)) {

@@ -59,7 +59,7 @@ fn flags_begin(words: &[OsString]) -> Option<usize> {
         flag if flag.is_empty() || flag.starts_with('-') => Some(0),
         _ => {
             let (entry, count) = commands::named(words)?;
-            matches!(entry.kind, Kind::Flags(_)).then_some(count)
+            entry.settings().map(|_| count)
         }
     }
 }

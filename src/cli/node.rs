@@ -4,7 +4,7 @@ use super::objects::{
     Context, Item, Planned, error_of, field, finding, rows, section, unknown_name, warnings,
     would_do,
 };
-use super::output::{Exit, Printer, or_dash, usage};
+use super::output::{Exit, Printer, or_dash};
 use super::table::{self, Columns};
 use super::{startup, wire};
 use crate::cache;
@@ -19,11 +19,6 @@ use std::ffi::OsString;
 
 pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let nodes = Nodes::start(Command::NodeList, words)?;
-    if let Some(name) = nodes.context.names.first() {
-        return Err(usage(&format!(
-            "node list takes no name; ccm node inspect {name} shows one node"
-        )));
-    }
     let plans = nodes.evaluate(&Selection::All)?;
     let rows = plans.iter();
     let text = |is_wide| match rows.len() {
@@ -35,10 +30,6 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
 
 pub(super) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
     let nodes = Nodes::start(Command::NodeInspect, words)?;
-    if nodes.context.names.len() != 1 {
-        let why = "node inspect takes one name, e.g. ccm node inspect worker-1";
-        return Err(usage(why));
-    }
     let plans = nodes.evaluate(&nodes.selection()?)?;
     let text = |_| plans.iter().map(inspection).collect();
     Ok(nodes.context.show("Inspection", &plans, text))
@@ -46,7 +37,7 @@ pub(super) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
 
 pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let mut nodes = Nodes::start(Command::NodeSync, words)?;
-    nodes.context.check_sync()?;
+    nodes.context.check_profile()?;
     let selection = nodes.selection()?;
     nodes.context.show_leader();
     if nodes.context.settings.dry_run.value {

@@ -2,7 +2,7 @@
 //! (`--dry-run`) or does now what one tick of the daemon would do.
 
 use super::leader;
-use super::output::{self, Document, Exit, Printer, line, one_line, usage, wrapped};
+use super::output::{self, Document, Exit, Printer, line, one_line, wrapped};
 use super::startup::{CLOUD_PROVIDER, Started};
 use super::table::COLUMNS;
 use crate::cache::{self, Apis, ReadFrom};
@@ -92,7 +92,7 @@ impl Context {
 
     /// Who does the same work.
     pub(super) fn show_leader(&self) {
-        leader::tell(&self.settings, &self.apis);
+        leader::show(&self.settings, &self.apis);
     }
 
     /// An API did not answer. With the kubeconfig: a person may have several.
@@ -126,14 +126,6 @@ impl Context {
                 self.apis.provider.name()
             ))),
             false => Ok(()),
-        }
-    }
-
-    /// Before each `sync`. `--detailed-exitcode` is for what would be done.
-    pub(super) fn check_sync(&self) -> Result<(), Exit> {
-        match self.settings.detailed_exitcode.value && !self.settings.dry_run.value {
-            true => Err(usage("--detailed-exitcode needs --dry-run")),
-            false => self.check_profile(),
         }
     }
 
@@ -305,7 +297,7 @@ pub(super) fn finding(finding: &Finding) -> String {
     )
 }
 
-/// A value that is as wanted (=), differs (~) or, where `is_left`, is left as it is (·); and what asks for it.
+/// A value that is as wanted (=), differs (~) or, where `is_left`, is left unchanged (·); and what asks for it.
 pub(super) fn field(
     name: impl Display,
     have: &Option<String>,

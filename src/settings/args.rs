@@ -4,7 +4,7 @@
 //! `--flag=value`, `--flag value`, `-v4`, `-v 4`, `-v=4`; a bare boolean flag is true and never
 //! takes the next word; `--` ends the flags; `_` in a flag's name is `-`.
 
-use super::hccm_compat;
+use super::hccm_compat::{IGNORED_FLAGS, IGNORED_SWITCHES};
 use super::problem::{Notice, Problem};
 use super::setting::{Command, Flag, Setting};
 use super::table::{self, TABLE};
@@ -166,25 +166,28 @@ impl ArgsParser {
     }
 
     fn unknown(&mut self, name: &str, typed: String) {
-        let accepts_drop_in = self.command.reads_daemon_arguments();
-        let drop_in = hccm_compat::FLAGS.iter().filter(|_| accepts_drop_in);
+        let is_daemon = self.command.reads_daemon_arguments();
         let ours = TABLE.iter().filter(|row| row.is_for(self.command));
         let ours = ours.flat_map(|row| row.flags.iter().copied());
-        let known = ours.chain(["help"]).chain(drop_in.map(|flag| flag.name));
+        let ignored = IGNORED_FLAGS.iter().chain(IGNORED_SWITCHES).copied();
+        let of_daemon = ignored.chain(["version"]).filter(|_| is_daemon);
+        let known = ours.chain(["help"]).chain(of_daemon);
         let meant = nearest(name, known);
         let is_secret = names_a_secret(name);
         // One mistake, one message: the value that the flag would have taken is skipped too. What may be a secret is
         // not repeated.
         let known = meant.and_then(|meant| flag(self.command, meant));
         let takes_value = known.is_some_and(Known::takes_value);
-        self.drop_value(is_secret || takes_value || accepts_drop_in);
+        self.drop_value(is_secret || takes_value || is_daemon);
         let message = match (table::by_flag(name), meant) {
             _ if is_secret => "unknown flag; a secret on the command line could be read by every \
                                user of this machine, set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"
                 .to_owned(),
             (Some(setting), _) => only_for(setting.commands),
             _ if name == "version" => "unknown flag; see ccm version".to_owned(),
-            _ if hccm_compat::by_name(name).is_some() => only_for(&[Command::Run]),
+            _ if IGNORED_FLAGS.contains(&name) || IGNORED_SWITCHES.contains(&name) => {
+                only_for(&[Command::Run])
+            }
             (None, Some(meant)) => format!("unknown flag; did you mean --{meant}?"),
             (None, None) => SEE_HELP.to_owned(),
         };
@@ -238,11 +241,13 @@ fn flag(command: Command, name: &str) -> Option<Known> {
         ("help", _) => Some(Known::Help),
         ("version", _) if is_daemon => Some(Known::Version),
         (_, Some(setting)) if setting.is_for(command) => Some(Known::Ours(setting)),
-        _ => hccm_compat::by_name(name)
-            .filter(|_| is_daemon)
-            .map(|flag| Known::Ignored {
-                takes_value: flag.takes_value,
-            }),
+        _ if is_daemon && IGNORED_FLAGS.contains(&name) => {
+            Some(Known::Ignored { takes_value: true })
+        }
+        _ if is_daemon && IGNORED_SWITCHES.contains(&name) => {
+            Some(Known::Ignored { takes_value: false })
+        }
+        _ => None,
     }
 }
 

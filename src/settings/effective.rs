@@ -278,13 +278,7 @@ pub(super) fn kubeconfig(candidate: &Candidate) -> Result<Vec<PathBuf>, String> 
 impl Effective {
     /// Is the problem about this setting?
     pub fn is_about(&self, problem: &Problem) -> bool {
-        let name = problem.setting.as_str();
-        let mut flags = self.setting.flags.iter();
-        let mut variables = self.setting.variables.iter();
-        let short = self.setting.short.map(|letter| format!("-{letter}"));
-        flags.any(|flag| name.strip_prefix("--") == Some(flag))
-            || variables.any(|variable| name == variable.name())
-            || short.as_deref() == Some(name)
+        self.setting.names().any(|name| name == problem.setting)
     }
 }
 

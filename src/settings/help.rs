@@ -20,7 +20,7 @@ pub fn help(command: Command) -> String {
         if rows.peek().is_none() {
             continue;
         }
-        text.push_str(&format!("{}:\n", group.title()));
+        text.push_str(&format!("{}:\n", group.name()));
         for setting in rows {
             text.push_str(&format!("  {}\n", heading(setting)));
             for line in wrapped(&body(setting), COLUMNS - INDENT.len()) {

@@ -1,7 +1,7 @@
 //! The settings: one row each, in the order in which people read about them.
 //!
-//! A row says what people see, and where there is a field of [`Settings`]: its name, its type, and the function that
-//! reads it. The load balancers' rows fill `provider::LoadBalancerDefaults`; see `resolve`.
+//! A row says what people see, the field of [`Settings`] with its type, and the function that reads it. Defaults of load
+//! balancers are fields of `provider::LoadBalancerDefaults`.
 
 use super::effective::{Resolver, choice, kubeconfig, parsed, token};
 use super::setting::Variable::{File, Older, Value};
@@ -9,8 +9,9 @@ use super::setting::{Command, Group, Kind, Setting};
 use super::values::{self, Controller, LogFormat, Output, Url, WorkloadName};
 use crate::http::Token;
 use crate::provider::{AddressFamily, LoadBalancerDefaults, NetworkSelector, Profile, Sourced};
-use crate::text::duration::{duration, interval};
-use crate::text::{boolean, count};
+use crate::text::duration::{duration, interval, whole_seconds};
+use crate::text::selector::Selector;
+use crate::text::{boolean, count, ip_range};
 use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,18 +23,7 @@ const DAEMON: &[Command] = &[Command::Run];
 const DAEMON_AND_DOCTOR: &[Command] = &[Command::Run, Command::Doctor];
 
 /// All but the daemon.
-const CLIENTS: &[Command] = &[
-    Command::Config,
-    Command::NodeList,
-    Command::NodeInspect,
-    Command::NodeSync,
-    Command::LbList,
-    Command::LbInspect,
-    Command::LbSync,
-    Command::RouteList,
-    Command::RouteSync,
-    Command::Doctor,
-];
+const CLIENTS: &[Command] = Command::ALL.split_at(1).1;
 
 /// Those that may take the daemon's settings from the cluster: `config` calls no API.
 const TAKE_SETTINGS: &[Command] = CLIENTS.split_at(1).1;
@@ -61,9 +51,9 @@ pub(super) fn by_flag(name: &str) -> Option<&'static Setting> {
 }
 
 /// `NAME field: Type = function => { row }`. Each row becomes a static of its name and, where it names one, a field of
-/// [`Settings`]; [`TABLE`] lists the rows in this order.
+/// [`Settings`]; `[field = function]` is one of [`LoadBalancerDefaults`]. [`TABLE`] lists the rows in this order.
 macro_rules! settings {
-    ($($name:ident $($field:ident: $type:ty = $parse:expr)? => { $($row:tt)* })*) => {
+    ($($name:ident $([$default:ident = $read:expr])? $($field:ident: $type:ty = $parse:expr)? => { $($row:tt)* })*) => {
         $(pub(super) static $name: Setting = Setting { $($row)* }.named();)*
 
         /// Every setting, in the order in which people read about them.
@@ -78,12 +68,12 @@ macro_rules! settings {
         }
 
         impl Settings {
-            pub(super) fn read(
-                resolver: &mut Resolver,
-                load_balancers: fn(&mut Resolver) -> LoadBalancerDefaults,
-            ) -> Settings {
+            pub(super) fn read(resolver: &mut Resolver) -> Settings {
                 Settings {
-                    load_balancers: load_balancers(resolver),
+                    load_balancers: LoadBalancerDefaults {
+                        $($($default: resolver.optional(&$name, $read),)?)*
+                        unknown: Vec::new(),
+                    },
                     $($($field: resolver.setting(&$name, $parse),)?)*
                 }
             }
@@ -202,7 +192,7 @@ settings! {
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_TYPE => {
+    LB_TYPE [kind = parsed(values::text)] => {
         name: "load-balancers-type",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_TYPE")],
         kind: Kind::Text("TYPE"),
@@ -210,7 +200,7 @@ settings! {
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_LOCATION => {
+    LB_LOCATION [location = parsed(values::text)] => {
         name: "load-balancers-location",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_LOCATION")],
         kind: Kind::Text("NAME"),
@@ -218,7 +208,7 @@ settings! {
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_NETWORK_ZONE => {
+    LB_NETWORK_ZONE [network_zone = parsed(values::text)] => {
         name: "load-balancers-network-zone",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE")],
         kind: Kind::Text("NAME"),
@@ -226,7 +216,7 @@ settings! {
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_ALGORITHM_TYPE => {
+    LB_ALGORITHM_TYPE [algorithm = choice] => {
         name: "load-balancers-algorithm-type",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE")],
         kind: Kind::Choice(&["round_robin", "least_connections"]),
@@ -234,28 +224,28 @@ settings! {
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_DISABLE_PUBLIC_NETWORK => {
+    LB_DISABLE_PUBLIC_NETWORK [disable_public_network = parsed(boolean)] => {
         name: "load-balancers-disable-public-network",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK")],
         help: "Turn their public interface off. Unset: left unchanged.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_DISABLE_PRIVATE_INGRESS => {
+    LB_DISABLE_PRIVATE_INGRESS [disable_private_ingress = parsed(boolean)] => {
         name: "load-balancers-disable-private-ingress",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS")],
         help: "Leave their private IPs out of the status of Services.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_USE_PRIVATE_IP => {
+    LB_USE_PRIVATE_IP [use_private_ip = parsed(boolean)] => {
         name: "load-balancers-use-private-ip",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP")],
         help: "Reach the nodes by their private IPs. Needs HCLOUD_NETWORK.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_PRIVATE_SUBNET_IP_RANGE => {
+    LB_PRIVATE_SUBNET_IP_RANGE [private_subnet = parsed(ip_range)] => {
         name: "load-balancers-private-subnet-ip-range",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE")],
         kind: Kind::Text("CIDR"),
@@ -263,21 +253,21 @@ settings! {
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_DISABLE_IPV6 => {
+    LB_DISABLE_IPV6 [disable_ipv6 = parsed(boolean)] => {
         name: "load-balancers-disable-ipv6",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_DISABLE_IPV6")],
         help: "Leave their IPv6 address out of the status of Services.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_USES_PROXYPROTOCOL => {
+    LB_USES_PROXYPROTOCOL [uses_proxyprotocol = parsed(boolean)] => {
         name: "load-balancers-uses-proxyprotocol",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL")],
         help: "Send the PROXY protocol to the targets. Unset: no; profile hcloud leaves it unchanged.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_HEALTH_CHECK_INTERVAL => {
+    LB_HEALTH_CHECK_INTERVAL [health_check_interval_s = parsed(whole_seconds)] => {
         name: "load-balancers-health-check-interval",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL")],
         kind: Kind::Duration,
@@ -285,7 +275,7 @@ settings! {
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_HEALTH_CHECK_TIMEOUT => {
+    LB_HEALTH_CHECK_TIMEOUT [health_check_timeout_s = parsed(whole_seconds)] => {
         name: "load-balancers-health-check-timeout",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT")],
         kind: Kind::Duration,
@@ -293,7 +283,7 @@ settings! {
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_HEALTH_CHECK_RETRIES => {
+    LB_HEALTH_CHECK_RETRIES [health_check_retries = parsed(count)] => {
         name: "load-balancers-health-check-retries",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES")],
         kind: Kind::Integer,
@@ -301,14 +291,14 @@ settings! {
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_HEALTH_CHECK_NODE_PORT => {
+    LB_HEALTH_CHECK_NODE_PORT [health_check_node_port = parsed(boolean)] => {
         name: "load-balancers-health-check-node-port",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT")],
         help: "Whether targets of a Service with externalTrafficPolicy: Local are checked on its health check node port. Unset: yes; profile hcloud: no.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_PRIMARY_IP_SELECTOR => {
+    LB_PRIMARY_IP_SELECTOR [primary_ip_selector = parsed(Selector::parse)] => {
         name: "load-balancers-primary-ip-selector",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR")],
         kind: Kind::Text("SELECTOR"),

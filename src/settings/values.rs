@@ -63,29 +63,20 @@ pub(super) fn controllers(text: &str) -> Result<Vec<Controller>, String> {
     if words.is_empty() {
         return Err("name at least one controller, or * for all".to_owned());
     }
-    let mut enabled = Vec::new();
-    for controller in Controller::ALL {
-        let mut named = words
-            .iter()
-            .filter(|word| controller.names().contains(&bare(word)));
-        let first = named.next().or(words.iter().find(|word| **word == "*"));
-        if first.is_some_and(|word| !word.starts_with('-')) {
-            enabled.push(*controller);
-        }
+    let is_named = |word: &&&str, controller: &Controller| controller.names().contains(&bare(word));
+    let is_known =
+        |word: &&&str| **word == "*" || Controller::ALL.iter().any(|one| is_named(word, one));
+    let unknown = words.iter().filter(|word| !is_known(word));
+    let unknown: Vec<String> = unknown.map(|word| no_such(bare(word))).collect();
+    if !unknown.is_empty() {
+        return Err(unknown.join("; "));
     }
-    let is_known = |word: &&str| {
-        let mut all = Controller::ALL.iter();
-        *word == "*" || all.any(|controller| controller.names().contains(&bare(word)))
+    let is_enabled = |controller: &&Controller| {
+        let first = words.iter().find(|word| is_named(word, controller));
+        let first = first.or(words.iter().find(|word| **word == "*"));
+        first.is_some_and(|word| !word.starts_with('-'))
     };
-    let unknown: Vec<String> = words
-        .iter()
-        .filter(|word| !is_known(word))
-        .map(|word| no_such(bare(word)))
-        .collect();
-    match unknown.is_empty() {
-        true => Ok(enabled),
-        false => Err(unknown.join("; ")),
-    }
+    Ok(Controller::ALL.iter().filter(is_enabled).copied().collect())
 }
 
 /// `-name` → `name`
@@ -226,10 +217,9 @@ impl WorkloadName {
         let [namespace, kind, name] = parts[..] else {
             return Err(SETTINGS_FROM_FORM.to_owned());
         };
-        let kind = match kind {
-            "deployment" => "deployment",
-            "daemonset" => "daemonset",
-            _ => return Err("use deployment or daemonset between the slashes".to_owned()),
+        let mut kinds = ["deployment", "daemonset"].into_iter();
+        let Some(kind) = kinds.find(|known| *known == kind) else {
+            return Err("use deployment or daemonset between the slashes".to_owned());
         };
         if namespace.is_empty() || name.is_empty() {
             return Err(SETTINGS_FROM_FORM.to_owned());

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ccm::settings::{
-    AddressFamily, Command, Controller, DROP_IN_FLAGS, DaemonSettings, Environment, Kind,
-    LogFormat, NetworkSelector, Output, Parsed, Profile, Sourced, TABLE, WorkloadName,
-    inherited_names, parse, parse_with_daemon, with_table,
+    AddressFamily, Command, Controller, DaemonSettings, Environment, IGNORED_FLAGS,
+    IGNORED_SWITCHES, Kind, LogFormat, NetworkSelector, Output, Parsed, Profile, Sourced, TABLE,
+    WorkloadName, parse, parse_with_daemon, with_table,
 };
 
 /// An environment of a test, with its files.
@@ -579,26 +579,32 @@ fn all_flags_of_hcloud_cloud_controller_manager_are_accepted() {
         let bare = kind.is_empty() || kind.contains("[=");
         expected.insert(name, !bare);
     }
-    let listed: BTreeMap<_, _> = DROP_IN_FLAGS
-        .iter()
-        .map(|flag| (flag.name, flag.takes_value))
-        .collect();
-    assert_eq!(listed, expected);
-    assert_eq!(listed.len(), DROP_IN_FLAGS.len(), "one is there twice");
+    let ignored = IGNORED_FLAGS.iter().map(|name| (*name, true));
+    let ignored = ignored.chain(IGNORED_SWITCHES.iter().map(|name| (*name, false)));
+    let listed: BTreeMap<_, _> = ignored.collect();
+    let count = IGNORED_FLAGS.len() + IGNORED_SWITCHES.len();
+    assert_eq!(listed.len(), count, "one is there twice");
+    let ours = TABLE.iter().filter(|row| row.is_for(Command::Run));
+    let ours = ours.flat_map(|row| row.flags.iter().map(|flag| (*flag, row.takes_value())));
+    let ours: BTreeMap<_, _> = ours.chain([("help", false), ("version", false)]).collect();
+    for (name, takes_value) in &expected {
+        let honoured = ours.get(name);
+        assert_ne!(honoured.is_some(), listed.contains_key(name), "{name}");
+        let read = honoured.or(listed.get(name));
+        assert_eq!(read, Some(takes_value), "{name}");
+    }
+    assert!(listed.keys().all(|name| expected.contains_key(name)));
 }
 
 #[test]
-fn every_drop_in_flag_is_honoured_or_reported() {
-    for flag in DROP_IN_FLAGS {
-        let value = if flag.takes_value { " 1s" } else { "" };
-        let parsed = read_with_token(Command::Run, &format!("--{}{value}", flag.name), "");
-        let reported = lines(&parsed.notices).starts_with(&format!("--{}: ", flag.name));
-        assert_eq!(reported, !flag.is_honoured(), "{}", flag.name);
-        assert!(parsed.words.is_empty());
+fn every_ignored_flag_is_reported() {
+    let flags = IGNORED_FLAGS.iter().map(|name| (name, " 1s"));
+    for (name, value) in flags.chain(IGNORED_SWITCHES.iter().map(|name| (name, ""))) {
+        let parsed = read_with_token(Command::Run, &format!("--{name}{value}"), "");
+        assert!(lines(&parsed.notices).starts_with(&format!("--{name}: ")));
         assert!(
-            flag.is_honoured() || parsed.problems.is_empty(),
-            "{}",
-            flag.name
+            parsed.words.is_empty() && parsed.problems.is_empty(),
+            "{name}"
         );
     }
 }
@@ -673,10 +679,17 @@ fn what_a_daemon_is_started_with_comes_below_a_person_s_own() {
     assert_eq!(own.cluster_name.source.name(), "--cluster-name");
     assert_eq!(own.load_balancers.kind.unwrap().value, "lb31");
     assert_eq!(own.network.value, Some(NetworkSelector::Id(9)));
-    let count = inherited_names(Command::LbSync);
+    let unset = parse(
+        Command::LbSync,
+        Vec::new(),
+        &environment("HCLOUD_NETWORK=7"),
+    )
+    .unset_names();
     for (name, counts) in [
         ("HCLOUD_LOAD_BALANCERS_TYPE", true),
-        ("HCLOUD_NETWORK", true),
+        // It is set.
+        ("HCLOUD_NETWORK", false),
+        ("HCLOUD_INSTANCES_ADDRESS_FAMILY", true),
         ("--cloud-provider", true),
         ("HCLOUD_TOKEN", false),
         ("HCLOUD_TOKEN_FILE", false),
@@ -688,6 +701,6 @@ fn what_a_daemon_is_started_with_comes_below_a_person_s_own() {
         ("--dry-run", false),
         ("--kubeconfig", false),
     ] {
-        assert_eq!(count.iter().any(|one| one == name), counts, "{name}");
+        assert_eq!(unset.iter().any(|one| one == name), counts, "{name}");
     }
 }

@@ -3,7 +3,7 @@
 use super::plans::{Services, targets_cell};
 use crate::cache::Apis;
 use crate::cli::objects::{field, finding, paragraph, rows, section, would_do};
-use crate::cli::output::{Exit, line, or_dash, usage};
+use crate::cli::output::{Exit, line, or_dash};
 use crate::cli::table;
 use crate::controllers::service::{self, FailedTry, ServicePlan, Want};
 use crate::kube::ServicePort;
@@ -14,10 +14,6 @@ use std::ffi::OsString;
 pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
     let services = Services::start(Command::LbInspect, words)?;
     let context = &services.context;
-    if context.names.len() != 1 {
-        let why = "lb inspect takes one Service, e.g. ccm lb inspect default/web";
-        return Err(usage(why));
-    }
     let plans = services.evaluate(&services.selection()?)?;
     // A command that only reads warns and continues.
     let _ = context.check_profile();

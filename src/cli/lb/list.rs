@@ -2,7 +2,7 @@
 
 use super::plans::{Services, TURNED_OFF, targets_cell};
 use crate::cli::objects::{document, paragraph};
-use crate::cli::output::{self, Exit, Printer, or_dash, usage};
+use crate::cli::output::{self, Exit, Printer, or_dash};
 use crate::cli::table::Columns;
 use crate::controllers::Selection;
 use crate::controllers::service::{ServicePlan, Want};
@@ -15,11 +15,6 @@ use std::time::Instant;
 pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let services = Services::start(Command::LbList, words)?;
     let context = &services.context;
-    if let Some(name) = context.names.first() {
-        return Err(usage(&format!(
-            "lb list takes no name; ccm lb inspect {name} shows one Service"
-        )));
-    }
     let selection = services.selection()?;
     let begun = Instant::now();
     let mut plans = services.evaluate(&selection)?;
