@@ -28,37 +28,43 @@ pub(super) fn completions(words: &[OsString]) -> Exit {
     }
 }
 
-/// What may stand in the place of the last word, one a line, and behind a space what it is about. `FILE`: any path.
+/// What the last word may become, one a line, and behind a space what it is about. `FILE`: any path.
 fn offered(typed: &[&str]) -> String {
     let mut words = whole_words(typed);
     let last = words.pop().unwrap_or_default();
-    let setting = match last.split_once('=') {
-        Some((flag, _)) => with_flag(flag),
-        None => words
-            .last()
-            .and_then(|flag| with_flag(flag))
-            .filter(|setting| setting.takes_value()),
-    };
-    if let Some(setting) = setting {
-        return values(setting);
-    }
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match words.as_slice() {
-        [] => commands::top().join("\n") + "\n--help\n--version\n",
-        ["help"] => [commands::top(), topics::names().collect()]
-            .concat()
-            .join("\n"),
-        ["completions"] => SCRIPTS.map(|(name, _)| name).join("\n"),
-        ["help", group] | [group] if !commands::verbs(group).is_empty() => {
-            commands::verbs(group).join("\n")
+    let (setting, begun) = match last.split_once('=') {
+        Some((flag, value)) => (with_flag(flag), value),
+        None => {
+            let setting = words.last().and_then(|flag| with_flag(flag));
+            (setting.filter(|one| one.takes_value()), last.as_str())
         }
+    };
+    let all = match setting {
+        Some(setting) if setting.kind == Kind::Path => return "FILE\n".to_owned(),
+        Some(setting) => values(setting),
+        None => following(&words),
+    };
+    let fitting = all.iter().filter(|line| line.starts_with(begun));
+    fitting.map(|line| format!("{line}\n")).collect()
+}
+
+fn following(words: &[String]) -> Vec<String> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let names = match words.as_slice() {
+        [] => [commands::top(), vec!["--help", "--version"]].concat(),
+        ["help"] => commands::top().into_iter().chain(topics::names()).collect(),
+        ["completions"] => SCRIPTS.map(|(name, _)| name).to_vec(),
+        ["help", group] => commands::verbs(group),
         // A flag as first word is the daemon's.
-        [flag, ..] if flag.starts_with('-') => flags(Command::Run),
-        words => match commands::named(&words.iter().map(OsString::from).collect::<Vec<_>>()) {
-            Some((entry, _)) => entry.settings().map(flags).unwrap_or_default(),
-            None => String::new(),
-        },
-    }
+        [flag, ..] if flag.starts_with('-') => return flags(Command::Run),
+        [group] if !commands::verbs(group).is_empty() => commands::verbs(group),
+        words => {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            let command = commands::named(&words).and_then(|(entry, _)| entry.settings());
+            return command.map(flags).unwrap_or_default();
+        }
+    };
+    names.into_iter().map(str::to_owned).collect()
 }
 
 /// Bash makes a word of each `=`.
@@ -78,24 +84,23 @@ fn with_flag(flag: &str) -> Option<&'static Setting> {
     settings.find(|setting| setting.flag_names().any(|name| name == flag))
 }
 
-fn values(setting: &Setting) -> String {
-    match setting.kind {
-        Kind::Boolean => "true\nfalse".to_owned(),
-        Kind::Choice(words) => words.join("\n"),
-        Kind::Path => "FILE".to_owned(),
-        _ => String::new(),
-    }
+fn values(setting: &Setting) -> Vec<String> {
+    let words = match setting.kind {
+        Kind::Boolean => &["true", "false"],
+        Kind::Choice(words) => words,
+        _ => &[],
+    };
+    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-fn flags(command: Command) -> String {
+fn flags(command: Command) -> Vec<String> {
     let settings = TABLE.iter();
     let settings = settings.filter(|setting| !setting.hidden && setting.is_for(command));
-    let lines = settings.flat_map(|setting| {
+    let flags = settings.flat_map(|setting| {
         let about = setting.help.split(['.', ':', ';']).next();
         let about = about.unwrap_or_default();
-        setting
-            .flag_names()
-            .map(move |name| format!("{name} {about}\n"))
+        let names = setting.flag_names();
+        names.map(move |name| format!("{name} {about}"))
     });
-    lines.collect::<String>() + "--help\n"
+    flags.chain(["--help".to_owned()]).collect()
 }

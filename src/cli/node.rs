@@ -1,7 +1,7 @@
 //! `ccm node list | inspect | sync`: what both node controllers see and would do, for people and for programs.
 
 use super::objects::{
-    Context, Item, Planned, error_of, field, finding, rows, section, unknown_name, warnings,
+    Context, Item, Planned, error_of, field, finding, section, sides, unknown_name, warnings,
     would_do,
 };
 use super::output::{Exit, Printer, or_dash};
@@ -372,7 +372,7 @@ fn inspection(plans: &Plans) -> String {
         .collect();
     let findings: String = plans.findings().map(finding).collect();
     [
-        sides(&plans.node),
+        both_sides(&plans.node),
         section(
             "\nVALUES (= as wanted, ~ differs)",
             &fields,
@@ -384,18 +384,19 @@ fn inspection(plans: &Plans) -> String {
     .concat()
 }
 
-fn sides(plan: &NodePlan) -> String {
+fn both_sides(plan: &NodePlan) -> String {
     let node = &plan.node;
     let mut ready = if node.is_ready() { "Ready" } else { "NotReady" }.to_owned();
     if is_uninitialised(node) {
         ready += ", uninitialized";
     }
-    let (mut name, mut place, mut matched_by) = (String::new(), None, "-".to_owned());
-    let mut addresses = Vec::new();
-    let identity = match &plan.server {
+    let (mut name, mut place, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut identity, mut matched_by) = (Vec::new(), "-".to_owned());
+    match &plan.server {
         Server::Matched(instance, by) => {
-            name = instance.name.clone();
-            place = Some(format!(
+            identity.push(format!("server {}", instance.id));
+            name.push(instance.name.clone());
+            place.push(format!(
                 "{}, {} ({})",
                 instance.instance_type, instance.location, instance.network_zone
             ));
@@ -404,25 +405,18 @@ fn sides(plan: &NodePlan) -> String {
             addresses.extend(instance.public_ipv6.map(|net| format!("public {net}")));
             let private = instance.private.iter();
             addresses.extend(private.map(|p| format!("private {} (Network {})", p.ip, p.network)));
-            format!("server {}", instance.id)
         }
-        Server::Gone(id) => format!("server {id}"),
-        Server::Foreign | Server::Unknown | Server::Unmatched => String::new(),
-    };
-    let row =
-        |heading: &str, ours: &str, cloud: String| vec![heading.to_owned(), ours.to_owned(), cloud];
-    let mut table = vec![
-        row("name", &plan.object.name, name),
-        row("identity", &or_dash(&node.spec.provider_id), identity),
-        row("state", &ready, state(&plan.server)),
-    ];
-    table.extend(place.map(|place| row("type, place", "", place)));
-    let reported: Vec<String> = plan
-        .reported_addresses()
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    table.extend(rows("addresses", &reported, &addresses));
-    table.push(row("matched by", "", matched_by));
-    table::render(&["", "KUBERNETES", "CLOUD"], &table)
+        Server::Gone(id) => identity.push(format!("server {id}")),
+        Server::Foreign | Server::Unknown | Server::Unmatched => {}
+    }
+    let reported = plan.reported_addresses();
+    let reported = reported.iter().map(ToString::to_string).collect();
+    sides(&[
+        ("name", vec![plan.object.name.clone()], name),
+        ("identity", vec![or_dash(&node.spec.provider_id)], identity),
+        ("state", vec![ready], vec![state(&plan.server)]),
+        ("type, place", Vec::new(), place),
+        ("addresses", reported, addresses),
+        ("matched by", Vec::new(), vec![matched_by]),
+    ])
 }

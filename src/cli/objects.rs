@@ -2,9 +2,9 @@
 //! (`--dry-run`) or does now what one tick of the daemon would do.
 
 use super::leader;
-use super::output::{self, Document, Exit, Printer, line, one_line, wrapped};
+use super::output::{self, Document, Exit, Printer, line, paragraph};
 use super::startup::{CLOUD_PROVIDER, Started};
-use super::table::COLUMNS;
+use super::table;
 use crate::cache::{self, Apis, ReadFrom};
 use crate::controllers::{Proposal, Report};
 use crate::kube::Node;
@@ -279,12 +279,6 @@ pub(super) fn section(heading: &str, content: &str, empty: &str) -> String {
     }
 }
 
-/// A text within the width of a table, indented.
-pub(super) fn paragraph(text: &str, first: &str, next: &str) -> String {
-    let lines = wrapped(&one_line(text), COLUMNS - next.len());
-    format!("{first}{}\n", lines.join(&format!("\n{next}")))
-}
-
 pub(super) fn finding(finding: &Finding) -> String {
     let mark = match finding.severity {
         Severity::Info => "·",
@@ -293,7 +287,7 @@ pub(super) fn finding(finding: &Finding) -> String {
     let reason = finding.reason.name();
     format!(
         "  {mark} {reason}\n{}",
-        paragraph(&finding.message, "    ", "    ")
+        paragraph("    ", 4, &finding.message)
     )
 }
 
@@ -315,19 +309,21 @@ pub(super) fn field(
     line(value) + &line(format_args!("      {source}"))
 }
 
-/// Rows of a table with a heading before the first: lists of both sides.
-pub(super) fn rows(heading: &str, ours: &[String], cloud: &[String]) -> Vec<Vec<String>> {
-    let cell = |side: &[String], row: usize| side.get(row).cloned().unwrap_or_default();
-    let rows = 0..ours.len().max(cloud.len());
-    let rows = rows.map(|row| {
-        let heading = if row == 0 { heading } else { "" };
-        vec![heading.to_owned(), cell(ours, row), cell(cloud, row)]
-    });
-    rows.collect()
+/// Both sides of an object: headings, and lines of each side.
+pub(super) fn sides(rows: &[(&str, Vec<String>, Vec<String>)]) -> String {
+    let mut table = Vec::new();
+    for (heading, ours, cloud) in rows {
+        for row in 0..ours.len().max(cloud.len()) {
+            let cell = |side: &[String]| side.get(row).cloned().unwrap_or_default();
+            let heading = if row == 0 { *heading } else { "" };
+            table.push(vec![heading.to_owned(), cell(ours), cell(cloud)]);
+        }
+    }
+    table::render(&["", "KUBERNETES", "CLOUD"], &table)
 }
 
 /// What the next sync would do; `empty`: where that is nothing.
 pub(super) fn would_do(lines: &[String], empty: &str) -> String {
-    let lines = lines.iter().map(|line| paragraph(line, "  ", "      "));
+    let lines = lines.iter().map(|line| paragraph("  ", 6, line));
     section("\nSYNC WOULD", &lines.collect::<String>(), empty)
 }

@@ -5,8 +5,7 @@
 //! A new page: a file in `src/help`, and a row of `TOPICS`. Settings, annotations and metrics have tables that are
 //! generated; `CCM_UPDATE_HELP=1` writes them, see `tests/README.md`.
 
-use super::output::wrapped;
-use super::table::COLUMNS;
+use super::output::{COLUMNS, wrapped_in};
 
 /// A page, by the word behind `ccm help`.
 pub(super) struct Topic {
@@ -117,12 +116,8 @@ impl Page {
 
     /// `mark` stands before the first line, `indent` spaces before the others.
     fn paragraph(&mut self, mark: &str, indent: usize, text: &str) {
-        let width = self.columns.saturating_sub(indent);
-        for (place, line) in wrapped(text, width).iter().enumerate() {
-            match place {
-                0 => self.line(0, &format!("{mark}{line}")),
-                _ => self.line(indent, line),
-            }
+        for line in wrapped_in(self.columns, mark, indent, text).lines() {
+            self.line(0, line);
         }
     }
 

@@ -282,7 +282,7 @@ struct Cloud {
 
 fn read_cloud(settings: &Settings, unknown: Vec<String>, checkup: &mut Checkup) -> Seen<Cloud> {
     let gate = wire::gate(Command::Doctor, settings);
-    let provider = wire::provider_with(settings, gate, wire::metadata(settings), unknown);
+    let provider = wire::provider(settings, gate, wire::metadata(settings), unknown);
     let provider = provider.map_err(Gap::Failed)?;
     let asked = Instant::now();
     let servers = provider
