@@ -20,7 +20,7 @@ const COLUMNS: Columns = Columns {
 struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
-    setting: &'static str,
+    setting: String,
     source: String,
     /// A wrong setting has none: the daemon would not start.
     value: Option<String>,
@@ -51,7 +51,7 @@ fn rows(parsed: &Parsed) -> Vec<Row> {
 fn row(one: &Effective, problems: &[Problem]) -> Row {
     let problem = problems.iter().find(|problem| one.is_about(problem));
     Row {
-        setting: one.setting.name,
+        setting: one.setting.name(),
         value: one.value.clone().filter(|_| problem.is_none()),
         source: match problem {
             Some(problem) => problem.setting.clone(),
@@ -67,7 +67,7 @@ fn cells(rows: &[Row]) -> Vec<Vec<String>> {
             Some(_) => "!wrong".to_owned(),
             None => or_dash(row.value.as_deref().unwrap_or_default()),
         };
-        vec![row.setting.to_owned(), value, row.source.clone()]
+        vec![row.setting.clone(), value, row.source.clone()]
     });
     cells.collect()
 }

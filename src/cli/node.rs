@@ -4,7 +4,7 @@ use super::objects::{
     Context, Item, Planned, error_of, field, finding, section, sides, unknown_name, warnings,
     would_do,
 };
-use super::output::{Exit, Printer, or_dash};
+use super::output::{Exit, or_dash};
 use super::table::{self, Columns};
 use super::{startup, wire};
 use crate::cache;
@@ -108,8 +108,7 @@ impl Nodes {
         let mut exit = Ok(Selection::Names(names.iter().cloned().collect()));
         for name in names.iter().filter(|name| !there.contains(&name.as_str())) {
             let what = format!("node {name:?}");
-            let why = unknown_name(&what, name, &there, "ccm node list");
-            exit = Err(Printer::failure(&why));
+            exit = Err(unknown_name(&what, name, &there, "ccm node list"));
         }
         exit
     }

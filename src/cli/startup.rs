@@ -5,7 +5,7 @@ use super::logging::{self, Reader};
 use super::output::{Exit, Printer, usage};
 use super::{commands, wire};
 use crate::cache::Apis;
-use crate::kube::{self, container};
+use crate::kube::{self, Container, container};
 use crate::provider::Gate;
 use crate::settings::{
     self, Command, DaemonSettings, Parsed, Problem, Process, Settings, WorkloadName,
@@ -36,10 +36,7 @@ pub(super) struct Started {
 struct Found {
     kube: kube::Client,
     settings: DaemonSettings,
-    /// Variables, and flags with their dashes, that it takes from other objects, which are not read; and which kind these are.
-    elsewhere: Vec<(String, &'static str)>,
-    /// It takes all variables of another object.
-    imports: bool,
+    container: Container,
 }
 
 /// Reads the settings of a command. The error: the command ends here, all was printed.
@@ -166,7 +163,7 @@ fn read_daemon(command: Command, parsed: &Parsed, name: &WorkloadName) -> Result
         .workload(&format!("{}s", name.kind), &name.namespace, &name.name)
         .map_err(|error| failed(format!("{error} ({origin})")))?
         .ok_or_else(|| failed(format!("there is no {name} ({origin})")))?;
-    let container = container(&workload).map_err(|why| failed(format!("{name}: {why}")))?;
+    let mut container = container(&workload).map_err(|why| failed(format!("{name}: {why}")))?;
     let unset = parsed.unset_names();
     for (what, place) in &container.elsewhere {
         if unset.contains(what) {
@@ -180,16 +177,16 @@ fn read_daemon(command: Command, parsed: &Parsed, name: &WorkloadName) -> Result
             "{name} imports all variables of other objects, which are not read: set them here"
         ));
     }
-    let settings = DaemonSettings::new(name, container.words, container.variables);
-    let settings = settings.map_err(|problems| {
+    let words = std::mem::take(&mut container.words);
+    let variables = std::mem::take(&mut container.variables);
+    let settings = DaemonSettings::new(name, words, variables).map_err(|problems| {
         problems.iter().for_each(Printer::notice);
         Exit::Failed
     })?;
     Ok(Found {
         kube,
         settings,
-        elsewhere: container.elsewhere,
-        imports: container.imports,
+        container,
     })
 }
 
@@ -201,15 +198,16 @@ fn unknown(parsed: &Parsed, found: Option<&Found>) -> Vec<String> {
     let mut names = parsed.unset_names();
     names.retain(|name| match found {
         _ if settings.yes.value => false,
-        Some(found) => is_unread(name, &found.elsewhere, found.imports),
+        Some(found) => is_unread(name, &found.container),
         None => !is_in_pod,
     });
     names
 }
 
-/// Of what a workload says: is it in another object?
-fn is_unread(name: &str, elsewhere: &[(String, &'static str)], imports: bool) -> bool {
-    elsewhere.iter().any(|(what, _)| what == name) || (imports && !name.starts_with('-'))
+/// May it be in another object, which is not read?
+fn is_unread(name: &str, container: &Container) -> bool {
+    let mut elsewhere = container.elsewhere.iter();
+    elsewhere.any(|(what, _)| what == name) || (container.imports && !name.starts_with('-'))
 }
 
 pub(super) fn is_set_here(variable: &str) -> bool {
@@ -232,10 +230,15 @@ mod tests {
             (&[], true, true, false),
         ] {
             let places = elsewhere.iter();
-            let places: Vec<_> = places
-                .map(|name| ((*name).to_owned(), "a Secret"))
-                .collect();
-            let has = |name: &str| is_unread(name, &places, imports);
+            let container = Container {
+                words: Vec::new(),
+                variables: Vec::new(),
+                elsewhere: places
+                    .map(|name| ((*name).to_owned(), "a Secret"))
+                    .collect(),
+                imports,
+            };
+            let has = |name: &str| is_unread(name, &container);
             let has = (has(proxy), has("--cluster-name"));
             assert_eq!(has, (variable, flag), "{elsewhere:?}, imports: {imports}");
         }

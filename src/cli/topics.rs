@@ -52,6 +52,17 @@ pub(super) fn page(name: &str) -> Option<String> {
     Some(plain(topic.page, COLUMNS))
 }
 
+/// What the page of troubleshooting says of an event's reason; without its last full stop.
+pub(super) fn meaning(reason: &str) -> String {
+    let pages = TOPICS
+        .iter()
+        .filter(|topic| topic.name == "troubleshooting");
+    let mut rows = pages.flat_map(|topic| topic.page.lines()).map(cells);
+    let row = rows.find(|row| row.len() == 2 && row[0] == reason);
+    let meaning = row.and_then(|mut row| row.pop()).unwrap_or_default();
+    meaning.trim_end_matches('.').to_owned()
+}
+
 /// A line each: the topics as `ccm help` lists them.
 pub(super) fn list() -> String {
     let line = |topic: &Topic| format!("  {:<17}{}\n", topic.name, topic.about);

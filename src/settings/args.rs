@@ -4,7 +4,7 @@
 //! `--flag=value`, `--flag value`, `-v4`, `-v 4`, `-v=4`; a bare boolean flag is true and never
 //! takes the next word; `--` ends the flags; `_` in a flag's name is `-`.
 
-use super::hccm_compat::{IGNORED_FLAGS, IGNORED_SWITCHES};
+use super::hccm_compat::{self, DROP_IN_FLAGS, Use};
 use super::problem::{Notice, Problem};
 use super::setting::{Command, Flag, Setting};
 use super::table::{self, TABLE};
@@ -61,9 +61,7 @@ enum Known {
     Version,
     Ours(&'static Setting),
     /// Of hcloud-cloud-controller-manager, without effect here.
-    Ignored {
-        takes_value: bool,
-    },
+    DropIn(Use),
 }
 
 impl ArgsParser {
@@ -169,9 +167,8 @@ impl ArgsParser {
         let is_daemon = self.command.reads_daemon_arguments();
         let ours = TABLE.iter().filter(|row| row.is_for(self.command));
         let ours = ours.flat_map(|row| row.flags.iter().copied());
-        let ignored = IGNORED_FLAGS.iter().chain(IGNORED_SWITCHES).copied();
-        let of_daemon = ignored.chain(["version"]).filter(|_| is_daemon);
-        let known = ours.chain(["help"]).chain(of_daemon);
+        let drop_in = DROP_IN_FLAGS.iter().filter(|_| is_daemon);
+        let known = ours.chain(["help"]).chain(drop_in.map(|(flag, _)| *flag));
         let meant = nearest(name, known);
         let is_secret = names_a_secret(name);
         // One mistake, one message: the value that the flag would have taken is skipped too. What may be a secret is
@@ -185,9 +182,7 @@ impl ArgsParser {
                 .to_owned(),
             (Some(setting), _) => only_for(setting.commands),
             _ if name == "version" => "unknown flag; see ccm version".to_owned(),
-            _ if IGNORED_FLAGS.contains(&name) || IGNORED_SWITCHES.contains(&name) => {
-                only_for(&[Command::Run])
-            }
+            _ if hccm_compat::by_name(name).is_some() => only_for(&[Command::Run]),
             (None, Some(meant)) => format!("unknown flag; did you mean --{meant}?"),
             (None, None) => SEE_HELP.to_owned(),
         };
@@ -229,7 +224,7 @@ impl Known {
         match self {
             Known::Help | Known::Version => false,
             Known::Ours(setting) => setting.takes_value(),
-            Known::Ignored { takes_value } => takes_value,
+            Known::DropIn(kind) => kind == Use::WithValue,
         }
     }
 }
@@ -241,13 +236,9 @@ fn flag(command: Command, name: &str) -> Option<Known> {
         ("help", _) => Some(Known::Help),
         ("version", _) if is_daemon => Some(Known::Version),
         (_, Some(setting)) if setting.is_for(command) => Some(Known::Ours(setting)),
-        _ if is_daemon && IGNORED_FLAGS.contains(&name) => {
-            Some(Known::Ignored { takes_value: true })
-        }
-        _ if is_daemon && IGNORED_SWITCHES.contains(&name) => {
-            Some(Known::Ignored { takes_value: false })
-        }
-        _ => None,
+        _ => hccm_compat::by_name(name)
+            .filter(|_| is_daemon)
+            .map(Known::DropIn),
     }
 }
 

@@ -11,7 +11,7 @@
 //! | `values` | the types of settings, and how each is written |
 //! | `effective` | one setting: flag before environment before the cluster's daemon before default, and its source |
 //! | `resolve` | all of them → [`Parsed`], and the rules between several |
-//! | `hccm_compat` | flags and variables of hcloud-cloud-controller-manager without effect here |
+//! | `hccm_compat` | flags and variables of hcloud-cloud-controller-manager |
 //! | `problem` | what is wrong, and what is worth a line in the log |
 //! | `help` | the table for people |
 //!
@@ -32,7 +32,7 @@ pub use crate::text::nearest::{all_nearest, nearest};
 pub use crate::text::one_of;
 pub use args::names_a_secret;
 pub use effective::{DaemonSettings, Effective, Environment, Process};
-pub use hccm_compat::{IGNORED_FLAGS, IGNORED_SWITCHES};
+pub use hccm_compat::{DROP_IN_FLAGS, Use};
 pub use help::{help, with_table};
 pub use problem::{Notice, Problem};
 pub use resolve::{Parsed, first_word, parse, parse_with_daemon};

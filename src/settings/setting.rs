@@ -3,8 +3,8 @@
 /// One setting: everything that parsing, `--help` and `ccm help settings` need to know about it.
 #[derive(Debug)]
 pub struct Setting {
-    /// As `ccm help settings` and `ccm config` call it; the first flag's where a row has none.
-    pub name: &'static str,
+    /// As `ccm help settings` and `ccm config` call it, where neither its flag nor its variable has that name.
+    pub called: &'static str,
     /// Long flags without the dashes: the one to write first, then its aliases.
     pub flags: &'static [&'static str],
     pub short: Option<char>,
@@ -123,7 +123,7 @@ impl Setting {
     /// What the rows leave out. `commands`: those that take it, by flag or by variable.
     pub(super) const fn of(group: Group, commands: &'static [Command]) -> Setting {
         Setting {
-            name: "",
+            called: "",
             flags: &[],
             short: None,
             variables: &[],
@@ -138,11 +138,16 @@ impl Setting {
         }
     }
 
-    pub(super) const fn named(mut self) -> Setting {
-        if let (true, [flag, ..]) = (self.name.is_empty(), self.flags) {
-            self.name = flag;
+    /// The first flag; else the variable, `HCLOUD_DEBUG` as `debug`.
+    pub fn name(&self) -> String {
+        match (self.called, self.flags, self.variables) {
+            ("", [flag, ..], _) => (*flag).to_owned(),
+            ("", [], [variable, ..]) => {
+                let name = variable.name().trim_start_matches("HCLOUD_");
+                name.to_ascii_lowercase().replace('_', "-")
+            }
+            (called, ..) => called.to_owned(),
         }
-        self
     }
 
     /// The variable, or the flag where there is none: how messages call it.
@@ -150,7 +155,7 @@ impl Setting {
         match (self.variables.first(), self.flags.first()) {
             (Some(variable), _) => variable.name().to_owned(),
             (None, Some(flag)) => format!("--{flag}"),
-            (None, None) => self.name.to_owned(),
+            (None, None) => self.called.to_owned(),
         }
     }
 

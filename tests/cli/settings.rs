@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ccm::settings::{
-    AddressFamily, Command, Controller, DaemonSettings, Environment, IGNORED_FLAGS,
-    IGNORED_SWITCHES, Kind, LogFormat, NetworkSelector, Output, Parsed, Profile, Sourced, TABLE,
-    WorkloadName, parse, parse_with_daemon, with_table,
+    AddressFamily, Command, Controller, DROP_IN_FLAGS, DaemonSettings, Environment, Kind,
+    LogFormat, NetworkSelector, Output, Parsed, Profile, Sourced, TABLE, Use, WorkloadName, parse,
+    parse_with_daemon, with_table,
 };
 
 /// An environment of a test, with its files.
@@ -544,9 +544,9 @@ fn the_table_offers_only_what_can_be_read() {
                 (None, Some(variable)) => {
                     read_with_token(*command, "", &format!("{}={word}", variable.name()))
                 }
-                (None, None) => panic!("{} can't be set", setting.name),
+                (None, None) => panic!("{} can't be set", setting.name()),
             };
-            assert_eq!(lines(&parsed.problems), "", "{} {word}", setting.name);
+            assert_eq!(lines(&parsed.problems), "", "{} {word}", setting.name());
         }
     }
 }
@@ -579,33 +579,33 @@ fn all_flags_of_hcloud_cloud_controller_manager_are_accepted() {
         let bare = kind.is_empty() || kind.contains("[=");
         expected.insert(name, !bare);
     }
-    let ignored = IGNORED_FLAGS.iter().map(|name| (*name, true));
-    let ignored = ignored.chain(IGNORED_SWITCHES.iter().map(|name| (*name, false)));
-    let listed: BTreeMap<_, _> = ignored.collect();
-    let count = IGNORED_FLAGS.len() + IGNORED_SWITCHES.len();
-    assert_eq!(listed.len(), count, "one is there twice");
     let ours = TABLE.iter().filter(|row| row.is_for(Command::Run));
     let ours = ours.flat_map(|row| row.flags.iter().map(|flag| (*flag, row.takes_value())));
     let ours: BTreeMap<_, _> = ours.chain([("help", false), ("version", false)]).collect();
-    for (name, takes_value) in &expected {
-        let honoured = ours.get(name);
-        assert_ne!(honoured.is_some(), listed.contains_key(name), "{name}");
-        let read = honoured.or(listed.get(name));
-        assert_eq!(read, Some(takes_value), "{name}");
-    }
-    assert!(listed.keys().all(|name| expected.contains_key(name)));
+    let takes_value = |name: &str, kind: Use| match kind {
+        Use::Honoured => ours[name],
+        kind => kind == Use::WithValue,
+    };
+    let listed = DROP_IN_FLAGS.iter();
+    let listed: BTreeMap<_, _> = listed
+        .map(|(name, kind)| (*name, takes_value(name, *kind)))
+        .collect();
+    assert_eq!(listed, expected);
+    assert_eq!(listed.len(), DROP_IN_FLAGS.len(), "one is there twice");
 }
 
 #[test]
-fn every_ignored_flag_is_reported() {
-    let flags = IGNORED_FLAGS.iter().map(|name| (name, " 1s"));
-    for (name, value) in flags.chain(IGNORED_SWITCHES.iter().map(|name| (name, ""))) {
+fn every_drop_in_flag_is_honoured_or_reported() {
+    for (name, kind) in DROP_IN_FLAGS {
+        let is_ours = TABLE.iter().any(|row| row.flags.contains(name));
+        let is_honoured = is_ours || ["help", "version"].contains(name);
+        assert_eq!(is_honoured, *kind == Use::Honoured, "{name}");
+        let value = if *kind == Use::WithValue { " 1s" } else { "" };
         let parsed = read_with_token(Command::Run, &format!("--{name}{value}"), "");
-        assert!(lines(&parsed.notices).starts_with(&format!("--{name}: ")));
-        assert!(
-            parsed.words.is_empty() && parsed.problems.is_empty(),
-            "{name}"
-        );
+        let reported = lines(&parsed.notices).starts_with(&format!("--{name}: "));
+        assert_eq!(reported, !is_honoured, "{name}");
+        assert!(parsed.words.is_empty());
+        assert!(is_honoured || parsed.problems.is_empty(), "{name}");
     }
 }
 

@@ -110,21 +110,20 @@ impl Services {
                 }
                 (None, None) => None,
             };
-            let why = match &service {
+            exit = Err(match &service {
                 Some(service) if want(service) != Want::Nothing => continue,
-                Some(service) if listed.is_none() => format!(
+                Some(service) if listed.is_none() => Printer::failure(&format!(
                     "Service {name} is of type {}; only those of type LoadBalancer get a load balancer",
                     service.spec.kind
-                ),
-                Some(_) => format!(
+                )),
+                Some(_) => Printer::failure(&format!(
                     "Service {name} has a spec.loadBalancerClass: it is another controller's, and left alone"
-                ),
+                )),
                 None => {
                     let what = format!("Service {name} of type LoadBalancer");
                     unknown_name(&what, name, &full_names, "ccm lb list")
                 }
-            };
-            exit = Err(Printer::failure(&why));
+            });
         }
         exit
     }
