@@ -10,10 +10,10 @@ use super::{startup, wire};
 use crate::cache;
 use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
 use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialised};
-use crate::controllers::{Proposal, Report, Selection};
-use crate::provider::{Finding, NodeAddress};
+use crate::controllers::{MatchedBy, Proposal, Report, Selection};
+use crate::provider::{Finding, Instance, NodeAddress};
 use crate::settings::Command;
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 
@@ -170,8 +170,11 @@ impl Planned for Vec<Plans> {
             let changes = plans.node.changes.iter().map(Change::Node);
             let lifecycle = plans.lifecycle_change().map(Change::Lifecycle);
             Item {
-                object: Object::new(&plans.node),
-                cloud: Cloud::new(&plans.node.server),
+                object: Object(&plans.node),
+                cloud: match &plans.node.server {
+                    Server::Matched(instance, by) => Some(Cloud(instance, by)),
+                    _ => None,
+                },
                 differences: plans.node.differences().collect(),
                 changes: changes.chain(lifecycle).collect(),
                 held_back: None,
@@ -197,76 +200,50 @@ impl Planned for Vec<Plans> {
 }
 
 /// A change of one of the controllers that nodes have.
-#[derive(Serialize)]
+#[derive(serde::Serialize)]
 #[serde(untagged)]
 enum Change<'a> {
     Node(&'a node::Change),
     Lifecycle(&'a lifecycle::Change),
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Object<'a> {
-    kind: &'static str,
-    name: &'a str,
-    uid: &'a str,
-    #[serde(rename = "providerID")]
-    provider_id: &'a str,
-    ready: bool,
-    uninitialized: bool,
-    addresses: Vec<NodeAddress>,
-}
+struct Object<'a>(&'a NodePlan);
 
-impl Object<'_> {
-    fn new(plan: &NodePlan) -> Object<'_> {
-        Object {
-            kind: "Node",
-            name: &plan.object.name,
-            uid: &plan.object.uid,
-            provider_id: &plan.node.spec.provider_id,
-            ready: plan.node.is_ready(),
-            uninitialized: is_uninitialised(&plan.node),
-            addresses: plan.reported_addresses(),
-        }
+impl Serialize for Object<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Object(plan) = self;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("kind", "Node")?;
+        map.serialize_entry("name", &plan.object.name)?;
+        map.serialize_entry("uid", &plan.object.uid)?;
+        map.serialize_entry("providerID", &plan.node.spec.provider_id)?;
+        map.serialize_entry("ready", &plan.node.is_ready())?;
+        map.serialize_entry("uninitialized", &is_uninitialised(&plan.node))?;
+        map.serialize_entry("addresses", &plan.reported_addresses())?;
+        map.end()
     }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Cloud<'a> {
-    kind: &'static str,
-    id: u64,
-    name: &'a str,
-    state: String,
-    #[serde(rename = "type")]
-    instance_type: &'a str,
-    location: &'a str,
-    network_zone: &'a str,
-    public_ipv4: Option<String>,
-    public_ipv6: Option<String>,
-    private_ips: Vec<String>,
-    matched_by: String,
-}
+/// A server, and what it was matched by.
+struct Cloud<'a>(&'a Instance, &'a MatchedBy);
 
-impl Cloud<'_> {
-    fn new(server: &Server) -> Option<Cloud<'_>> {
-        let Server::Matched(instance, by) = server else {
-            return None;
-        };
-        let private = instance.private.iter();
-        Some(Cloud {
-            kind: "Server",
-            id: instance.id.0,
-            name: &instance.name,
-            state: instance.state.to_string(),
-            instance_type: &instance.instance_type,
-            location: &instance.location,
-            network_zone: &instance.network_zone,
-            public_ipv4: instance.public_ipv4.map(|ip| ip.to_string()),
-            public_ipv6: instance.public_ipv6.map(|net| net.to_string()),
-            private_ips: private.map(|private| private.ip.to_string()).collect(),
-            matched_by: by.to_string(),
-        })
+impl Serialize for Cloud<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Cloud(instance, matched_by) = self;
+        let private = instance.private.iter().map(|private| private.ip);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("kind", "Server")?;
+        map.serialize_entry("id", &instance.id.0)?;
+        map.serialize_entry("name", &instance.name)?;
+        map.serialize_entry("state", &instance.state.to_string())?;
+        map.serialize_entry("type", &*instance.instance_type)?;
+        map.serialize_entry("location", &*instance.location)?;
+        map.serialize_entry("networkZone", &*instance.network_zone)?;
+        map.serialize_entry("publicIpv4", &instance.public_ipv4)?;
+        map.serialize_entry("publicIpv6", &instance.public_ipv6)?;
+        map.serialize_entry("privateIps", &private.collect::<Vec<_>>())?;
+        map.serialize_entry("matchedBy", &matched_by.to_string())?;
+        map.end()
     }
 }
 

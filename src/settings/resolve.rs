@@ -100,24 +100,25 @@ impl DaemonSettings {
         if words.first().map(String::as_str) == Some(Command::Run.name()) {
             words.remove(0);
         }
-        let args = args::parse(
-            Command::Run,
-            words.into_iter().map(OsString::from).collect(),
-        );
+        let words = words.into_iter().map(OsString::from).collect();
+        let mut args = args::parse(Command::Run, words);
         let from = from.to_string();
-        if !args.problems.is_empty() {
-            let of_daemon = |problem: Problem| Problem {
-                setting: format!("{} of {from}", problem.setting),
-                usage: false,
-                ..problem
-            };
-            return Err(args.problems.into_iter().map(of_daemon).collect());
+        for name in (args.flags.iter_mut().map(|flag| &mut flag.name))
+            .chain(args.problems.iter_mut().map(|problem| &mut problem.setting))
+        {
+            *name = format!("{name} of {from}");
         }
-        Ok(DaemonSettings {
-            from,
-            flags: args.flags,
-            variables,
-        })
+        for problem in &mut args.problems {
+            problem.usage = false;
+        }
+        match args.problems.is_empty() {
+            true => Ok(DaemonSettings {
+                from,
+                flags: args.flags,
+                variables,
+            }),
+            false => Err(args.problems),
+        }
     }
 }
 

@@ -307,7 +307,7 @@ settings! {
         ..Setting::of(Group::Cluster, Command::ALL)
     }
 
-    SETTINGS_FROM settings_from: Option<WorkloadName> = parsed(unless_empty(WorkloadName::parse)) => {
+    SETTINGS_FROM settings_from: Option<WorkloadName> = parsed(|text| WorkloadName::parse(text).map(Some)) => {
         flags: &["settings-from"],
         kind: Kind::Text("NAMESPACE/deployment/NAME"),
         help: "Use the settings of the daemon that runs there (or NAMESPACE/daemonset/NAME): its \
