@@ -2,16 +2,15 @@
 
 use super::nodes;
 use super::observe::View;
-use super::outcome::{Gap, Outcome, Verdict, about, counted};
+use super::outcome::{Gap, Outcome, Verdict, about, counted, reported};
 use crate::controllers::service::{ServicePlan, Want};
 use crate::provider::Orphan;
-use crate::text;
 
 const LEFT_TO_DO: &str = "the daemon does what is left to do: see lease whether one runs; ccm lb inspect \
                           NAMESPACE/NAME shows it, ccm lb sync does it now";
 
-/// Of one warning, in characters: several may stand in one check.
-const LONGEST_WARNING: usize = 300;
+const SEE_SERVICE: &str = "each message says what to change; ccm lb inspect NAMESPACE/NAME shows the Service \
+                           beside its load balancer";
 
 /// What a Service may lack, the worst first, and the fix.
 const LACKS: [(&str, &str); 3] = [
@@ -27,49 +26,20 @@ const LACKS: [(&str, &str); 3] = [
 pub(super) fn services(view: &View) -> Verdict {
     let plans = view.services.as_ref()?;
     nodes::need_project(view)?;
-    let mut outcomes: Vec<Outcome> = stuck(plans).into_iter().collect();
+    let name = |plan: &ServicePlan| plan.service.full_name();
+    let blocked = plans.iter();
+    let blocked = blocked.filter_map(|plan| Some((name(plan), plan.cloud.obstacle.as_ref()?)));
+    let warnings = plans.iter();
+    let warnings = warnings.flat_map(|plan| plan.warnings().map(move |one| (name(plan), one)));
+    let mut outcomes = reported(Outcome::fail, blocked, SEE_SERVICE);
     outcomes.extend(lacking(view, plans));
-    outcomes.extend(warned(plans));
+    outcomes.extend(reported(Outcome::warn, warnings, SEE_SERVICE));
     Ok(Outcome::of_all(outcomes).unwrap_or_else(|| {
         Outcome::ok(match plans.len() {
             0 => "there is no Service of type LoadBalancer".to_owned(),
             count => format!("{}, with nothing to be done", counted(count, "Service")),
         })
     }))
-}
-
-/// Those that are blocked until a person changes something. Each message says what.
-fn stuck(plans: &[ServicePlan]) -> Option<Outcome> {
-    let stuck = plans.iter().filter_map(|plan| {
-        let why = plan.cloud.obstacle.as_ref()?;
-        Some(format!("{}: {}", plan.service.full_name(), why.message))
-    });
-    about(stuck, |stuck| {
-        Outcome::fail(
-            stuck,
-            "each message says what to change; ccm lb inspect NAMESPACE/NAME shows the Service beside its \
-             load balancer",
-        )
-    })
-}
-
-/// Those with warnings: nothing is left to do, and not all is as wanted.
-fn warned(plans: &[ServicePlan]) -> Option<Outcome> {
-    let warned = plans.iter().filter_map(|plan| {
-        let mut warnings = plan.warnings();
-        let first = text::cut(&warnings.next()?.message, LONGEST_WARNING).into_owned();
-        let more = match warnings.count() {
-            0 => String::new(),
-            more => format!(" (and {})", counted(more, "more warning")),
-        };
-        Some(format!("{}: {first}{more}", plan.service.full_name()))
-    });
-    about(warned, |warned| {
-        Outcome::warn(
-            format!("warnings: {warned}"),
-            "ccm lb inspect NAMESPACE/NAME shows all of a Service's, and each says what to change",
-        )
-    })
 }
 
 /// Those that a sync would do something for; what failed first.
