@@ -1,7 +1,7 @@
 //! `ccm run`: the daemon, and one pass of it.
 
 use super::output::{Exit, Printer};
-use super::{leader, logging, objects, startup, wire};
+use super::{commands, leader, logging, objects, startup, wire};
 use crate::cache::Apis;
 use crate::controllers::lifecycle::LifecycleController;
 use crate::controllers::node::NodeController;
@@ -88,13 +88,10 @@ fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {
 }
 
 fn log_start(settings: &Settings, apis: &Apis, controllers: &[Box<dyn Controller>]) {
-    let names: Vec<&str> = controllers
-        .iter()
-        .map(|controller| controller.name())
-        .collect();
+    let names: Vec<&str> = controllers.iter().map(|one| one.name()).collect();
     log::info!(
-        "ccm {}: profile {}, cluster {} ({}), Hetzner {}, running {}",
-        env!("CARGO_PKG_VERSION"),
+        "{}: profile {}, cluster {} ({}), Hetzner {}, running {}",
+        commands::version().trim_end(),
         apis.provider.name(),
         apis.kube.server(),
         apis.kube.origin(),

@@ -49,63 +49,46 @@ pub(super) struct Cluster {
     pub(super) workloads: Seen<Vec<Workload>>,
 }
 
-/// A verb of a resource that the daemon uses: a role must allow it. A test compares them with `manifests/`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Need {
-    pub(super) verb: &'static str,
-    /// With its subresource behind a slash.
-    pub(super) resource: &'static str,
-    /// Without it the work is done all the same.
-    pub(super) is_comfort: bool,
-}
+/// A verb, and the resource that the daemon uses it on, with its subresource behind a slash: a role must allow it. A test
+/// compares them with `manifests/`.
+pub(super) type Need = (&'static str, &'static str);
 
 const NEEDS: &[Need] = &[
-    needed("list", "nodes"),
-    needed("get", "nodes"),
-    needed("patch", "nodes"),
-    needed("delete", "nodes"),
-    needed("patch", "nodes/status"),
-    needed("list", "services"),
-    needed("patch", "services/status"),
-    needed("create", "events"),
-    needed("patch", "events"),
-    Need {
-        // Counts a repeated event; hcloud-cloud-controller-manager's role does not have it.
-        is_comfort: true,
-        ..needed("get", "events")
-    },
-    needed("create", LEASES),
-    needed("get", LEASES),
-    needed("update", LEASES),
+    ("list", "nodes"),
+    ("get", "nodes"),
+    ("patch", "nodes"),
+    ("delete", "nodes"),
+    ("patch", "nodes/status"),
+    ("list", "services"),
+    ("patch", "services/status"),
+    ("create", "events"),
+    ("patch", "events"),
+    COUNT_EVENTS,
+    ("create", LEASES),
+    ("get", LEASES),
+    ("update", LEASES),
 ];
+
+/// Without it the work is done all the same; hcloud-cloud-controller-manager's role does not have it.
+pub(super) const COUNT_EVENTS: Need = ("get", "events");
 
 /// For leader election alone. A role names the Lease, except for its creation.
 const LEASES: &str = "leases";
 
-const fn needed(verb: &'static str, resource: &'static str) -> Need {
-    Need {
+fn question<'a>((verb, resource): Need, lease: &'a LeaseKey) -> Verb<'a> {
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let (group, namespace, name) = match (resource, verb) {
+        (LEASES, "create") => ("coordination.k8s.io", &*lease.namespace, ""),
+        (LEASES, _) => ("coordination.k8s.io", &*lease.namespace, &*lease.name),
+        _ => ("", "", ""),
+    };
+    Verb {
         verb,
+        group,
         resource,
-        is_comfort: false,
-    }
-}
-
-impl Need {
-    fn question<'a>(&self, lease: &'a LeaseKey) -> Verb<'a> {
-        let (resource, subresource) = self.resource.split_once('/').unwrap_or((self.resource, ""));
-        let (group, namespace, name) = match (resource, self.verb) {
-            (LEASES, "create") => ("coordination.k8s.io", &*lease.namespace, ""),
-            (LEASES, _) => ("coordination.k8s.io", &*lease.namespace, &*lease.name),
-            _ => ("", "", ""),
-        };
-        Verb {
-            verb: self.verb,
-            group,
-            resource,
-            subresource,
-            namespace,
-            name,
-        }
+        subresource,
+        namespace,
+        name,
     }
 }
 
@@ -241,9 +224,8 @@ fn read_cluster(settings: &Settings) -> Seen<(kube::Client, Cluster)> {
 
 fn missing(kube: &kube::Client, key: &LeaseKey, has_lease: bool) -> Result<Vec<Need>, kube::Error> {
     let mut missing = Vec::new();
-    let needs = NEEDS.iter();
-    for need in needs.filter(|need| has_lease || need.resource != LEASES) {
-        if !kube.may(&need.question(key))? {
+    for need in NEEDS.iter().filter(|need| has_lease || need.1 != LEASES) {
+        if !kube.may(&question(*need, key))? {
             missing.push(*need);
         }
     }
@@ -388,9 +370,8 @@ mod tests {
             name: "cloud-controller-manager".into(),
         };
         let asked = NEEDS.iter().map(|need| {
-            let asked = need.question(&key);
-            let name = asked.name;
-            [asked.group, need.resource, need.verb, name].map(str::to_owned)
+            let asked = question(*need, &key);
+            [asked.group, need.1, need.0, asked.name].map(str::to_owned)
         });
         assert_eq!(asked.collect::<BTreeSet<_>>(), allowed());
     }

@@ -118,29 +118,31 @@ pub(super) fn orphans(view: &View) -> Verdict {
             balancer.name, balancer.id
         )
     };
-    let (removable, kept): (Vec<&Orphan>, Vec<&Orphan>) = view
-        .orphans
-        .as_ref()?
-        .iter()
-        .partition(|orphan| orphan.removal.is_some());
-    let removable = about(removable.into_iter().map(shown), |names| {
-        Outcome::warn(
-            format!("no Service wants these, and they cost money: {names}"),
+    let groups = [
+        (
+            true,
+            "no Service wants these, and they cost money",
             "ccm lb sync --delete-orphans lists them, asks, and deletes them",
-        )
-    });
-    let kept = about(kept.into_iter().map(shown), |names| {
-        Outcome::warn(
-            format!(
-                "no Service wants these, they cost money, and ccm does not delete them: {names}"
-            ),
+        ),
+        (
+            false,
+            "no Service wants these, they cost money, and ccm does not delete them",
             "only you can delete them, when they are not needed; a protected one after hcloud load-balancer \
              disable-protection NAME delete",
-        )
-    });
-    let outcome = Outcome::of_all(removable.into_iter().chain(kept).collect());
-    Ok(
-        outcome
-            .unwrap_or_else(|| Outcome::ok("each load balancer of this cluster has its Service")),
-    )
+        ),
+    ];
+    let orphans = view.orphans.as_ref()?;
+    let outcomes = groups
+        .into_iter()
+        .filter_map(|(is_removable, what, remedy)| {
+            let such = orphans
+                .iter()
+                .filter(|one| one.removal.is_some() == is_removable);
+            about(such.map(shown), |names| {
+                Outcome::warn(format!("{what}: {names}"), remedy)
+            })
+        });
+    let outcome = Outcome::of_all(outcomes.collect());
+    let ok = || Outcome::ok("each load balancer of this cluster has its Service");
+    Ok(outcome.unwrap_or_else(ok))
 }

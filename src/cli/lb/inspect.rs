@@ -107,33 +107,19 @@ fn both_sides(plan: &ServicePlan) -> String {
         true => vec!["-".to_owned()],
         false => side,
     };
+    let name = of_cloud(&|balancer| balancer.name.clone());
+    let identity = of_cloud(&|balancer| format!("load balancer {}", balancer.id));
+    let kind = of_cloud(&|balancer| format!("{}, {}", balancer.kind, balancer.location));
+    let ports = service.spec.ports.iter().map(port).collect();
+    let status = or_none(status.collect());
+    let found = or_none(found.map(ToString::to_string).collect());
     sides(&[
-        (
-            "name",
-            vec![service.full_name()],
-            of_cloud(&|balancer| balancer.name.clone()),
-        ),
-        (
-            "identity",
-            vec![service.metadata.uid.clone()],
-            of_cloud(&|balancer| format!("load balancer {}", balancer.id)),
-        ),
-        (
-            "state",
-            vec![state.to_owned()],
-            of_cloud(&|balancer| format!("{}, {}", balancer.kind, balancer.location)),
-        ),
-        (
-            "ports",
-            service.spec.ports.iter().map(port).collect(),
-            Vec::new(),
-        ),
+        ("name", vec![service.full_name()], name),
+        ("identity", vec![service.metadata.uid.clone()], identity),
+        ("state", vec![state.to_owned()], kind),
+        ("ports", ports, Vec::new()),
         ("targets", Vec::new(), vec![targets_cell(plan)]),
-        (
-            "addresses",
-            or_none(status.collect()),
-            or_none(found.map(ToString::to_string).collect()),
-        ),
+        ("addresses", status, found),
     ])
 }
 
