@@ -38,22 +38,19 @@ pub(super) fn start(settings: &Settings, reader: Reader) {
         .filter_module("ccm", level)
         .filter_module(CHANGES_MADE, changes)
         .filter_module(FINDINGS, findings)
-        .format(move |out, record| match (format, reader) {
-            (LogFormat::Json, _) => writeln!(out, "{}", json_line(record)),
-            (LogFormat::Text, Reader::Daemon) => {
-                writeln!(out, "{} {:<5} {}", now(), record.level(), message(record))
-            }
-            (LogFormat::Text, Reader::Waiting) if record.level() == Level::Info => {
-                writeln!(out, "… {}", message(record))
-            }
-            (LogFormat::Text, Reader::Person | Reader::Waiting) => {
-                writeln!(
-                    out,
-                    "ccm: {}: {}",
-                    record.level().as_str().to_lowercase(),
-                    message(record)
-                )
-            }
+        .format(move |out, record| {
+            let (level, message) = (record.level(), message(record));
+            let line = match (format, reader) {
+                (LogFormat::Json, _) => json_line(record),
+                (LogFormat::Text, Reader::Daemon) => format!("{} {level:<5} {message}", now()),
+                (LogFormat::Text, Reader::Waiting) if level == Level::Info => {
+                    format!("… {message}")
+                }
+                (LogFormat::Text, Reader::Person | Reader::Waiting) => {
+                    format!("ccm: {}: {message}", level.as_str().to_lowercase())
+                }
+            };
+            writeln!(out, "{line}")
         })
         .try_init();
     // Only a second start can fail, and there is none.

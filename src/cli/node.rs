@@ -137,8 +137,7 @@ fn together(nodes: Vec<NodePlan>, lifecycle: Vec<LifecyclePlan>) -> Vec<Plans> {
 
 impl Plans {
     fn findings(&self) -> impl Iterator<Item = &Finding> {
-        let lifecycle = self.lifecycle.iter().flat_map(|plan| &plan.obstacle);
-        self.node.all_findings().chain(lifecycle)
+        self.node.findings.iter().chain(self.obstacles())
     }
 
     /// What blocks it, of either controller.
@@ -191,9 +190,8 @@ impl Planned for Vec<Plans> {
 
     fn notes(&self) -> Vec<String> {
         let notes = self.iter().flat_map(|plans| {
-            let is_obstacle = |finding: &&Finding| plans.obstacles().any(|one| one == *finding);
-            let findings = plans.findings().filter(move |one| !is_obstacle(one));
-            warnings(&format!("node/{}", plans.node.object.name), findings).collect::<Vec<_>>()
+            let object = format!("node/{}", plans.node.object.name);
+            warnings(&object, &plans.node.findings).collect::<Vec<_>>()
         });
         notes.collect()
     }

@@ -122,26 +122,19 @@ pub(super) fn observe(started: &Started) -> View<'_> {
         let count = cloud.servers.len();
         (cloud, count)
     }));
-    let apis = match (kube, cloud) {
-        (Some(kube), Some(cloud)) => {
-            let apis = wire::together(settings, kube, cloud.provider);
-            let instances = apis.instances_listed(cloud.servers, cloud.asked).value;
-            Ok((apis, instances))
-        }
-        (Some(_), None) => Err(Gap::Needs("api")),
-        (None, _) => Err(Gap::Needs("cluster")),
+    let read_both = || -> Seen<_> {
+        let kube = kube.ok_or(Gap::Needs("cluster"))?;
+        let cloud = cloud.ok_or(Gap::Needs("api"))?;
+        let apis = wire::together(settings, kube, cloud.provider);
+        let instances = apis.instances_listed(cloud.servers, cloud.asked).value;
+        let nodes = apis.nodes(ONE_LOOK, ReadFrom::Latest).map_err(gap)?.value;
+        Ok((apis, instances, nodes))
     };
-    let read = apis
-        .as_ref()
-        .map_err(Gap::from)
-        .and_then(|(apis, instances)| {
-            let nodes = apis.nodes(ONE_LOOK, ReadFrom::Latest).map_err(gap)?.value;
-            Ok((apis, instances, nodes))
-        });
+    let read = read_both();
     // Neither routes nor load balancers are planned without the private Network that is named.
     let planned = || match (need(&read, "nodes")?, &checkup.network) {
         (_, Some(Err(_))) => Err(Gap::Needs("network")),
-        ((apis, _, nodes), _) => Ok((*apis, nodes)),
+        ((apis, _, nodes), _) => Ok((apis, nodes)),
     };
     let routes = planned().and_then(|(apis, _)| route_plan(settings, apis));
     let services = planned().and_then(|(apis, _)| service_plans(settings, apis));
@@ -156,7 +149,7 @@ pub(super) fn observe(started: &Started) -> View<'_> {
     let nodes = read.map(|(apis, instances, nodes)| {
         let view = node::View {
             nodes: &nodes,
-            instances,
+            instances: &instances,
             overdue: Timestamp::MIN,
         };
         node::plan(&view, &*apis.provider, |_| true)
