@@ -189,10 +189,8 @@ impl Planned for Vec<Plans> {
     }
 
     fn notes(&self) -> Vec<String> {
-        let notes = self.iter().flat_map(|plans| {
-            let object = format!("node/{}", plans.node.object.name);
-            warnings(&object, &plans.node.findings).collect::<Vec<_>>()
-        });
+        let notes = self.iter().map(|plans| &plans.node);
+        let notes = notes.flat_map(|node| warnings(node.object.for_people(), &node.findings));
         notes.collect()
     }
 }

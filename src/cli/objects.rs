@@ -237,7 +237,7 @@ pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = S
 
 /// Those findings that are warnings, a line each: they do not block the sync.
 pub(super) fn warnings<'a>(
-    object: &str,
+    object: String,
     findings: impl IntoIterator<Item = &'a Finding>,
 ) -> impl Iterator<Item = String> {
     let findings = findings.into_iter();

@@ -248,8 +248,11 @@ pub(super) fn choice<T: for<'de> Deserialize<'de>>(candidate: &Candidate) -> Res
         _ => &[],
     };
     let word = candidate.text.to_ascii_lowercase();
-    let word: StrDeserializer<Error> = word.as_str().into_deserializer();
-    T::deserialize(word).map_err(|_| format!("use {}", one_of(words)))
+    let read: StrDeserializer<Error> = word.as_str().into_deserializer();
+    // The type may read more than the row offers.
+    let read = T::deserialize(read).ok();
+    read.filter(|_| words.contains(&word.as_str()))
+        .ok_or_else(|| format!("use {}", one_of(words)))
 }
 
 /// Takes any visible ASCII: what an HTTP header can carry. Only the API knows whether it is a token.

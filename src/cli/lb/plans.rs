@@ -179,11 +179,9 @@ impl Planned for Vec<ServicePlan> {
 
     fn notes(&self) -> Vec<String> {
         // Of a load balancer that was deleted, because no Service wants it, there is nothing left to warn of.
-        let left = self
-            .iter()
-            .filter(|plan| !plan.is_orphan() || plan.made.is_empty());
-        let warned =
-            left.flat_map(|plan| warnings(&plan.name(), plan.warnings()).collect::<Vec<_>>());
+        let left = self.iter();
+        let left = left.filter(|plan| !plan.is_orphan() || plan.made.is_empty());
+        let warned = left.flat_map(|plan| warnings(plan.name(), plan.warnings()));
         let held_back = self.iter().flat_map(|plan| {
             let lines = plan.held_back_lines().into_iter();
             lines.map(|one| line(format_args!("{}  held back: {one}", plan.name())))
