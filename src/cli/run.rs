@@ -9,11 +9,13 @@ use crate::controllers::route::RouteController;
 use crate::controllers::service::ServiceController;
 use crate::controllers::{Controller, Report, Selection};
 use crate::daemon::lease::Lease;
-use crate::daemon::{self, Ended, Stop};
+use crate::daemon::{self, Ended, Stop, StopGate};
 use crate::metrics;
+use crate::provider::Gate;
 use crate::settings::{Command, Controller as Enabled, Settings};
 use log::Level;
 use std::ffi::OsString;
+use std::sync::Arc;
 use std::time::Instant;
 
 pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
@@ -21,9 +23,11 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
     let settings = startup::start(Command::Run, words)?.settings;
     let stop: &'static Stop = Box::leak(Box::new(Stop::default()));
     let lease = leader::lease(&settings, stop).map_err(failed)?;
-    let gate = match settings.dry_run.value {
-        true => wire::gate(Command::Run, &settings),
-        false => leader::gate(lease, stop),
+    // Writes pass while the Lease is held; without one, until the wish to end.
+    let gate: Arc<dyn Gate> = match lease {
+        _ if settings.dry_run.value => wire::gate(Command::Run, &settings),
+        Some(lease) => Arc::new(lease),
+        None => Arc::new(StopGate(stop)),
     };
     let metadata = wire::metadata(&settings);
     let apis = wire::apis(None, &settings, gate, metadata, Vec::new()).map_err(failed)?;
@@ -150,7 +154,9 @@ fn pass(
         }
         let tick = move || controller.tick(apis, &Selection::All);
         let Some(report) = daemon::unless_stopped(stop, tick) else {
-            log::warn!("{name}: ended before an answer came; {}", not_reached(apis));
+            log::warn!(
+                "{name}: ended before an answer came; objects without a line above were not reached"
+            );
             exit = Exit::Failed;
             continue;
         };
@@ -177,17 +183,6 @@ fn pass(
         exit = Exit::Failed;
     }
     exit
-}
-
-/// For the end of a pass that was not waited for: only its lines show how far it came.
-fn not_reached(apis: &Apis) -> String {
-    match apis.nodes_seen() {
-        None => "no node was reached".to_owned(),
-        Some(nodes) => format!(
-            "of {} nodes, those without a line above were not reached",
-            nodes.value.len()
-        ),
-    }
 }
 
 /// What one pass would do, as `sync --dry-run` prints it.

@@ -198,12 +198,8 @@ fn read_cluster(settings: &Settings) -> Seen<(kube::Client, Cluster)> {
     };
     let namespace = &key.namespace;
     let workloads = kube.workloads(namespace).map_err(|error| {
-        Gap::NotHere(match error.is_forbidden() {
-            true => format!(
-                "this user may not list Deployments and DaemonSets in {namespace}; an administrator may"
-            ),
-            false => error.to_string(),
-        })
+        let what = format!("Deployments and DaemonSets in {namespace}; an administrator may");
+        unlisted(error, &what)
     });
     let cluster = Cluster {
         at: format!("{} ({})", kube.server(), kube.origin()),
@@ -226,13 +222,8 @@ fn missing(kube: &kube::Client, key: &LeaseKey, has_lease: bool) -> Result<Vec<N
 }
 
 fn lease(kube: &kube::Client, key: &LeaseKey) -> Seen<Option<LeaseSpec>> {
-    let lease = kube
-        .lease(key)
-        .map_err(|error| match error.is_forbidden() {
-            true => Gap::Needs("rights"),
-            false => Gap::Failed(error.to_string()),
-        })?;
-    Ok(lease.map(|lease| lease.spec()))
+    let lease = kube.lease(key).map_err(cache::Error::Kube);
+    Ok(lease.map_err(gap)?.map(|lease| lease.spec()))
 }
 
 /// The provider, and all servers as they were then.
@@ -279,12 +270,7 @@ fn service_plans(settings: &Settings, apis: &Apis) -> Seen<Vec<ServicePlan>> {
 fn failed_tries(apis: &Apis) -> Seen<HashMap<String, FailedTry>> {
     let events = apis.kube.service_events(None);
     let tries = events.map(|events| service::failed_tries(&events));
-    tries.map_err(|error| {
-        Gap::NotHere(match error.is_forbidden() {
-            true => "this user may not list events, which say what came of the last try".to_owned(),
-            false => format!("what came of the last try is not known: {error}"),
-        })
-    })
+    tries.map_err(|error| unlisted(error, "events, which say what came of the last try"))
 }
 
 fn route_plan(settings: &Settings, apis: &Apis) -> Seen<route::Plan> {
@@ -301,6 +287,14 @@ fn route_plan(settings: &Settings, apis: &Apis) -> Seen<route::Plan> {
     })?;
     let routes = RouteController::new(routes);
     routes.evaluate(apis, ONE_LOOK).map_err(gap)
+}
+
+/// Something that not everybody may list, and that is no fault.
+fn unlisted(error: kube::Error, what: &str) -> Gap {
+    Gap::NotHere(match error.is_forbidden() {
+        true => format!("this user may not list {what}"),
+        false => error.to_string(),
+    })
 }
 
 /// Of a call to either API.

@@ -153,22 +153,17 @@ impl Planned for Vec<ServicePlan> {
     const KIND: &'static str = "LoadBalancer";
 
     fn items<'a>(&'a self, report: Option<&'a Report>) -> Vec<impl Serialize> {
-        let items = self.iter().map(|plan| Item {
-            object: (!plan.is_orphan()).then_some(Object(plan)),
-            cloud: plan.cloud.found.as_ref(),
-            differences: plan
-                .cloud
-                .fields
-                .iter()
-                .filter(|one| one.differs())
-                .collect(),
-            changes: match report {
-                Some(_) => plan.made.clone(),
-                None => plan.json(),
-            },
-            held_back: Some(&plan.cloud.held_back),
-            findings: plan.all_findings().collect(),
-            error: error_of(report, &plan.name()),
+        let items = self.iter().map(|plan| {
+            let fields = plan.cloud.fields.iter();
+            Item {
+                object: (!plan.is_orphan()).then_some(Object(plan)),
+                cloud: plan.cloud.found.as_ref(),
+                differences: fields.filter(|one| one.differs()).collect(),
+                changes: report.map_or_else(|| plan.json(), |_| plan.made.clone()),
+                held_back: Some(&plan.cloud.held_back),
+                findings: plan.all_findings().collect(),
+                error: error_of(report, &plan.name()),
+            }
         });
         items.collect()
     }
