@@ -16,8 +16,8 @@
 //! | [`settings`] | one table of flags and variables | what they are used for |
 //! | [`text`] | how values are written: durations, booleans, label selectors, near misses; what a line of output may hold | what a value is for |
 //!
-//! `src/help` has no code: its pages are what `ccm help TOPIC` prints, `src/help/commands` what `--help` prints; both are
-//! embedded by [`cli`].
+//! `src/help` has no Rust: its pages are what `ccm help TOPIC` prints, `src/help/commands` what `--help` prints,
+//! `src/help/completions` the scripts for shells; all are embedded by [`cli`].
 //! Recipes ("add an annotation", "add a setting", …) are in `src/README.md`.
 //!
 //! A test reads the `use` lines and keeps the arrows in one direction:
