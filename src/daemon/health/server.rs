@@ -18,7 +18,7 @@ const LIFETIME: Duration = Duration::from_secs(2);
 /// Read and thrown away after the answer: closing on unread bytes would take the answer back.
 const DRAINED_AT_MOST_BYTES: usize = 64 * 1024;
 /// Until the thread of a connection that was closed has ended.
-const CLOSING: Duration = Duration::from_millis(1);
+const CLOSING: Duration = Duration::from_micros(50);
 /// After `accept` failed, which mostly means that the process is out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
