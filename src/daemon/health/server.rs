@@ -1,8 +1,8 @@
 //! The sockets of the health server: a thread that accepts, and one for each connection.
 //!
 //! Everybody may connect, so everything is bounded: connections, bytes and time. A newcomer takes
-//! the place of the oldest connection, not the other way round: clients that hold connections
-//! open can't lock out a probe, whose request comes with its connection.
+//! the place of the oldest connection once that had its turn, not the other way round: clients that hold
+//! connections open can't lock out a probe, whose request comes with its connection.
 
 use super::super::stop::Stop;
 use super::exchange::{self, Verdict};
@@ -17,8 +17,10 @@ const CONNECTIONS_AT_MOST: usize = 64;
 const LIFETIME: Duration = Duration::from_secs(2);
 /// Read and thrown away after the answer: closing on unread bytes would take the answer back.
 const DRAINED_AT_MOST_BYTES: usize = 64 * 1024;
-/// Until the thread of a connection that was closed has ended.
-const CLOSING: Duration = Duration::from_micros(50);
+/// However many come, each connection has that long for its request and its answer.
+const SHORTEST_TURN: Duration = Duration::from_millis(100);
+/// Between two looks for a free place: the thread of a connection that was closed ends at once.
+const PLACE_RETRY: Duration = Duration::from_micros(100);
 /// After `accept` failed, which mostly means that the process is out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
@@ -94,7 +96,7 @@ fn serve(
     verdict: impl Fn(&str) -> Option<Verdict> + Copy + Send + 'static,
 ) {
     // The oldest first; each thread owns its connection.
-    let mut open: VecDeque<Weak<TcpStream>> = VecDeque::new();
+    let mut open: VecDeque<(Instant, Weak<TcpStream>)> = VecDeque::new();
     loop {
         let stream = match listener.accept() {
             Ok((stream, _)) => Arc::new(stream),
@@ -105,17 +107,20 @@ fn serve(
             }
         };
         loop {
-            open.retain(|stream| stream.strong_count() > 0);
-            if open.len() < CONNECTIONS_AT_MOST {
-                break;
+            open.retain(|(_, stream)| stream.strong_count() > 0);
+            match open.front() {
+                Some((since, oldest)) if open.len() >= CONNECTIONS_AT_MOST => {
+                    if since.elapsed() >= SHORTEST_TURN
+                        && let Some(oldest) = oldest.upgrade()
+                    {
+                        drop(oldest.shutdown(Shutdown::Both));
+                    }
+                }
+                _ => break,
             }
-            // Its thread ends at once: nothing can be read or written any more.
-            if let Some(oldest) = open.front().and_then(Weak::upgrade) {
-                drop(oldest.shutdown(Shutdown::Both));
-            }
-            std::thread::sleep(CLOSING);
+            std::thread::sleep(PLACE_RETRY);
         }
-        open.push_back(Arc::downgrade(&stream));
+        open.push_back((Instant::now(), Arc::downgrade(&stream)));
         // A client that is slow, or does not exist any more, gets no answer.
         spawn(move || drop(answer(&stream, verdict)));
     }
