@@ -26,12 +26,8 @@ use serde::Serialize;
 use std::ffi::OsString;
 
 /// One check: its name, what it looks at, the fix where that could not be read, and what decides.
-type Check = (
-    &'static str,
-    &'static str,
-    &'static str,
-    fn(&View) -> Verdict,
-);
+type Check = (Text, Text, Text, fn(&View) -> Verdict);
+type Text = &'static str;
 
 const SEE_ERROR: &str = "see what the error names";
 const SEE_API_SERVER: &str = "check the API server's own health";
@@ -157,11 +153,8 @@ fn report(items: &[Item], is_wide: bool) -> String {
         }
         let mut head = format!("{word:<8}{}", item.check);
         for one in below {
-            text += &paragraph(
-                &format!("{:<INDENT$}", std::mem::take(&mut head)),
-                INDENT,
-                &one,
-            );
+            let first = format!("{:<INDENT$}", std::mem::take(&mut head));
+            text += &paragraph(&first, INDENT, &one);
         }
     }
     let count = |status| items.iter().filter(|item| item.status == status).count();

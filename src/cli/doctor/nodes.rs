@@ -103,10 +103,8 @@ pub(super) fn servers(view: &View) -> Verdict {
     let blocked = nodes.iter().filter_map(|plan| {
         let mut findings = plan.all_findings();
         let replaced = findings.find(|finding| finding.reason == Reason::ServerReplaced);
-        Some((
-            plan.object.name.clone(),
-            replaced.or(plan.obstacle.as_ref())?,
-        ))
+        let finding = replaced.or(plan.obstacle.as_ref())?;
+        Some((plan.object.name.clone(), finding))
     });
     let more = "ccm node inspect NAME shows what was tried";
     let outcome = Outcome::of_all(reported(Outcome::fail, blocked, more))

@@ -132,16 +132,13 @@ pub(super) fn orphans(view: &View) -> Verdict {
         ),
     ];
     let orphans = view.orphans.as_ref()?;
-    let outcomes = groups
-        .into_iter()
-        .filter_map(|(is_removable, what, remedy)| {
-            let such = orphans
-                .iter()
-                .filter(|one| one.removal.is_some() == is_removable);
-            about(such.map(shown), |names| {
-                Outcome::warn(format!("{what}: {names}"), remedy)
-            })
-        });
+    let groups = groups.into_iter();
+    let outcomes = groups.filter_map(|(is_removable, what, remedy)| {
+        let such = orphans.iter();
+        let such = such.filter(|one| one.removal.is_some() == is_removable);
+        let found = |names| Outcome::warn(format!("{what}: {names}"), remedy);
+        about(such.map(shown), found)
+    });
     let outcome = Outcome::of_all(outcomes.collect());
     let ok = || Outcome::ok("each load balancer of this cluster has its Service");
     Ok(outcome.unwrap_or_else(ok))
