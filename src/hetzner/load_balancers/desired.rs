@@ -98,7 +98,7 @@ impl Attach {
 
 /// Reads all of it. What is wrong is in `parser` afterwards.
 pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desired {
-    let defaults = context.planner.defaults;
+    let defaults = &context.planner.defaults;
     report_ignored_fields(parser, context.service);
     let disabled = parser.read(&a::DISABLE_PUBLIC_NETWORK, None, v::boolean);
     let disabled = disabled.or_else(|| defaults.disable_public_network.clone());
@@ -142,7 +142,7 @@ pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
 }
 
 fn place(parser: &mut AnnotationParser, context: &Context) -> Place {
-    let defaults = context.planner.defaults;
+    let defaults = &context.planner.defaults;
     let mut one = |annotation: &'static Annotation, default: &Option<Sourced<String>>| {
         // An empty annotation takes the environment's word away.
         match parser.has(annotation, None) {

@@ -41,7 +41,7 @@ const HTTP_ONLY: [&Annotation; 4] = [
 
 impl PortReader<'_, '_> {
     pub(super) fn health_check(&mut self) {
-        let defaults = self.context.planner.defaults;
+        let defaults = &self.context.planner.defaults;
         let (annotation, setting) = (&a::HEALTH_CHECK_INTERVAL, &defaults.health_check_interval_s);
         let interval = self.read(
             F::CheckInterval,
