@@ -1,6 +1,6 @@
 //! One write: as data, in one table of actions; how it is made, and what its answer means.
 
-use super::annotations as a;
+use super::annotations::{self as a, Annotation};
 use super::balancer::{LoadBalancer, Target};
 use super::context::{Observed, Planner, Snapshot};
 use super::names::{ADOPT, ADOPTED, CLUSTER_UID, CREATED, SERVICE_UID};
@@ -199,7 +199,7 @@ impl Change {
             "load balancer {}: created, {} in {}, {parts}",
             change.text("name"),
             change.text("load_balancer_type"),
-            change.place(),
+            change.place().0,
         );
         change
     }
@@ -230,11 +230,11 @@ impl Change {
         list.map_or(0, Vec::len)
     }
 
-    /// Where it is created.
-    fn place(&self) -> &str {
+    /// Where it is created, and the annotation that may say so.
+    fn place(&self) -> (&str, &Annotation) {
         match self.text("location") {
-            "" => self.text("network_zone"),
-            location => location,
+            "" => (self.text("network_zone"), &a::NETWORK_ZONE),
+            location => (location, &a::LOCATION),
         }
     }
 
@@ -461,10 +461,14 @@ impl Change {
                 a::PUBLIC_NET_IPV4.key(),
                 a::PUBLIC_NET_IPV6.key()
             ),
-            "invalid_input" | "not_found" if is_created && names_place => format!(
-                "{:?} may not exist, see hcloud location list; choose another in annotation {location}",
-                self.place()
-            ),
+            "invalid_input" | "not_found" if is_created && names_place => {
+                let (place, by) = self.place();
+                format!(
+                    "{}: {place:?} may not exist, see hcloud location list; unset, {} sets it",
+                    by.key(),
+                    by.variable.unwrap_or_default()
+                )
+            }
             code @ ("resource_unavailable" | "invalid_input" | "not_found")
                 if is_created && (code == "resource_unavailable" || names("load_balancer_type")) =>
             {

@@ -31,7 +31,6 @@ mod create;
 mod desired;
 mod diff;
 mod find;
-mod health_check;
 mod listener;
 mod names;
 mod observe;
