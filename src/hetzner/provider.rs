@@ -120,27 +120,34 @@ impl Hetzner {
         }
     }
 
-    /// The Network of the settings, whether this machine is attached or not; none: the settings name none.
-    fn look_for_network(&self) -> Option<Result<&Network, Error>> {
-        let selector = self.network.as_ref()?;
+    /// The Network of the settings, found if it was not yet; none: the settings name none. `is_checked`: this machine must
+    /// be attached to it.
+    fn find_network(&self, is_checked: bool) -> Result<Option<&Network>, Error> {
+        let Some(selector) = &self.network else {
+            return Ok(None);
+        };
+        let _one_at_a_time = self.finding.lock().unwrap_or_else(PoisonError::into_inner);
         if self.found.get().is_none() {
-            match networks::find(&self.api, selector) {
-                Ok(network) => drop(self.found.set(network)),
-                Err(error) => return Some(Err(error)),
+            let network = networks::find(&self.api, selector)?;
+            if is_checked {
+                if let Some(endpoint) = &self.metadata {
+                    metadata::check_attached(endpoint, &network)?;
+                }
+                log::info!("private Network: {} ({})", network.name, network.id);
             }
+            let _ = self.found.set(network);
         }
-        self.found.get().map(Ok)
+        Ok(self.found.get())
     }
 
     fn network_id(&self) -> Option<u64> {
         self.found.get().map(|network| network.id)
     }
 
-    /// The Network, found if it was not yet.
     fn routed_network(&self) -> Result<u64, Error> {
-        self.prepare()?;
         let unset = || Error::new(ErrorKind::Misconfigured, "HCLOUD_NETWORK: not set");
-        self.network_id().ok_or_else(unset)
+        let network = self.find_network(true)?.ok_or_else(unset)?;
+        Ok(network.id)
     }
 }
 
@@ -161,35 +168,23 @@ impl Provider for Hetzner {
     }
 
     fn prepare(&self) -> Result<(), Error> {
-        let Some(selector) = &self.network else {
-            return Ok(());
-        };
-        let _one_at_a_time = self.finding.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.found.get().is_none() {
-            let network = networks::find(&self.api, selector)?;
-            if let Some(endpoint) = &self.metadata {
-                metadata::check_attached(endpoint, &network)?;
-            }
-            log::info!("private Network: {} ({})", network.name, network.id);
-            let _ = self.found.set(network);
-        }
-        Ok(())
+        self.find_network(true).map(drop)
     }
 
     fn checkup(&self) -> Checkup {
-        let network = self.look_for_network();
+        let network = self.find_network(false);
         let attached = match (&network, &self.metadata) {
-            (Some(Ok(network)), Some(endpoint)) => metadata::attached(endpoint, network),
+            (Ok(Some(network)), Some(endpoint)) => metadata::attached(endpoint, network),
             _ => Attached::default(),
         };
         let permission = api::permission(&self.api);
         let (rate_limit, clock_ahead_s) = self.api.seen();
+        let shown = |network: &Network| format!("{} ({})", network.name, network.id);
         Checkup {
             permission,
             rate_limit,
             clock_ahead_s,
-            network: network
-                .map(|found| found.map(|network| format!("{} ({})", network.name, network.id))),
+            network: network.map(|found| found.map(shown)).transpose(),
             attached,
         }
     }
@@ -282,12 +277,12 @@ impl Actions for Hetzner {
 impl LoadBalancers for Hetzner {
     fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Arc<dyn Snapshot>, Error> {
         // Without the Network that the settings name, every plan would be wrong.
-        self.prepare()?;
-        let planner = self.planner(self.network_id());
+        let network = self.find_network(true)?;
+        let planner = self.planner(network.map(|network| network.id));
         let known = load_balancers::Known {
             types: &self.types,
             subnets: &self.subnets,
-            network: self.found.get(),
+            network,
         };
         let observed = load_balancers::observe(&self.api, &known, &planner, services, urgency)?;
         Ok(Arc::new(load_balancers::Snapshot { planner, observed }))

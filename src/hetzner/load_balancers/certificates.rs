@@ -7,10 +7,8 @@ use super::context::Context;
 use super::names::{self, CLUSTER_UID, SERVICE, SERVICE_UID};
 use super::parser::AnnotationParser;
 use super::values::{self as v, CertificateType};
-use crate::hetzner::certificates::{Certificate, CertificateStatus};
-use crate::provider::{
-    Cluster, Field, Finding, Kept, Protocol, Reason, ServicePort, Source, Sourced,
-};
+use crate::hetzner::certificates::Certificate;
+use crate::provider::{Cluster, Field, Kept, Protocol, Reason, ServicePort, Source, Sourced};
 use crate::text;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -21,7 +19,7 @@ const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
 /// What the Service's ports show, and what it takes.
 #[derive(Default)]
 pub(super) struct Managed {
-    uses: Vec<Use>,
+    wanted: Vec<Wanted>,
     /// Before any port is touched.
     pub(super) changes: Vec<Change>,
     pub(super) fields: Vec<Field>,
@@ -29,14 +27,6 @@ pub(super) struct Managed {
     pub(super) takes_over: Vec<u64>,
     /// See `Needs::services`.
     pub(super) rests_on_services: bool,
-}
-
-/// The certificate of some ports.
-struct Use {
-    ports: Vec<u16>,
-    /// None: it is still to be issued.
-    id: Option<u64>,
-    source: Source,
 }
 
 /// One certificate that ports ask for.
@@ -49,14 +39,16 @@ struct Wanted {
     domains: Vec<String>,
     is_staging: bool,
     source: Source,
+    /// None: it is still to be issued.
+    id: Option<u64>,
 }
 
 impl Managed {
     /// The ID of a port's certificate; none while it is still to be issued. Nothing: the port asks
     /// for none.
     pub(super) fn of(&self, port: u16) -> Option<Sourced<Option<u64>>> {
-        let mut uses = self.uses.iter();
-        let found = uses.find(|one| one.ports.contains(&port))?;
+        let mut wanted = self.wanted.iter();
+        let found = wanted.find(|one| one.ports.contains(&port))?;
         Some(Sourced::new(found.id, found.source.clone()))
     }
 }
@@ -64,23 +56,12 @@ impl Managed {
 /// For all ports. What is wrong is in `parser` afterwards.
 pub(super) fn managed(parser: &mut AnnotationParser, context: &Context) -> Managed {
     let all = wanted(parser, context);
+    let names: Vec<String> = all.iter().map(|one| one.name.clone()).collect();
     let mut managed = Managed::default();
-    for (at, one) in all.iter().enumerate() {
-        let others: Vec<&str> = all
-            .iter()
-            .enumerate()
-            .filter(|(other, _)| *other != at)
-            .map(|(_, other)| other.name.as_str())
-            .collect();
-        let id = match choose(parser, context, one, &others, &mut managed) {
-            Some(certificate) => issued(parser, &shown(&one.ports), certificate),
-            None => None,
-        };
-        managed.uses.push(Use {
-            ports: one.ports.clone(),
-            id,
-            source: one.source.clone(),
-        });
+    for mut one in all {
+        let certificate = choose(parser, context, &one, &names, &mut managed);
+        one.id = certificate.and_then(|found| issued(parser, &shown(&one.ports), found));
+        managed.wanted.push(one);
     }
     managed
 }
@@ -107,6 +88,7 @@ fn wanted(parser: &mut AnnotationParser, context: &Context) -> Vec<Wanted> {
             domains: sorted(domains.map(|list| list.value).unwrap_or_default()),
             is_staging: staging.is_some_and(|staging| staging.value),
             source,
+            id: None,
         };
         match all.iter_mut().find(|other| other.name == one.name) {
             None => all.push(one),
@@ -155,7 +137,7 @@ pub(super) fn certificate_type(
             "{}: {:?} is taken for uploaded; {why}",
             text.source, text.value
         );
-        parser.finding(Finding::warning(Reason::AnnotationWithoutEffect, message));
+        parser.warning(Reason::AnnotationWithoutEffect, message);
         CertificateType::Uploaded
     });
     Some(Sourced::new(kind, text.source))
@@ -167,10 +149,10 @@ fn choose<'a>(
     parser: &mut AnnotationParser,
     context: &Context<'a>,
     wanted: &Wanted,
-    others: &[&str],
+    names: &[String],
     managed: &mut Managed,
 ) -> Option<&'a Certificate> {
-    if let Some(found) = by_label(parser, context, wanted, others) {
+    if let Some(found) = by_label(parser, context, wanted, names) {
         return found;
     }
     let domains = &a::HTTP_MANAGED_CERTIFICATE_DOMAINS;
@@ -217,12 +199,12 @@ fn by_label<'a>(
     parser: &mut AnnotationParser,
     context: &Context<'a>,
     wanted: &Wanted,
-    others: &[&str],
+    names: &[String],
 ) -> Option<Option<&'a Certificate>> {
     let uid = &context.service.uid;
-    let carries = |one: &&Certificate| {
-        one.labels.get(SERVICE_UID) == Some(uid) && !others.contains(&one.name.as_str())
-    };
+    let is_free = |name: &String| *name == wanted.name || !names.contains(name);
+    let carries =
+        |one: &&Certificate| one.labels.get(SERVICE_UID) == Some(uid) && is_free(&one.name);
     let own: Vec<&Certificate> = context.certificates.all.iter().filter(carries).collect();
     let named = own.iter().find(|one| one.name == wanted.name);
     let same = || own.iter().find(|one| differs(one, wanted).is_empty());
@@ -251,8 +233,7 @@ fn by_label<'a>(
             differ.join(" and "),
             a::HTTP_MANAGED_CERTIFICATE_NAME.key()
         );
-        let finding = Finding::warning(Reason::AnnotationWithoutEffect, why);
-        parser.finding(finding);
+        parser.warning(Reason::AnnotationWithoutEffect, why);
     }
     Some(Some(found))
 }
@@ -383,39 +364,36 @@ pub(super) fn issued(
     certificate: &Certificate,
 ) -> Option<u64> {
     let shown_as = certificate.shown();
-    let usual = CertificateStatus::default();
-    let status = certificate.status.as_ref().unwrap_or(&usual);
-    let why = status.error.as_ref().map_or_else(
-        || "the API does not say why".to_owned(),
-        |error| {
-            format!(
-                "{} ({})",
-                crate::http::shortened(&error.message),
-                error.code
-            )
-        },
-    );
-    let fix = "its domains must be in DNS zones of this project that are delegated to Hetzner's name servers: fix that, and \
-               have it tried again, in the console or with hcloud certificate retry";
-    let name = &certificate.name;
-    if certificate.is_issued() {
-        if status.renewal == "failed" {
-            let why = format!("certificate {shown_as} can't be renewed: {why}; {fix} {name}");
-            parser.finding(Finding::warning(Reason::CertificateFailed, why));
-        }
-        return Some(certificate.id);
-    }
-    parser.finding(match status.issuance == "failed" {
-        true => Finding::warning(
-            Reason::CertificateFailed,
-            format!("port {ports} waits for certificate {shown_as}, which can't be issued: {why}; {fix} {name}"),
-        ),
-        false => Finding::warning(
-            Reason::CertificatePending,
-            format!("port {ports} waits for certificate {shown_as}, which is being issued; the others work meanwhile"),
-        ),
+    let status = certificate.status.clone().unwrap_or_default();
+    let error = status.error.map(|error| {
+        let message = crate::http::shortened(&error.message);
+        format!("{message} ({})", error.code)
     });
-    None
+    let why = error.as_deref().unwrap_or("the API does not say why");
+    let fix = format!(
+        "{why}; its domains must be in DNS zones of this project that are delegated to Hetzner's name servers: fix that, \
+         and have it tried again, in the console or with hcloud certificate retry {}",
+        certificate.name
+    );
+    let (reason, why) = match (certificate.is_issued(), status.issuance.as_str()) {
+        (true, _) if status.renewal == "failed" => (
+            Reason::CertificateFailed,
+            format!("certificate {shown_as} can't be renewed: {fix}"),
+        ),
+        (true, _) => return Some(certificate.id),
+        (false, "failed") => (
+            Reason::CertificateFailed,
+            format!("port {ports} waits for certificate {shown_as}, which can't be issued: {fix}"),
+        ),
+        (false, _) => (
+            Reason::CertificatePending,
+            format!(
+                "port {ports} waits for certificate {shown_as}, which is being issued; the others work meanwhile"
+            ),
+        ),
+    };
+    parser.warning(reason, why);
+    certificate.is_issued().then_some(certificate.id)
 }
 
 fn sorted(mut domains: Vec<String>) -> Vec<String> {

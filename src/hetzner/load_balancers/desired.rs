@@ -8,7 +8,7 @@ use super::context::default_source;
 use super::parser::AnnotationParser;
 use super::ports::{Port, ports};
 use super::values as v;
-use crate::provider::{Finding, OfferedNode, ProviderId, Reason, Service, Source, Sourced};
+use crate::provider::{OfferedNode, ProviderId, Reason, Service, Source, Sourced};
 use crate::text::{self, selector::Selector};
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
@@ -237,11 +237,11 @@ fn targets(parser: &mut AnnotationParser, nodes: &[OfferedNode]) -> Targets {
                     "node {} is no target: another cloud's provider ID",
                     node.name
                 );
-                parser.finding(Finding::warning(Reason::UnknownProviderIDPrefix, why));
+                parser.warning(Reason::UnknownProviderIDPrefix, why);
             }
             ProviderId::Unknown(why) => {
                 let why = format!("node {} is no target: {why}", node.name);
-                parser.finding(Finding::warning(Reason::TargetIgnored, why));
+                parser.warning(Reason::TargetIgnored, why);
             }
         }
     }
@@ -256,7 +256,7 @@ fn targets(parser: &mut AnnotationParser, nodes: &[OfferedNode]) -> Targets {
 /// Fields of the Service that people rely on, and that have no effect here.
 fn report_ignored_fields(parser: &mut AnnotationParser, service: &Service) {
     if !service.source_ranges.is_empty() {
-        parser.finding(Finding::warning(
+        parser.warning(
             Reason::LoadBalancerSourceRangesIgnored,
             format!(
                 "spec.loadBalancerSourceRanges ({}) restricts nothing: a Hetzner Load Balancer takes traffic from \
@@ -264,24 +264,20 @@ fn report_ignored_fields(parser: &mut AnnotationParser, service: &Service) {
                 text::some_of(&service.source_ranges),
                 a::DISABLE_PUBLIC_NETWORK.key()
             ),
-        ));
+        );
     }
     if service.is_ipv6_alone {
-        parser.finding(Finding::warning(
-            Reason::FieldIgnored,
+        parser.warning(Reason::FieldIgnored,
             "spec.ipFamilies: the node ports of a Service of IPv6 alone answer on IPv6, and a Hetzner Load Balancer reaches \
              its targets by IPv4, so no traffic gets through: add IPv4 to spec.ipFamilies, with spec.ipFamilyPolicy: \
-             PreferDualStack",
-        ));
+             PreferDualStack");
     }
     if service.has_session_affinity {
-        parser.finding(Finding::warning(
-            Reason::FieldIgnored,
+        parser.warning(Reason::FieldIgnored,
             format!(
                 "spec.sessionAffinity: ClientIP can't be honoured: a Hetzner Load Balancer keeps clients by cookie \
                  only, see {}",
                 a::HTTP_STICKY_SESSIONS.key()
-            ),
-        ));
+            ));
     }
 }

@@ -158,8 +158,7 @@ impl Diff<'_, '_> {
                 name.value,
                 has_name.as_deref().unwrap_or_default()
             );
-            self.parser
-                .finding(Finding::warning(Reason::LoadBalancerNameTaken, why));
+            self.parser.warning(Reason::LoadBalancerNameTaken, why);
         }
         let mut lines = Vec::new();
         let mut body = json!({});
@@ -241,8 +240,7 @@ impl Diff<'_, '_> {
                 "{}: {:?} has no effect: the load balancer is in {is} and can't be moved",
                 wanted.source, wanted.value
             );
-            self.parser
-                .finding(Finding::warning(Reason::AnnotationWithoutEffect, why));
+            self.parser.warning(Reason::AnnotationWithoutEffect, why);
         }
     }
 
@@ -332,8 +330,7 @@ impl Diff<'_, '_> {
                 range.value,
                 annotations::PRIVATE_IPV4.key()
             );
-            self.parser
-                .finding(Finding::warning(Reason::AnnotationWithoutEffect, why));
+            self.parser.warning(Reason::AnnotationWithoutEffect, why);
         }
     }
 

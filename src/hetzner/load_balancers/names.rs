@@ -106,23 +106,8 @@ pub(super) fn adopt_command(balancer: &LoadBalancer, service: &Service) -> Strin
         true => "--overwrite ",
         false => "",
     };
-    let name = for_shell(balancer);
-    format!("hcloud load-balancer add-label {overwrite}{name} {ADOPT}={wanted}")
-}
-
-/// Its name as one word of a shell. Its number where the name could be read as something else: as a number, a flag, or
-/// more than one line.
-fn for_shell(balancer: &LoadBalancer) -> String {
-    let name = &balancer.name;
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-    let is_number = name.chars().all(|letter| letter.is_ascii_digit());
-    if is_number || name.starts_with('-') || name.chars().any(char::is_control) {
-        balancer.id.to_string()
-    } else if name.chars().all(is_plain) {
-        name.clone()
-    } else {
-        format!("'{}'", name.replace('\'', r"'\''"))
-    }
+    let id = balancer.id;
+    format!("hcloud load-balancer add-label {overwrite}{id} {ADOPT}={wanted}")
 }
 
 fn label_value(text: &str) -> String {

@@ -75,7 +75,7 @@ impl provider::Snapshot for Snapshot {
         let found = match find(&context, desired.name.as_ref()) {
             Ok(found) => found,
             Err(why) => {
-                parser.problem(why.message());
+                parser.problem(why.message);
                 let mut plan = refused(plan, parser);
                 if let Some(obstacle) = &mut plan.obstacle {
                     obstacle.reason = why.reason;
@@ -371,14 +371,14 @@ fn kind<'a>(
     let wanted = match (&desired.kind, has) {
         (None, Some(has)) => return report_deprecated(parser, has),
         (None, None) => {
-            parser.finding(Finding::warning(
+            parser.warning(
                 Reason::LoadBalancerTypeUnconfigured,
                 format!(
                     "no type of load balancer is set, so it is an {}; set annotation {}",
                     USUAL_TYPE,
                     annotations::TYPE.key()
                 ),
-            ));
+            );
             USUAL_TYPE
         }
         (Some(wanted), _) => wanted.value.as_str(),
@@ -406,15 +406,13 @@ fn report_deprecated<'a>(
     kind: &'a BalancerType,
 ) -> Option<&'a BalancerType> {
     if let Some(deprecation) = &kind.deprecation {
-        parser.finding(Finding::warning(
-            Reason::LoadBalancerTypeDeprecated,
+        parser.warning(Reason::LoadBalancerTypeDeprecated,
             format!(
                 "type {} of the load balancer is deprecated and ends after {}: choose another in annotation {}",
                 kind.name,
                 deprecation.unavailable_after,
                 annotations::TYPE.key()
-            ),
-        ));
+            ));
     }
     Some(kind)
 }

@@ -4,10 +4,10 @@ use super::annotations::{self as a, Annotation};
 use super::certificates::{Managed, certificate_type, issued};
 use super::context::{Context, Defaults, NODE_PORT, default_source};
 use super::listener::{Listener, PortField, PortField as F};
-use super::parser::{AnnotationParser, hash};
+use super::parser::AnnotationParser;
 use super::values::{self as v, CertificateType};
 use crate::hetzner::certificates::Certificate;
-use crate::provider::{Finding, Protocol, Reason, ServicePort, Source, Sourced, TrafficPolicy};
+use crate::provider::{Protocol, Reason, ServicePort, Source, Sourced, TrafficPolicy};
 use crate::text::{self, nearest::did_you_mean};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -142,9 +142,12 @@ pub(super) fn ports(
     let mut ports = Vec::new();
     for port in &context.service.ports {
         if port.protocol != Protocol::Tcp {
-            parser.port_finding(Reason::UnsupportedProtocolConfigured, port, || {
-                unsupported(port)
-            });
+            let why = format!(
+                "port {} is {}: Hetzner's load balancers take TCP only, so it is left out",
+                port.port,
+                port.protocol.name()
+            );
+            parser.warning(Reason::UnsupportedProtocolConfigured, why);
         } else if let Some(node_port) = port.node_port {
             ports.push(wanted(parser, context, managed, port, node_port));
         } else {
@@ -157,11 +160,9 @@ pub(super) fn ports(
     }
     let mut all = context.service.ports.iter();
     if !all.any(|port| port.protocol == Protocol::Tcp) {
-        parser.finding(Finding::warning(
-            Reason::UnsupportedProtocolConfigured,
+        parser.warning(Reason::UnsupportedProtocolConfigured,
             "no port of the Service is TCP, so its load balancer serves nothing, and costs money all the same: give it a \
-             TCP port, or another type than LoadBalancer",
-        ));
+             TCP port, or another type than LoadBalancer");
     }
     check_redirects(parser, &ports);
     report_unused(parser, &ports);
@@ -221,23 +222,13 @@ fn report_unused(parser: &mut AnnotationParser, ports: &[Port]) {
             continue;
         }
         let words = if in_http { "http or https" } else { "https" };
-        parser.finding(Finding::warning(
-            Reason::AnnotationWithoutEffect,
+        parser.warning(Reason::AnnotationWithoutEffect,
             format!(
                 "annotation {} has no effect, because no port of the Service has protocol {words}: set {} to {words}",
                 annotation.key(),
                 a::PROTOCOL.key()
-            ),
-        ));
+            ));
     }
-}
-
-fn unsupported(port: &ServicePort) -> String {
-    format!(
-        "port {} is {}: Hetzner's load balancers take TCP only, so it is left out",
-        port.port,
-        port.protocol.name()
-    )
 }
 
 fn wanted(
@@ -480,15 +471,13 @@ impl PortReader<'_, '_> {
     fn report_unused(&mut self) {
         for annotation in HTTP_CHECK_ONLY {
             if self.has(annotation) {
-                self.parser.finding(Finding::warning(
-                    Reason::AnnotationWithoutEffect,
+                self.parser.warning(Reason::AnnotationWithoutEffect,
                     format!(
                         "annotation {} has no effect on port {}, whose health check is tcp: set {} to http",
                         annotation.key(),
                         self.port.port,
                         a::HEALTH_CHECK_PROTOCOL.key()
-                    ),
-                ));
+                    ));
             }
         }
     }
@@ -503,15 +492,13 @@ fn certificate<'a>(
     let there = &context.certificates;
     let found = there.named(name);
     if found.is_none() {
-        let about = hash(&(source.to_string(), name));
-        parser.problem_about(about, || {
-            // Which others there are is the project's business: tenants read this.
-            let near = did_you_mean(name, there.names());
-            format!(
-                "{source}: there is no certificate {} in the project{near}",
-                text::quoted(name)
-            )
-        });
+        // Which others there are is the project's business: tenants read this.
+        let near = parser.has_room().then(|| did_you_mean(name, there.names()));
+        parser.problem(format!(
+            "{source}: there is no certificate {} in the project{}",
+            text::quoted(name),
+            near.unwrap_or_default()
+        ));
     }
     found
 }
