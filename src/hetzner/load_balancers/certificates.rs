@@ -11,7 +11,6 @@ use crate::hetzner::certificates::Certificate;
 use crate::provider::{Cluster, Field, Kept, Protocol, Reason, ServicePort, Source, Sourced};
 use crate::text;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 
 /// Hetzner has those of a certificate with this label signed by Let's Encrypt's test service.
 const STAGING: (&str, &str) = ("HC-Use-Staging-CA", "true");
@@ -304,7 +303,7 @@ fn differs(one: &Certificate, wanted: &Wanted) -> Vec<String> {
 }
 
 fn order(context: &Context, wanted: &Wanted, managed: &mut Managed) {
-    let mut labels = owned(context);
+    let mut labels = names::labels(context.service, context.cluster);
     if wanted.is_staging {
         labels.insert(STAGING.0.to_owned(), STAGING.1.to_owned());
     }
@@ -347,14 +346,9 @@ fn take_over(context: &Context, found: &Certificate, managed: &mut Managed) {
     );
     managed.changes.push(change.guarded(Guard {
         seen: found.into(),
-        set: owned(context),
+        set: names::labels(context.service, context.cluster),
         ..Guard::default()
     }));
-}
-
-/// Our labels, as they stand on what is ours.
-fn owned(context: &Context) -> BTreeMap<String, String> {
-    names::owned(&names::labels(context.service, context.cluster))
 }
 
 /// Its ID, once a load balancer can show it. Until then, and when it can't be renewed: a finding.

@@ -58,26 +58,18 @@ pub(super) fn second_name(name: &str, service: &Service) -> String {
 }
 
 /// Ours, as they should be. Those of others are not among them.
-pub(super) fn labels(service: &Service, cluster: &Cluster) -> BTreeMap<&'static str, String> {
+pub(super) fn labels(service: &Service, cluster: &Cluster) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::from([
-        (SERVICE_UID, service.uid.clone()),
-        (SERVICE, service_value(service)),
+        (SERVICE_UID.to_owned(), service.uid.clone()),
+        (SERVICE.to_owned(), service_value(service)),
     ]);
     if !cluster.uid.is_empty() {
-        labels.insert(CLUSTER_UID, cluster.uid.clone());
+        labels.insert(CLUSTER_UID.to_owned(), cluster.uid.clone());
     }
     if !cluster.name.is_empty() {
-        labels.insert(CLUSTER, label_value(&cluster.name));
+        labels.insert(CLUSTER.to_owned(), label_value(&cluster.name));
     }
     labels
-}
-
-/// As the API takes them.
-pub(super) fn owned(labels: &BTreeMap<&'static str, String>) -> BTreeMap<String, String> {
-    let labels = labels.iter();
-    labels
-        .map(|(label, value)| ((*label).to_owned(), value.clone()))
-        .collect()
 }
 
 /// `namespace.name`, as the labels [`SERVICE`] and [`ADOPT`] have it.

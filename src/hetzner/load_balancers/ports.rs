@@ -326,8 +326,7 @@ impl PortReader<'_, '_> {
         if kind.is_some_and(|kind| kind.value == CertificateType::Managed) {
             return None;
         }
-        let at_most = context.limits.certificates;
-        let named = self.annotation(&a::HTTP_CERTIFICATES, |text| v::list(text, at_most));
+        let named = self.annotation(&a::HTTP_CERTIFICATES, v::certificates);
         if !self.wanted.listener.is_https() {
             return None;
         }

@@ -214,8 +214,8 @@ impl AskedIp {
         };
         let net = &balancer.public_net;
         let (id, ip, range) = match self.kind {
-            "ipv4" => (net.ipv4.id, net.ipv4.ip.map(IpAddr::from), 32),
-            _ => (net.ipv6.id, net.ipv6.ip.map(IpAddr::from), 64),
+            "ipv4" => (net.ipv4.id, net.ipv4.ip, 32),
+            _ => (net.ipv6.id, net.ipv6.ip, 64),
         };
         let ip = ip.map(|ip| ip.to_string()).unwrap_or_default();
         let text = &asked.value;

@@ -10,6 +10,7 @@ use super::change::{Action, Purpose};
 use super::context::Context;
 use super::desired::Desired;
 use super::diff::{Diff, server_target};
+use super::status::node_on;
 use crate::provider::{OfferedNode, ProviderId, Reach, Reason, Source, Sourced};
 use crate::text;
 use serde_json::json;
@@ -223,7 +224,7 @@ impl Diff<'_, '_> {
                 true if by_private => "added, by private IP",
                 true => "added",
             };
-            let line = format!("target {}: {what}", self.context.names().of(server));
+            let line = format!("target {}: {what}", node_on(server, self.context.cluster));
             let mut change = self.new_change(action, body, line);
             if is_last && !is_added {
                 change.purpose = Purpose::LastTarget;
@@ -298,7 +299,7 @@ impl Diff<'_, '_> {
                 None => Some((by(by_private), desired.targets.source.clone())),
             };
             let want = want.map(|(want, source)| Sourced::new(want.to_owned(), source));
-            let field = format!("target {}", self.context.names().of(*server));
+            let field = format!("target {}", node_on(*server, self.context.cluster));
             self.compare(&field, have.map(|private| by(*private).to_owned()), want);
         }
     }
