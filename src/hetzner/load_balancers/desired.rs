@@ -100,20 +100,22 @@ impl Attach {
 pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desired {
     let defaults = &context.planner.defaults;
     report_ignored_fields(parser, context.service);
-    let disabled = parser.read(&a::DISABLE_PUBLIC_NETWORK, None, v::boolean);
-    let disabled = disabled.or_else(|| defaults.disable_public_network.clone());
-    let algorithm = parser.read(&a::ALGORITHM_TYPE, None, v::algorithm);
-    let algorithm = algorithm.or_else(|| defaults.algorithm.clone());
     let usual = |source| Sourced::new(Algorithm::RoundRobin, source);
-    let mut switch = |annotation, default: &Option<Sourced<bool>>| {
+    let usual = context.planner.enforced(&a::ALGORITHM_TYPE).map(usual);
+    let mut set = |annotation, default: &Option<Sourced<bool>>| {
         let set = parser.read(annotation, None, v::boolean);
         set.or_else(|| default.clone())
-            .unwrap_or_else(|| Sourced::new(false, default_source(annotation)))
+    };
+    let disabled = set(&a::DISABLE_PUBLIC_NETWORK, &defaults.disable_public_network);
+    let mut switch = |annotation, default| {
+        let off = || Sourced::new(false, default_source(annotation));
+        set(annotation, default).unwrap_or_else(off)
     };
     let use_private_ip = switch(&a::USE_PRIVATE_IP, &defaults.use_private_ip);
     let without_ipv6 = switch(&a::IPV6_DISABLED, &defaults.disable_ipv6);
     let private = &defaults.disable_private_ingress;
     let without_private = switch(&a::DISABLE_PRIVATE_INGRESS, private);
+    let algorithm = parser.read(&a::ALGORITHM_TYPE, None, v::algorithm);
     let hostname = parser.read(&a::HOSTNAME, None, v::hostname);
     let kind = parser.read(&a::TYPE, None, v::any);
     let managed = managed(parser, context);
@@ -121,7 +123,7 @@ pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
         name: parser.read(&a::NAME, None, v::any),
         kind: kind.or_else(|| defaults.kind.clone()),
         place: place(parser, context),
-        algorithm: algorithm.or_else(|| context.planner.enforced(&a::ALGORITHM_TYPE).map(usual)),
+        algorithm: algorithm.or_else(|| defaults.algorithm.clone()).or(usual),
         public: disabled.map(|disabled| Sourced::new(!disabled.value, disabled.source)),
         ipv4_rdns: parser.read(&a::IPV4_RDNS, None, v::host),
         ipv6_rdns: parser.read(&a::IPV6_RDNS, None, v::host),
@@ -267,17 +269,19 @@ fn report_ignored_fields(parser: &mut AnnotationParser, service: &Service) {
         );
     }
     if service.is_ipv6_alone {
-        parser.warning(Reason::FieldIgnored,
+        parser.warning(
+            Reason::FieldIgnored,
             "spec.ipFamilies: the node ports of a Service of IPv6 alone answer on IPv6, and a Hetzner Load Balancer reaches \
              its targets by IPv4, so no traffic gets through: add IPv4 to spec.ipFamilies, with spec.ipFamilyPolicy: \
-             PreferDualStack");
+             PreferDualStack",
+        );
     }
     if service.has_session_affinity {
-        parser.warning(Reason::FieldIgnored,
-            format!(
-                "spec.sessionAffinity: ClientIP can't be honoured: a Hetzner Load Balancer keeps clients by cookie \
-                 only, see {}",
-                a::HTTP_STICKY_SESSIONS.key()
-            ));
+        let why = format!(
+            "spec.sessionAffinity: ClientIP can't be honoured: a Hetzner Load Balancer keeps clients by cookie \
+             only, see {}",
+            a::HTTP_STICKY_SESSIONS.key()
+        );
+        parser.warning(Reason::FieldIgnored, why);
     }
 }

@@ -393,13 +393,13 @@ fn report_deprecated<'a>(
     kind: &'a BalancerType,
 ) -> Option<&'a BalancerType> {
     if let Some(deprecation) = &kind.deprecation {
-        parser.warning(Reason::LoadBalancerTypeDeprecated,
-            format!(
-                "type {} of the load balancer is deprecated and ends after {}: choose another in annotation {}",
-                kind.name,
-                deprecation.unavailable_after,
-                annotations::TYPE.key()
-            ));
+        let why = format!(
+            "type {} of the load balancer is deprecated and ends after {}: choose another in annotation {}",
+            kind.name,
+            deprecation.unavailable_after,
+            annotations::TYPE.key()
+        );
+        parser.warning(Reason::LoadBalancerTypeDeprecated, why);
     }
     Some(kind)
 }

@@ -274,12 +274,12 @@ fn place(
 /// Who chooses an address means to keep it.
 fn not_kept(parser: &mut AnnotationParser, one: &PrimaryIp) {
     if one.auto_delete {
-        parser.warning(Reason::AddressNotKept,
-            format!(
-                "Primary IP {} is deleted together with the load balancer: to keep it, turn its auto-delete off, in the \
-                 console or with hcloud primary-ip update {} --auto-delete=false",
-                one.shown(),
-                one.name
-            ));
+        let why = format!(
+            "Primary IP {} is deleted together with the load balancer: to keep it, turn its auto-delete off, in the \
+             console or with hcloud primary-ip update {} --auto-delete=false",
+            one.shown(),
+            one.name
+        );
+        parser.warning(Reason::AddressNotKept, why);
     }
 }
