@@ -20,7 +20,6 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::ops::Deref;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -58,11 +57,7 @@ pub struct Settings {
 }
 
 /// A project of Hetzner Cloud.
-#[derive(Clone)]
-pub struct Hetzner(Arc<Project>);
-
-/// What snapshots and planned changes share with it.
-pub struct Project {
+pub struct Hetzner {
     api: Arc<Api>,
     profile: Profile,
     network: Option<NetworkSelector>,
@@ -94,7 +89,7 @@ impl Hetzner {
             gate: settings.gate,
             watch: api::watch,
         });
-        Hetzner(Arc::new(Project {
+        Hetzner {
             api: Arc::new(Api::new(http, settings.time_scale)),
             profile: settings.profile,
             network: settings.network,
@@ -107,7 +102,7 @@ impl Hetzner {
             load_balancers: Arc::new(settings.load_balancers.unwrap_or_default()),
             types: load_balancers::Types::new(settings.time_scale),
             subnets: load_balancers::Subnets::new(settings.time_scale),
-        }))
+        }
     }
 
     /// Plans load balancers with this Network.
@@ -142,12 +137,6 @@ impl Hetzner {
 
     fn network_id(&self) -> Option<u64> {
         self.found.get().map(|network| network.id)
-    }
-
-    fn routed_network(&self) -> Result<u64, Error> {
-        let unset = || Error::new(ErrorKind::Misconfigured, "HCLOUD_NETWORK: not set");
-        let network = self.find_network(true)?.ok_or_else(unset)?;
-        Ok(network.id)
     }
 }
 
@@ -212,25 +201,33 @@ impl Provider for Hetzner {
 
 impl Routes for Hetzner {
     fn observe(&self, urgency: Urgency) -> Result<PrivateNetwork, Error> {
-        networks::routes(&self.api, self.routed_network()?, urgency)
+        let network = routed(self.find_network(true)?.map(|network| network.id))?;
+        networks::routes(&self.api, network, urgency)
     }
 
     fn change(&self, change: RouteChange) -> Box<dyn Change> {
-        let hetzner = self.clone();
-        Box::new(RouteWrite { hetzner, change })
+        Box::new(RouteWrite {
+            api: Arc::clone(&self.api),
+            network: self.network_id(),
+            change,
+        })
     }
+}
+
+fn routed(network: Option<u64>) -> Result<u64, Error> {
+    network.ok_or_else(|| Error::new(ErrorKind::Misconfigured, "HCLOUD_NETWORK: not set"))
 }
 
 /// A change of the Network's routes, with the project that makes it.
 struct RouteWrite {
-    hetzner: Hetzner,
+    api: Arc<Api>,
+    network: Option<u64>,
     change: RouteChange,
 }
 
 impl Change for RouteWrite {
     fn apply(&self) -> Result<Applied, Error> {
-        let network = self.hetzner.routed_network()?;
-        let applied = networks::change_route(&self.hetzner.api, network, &self.change);
+        let applied = networks::change_route(&self.api, routed(self.network)?, &self.change);
         applied.map_err(|error| {
             let why = format!("{}: {}", self.failed(), error.message);
             Error::new(error.kind, why)
@@ -253,14 +250,6 @@ impl Change for RouteWrite {
 impl fmt::Debug for RouteWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.change.fmt(f)
-    }
-}
-
-impl Deref for Hetzner {
-    type Target = Project;
-
-    fn deref(&self) -> &Project {
-        &self.0
     }
 }
 

@@ -6,7 +6,7 @@ use super::change::{Action, Change, Guard};
 use super::context::Context;
 use super::names::{self, CLUSTER_UID, SERVICE, SERVICE_UID};
 use super::parser::AnnotationParser;
-use super::values::{self as v, CertificateType};
+use super::values as v;
 use crate::hetzner::certificates::Certificate;
 use crate::provider::{Cluster, Field, Kept, Protocol, Reason, ServicePort, Source, Sourced};
 use crate::text;
@@ -109,37 +109,32 @@ fn wanted(parser: &mut AnnotationParser, context: &Context) -> Vec<Wanted> {
 
 /// Does an `https` port ask for a managed certificate?
 fn asks(parser: &mut AnnotationParser, context: &Context, port: &ServicePort) -> Option<Source> {
-    if port.protocol != Protocol::Tcp || !is_https(parser, port) {
+    let protocol = parser.read(&a::PROTOCOL, Some(port), v::protocol);
+    let is_https = protocol.is_some_and(|protocol| protocol.value == "https");
+    if port.protocol != Protocol::Tcp || !is_https {
         return None;
     }
-    let kind = certificate_type(parser, context, Some(port))?;
-    (kind.value == CertificateType::Managed).then_some(kind.source)
-}
-
-fn is_https(parser: &mut AnnotationParser, port: &ServicePort) -> bool {
-    let protocol = parser.read(&a::PROTOCOL, Some(port), v::protocol);
-    protocol.is_some_and(|protocol| protocol.value == "https")
+    let is_managed = is_managed(parser, context, port)?;
+    is_managed.value.then_some(is_managed.source)
 }
 
 /// Upstream takes any other word for `uploaded`.
-pub(super) fn certificate_type(
+pub(super) fn is_managed(
     parser: &mut AnnotationParser,
     context: &Context,
-    port: Option<&ServicePort>,
-) -> Option<Sourced<CertificateType>> {
+    port: &ServicePort,
+) -> Option<Sourced<bool>> {
     if !context.planner.preserves_unset() {
-        return parser.read(&a::CERTIFICATE_TYPE, port, v::certificate_type);
+        return parser.read(&a::CERTIFICATE_TYPE, Some(port), v::is_managed);
     }
-    let text = parser.read(&a::CERTIFICATE_TYPE, port, v::any)?;
-    let kind = v::certificate_type(&text.value).unwrap_or_else(|why| {
-        let message = format!(
-            "{}: {:?} is taken for uploaded; {why}",
-            text.source, text.value
-        );
+    let text = parser.read(&a::CERTIFICATE_TYPE, Some(port), v::any)?;
+    let is_managed = v::is_managed(&text.value).unwrap_or_else(|why| {
+        let (source, text) = (&text.source, &text.value);
+        let message = format!("{source}: {text:?} is taken for uploaded; {why}");
         parser.warning(Reason::AnnotationWithoutEffect, message);
-        CertificateType::Uploaded
+        false
     });
-    Some(Sourced::new(kind, text.source))
+    Some(Sourced::new(is_managed, text.source))
 }
 
 /// The one that is there, after changes where it is not ours yet. None: it is ordered, or a

@@ -1,11 +1,11 @@
 //! What a Service wants of each port of its load balancer, and of the port's health check.
 
 use super::annotations::{self as a, Annotation};
-use super::certificates::{Managed, certificate_type, issued};
+use super::certificates::{Managed, is_managed, issued};
 use super::context::{Context, Defaults, NODE_PORT, default_source};
 use super::listener::{Listener, Part, PortField, PortField as F};
 use super::parser::AnnotationParser;
-use super::values::{self as v, CertificateType};
+use super::values as v;
 use crate::hetzner::certificates::Certificate;
 use crate::provider::{Protocol, Reason, ServicePort, Source, Sourced, TrafficPolicy};
 use crate::text::{self, nearest::did_you_mean};
@@ -324,8 +324,7 @@ impl PortReader<'_, '_> {
     /// is an `https` port without any, unless it may have one already.
     fn uploaded(&mut self) -> Option<Sourced<Vec<u64>>> {
         let context = self.context;
-        let kind = certificate_type(self.parser, context, Some(self.port));
-        if kind.is_some_and(|kind| kind.value == CertificateType::Managed) {
+        if is_managed(self.parser, context, self.port).is_some_and(|managed| managed.value) {
             return None;
         }
         let named = self.annotation(&a::HTTP_CERTIFICATES, v::certificates);

@@ -7,13 +7,6 @@ use std::net::Ipv4Addr;
 
 pub(super) use crate::text::ip_range;
 
-/// Whose certificates an `https` port shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CertificateType {
-    Uploaded,
-    Managed,
-}
-
 pub(super) fn any(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
@@ -50,12 +43,9 @@ pub(super) fn algorithm(text: &str) -> Result<Algorithm, String> {
     word(text, &words.map(|word| (word.name(), word)))
 }
 
-pub(super) fn certificate_type(text: &str) -> Result<CertificateType, String> {
-    let words = [
-        ("uploaded", CertificateType::Uploaded),
-        ("managed", CertificateType::Managed),
-    ];
-    word(text, &words)
+/// Does an `https` port show the Service's own certificate?
+pub(super) fn is_managed(text: &str) -> Result<bool, String> {
+    word(text, &[("uploaded", false), ("managed", true)])
 }
 
 pub(super) fn ipv4(text: &str) -> Result<Ipv4Addr, String> {
