@@ -1,7 +1,6 @@
 //! A cloud that answers to each change what the change says.
 
 use super::super::*;
-use crate::provider::Source;
 use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
