@@ -4,24 +4,22 @@ use super::actions;
 use super::addresses::{Addresses, addresses, explain_missing, hold_back};
 use super::api::{self, Api};
 use super::certificates;
-use super::load_balancers::{self, Observed, Planner};
+use super::load_balancers::{self, Planner};
 use super::metadata;
 use super::networks::{self, Network};
 use super::servers;
 use crate::http::{self, Proxies, Timing, Tls, Token};
 use crate::provider::{
-    ActionId, Actions, AddressFamily, Applied, Attached, Change, ChangeKind, Checkup, Cluster,
-    Error, ErrorKind, Finding, Gate, Instance, InstanceId, Instances, Kept, LoadBalancerPlan,
-    LoadBalancers, Metadata, Needs, Network as PrivateNetwork, NetworkSelector, Node, NodeAddress,
-    OfferedNode, Orphan, Profile, Provider, ProviderId, RouteChange, Routes, Service, Snapshot,
-    Source, Sourced, Urgency,
+    ActionId, Actions, AddressFamily, Applied, Attached, Change, Checkup, Cluster, Error,
+    ErrorKind, Finding, Gate, Instance, InstanceId, Instances, Kept, LoadBalancers, Metadata,
+    Network as PrivateNetwork, NetworkSelector, Node, NodeAddress, Profile, Provider, ProviderId,
+    RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency,
 };
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::ops::Deref;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -59,12 +57,8 @@ pub struct Settings {
 }
 
 /// A project of Hetzner Cloud.
-#[derive(Clone)]
-pub struct Hetzner(Arc<Project>);
-
-/// What snapshots and planned changes share with it.
-pub struct Project {
-    api: Api,
+pub struct Hetzner {
+    api: Arc<Api>,
     profile: Profile,
     network: Option<NetworkSelector>,
     metadata: Option<String>,
@@ -73,7 +67,7 @@ pub struct Project {
     finding: std::sync::Mutex<()>,
     address_family: Sourced<AddressFamily>,
     zone_label: Sourced<bool>,
-    load_balancers: load_balancers::Defaults,
+    load_balancers: Arc<load_balancers::Defaults>,
     has_load_balancers: bool,
     types: load_balancers::Types,
     subnets: load_balancers::Subnets,
@@ -95,8 +89,8 @@ impl Hetzner {
             gate: settings.gate,
             watch: api::watch,
         });
-        Hetzner(Arc::new(Project {
-            api: Api::new(http, settings.time_scale),
+        Hetzner {
+            api: Arc::new(Api::new(http, settings.time_scale)),
             profile: settings.profile,
             network: settings.network,
             metadata: settings.metadata,
@@ -105,41 +99,44 @@ impl Hetzner {
             address_family: settings.address_family,
             zone_label: settings.zone_label,
             has_load_balancers: settings.load_balancers.is_some(),
-            load_balancers: settings.load_balancers.unwrap_or_default(),
+            load_balancers: Arc::new(settings.load_balancers.unwrap_or_default()),
             types: load_balancers::Types::new(settings.time_scale),
             subnets: load_balancers::Subnets::new(settings.time_scale),
-        }))
+        }
     }
 
-    fn planner(&self) -> Planner<'_> {
+    /// Plans load balancers with this Network.
+    pub fn planner(&self, network: Option<u64>) -> Planner {
         Planner {
             profile: self.profile,
-            defaults: &self.load_balancers,
-            network: self.network_id(),
+            defaults: Arc::clone(&self.load_balancers),
+            network,
+            api: Arc::clone(&self.api),
         }
     }
 
-    /// The Network of the settings, whether this machine is attached or not; none: the settings name none.
-    fn look_for_network(&self) -> Option<Result<&Network, Error>> {
-        let selector = self.network.as_ref()?;
+    /// The Network of the settings, found if it was not yet; none: the settings name none. `is_checked`: this machine must
+    /// be attached to it.
+    fn find_network(&self, is_checked: bool) -> Result<Option<&Network>, Error> {
+        let Some(selector) = &self.network else {
+            return Ok(None);
+        };
+        let _one_at_a_time = self.finding.lock().unwrap_or_else(PoisonError::into_inner);
         if self.found.get().is_none() {
-            match networks::find(&self.api, selector) {
-                Ok(network) => drop(self.found.set(network)),
-                Err(error) => return Some(Err(error)),
+            let network = networks::find(&self.api, selector)?;
+            if is_checked {
+                if let Some(endpoint) = &self.metadata {
+                    metadata::check_attached(endpoint, &network)?;
+                }
+                log::info!("private Network: {} ({})", network.name, network.id);
             }
+            let _ = self.found.set(network);
         }
-        self.found.get().map(Ok)
+        Ok(self.found.get())
     }
 
     fn network_id(&self) -> Option<u64> {
         self.found.get().map(|network| network.id)
-    }
-
-    /// The Network, found if it was not yet.
-    fn routed_network(&self) -> Result<u64, Error> {
-        self.prepare()?;
-        let unset = || Error::new(ErrorKind::Misconfigured, "HCLOUD_NETWORK: not set");
-        self.network_id().ok_or_else(unset)
     }
 }
 
@@ -160,35 +157,23 @@ impl Provider for Hetzner {
     }
 
     fn prepare(&self) -> Result<(), Error> {
-        let Some(selector) = &self.network else {
-            return Ok(());
-        };
-        let _one_at_a_time = self.finding.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.found.get().is_none() {
-            let network = networks::find(&self.api, selector)?;
-            if let Some(endpoint) = &self.metadata {
-                metadata::check_attached(endpoint, &network)?;
-            }
-            log::info!("private Network: {} ({})", network.name, network.id);
-            let _ = self.found.set(network);
-        }
-        Ok(())
+        self.find_network(true).map(drop)
     }
 
     fn checkup(&self) -> Checkup {
-        let network = self.look_for_network();
+        let network = self.find_network(false);
         let attached = match (&network, &self.metadata) {
-            (Some(Ok(network)), Some(endpoint)) => metadata::attached(endpoint, network),
+            (Ok(Some(network)), Some(endpoint)) => metadata::attached(endpoint, network),
             _ => Attached::default(),
         };
         let permission = api::permission(&self.api);
         let (rate_limit, clock_ahead_s) = self.api.seen();
+        let shown = |network: &Network| format!("{} ({})", network.name, network.id);
         Checkup {
             permission,
             rate_limit,
             clock_ahead_s,
-            network: network
-                .map(|found| found.map(|network| format!("{} ({})", network.name, network.id))),
+            network: network.map(|found| found.map(shown)).transpose(),
             attached,
         }
     }
@@ -216,25 +201,33 @@ impl Provider for Hetzner {
 
 impl Routes for Hetzner {
     fn observe(&self, urgency: Urgency) -> Result<PrivateNetwork, Error> {
-        networks::routes(&self.api, self.routed_network()?, urgency)
+        let network = routed(self.find_network(true)?.map(|network| network.id))?;
+        networks::routes(&self.api, network, urgency)
     }
 
     fn change(&self, change: RouteChange) -> Box<dyn Change> {
-        let hetzner = self.clone();
-        Box::new(RouteWrite { hetzner, change })
+        Box::new(RouteWrite {
+            api: Arc::clone(&self.api),
+            network: self.network_id(),
+            change,
+        })
     }
+}
+
+fn routed(network: Option<u64>) -> Result<u64, Error> {
+    network.ok_or_else(|| Error::new(ErrorKind::Misconfigured, "HCLOUD_NETWORK: not set"))
 }
 
 /// A change of the Network's routes, with the project that makes it.
 struct RouteWrite {
-    hetzner: Hetzner,
+    api: Arc<Api>,
+    network: Option<u64>,
     change: RouteChange,
 }
 
 impl Change for RouteWrite {
     fn apply(&self) -> Result<Applied, Error> {
-        let network = self.hetzner.routed_network()?;
-        let applied = networks::change_route(&self.hetzner.api, network, &self.change);
+        let applied = networks::change_route(&self.api, routed(self.network)?, &self.change);
         applied.map_err(|error| {
             let why = format!("{}: {}", self.failed(), error.message);
             Error::new(error.kind, why)
@@ -252,31 +245,11 @@ impl Change for RouteWrite {
     fn json(&self) -> Value {
         self.change.json()
     }
-
-    fn kind(&self) -> ChangeKind {
-        ChangeKind::Settings
-    }
-
-    fn may_follow_at_once(&self) -> bool {
-        false
-    }
-
-    fn may_fail_alone(&self) -> bool {
-        false
-    }
 }
 
 impl fmt::Debug for RouteWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.change.fmt(f)
-    }
-}
-
-impl Deref for Hetzner {
-    type Target = Project;
-
-    fn deref(&self) -> &Project {
-        &self.0
     }
 }
 
@@ -293,154 +266,20 @@ impl Actions for Hetzner {
 impl LoadBalancers for Hetzner {
     fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Arc<dyn Snapshot>, Error> {
         // Without the Network that the settings name, every plan would be wrong.
-        self.prepare()?;
-        let planner = self.planner();
+        let network = self.find_network(true)?;
+        let planner = self.planner(network.map(|network| network.id));
         let known = load_balancers::Known {
             types: &self.types,
             subnets: &self.subnets,
-            network: self.found.get(),
+            network,
         };
         let observed = load_balancers::observe(&self.api, &known, &planner, services, urgency)?;
-        Ok(self.snapshot(observed))
+        Ok(Arc::new(load_balancers::Snapshot { planner, observed }))
     }
 
     fn kept(&self, cluster: &Cluster) -> Result<Vec<Kept>, Error> {
         let all = certificates::of_cluster(&self.api, load_balancers::CLUSTER_UID, &cluster.uid)?;
         Ok(load_balancers::left(&all, cluster))
-    }
-}
-
-impl Hetzner {
-    fn snapshot(&self, observed: Observed) -> Arc<dyn Snapshot> {
-        Arc::new(LoadBalancerSnapshot {
-            hetzner: self.clone(),
-            observed,
-        })
-    }
-
-    fn applicable(&self, plan: load_balancers::Plan) -> LoadBalancerPlan {
-        let changes = plan.changes.into_iter();
-        LoadBalancerPlan {
-            changes: changes.map(|change| self.ready(change)).collect(),
-            ..plan.rest
-        }
-    }
-
-    fn ready(&self, change: load_balancers::Change) -> Box<dyn Change> {
-        Box::new(LoadBalancerChange {
-            hetzner: self.clone(),
-            change,
-        })
-    }
-}
-
-/// A planned change, with the project that it changes.
-struct LoadBalancerChange {
-    hetzner: Hetzner,
-    change: load_balancers::Change,
-}
-
-impl Change for LoadBalancerChange {
-    fn apply(&self) -> Result<Applied, Error> {
-        let snapshot = |observed| self.hetzner.snapshot(observed);
-        load_balancers::apply(&self.hetzner.api, &self.change, snapshot)
-    }
-
-    fn line(&self) -> String {
-        self.change.line.clone()
-    }
-
-    fn json(&self) -> Value {
-        self.change.json()
-    }
-
-    fn sources(&self) -> Vec<Source> {
-        self.change.sources.clone()
-    }
-
-    fn kind(&self) -> ChangeKind {
-        self.change.kind()
-    }
-
-    fn may_follow_at_once(&self) -> bool {
-        self.change.may_follow_at_once()
-    }
-
-    fn may_fail_alone(&self) -> bool {
-        self.change.may_fail_alone()
-    }
-
-    fn without_parts(&self) -> Option<Box<dyn Change>> {
-        let bare = self.change.without_parts();
-        bare.map(|change| self.hetzner.ready(change))
-    }
-
-    fn needs_another_first(&self) -> bool {
-        self.change.needs_another_first()
-    }
-
-    fn event(&self) -> Option<Finding> {
-        self.change.event.clone()
-    }
-}
-
-impl fmt::Debug for LoadBalancerChange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.change.fmt(f)
-    }
-}
-
-/// What was read of load balancers, with the project that plans by it.
-struct LoadBalancerSnapshot {
-    hetzner: Hetzner,
-    observed: Observed,
-}
-
-impl Snapshot for LoadBalancerSnapshot {
-    fn covers(&self, service: &Service) -> bool {
-        load_balancers::covers(&self.observed, &self.hetzner.planner(), service)
-    }
-
-    fn needs(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster) -> Needs {
-        let planner = self.hetzner.planner();
-        planner.needs(&self.observed, service, nodes, cluster)
-    }
-
-    fn has_own(&self, service: &Service, cluster: &Cluster) -> bool {
-        load_balancers::has_own(&self.observed, service, cluster)
-    }
-
-    fn plan(
-        &self,
-        service: &Service,
-        nodes: &[OfferedNode],
-        cluster: &Cluster,
-    ) -> LoadBalancerPlan {
-        let planner = self.hetzner.planner();
-        let plan = planner.plan(&self.observed, service, nodes, cluster);
-        self.hetzner.applicable(plan)
-    }
-
-    fn plan_removal(
-        &self,
-        service: &Service,
-        nodes: &[OfferedNode],
-        cluster: &Cluster,
-    ) -> LoadBalancerPlan {
-        let planner = self.hetzner.planner();
-        let plan = planner.plan_removal(&self.observed, service, nodes, cluster);
-        self.hetzner.applicable(plan)
-    }
-
-    fn orphans(&self, cluster: &Cluster) -> Vec<Orphan> {
-        let orphans = self.hetzner.planner().orphans(&self.observed, cluster);
-        let orphans = orphans.into_iter();
-        orphans
-            .map(|(orphan, change)| Orphan {
-                removal: change.map(|change| self.hetzner.ready(change)),
-                ..orphan
-            })
-            .collect()
     }
 }
 

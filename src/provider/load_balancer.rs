@@ -50,13 +50,8 @@ pub trait Snapshot: Send + Sync {
     fn plan(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster)
     -> LoadBalancerPlan;
 
-    /// What deletes or releases it, found by its label alone; the nodes only give its targets their names. Pure.
-    fn plan_removal(
-        &self,
-        service: &Service,
-        nodes: &[OfferedNode],
-        cluster: &Cluster,
-    ) -> LoadBalancerPlan;
+    /// What deletes or releases it, found by its label alone. Pure.
+    fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
     /// Load balancers of this cluster whose Service does not exist. Pure.
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan>;
@@ -88,21 +83,22 @@ pub trait Change: fmt::Debug + Send + Sync {
     /// For programs: `{"change": "addTarget", …}`.
     fn json(&self) -> serde_json::Value;
 
-    /// What asks for it.
-    fn sources(&self) -> Vec<Source> {
-        Vec::new()
-    }
-
     /// For the events: what kind of change it is.
-    fn kind(&self) -> ChangeKind;
+    fn kind(&self) -> ChangeKind {
+        ChangeKind::Settings
+    }
 
     /// It may be sent although the action of the change before it still runs. The cloud may answer
     /// `ErrorKind::Busy`; then it is sent again afterwards.
-    fn may_follow_at_once(&self) -> bool;
+    fn may_follow_at_once(&self) -> bool {
+        false
+    }
 
     /// When it fails the changes after it are made all the same: a target or a certificate that
     /// the cloud refuses must not keep the others from working.
-    fn may_fail_alone(&self) -> bool;
+    fn may_fail_alone(&self) -> bool {
+        false
+    }
 
     /// What to make in its place after `ErrorKind::InPart`.
     fn without_parts(&self) -> Option<Box<dyn Change>> {
@@ -218,7 +214,7 @@ pub struct Field {
     /// E.g. `type`, `port 443 health check interval`.
     pub field: String,
     pub have: Option<String>,
-    /// None: it is left as it is.
+    /// None: it is left unchanged.
     pub want: Option<String>,
     pub source: Source,
 }

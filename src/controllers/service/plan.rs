@@ -85,9 +85,7 @@ fn plan_service(view: &View, service: &Arc<Service>) -> ServicePlan {
     match plan.want {
         Want::Nothing => return plan,
         Want::Remove => {
-            plan.cloud = view
-                .snapshot
-                .plan_removal(&for_cloud, view.nodes, view.cluster);
+            plan.cloud = view.snapshot.plan_removal(&for_cloud, view.cluster);
         }
         Want::Ensure => {
             plan.cloud = view.snapshot.plan(&for_cloud, view.nodes, view.cluster);

@@ -2,21 +2,29 @@
 
 use super::annotations::Annotation;
 use super::balancer::{BalancerType, LoadBalancer, PrimaryIp};
+use super::names::{self, ADOPTED, CREATED, YES};
+use crate::hetzner::api::Api;
 use crate::hetzner::certificates::{Certificate, Certificates};
 use crate::hetzner::networks::Subnet;
 pub use crate::provider::LoadBalancerDefaults as Defaults;
-use crate::provider::{
-    Cluster, InstanceId, OfferedNode, Profile, Protocol, ProviderId, Service, Source,
-};
+use crate::provider::{Cluster, OfferedNode, Profile, Service, Source};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Plans; with the settings that plans depend on.
-#[derive(Clone, Copy, Debug)]
-pub struct Planner<'a> {
+/// The settings that plans depend on, and the project in which their changes are made.
+#[derive(Clone)]
+pub struct Planner {
     pub profile: Profile,
-    pub defaults: &'a Defaults,
+    pub defaults: Arc<Defaults>,
     /// ID of the private Network, with `HCLOUD_NETWORK`.
     pub network: Option<u64>,
+    pub(in crate::hetzner) api: Arc<Api>,
+}
+
+/// What was read of load balancers, and how it is planned by.
+pub struct Snapshot {
+    pub planner: Planner,
+    pub observed: Observed,
 }
 
 /// The flag whose default names the cluster on a label.
@@ -25,7 +33,7 @@ pub(super) const NETWORK: &str = "HCLOUD_NETWORK";
 /// It has no annotation.
 pub(super) const NODE_PORT: &str = "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT";
 
-impl Planner<'_> {
+impl Planner {
     /// Upstream leaves some unset fields unchanged; people have set them by hand, and a take-over must not reset them.
     pub(super) fn preserves_unset(&self) -> bool {
         self.profile == Profile::Hcloud
@@ -65,83 +73,28 @@ pub struct Observed {
 
 /// What the plan of one Service rests on.
 pub(super) struct Context<'a> {
-    pub(super) planner: &'a Planner<'a>,
+    pub(super) planner: &'a Planner,
     pub(super) observed: &'a Observed,
     pub(super) service: &'a Service,
     pub(super) nodes: &'a [OfferedNode],
     pub(super) cluster: &'a Cluster,
     pub(super) certificates: Certificates<'a>,
-    pub(super) limits: Limits,
 }
 
-impl<'a> Context<'a> {
-    pub(super) fn names(&self) -> Names<'a> {
-        Names {
-            offered: self.nodes,
-            cluster: Some(self.cluster),
-        }
-    }
-}
-
-/// Servers by the names of their nodes.
-#[derive(Clone, Copy)]
-pub(super) struct Names<'a> {
-    pub(super) offered: &'a [OfferedNode],
-    /// Where they are known, also of nodes that get no traffic.
-    pub(super) cluster: Option<&'a Cluster>,
-}
-
-impl Names<'_> {
-    /// The node on a server, else the server's number.
-    pub(super) fn of(self, server: u64) -> String {
-        let known = self
-            .cluster
-            .and_then(|one| one.servers.get(&InstanceId(server)));
-        let is_on = |node: &&OfferedNode| matches!(node.provider_id, ProviderId::Ours(id) if id.0 == server);
-        let offered = || Some(&self.offered.iter().find(is_on)?.name);
-        match known.or_else(offered) {
-            Some(name) => name.clone(),
-            None => format!("server {server}"),
-        }
-    }
-}
-
-/// How many ports and certificates a Service may have at all: what the largest type of load balancer takes. Checked
-/// before anything is computed for each port. The type of the Service may take less.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    services: usize,
-    pub(super) certificates: usize,
-}
-
-/// Of an `lb31`, the largest type of 2026. The types are not read for a Service whose load balancer is to keep its own.
-const LARGEST: Limits = Limits {
-    services: 30,
-    certificates: 50,
-};
-
-impl Limits {
-    /// No less than those of any type that was read.
-    pub(super) fn of(observed: &Observed) -> Limits {
-        let types = observed.types.iter().flat_map(|types| types.iter());
-        let own = observed.balancers.iter().map(|one| &one.load_balancer_type);
-        types.chain(own).fold(LARGEST, |largest, kind| Limits {
-            services: largest.services.max(kind.max_services),
-            certificates: largest.certificates.max(kind.max_assigned_certificates),
-        })
-    }
-
-    /// Why no load balancer can serve this Service.
-    pub(super) fn exceeded_by(self, service: &Service) -> Option<String> {
-        let ports = service.ports.iter();
-        let ports = ports.filter(|port| port.protocol == Protocol::Tcp).count();
-        (ports > self.services).then(|| {
-            format!(
-                "the Service has {ports} TCP ports, and the largest type of load balancer takes {}: remove ports, or give \
-                 them to several Services",
-                self.services
-            )
-        })
+impl Context<'_> {
+    /// Ours, as they should be. `balancer`: none: a new one.
+    pub(super) fn labels(
+        &self,
+        balancer: Option<&LoadBalancer>,
+        adopts: bool,
+    ) -> BTreeMap<String, String> {
+        let mut labels = names::labels(self.service, self.cluster);
+        let more = match balancer {
+            None => Some(CREATED),
+            Some(one) => Some(ADOPTED).filter(|_| adopts && !one.labels.contains_key(CREATED)),
+        };
+        labels.extend(more.map(|label| (label.to_owned(), YES.to_owned())));
+        labels
     }
 }
 

@@ -2,7 +2,7 @@
 //! read from the API, compared, shown and written.
 
 use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub struct Listener {
 
 /// Where in the API's document of a port a field is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+pub(super) enum Part {
     Port,
     /// Only `http` and `https` have it.
     Http,
@@ -190,17 +190,13 @@ impl Listener {
             .collect()
     }
 
-    fn has(&self, part: Part) -> bool {
+    pub(super) fn has(&self, part: Part) -> bool {
         match part {
             Part::Port | Part::Check => true,
             Part::Http => matches!(self.protocol(), "http" | "https"),
             Part::Https => self.is_https(),
             Part::HttpCheck => self.get(F::CheckProtocol).is_some_and(|one| one == "http"),
         }
-    }
-
-    pub(super) fn serialize_new<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.body(true).serialize(serializer)
     }
 
     /// As the API takes it, when it is added (`is_new`) or updated. Only what its protocol has.
@@ -223,12 +219,6 @@ impl Listener {
             };
         }
         body
-    }
-}
-
-impl Serialize for Listener {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.body(false).serialize(serializer)
     }
 }
 

@@ -1,12 +1,15 @@
 //! Load balancers of Hetzner Cloud: from a Service's annotations to a plan, and one change at a time.
 //!
+//! The way from a Service to a write: `plan` (the contract's [`Snapshot`](crate::provider::Snapshot)) → `desired` →
+//! `ports` → `diff` (for a new one `create`; for targets `targets`) → `change`, which makes the call.
+//!
 //! | file | its one job |
 //! |---|---|
 //! | `annotations` | the table: feeds parser, `inspect` and `ccm help annotations` |
 //! | `values` | a text becomes a type, once |
 //! | `parser` | one Service's annotations, and all that is wrong with them |
 //! | `context` | what a plan rests on: settings, what was read, what is held back in a shell |
-//! | `desired`, `ports`, `health_check` | what a Service wants: the whole, each port, each health check |
+//! | `desired`, `ports` | what a Service wants: the whole; each port with its health check |
 //! | `certificates` | managed certificates: found, taken over, ordered |
 //! | `primary_ips` | the Primary IPs of a new one, and what is reported about those of the others |
 //! | `names` | names and labels |
@@ -15,15 +18,16 @@
 //! | `find` | which load balancer is a Service's |
 //! | `ownership` | who owns one, by its targets and labels, and whether it is deleted or released |
 //! | `subnets` | where in the Network one can be attached |
-//! | `plan`, `create`, `diff`, `targets` | what must have been read before (`Planner::needs`), and what to do, in which order; `diff::compare` holds back |
+//! | `plan` | what must have been read before, and what to do |
+//! | `diff`, `targets` | the differences, as changes in their order; what is held back |
+//! | `create` | the differences of one that does not exist yet, as one request |
 //! | `status` | what the Service's status says, and a load balancer for people |
-//! | `change` | one write, as data, and what it depends on |
-//! | `observe`, `apply` | the calls |
+//! | `change` | one write: the table of actions, the request, the call, its answer |
+//! | `observe` | what is read |
 //!
-//! Everything but the last line is pure.
+//! All but `change` and `observe` is pure.
 
 pub mod annotations;
-mod apply;
 mod balancer;
 mod certificates;
 mod change;
@@ -32,7 +36,6 @@ mod create;
 mod desired;
 mod diff;
 mod find;
-mod health_check;
 mod listener;
 mod names;
 mod observe;
@@ -54,12 +57,10 @@ pub use balancer::{
     Algorithm, AlgorithmOf, BalancerType, Deprecation, HealthStatus, IpRef, LoadBalancer,
     PrimaryIp, PrivateNet, Protection, PublicIp, PublicNet, SelectedServer, SelectorRef, Target,
 };
-pub use change::{Change, Create, LabelEdit, NewCertificate, Plan, Seen, ServerTarget, Write};
-pub use context::{Defaults, Observed, Planner};
+pub use context::{Defaults, Observed, Planner, Snapshot};
 pub use listener::{Listener, PortField};
 pub use names::{ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, SERVICE, SERVICE_UID};
 
-pub(super) use apply::apply;
 pub(super) use certificates::left;
-pub(super) use observe::{Known, Types, covers, has_own, observe};
+pub(super) use observe::{Known, Types, observe};
 pub(super) use subnets::Subnets;

@@ -4,13 +4,13 @@
 use super::annotations;
 use super::balancer::{BalancerType, LoadBalancer, PrimaryIp};
 use super::context::{Observed, Planner};
-use super::find::{by_label, other_cluster};
+use super::find::by_label;
 use super::parser::{has, value_of};
 use super::primary_ips;
 use super::subnets::{self, Subnets};
 use crate::hetzner::api::{Api, Kept, Resource};
 use crate::hetzner::networks::Network;
-use crate::provider::{Cluster, Error, Service, Urgency};
+use crate::provider::{Error, Service, Urgency};
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(in crate::hetzner) fn observe(
         balancers: api.list("", urgency)?,
         ..Observed::default()
     };
-    let wanted: Vec<String> = services
+    let wanted: Vec<&str> = services
         .iter()
         .filter(|service| needs_types(&observed.balancers, planner, service))
         .map(|service| wanted_type(planner, service).unwrap_or_default())
@@ -70,24 +70,10 @@ pub(in crate::hetzner) fn observe(
 }
 
 /// Does it hold what plans for this Service rest on?
-pub(in crate::hetzner) fn covers(
-    observed: &Observed,
-    planner: &Planner,
-    service: &Service,
-) -> bool {
+pub(super) fn covers(observed: &Observed, planner: &Planner, service: &Service) -> bool {
     (observed.types.is_some() || !needs_types(&observed.balancers, planner, service))
         && (observed.certificates.is_some() || !needs_certificates(service))
         && (observed.primary_ips.is_some() || !needs_primary_ips(&observed.balancers, service))
-}
-
-/// Does one carry the Service's UID, and is it not another cluster's?
-pub(in crate::hetzner) fn has_own(
-    observed: &Observed,
-    service: &Service,
-    cluster: &Cluster,
-) -> bool {
-    let found = by_label(&observed.balancers, service).ok().flatten();
-    found.is_some_and(|one| other_cluster(one, cluster).is_none())
 }
 
 /// A load balancer says itself what its own type can hold.
@@ -99,15 +85,9 @@ fn needs_types(balancers: &[LoadBalancer], planner: &Planner, service: &Service)
     wanted.is_some_and(|wanted| wanted != balancer.load_balancer_type.name)
 }
 
-fn wanted_type(planner: &Planner, service: &Service) -> Option<String> {
-    let set = value_of(service, &annotations::TYPE).map(str::to_owned);
-    set.or_else(|| {
-        planner
-            .defaults
-            .kind
-            .as_ref()
-            .map(|kind| kind.value.clone())
-    })
+fn wanted_type<'a>(planner: &'a Planner, service: &'a Service) -> Option<&'a str> {
+    let default = planner.defaults.kind.as_ref();
+    value_of(service, &annotations::TYPE).or_else(|| default.map(|kind| kind.value.as_str()))
 }
 
 /// A load balancer keeps the addresses that it was made with.
@@ -123,11 +103,11 @@ fn needs_certificates(service: &Service) -> bool {
 fn types(
     api: &Api,
     known: &Types,
-    wanted: &[String],
+    wanted: &[&str],
     urgency: Urgency,
 ) -> Result<Arc<Vec<BalancerType>>, Error> {
     let is_good = |age: Duration, types: &[BalancerType]| {
-        let has = |name: &String| name.is_empty() || types.iter().any(|kind| kind.name == *name);
+        let has = |name: &&str| name.is_empty() || types.iter().any(|kind| kind.name == **name);
         age < match wanted.iter().all(has) {
             true => TYPES_KEPT,
             false => TYPES_CERTAIN,

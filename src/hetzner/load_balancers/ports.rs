@@ -1,23 +1,74 @@
-//! What a Service wants of each port of its load balancer.
+//! What a Service wants of each port of its load balancer, and of the port's health check.
 
 use super::annotations::{self as a, Annotation};
-use super::certificates::{Managed, certificate_type, issued};
-use super::context::{Context, default_source};
-use super::listener::{Listener, PortField, PortField as F};
-use super::parser::{AnnotationParser, hash};
-use super::values::{self as v, CertificateType};
-use crate::hetzner::certificates::{Certificate, Certificates};
-use crate::provider::{Finding, Protocol, Reason, ServicePort, Source, Sourced};
+use super::certificates::{Managed, is_managed, issued};
+use super::context::{Context, Defaults, NODE_PORT, default_source};
+use super::listener::{Listener, Part, PortField, PortField as F};
+use super::parser::AnnotationParser;
+use super::values as v;
+use crate::hetzner::certificates::Certificate;
+use crate::provider::{Protocol, Reason, ServicePort, Source, Sourced, TrafficPolicy};
 use crate::text::{self, nearest::did_you_mean};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
-
-/// What the API takes when nothing is said.
-const COOKIE_NAME: &str = "HCLBSTICKY";
-const COOKIE_LIFETIME_S: u32 = 300;
 
 /// A redirect answers here itself.
 const HTTP_PORT: u16 = 80;
+
+/// Where kube-proxy says whether the node runs a pod of the Service.
+const NODE_PORT_PATH: &str = "/healthz";
+
+const LOCAL: Source = Source::Rule("externalTrafficPolicy: Local");
+
+type Parse = fn(&str) -> Result<Value, String>;
+
+/// The annotation that sets a field, how its value is read, and what the API takes when nothing is said; null: it is
+/// left unchanged in both profiles.
+fn row(field: PortField) -> Option<(&'static Annotation, Parse, Value)> {
+    Some(match field {
+        F::ProxyProtocol => (&a::USES_PROXYPROTOCOL, v::switch, json!(false)),
+        F::CookieName => (&a::HTTP_COOKIE_NAME, v::text, json!("HCLBSTICKY")),
+        F::CookieLifetime => (&a::HTTP_COOKIE_LIFETIME, v::seconds, json!(300)),
+        F::StickySessions => (&a::HTTP_STICKY_SESSIONS, v::switch, json!(false)),
+        F::RedirectHttp => (&a::HTTP_REDIRECT_HTTP, v::switch, json!(false)),
+        F::TimeoutIdle => (&a::HTTP_TIMEOUT_IDLE, v::idle_seconds, Value::Null),
+        F::CheckInterval => (&a::HEALTH_CHECK_INTERVAL, v::seconds, json!(15)),
+        F::CheckTimeout => (&a::HEALTH_CHECK_TIMEOUT, v::seconds, json!(10)),
+        F::CheckRetries => (&a::HEALTH_CHECK_RETRIES, v::count, json!(3)),
+        F::CheckDomain => (&a::HEALTH_CHECK_HTTP_DOMAIN, v::domain, json!("")),
+        F::CheckPath => (&a::HEALTH_CHECK_HTTP_PATH, v::path, json!("/")),
+        F::CheckStatusCodes => (
+            &a::HTTP_STATUS_CODES,
+            v::status_codes,
+            json!(["2??", "3??"]),
+        ),
+        _ => return None,
+    })
+}
+
+/// What the settings say of a field.
+fn setting(defaults: &Defaults, field: PortField) -> Option<Sourced<Value>> {
+    fn value<T: Into<Value> + Clone>(set: &Option<Sourced<T>>) -> Option<Sourced<Value>> {
+        let set = set.clone()?;
+        Some(Sourced::new(set.value.into(), set.source))
+    }
+    match field {
+        F::ProxyProtocol => value(&defaults.uses_proxyprotocol),
+        F::CheckInterval => value(&defaults.health_check_interval_s),
+        F::CheckTimeout => value(&defaults.health_check_timeout_s),
+        F::CheckRetries => value(&defaults.health_check_retries),
+        _ => None,
+    }
+}
+
+/// What says where a check is sent; with none of them `externalTrafficPolicy: Local` does.
+const PLACE: [&Annotation; 3] = [
+    &a::HEALTH_CHECK_PROTOCOL,
+    &a::HEALTH_CHECK_PORT,
+    &a::HEALTH_CHECK_HTTP_PATH,
+];
+
+const INTERVALS: [PortField; 3] = [F::CheckInterval, F::CheckTimeout, F::CheckRetries];
 
 /// One port as it should be.
 #[derive(Clone, Debug)]
@@ -67,57 +118,11 @@ impl Port {
 }
 
 /// Reads one port's annotations into its fields.
-pub(super) struct PortReader<'a, 'b> {
-    pub(super) parser: &'a mut AnnotationParser<'b>,
-    pub(super) context: &'a Context<'a>,
-    pub(super) port: &'a ServicePort,
-    pub(super) wanted: Port,
-}
-
-impl PortReader<'_, '_> {
-    /// The field's value: of the annotation, of the setting, or what the API takes when nothing is said. True: it is set.
-    pub(super) fn read<T: Into<Value> + Clone>(
-        &mut self,
-        field: PortField,
-        annotation: &'static Annotation,
-        parse: impl Fn(&str) -> Result<T, String>,
-        setting: &Option<Sourced<T>>,
-        usual: impl Into<Value>,
-    ) -> bool {
-        let set = self.annotation(annotation, parse);
-        let set = set.or_else(|| setting.clone());
-        let is_set = set.is_some();
-        self.set(field, set, usual, self.context.planner.enforced(annotation));
-        is_set
-    }
-
-    pub(super) fn annotation<T>(
-        &mut self,
-        annotation: &'static Annotation,
-        parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Option<Sourced<T>> {
-        self.parser.read(annotation, Some(self.port), parse)
-    }
-
-    /// `enforced`: the source of the usual value; none: it is only that of a new port.
-    pub(super) fn set<T: Into<Value>>(
-        &mut self,
-        field: PortField,
-        set: Option<Sourced<T>>,
-        usual: impl Into<Value>,
-        enforced: Option<Source>,
-    ) {
-        let (value, source) = match set {
-            Some(set) => (set.value.into(), Some(set.source)),
-            None => (usual.into(), enforced),
-        };
-        if !value.is_null() {
-            self.wanted.listener.set(field, value);
-        }
-        self.wanted
-            .sources
-            .extend(source.map(|source| (field, source)));
-    }
+struct PortReader<'a, 'b> {
+    parser: &'a mut AnnotationParser<'b>,
+    context: &'a Context<'a>,
+    port: &'a ServicePort,
+    wanted: Port,
 }
 
 /// All TCP ports; the others are reported.
@@ -129,9 +134,12 @@ pub(super) fn ports(
     let mut ports = Vec::new();
     for port in &context.service.ports {
         if port.protocol != Protocol::Tcp {
-            parser.port_finding(Reason::UnsupportedProtocolConfigured, port, || {
-                unsupported(port)
-            });
+            let why = format!(
+                "port {} is {}: Hetzner's load balancers take TCP only, so it is left out",
+                port.port,
+                port.protocol.name()
+            );
+            parser.warning(Reason::UnsupportedProtocolConfigured, why);
         } else if let Some(node_port) = port.node_port {
             ports.push(wanted(parser, context, managed, port, node_port));
         } else {
@@ -144,11 +152,11 @@ pub(super) fn ports(
     }
     let mut all = context.service.ports.iter();
     if !all.any(|port| port.protocol == Protocol::Tcp) {
-        parser.finding(Finding::warning(
+        parser.warning(
             Reason::UnsupportedProtocolConfigured,
             "no port of the Service is TCP, so its load balancer serves nothing, and costs money all the same: give it a \
              TCP port, or another type than LoadBalancer",
-        ));
+        );
     }
     check_redirects(parser, &ports);
     report_unused(parser, &ports);
@@ -179,52 +187,50 @@ fn check_redirects(parser: &mut AnnotationParser, ports: &[Port]) {
     }
 }
 
-/// An annotation, and whether plain `http` has it too.
-const HTTP_ONLY: [(&Annotation, bool); 10] = [
-    (&a::HTTP_COOKIE_NAME, true),
-    (&a::HTTP_COOKIE_LIFETIME, true),
-    (&a::HTTP_STICKY_SESSIONS, true),
-    (&a::HTTP_TIMEOUT_IDLE, true),
-    (&a::HTTP_REDIRECT_HTTP, false),
-    (&a::CERTIFICATE_TYPE, false),
-    (&a::HTTP_CERTIFICATES, false),
-    (&a::HTTP_MANAGED_CERTIFICATE_NAME, false),
-    (&a::HTTP_MANAGED_CERTIFICATE_DOMAINS, false),
-    (&a::HTTP_MANAGED_CERTIFICATE_ACME_STAGING, false),
+/// Annotations that have an effect only on ports with a certain part.
+const ONLY_WITH: [(Part, &Annotation); 14] = [
+    (Part::Http, &a::HTTP_COOKIE_NAME),
+    (Part::Http, &a::HTTP_COOKIE_LIFETIME),
+    (Part::Http, &a::HTTP_STICKY_SESSIONS),
+    (Part::Http, &a::HTTP_TIMEOUT_IDLE),
+    (Part::Https, &a::HTTP_REDIRECT_HTTP),
+    (Part::Https, &a::CERTIFICATE_TYPE),
+    (Part::Https, &a::HTTP_CERTIFICATES),
+    (Part::Https, &a::HTTP_MANAGED_CERTIFICATE_NAME),
+    (Part::Https, &a::HTTP_MANAGED_CERTIFICATE_DOMAINS),
+    (Part::Https, &a::HTTP_MANAGED_CERTIFICATE_ACME_STAGING),
+    (Part::HttpCheck, &a::HEALTH_CHECK_HTTP_DOMAIN),
+    (Part::HttpCheck, &a::HEALTH_CHECK_HTTP_PATH),
+    (Part::HttpCheck, &a::HTTP_STATUS_CODES),
+    (Part::HttpCheck, &a::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE),
 ];
 
-/// Reports annotations for `http` or `https` that are set for no such port.
+/// Reports those that are set although no port has that part.
 fn report_unused(parser: &mut AnnotationParser, ports: &[Port]) {
     // With a problem nothing is changed: only that is reported. It may be in a value of these annotations.
-    if !parser.problems.is_empty() {
+    if !parser.problems.is_empty() || ports.is_empty() {
         return;
     }
-    for (annotation, in_http) in HTTP_ONLY {
-        let speaks = |port: &Port| match port.listener.protocol() {
-            "https" => true,
-            protocol => in_http && protocol == "http",
-        };
-        if ports.is_empty() || ports.iter().any(speaks) || !parser.asks(annotation) {
+    for (part, annotation) in ONLY_WITH {
+        if ports.iter().any(|port| port.listener.has(part)) || !parser.asks(annotation) {
             continue;
         }
-        let words = if in_http { "http or https" } else { "https" };
-        parser.finding(Finding::warning(
-            Reason::AnnotationWithoutEffect,
-            format!(
-                "annotation {} has no effect, because no port of the Service has protocol {words}: set {} to {words}",
-                annotation.key(),
-                a::PROTOCOL.key()
+        let (what, by, words) = match part {
+            Part::Https => ("protocol https", &a::PROTOCOL, "https"),
+            Part::HttpCheck => (
+                "health check protocol http",
+                &a::HEALTH_CHECK_PROTOCOL,
+                "http",
             ),
-        ));
+            _ => ("protocol http or https", &a::PROTOCOL, "http or https"),
+        };
+        let why = format!(
+            "annotation {} has no effect, because no port of the Service has {what}: set {} to {words}",
+            annotation.key(),
+            by.key()
+        );
+        parser.warning(Reason::AnnotationWithoutEffect, why);
     }
-}
-
-fn unsupported(port: &ServicePort) -> String {
-    format!(
-        "port {} is {}: Hetzner's load balancers take TCP only, so it is left out",
-        port.port,
-        port.protocol.name()
-    )
 }
 
 fn wanted(
@@ -249,57 +255,65 @@ fn wanted(
     let protocol = reader.annotation(&a::PROTOCOL, v::protocol);
     let usual = Some(default_source(&a::PROTOCOL));
     reader.set(F::Protocol, protocol, "tcp", usual);
-    let (annotation, setting) = (
-        &a::USES_PROXYPROTOCOL,
-        &context.planner.defaults.uses_proxyprotocol,
-    );
-    reader.read(F::ProxyProtocol, annotation, v::boolean, setting, false);
-    reader.http(managed);
+    // What only `http` has is read for `tcp` too: a value that does not parse is reported.
+    for field in F::ALL.iter().filter(|field| !INTERVALS.contains(field)) {
+        reader.read(*field);
+    }
+    reader.certificates(managed);
     reader.health_check();
     reader.wanted
 }
 
 impl PortReader<'_, '_> {
-    /// What only `http` and `https` have. Read for `tcp` too: a value that does not parse is reported.
-    fn http(&mut self, managed: &Managed) {
-        self.read(
-            F::CookieName,
-            &a::HTTP_COOKIE_NAME,
-            v::any,
-            &None,
-            COOKIE_NAME,
-        );
-        let annotation = &a::HTTP_COOKIE_LIFETIME;
-        self.read(
-            F::CookieLifetime,
-            annotation,
-            v::seconds,
-            &None,
-            COOKIE_LIFETIME_S,
-        );
-        self.read(
-            F::StickySessions,
-            &a::HTTP_STICKY_SESSIONS,
-            v::boolean,
-            &None,
-            false,
-        );
-        self.read(
-            F::RedirectHttp,
-            &a::HTTP_REDIRECT_HTTP,
-            v::boolean,
-            &None,
-            false,
-        );
-        // Unset, it is left unchanged in both profiles.
-        let idle = self.annotation(&a::HTTP_TIMEOUT_IDLE, v::idle_seconds);
-        self.set(F::TimeoutIdle, idle, Value::Null, None);
+    /// The field's value: of the annotation, of the setting, or what the API takes when nothing is said. True: it is set.
+    fn read(&mut self, field: PortField) -> bool {
+        let Some((annotation, parse, usual)) = row(field) else {
+            return false;
+        };
+        let planner = self.context.planner;
+        let set = self.annotation(annotation, parse);
+        let set = set.or_else(|| setting(&planner.defaults, field));
+        let is_set = set.is_some();
+        let enforced = planner.enforced(annotation).filter(|_| !usual.is_null());
+        self.set(field, set, usual, enforced);
+        is_set
+    }
+
+    fn annotation<T>(
+        &mut self,
+        annotation: &'static Annotation,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<Sourced<T>> {
+        self.parser.read(annotation, Some(self.port), parse)
+    }
+
+    /// `enforced`: the source of the usual value; none: it is only that of a new port.
+    fn set<T: Into<Value>>(
+        &mut self,
+        field: PortField,
+        set: Option<Sourced<T>>,
+        usual: impl Into<Value>,
+        enforced: Option<Source>,
+    ) {
+        let (value, source) = match set {
+            Some(set) => (set.value.into(), Some(set.source)),
+            None => (usual.into(), enforced),
+        };
+        if !value.is_null() {
+            self.wanted.listener.set(field, value);
+        }
+        self.wanted
+            .sources
+            .extend(source.map(|source| (field, source)));
+    }
+
+    fn certificates(&mut self, managed: &Managed) {
         let own = managed.of(self.port.port);
         self.wanted.waits = own.as_ref().is_some_and(|own| own.value.is_none());
         let certificates = match own {
             // What it shows meanwhile stays.
             Some(own) => own.value.map(|id| Sourced::new(vec![id], own.source)),
-            None => self.certificates(),
+            None => self.uploaded(),
         };
         let enforced = self.context.planner.enforced(&a::HTTP_CERTIFICATES);
         let enforced = enforced.filter(|_| !self.wanted.waits);
@@ -308,14 +322,12 @@ impl PortReader<'_, '_> {
 
     /// IDs of the certificates that the annotations name. One that is not there is a problem, and so
     /// is an `https` port without any, unless it may have one already.
-    fn certificates(&mut self) -> Option<Sourced<Vec<u64>>> {
+    fn uploaded(&mut self) -> Option<Sourced<Vec<u64>>> {
         let context = self.context;
-        let kind = certificate_type(self.parser, context, Some(self.port));
-        if kind.is_some_and(|kind| kind.value == CertificateType::Managed) {
+        if is_managed(self.parser, context, self.port).is_some_and(|managed| managed.value) {
             return None;
         }
-        let at_most = context.limits.certificates;
-        let named = self.annotation(&a::HTTP_CERTIFICATES, |text| v::list(text, at_most));
+        let named = self.annotation(&a::HTTP_CERTIFICATES, v::certificates);
         if !self.wanted.listener.is_https() {
             return None;
         }
@@ -331,7 +343,7 @@ impl PortReader<'_, '_> {
         };
         let mut ids = Vec::new();
         for name in &named.value {
-            let found = certificate(self.parser, &context.certificates, name, &named.source);
+            let found = certificate(self.parser, context, name, &named.source);
             let Some(one) = found else { continue };
             // The API takes none that is still to be issued, and refuses the whole port.
             match issued(self.parser, &number.to_string(), one) {
@@ -341,25 +353,135 @@ impl PortReader<'_, '_> {
         }
         Some(Sourced::new(ids, named.source))
     }
+
+    fn health_check(&mut self) {
+        let number = self.annotation(&a::HEALTH_CHECK_PORT, v::port);
+        let mut is_set = number.is_some();
+        for field in INTERVALS {
+            is_set |= self.read(field);
+        }
+        let local = self.node_port();
+        let over_tls = self.check_protocol(is_set, local.is_some());
+        if local.is_some() {
+            let path = Some(Sourced::new(NODE_PORT_PATH, LOCAL));
+            self.set(F::CheckPath, path, "", None);
+        }
+        let usual = self.wanted.listener.get(F::DestinationPort).cloned();
+        let own_port = Some(Source::Rule("the port that gets the traffic"));
+        let number = number.or(local);
+        self.set(F::CheckPort, number, usual.unwrap_or_default(), own_port);
+        // No annotation sets it.
+        let usual = Source::Rule("the default of the API");
+        let usual = Some(usual).filter(|_| !self.context.planner.preserves_unset());
+        self.set(F::CheckResponse, None::<Sourced<String>>, "", usual);
+        self.check_tls(over_tls);
+        self.name_unknown_settings(is_set);
+    }
+
+    fn has(&self, annotation: &'static Annotation) -> bool {
+        self.parser.has(annotation, Some(self.port))
+    }
+
+    /// How and where targets are checked may rest on settings of the daemon that are not known here: then these are the
+    /// sources, so that the change is held back.
+    fn name_unknown_settings(&mut self, is_set: bool) {
+        let planner = self.context.planner;
+        let service = self.context.service;
+        let is_said = self.has(&a::HEALTH_CHECK_PROTOCOL);
+        let is_placed = PLACE.iter().any(|one| self.has(one));
+        let by_node_port = !is_placed
+            && planner.defaults.health_check_node_port.is_none()
+            && service.traffic_policy == TrafficPolicy::Local
+            && service.health_check_node_port.is_some();
+        // With an interval the check would speak the port's own protocol.
+        let may_follow_port = !is_said
+            && !is_set
+            && self.wanted.listener.protocol() != "tcp"
+            && !self.wanted.listener.has(Part::HttpCheck);
+        let rows = INTERVALS.into_iter().filter_map(row);
+        let mut intervals = rows.map(|(annotation, ..)| default_source(annotation));
+        let interval = intervals.find(|unset| may_follow_port && planner.holds_back(unset));
+        let node_port = Source::Default(NODE_PORT.to_owned());
+        let (fields, source): (&[F], Source) = if by_node_port && planner.holds_back(&node_port) {
+            let fields = &[F::CheckPort, F::CheckProtocol, F::CheckPath, F::CheckTls];
+            (fields, node_port)
+        } else if let Some(interval) = interval {
+            (&[F::CheckProtocol, F::CheckTls], interval)
+        } else {
+            return;
+        };
+        let fields = fields.iter().map(|field| (*field, source.clone()));
+        self.wanted.sources.extend(fields);
+    }
+
+    /// Where `externalTrafficPolicy: Local` has the nodes asked, unless annotations say otherwise.
+    fn node_port(&self) -> Option<Sourced<u16>> {
+        let is_on = match &self.context.planner.defaults.health_check_node_port {
+            Some(set) => set.value,
+            // Upstream has it off.
+            None => !self.context.planner.preserves_unset(),
+        };
+        let is_local = self.context.service.traffic_policy == TrafficPolicy::Local;
+        if !is_on || !is_local || PLACE.iter().any(|one| self.has(one)) {
+            return None;
+        }
+        let number = self.context.service.health_check_node_port?;
+        Some(Sourced::new(number, LOCAL))
+    }
+
+    /// `tcp` or `http`. True: over TLS.
+    fn check_protocol(&mut self, is_set: bool, is_local: bool) -> bool {
+        let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
+        let mut of_http = ONLY_WITH
+            .iter()
+            .filter(|(part, _)| *part == Part::HttpCheck);
+        let http_is_set = of_http.any(|(_, one)| self.has(one));
+        // Upstream reads those only when the check is HTTP.
+        let follows_port = is_set || (http_is_set && !self.context.planner.preserves_unset());
+        let own = self.wanted.listener.protocol().to_owned();
+        let by_default = default_source(&a::HEALTH_CHECK_PROTOCOL);
+        let (name, source) = match set {
+            Some(set) => (set.value.to_owned(), set.source),
+            None if is_local => ("http".to_owned(), LOCAL),
+            None if follows_port => (own, Source::Rule("the port's protocol")),
+            None => ("tcp".to_owned(), by_default),
+        };
+        let over_tls = name == "https";
+        let name = if over_tls { "http".to_owned() } else { name };
+        self.set(F::CheckProtocol, Some(Sourced::new(name, source)), "", None);
+        over_tls
+    }
+
+    fn check_tls(&mut self, over_tls: bool) {
+        let set = self.annotation(&a::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE, v::boolean);
+        if over_tls && let Some(set) = set.as_ref().filter(|set| !set.value) {
+            self.parser.problem(format!(
+                "{}: \"false\" contradicts a health check by https: remove it, or set {} to http",
+                set.source,
+                a::HEALTH_CHECK_PROTOCOL.key()
+            ));
+        }
+        let by_protocol = Source::Rule("the protocol of the health check");
+        self.set(F::CheckTls, set, over_tls, Some(by_protocol));
+    }
 }
 
 fn certificate<'a>(
     parser: &mut AnnotationParser,
-    there: &Certificates<'a>,
+    context: &Context<'a>,
     name: &str,
     source: &Source,
 ) -> Option<&'a Certificate> {
+    let there = &context.certificates;
     let found = there.named(name);
     if found.is_none() {
-        let about = hash(&(source.to_string(), name));
-        parser.problem_about(about, || {
-            // Which others there are is the project's business: tenants read this.
-            let near = did_you_mean(name, there.names());
-            format!(
-                "{source}: there is no certificate {} in the project{near}",
-                text::quoted(name)
-            )
-        });
+        // Which others there are is the project's business: tenants read this.
+        let near = parser.has_room().then(|| did_you_mean(name, there.names()));
+        parser.problem(format!(
+            "{source}: there is no certificate {} in the project{}",
+            text::quoted(name),
+            near.unwrap_or_default()
+        ));
     }
     found
 }

@@ -6,13 +6,13 @@
 
 use super::annotations as a;
 use super::balancer::{LoadBalancer, PrimaryIp, covers};
-use super::change::PublicIds;
 use super::context::Context;
 use super::desired::{ASKED_BY_FIELD, AskedIp, Desired};
 use super::parser::{AnnotationParser, has};
 use super::status;
-use crate::provider::{Field, Finding, Reason, Service, Sourced};
+use crate::provider::{Field, Reason, Service, Sourced};
 use crate::text::{nearest::did_you_mean, quoted};
+use serde_json::{Map, Value, json};
 use std::net::IpAddr;
 
 /// The setting that says which Primary IPs Services may claim.
@@ -21,7 +21,8 @@ pub(super) const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR";
 /// What a new load balancer is made with.
 #[derive(Default)]
 pub(super) struct Chosen {
-    pub(super) ids: PublicIds,
+    /// By their type.
+    pub(super) ids: Map<String, Value>,
     /// Where they are.
     pub(super) location: Option<Sourced<String>>,
     pub(super) fields: Vec<Field>,
@@ -68,11 +69,7 @@ pub(super) fn chosen(
         };
         family.check(parser, desired, context, asked, one);
         place(parser, desired, asked, one, &mut chosen);
-        let id = match family.kind {
-            "ipv4" => &mut chosen.ids.ipv4,
-            _ => &mut chosen.ids.ipv6,
-        };
-        *id = Some(one.id);
+        chosen.ids.insert(family.kind.to_owned(), json!(one.id));
         chosen.fields.push(Field {
             field: format!("public {}", family.kind),
             have: None,
@@ -103,7 +100,7 @@ pub(super) fn report(
     let mut by_field = asked.families.iter().filter(by_field);
     let gets = there.is_none() && by_field.any(|family| family.find(context).is_some());
     if !wanted.is_empty() && !has && !gets {
-        parser.finding(Finding::warning(
+        parser.warning(
             Reason::FieldIgnored,
             // The same before and after it is made: one warning for one wish.
             format!(
@@ -114,7 +111,7 @@ pub(super) fn report(
                 shown_address(wanted),
                 limited(context, " and")
             ),
-        ));
+        );
     }
 }
 
@@ -217,8 +214,8 @@ impl AskedIp {
         };
         let net = &balancer.public_net;
         let (id, ip, range) = match self.kind {
-            "ipv4" => (net.ipv4.id, net.ipv4.ip.map(IpAddr::from), 32),
-            _ => (net.ipv6.id, net.ipv6.ip.map(IpAddr::from), 64),
+            "ipv4" => (net.ipv4.id, net.ipv4.ip, 32),
+            _ => (net.ipv6.id, net.ipv6.ip, 64),
         };
         let ip = ip.map(|ip| ip.to_string()).unwrap_or_default();
         let text = &asked.value;
@@ -237,7 +234,7 @@ impl AskedIp {
         } else if all.is_some() || !is_name {
             let text = quoted(text);
             let why = format!("{}: {text} has no effect on {ip}: {KEEPS}", asked.source);
-            parser.finding(Finding::warning(Reason::AnnotationWithoutEffect, why));
+            parser.warning(Reason::AnnotationWithoutEffect, why);
         }
     }
 }
@@ -277,14 +274,12 @@ fn place(
 /// Who chooses an address means to keep it.
 fn not_kept(parser: &mut AnnotationParser, one: &PrimaryIp) {
     if one.auto_delete {
-        parser.finding(Finding::warning(
-            Reason::AddressNotKept,
-            format!(
-                "Primary IP {} is deleted together with the load balancer: to keep it, turn its auto-delete off, in the \
-                 console or with hcloud primary-ip update {} --auto-delete=false",
-                one.shown(),
-                one.name
-            ),
-        ));
+        let why = format!(
+            "Primary IP {} is deleted together with the load balancer: to keep it, turn its auto-delete off, in the \
+             console or with hcloud primary-ip update {} --auto-delete=false",
+            one.shown(),
+            one.name
+        );
+        parser.warning(Reason::AddressNotKept, why);
     }
 }

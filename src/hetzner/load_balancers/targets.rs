@@ -6,18 +6,20 @@
 
 use super::annotations as a;
 use super::balancer::{LoadBalancer, Target};
-use super::change::{ServerTarget, Write};
+use super::change::{Action, Purpose};
 use super::context::Context;
 use super::desired::Desired;
-use super::diff::Diff;
-use crate::provider::{Finding, OfferedNode, ProviderId, Reach, Reason, Source, Sourced};
+use super::diff::{Diff, server_target};
+use super::status::node_on;
+use crate::provider::{OfferedNode, ProviderId, Reach, Reason, Source, Sourced};
 use crate::text;
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 const NO_NODE: Source = Source::Rule("no node to send traffic to");
 
 /// The server targets as they are when the Network is the wanted one, and by which of its addresses each is wanted.
-pub(super) struct Ways {
+struct Ways {
     /// Is it by its private IP? Empty for a new load balancer.
     there: BTreeMap<u64, bool>,
     /// New ones are.
@@ -32,11 +34,7 @@ pub(super) struct Ways {
 type Servers = Vec<(u64, String)>;
 
 impl Ways {
-    pub(super) fn new(
-        context: &Context,
-        desired: &Desired,
-        balancer: Option<&LoadBalancer>,
-    ) -> Ways {
+    fn new(context: &Context, desired: &Desired, balancer: Option<&LoadBalancer>) -> Ways {
         let private = &desired.use_private_ip;
         let attach = desired.attach.as_ref();
         let detached = attach
@@ -69,11 +67,7 @@ impl Ways {
 
     /// Of the wanted servers, in their order, those that can be targets, and those that the cloud would refuse; without
     /// those that do not exist. One that is a target needs no other address.
-    pub(super) fn sort(
-        &self,
-        wanted: &[(u64, String)],
-        nodes: &[OfferedNode],
-    ) -> (Servers, Servers) {
+    fn sort(&self, wanted: &[(u64, String)], nodes: &[OfferedNode]) -> (Servers, Servers) {
         let reach = reach_of(nodes);
         // A list without any of the servers is another project's, or broken: it takes no target away.
         let is_of_cluster = reach.values().any(|one| matches!(one, Reach::By { .. }));
@@ -106,34 +100,66 @@ impl Ways {
         }
     }
 
-    /// The finding about servers without an address of the wanted kind, and what to do.
-    pub(super) fn unreachable(&self, left: &[(u64, String)], and_so: &str) -> Finding {
+    /// Of servers without an address of the wanted kind, and what to do.
+    fn unreachable(&self, left: &[(u64, String)], and_so: &str) -> String {
         let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
-        let names = text::some_of(&names);
-        let (servers, node, it) = match left {
-            [_] => ("the server of node", "the node", "it"),
-            _ => ("the servers of nodes", "the nodes", "them"),
-        };
-        let has = if left.len() == 1 { "has" } else { "have" };
-        let out = format!(
-            "leave {node} out with annotation {}",
-            a::NODE_SELECTOR.key()
-        );
-        let message = match self.by_private {
-            true => {
-                let network = self.network.map(|id| format!(" {id}")).unwrap_or_default();
+        let network = self.network.map(|id| format!(" {id}")).unwrap_or_default();
+        let (what, step) = match self.by_private {
+            true => (
+                format!("address in Network{network}"),
+                "attach each to the Network".to_owned(),
+            ),
+            false => (
+                "public IPv4 address".to_owned(),
                 format!(
-                    "{servers} {names} {has} no address in Network{network}, so {and_so}: attach {it} to the Network, or \
-                     {out}"
-                )
-            }
-            false => format!(
-                "{servers} {names} {has} no public IPv4 address, so {and_so}: give {it} one, use private addresses with \
-                 annotation {}, or {out}",
-                a::USE_PRIVATE_IP.key()
+                    "give each one, use private addresses with annotation {}",
+                    a::USE_PRIVATE_IP.key()
+                ),
             ),
         };
-        Finding::warning(Reason::TargetIgnored, message)
+        format!(
+            "no {what} on the server of {}, so {and_so}: {step}, or leave the node out with annotation {}",
+            text::some_of(&names),
+            a::NODE_SELECTOR.key()
+        )
+    }
+
+    /// Of the wanted ones, in their order, those that have room, and those that have not: the
+    /// ones that are targets already stay.
+    fn share(&self, wanted: &[(u64, String)], room: usize) -> (Vec<u64>, Vec<String>) {
+        let is_there = |one: &&(u64, String)| self.there.contains_key(&one.0);
+        let first = wanted.iter().filter(is_there);
+        let then = wanted.iter().filter(|one| !is_there(one));
+        let mut all = first.chain(then);
+        let fit = all.by_ref().take(room).map(|(server, _)| *server).collect();
+        (fit, all.map(|(_, name)| name.clone()).collect())
+    }
+
+    /// Adds before removals, but where the limit is reached, removals first. At last those that
+    /// are reached by the other of their addresses: a server can't be a target twice, so each
+    /// is removed and added again. `room`: for so many at a time.
+    fn steps(&self, fit: &[u64], room: usize) -> Vec<(Action, u64)> {
+        let set: BTreeSet<u64> = fit.iter().copied().collect();
+        let new = fit.iter().filter(|id| !self.there.contains_key(id));
+        let mut old = self.there.keys().filter(|id| !set.contains(id));
+        let mut count = self.there.len();
+        let mut steps = Vec::new();
+        for id in new {
+            if count >= room
+                && let Some(old) = old.next()
+            {
+                steps.push((Action::RemoveTarget, *old));
+                count -= 1;
+            }
+            steps.push((Action::AddTarget, *id));
+            count += 1;
+        }
+        steps.extend(old.map(|id| (Action::RemoveTarget, *id)));
+        let mut turned: Vec<u64> = set.iter().copied().collect();
+        turned.retain(|id| self.is_right(*id) == Some(false));
+        let turned = turned.into_iter();
+        steps.extend(turned.flat_map(|id| [(Action::RemoveTarget, id), (Action::AddTarget, id)]));
+        steps
     }
 }
 
@@ -158,64 +184,60 @@ pub(super) fn need_servers(
 }
 
 impl Diff<'_, '_> {
-    /// True: one that stays is reached by the public interface.
-    pub(super) fn targets(&mut self, desired: &Desired, limit: usize, limit_now: usize) -> bool {
-        let balancer = self.balancer;
-        let private = &desired.use_private_ip;
-        let before: BTreeMap<u64, bool> = balancer.server_targets().collect();
-        let ways = Ways::new(self.context, desired, Some(balancer));
-        let (there, by_private) = (&ways.there, ways.by_private);
-        let is_right = |server: &u64| ways.is_right(*server);
-        let (wanted, stuck) = self.reached(desired, &ways);
-        let mut ours = there.clone();
-        ours.retain(|server, _| !stuck.contains(server));
-        let room = Room {
-            there: &ours,
-            others: balancer.other_targets() + stuck.len(),
-            limit,
-            limit_now,
-        };
+    /// `limit_now`: what it takes until its type is changed. True: one that stays is reached by the public interface.
+    pub(super) fn targets(&mut self, limit_now: usize) -> bool {
+        let (balancer, limit) = (self.balancer, self.kind.max_targets);
+        let before = balancer.into_iter().flat_map(LoadBalancer::server_targets);
+        let before: BTreeMap<u64, bool> = before.collect();
+        let mut ways = Ways::new(self.context, self.desired, balancer);
+        let by_private = ways.by_private;
+        let (wanted, stuck) = self.reached(&ways);
+        let needs_public = stuck
+            .iter()
+            .any(|server| ways.there.get(server) == Some(&false));
+        ways.there.retain(|server, _| !stuck.contains(server));
+        let others = balancer.map_or(0, LoadBalancer::other_targets) + stuck.len();
         self.report_foreign_targets();
-        let (fit, left) = room.share(&wanted);
+        let (fit, left) = ways.share(&wanted, limit.saturating_sub(others));
         if !left.is_empty() {
-            self.parser.finding(max_targets_reached(limit, &left));
+            let why = format!(
+                "the load balancer takes {limit} targets, and has no room for {}: choose a larger type in annotation {}",
+                text::some_of(&left),
+                a::TYPE.key()
+            );
+            self.parser.warning(Reason::MaxTargetsReached, why);
         }
-        self.target_fields(desired, by_private, &before, &fit, &stuck);
-        let stays = |server: &u64| is_right(server) == Some(true);
+        self.target_fields(by_private, &before, &fit, &stuck);
+        let stays = |server: &u64| ways.is_right(*server) == Some(true);
         if !fit.iter().all(stays) {
-            self.check_way_in(desired, by_private);
+            self.check_way_in(by_private);
         }
-        let is_one_of_all = stuck.is_empty() && !fit.iter().any(stays);
-        for step in room.steps(&fit, |server| ways.wanted(server)) {
-            let (Step::Add(server) | Step::Remove(server)) = step;
-            let turns = there.contains_key(&server) && fit.contains(&server);
-            let source = match (turns, step) {
-                (true, _) => private.source.clone(),
-                (false, Step::Add(_)) => desired.targets.source.clone(),
-                (false, Step::Remove(_)) => NO_NODE,
+        let is_last = stuck.is_empty() && !fit.iter().any(stays);
+        for (action, server) in ways.steps(&fit, limit_now.saturating_sub(others)) {
+            let mut body = server_target(server);
+            let is_added = action == Action::AddTarget;
+            if is_added {
+                body["use_private_ip"] = json!(by_private);
+            }
+            let what = match is_added {
+                false => "removed",
+                true if by_private => "added, by private IP",
+                true => "added",
             };
-            let remove = Write::RemoveTarget {
-                server,
-                is_one_of_all,
-            };
-            let add = Write::AddTarget(ServerTarget {
-                server,
-                use_private_ip: by_private,
-            });
-            let (write, what) = match step {
-                Step::Remove(_) => (remove, "removed"),
-                Step::Add(_) if by_private => (add, "added, by private IP"),
-                Step::Add(_) => (add, "added"),
-            };
-            let line = format!("target {}: {what}", self.context.names().of(server));
-            self.change(write, line, vec![source]);
+            let line = format!("target {}: {what}", node_on(server, self.context.cluster));
+            let mut change = self.new_change(action, body, line);
+            if is_last && !is_added {
+                change.purpose = Purpose::LastTarget;
+            }
+            self.changes.push(change);
         }
-        stuck.iter().any(|server| there.get(server) == Some(&false))
+        needs_public
     }
 
     /// The wanted servers that can be targets in the wanted way, and those that are targets in the other one and would
     /// be refused in this: they stay, unless the way that they are reached by is to be closed and others are there.
-    fn reached(&mut self, desired: &Desired, ways: &Ways) -> (Servers, BTreeSet<u64>) {
+    fn reached(&mut self, ways: &Ways) -> (Servers, BTreeSet<u64>) {
+        let desired = self.desired;
         let (can, can_not) = ways.sort(&desired.targets.servers, self.context.nodes);
         if can_not.is_empty() {
             return (can, BTreeSet::new());
@@ -233,23 +255,26 @@ impl Diff<'_, '_> {
         };
         for (servers, and_so) in [(&not_there, "they get no traffic"), (&there, and_so)] {
             if !servers.is_empty() {
-                self.parser.finding(ways.unreachable(servers, and_so));
+                let why = ways.unreachable(servers, and_so);
+                self.parser.warning(Reason::TargetIgnored, why);
             }
         }
         (can, there.into_iter().map(|(server, _)| server).collect())
     }
 
     /// Targets are to be added: one that is removed for it could not come back, and a new one not come. Nothing is begun.
-    fn check_way_in(&mut self, desired: &Desired, by_private: bool) {
-        let public = desired.public.as_ref().map(|public| public.value);
-        let is_on = public.unwrap_or(self.balancer.public_net.enabled);
-        if is_on || by_private {
+    fn check_way_in(&mut self, by_private: bool) {
+        let Some(balancer) = self.balancer else {
+            return;
+        };
+        let public = self.desired.public.as_ref().map(|public| public.value);
+        if by_private || public.unwrap_or(balancer.public_net.enabled) {
             return;
         }
         self.parser.problem(format!(
             "the public interface of load balancer {} is off and unset, and the nodes are to be \
              reached by their public addresses: set annotation {} to \"false\" to turn it on, or {} to \"true\"",
-            self.balancer.shown(),
+            balancer.shown(),
             a::DISABLE_PUBLIC_NETWORK.key(),
             a::USE_PRIVATE_IP.key()
         ));
@@ -257,12 +282,12 @@ impl Diff<'_, '_> {
 
     fn target_fields(
         &mut self,
-        desired: &Desired,
         by_private: bool,
         there: &BTreeMap<u64, bool>,
         fit: &[u64],
         stuck: &BTreeSet<u64>,
     ) {
+        let desired = self.desired;
         let private = &desired.use_private_ip;
         let old = there.keys().filter(|server| !fit.contains(server));
         for server in fit.iter().chain(old) {
@@ -274,39 +299,27 @@ impl Diff<'_, '_> {
                 None => Some((by(by_private), desired.targets.source.clone())),
             };
             let want = want.map(|(want, source)| Sourced::new(want.to_owned(), source));
-            let field = format!("target {}", self.context.names().of(*server));
+            let field = format!("target {}", node_on(*server, self.context.cluster));
             self.compare(&field, have.map(|private| by(*private).to_owned()), want);
         }
     }
 
     /// Dedicated servers are nothing we know of yet, so their addresses stay.
     fn report_foreign_targets(&mut self) {
-        for target in &self.balancer.targets {
+        for target in self.balancer.iter().flat_map(|one| &one.targets) {
             if let Target::Ip { ip, .. } = target {
                 let why = format!(
                     "target {} is an address: dedicated servers are not supported yet, so it is left alone",
                     ip.ip
                 );
-                self.parser
-                    .finding(Finding::warning(Reason::TargetIgnored, why));
+                self.parser.warning(Reason::TargetIgnored, why);
             }
         }
     }
 }
 
-pub(super) fn max_targets_reached(limit: usize, left: &[String]) -> Finding {
-    Finding::warning(
-        Reason::MaxTargetsReached,
-        format!(
-            "the load balancer takes {limit} targets, and has no room for {}: choose a larger type in annotation {}",
-            text::some_of(left),
-            a::TYPE.key()
-        ),
-    )
-}
-
 /// For people: how a server is reached.
-pub(super) fn by(private: bool) -> &'static str {
+fn by(private: bool) -> &'static str {
     if private {
         "by private IP"
     } else {
@@ -325,66 +338,5 @@ fn server_of(node: &OfferedNode) -> Option<u64> {
     match &node.provider_id {
         ProviderId::Ours(id) => Some(id.0),
         ProviderId::Foreign | ProviderId::Unknown(_) => None,
-    }
-}
-
-/// A step towards the wanted targets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    Add(u64),
-    Remove(u64),
-}
-
-/// What there is, and how much more the load balancer takes.
-pub(super) struct Room<'a> {
-    /// Servers that are targets, and whether by their private IP.
-    pub(super) there: &'a BTreeMap<u64, bool>,
-    /// Targets that are not ours to touch; they count.
-    pub(super) others: usize,
-    /// What the type takes at the end.
-    pub(super) limit: usize,
-    /// What it takes until then: a smaller type comes last.
-    pub(super) limit_now: usize,
-}
-
-impl Room<'_> {
-    /// Of the wanted ones, in their order, those that have room, and those that have not: the
-    /// ones that are targets already stay.
-    pub(super) fn share(&self, wanted: &[(u64, String)]) -> (Vec<u64>, Vec<String>) {
-        let room = self.limit.saturating_sub(self.others);
-        let is_there = |one: &&(u64, String)| self.there.contains_key(&one.0);
-        let first = wanted.iter().filter(is_there);
-        let then = wanted.iter().filter(|one| !is_there(one));
-        let mut all = first.chain(then);
-        let fit = all.by_ref().take(room).map(|(server, _)| *server).collect();
-        (fit, all.map(|(_, name)| name.clone()).collect())
-    }
-
-    /// Adds before removals, but where the limit is reached, removals first. At last those that
-    /// are reached by the other of their addresses: a server can't be a target twice, so each
-    /// is removed and added again.
-    pub(super) fn steps(&self, wanted: &[u64], by_private: impl Fn(u64) -> bool) -> Vec<Step> {
-        let set: BTreeSet<u64> = wanted.iter().copied().collect();
-        let new = wanted.iter().filter(|id| !self.there.contains_key(id));
-        let mut old = self.there.keys().filter(|id| !set.contains(id));
-        let mut count = self.others + self.there.len();
-        let mut steps = Vec::new();
-        for id in new {
-            if count >= self.limit_now
-                && let Some(old) = old.next()
-            {
-                steps.push(Step::Remove(*old));
-                count -= 1;
-            }
-            steps.push(Step::Add(*id));
-            count += 1;
-        }
-        steps.extend(old.map(|id| Step::Remove(*id)));
-        let turned = self
-            .there
-            .iter()
-            .filter(|(id, private)| set.contains(id) && **private != by_private(**id));
-        steps.extend(turned.flat_map(|(id, _)| [Step::Remove(*id), Step::Add(*id)]));
-        steps
     }
 }

@@ -1,25 +1,36 @@
 //! The values of annotations: each text becomes a type once. An error says what is allowed.
 
-use super::balancer::Algorithm;
-use crate::text::{self, one_of, quoted};
+use crate::provider::Algorithm;
+use crate::text::{self as t, one_of, quoted};
+use serde_json::Value;
 use std::net::Ipv4Addr;
 
-pub(super) use crate::text::duration::whole_seconds as seconds;
-pub(super) use crate::text::{count, ip_range};
-
-/// Whose certificates an `https` port shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CertificateType {
-    Uploaded,
-    Managed,
-}
+pub(super) use crate::text::ip_range;
 
 pub(super) fn any(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
 pub(super) fn boolean(text: &str) -> Result<bool, String> {
-    text::boolean(text)
+    t::boolean(text)
+}
+
+// Those of fields of a port are what the API's document has.
+
+pub(super) fn text(text: &str) -> Result<Value, String> {
+    Ok(text.into())
+}
+
+pub(super) fn switch(text: &str) -> Result<Value, String> {
+    boolean(text).map(Value::from)
+}
+
+pub(super) fn count(text: &str) -> Result<Value, String> {
+    t::count(text).map(Value::from)
+}
+
+pub(super) fn seconds(text: &str) -> Result<Value, String> {
+    t::duration::whole_seconds(text).map(Value::from)
 }
 
 /// In the API's words.
@@ -32,12 +43,9 @@ pub(super) fn algorithm(text: &str) -> Result<Algorithm, String> {
     word(text, &words.map(|word| (word.name(), word)))
 }
 
-pub(super) fn certificate_type(text: &str) -> Result<CertificateType, String> {
-    let words = [
-        ("uploaded", CertificateType::Uploaded),
-        ("managed", CertificateType::Managed),
-    ];
-    word(text, &words)
+/// Does an `https` port show the Service's own certificate?
+pub(super) fn is_managed(text: &str) -> Result<bool, String> {
+    word(text, &[("uploaded", false), ("managed", true)])
 }
 
 pub(super) fn ipv4(text: &str) -> Result<Ipv4Addr, String> {
@@ -46,8 +54,8 @@ pub(super) fn ipv4(text: &str) -> Result<Ipv4Addr, String> {
 }
 
 /// What the API takes for `timeout_idle`.
-pub(super) fn idle_seconds(text: &str) -> Result<u32, String> {
-    text::duration::seconds_between(text, 30, 300)
+pub(super) fn idle_seconds(text: &str) -> Result<Value, String> {
+    t::duration::seconds_between(text, 30, 300).map(Value::from)
 }
 
 pub(super) fn port(text: &str) -> Result<u16, String> {
@@ -57,68 +65,69 @@ pub(super) fn port(text: &str) -> Result<u16, String> {
     }
 }
 
-/// As many names as Let's Encrypt puts on one certificate.
-const MOST_DOMAINS: usize = 100;
-
-/// With `?` and `*` a few say all.
-const MOST_STATUS_CODES: usize = 100;
+/// As many names as Let's Encrypt puts on one certificate; more certificates than any type takes, and with `?` and `*` a
+/// few status codes say all.
+const ITEMS_AT_MOST: usize = 100;
 
 /// Items with commas between them; empty ones count for nothing.
-pub(super) fn list(text: &str, at_most: usize) -> Result<Vec<String>, String> {
+fn list(text: &str, fits: impl Fn(&str) -> bool, form: &str) -> Result<Vec<String>, String> {
     let items = text.split(',').map(str::trim);
-    let items = items.filter(|item| !item.is_empty());
-    match items.clone().count() {
-        count if count > at_most => Err(format!(
-            "it has {count} items, and {at_most} at most are taken"
-        )),
-        _ => Ok(items.map(str::to_owned).collect()),
+    let items: Vec<&str> = items.filter(|item| !item.is_empty()).collect();
+    if items.len() > ITEMS_AT_MOST {
+        let count = items.len();
+        return Err(format!(
+            "it has {count} items, and {ITEMS_AT_MOST} at most are taken"
+        ));
     }
+    match items.iter().find(|item| !fits(item)) {
+        Some(item) => Err(format!("{} is no {form}", quoted(item))),
+        None => Ok(items.into_iter().map(str::to_owned).collect()),
+    }
+}
+
+/// IDs or names.
+pub(super) fn certificates(text: &str) -> Result<Vec<String>, String> {
+    list(text, |_| true, "")
 }
 
 /// Host names of a certificate; the first part may be a `*`.
 pub(super) fn domains(text: &str) -> Result<Vec<String>, String> {
-    let domains = list(text, MOST_DOMAINS)?;
     let is_part = |part: &str| {
         let mut bytes = part.bytes();
         !part.is_empty() && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     };
-    let is_domain = |domain: &String| {
+    let is_domain = |domain: &str| {
         let name = domain.strip_prefix("*.").unwrap_or(domain);
         name.contains('.') && name.split('.').all(is_part)
     };
-    match domains.iter().find(|domain| !is_domain(domain)) {
-        Some(domain) => Err(format!(
-            "{} is no domain; use e.g. example.com,*.example.com",
-            quoted(domain)
-        )),
-        None => Ok(domains),
-    }
+    list(
+        text,
+        is_domain,
+        "domain; use e.g. example.com,*.example.com",
+    )
 }
 
 /// What the API takes in a check: digits, `?` for one and `*` for several.
-pub(super) fn status_codes(text: &str) -> Result<Vec<String>, String> {
-    let codes = list(text, MOST_STATUS_CODES)?;
-    let is_code = |code: &String| {
+pub(super) fn status_codes(text: &str) -> Result<Value, String> {
+    let is_code = |code: &str| {
         let mut bytes = code.bytes();
         code.len() <= 3 && bytes.all(|byte| byte.is_ascii_digit() || b"?*".contains(&byte))
     };
-    match codes.iter().find(|code| !is_code(code)) {
-        Some(code) => Err(format!(
-            "{} is no status code; use e.g. 2??,301",
-            quoted(code)
-        )),
-        None => Ok(codes),
-    }
+    list(text, is_code, "status code; use e.g. 2??,301").map(Value::from)
 }
 
-pub(super) fn path(text: &str) -> Result<String, String> {
+pub(super) fn path(text: &str) -> Result<Value, String> {
     match text.starts_with('/') && !text.contains(char::is_whitespace) {
-        true => Ok(text.to_owned()),
+        true => Ok(text.into()),
         false => Err("use a path that begins with / and has no spaces".to_owned()),
     }
 }
 
-pub(super) fn domain(text: &str) -> Result<String, String> {
+pub(super) fn domain(text: &str) -> Result<Value, String> {
+    host(text).map(Value::from)
+}
+
+pub(super) fn host(text: &str) -> Result<String, String> {
     match text.contains([' ', '%', '\\']) {
         false => Ok(text.to_owned()),
         true => Err("use a host name, without spaces, % and \\".to_owned()),
@@ -130,7 +139,7 @@ pub(super) fn domain(text: &str) -> Result<String, String> {
 pub(super) fn hostname(text: &str) -> Result<String, String> {
     let mut parts = text.split('.');
     let is_ip = parts.clone().count() == 4 && parts.all(|part| part.parse::<u8>().is_ok());
-    match text::is_subdomain(text) && !is_ip {
+    match t::is_subdomain(text) && !is_ip {
         true => Ok(text.to_owned()),
         false => Err(
             "use a host name of lower case letters, digits, - and ., a letter or digit first and last in each part, \

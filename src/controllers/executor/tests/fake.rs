@@ -1,7 +1,6 @@
 //! A cloud that answers to each change what the change says.
 
 use super::super::*;
-use crate::provider::Source;
 use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -218,10 +217,6 @@ impl Change for Planned {
 
     fn json(&self) -> serde_json::Value {
         serde_json::Value::Null
-    }
-
-    fn sources(&self) -> Vec<Source> {
-        Vec::new()
     }
 
     fn kind(&self) -> ChangeKind {
