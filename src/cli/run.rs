@@ -181,7 +181,7 @@ fn pass(
 
 /// For the end of a pass that was not waited for: only its lines show how far it came.
 fn not_reached(apis: &Apis) -> String {
-    match apis.nodes_seen() {
+    match apis.nodes.last() {
         None => "no node was reached".to_owned(),
         Some(nodes) => format!(
             "of {} nodes, those without a line above were not reached",

@@ -161,7 +161,11 @@ pub(super) fn observe(started: &Started) -> View<'_> {
         .as_ref()
         .map_err(Gap::from)
         .and_then(|(apis, instances)| {
-            let nodes = apis.nodes(ONE_LOOK, ReadFrom::Latest).map_err(gap)?.value;
+            let nodes = apis
+                .nodes
+                .whole(ONE_LOOK, ReadFrom::Latest)
+                .map_err(gap)?
+                .value;
             Ok((apis, instances, nodes))
         });
     // Neither routes nor load balancers are planned without the private Network that is named.

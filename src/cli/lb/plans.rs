@@ -104,8 +104,8 @@ impl Services {
                 (Some(service), _) => Some(Arc::clone(service)),
                 // It may have been one of type LoadBalancer: its load balancer is still to be removed.
                 (None, Some((namespace, name))) => {
-                    let service = self.context.apis.service(namespace, name);
-                    service.map_err(|error| self.context.failed(&error))?
+                    let service = self.context.apis.kube.service(namespace, name);
+                    service.map_err(|error| self.context.failed(&error.into()))?
                 }
                 (None, None) => None,
             };

@@ -17,7 +17,7 @@ use super::backoff::Backoff;
 use super::controller::{Controller, Proposal, Report, Selection};
 use super::report::{publish, recovered};
 use crate::cache::{Apis, Error};
-use crate::kube::Node;
+use crate::kube::{self, Node};
 use apply::{apply, not_written};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -128,7 +128,7 @@ impl LifecycleController {
         if !selection.is_explicit() {
             // After the cloud answered: while it does not, no node is read in vain.
             let names: Vec<String> = due.iter().map(|node| node.name().to_owned()).collect();
-            nodes = apis.nodes_again(&names, table_max_age)?;
+            nodes = apis.nodes.again(&names, table_max_age)?;
         }
         // Of a node that was made anew meanwhile there are no facts.
         let mut due = self.due(&nodes.value, selection);
@@ -160,7 +160,7 @@ impl LifecycleController {
         apis: &Apis,
         report: &mut Report,
         plan: &LifecyclePlan,
-        outcome: Result<Option<Change>, (Option<Change>, Error)>,
+        outcome: Result<Option<Change>, (Option<Change>, kube::Error)>,
     ) {
         let (uid, object) = (&plan.object.uid, plan.object.for_people());
         self.pauses.failed(uid, Instant::now());
@@ -195,7 +195,7 @@ impl LifecycleController {
 
     /// The server of a node that was ready again, or did not exist, is read at once when it is not ready the next time.
     fn forget(&mut self, apis: &Apis) {
-        let Some(nodes) = apis.nodes_seen() else {
+        let Some(nodes) = apis.nodes.last() else {
             return;
         };
         let uids = |such: fn(&Node) -> bool| -> HashSet<&str> {

@@ -3,7 +3,7 @@
 use crate::controllers::controller::Proposal;
 use crate::controllers::matching::server_of;
 use crate::kube::{Node, ObjectReference, Taint};
-use crate::provider::{Finding, InstanceId, InstanceState, Provider, Reason};
+use crate::provider::{Finding, InstanceId, Provider, Reason};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -16,7 +16,9 @@ pub type Facts = HashMap<InstanceId, Fact>;
 /// What is known about a server beyond doubt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
-    Exists(InstanceState),
+    Exists {
+        is_off: bool,
+    },
     /// A complete list of this tick does not hold it, and the API itself says that it does not exist.
     Gone {
         /// That list holds the server of another node: the token is of the right project.
@@ -69,12 +71,12 @@ pub fn plan(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) ->
         return plan;
     }
     match facts.get(&id) {
-        Some(Fact::Exists(InstanceState::Off)) if node.taint(SHUTDOWN).is_none() => {
+        Some(Fact::Exists { is_off: true }) if node.taint(SHUTDOWN).is_none() => {
             plan.change = Some(Change::AddShutdownTaint {
                 taints: with_taint(node),
             });
         }
-        Some(Fact::Exists(_)) | None => {}
+        Some(Fact::Exists { .. }) | None => {}
         Some(Fact::Gone { others_are_visible }) if *others_are_visible || !guard => {
             plan.change = Some(Change::DeleteNode { server: id });
         }

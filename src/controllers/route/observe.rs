@@ -1,8 +1,7 @@
 //! What both APIs say about routes, what earlier comparisons showed, and the plan by that.
 
-use super::desired::View;
 use super::plan::{Plan, Row, State, Step};
-use super::planner::plan;
+use super::planner::{View, plan};
 use crate::cache::{self, Apis, Error, ReadFrom};
 use crate::kube::Node;
 use crate::provider::{Instance, Network, Route, Urgency};
@@ -71,7 +70,7 @@ impl Settings {
         max_age: Duration,
     ) -> Result<Observed, Error> {
         // Routes are deleted by this list: one of the API server's cache may lack a node that is there.
-        let nodes = apis.nodes(max_age, ReadFrom::Latest)?.value;
+        let nodes = apis.nodes.whole(max_age, ReadFrom::Latest)?.value;
         let mut ages = Ages {
             network: max_age,
             instances: max_age.max(self.server_cache_max_age),

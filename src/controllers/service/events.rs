@@ -4,99 +4,108 @@
 use super::observe::NAME;
 use super::plan::{ServicePlan, Want};
 use crate::cache::Apis;
-use crate::controllers::report::{publish, recovered};
+use crate::controllers::report::{component, publish, recovered};
 use crate::kube::{ObjectReference, PastEvent};
 use crate::provider::{Change, ChangeKind, Finding, Reason};
 use jiff::Timestamp;
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// As upstream's events are signed.
 const EVENT_COMPONENT: &str = "service-controller";
 
-/// How the changes ended.
-pub(super) enum Ended<'a> {
-    Done,
-    Failed(&'a str),
-}
+const ENSURED: &str = "Ensured load balancer";
 
 pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
-    publish(apis, component(apis), &plan.object, plan.all_findings());
+    report(apis, &plan.object, plan.all_findings());
     let is_right = plan.cloud.obstacle.is_none()
         && plan.cloud.changes.is_empty()
         && !plan.cloud.is_unfinished
         && !plan.all_findings().any(|one| one.reason.is_failure())
         && plan.want == Want::Ensure;
     // Without a change nothing else says that the failure is over.
-    if is_right && recovered(apis, component(apis), &plan.object) {
-        publish(apis, component(apis), &plan.object, [ensured()]);
+    if is_right && recovered(apis, source(apis), &plan.object) {
+        let ensured = Finding::info(Reason::EnsuredLoadBalancer, ENSURED);
+        report(apis, &plan.object, [ensured]);
     }
 }
 
-fn ensured() -> Finding {
-    Finding::info(Reason::EnsuredLoadBalancer, "Ensured load balancer")
+/// The events of changes of one kind: when they begin, when all were made (reason and message), and when one failed.
+type EventsOf = (
+    Option<(Reason, &'static str)>,
+    Option<(Reason, &'static str)>,
+    Reason,
+);
+
+fn events_of(kind: ChangeKind) -> EventsOf {
+    match kind {
+        ChangeKind::Settings => (
+            Some((Reason::EnsuringLoadBalancer, "Ensuring load balancer")),
+            Some((Reason::EnsuredLoadBalancer, ENSURED)),
+            Reason::SyncLoadBalancerFailed,
+        ),
+        ChangeKind::Targets => (
+            None,
+            Some((
+                Reason::UpdatedLoadBalancer,
+                "Updated load balancer with new hosts",
+            )),
+            Reason::UpdateLoadBalancerFailed,
+        ),
+        ChangeKind::Removal => (
+            Some((Reason::DeletingLoadBalancer, "Deleting load balancer")),
+            Some((Reason::DeletedLoadBalancer, "Deleted load balancer")),
+            Reason::DeleteLoadBalancerFailed,
+        ),
+        // Its last change reports its end: see `changed`.
+        ChangeKind::Release => (None, None, Reason::DeleteLoadBalancerFailed),
+    }
 }
 
 /// Before the first change in the cloud.
 pub(super) fn begin(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
-    let finding = match kind {
-        ChangeKind::Settings => {
-            Finding::info(Reason::EnsuringLoadBalancer, "Ensuring load balancer")
-        }
-        ChangeKind::Removal => {
-            Finding::info(Reason::DeletingLoadBalancer, "Deleting load balancer")
-        }
-        ChangeKind::Targets | ChangeKind::Release => return,
-    };
-    publish(apis, component(apis), &plan.object, [finding]);
+    let finding = events_of(kind)
+        .0
+        .map(|(reason, text)| Finding::info(reason, text));
+    report(apis, &plan.object, finding);
 }
 
 /// After one change that is an event by itself.
 pub(super) fn changed(apis: &Apis, plan: &ServicePlan, change: &dyn Change) {
     if let Some(finding) = change.event() {
-        publish(apis, component(apis), &plan.object, [&finding]);
+        report(apis, &plan.object, [&finding]);
     }
 }
 
 /// After the last one.
-pub(super) fn end(apis: &Apis, plan: &ServicePlan, kind: ChangeKind, ended: Ended) {
-    let finding = match (ended, kind) {
-        (Ended::Done, ChangeKind::Settings) => ensured(),
-        (Ended::Done, ChangeKind::Targets) => Finding::info(
-            Reason::UpdatedLoadBalancer,
-            "Updated load balancer with new hosts",
-        ),
-        (Ended::Done, ChangeKind::Removal) => {
-            Finding::info(Reason::DeletedLoadBalancer, "Deleted load balancer")
-        }
-        // Its last change reports it: see `changed`.
-        (Ended::Done, ChangeKind::Release) => return,
-        (Ended::Failed(why), kind) => Finding::warning(failed(kind), why),
-    };
-    publish(apis, component(apis), &plan.object, [finding]);
+pub(super) fn done(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
+    let finding = events_of(kind)
+        .1
+        .map(|(reason, text)| Finding::info(reason, text));
+    report(apis, &plan.object, finding);
 }
 
-/// No plan was made to its end.
-pub(super) fn overtaken(apis: &Apis, object: &ObjectReference, reason: Reason, why: &str) {
+pub(super) fn failed(apis: &Apis, object: &ObjectReference, reason: Reason, why: &str) {
     let finding = Finding::warning(reason, why);
-    publish(apis, component(apis), object, [finding]);
+    report(apis, object, [finding]);
 }
 
 /// The reason of a failure.
-pub(super) fn failed(kind: ChangeKind) -> Reason {
-    match kind {
-        ChangeKind::Settings => Reason::SyncLoadBalancerFailed,
-        ChangeKind::Targets => Reason::UpdateLoadBalancerFailed,
-        ChangeKind::Removal | ChangeKind::Release => Reason::DeleteLoadBalancerFailed,
-    }
+pub(super) fn reason_of_failure(kind: ChangeKind) -> Reason {
+    events_of(kind).2
 }
 
-/// The source of the events: a provider that replaces another controller signs as that one does.
-fn component(apis: &Apis) -> &'static str {
-    match apis.provider.event_component() {
-        Some(_) => EVENT_COMPONENT,
-        None => NAME,
-    }
+fn report(
+    apis: &Apis,
+    object: &ObjectReference,
+    findings: impl IntoIterator<Item = impl Borrow<Finding>>,
+) {
+    publish(apis, source(apis), object, findings);
+}
+
+fn source(apis: &Apis) -> &'static str {
+    component(apis, EVENT_COMPONENT, NAME)
 }
 
 /// The last try, where it failed.

@@ -5,7 +5,7 @@
 //! already works on the load balancer or takes the name that it wants.
 
 use super::due::{self, Due};
-use super::events::{self, Ended};
+use super::events;
 use super::observe::{self, FullName, NAME, Observed, Settings};
 use super::plan::{self, ServicePlan, ServiceWrite, Want};
 use crate::cache::{Apis, Error, ReadFrom};
@@ -203,7 +203,7 @@ impl Sync<'_> {
             let why = task.why_overtaken();
             let reason = plan::want(&task.service).failed();
             let object = task.service.object();
-            events::overtaken(self.apis, &object, reason, &why);
+            events::failed(self.apis, &object, reason, &why);
             let backoff = &mut self.state.due.backoff;
             backoff.failed(task.uid(), Instant::now());
             self.report.fail(object.for_people(), why, Some(reason));
@@ -217,7 +217,7 @@ impl Sync<'_> {
         let mut services = Vec::new();
         for task in tasks {
             let meta = &task.service.metadata;
-            let now = self.apis.service(&meta.namespace, &meta.name)?;
+            let now = self.apis.kube.service(&meta.namespace, &meta.name)?;
             // Another one that came to carry its name is planned in the next tick.
             services.extend(now.filter(|now| now.metadata.uid == meta.uid));
         }
@@ -225,7 +225,11 @@ impl Sync<'_> {
             return Ok(None);
         }
         // Targets are removed by this list: an old one must not take a node away.
-        let nodes = self.apis.nodes(begun.elapsed(), ReadFrom::Latest)?.value;
+        let nodes = self
+            .apis
+            .nodes
+            .whole(begun.elapsed(), ReadFrom::Latest)?
+            .value;
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
         let max_age = listed_since.elapsed().min(LIST_MAX_AGE);
         let (name, urgency) = (&self.state.settings.cluster_name, Urgency::Needed);
@@ -414,7 +418,7 @@ impl Sync<'_> {
             false => self.report.unchanged += 1,
         }
         if let Some(kind) = task.kind {
-            events::end(self.apis, &plan, kind, Ended::Done);
+            events::done(self.apis, &plan, kind);
         }
         self.ended(task.made, plan, false);
         None
@@ -499,10 +503,11 @@ impl Sync<'_> {
 
     fn failed(&mut self, task: Task, plan: ServicePlan, why: String) -> Option<Task> {
         let kind = task.kind.unwrap_or_else(|| kind_of(&plan));
+        let reason = events::reason_of_failure(kind);
         if !self.is_closed {
-            events::end(self.apis, &plan, kind, Ended::Failed(&why));
+            events::failed(self.apis, &plan.object, reason, &why);
         }
-        let finding = (!self.is_closed).then(|| events::failed(kind));
+        let finding = (!self.is_closed).then_some(reason);
         self.fail(task, plan, why, finding);
         None
     }
