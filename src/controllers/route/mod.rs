@@ -19,7 +19,7 @@ mod sync;
 
 pub use observe::Settings;
 pub use plan::{NAME, NETWORK_UNAVAILABLE, NodePlan, Plan, Row, State, Step, condition_json};
-pub use planner::{View, plan};
+pub use planner::{Inputs, plan};
 pub use sync::Synced;
 
 use crate::cache::{Apis, Error};

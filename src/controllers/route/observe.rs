@@ -1,7 +1,7 @@
 //! What both APIs say about routes, what earlier comparisons showed, and the plan by that.
 
 use super::plan::{Plan, Row, State, Step};
-use super::planner::{View, plan};
+use super::planner::{Inputs, plan};
 use crate::cache::{self, Apis, Error, ReadFrom};
 use crate::kube::Node;
 use crate::provider::{Instance, Network, Route, Urgency};
@@ -98,7 +98,7 @@ impl Settings {
         let network = apis.network(ages.network, ages.urgency)?;
         let instances = apis.instances(ages.instances, ages.urgency)?.value;
         let long = self.scaled(COMPARE_PERIOD) / 2;
-        let view = View {
+        let inputs = Inputs {
             nodes,
             instances: &instances,
             network: &network.value,
@@ -107,7 +107,7 @@ impl Settings {
             is_in_doubt_for_long: memory.in_doubt_since.is_some_and(|at| at.elapsed() >= long),
         };
         Ok(Observed {
-            plan: plan(&view, &*apis.provider),
+            plan: plan(&inputs, &*apis.provider),
             instances,
             complete: Instant::now(),
             network,

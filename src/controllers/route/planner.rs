@@ -18,7 +18,7 @@ use std::sync::Arc;
 const ROOM_FOR_FEW: usize = 10;
 
 /// What both APIs said, and what earlier comparisons showed.
-pub struct View<'a> {
+pub struct Inputs<'a> {
     pub nodes: &'a [Arc<Node>],
     pub instances: &'a [Instance],
     pub network: &'a Network,
@@ -55,12 +55,12 @@ struct DesiredRoutes<'a> {
 
 impl<'a> DesiredRoutes<'a> {
     fn new(
-        view: &View<'a>,
+        inputs: &Inputs<'a>,
         node: &'a Arc<Node>,
         server: InstanceId,
         instance: Option<&Instance>,
     ) -> DesiredRoutes<'a> {
-        let addresses = instance.map(|one| addresses(one, view.network.id));
+        let addresses = instance.map(|one| addresses(one, inputs.network.id));
         let mut desired = DesiredRoutes {
             node,
             server,
@@ -76,7 +76,9 @@ impl<'a> DesiredRoutes<'a> {
         for cidr in node.spec.pod_cidrs.iter() {
             match cidr {
                 Ok(IpNet::V6(_)) => desired.has_ipv6 = true,
-                Ok(IpNet::V4(net)) if is_within(net, view.cluster_cidrs) => desired.cidrs.push(net),
+                Ok(IpNet::V4(net)) if is_within(net, inputs.cluster_cidrs) => {
+                    desired.cidrs.push(net)
+                }
                 Ok(IpNet::V4(net)) => desired.misfits.push(net.to_string()),
                 Err(text) => {
                     desired.misfits.push(text.to_owned());
@@ -90,7 +92,7 @@ impl<'a> DesiredRoutes<'a> {
 
 /// Decides for one destination after the other.
 struct Planner<'a> {
-    view: &'a View<'a>,
+    inputs: &'a Inputs<'a>,
     /// Servers by each of their addresses in the network.
     servers: HashMap<Ipv4Addr, &'a Instance>,
     /// Of the nodes with a provider ID of ours, by name.
@@ -109,11 +111,12 @@ struct Planner<'a> {
     may_become_clear: bool,
 }
 
-pub fn plan(view: &View, provider: &dyn Provider) -> Plan {
-    let mut planner = Planner::new(view, provider);
+pub fn plan(inputs: &Inputs, provider: &dyn Provider) -> Plan {
+    let mut planner = Planner::new(inputs, provider);
     planner.accept();
     planner.withdraw_doubtful();
-    let mut rows: Vec<Row> = view.network.routes.iter().map(|r| planner.row(r)).collect();
+    let routes = inputs.network.routes.iter();
+    let mut rows: Vec<Row> = routes.map(|route| planner.row(route)).collect();
     planner.add_missing(&mut rows);
     rows.sort_by_key(|row| (row.destination, row.have));
     Plan {
@@ -123,18 +126,18 @@ pub fn plan(view: &View, provider: &dyn Provider) -> Plan {
         is_in_doubt: planner.is_in_doubt,
         network: Some(ObjectReference {
             kind: "Network",
-            name: view.network.name.clone(),
+            name: inputs.network.name.clone(),
             namespace: String::new(),
-            uid: view.network.id.to_string(),
+            uid: inputs.network.id.to_string(),
         }),
         rows,
     }
 }
 
 impl<'a> Planner<'a> {
-    fn new(view: &'a View<'a>, provider: &dyn Provider) -> Planner<'a> {
+    fn new(inputs: &'a Inputs<'a>, provider: &dyn Provider) -> Planner<'a> {
         let mut planner = Planner {
-            view,
+            inputs,
             servers: HashMap::new(),
             desired: Vec::new(),
             foreign: Vec::new(),
@@ -144,15 +147,15 @@ impl<'a> Planner<'a> {
             may_become_clear: false,
         };
         let mut by_id = HashMap::new();
-        for instance in view.instances {
+        for instance in inputs.instances {
             by_id.insert(instance.id, instance);
-            let ips = addresses(instance, view.network.id);
+            let ips = addresses(instance, inputs.network.id);
             planner.servers.extend(ips.map(|ip| (ip, instance)));
         }
-        for node in view.nodes {
+        for node in inputs.nodes {
             if let Some(server) = server_of(node, provider) {
                 let instance = by_id.get(&server).copied();
-                let desired = DesiredRoutes::new(view, node, server, instance);
+                let desired = DesiredRoutes::new(inputs, node, server, instance);
                 planner.desired.push(desired);
                 continue;
             }
@@ -173,7 +176,7 @@ impl<'a> Planner<'a> {
             let is_going = desired.node.metadata.deletion_timestamp.is_some();
             for &destination in &desired.cidrs {
                 let Some(gateway) = desired.gateway else {
-                    let (server, network) = (desired.server, &self.view.network.name);
+                    let (server, network) = (desired.server, &self.inputs.network.name);
                     desired.obstacle = Some(match desired.has_server {
                         true => format!(
                             "server {server} is not attached to network {network}; until it is, its pods can't be \
@@ -187,7 +190,7 @@ impl<'a> Planner<'a> {
                     destination,
                     gateway,
                 };
-                let is_missing = !self.view.network.routes.contains(&route);
+                let is_missing = !self.inputs.network.routes.contains(&route);
                 wanted.push((is_missing, is_going, place, route));
             }
         }
@@ -215,7 +218,7 @@ impl<'a> Planner<'a> {
         if !is_missing {
             return None;
         }
-        let network = self.view.network;
+        let network = self.inputs.network;
         if let Some(name) = self.foreign_at(destination) {
             return Some(format!(
                 "its pods' {destination} are node {name}'s as well, which has no provider ID of ours"
@@ -242,7 +245,7 @@ impl<'a> Planner<'a> {
 
     /// May this controller delete it at all?
     fn is_ours(&self, route: &Route) -> bool {
-        is_within(route.destination, self.view.cluster_cidrs)
+        is_within(route.destination, self.inputs.cluster_cidrs)
             && self.foreign_at(route.destination).is_none()
     }
 
@@ -264,12 +267,12 @@ impl<'a> Planner<'a> {
     /// What is free is added all the same, for that takes nothing away. What is blocked is replaced only where the
     /// Network is beyond doubt this cluster's, and routes that were added meanwhile do not count as a proof of that.
     fn withdraw_doubtful(&mut self) {
-        let (view, network) = (self.view, self.view.network);
+        let (inputs, network) = (self.inputs, self.inputs.network);
         // Routes of ours to servers that no node names.
         let ours = network.routes.iter().filter(|route| self.is_ours(route));
         let theirs = ours.filter_map(|route| {
             let server = *self.servers.get(&route.gateway)?;
-            let is_ours = self.of_server(server).is_some() || view.remembered.contains(route);
+            let is_ours = self.of_server(server).is_some() || inputs.remembered.contains(route);
             (!is_ours).then_some((route, server))
         });
         let theirs: Vec<(&Route, &Instance)> = theirs.collect();
@@ -291,7 +294,7 @@ impl<'a> Planner<'a> {
         }
         let must_wait = |wanted: &Route| {
             let ours = network.routes.iter();
-            let mut ours = ours.filter(|one| is_within(one.destination, view.cluster_cidrs));
+            let mut ours = ours.filter(|one| is_within(one.destination, inputs.cluster_cidrs));
             !network.routes.contains(wanted) && ours.any(|route| blocks(route, wanted))
         };
         let accepted = std::mem::take(&mut self.accepted).into_iter();
@@ -351,7 +354,7 @@ impl<'a> Planner<'a> {
         let mut accepted = self.accepted.keys();
         let is_wanted_elsewhere = accepted.any(|net| overlap(*net, route.destination));
         match leads_to {
-            _ if !is_within(route.destination, self.view.cluster_cidrs) => State::NotOurs,
+            _ if !is_within(route.destination, self.inputs.cluster_cidrs) => State::NotOurs,
             _ if wanted.is_some_and(|(wanted, _)| wanted == route) => State::Ok,
             _ if self.foreign_at(route.destination).is_some() => State::LeftAlone,
             _ if wanted.is_some() => State::WrongGateway,
@@ -360,14 +363,14 @@ impl<'a> Planner<'a> {
             Some(node) if node.is_settled => State::Unwanted,
             Some(_) => State::LeftAlone,
             // Whoever has that address by now: the route was a node's, and no node wants it.
-            None if self.view.remembered.contains(route) => State::Unwanted,
+            None if self.inputs.remembered.contains(route) => State::Unwanted,
             None => State::Stale,
         }
     }
 
     /// Rows for what is wanted and not there, as far as the network has room.
     fn add_missing(&mut self, rows: &mut Vec<Row>) {
-        let network = self.view.network;
+        let network = self.inputs.network;
         let deleted = rows.iter().filter(|row| row.step == Step::Delete).count();
         let mut there = network.routes.len() + network.other_routes - deleted;
         // A route to another owner's server is not the node's: the node's own route is missing.
@@ -427,14 +430,14 @@ impl<'a> Planner<'a> {
             // long. A short run with another kubeconfig marks no node.
             Some(_) if desired.is_in_doubt => {
                 let is_marked = says == Some("True")
-                    || self.view.is_in_doubt_for_long
+                    || self.inputs.is_in_doubt_for_long
                     || (had_its_route(desired.node) && !self.may_become_clear);
                 is_marked.then_some(true)
             }
             Some(_) => self.is_anchored.then_some(true),
         };
         let misfit = |cidr: &String| {
-            let all = self.view.cluster_cidrs.iter().map(IpNet::to_string);
+            let all = self.inputs.cluster_cidrs.iter().map(IpNet::to_string);
             let all = all.collect::<Vec<_>>().join(",");
             let why =
                 format!("its pods' {cidr} is not within --cluster-cidr={all}, and gets no route");
@@ -457,7 +460,7 @@ impl<'a> Planner<'a> {
 
     /// About the network.
     fn findings(&self, rows: &[Row]) -> Vec<Finding> {
-        let network = self.view.network;
+        let network = self.inputs.network;
         let mut findings = Vec::new();
         let is_gone = |row: &Row| matches!(row.step, Step::Delete | Step::Cannot);
         let there = rows.iter().filter(|row| !is_gone(row)).count() + network.other_routes;
@@ -484,7 +487,7 @@ impl<'a> Planner<'a> {
                 findings.push(Finding::warning(Reason::StaleRoute, why));
             }
         }
-        let cidrs = self.view.cluster_cidrs.iter();
+        let cidrs = self.inputs.cluster_cidrs.iter();
         findings.extend(cidrs.filter_map(|cidr| self.misplaced(cidr)));
         let is_any_wanted = self.desired.iter().any(|one| !one.cidrs.is_empty());
         if is_any_wanted && !self.is_anchored && !self.is_in_doubt {
@@ -502,7 +505,7 @@ impl<'a> Planner<'a> {
     /// A range of `--cluster-cidr` where the network does not carry pods.
     fn misplaced(&self, cidr: &IpNet) -> Option<Finding> {
         let IpNet::V4(cidr) = cidr else { return None };
-        let network = self.view.network;
+        let network = self.inputs.network;
         let subnet = network.subnets.iter().find(|net| overlap(**net, *cidr));
         let range = network.range.filter(|range| !range.contains(cidr));
         let why = match (subnet, range) {
