@@ -276,7 +276,7 @@ mod tests {
         let cache = Cached::default();
         let (fetching, begun) = mpsc::channel();
         let (end, ended) = mpsc::channel::<()>();
-        let waiting = Arc::new(Heartbeat::new());
+        let waiting = Arc::new(Heartbeat::default());
         let cache = &cache;
         std::thread::scope(|scope| {
             scope.spawn(move || {

@@ -139,24 +139,19 @@ impl Apis {
 
     /// All servers, no older than that: complete, or an error.
     pub fn instances(&self, max_age: Duration, urgency: Urgency) -> Result<Instances, Error> {
-        self.instances_if(|view| view.age() <= max_age, urgency)
+        self.instances_since(None, max_age, urgency)
     }
 
     /// The same, requested since then.
     pub fn instances_since(
         &self,
-        since: Instant,
+        since: Option<Instant>,
         max_age: Duration,
         urgency: Urgency,
     ) -> Result<Instances, Error> {
-        self.instances_if(|view| view.asked >= since && view.age() <= max_age, urgency)
-    }
-
-    fn instances_if(
-        &self,
-        is_fresh: impl Fn(&Instances) -> bool,
-        urgency: Urgency,
-    ) -> Result<Instances, Error> {
+        let is_fresh = |view: &Instances| {
+            view.age() <= max_age && since.is_none_or(|since| view.asked >= since)
+        };
         let list = || {
             self.provider.prepare()?;
             let instances = self.provider.instances();

@@ -151,10 +151,8 @@ impl NodeCache {
     /// that was read since the write began may be newer than its answer.
     pub fn written(&self, node: Node, begun: Instant) {
         let mut state = turn(&self.state);
-        if let Ok(place) = state.place(node.name())
-            && state.nodes[place].metadata.uid == node.metadata.uid
-            && state.notes[place].asked <= begun
-        {
+        let known = state.note_of(&node);
+        if known.is_some_and(|note| note.asked <= begun) {
             state.put(node, begun);
         }
     }
@@ -163,9 +161,7 @@ impl NodeCache {
     /// another one has its name.
     pub fn first_seen(&self, node: &Node) -> Option<Instant> {
         let state = turn(&self.state);
-        let place = state.place(node.name()).ok()?;
-        let is_same = state.nodes[place].metadata.uid == node.metadata.uid;
-        is_same.then(|| state.notes[place].first_seen)
+        state.note_of(node).map(|note| note.first_seen)
     }
 
     /// As they were last seen, however long ago, by no call; none before the first list.
@@ -188,6 +184,13 @@ impl State {
     /// Where it is; the error: where it would be.
     fn place(&self, name: &str) -> Result<usize, usize> {
         self.nodes.binary_search_by(|node| node.name().cmp(name))
+    }
+
+    /// None: it is not known, or another one has its name.
+    fn note_of(&self, node: &Node) -> Option<&Note> {
+        let place = self.place(node.name()).ok()?;
+        let is_same = self.nodes[place].metadata.uid == node.metadata.uid;
+        is_same.then(|| &self.notes[place])
     }
 
     /// Reads all nodes whole.

@@ -3,14 +3,15 @@
 //! Five thousand nodes have the same dozen labels, and most of their values; a list of them
 //! would be several times as large with a copy for each.
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// Cheap to clone; equal strings share their memory.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(from = "String")]
 pub struct Interned(Arc<str>);
 
 /// Below this number unused strings are not searched for.
@@ -97,12 +98,6 @@ impl fmt::Debug for Interned {
 impl Serialize for Interned {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Interned {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Interned, D::Error> {
-        Ok(Interned::from(String::deserialize(d)?))
     }
 }
 

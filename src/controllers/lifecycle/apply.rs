@@ -11,15 +11,15 @@ use std::time::Instant;
 
 pub const NAME: &str = "cloud-node-lifecycle-controller";
 
-/// The change that was made; none when there is nothing to change (any more). The error: the one that was not made.
+/// The change, and whether it was made; none when there is nothing to change (any more).
 pub(super) fn apply(
     apis: &Apis,
     proposed: &LifecyclePlan,
     facts: &Facts,
     guard: bool,
-) -> Result<Option<Change>, (Option<Change>, kube::Error)> {
+) -> (Option<Change>, Result<(), kube::Error>) {
     if proposed.change.is_none() {
-        return Ok(None);
+        return (None, Ok(()));
     }
     let object = &proposed.object;
     let mut change = None;
@@ -39,10 +39,7 @@ pub(super) fn apply(
             None => Ok(Ok(())),
         }
     });
-    match written.and_then(|written| written) {
-        Ok(()) => Ok(change),
-        Err(error) => Err((change, error)),
-    }
+    (change, written.and_then(|written| written))
 }
 
 fn write(apis: &Apis, node: &Node, change: &Change) -> Result<(), kube::Error> {

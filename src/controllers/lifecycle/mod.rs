@@ -100,9 +100,9 @@ impl LifecycleController {
         };
         for plan in &plans {
             publish(apis, NAME, &plan.object, &plan.obstacle);
-            let outcome = apply(apis, plan, &facts, self.settings.deletion_guard);
-            let is_closed = matches!(&outcome, Err((_, error)) if error.is_refused());
-            self.note(apis, &mut report, plan, outcome);
+            let (change, written) = apply(apis, plan, &facts, self.settings.deletion_guard);
+            let is_closed = written.as_ref().is_err_and(kube::Error::is_refused);
+            self.note(apis, &mut report, plan, change, written);
             if is_closed {
                 break;
             }
@@ -160,17 +160,17 @@ impl LifecycleController {
         apis: &Apis,
         report: &mut Report,
         plan: &LifecyclePlan,
-        outcome: Result<Option<Change>, (Option<Change>, kube::Error)>,
+        change: Option<Change>,
+        written: Result<(), kube::Error>,
     ) {
         let (uid, object) = (&plan.object.uid, plan.object.for_people());
         self.pauses.failed(uid, Instant::now());
-        let has_failed = matches!(&outcome, Err((_, error)) if !error.is_refused());
-        match has_failed {
-            true => self.backoff.failed(uid, Instant::now()),
-            false => self.backoff.succeeded(uid),
+        match &written {
+            Err(error) if !error.is_refused() => self.backoff.failed(uid, Instant::now()),
+            _ => self.backoff.succeeded(uid),
         }
-        let (why, finding) = match (outcome, &plan.obstacle) {
-            (Ok(Some(change)), _) => {
+        let (why, finding) = match (written, change, &plan.obstacle) {
+            (Ok(()), Some(change), _) => {
                 if !matches!(change, Change::DeleteNode { .. }) {
                     recovered(apis, NAME, &plan.object);
                 }
@@ -178,13 +178,13 @@ impl LifecycleController {
                 report.changes.push((object, change.line()));
                 return;
             }
-            (Ok(None), None) => {
+            (Ok(()), None, None) => {
                 recovered(apis, NAME, &plan.object);
                 report.unchanged += 1;
                 return;
             }
-            (Ok(None), Some(obstacle)) => (obstacle.message.clone(), Some(obstacle.reason)),
-            (Err((change, error)), _) => {
+            (Ok(()), None, Some(obstacle)) => (obstacle.message.clone(), Some(obstacle.reason)),
+            (Err(error), change, _) => {
                 let finding = change.and_then(|change| not_written(&change, &error));
                 publish(apis, NAME, &plan.object, &finding);
                 (error.to_string(), finding.map(|finding| finding.reason))

@@ -66,14 +66,14 @@ pub fn plan(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) ->
     };
     if node.is_ready() {
         plan.change = node.taint(SHUTDOWN).map(|_| Change::RemoveShutdownTaint {
-            taints: without_taint(node),
+            taints: taints(node, false),
         });
         return plan;
     }
     match facts.get(&id) {
         Some(Fact::Exists { is_off: true }) if node.taint(SHUTDOWN).is_none() => {
             plan.change = Some(Change::AddShutdownTaint {
-                taints: with_taint(node),
+                taints: taints(node, true),
             });
         }
         Some(Fact::Exists { .. }) | None => {}
@@ -97,23 +97,15 @@ pub fn plan(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) ->
     plan
 }
 
-/// The server is off: as k8s.io/cloud-provider taints such a node.
-fn with_taint(node: &Node) -> Vec<Taint> {
-    let shutdown = Taint {
+/// As k8s.io/cloud-provider taints a node whose server is off.
+fn taints(node: &Node, is_off: bool) -> Vec<Taint> {
+    let others = node.spec.taints.iter().filter(|one| one.key != SHUTDOWN);
+    let shutdown = is_off.then(|| Taint {
         key: SHUTDOWN.into(),
         effect: "NoSchedule".into(),
         ..Taint::default()
-    };
-    node.spec.taints.iter().cloned().chain([shutdown]).collect()
-}
-
-fn without_taint(node: &Node) -> Vec<Taint> {
-    node.spec
-        .taints
-        .iter()
-        .filter(|taint| taint.key != SHUTDOWN)
-        .cloned()
-        .collect()
+    });
+    others.cloned().chain(shutdown).collect()
 }
 
 impl LifecyclePlan {

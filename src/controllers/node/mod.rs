@@ -23,7 +23,7 @@ use super::report::{publish, recovered};
 use crate::cache::{self, Apis, Error};
 use crate::kube::{self, Node};
 use crate::metrics::NODES;
-use crate::provider::{Finding, Instance, Provider, ProviderId, Reason, Urgency};
+use crate::provider::{Finding, Provider, ProviderId, Reason, Urgency};
 use apply::{Applied, apply};
 use jiff::Timestamp;
 use plan::plan_node;
@@ -59,7 +59,7 @@ pub struct NodeController {
 /// What both APIs say: all nodes, and servers where they are needed.
 struct Observed {
     nodes: cache::Nodes,
-    instances: Option<cache::View<Vec<Instance>>>,
+    instances: Option<cache::Instances>,
 }
 
 impl Observed {
@@ -207,7 +207,7 @@ impl NodeController {
         }
         drop(index);
         if servers.time_in_use() > in_use_at_most || servers.asked < since {
-            let servers = apis.instances_since(since, in_use_at_most, urgency)?;
+            let servers = apis.instances_since(Some(since), in_use_at_most, urgency)?;
             observed.instances = Some(servers);
         }
         Ok((observed, wanted))

@@ -16,6 +16,7 @@ use std::sync::Arc;
 const EVENT_COMPONENT: &str = "service-controller";
 
 const ENSURED: &str = "Ensured load balancer";
+const UPDATED: &str = "Updated load balancer with new hosts";
 
 pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
     report(apis, &plan.object, plan.all_findings());
@@ -31,44 +32,14 @@ pub(super) fn findings(apis: &Apis, plan: &ServicePlan) {
     }
 }
 
-/// The events of changes of one kind: when they begin, when all were made (reason and message), and when one failed.
-type EventsOf = (
-    Option<(Reason, &'static str)>,
-    Option<(Reason, &'static str)>,
-    Reason,
-);
-
-fn events_of(kind: ChangeKind) -> EventsOf {
-    match kind {
-        ChangeKind::Settings => (
-            Some((Reason::EnsuringLoadBalancer, "Ensuring load balancer")),
-            Some((Reason::EnsuredLoadBalancer, ENSURED)),
-            Reason::SyncLoadBalancerFailed,
-        ),
-        ChangeKind::Targets => (
-            None,
-            Some((
-                Reason::UpdatedLoadBalancer,
-                "Updated load balancer with new hosts",
-            )),
-            Reason::UpdateLoadBalancerFailed,
-        ),
-        ChangeKind::Removal => (
-            Some((Reason::DeletingLoadBalancer, "Deleting load balancer")),
-            Some((Reason::DeletedLoadBalancer, "Deleted load balancer")),
-            Reason::DeleteLoadBalancerFailed,
-        ),
-        // Its last change reports its end: see `changed`.
-        ChangeKind::Release => (None, None, Reason::DeleteLoadBalancerFailed),
-    }
-}
-
 /// Before the first change in the cloud.
 pub(super) fn begin(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
-    let finding = events_of(kind)
-        .0
-        .map(|(reason, text)| Finding::info(reason, text));
-    report(apis, &plan.object, finding);
+    let (reason, text) = match kind {
+        ChangeKind::Settings => (Reason::EnsuringLoadBalancer, "Ensuring load balancer"),
+        ChangeKind::Removal => (Reason::DeletingLoadBalancer, "Deleting load balancer"),
+        ChangeKind::Targets | ChangeKind::Release => return,
+    };
+    report(apis, &plan.object, [Finding::info(reason, text)]);
 }
 
 /// After one change that is an event by itself.
@@ -80,10 +51,14 @@ pub(super) fn changed(apis: &Apis, plan: &ServicePlan, change: &dyn Change) {
 
 /// After the last one.
 pub(super) fn done(apis: &Apis, plan: &ServicePlan, kind: ChangeKind) {
-    let finding = events_of(kind)
-        .1
-        .map(|(reason, text)| Finding::info(reason, text));
-    report(apis, &plan.object, finding);
+    let (reason, text) = match kind {
+        ChangeKind::Settings => (Reason::EnsuredLoadBalancer, ENSURED),
+        ChangeKind::Targets => (Reason::UpdatedLoadBalancer, UPDATED),
+        ChangeKind::Removal => (Reason::DeletedLoadBalancer, "Deleted load balancer"),
+        // Its last change reports it: see `changed`.
+        ChangeKind::Release => return,
+    };
+    report(apis, &plan.object, [Finding::info(reason, text)]);
 }
 
 pub(super) fn failed(apis: &Apis, object: &ObjectReference, reason: Reason, why: &str) {
@@ -93,7 +68,11 @@ pub(super) fn failed(apis: &Apis, object: &ObjectReference, reason: Reason, why:
 
 /// The reason of a failure.
 pub(super) fn reason_of_failure(kind: ChangeKind) -> Reason {
-    events_of(kind).2
+    match kind {
+        ChangeKind::Settings => Reason::SyncLoadBalancerFailed,
+        ChangeKind::Targets => Reason::UpdateLoadBalancerFailed,
+        ChangeKind::Removal | ChangeKind::Release => Reason::DeleteLoadBalancerFailed,
+    }
 }
 
 fn report(
@@ -118,33 +97,30 @@ pub struct FailedTry {
 
 /// By UID of the Service.
 pub fn failed_tries(events: &[Arc<PastEvent>]) -> HashMap<String, FailedTry> {
-    let reason = |event: &PastEvent| {
-        let mut all = Reason::ALL.iter();
-        all.find(|reason| reason.name() == event.reason)
-    };
-    let has_failed = |event: &PastEvent| reason(event).is_some_and(|one| one.is_failure());
-    let has_ended =
-        |event: &PastEvent| has_failed(event) || reason(event).is_some_and(|one| one.is_success());
-    let mut ended: Vec<&Arc<PastEvent>> = events.iter().filter(|one| has_ended(one)).collect();
     // Times are whole seconds; versions grow with each write.
-    ended.sort_by_key(|event| {
+    let mut events: Vec<&Arc<PastEvent>> = events.iter().collect();
+    events.sort_by_key(|event| {
         let version = event.metadata.resource_version.parse::<u64>();
         (event.at(), version.unwrap_or_default())
     });
-    let last = ended.into_iter();
-    let last: HashMap<&str, &Arc<PastEvent>> = last
-        .map(|event| (event.involved_object.uid.as_str(), event))
-        .collect();
-    let failed = last.into_iter().filter(|(_, event)| has_failed(event));
-    let failed = failed.map(|(uid, event)| {
-        let failed = FailedTry {
-            reason: event.reason.clone(),
-            message: event.message.clone(),
-            at: event.at(),
-        };
-        (uid.to_owned(), failed)
-    });
-    failed.collect()
+    let mut last = HashMap::new();
+    for event in events {
+        let mut reasons = Reason::ALL.iter();
+        let reason = reasons.find(|reason| reason.name() == event.reason);
+        let failed = reason
+            .is_some_and(|one| one.is_failure())
+            .then(|| FailedTry {
+                reason: event.reason.clone(),
+                message: event.message.clone(),
+                at: event.at(),
+            });
+        if failed.is_some() || reason.is_some_and(|one| one.is_success()) {
+            last.insert(event.involved_object.uid.clone(), failed);
+        }
+    }
+    let last = last.into_iter();
+    last.filter_map(|(uid, failed)| Some((uid, failed?)))
+        .collect()
 }
 
 impl FailedTry {

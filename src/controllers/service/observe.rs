@@ -152,7 +152,9 @@ impl Observed {
         if needs.servers && apis.provider.instances().is_some() {
             // A token may be replaced at any time: the list is of the project that the load balancers are of, or newer.
             let since = since.max(self.answered);
-            let servers = apis.instances_since(since, Duration::MAX, urgency)?.value;
+            let servers = apis
+                .instances_since(Some(since), Duration::MAX, urgency)?
+                .value;
             let is_own = |server: &Instance| self.cluster.servers.contains_key(&server.id);
             self.has_own_servers = Some(servers.iter().any(is_own));
             self.nodes = offered(nodes, &*apis.provider, Some(&servers), true);

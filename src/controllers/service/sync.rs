@@ -96,6 +96,9 @@ struct Claims {
     name: Option<String>,
 }
 
+/// Plans, and what they rest on.
+type Plans = (Arc<Observed>, Vec<ServicePlan>);
+
 /// It waits for the end of the execution that claims what it wants.
 pub(super) struct Queued {
     task: Task,
@@ -106,10 +109,9 @@ impl State {
     /// UIDs of the Services whose changes are being made, or wait for those of another one.
     pub(super) fn busy(&self) -> HashSet<&str> {
         let executions = self.executor.executions().iter();
-        let executed = executions.map(|one| one.subject.uid());
-        executed
-            .chain(self.queued.iter().map(Queued::uid))
-            .collect()
+        let executed = executions.map(|one| one.subject.task.uid());
+        let queued = self.queued.iter().map(|one| one.task.uid());
+        executed.chain(queued).collect()
     }
 
     /// The rest of a plan for a Service that was changed or deleted since is dropped. So is a rest that takes something
@@ -129,8 +131,8 @@ impl State {
             }
         };
         let executor = &mut self.executor;
-        executor.stop(|one| is_stale(one.subject.uid(), one.takes_away()));
-        self.queued.retain(|queued| !is_stale(queued.uid(), false));
+        executor.stop(|one| is_stale(one.subject.task.uid(), one.takes_away()));
+        self.queued.retain(|one| !is_stale(one.task.uid(), false));
     }
 }
 
@@ -212,7 +214,7 @@ impl Sync<'_> {
 
     /// Both APIs as they are now, and what should be done. A Service that does not exist any more has no plan; none:
     /// all of them.
-    fn plan(&self, tasks: &[Task]) -> Result<Option<(Arc<Observed>, Vec<ServicePlan>)>, Error> {
+    fn plan(&self, tasks: &[Task]) -> Result<Option<Plans>, Error> {
         let begun = Instant::now();
         let mut services = Vec::new();
         for task in tasks {
@@ -607,18 +609,6 @@ impl Task {
                 self.service.object().for_people(),
             );
         }
-    }
-}
-
-impl Work {
-    fn uid(&self) -> &str {
-        self.task.uid()
-    }
-}
-
-impl Queued {
-    fn uid(&self) -> &str {
-        self.task.uid()
     }
 }
 
