@@ -38,7 +38,7 @@
 //! | exit codes | `cli/output.rs`; `cli/objects.rs` chooses one |
 //! | how old a list may be that a plan rests on | each controller's `observe` |
 //! | an interval is scaled and passed on | `cli/wire.rs` |
-//! | a conflict (409) | `kube::retry_on_conflict`; Services are planned again as a batch, with its limit (`service/sync.rs`) |
+//! | a conflict (409) | `kube::retry_on_conflict`; a Service that changed meanwhile is planned again (`service/sync.rs`) |
 //!
 //! # The shape of a controller
 //!

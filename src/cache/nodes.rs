@@ -9,10 +9,9 @@
 //! read too early, counts as changed until both agree, so no change can get lost. An old table from the API server's
 //! cache costs a read, and nothing else.
 
-use super::cached::{View, turn};
-use crate::kube::{Age, Client, Detail, Error, Node, NodeRow, NodeTable, ReadFrom, RowMeta};
+use super::cached::{Error, View, turn};
+use crate::kube::{Age, Client, Detail, Node, NodeRow, NodeTable, ReadFrom, RowMeta};
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -40,8 +39,8 @@ pub struct Poll {
     pub metadata_max_age: Option<Duration>,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct NodeCache {
+pub struct NodeCache {
+    kube: Arc<Client>,
     state: Mutex<State>,
 }
 
@@ -86,21 +85,19 @@ impl Note {
     }
 }
 
-/// A node that changed, with the age that the table shows; none for one that it does not show.
-#[derive(Debug)]
-struct ChangedRow {
-    name: String,
-    age: Option<Age>,
-}
+/// The name of a node that changed, with the age that the table shows; none for one that it does not show.
+type Changed = (String, Option<Age>);
 
 impl NodeCache {
-    /// All nodes, read whole no longer ago than that.
-    pub(super) fn whole(
-        &self,
-        kube: &Client,
-        max_age: Duration,
-        from: ReadFrom,
-    ) -> Result<Nodes, Error> {
+    pub(super) fn new(kube: Arc<Client>) -> NodeCache {
+        NodeCache {
+            kube,
+            state: Mutex::default(),
+        }
+    }
+
+    /// All nodes, each read whole no longer ago than that: what a person is shown.
+    pub fn whole(&self, max_age: Duration, from: ReadFrom) -> Result<Nodes, Error> {
         let mut state = turn(&self.state);
         // An answer from the API server's cache, however young, may show an old state.
         let listed = match from {
@@ -108,13 +105,14 @@ impl NodeCache {
             ReadFrom::Latest => state.listed_latest,
         };
         if !is_younger(listed, max_age) {
-            state.list(kube, from)?;
+            state.list(&self.kube, from)?;
         }
         Ok(state.view())
     }
 
-    /// All nodes, as fresh as the table.
-    pub(super) fn poll(&self, kube: &Client, poll: Poll) -> Result<Nodes, Error> {
+    /// All nodes, for little: whole nodes were read at the last list, or when the table showed a change. It is answered
+    /// from the API server's cache: what is planned on it is guarded by each object's resourceVersion when it is written.
+    pub fn poll(&self, poll: Poll) -> Result<Nodes, Error> {
         let mut state = turn(&self.state);
         let wants_metadata = poll
             .metadata_max_age
@@ -124,72 +122,53 @@ impl NodeCache {
             false => Detail::Cells,
         };
         if !is_younger(state.listed, poll.whole_max_age) {
-            state.list(kube, ReadFrom::Cache)?;
+            state.list(&self.kube, ReadFrom::Cache)?;
         } else if wants_metadata || !is_younger(state.polled, poll.table_max_age) {
             match is_younger(state.odd, poll.whole_max_age) {
-                true => state.list(kube, ReadFrom::Cache)?,
-                false => state.read_table(kube, detail)?,
+                true => state.list(&self.kube, ReadFrom::Cache)?,
+                false => state.read_table(&self.kube, detail)?,
             }
         }
         Ok(state.view())
     }
 
     /// All nodes, those of these names read whole no longer ago than that.
-    pub(super) fn again(
-        &self,
-        kube: &Client,
-        names: &[String],
-        max_age: Duration,
-    ) -> Result<Nodes, Error> {
+    pub fn again(&self, names: &[String], max_age: Duration) -> Result<Nodes, Error> {
         let mut state = turn(&self.state);
         if state.polled.is_none() {
-            state.list(kube, ReadFrom::Cache)?;
+            state.list(&self.kube, ReadFrom::Cache)?;
         }
         let is_old = |place: usize| state.notes[place].asked.elapsed() > max_age;
         let old = names
             .iter()
             .filter(|name| state.place(name).is_ok_and(is_old));
-        let old = old.map(|name| ChangedRow {
-            name: name.clone(),
-            age: None,
-        });
-        let old: Vec<ChangedRow> = old.collect();
-        state.read(kube, &old)?;
+        let old: Vec<Changed> = old.map(|name| (name.clone(), None)).collect();
+        state.read(&self.kube, &old)?;
         Ok(state.view())
     }
 
     /// A node as a write of ours, begun then, was answered. One that is not known is left to the next poll, and one
     /// that was read since the write began may be newer than its answer.
-    pub(super) fn written(&self, node: Node, begun: Instant) {
+    pub fn written(&self, node: Node, begun: Instant) {
         let mut state = turn(&self.state);
-        if let Ok(place) = state.place(node.name())
-            && state.nodes[place].metadata.uid == node.metadata.uid
-            && state.notes[place].asked <= begun
-        {
+        let known = state.note_of(&node);
+        if known.is_some_and(|note| note.asked <= begun) {
             state.put(node, begun);
         }
     }
 
-    /// When this very node was first read; none: it is not known, or another one has its name.
-    pub(super) fn first_seen(&self, node: &Node) -> Option<Instant> {
+    /// When this process first read this very node (by its UID), after the answer that held it; none: it is not known, or
+    /// another one has its name.
+    pub fn first_seen(&self, node: &Node) -> Option<Instant> {
         let state = turn(&self.state);
-        let place = state.place(node.name()).ok()?;
-        let is_same = state.nodes[place].metadata.uid == node.metadata.uid;
-        is_same.then(|| state.notes[place].first_seen)
+        state.note_of(node).map(|note| note.first_seen)
     }
 
-    /// As they were last seen; none before the first list.
-    pub(super) fn last(&self) -> Option<Nodes> {
+    /// As they were last seen, however long ago, by no call; none before the first list.
+    pub fn last(&self) -> Option<Nodes> {
         let state = turn(&self.state);
         state.polled.map(|_| state.view())
     }
-}
-
-/// Of this very node: another one with its name has another.
-fn fingerprint(node: &Node) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    node.metadata.uid.hash(&mut hasher);
-    hasher.finish()
 }
 
 fn is_younger(moment: Option<Instant>, max_age: Duration) -> bool {
@@ -207,13 +186,20 @@ impl State {
         self.nodes.binary_search_by(|node| node.name().cmp(name))
     }
 
+    /// None: it is not known, or another one has its name.
+    fn note_of(&self, node: &Node) -> Option<&Note> {
+        let place = self.place(node.name()).ok()?;
+        let is_same = self.nodes[place].metadata.uid == node.metadata.uid;
+        is_same.then(|| &self.notes[place])
+    }
+
     /// Reads all nodes whole.
     fn list(&mut self, kube: &Client, from: ReadFrom) -> Result<(), Error> {
         let asked = Instant::now();
-        // Of the nodes that this list holds as well.
+        // Of the nodes that this list holds as well, by UID.
         let known = self.nodes.iter().zip(&self.notes);
-        let known: HashMap<u64, Note> = known
-            .map(|(node, note)| (fingerprint(node), *note))
+        let known: HashMap<String, Note> = known
+            .map(|(node, note)| (node.metadata.uid.clone(), *note))
             .collect();
         if self.nodes.len() > KEPT_AT_MOST {
             self.give_up();
@@ -224,7 +210,7 @@ impl State {
         let new = Note::of_new(asked);
         let note = |node: &Arc<Node>| Note {
             asked,
-            ..known.get(&fingerprint(node)).copied().unwrap_or(new)
+            ..known.get(&node.metadata.uid).copied().unwrap_or(new)
         };
         self.notes = nodes.iter().map(note).collect();
         self.nodes = Arc::new(nodes);
@@ -270,7 +256,7 @@ impl State {
     }
 
     /// The nodes whose rows differ from what is known; of the others it keeps the ages.
-    fn changed_rows(&mut self, rows: Vec<NodeRow>, now: Instant) -> Vec<ChangedRow> {
+    fn changed_rows(&mut self, rows: Vec<NodeRow>, now: Instant) -> Vec<Changed> {
         let mut is_shown = vec![false; self.nodes.len()];
         let mut changed = Vec::new();
         for row in rows {
@@ -282,57 +268,49 @@ impl State {
                     continue;
                 }
             }
-            changed.push(ChangedRow {
-                name: row.name,
-                age: row.age,
-            });
+            changed.push((row.name, row.age));
         }
         let gone = self.nodes.iter().zip(is_shown).filter(|(_, shown)| !shown);
-        changed.extend(gone.map(|(node, _)| ChangedRow {
-            name: node.name().to_owned(),
-            age: None,
-        }));
+        changed.extend(gone.map(|(node, _)| (node.name().to_owned(), None)));
         changed
     }
 
     /// Reads these whole. One that can't be read stays as it is known, and counts as changed at the next poll.
-    fn read(&mut self, kube: &Client, changed: &[ChangedRow]) -> Result<(), Error> {
+    fn read(&mut self, kube: &Client, changed: &[Changed]) -> Result<(), Error> {
         if changed.len() > BY_NAME_AT_MOST {
             self.list(kube, ReadFrom::Cache)?;
-            for row in changed {
-                self.reset_age(row);
+            for (name, age) in changed {
+                self.reset_age(name, *age);
             }
             return Ok(());
         }
-        for row in changed {
+        for (name, age) in changed {
             let asked = Instant::now();
-            match kube.node(&row.name) {
+            match kube.node(name) {
                 Ok(Some(node)) => {
                     self.put(node, asked);
-                    self.reset_age(row);
+                    self.reset_age(name, *age);
                 }
-                Ok(None) => self.remove(&row.name),
+                Ok(None) => self.remove(name),
                 // The next one would be asked of the same server.
                 Err(error) if error.is_unavailable() || error.is_permanent() => {
-                    return Err(error);
+                    return Err(error.into());
                 }
                 Err(error) => {
-                    if self.unread.insert(row.name.clone()) {
-                        log::warn!("node/{}: not read, tried again: {error}", row.name);
+                    if self.unread.insert(name.clone()) {
+                        log::warn!("node/{name}: not read, tried again: {error}");
                     }
                     continue;
                 }
             }
-            self.unread.remove(&row.name);
+            self.unread.remove(name);
         }
         Ok(())
     }
 
     /// From now on its age grows from what the table showed.
-    fn reset_age(&mut self, row: &ChangedRow) {
-        if let Ok(place) = self.place(&row.name)
-            && let Some(age) = row.age
-        {
+    fn reset_age(&mut self, name: &str, age: Option<Age>) {
+        if let (Ok(place), Some(age)) = (self.place(name), age) {
             self.notes[place].aged = Some(Aged::new(age, Instant::now()));
         }
     }

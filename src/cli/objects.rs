@@ -111,7 +111,7 @@ impl Context {
         if !self.unknown.iter().any(|name| name == CLOUD_PROVIDER) {
             return Ok(());
         }
-        let nodes = self.apis.nodes(Duration::MAX, ReadFrom::Latest);
+        let nodes = self.apis.nodes.whole(Duration::MAX, ReadFrom::Latest);
         let nodes = nodes.map_err(|error| self.failed(&error))?.value;
         let has_id = |node: &&Arc<Node>| !node.spec.provider_id.is_empty();
         let is_foreign = |node: &Arc<Node>| {

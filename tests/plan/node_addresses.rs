@@ -4,13 +4,11 @@
 
 use crate::common;
 
-use ccm::controllers::node::{Change, NodePlan, PROVIDED_NODE_IP, View, plan};
+use ccm::controllers::node::{Change, NodePlan, PROVIDED_NODE_IP, plan};
 use ccm::hetzner::{AddressFamily, EXTERNAL_IPV6, Hetzner, NetworkSelector, Profile, Settings};
 use ccm::http::{Proxies, Secret, Timing, Tls, Token};
 use ccm::kube::Node;
-use ccm::provider::{
-    Instance, InstanceId, InstanceState, OpenGate, PrivateAddress, Provider, Source, Sourced,
-};
+use ccm::provider::{Instance, InstanceId, OpenGate, PrivateAddress, Provider, Source, Sourced};
 use sandbox::{Half, Sandbox};
 use serde_json::json;
 use std::fmt::Write;
@@ -85,7 +83,8 @@ fn server(network: u64, ipv4: bool, ipv6: bool) -> Instance {
     Instance {
         id: InstanceId(42),
         name: "w".into(),
-        state: InstanceState::Running,
+        state: "running".into(),
+        is_off: false,
         instance_type: "cx22".into(),
         location: "fsn1".into(),
         network_zone: "eu-central".into(),
@@ -120,16 +119,7 @@ fn node(provided: Option<&str>, external_ipv6: Option<&str>) -> Node {
 
 fn plan_one(node: &Node, server: &Instance, hetzner: &Hetzner) -> NodePlan {
     let (nodes, instances) = ([node.clone()], [server.clone()]);
-    plan(
-        &View {
-            nodes: &nodes,
-            instances: &instances,
-            overdue: jiff::Timestamp::UNIX_EPOCH,
-        },
-        hetzner,
-        |_| true,
-    )
-    .remove(0)
+    plan(&nodes, &instances, hetzner, jiff::Timestamp::UNIX_EPOCH).remove(0)
 }
 
 /// H the host name, E an external, I an internal address; or the reason why the addresses stay.
@@ -204,13 +194,6 @@ fn stays(node: &Node, plan: &NodePlan, server: &Instance, hetzner: &Hetzner) {
         return;
     };
     let mut node = node.clone();
-    node.status.addresses = addresses
-        .iter()
-        .rev()
-        .map(|a| ccm::kube::NodeAddress {
-            kind: a.kind.name().into(),
-            address: a.address.clone(),
-        })
-        .collect();
+    node.status.addresses = addresses.iter().rev().cloned().collect();
     assert_eq!(plan_one(&node, server, hetzner).changes, vec![]);
 }

@@ -61,8 +61,7 @@ impl Services {
 
     pub(super) fn evaluate(&self, selection: &Selection) -> Result<Vec<ServicePlan>, Exit> {
         let evaluated = self.controller.evaluate(&self.context.apis, selection);
-        let (_, plans) = evaluated.map_err(|error| self.context.failed(&error))?;
-        Ok(plans)
+        evaluated.map_err(|error| self.context.failed(&error))
     }
 
     /// Those that no plan takes over; in the namespace that is asked for.
@@ -104,8 +103,8 @@ impl Services {
                 (Some(service), _) => Some(Arc::clone(service)),
                 // It may have been one of type LoadBalancer: its load balancer is still to be removed.
                 (None, Some((namespace, name))) => {
-                    let service = self.context.apis.service(namespace, name);
-                    service.map_err(|error| self.context.failed(&error))?
+                    let service = self.context.apis.kube.service(namespace, name);
+                    service.map_err(|error| self.context.failed(&error.into()))?
                 }
                 (None, None) => None,
             };

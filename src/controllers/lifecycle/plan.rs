@@ -1,8 +1,9 @@
 //! What should be done to nodes that are not ready: a pure function of nodes and facts.
 
 use crate::controllers::controller::Proposal;
+use crate::controllers::matching::server_of;
 use crate::kube::{Node, ObjectReference, Taint};
-use crate::provider::{Finding, InstanceId, InstanceState, Provider, ProviderId, Reason};
+use crate::provider::{Finding, InstanceId, Provider, Reason};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -12,17 +13,12 @@ pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// What is known about servers, by their number.
 pub type Facts = HashMap<InstanceId, Fact>;
 
-/// What both APIs said.
-pub struct View<'a> {
-    /// Those that are not ready, or carry the shutdown taint.
-    pub nodes: &'a [&'a Node],
-    pub facts: &'a Facts,
-}
-
 /// What is known about a server beyond doubt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
-    Exists(InstanceState),
+    Exists {
+        is_off: bool,
+    },
     /// A complete list of this tick does not hold it, and the API itself says that it does not exist.
     Gone {
         /// That list holds the server of another node: the token is of the right project.
@@ -53,23 +49,9 @@ pub enum Change {
     DeleteNode { server: InstanceId },
 }
 
-/// `guard`: no deletion unless another node's server is visible.
-pub fn plan(view: &View, provider: &dyn Provider, guard: bool) -> Vec<LifecyclePlan> {
-    view.nodes
-        .iter()
-        .map(|node| plan_node(node, view.facts, provider, guard))
-        .collect()
-}
-
-/// Servers whose state the plan for this node needs.
-pub(super) fn server_of(node: &Node, provider: &dyn Provider) -> Option<InstanceId> {
-    match provider.parse_provider_id(&node.spec.provider_id) {
-        ProviderId::Ours(id) => Some(id),
-        ProviderId::Foreign | ProviderId::Unknown(_) => None,
-    }
-}
-
-fn plan_node(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) -> LifecyclePlan {
+/// For a node that is not ready, or carries the shutdown taint. `guard`: no deletion unless another node's server is
+/// visible.
+pub fn plan(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) -> LifecyclePlan {
     let mut plan = LifecyclePlan {
         object: node.object(),
         change: None,
@@ -84,17 +66,17 @@ fn plan_node(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) -
     };
     if node.is_ready() {
         plan.change = node.taint(SHUTDOWN).map(|_| Change::RemoveShutdownTaint {
-            taints: without_taint(node),
+            taints: taints(node, false),
         });
         return plan;
     }
     match facts.get(&id) {
-        Some(Fact::Exists(InstanceState::Off)) if node.taint(SHUTDOWN).is_none() => {
+        Some(Fact::Exists { is_off: true }) if node.taint(SHUTDOWN).is_none() => {
             plan.change = Some(Change::AddShutdownTaint {
-                taints: with_taint(node),
+                taints: taints(node, true),
             });
         }
-        Some(Fact::Exists(_)) | None => {}
+        Some(Fact::Exists { .. }) | None => {}
         Some(Fact::Gone { others_are_visible }) if *others_are_visible || !guard => {
             plan.change = Some(Change::DeleteNode { server: id });
         }
@@ -115,23 +97,15 @@ fn plan_node(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) -
     plan
 }
 
-/// The server is off: as k8s.io/cloud-provider taints such a node.
-fn with_taint(node: &Node) -> Vec<Taint> {
-    let shutdown = Taint {
+/// As k8s.io/cloud-provider taints a node whose server is off.
+fn taints(node: &Node, is_off: bool) -> Vec<Taint> {
+    let others = node.spec.taints.iter().filter(|one| one.key != SHUTDOWN);
+    let shutdown = is_off.then(|| Taint {
         key: SHUTDOWN.into(),
         effect: "NoSchedule".into(),
         ..Taint::default()
-    };
-    node.spec.taints.iter().cloned().chain([shutdown]).collect()
-}
-
-fn without_taint(node: &Node) -> Vec<Taint> {
-    node.spec
-        .taints
-        .iter()
-        .filter(|taint| taint.key != SHUTDOWN)
-        .cloned()
-        .collect()
+    });
+    others.cloned().chain(shutdown).collect()
 }
 
 impl LifecyclePlan {

@@ -1,8 +1,7 @@
 //! What both APIs say about routes, what earlier comparisons showed, and the plan by that.
 
-use super::desired::View;
 use super::plan::{Plan, Row, State, Step};
-use super::planner::plan;
+use super::planner::{Inputs, plan};
 use crate::cache::{self, Apis, Error, ReadFrom};
 use crate::kube::Node;
 use crate::provider::{Instance, Network, Route, Urgency};
@@ -54,8 +53,8 @@ pub(super) struct Memory {
     /// does not exist any more. A route is forgotten when it was deleted, and when the network does not have it: one
     /// that comes back has another owner.
     pub(super) routes: HashSet<Route>,
-    /// Since when routes of nodes are held back.
-    held_back: Option<Instant>,
+    /// Since when routes of nodes are in doubt.
+    in_doubt_since: Option<Instant>,
 }
 
 impl Settings {
@@ -71,7 +70,7 @@ impl Settings {
         max_age: Duration,
     ) -> Result<Observed, Error> {
         // Routes are deleted by this list: one of the API server's cache may lack a node that is there.
-        let nodes = apis.nodes(max_age, ReadFrom::Latest)?.value;
+        let nodes = apis.nodes.whole(max_age, ReadFrom::Latest)?.value;
         let mut ages = Ages {
             network: max_age,
             instances: max_age.max(self.server_cache_max_age),
@@ -99,16 +98,16 @@ impl Settings {
         let network = apis.network(ages.network, ages.urgency)?;
         let instances = apis.instances(ages.instances, ages.urgency)?.value;
         let long = self.scaled(COMPARE_PERIOD) / 2;
-        let view = View {
+        let inputs = Inputs {
             nodes,
             instances: &instances,
             network: &network.value,
             cluster_cidrs: &self.cluster_cidrs,
             remembered: &memory.routes,
-            is_held_back_for_long: memory.held_back.is_some_and(|at| at.elapsed() >= long),
+            is_in_doubt_for_long: memory.in_doubt_since.is_some_and(|at| at.elapsed() >= long),
         };
         Ok(Observed {
-            plan: plan(&view, &*apis.provider),
+            plan: plan(&inputs, &*apis.provider),
             instances,
             complete: Instant::now(),
             network,
@@ -129,9 +128,9 @@ impl Memory {
     }
 
     /// When a comparison has ended.
-    pub(super) fn note_held_back(&mut self, plan: &Plan) {
-        let since = self.held_back.unwrap_or_else(Instant::now);
-        self.held_back = plan.is_doubtful.then_some(since);
+    pub(super) fn note_doubt(&mut self, plan: &Plan) {
+        let since = self.in_doubt_since.unwrap_or_else(Instant::now);
+        self.in_doubt_since = plan.is_in_doubt.then_some(since);
     }
 }
 

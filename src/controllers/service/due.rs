@@ -66,11 +66,6 @@ impl Due {
         })
     }
 
-    /// Its last try failed, and the wait is not over.
-    pub(super) fn is_waiting(&self, service: &Service, now: Instant) -> bool {
-        self.backoff.is_waiting(&service.metadata.uid, now)
-    }
-
     pub(super) fn is_resync_due(&self, period: Duration, now: Instant) -> bool {
         self.last_resync
             .is_none_or(|last| now.duration_since(last) >= period)
@@ -139,7 +134,7 @@ impl Fingerprint {
 }
 
 /// The same of a Service.
-fn fingerprint(service: &Service) -> u64 {
+pub(super) fn fingerprint(service: &Service) -> u64 {
     let mut hasher = DefaultHasher::new();
     service.for_cloud().hash(&mut hasher);
     want(service).hash(&mut hasher);

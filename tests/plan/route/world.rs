@@ -1,7 +1,7 @@
 //! Nodes, servers and a network as data.
 
 use crate::route::memory::Memory;
-use ccm::controllers::route::{NETWORK_UNAVAILABLE, NodePlan, Plan, Row, View, plan};
+use ccm::controllers::route::{Inputs, NETWORK_UNAVAILABLE, NodePlan, Plan, Row, plan};
 use ccm::kube::Node;
 use ccm::provider::{Instance, InstanceId, Network, PrivateAddress, Route, RouteChangeKind};
 use ipnet::{IpNet, Ipv4Net};
@@ -19,7 +19,7 @@ pub struct World {
     pub network: Network,
     pub cluster_cidrs: Vec<IpNet>,
     pub remembered: HashSet<Route>,
-    pub is_held_back_for_long: bool,
+    pub is_in_doubt_for_long: bool,
 }
 
 impl World {
@@ -42,7 +42,7 @@ impl World {
                 .map(|cidr| cidr.parse().unwrap())
                 .collect(),
             remembered: HashSet::new(),
-            is_held_back_for_long: false,
+            is_in_doubt_for_long: false,
         }
     }
 
@@ -87,15 +87,15 @@ impl World {
     }
 
     pub fn plan(&self) -> Plan {
-        let view = View {
+        let inputs = Inputs {
             nodes: &self.nodes,
             instances: &self.instances,
             network: &self.network,
             cluster_cidrs: &self.cluster_cidrs,
             remembered: &self.remembered,
-            is_held_back_for_long: self.is_held_back_for_long,
+            is_in_doubt_for_long: self.is_in_doubt_for_long,
         };
-        plan(&view, &Memory::default())
+        plan(&inputs, &Memory::default())
     }
 
     /// Does what the plan says, as the API would; the error: what it would refuse.
