@@ -5,7 +5,7 @@ use super::error::{Code, Error};
 use super::pages::{self, PER_PAGE, Pagination, Part};
 use crate::http::{self, Method, Stage};
 use crate::metrics::{HCLOUD_DURATION, HCLOUD_IN_FLIGHT, HCLOUD_REQUESTS, UNANSWERED};
-use crate::provider::{self, ErrorKind, Permission, Urgency};
+use crate::provider::{self, ErrorKind, Gate, Permission, Urgency};
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
@@ -180,7 +180,10 @@ impl Api {
         let what = format!("{} {}{path}", method.name(), self.http.base());
         let admitted = self.budget.admit(&what, Urgency::Needed, Instant::now());
         admitted.map_err(|error| Failed { error, code: None })?;
-        match self.http.write(method, path, "application/json", body) {
+        match self
+            .http
+            .write(<dyn Gate>::pass, method, path, "application/json", body)
+        {
             Ok(reply) => {
                 self.budget.note(&reply.head, Instant::now());
                 Ok(reply.value)

@@ -6,7 +6,7 @@
 mod program;
 
 use super::access::ConfigError;
-use super::entry::{Entry, shown};
+use super::entry::{Entry, User};
 use crate::http::{Identity, IdentityError, Issued, Issuer, Secret};
 use jiff::Timestamp;
 use program::Program;
@@ -54,21 +54,16 @@ static PLUGINS: Mutex<Vec<Weak<Plugin>>> = Mutex::new(Vec::new());
 impl Plugin {
     /// The user's, if it has one. It is looked for, but not run.
     pub(super) fn of(
-        user: &Entry,
+        user: &Entry<User>,
         cluster_info: impl FnOnce() -> Result<Value, ConfigError>,
         time_limit: Duration,
     ) -> Result<Option<Plugin>, ConfigError> {
-        let Some(program) = Program::of(user, cluster_info)? else {
+        let Some(exec) = &user.fields.exec else {
             return Ok(None);
         };
-        let place = format!(
-            "kubeconfig {}: user {}: exec",
-            user.file.display(),
-            shown(&user.name)
-        );
         Ok(Some(Plugin {
-            place,
-            program,
+            place: format!("{}: exec", user.place()),
+            program: Program::of(user, exec, cluster_info)?,
             time_limit,
             held: Mutex::default(),
             running: Mutex::default(),
