@@ -27,7 +27,7 @@ pub use error::{Error, Head, Kind, shortened};
 pub use proxy::{Environment, Protocol, Proxies, Proxy};
 pub use request::{Method, Open, Settings, Stage, Timing, WRITE_TIMEOUT};
 pub use request::{longest_wait, note_waits};
-pub use rotation::TlsSource;
+pub use rotation::{TlsSource, read_file};
 pub use secret::{Secret, redact, without_known_secrets};
 pub use tls::{Roots, Tls};
 

@@ -2,7 +2,8 @@
 //!
 //! No message repeats a value: it may be a secret, or become one when a line is missing.
 
-use super::access::{ConfigError, read_file};
+use super::access::ConfigError;
+use crate::http::read_file;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::{DeserializeOwned, Visitor};
