@@ -56,23 +56,20 @@ pub fn parse_authorities(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Str
 impl Identity {
     /// A certificate chain, our own first, and its key (PKCS#1, PKCS#8 or SEC1), both PEM.
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Identity, IdentityError> {
-        let wrong_key = |why: &str| IdentityError::Key(why.to_owned());
         let chain = parse_certificates(certificate).map_err(IdentityError::Certificate)?;
         let key = parse_key(key).map_err(IdentityError::Key)?;
         let provider = rustls::crypto::ring::default_provider().key_provider;
         let key = provider.load_private_key(key).map_err(|_| {
-            wrong_key(
-                "is damaged or of a kind that is not supported; supported are RSA from 2048 bits on, ECDSA P-256 \
-                 and P-384, and Ed25519",
-            )
+            let why = "is damaged or of a kind that is not supported; supported are RSA from 2048 bits on, ECDSA P-256 \
+                       and P-384, and Ed25519";
+            IdentityError::Key(why.to_owned())
         })?;
         let certified = CertifiedKey::new(chain, key);
         match certified.keys_match() {
             Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
             Err(Error::InconsistentKeys(_)) => {
-                return Err(wrong_key(
-                    "is the key of another certificate than the client's",
-                ));
+                let why = "is the key of another certificate than the client's";
+                return Err(IdentityError::Key(why.to_owned()));
             }
             Err(_) => {
                 let why = "holds a damaged certificate; copy it anew";

@@ -70,24 +70,15 @@ impl Proxy {
         Ok(Proxy {
             protocol,
             host: host.to_ascii_lowercase(),
-            port: port.unwrap_or(protocol.default_port()),
+            port: port.unwrap_or(protocol.scheme_and_port().1),
             login,
         })
-    }
-
-    /// As a URL of which only host and port count.
-    pub(super) fn address(&self) -> String {
-        format!("http://{}", authority(&self.host, self.port))
     }
 }
 
 impl fmt::Display for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = match self.protocol {
-            Protocol::Http => "http",
-            Protocol::Https => "https",
-            Protocol::Socks5 => "socks5",
-        };
+        let (scheme, _) = self.protocol.scheme_and_port();
         write!(f, "{scheme}://{}", authority(&self.host, self.port))
     }
 }
@@ -99,11 +90,12 @@ impl fmt::Debug for Proxy {
 }
 
 impl Protocol {
-    fn default_port(self) -> u16 {
+    /// With the port where none is written.
+    fn scheme_and_port(self) -> (&'static str, u16) {
         match self {
-            Protocol::Http => 80,
-            Protocol::Https => 443,
-            Protocol::Socks5 => 1080,
+            Protocol::Http => ("http", 80),
+            Protocol::Https => ("https", 443),
+            Protocol::Socks5 => ("socks5", 1080),
         }
     }
 }
