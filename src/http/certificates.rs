@@ -1,11 +1,12 @@
 //! Certificates and keys from PEM, checked before a connection is made with them: only here a message can say which of
 //! the two is wrong, and how.
 
-use super::rotation::read_file;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys, RootCertStore};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -99,6 +100,24 @@ fn parse_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
 fn holds(pem: &[u8], text: &str) -> bool {
     pem.windows(text.len())
         .any(|window| window == text.as_bytes())
+}
+
+/// A file, whole or not at all; the error is for people.
+pub fn read_file(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let file = File::open(path);
+    match file.and_then(|file| file.take(limit_bytes + 1).read_to_end(&mut bytes)) {
+        Ok(_) if bytes.len() as u64 > limit_bytes => {
+            Err(format!("the file is longer than {} MiB", limit_bytes >> 20))
+        }
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(match error.kind() {
+            ErrorKind::NotFound => "the file does not exist; correct the path".into(),
+            ErrorKind::PermissionDenied => "the file may not be read by this user".into(),
+            ErrorKind::IsADirectory => "this is a folder, not a file".into(),
+            _ => format!("the file can't be read: {error}"),
+        }),
+    }
 }
 
 /// A system's whole bundle has a quarter of a megabyte.

@@ -22,12 +22,12 @@ mod transport;
 pub use agent::fetch_text;
 pub use answer::Reply;
 pub use auth::{Issued, Issuer, Login, Token};
-pub use certificates::{Authorities, Identity, IdentityError, parse_authorities};
+pub use certificates::{Authorities, Identity, IdentityError, parse_authorities, read_file};
 pub use error::{Error, Head, Kind, shortened};
 pub use proxy::{Environment, Protocol, Proxies, Proxy};
 pub use request::{Method, Open, Settings, Stage, Timing, WRITE_TIMEOUT};
 pub use request::{longest_wait, note_waits};
-pub use rotation::{TlsSource, read_file};
+pub use rotation::TlsSource;
 pub use secret::{Secret, redact, without_known_secrets};
 pub use tls::{Roots, Tls};
 

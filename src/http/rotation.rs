@@ -4,9 +4,6 @@
 use super::tls::Tls;
 use rustls::pki_types::CertificateDer;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{ErrorKind, Read};
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -89,24 +86,6 @@ impl Rotating {
             }
             Err(why) => raise(TLS, &why, LOG_AFTER),
         }
-    }
-}
-
-/// A file, whole or not at all; the error is for people.
-pub fn read_file(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    let file = File::open(path);
-    match file.and_then(|file| file.take(limit_bytes + 1).read_to_end(&mut bytes)) {
-        Ok(_) if bytes.len() as u64 > limit_bytes => {
-            Err(format!("the file is longer than {} MiB", limit_bytes >> 20))
-        }
-        Ok(_) => Ok(bytes),
-        Err(error) => Err(match error.kind() {
-            ErrorKind::NotFound => "the file does not exist; correct the path".into(),
-            ErrorKind::PermissionDenied => "the file may not be read by this user".into(),
-            ErrorKind::IsADirectory => "this is a folder, not a file".into(),
-            _ => format!("the file can't be read: {error}"),
-        }),
     }
 }
 
