@@ -24,6 +24,10 @@ const CASES: &[(&str, &str, &str)] = &[
     ("dnsPolicy=ClusterFirst", "/spec/template/spec/dnsPolicy", r#""ClusterFirst""#),
     ("dnsConfig.nameservers[0]=192.0.2.1", "/spec/template/spec/dnsConfig/nameservers/0", r#""192.0.2.1""#),
     ("strategy.type=Recreate,strategy.rollingUpdate=null", "/spec/strategy", r#"{"type":"Recreate"}"#),
+    ("podSecurityContext.runAsUser=1000", "/spec/template/spec/securityContext/runAsUser", "1000"),
+    ("podSecurityContext=null", "/spec/template/spec/securityContext", "null"),
+    ("securityContext.readOnlyRootFilesystem=false", "/spec/template/spec/containers/0/securityContext/readOnlyRootFilesystem", "false"),
+    ("securityContext=null", "/spec/template/spec/containers/0/securityContext", "null"),
     ("extraVolumes[0].name=v", "/spec/template/spec/volumes", r#"[{"name":"v"}]"#),
     ("extraVolumeMounts[0].name=v,extraVolumeMounts[0].mountPath=/v", "/spec/template/spec/containers/0/volumeMounts", r#"[{"mountPath":"/v","name":"v"}]"#),
     ("nameOverride=other", "/metadata/name", r#""other""#),
@@ -75,16 +79,26 @@ fn arguments_and_variables_are_what_ccm_understands() {
         assert_eq!(shown.join(" "), *expected_variables, "{set}");
         understood(container);
     }
-    // Refused by ccm as long as it is not built; here it says what it would.
-    let built = rendered(&settings("robot.enabled=true")).unwrap();
-    let shown = variables(&pod(one(&built, "Deployment"))["containers"][0]);
-    for (name, value) in [
-        ("ROBOT_ENABLED", "true"),
-        ("ROBOT_USER", "from"),
-        ("ROBOT_PASSWORD", "from"),
-    ] {
-        assert_eq!(shown[name], value, "{name}");
-    }
+}
+
+#[test]
+fn the_default_values_of_the_go_ones_chart_render_with_our_image() {
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/packages/built/hccm-values.yaml"
+    );
+    let set = settings("image.repository=ccm image.tag=v1 networking.enabled=true");
+    let Some(built) = rendered(&[&["-f", file], &set[..]].concat()) else {
+        return;
+    };
+    let pod = pod(one(&built, "Deployment"));
+    let container = &pod["containers"][0];
+    assert_eq!(container["image"], "ccm:v1");
+    assert_eq!(pod["securityContext"]["runAsUser"], 65532);
+    assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
+    let labels = &one(&built, "Deployment")["spec"]["selector"]["matchLabels"];
+    assert_eq!(labels["app.kubernetes.io/name"], "ccm-from-scratch");
+    understood(container);
 }
 
 #[test]
@@ -137,6 +151,20 @@ const REFUSED: &[(&str, &str)] = &[
     ("env.HCLOUD_METRICS_ENABLED.value=a", "monitoring.enabled"),
     ("env.ROBOT_ENABLED.value=a", "robot.enabled"),
     ("env.A=b", "env"),
+    ("image.repository=", "image.repository: it is required"),
+    ("image.repository=null", "image.repository: it is required"),
+    (
+        "image.repository=docker.io/hetznercloud/hcloud-cloud-controller-manager",
+        "image.repository: docker.io/hetznercloud/hcloud-cloud-controller-manager is",
+    ),
+    (
+        "robot.enabled=true",
+        "robot.enabled: dedicated servers are not supported yet",
+    ),
+    (
+        "monitoring.podMonitor.enabled=true",
+        "install the Prometheus Operator first",
+    ),
     ("args.cluster-cidr=a", "networking.clusterCIDR"),
     ("args.--v=4", "--v"),
     ("args.metrics-address=", "metrics-address"),
@@ -147,12 +175,18 @@ const REFUSED: &[(&str, &str)] = &[
 fn what_would_have_no_effect_or_two_is_refused() {
     let chart = folder().join("chart");
     for (set, named) in REFUSED {
-        let template = ["template", chart.to_str().unwrap(), "--kube-version=1.30.0"];
+        let template = [
+            "template",
+            chart.to_str().unwrap(),
+            "--kube-version=1.30.0",
+            "--set=image.repository=ccm",
+        ];
         let Some(ran) = helm(&[&template[..], &settings(set)].concat()) else {
             return;
         };
         let said = String::from_utf8_lossy(&ran.stderr);
         assert!(!ran.status.success(), "{set} is accepted");
+        assert!(!said.contains("walk.go"), "{set}: {said}");
         assert!(said.contains(named), "{set}: {said}");
     }
 }

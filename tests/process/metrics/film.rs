@@ -156,7 +156,8 @@ fn planned(scrape: &Scrape) -> f64 {
 
 /// With the labels that Prometheus adds.
 fn seen_at(instance: &str, scrape: Scrape) -> Scrape {
-    let target = format!("instance={instance:?},job=\"kube-system/ccm-from-scratch\"");
+    let target =
+        format!("cluster=\"one\",instance={instance:?},job=\"kube-system/ccm-from-scratch\"");
     let named = scrape.into_iter().map(|(series, value)| {
         let series = match series.strip_suffix('}') {
             Some(series) => format!("{series},{target}}}"),

@@ -93,7 +93,8 @@ fn every_alert_and_panel_asks_for_what_there_is() {
             }
             for label in labels(expression) {
                 let known = TABLE.iter().any(|one| one.labels.contains(&label));
-                let is_prometheus = ["le", "job", "instance", "namespace", "pod"].contains(&label);
+                let is_prometheus =
+                    ["le", "cluster", "job", "instance", "namespace", "pod"].contains(&label);
                 assert!(
                     known || is_prometheus,
                     "{name}: no label {label}: {expression}"
@@ -113,6 +114,14 @@ fn every_alert_and_panel_asks_for_what_there_is() {
         for field in ["summary", "description"] {
             assert!(rule["annotations"][field].is_string(), "{rule}");
         }
+        let runbook = rule["annotations"]["runbook_url"].as_str().unwrap();
+        let heading = rule["alert"].as_str().unwrap().to_lowercase();
+        assert!(
+            runbook.ends_with(&format!("monitoring/README.md#{heading}")),
+            "{rule}"
+        );
+        let expression = rule["expr"].as_str().unwrap();
+        assert!(expression.contains("(cluster, job"), "{rule}");
         assert!(rule["labels"]["severity"].is_string(), "{rule}");
     }
 }

@@ -221,6 +221,7 @@ pub const WORLDS: &[World] = &[
         ("State: Load balancers", &[("state", "leaving")]),
         ("What it does: Changes that did not work", &[("kind", "create"), ("result", "failed")]),
         ("What it does: Findings", &[("reason", "SyncLoadBalancerFailed")]),
+        ("What it does: Findings", &[("result", "written")]),
         ("Controllers: Ticks", &[("controller", "cloud-node-controller"), ("result", "failed")]),
         ("Hetzner Cloud API: Errors", &[("code", "403")]),
     ] },
