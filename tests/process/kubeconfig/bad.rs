@@ -204,7 +204,7 @@ fn lists_and_contexts() {
     let cases = [
         ("contexts", Value::Null, "current-context: there is no context \"here\"; the kubeconfig has no contexts"),
         ("contexts", json!(["here"]), "contexts[0]: must be an entry with a name and its fields"),
-        ("contexts", json!([{"context": {}}]), "contexts[0].name: not set"),
+        ("contexts", json!([{"context": {}}]), "contexts[0]: name: not set"),
         ("contexts", json!([{"name": 1}]), "contexts[0].name: must be text; put it in quotes"),
         ("contexts", json!([{"name": "here"}]), "context \"here\": cluster: there is no cluster \"\"; there is \"there\""),
         ("clusters", Value::Null, "context \"here\": cluster: there is no cluster \"there\"; the kubeconfig has no clusters"),

@@ -297,11 +297,11 @@ fn wrong_fields() {
         ("interactiveMode", json!("Always"), ": is Always, but there is no terminal here; let the program work without, and write Never or IfAvailable"),
         ("interactiveMode", json!("never"), ": \"never\" is unknown; write Never or IfAvailable"),
         ("args", json!("--token"), ": must be a list"),
-        ("args", json!(["a", 1]), "[1]: must be text; put it in quotes"),
+        ("args", json!(["a", 1]), ": must be text; put it in quotes"),
         ("env", json!({"A": secret}), ": must be a list"),
-        ("env", json!([{"value": secret}]), "[0].name: not set"),
-        ("env", json!([{"name": "A", "value": 1}]), "[0].value: must be text; put it in quotes"),
-        ("env", json!([secret]), "[0]: must be a name and a value"),
+        ("env", json!([{"value": secret}]), ": name: not set"),
+        ("env", json!([{"name": "A", "value": 1}]), ": must be text; put it in quotes"),
+        ("env", json!([secret]), ": must be a name and a value"),
         ("provideClusterInfo", json!("yes"), ": must be a boolean"),
         ("comand", json!("x"), ": unknown field; known are apiVersion, command, args, env, installHint, provideClusterInfo, interactiveMode"),
     ];
@@ -316,7 +316,7 @@ fn wrong_fields() {
         );
     }
     let config = world.with_exec(json!("./plugin"));
-    let message = format!("{place}: must be a mapping of fields");
+    let message = format!("{place}: must be a YAML mapping");
     assert_eq!(mismatch(&world, &yaml(&config), &[], &message), None);
     // A hint that may hold a secret is not shown.
     for (key, shown) in [
