@@ -304,7 +304,7 @@ impl Client {
                 let why = format!("answered a {} instead of a {}", page.kind, selected.kind);
                 return Err(self.malformed(page_path, why));
             }
-            items.extend(page.items);
+            items.extend(page.items.into_iter().map(|item| item.0));
             Ok(page.metadata.continue_token)
         })?;
         Ok(items)
