@@ -1,11 +1,10 @@
 //! Nodes as a table, what `kubectl get` shows: a sixtieth of their bytes, and enough to see
 //! that something happened. Never the ground for a write.
 
-use super::labels::{Labels, Text};
+use super::labels::Labels;
 use super::types::ListMeta;
-use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
-use std::fmt;
 use std::time::Duration;
 
 /// What a table's rows carry beside their cells.
@@ -103,18 +102,17 @@ impl Age {
     }
 }
 
-/// One page of a table.
+/// One page of a table, as it is sent.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct TablePage {
-    pub(super) table: NodeTable,
-    pub(super) meta: ListMeta,
-}
-
-/// Where the cells are that we read.
-#[derive(Clone, Copy)]
-struct Columns {
-    name: usize,
-    status: usize,
-    age: usize,
+    kind: String,
+    #[serde(default)]
+    pub(super) metadata: ListMeta,
+    #[serde(default)]
+    column_definitions: Vec<Column>,
+    /// Go writes a nil slice as `null`.
+    rows: Option<Vec<Row>>,
 }
 
 #[derive(Deserialize)]
@@ -122,147 +120,19 @@ struct Column {
     name: String,
 }
 
-impl Columns {
-    fn find(columns: &[Column]) -> Result<Columns, String> {
-        let place = |name: &str| {
-            let place = columns.iter().position(|column| column.name == name);
-            place.ok_or_else(|| format!("it has no column {name}"))
-        };
-        Ok(Columns {
-            name: place("Name")?,
-            status: place("Status")?,
-            age: place("Age")?,
-        })
-    }
-}
+/// With these every table of nodes begins. The columns behind them are most of a table and are not kept.
+const COLUMNS: [&str; 4] = ["Name", "Status", "Roles", "Age"];
 
-impl<'de> Deserialize<'de> for TablePage {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<TablePage, D::Error> {
-        struct Document;
-
-        impl<'de> Visitor<'de> for Document {
-            type Value = TablePage;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a Table")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<TablePage, A::Error> {
-                document(map)
-            }
-        }
-
-        d.deserialize_map(Document)
-    }
-}
-
-/// The columns come before the rows, so the rows are read as they stream in.
-fn document<'de, A: MapAccess<'de>>(mut map: A) -> Result<TablePage, A::Error> {
-    let mut kind = String::new();
-    let mut meta = ListMeta::default();
-    let mut columns = Err("it names its columns after its rows, or not at all".to_owned());
-    let mut rows = None;
-    while let Some(key) = map.next_key::<String>()? {
-        match (key.as_str(), &columns) {
-            ("kind", _) => kind = map.next_value()?,
-            ("metadata", _) => meta = map.next_value()?,
-            ("columnDefinitions", _) => columns = Columns::find(&map.next_value::<Vec<Column>>()?),
-            ("rows", Ok(columns)) => rows = Some(map.next_value_seed(Rows(*columns))?),
-            _ => drop(map.next_value::<IgnoredAny>()?),
-        }
-    }
-    let table = match (columns, rows) {
-        _ if kind != "Table" => NodeTable::Unreadable(format!("it is a {kind:?}")),
-        (Err(why), _) | (Ok(_), Some(Err(why))) => NodeTable::Unreadable(why),
-        (Ok(_), Some(Ok(rows))) => NodeTable::Rows(rows),
-        (Ok(_), None) => return Err(A::Error::missing_field("rows")),
-    };
-    Ok(TablePage { table, meta })
-}
-
-/// All rows; the inner error: why they can't be read.
-struct Rows(Columns);
-
-impl<'de> DeserializeSeed<'de> for Rows {
-    type Value = Result<Vec<NodeRow>, String>;
-
-    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Self::Value, D::Error> {
-        // Go writes a nil slice as `null`.
-        d.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Rows {
-    type Value = Result<Vec<NodeRow>, String>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of rows")
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Ok(Vec::new()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        let mut rows = Vec::new();
-        let mut unreadable = None;
-        while let Some(row) = seq.next_element_seed(Row(self.0))? {
-            match row {
-                Ok(row) if unreadable.is_none() => rows.push(row),
-                Ok(_) => {}
-                Err(why) => unreadable = Some(why),
-            }
-        }
-        Ok(match unreadable {
-            Some(why) => Err(why),
-            None => Ok(rows),
-        })
-    }
-}
-
-/// One row; the inner error: why it can't be read.
-struct Row(Columns);
+/// The error: why it can't be read.
+#[derive(Deserialize)]
+#[serde(from = "SentRow")]
+struct Row(Result<NodeRow, String>);
 
 #[derive(Deserialize)]
-struct RowObject {
-    metadata: RowMeta,
+struct SentRow {
+    cells: Vec<Cell>,
+    object: Option<RowObject>,
 }
-
-impl<'de> DeserializeSeed<'de> for Row {
-    type Value = Result<NodeRow, String>;
-
-    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Self::Value, D::Error> {
-        d.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Row {
-    type Value = Result<NodeRow, String>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a row")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut cells = [None, None, None];
-        let mut object: Option<RowObject> = None;
-        while let Some(is_cells) = map.next_key_seed(Text(|key: &str| match key {
-            "cells" => Some(true),
-            "object" => Some(false),
-            _ => None,
-        }))? {
-            match is_cells {
-                Some(true) => cells = map.next_value_seed(Cells(self.0))?,
-                Some(false) => object = map.next_value()?,
-                None => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        Ok(row(cells, object.map(|object| object.metadata)))
-    }
-}
-
-/// The texts in the columns that we read; the others are most of a table and are skipped.
-struct Cells(Columns);
 
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -271,65 +141,57 @@ enum Cell {
     Other(IgnoredAny),
 }
 
-impl<'de> DeserializeSeed<'de> for Cells {
-    type Value = [Option<String>; 3];
-
-    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Self::Value, D::Error> {
-        d.deserialize_seq(self)
-    }
+#[derive(Deserialize)]
+struct RowObject {
+    metadata: RowMeta,
 }
 
-impl<'de> Visitor<'de> for Cells {
-    type Value = [Option<String>; 3];
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of cells")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        let Columns { name, status, age } = self.0;
-        let columns = [name, status, age];
-        let mut texts = [None, None, None];
-        for place in 0.. {
-            let wanted = columns.iter().position(|column| *column == place);
-            let Some(wanted) = wanted else {
-                match seq.next_element::<IgnoredAny>()? {
-                    Some(_) => continue,
-                    None => break,
-                }
-            };
-            match seq.next_element::<Cell>()? {
-                Some(Cell::Text(text)) => texts[wanted] = Some(text),
-                Some(Cell::Other(_)) => {}
-                None => break,
-            }
+impl TablePage {
+    /// Its rows; the error: why they can't be read.
+    pub(super) fn nodes(self) -> Result<Vec<NodeRow>, String> {
+        if self.kind != "Table" {
+            return Err(format!("it is a {:?}", self.kind));
         }
-        Ok(texts)
+        let columns = self.column_definitions.iter().map(|column| &column.name);
+        if !columns.take(COLUMNS.len()).eq(COLUMNS) {
+            return Err(format!("its first columns are not {}", COLUMNS.join(", ")));
+        }
+        let rows = self.rows.unwrap_or_default().into_iter();
+        rows.map(|row| row.0).collect()
     }
 }
 
-fn row(cells: [Option<String>; 3], meta: Option<RowMeta>) -> Result<NodeRow, String> {
-    let lacks = |name: &str| format!("a row has no text in column {name}");
-    let [name, status, age] = cells;
-    let name = name.ok_or_else(|| lacks("Name"))?;
-    let status = status.ok_or_else(|| lacks("Status"))?;
-    let age = age.ok_or_else(|| lacks("Age"))?;
-    // A cordoned node reads `Ready,SchedulingDisabled`.
-    let is_ready = match status.split(',').next().unwrap_or_default() {
-        "Ready" => true,
-        "NotReady" | "Unknown" => false,
-        other => return Err(format!("node {name:?} has the status {other:?}")),
-    };
-    Ok(NodeRow {
-        name,
-        is_ready,
-        age: Age::parse(&age),
-        meta,
-    })
+impl From<SentRow> for Row {
+    fn from(row: SentRow) -> Row {
+        let mut cells = row.cells.into_iter();
+        let [
+            Some(Cell::Text(name)),
+            Some(Cell::Text(status)),
+            _,
+            Some(Cell::Text(age)),
+        ] = [(); COLUMNS.len()].map(|()| cells.next())
+        else {
+            return Row(Err(
+                "a row has no text in one of its first columns".to_owned()
+            ));
+        };
+        // A cordoned node reads `Ready,SchedulingDisabled`.
+        let is_ready = match status.split(',').next().unwrap_or_default() {
+            "Ready" => true,
+            "NotReady" | "Unknown" => false,
+            other => return Row(Err(format!("node {name:?} has the status {other:?}"))),
+        };
+        Row(Ok(NodeRow {
+            name,
+            is_ready,
+            age: Age::parse(&age),
+            meta: row.object.map(|object| object.metadata),
+        }))
+    }
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::panic)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use serde_json::{Value, json};
@@ -363,26 +225,21 @@ mod tests {
         json!({ "kind": "Table", "metadata": {}, "columnDefinitions": columns, "rows": rows })
     }
 
-    /// In the order in which API servers write: `Value` would sort the keys.
-    fn read(table: &Value) -> NodeTable {
-        let part = |name: &str| format!("{name:?}:{}", table[name]);
-        let parts = ["kind", "metadata", "columnDefinitions", "rows"].map(part);
-        let page: TablePage = serde_json::from_str(&format!("{{{}}}", parts.join(","))).unwrap();
-        page.table
+    fn read(table: &Value) -> Result<Vec<NodeRow>, String> {
+        let page: TablePage = serde_json::from_str(&table.to_string()).unwrap();
+        page.nodes()
     }
 
     #[test]
-    fn rows_are_read_wherever_their_columns_are() {
+    fn rows_are_read_by_their_first_columns() {
         let rows = json!([
-            { "cells": [7, "5d3h", "Ready,SchedulingDisabled", "a"], "object": null },
-            { "cells": [null, "0s", "NotReady", "b"], "object": { "metadata": {
+            { "cells": ["a", "Ready,SchedulingDisabled", 7, "5d3h", "more"], "object": null },
+            { "cells": ["b", "NotReady", null, "0s", {}], "object": { "metadata": {
                 "uid": "u", "labels": { "k": "v" }, "deletionTimestamp": "2026-01-01T00:00:00Z",
             } } },
-            { "cells": [{}, "<unknown>", "Unknown", "c"], "object": { "metadata": { "uid": "w" } } },
+            { "cells": ["c", "Unknown", {}, "<unknown>"], "object": { "metadata": { "uid": "w" } } },
         ]);
-        let NodeTable::Rows(rows) = read(&table(&["Pods", "Age", "Status", "Name"], rows)) else {
-            panic!("unreadable");
-        };
+        let rows = read(&table(&["Name", "Status", "Roles", "Age", "Pods"], rows)).unwrap();
         let meta = |uid: &str, labels: Labels, is_being_deleted| RowMeta {
             uid: uid.into(),
             labels,
@@ -402,48 +259,43 @@ mod tests {
         });
         assert_eq!(rows, expected);
         for none in [json!([]), json!(null)] {
-            let none = read(&table(&["Name", "Status", "Age"], none));
-            assert_eq!(none, NodeTable::Rows(Vec::new()));
+            let none = read(&table(&COLUMNS, none));
+            assert_eq!(none, Ok(Vec::new()));
         }
     }
 
     #[test]
     fn what_can_t_be_read_is_reported_with_its_reason() {
-        let usual = ["Name", "Status", "Age"];
-        let row = |cells: Value| json!([{ "cells": cells }, { "cells": ["b", "Ready", "1s"] }]);
-        let mut list = table(&usual, json!([]));
+        let row = |cells: Value| json!([{ "cells": cells }, { "cells": ["b", "Ready", "", "1s"] }]);
+        let mut list = table(&COLUMNS, json!([]));
         list["kind"] = json!("NodeList");
         let cases = [
             (
-                table(&["Name", "Ready", "Age"], json!([])),
-                "no column Status",
+                table(&["Name", "Status", "Age", "Roles"], json!([])),
+                "not Name, Status",
             ),
-            (table(&[], json!([])), "no column Name"),
+            (table(&[], json!([])), "not Name, Status"),
             (
-                table(&usual, row(json!(["a", true, "1s"]))),
-                "no text in column Status",
-            ),
-            (
-                table(&usual, row(json!(["a", "Ready"]))),
-                "no text in column Age",
+                table(&COLUMNS, row(json!(["a", true, "", "1s"]))),
+                "no text in one",
             ),
             (
-                table(&usual, row(json!(["a", "Bereit", "1s"]))),
+                table(&COLUMNS, row(json!(["a", "Ready", ""]))),
+                "no text in one",
+            ),
+            (
+                table(&COLUMNS, row(json!(["a", "Bereit", "", "1s"]))),
                 "the status \"Bereit\"",
             ),
             (list, "NodeList"),
         ];
         for (table, expected) in cases {
-            match read(&table) {
-                NodeTable::Unreadable(why) => assert!(why.contains(expected), "{why}"),
-                rows => panic!("{expected}: {rows:?}"),
-            }
+            let why = read(&table).unwrap_err();
+            assert!(why.contains(expected), "{why}");
         }
-        let rows_first = r#"{"kind":"Table","rows":[{"cells":[]}],"columnDefinitions":[
-            {"name":"Name"},{"name":"Status"},{"name":"Age"}]}"#;
-        for text in [rows_first, r#"{"kind":"Table","rows":[]}"#] {
-            let outcome: Result<TablePage, _> = serde_json::from_str(text);
-            assert!(!matches!(outcome, Ok(page) if matches!(page.table, NodeTable::Rows(_))));
+        for text in [r#"{"kind":"Table"}"#, r#"{"kind":"Table","rows":[]}"#] {
+            let page: TablePage = serde_json::from_str(text).unwrap();
+            assert!(page.nodes().is_err());
         }
     }
 }

@@ -9,8 +9,8 @@ use super::table::{self, Settings, TABLE};
 use super::values::{Url, WorkloadName};
 use crate::http::WRITE_TIMEOUT;
 use crate::provider::{LoadBalancerDefaults, Profile, Source};
-use crate::text::nearest::nearest;
-use crate::text::url::without_tls;
+use crate::text::nearest;
+use crate::text::without_tls;
 use std::ffi::OsString;
 use std::time::Duration;
 

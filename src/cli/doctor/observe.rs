@@ -128,7 +128,11 @@ pub(super) fn observe(started: &Started) -> View<'_> {
         let cloud = cloud.ok_or(Gap::Needs("api"))?;
         let apis = wire::together(settings, kube, cloud.provider);
         let instances = apis.instances_listed(cloud.servers, cloud.asked).value;
-        let nodes = apis.nodes.whole(ONE_LOOK, ReadFrom::Latest).map_err(gap)?.value;
+        let nodes = apis
+            .nodes
+            .whole(ONE_LOOK, ReadFrom::Latest)
+            .map_err(gap)?
+            .value;
         Ok((apis, instances, nodes))
     };
     let read = read_both();

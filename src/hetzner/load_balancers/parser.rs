@@ -5,7 +5,7 @@
 
 use super::annotations::{Annotation, PREFIX, TABLE};
 use crate::provider::{Finding, Protocol, Reason, Service, ServicePort, Source, Sourced};
-use crate::text::{self, nearest::nearest};
+use crate::text::{self, nearest};
 use std::collections::{BTreeMap, HashSet};
 
 /// Of problems, and of findings of one reason, so many are said; the others are counted.

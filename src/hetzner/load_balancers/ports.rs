@@ -8,7 +8,7 @@ use super::parser::AnnotationParser;
 use super::values as v;
 use crate::hetzner::certificates::Certificate;
 use crate::provider::{Protocol, Reason, ServicePort, Source, Sourced, TrafficPolicy};
-use crate::text::{self, nearest::did_you_mean};
+use crate::text::{self, did_you_mean};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

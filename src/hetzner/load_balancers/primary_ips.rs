@@ -11,7 +11,7 @@ use super::desired::{ASKED_BY_FIELD, AskedIp, Desired};
 use super::parser::{AnnotationParser, has};
 use super::status;
 use crate::provider::{Field, Reason, Service, Sourced};
-use crate::text::{nearest::did_you_mean, quoted};
+use crate::text::{did_you_mean, quoted};
 use serde_json::{Map, Value, json};
 use std::net::IpAddr;
 
