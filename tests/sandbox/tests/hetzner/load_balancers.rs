@@ -382,7 +382,7 @@ fn metrics_are_what_is_set() {
         let answer = of(refused);
         assert_eq!(
             (answer.status, answer.code()),
-            (400, "invalid_input"),
+            (422, "invalid_input"),
             "{refused}"
         );
     }
