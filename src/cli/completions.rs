@@ -4,7 +4,7 @@
 //! nodes and Services are not completed: that would ask the cluster at every key.
 
 use super::output::{Exit, Printer, usage};
-use super::{commands, topics};
+use super::{commands, explain, topics};
 use crate::settings::{Command, Kind, Setting, TABLE};
 use std::ffi::OsString;
 
@@ -155,6 +155,7 @@ fn below() -> Vec<(&'static str, String)> {
     let mut below = vec![
         ("help", topics.join(" ")),
         ("completions", SHELLS.join(" ")),
+        ("explain", explain::names().join(" ")),
     ];
     for word in top {
         let verbs = commands::verbs(word);
