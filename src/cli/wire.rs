@@ -8,7 +8,7 @@ use crate::http::{self, Authorities, Proxies, Timing, Tls, Token, WRITE_TIMEOUT}
 use crate::kube::{self, config};
 use crate::provider::{Gate, OpenGate, Profile, Refused};
 use crate::settings::{self, Command, Settings};
-use crate::text::url::without_tls;
+use crate::text::without_tls;
 use std::path::Path;
 use std::sync::{Arc, Once};
 use std::time::Duration;

@@ -1,11 +1,11 @@
 //! Calls to the Cloud API: the budget before, its headers after, lists page by page, and what is counted.
 
 use super::budget::Budget;
-use super::error::{Code, Error};
+pub(super) use super::error::Failed;
 use super::pages::{self, PER_PAGE, Pagination, Part};
 use crate::http::{self, Method, Stage};
 use crate::metrics::{HCLOUD_DURATION, HCLOUD_IN_FLIGHT, HCLOUD_REQUESTS, UNANSWERED};
-use crate::provider::{self, ErrorKind, Permission, Urgency};
+use crate::provider::{self, ErrorKind, Gate, Permission, Urgency};
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
@@ -18,13 +18,6 @@ use std::time::{Duration, Instant};
 pub(super) struct Api {
     http: http::Client,
     budget: Budget,
-}
-
-/// A write that failed.
-pub(super) struct Failed {
-    pub(super) error: provider::Error,
-    /// None: the API did not answer with an error of its own.
-    pub(super) code: Option<Code>,
 }
 
 /// Another resource, by its ID.
@@ -162,7 +155,7 @@ impl Api {
                 self.budget.note(&reply.head, Instant::now());
                 Ok(reply.value)
             }
-            Err(error) => Err(self.failed(Error::from(error))),
+            Err(error) => Err(self.failed(error).error),
         }
     }
 
@@ -180,18 +173,15 @@ impl Api {
         let what = format!("{} {}{path}", method.name(), self.http.base());
         let admitted = self.budget.admit(&what, Urgency::Needed, Instant::now());
         admitted.map_err(|error| Failed { error, code: None })?;
-        match self.http.write(method, path, "application/json", body) {
+        match self
+            .http
+            .write(<dyn Gate>::pass, method, path, "application/json", body)
+        {
             Ok(reply) => {
                 self.budget.note(&reply.head, Instant::now());
                 Ok(reply.value)
             }
-            Err(error) => {
-                let error = Error::from(error);
-                Err(Failed {
-                    code: error.said(),
-                    error: self.failed(error),
-                })
-            }
+            Err(error) => Err(self.failed(error)),
         }
     }
 
@@ -240,29 +230,17 @@ impl Api {
         pages::whole(T::id, read)
     }
 
-    fn failed(&self, error: Error) -> provider::Error {
+    fn failed(&self, error: http::Error) -> Failed {
         let now = Instant::now();
-        if let Some(head) = error.head() {
+        if let Some(head) = &error.head {
             self.budget.note(head, now);
         }
-        let rate_limited = error.is_rate_limit();
-        let error = provider::Error::from(error);
-        match self.budget.admit("", Urgency::Needed, now) {
-            Err(provider::Error {
-                kind: kind @ ErrorKind::RateLimited { .. },
-                ..
-            }) if rate_limited => provider::Error {
-                kind,
-                message: error.message,
-            },
-            _ => error,
+        let is_rate_limit = error.status() == Some(429);
+        let mut failed = Failed::from(error);
+        if is_rate_limit && let Err(limited) = self.budget.admit("", Urgency::Needed, now) {
+            failed.error.kind = limited.kind;
         }
-    }
-}
-
-impl Failed {
-    pub(super) fn code(&self) -> Option<&str> {
-        self.code.as_ref().map(|code| code.code.as_str())
+        failed
     }
 }
 

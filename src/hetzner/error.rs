@@ -3,14 +3,12 @@
 use crate::http::{self, Kind};
 use crate::provider::{self, CORRELATION, ErrorKind};
 use serde::Deserialize;
-use std::fmt;
 
-/// A failed call: decide on `status` and `code`, show the whole.
-#[derive(Debug)]
-pub(super) struct Error {
-    http: http::Error,
-    /// The API's error body; none when the answer was not the API's.
-    body: Option<Body>,
+/// A call that failed.
+pub(super) struct Failed {
+    pub(super) error: provider::Error,
+    /// None: the API did not answer with an error of its own.
+    pub(super) code: Option<Code>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -23,7 +21,6 @@ struct Body {
     code: String,
     #[serde(default)]
     message: String,
-    #[serde(default)]
     details: Option<Details>,
 }
 
@@ -60,99 +57,76 @@ pub(super) fn is_busy(code: &str) -> bool {
     matches!(code, "locked" | "conflict")
 }
 
-impl Error {
-    pub(super) fn said(&self) -> Option<Code> {
-        let body = self.body.as_ref()?;
-        let details = body.details.as_ref();
-        let fields = details.into_iter().flat_map(|details| &details.fields);
-        let limits = details.into_iter().flat_map(|details| &details.limits);
-        let fields = fields.map(|field| &field.name);
-        Some(Code {
-            code: body.code.clone(),
-            fields: fields
-                .chain(limits.map(|limit| &limit.name))
-                .cloned()
-                .collect(),
-        })
-    }
-
+impl Failed {
     pub(super) fn code(&self) -> Option<&str> {
-        self.body.as_ref().map(|body| body.code.as_str())
-    }
-
-    pub(super) fn is_rate_limit(&self) -> bool {
-        self.http.status() == Some(429)
-    }
-
-    pub(super) fn head(&self) -> Option<&http::Head> {
-        self.http.head.as_deref()
-    }
-
-    fn kind(&self) -> ErrorKind {
-        match (&self.http.kind, self.code(), self.http.status()) {
-            (Kind::Refused(_), ..) => ErrorKind::Refused,
-            (Kind::Token(_), ..) => ErrorKind::Misconfigured,
-            (_, Some("unauthorized"), _) | (_, None, Some(401)) => ErrorKind::Unauthorized,
-            (_, Some("forbidden" | "token_readonly"), _) => ErrorKind::Forbidden,
-            // Only the API's own word counts: a proxy's 404 is no answer.
-            (_, Some("not_found"), Some(404)) => ErrorKind::NotFound,
-            (
-                _,
-                Some("bad_gateway" | "timeout" | "service_error" | "server_error" | "maintenance"),
-                _,
-            ) => ErrorKind::Unavailable,
-            (_, Some(code), _) if is_busy(code) => ErrorKind::Busy,
-            (_, Some("robot_unavailable"), _) => ErrorKind::Unavailable,
-            (_, Some(_), _) => ErrorKind::Other,
-            (_, None, _) => ErrorKind::Unavailable,
-        }
+        self.code.as_ref().map(|code| code.code.as_str())
     }
 }
 
-impl From<http::Error> for Error {
-    fn from(http: http::Error) -> Error {
-        let body = serde_json::from_slice::<Envelope>(http.body())
-            .ok()
-            .map(|envelope| envelope.error);
-        Error { http, body }
-    }
-}
-
-impl From<Error> for provider::Error {
-    fn from(error: Error) -> provider::Error {
-        provider::Error::new(error.kind(), error.to_string())
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(body) = &self.body else {
-            self.http.fmt(f)?;
-            return match self.http.status() {
-                Some(_) => {
-                    f.write_str(" without an error of the Hetzner API; is HCLOUD_ENDPOINT right, or a proxy in between?")
-                }
-                None => Ok(()),
+impl From<http::Error> for Failed {
+    fn from(http: http::Error) -> Failed {
+        let body = serde_json::from_slice::<Envelope>(http.body());
+        let Ok(Envelope { error: body }) = body else {
+            let unknown = " without an error of the Hetzner API; is HCLOUD_ENDPOINT right, or a proxy in between?";
+            let hint = http.status().map_or("", |_| unknown);
+            return Failed {
+                error: provider::Error::new(kind(&http, None), format!("{http}{hint}")),
+                code: None,
             };
         };
-        let (message, code) = (http::shortened(&body.message), http::shortened(&body.code));
-        write!(f, "{}: {message} ({code}", self.http.call)?;
-        if let Some(id) = self.head().and_then(|head| head.correlation_id.as_deref()) {
-            write!(f, "{CORRELATION}{id}")?;
+        let kind = kind(&http, Some(&body.code));
+        let message = body.message(&http, &kind);
+        let details = body.details.unwrap_or_default();
+        let fields = details.fields.into_iter().map(|field| field.name);
+        let limits = details.limits.into_iter().map(|limit| limit.name);
+        Failed {
+            error: provider::Error::new(kind, message),
+            code: Some(Code {
+                code: body.code,
+                fields: fields.chain(limits).collect(),
+            }),
         }
-        f.write_str(")")?;
-        let fields = body.details.iter().flat_map(|details| &details.fields);
+    }
+}
+
+/// What it means, by the API's code where it says one.
+fn kind(http: &http::Error, code: Option<&str>) -> ErrorKind {
+    match (&http.kind, code, http.status()) {
+        (Kind::Refused(_), ..) => ErrorKind::Refused,
+        (Kind::Token(_), ..) => ErrorKind::Misconfigured,
+        (_, Some("unauthorized"), _) | (_, None, Some(401)) => ErrorKind::Unauthorized,
+        (_, Some("forbidden" | "token_readonly"), _) => ErrorKind::Forbidden,
+        // Only the API's own word counts: a proxy's 404 is no answer.
+        (_, Some("not_found"), Some(404)) => ErrorKind::NotFound,
+        (_, Some("bad_gateway" | "timeout" | "service_error" | "server_error"), _)
+        | (_, Some("maintenance" | "robot_unavailable"), _)
+        | (_, None, _) => ErrorKind::Unavailable,
+        (_, Some(code), _) if is_busy(code) => ErrorKind::Busy,
+        (_, Some(_), _) => ErrorKind::Other,
+    }
+}
+
+impl Body {
+    fn message(&self, http: &http::Error, kind: &ErrorKind) -> String {
+        let (message, code) = (http::shortened(&self.message), http::shortened(&self.code));
+        let id = http
+            .head
+            .as_ref()
+            .and_then(|head| head.correlation_id.as_deref());
+        let id = id.map_or_else(String::new, |id| format!("{CORRELATION}{id}"));
+        let fields = self.details.iter().flat_map(|details| &details.fields);
         let fields = fields.map(|field| format!("; {}: {}", field.name, field.messages.join(", ")));
-        f.write_str(&http::shortened(&fields.collect::<String>()))?;
-        match self.kind() {
+        let fields = http::shortened(&fields.collect::<String>());
+        let hint = match kind {
             ErrorKind::Unauthorized => {
-                f.write_str("; the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?")
+                "; the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?"
             }
-            _ if self.is_rate_limit() => {
-                f.write_str("; all tokens of the project share this limit: wait, or see who else uses it up")
+            _ if http.status() == Some(429) => {
+                "; all tokens of the project share this limit: wait, or see who else uses it up"
             }
-            ErrorKind::Forbidden => f.write_str("; does the token have read & write permission?"),
-            _ => Ok(()),
-        }
+            ErrorKind::Forbidden => "; does the token have read & write permission?",
+            _ => "",
+        };
+        format!("{}: {message} ({code}{id}){fields}{hint}", http.call)
     }
 }

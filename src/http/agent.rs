@@ -4,11 +4,11 @@
 use super::auth::{Credentials, USER_AGENT};
 use super::error::{Error, Kind, describe_io, describe_transport};
 use super::proxy::Route;
-use super::request::{Call, Settings};
-use super::rotation::Rotating;
+use super::request::{Call, Settings, waiting_for};
+use super::rotation::{READ_EVERY, Rotating};
+use super::secret;
 use super::tls::{Encrypt, Tls};
 use super::transport::{Connect, Unresolved, hold_deadline};
-use super::{secret, waiting};
 use std::io::Read;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ impl Sessions {
         let credentials = settings.login.current()?;
         secret::remember(&credentials.secrets);
         let mut connections = self.lock();
-        connections.rotating.check();
+        connections.rotating.refresh(READ_EVERY);
         let mut tls = connections.rotating.tls().clone();
         if credentials.identity.is_some() {
             tls.identity.clone_from(&credentials.identity);
@@ -81,7 +81,7 @@ impl Sessions {
         if is_unauthorized {
             settings.login.refused(&used.credentials);
         }
-        self.lock().rotating.check_now();
+        self.lock().rotating.refresh(Duration::ZERO);
         let now = self.current(settings).ok()?;
         (now.number != used.number || now.credentials.header != used.credentials.header)
             .then_some(now)
@@ -171,7 +171,7 @@ const TEXT_LIMIT_BYTES: u64 = 64 * 1024;
 /// The body behind an `http` URL, without any proxy. An error says what happened instead, in one line.
 pub fn fetch_text(url: &str, timeout: Duration) -> Result<String, String> {
     let _held = hold_deadline(Instant::now() + timeout);
-    let _waiting = waiting::on(|| format!("GET {url}"));
+    let _waiting = waiting_for(|| format!("GET {url}"));
     let in_words = |kind: Kind| match kind {
         Kind::TimedOut(_) => format!("no answer within {} s", timeout.as_secs_f32()),
         Kind::Unreachable(why) | Kind::Malformed(why) | Kind::Request(why) => why,

@@ -181,20 +181,17 @@ impl Token {
         if last.is_some() && path.exists() && !path.is_file() {
             return Ok(last.clone());
         }
+        let name = format!("the token file {}", path.display());
         match read(path) {
             Ok(secret) => {
-                rotation::resolved(path);
+                rotation::resolved(&name);
                 *last = Some(secret);
             }
-            Err(why) if last.is_none() => return Err(in_full(path, &why)),
-            Err(why) => rotation::raise(path, &in_full(path, &why), patience),
+            Err(why) if last.is_none() => return Err(format!("{name} {why}")),
+            Err(why) => rotation::raise(&name, &format!("{name} {why}"), patience),
         }
         Ok(last.clone())
     }
-}
-
-fn in_full(path: &Path, why: &str) -> String {
-    format!("the token file {} {why}", path.display())
 }
 
 fn read(path: &Path) -> Result<Secret, String> {

@@ -53,10 +53,6 @@ pub struct Head {
     pub date: Option<Timestamp>,
 }
 
-/// An error of ours as it passes through ureq.
-#[derive(Debug)]
-pub(super) struct Failed(pub(super) Kind);
-
 /// Of what an API says in an error, so much is shown, in characters.
 const MESSAGE_CHARACTERS: usize = 1000;
 
@@ -135,8 +131,17 @@ impl Kind {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.call)?;
-        match &self.kind {
+        write!(f, "{}: {}", self.call, self.kind)?;
+        match &self.head {
+            Some(head) if matches!(self.kind, Kind::Status(_)) => write!(f, " {}", head.status),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Kind::Refused(why) | Kind::Token(why) | Kind::Request(why) => {
                 write!(f, "not sent: {why}")
             }
@@ -145,29 +150,14 @@ impl fmt::Display for Error {
                 write!(f, "no complete answer within {} s", after.as_secs_f32())
             }
             Kind::Untrusted(why) | Kind::Tls(why) => write!(f, "TLS: {why}"),
-            Kind::Status(_) => {
-                let status = self.head.as_ref().map_or(0, |head| head.status);
-                write!(f, "HTTP status {status}")
-            }
+            Kind::Status(_) => f.write_str("HTTP status"),
         }
     }
 }
 
 impl std::error::Error for Error {}
 
-impl fmt::Display for Failed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.0)
-    }
-}
-
-impl std::error::Error for Failed {}
-
-impl From<Failed> for ureq::Error {
-    fn from(error: Failed) -> ureq::Error {
-        ureq::Error::Other(Box::new(error))
-    }
-}
+impl std::error::Error for Kind {}
 
 /// ureq's error in our words.
 pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> Kind {
@@ -193,8 +183,8 @@ pub(super) fn describe_transport(error: &ureq::Error, timeout: Duration) -> Kind
         ureq::Error::BodyExceedsLimit(limit) => {
             Kind::Malformed(format!("the answer is longer than {} MiB", limit >> 20))
         }
-        ureq::Error::Other(error) => match error.downcast_ref::<Failed>() {
-            Some(Failed(kind)) => kind.clone(),
+        ureq::Error::Other(error) => match error.downcast_ref::<Kind>() {
+            Some(kind) => kind.clone(),
             None => Kind::Unreachable(error.to_string()),
         },
         other => Kind::Unreachable(other.to_string()),

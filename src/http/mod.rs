@@ -4,7 +4,7 @@
 //! the bytes (`agent`: ureq), the log and the count, the answer's status and the streaming parse (`answer`),
 //! and, for reads only, the next try (`request`). Below ureq are our own connections: `transport` connects directly
 //! or through a `proxy` and moves no byte after the call's deadline, and `tls` encrypts.
-//! `waiting` notes which calls are open, for a person who waits; `secret` redacts. Knows nothing of either API's
+//! `secret` redacts. Knows nothing of either API's
 //! objects or errors; imports only `text` and `provider`: the gate, the heartbeat after every call, and the two clocks.
 
 mod agent;
@@ -18,7 +18,6 @@ mod rotation;
 mod secret;
 mod tls;
 mod transport;
-mod waiting;
 
 pub use agent::fetch_text;
 pub use answer::Reply;
@@ -26,20 +25,23 @@ pub use auth::{Issued, Issuer, Login, Token};
 pub use certificates::{Authorities, Identity, IdentityError, parse_authorities};
 pub use error::{Error, Head, Kind, shortened};
 pub use proxy::{Environment, Protocol, Proxies, Proxy};
-pub use request::{Method, Settings, Stage, Timing, WRITE_TIMEOUT};
+pub use request::{Method, Open, Settings, Stage, Timing, WRITE_TIMEOUT};
+pub use request::{longest_wait, note_waits};
 pub use rotation::TlsSource;
 pub use secret::{Secret, redact, without_known_secrets};
-pub use tls::{CertificateName, Roots, Tls};
-pub use waiting::{Open, longest_wait, note_waits};
+pub use tls::{Roots, Tls};
 
-use crate::provider::{Refused, heartbeat};
+use crate::provider::{Gate, Refused, heartbeat};
 use agent::{Session, Sessions};
-use request::{Attempts, Call};
+use request::{Attempts, Call, waiting_for};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use transport::{hold_deadline, is_deadline_over};
+
+/// The question that a write asks the gate; see [`Client::write`].
+pub type Pass = fn(&(dyn Gate + 'static), &str) -> Result<(), Refused>;
 
 /// A client of one API. Shared by all threads.
 pub struct Client {
@@ -94,7 +96,7 @@ impl Client {
         let mut attempts = Attempts::new(settings.timing.retry_wait, settings.retry_rate_limited);
         let mut session = self.session(&call)?;
         // Every try together: for a person it is one call.
-        let _waiting = waiting::on(|| self.url_line(call.method, path));
+        let _waiting = waiting_for(|| self.url_line(call.method, path));
         let mut is_renewed = false;
         loop {
             let deadline = Instant::now() + settings.timing.read_timeout;
@@ -124,38 +126,11 @@ impl Client {
     /// Writes once, when the gate lets it pass: never repeated here, because an answer that got lost does not mean that
     /// nothing happened. (A 401 does mean that, and so does a server that was not trusted: then
     /// the write is sent again when there are newer credentials or authorities.)
+    ///
+    /// `pass` is [`Gate::pass`], or [`Gate::pass_at_end`] for what belongs to the end of the process.
     pub fn write<T: DeserializeOwned>(
         &self,
-        method: Method,
-        path: &str,
-        content_type: &str,
-        body: Option<&impl Serialize>,
-    ) -> Result<Reply<T>, Error> {
-        let gate = &self.settings.gate;
-        self.write_after(|what| gate.pass(what), method, path, content_type, body)
-    }
-
-    /// The same for what belongs to the end of the process: see [`Gate::pass_at_end`].
-    pub fn write_at_end<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        path: &str,
-        content_type: &str,
-        body: Option<&impl Serialize>,
-    ) -> Result<Reply<T>, Error> {
-        let gate = &self.settings.gate;
-        self.write_after(
-            |what| gate.pass_at_end(what),
-            method,
-            path,
-            content_type,
-            body,
-        )
-    }
-
-    fn write_after<T: DeserializeOwned>(
-        &self,
-        pass: impl Fn(&str) -> Result<(), Refused>,
+        pass: Pass,
         method: Method,
         path: &str,
         content_type: &str,
@@ -178,14 +153,14 @@ impl Client {
             let deadline = Instant::now() + self.settings.timing.write_timeout;
             let refused = |why| Error::new(self.url_line(method, path), Kind::Refused(why));
             let _held = hold_deadline(deadline);
-            pass(&line).map_err(|why| refused(why.0))?;
+            pass(&*self.settings.gate, &line).map_err(|why| refused(why.0))?;
             if is_deadline_over() {
                 return Err(refused("this process was paused just before".into()));
             }
             self.try_once(&call, session, deadline)
         };
         let session = self.session(&call)?;
-        let _waiting = waiting::on(|| self.url_line(method, path));
+        let _waiting = waiting_for(|| self.url_line(method, path));
         let outcome = send(&session);
         if let Err(error) = &outcome
             && (error.status() == Some(401) || matches!(error.kind, Kind::Untrusted(_)))
@@ -200,7 +175,7 @@ impl Client {
     fn session(&self, call: &Call) -> Result<Session, Error> {
         let line = || self.url_line(call.method, call.path);
         // A program of the kubeconfig may have to hand them out.
-        let _waiting = waiting::on(|| format!("credentials for {}", self.settings.base));
+        let _waiting = waiting_for(|| format!("credentials for {}", self.settings.base));
         let session = self.sessions.current(&self.settings);
         session.map_err(|why| Error::new(line(), Kind::Token(why)))
     }

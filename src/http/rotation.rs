@@ -4,48 +4,35 @@
 use super::tls::Tls;
 use rustls::pki_types::CertificateDer;
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often the files are checked, when nothing is refused.
-const CHECK_EVERY: Duration = Duration::from_secs(5);
+/// How often the files are read, when nothing is refused.
+pub(super) const READ_EVERY: Duration = Duration::from_secs(5);
+
+/// The certificates and keys of the kubeconfig, all clients' the same.
+const TLS: &str = "TLS";
 
 /// TLS settings, and how to make them anew from their files.
 #[derive(Clone)]
 pub struct TlsSource {
     /// What is in force.
     tls: Tls,
-    files: Vec<PathBuf>,
-    read: Arc<Read>,
+    /// None: they stay.
+    read: Option<Arc<Read>>,
 }
 
 type Read = dyn Fn() -> Result<Tls, String> + Send + Sync;
 
-/// A source whose files are checked from time to time.
+/// A source whose files are read from time to time.
 pub(super) struct Rotating {
     source: TlsSource,
-    /// The files as they were when they were read; nothing before the first time.
-    stamps: Vec<Option<Stamp>>,
-    checked: Instant,
-}
-
-/// Another file, or another content: Kubernetes swaps a symbolic link above the file, others
-/// rename a new file over the old one, or write into it.
-#[derive(PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
+    read: Instant,
 }
 
 impl From<Tls> for TlsSource {
     fn from(tls: Tls) -> TlsSource {
-        TlsSource::files(tls, Vec::new(), || Err("nothing to read it from".into()))
+        TlsSource { tls, read: None }
     }
 }
 
@@ -55,16 +42,14 @@ impl TlsSource {
         self.tls.more_authorities = more;
     }
 
-    /// `tls` was read just now; `read` does it again when one of the files has changed.
+    /// `tls` was read just now; `read` does it again.
     pub fn files(
         tls: Tls,
-        files: Vec<PathBuf>,
         read: impl Fn() -> Result<Tls, String> + Send + Sync + 'static,
     ) -> TlsSource {
         TlsSource {
             tls,
-            files,
-            read: Arc::new(read),
+            read: Some(Arc::new(read)),
         }
     }
 }
@@ -73,8 +58,7 @@ impl Rotating {
     pub(super) fn new(source: TlsSource) -> Rotating {
         Rotating {
             source,
-            stamps: Vec::new(),
-            checked: Instant::now(),
+            read: Instant::now(),
         }
     }
 
@@ -82,47 +66,27 @@ impl Rotating {
         &self.source.tls
     }
 
-    /// Checks the files when it is time.
-    pub(super) fn check(&mut self) {
-        if self.checked.elapsed() >= CHECK_EVERY {
-            self.check_now();
-        }
-    }
-
-    /// What is in force stays so until the files are whole and fit each other.
-    pub(super) fn check_now(&mut self) {
-        let Some(first) = self.source.files.first() else {
+    /// Reads the files when they were read that long ago. What is in force stays so until they are whole and fit each
+    /// other.
+    pub(super) fn refresh(&mut self, after: Duration) {
+        let Some(read) = self.source.read.as_ref() else {
             return;
         };
-        self.checked = Instant::now();
-        // Before the reading: what is replaced meanwhile is read again.
-        let stamps: Vec<_> = self.source.files.iter().map(|path| stamp(path)).collect();
-        if stamps == self.stamps {
+        if self.read.elapsed() < after {
             return;
         }
-        match (self.source.read)() {
+        self.read = Instant::now();
+        match read() {
             Ok(tls) => {
-                resolved(first);
-                self.stamps = stamps;
+                resolved(TLS);
                 self.source.tls = Tls {
                     more_authorities: std::mem::take(&mut self.source.tls.more_authorities),
                     ..tls
                 };
             }
-            Err(why) => raise(first, &why, LOG_AFTER),
+            Err(why) => raise(TLS, &why, LOG_AFTER),
         }
     }
-}
-
-fn stamp(path: &Path) -> Option<Stamp> {
-    let file = fs::metadata(path).ok()?;
-    Some(Stamp {
-        device: file.dev(),
-        inode: file.ino(),
-        bytes: file.len(),
-        modified: (file.mtime(), file.mtime_nsec()),
-        changed: (file.ctime(), file.ctime_nsec()),
-    })
 }
 
 /// A file that is being replaced is whole again sooner, and a certificate without its key yet has got it.
@@ -134,27 +98,27 @@ struct Complaint {
     is_logged: bool,
 }
 
-/// Why, by file: several clients of a process read the same one.
-static COMPLAINTS: Mutex<BTreeMap<PathBuf, Complaint>> = Mutex::new(BTreeMap::new());
+/// Why, by what was read: several clients of a process read the same files.
+static COMPLAINTS: Mutex<BTreeMap<String, Complaint>> = Mutex::new(BTreeMap::new());
 
-fn complaints() -> MutexGuard<'static, BTreeMap<PathBuf, Complaint>> {
+fn complaints() -> MutexGuard<'static, BTreeMap<String, Complaint>> {
     COMPLAINTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Logs it, when it has been so for that long.
-pub(super) fn raise(path: &Path, why: &str, patience: Duration) {
+pub(super) fn raise(what: &str, why: &str, patience: Duration) {
     let mut complaints = complaints();
     let complaint = complaints
-        .entry(path.to_owned())
+        .entry(what.to_owned())
         .or_insert_with(|| Complaint::new("", Instant::now()));
     if complaint.is_due(why, patience, Instant::now()) {
         log::warn!("{why}; what was read before stays in use");
     }
 }
 
-/// The file was read.
-pub(super) fn resolved(path: &Path) {
-    complaints().remove(path);
+/// It was read.
+pub(super) fn resolved(what: &str) {
+    complaints().remove(what);
 }
 
 impl Complaint {

@@ -22,10 +22,9 @@ pub struct Tls {
     pub identity: Option<Identity>,
     /// Trusted beside the built-in roots, where those are trusted: `SSL_CERT_FILE`.
     pub more_authorities: Vec<CertificateDer<'static>>,
-    /// `insecure-skip-tls-verify`: any certificate is accepted.
-    pub insecure: bool,
-    /// The name in the server's certificate; none: the URL's host.
-    pub server_name: Option<CertificateName>,
+    /// `tls-server-name`: the name that a server's certificate has to have, when it is not the URL's host. Address,
+    /// `Host`, proxies and the pool of connections still follow the URL.
+    pub server_name: Option<ServerName<'static>>,
 }
 
 #[derive(Clone, Default, PartialEq)]
@@ -35,31 +34,15 @@ pub enum Roots {
     BuiltIn,
     /// These and no others.
     Only(Vec<CertificateDer<'static>>),
-}
-
-/// `tls-server-name`: the name that a server's certificate has to have, when it is not the URL's: a host name or an IP
-/// address. Address, `Host`, proxies and the pool of connections still follow the URL.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificateName(String);
-
-impl CertificateName {
-    pub fn parse(name: &str) -> Result<CertificateName, &'static str> {
-        match ServerName::try_from(name) {
-            Ok(_) => Ok(CertificateName(name.to_owned())),
-            Err(_) => Err("is neither a host name nor an IP address"),
-        }
-    }
-
-    fn as_str(&self) -> &str {
-        &self.0
-    }
+    /// `insecure-skip-tls-verify`: any certificate is accepted.
+    Any,
 }
 
 /// Wraps connections to `https` URLs; those to others pass unchanged.
 pub(super) struct Encrypt {
     config: Result<Arc<ClientConfig>, Error>,
     /// In place of the URL's host.
-    name: Option<CertificateName>,
+    name: Option<ServerName<'static>>,
     buffer_bytes: usize,
 }
 
@@ -76,13 +59,11 @@ impl Encrypt {
     pub(super) fn wrap(
         &self,
         inner: Box<dyn Transport>,
-        name: &str,
+        name: ServerName<'static>,
         timeout: NextTimeout,
         details: &ConnectionDetails,
     ) -> Result<Encrypted, ureq::Error> {
         let config = self.config.clone().map_err(ureq::Error::Rustls)?;
-        let name = ServerName::try_from(name.to_owned())
-            .map_err(|_| ureq::Error::Tls("the host of the URL is no name for a certificate"))?;
         let mut connection = ClientConnection::new(config, name)?;
         let mut inner = TransportAdapter::new(inner, details.current_time.clone());
         inner.set_timeout(timeout);
@@ -114,8 +95,8 @@ impl<In: Transport> Connector<In> for Encrypt {
             timeout.after = timeout.after.saturating_sub(begun.elapsed()).into();
         }
         let name = match &self.name {
-            Some(name) => name.as_str(),
-            None => bare_host(details.uri),
+            Some(name) => name.clone(),
+            None => certificate_name(bare_host(details.uri))?,
         };
         self.wrap(Box::new(inner), name, timeout, details)
             .map(|encrypted| Some(Either::B(encrypted)))
@@ -126,6 +107,11 @@ impl fmt::Debug for Encrypt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Encrypt")
     }
+}
+
+pub(super) fn certificate_name(host: &str) -> Result<ServerName<'static>, ureq::Error> {
+    ServerName::try_from(host.to_owned())
+        .map_err(|_| ureq::Error::Tls("the host of the URL is no name for a certificate"))
 }
 
 /// A URL's host; of an IPv6 address without its brackets.
@@ -179,11 +165,21 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()?;
-    let builder = match tls.insecure {
-        true => builder
+    let (mut store, given) = match &tls.roots {
+        Roots::BuiltIn => (
+            RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+            &tls.more_authorities,
+        ),
+        Roots::Only(given) => (RootCertStore::empty(), given),
+        Roots::Any => (RootCertStore::empty(), &tls.more_authorities),
+    };
+    // Each was read and tried before it came here.
+    store.add_parsable_certificates(given.iter().cloned());
+    let builder = match tls.roots {
+        Roots::Any => builder
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider))),
-        false => builder.with_root_certificates(trusted(tls)),
+        _ => builder.with_root_certificates(store),
     };
     match &tls.identity {
         Some(Identity(certified)) => {
@@ -192,19 +188,6 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, Error> {
         }
         None => Ok(builder.with_no_client_auth()),
     }
-}
-
-fn trusted(tls: &Tls) -> RootCertStore {
-    let (mut store, given) = match &tls.roots {
-        Roots::BuiltIn => (
-            RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-            &tls.more_authorities,
-        ),
-        Roots::Only(given) => (RootCertStore::empty(), given),
-    };
-    // Each was read and tried before it came here.
-    store.add_parsable_certificates(given.iter().cloned());
-    store
 }
 
 /// `insecure-skip-tls-verify`: any certificate is accepted whose key the server has.
@@ -245,28 +228,5 @@ impl ServerCertVerifier for AnyCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_what_a_certificate_can_have() {
-        for (name, is_one) in [
-            ("kubernetes", true),
-            ("kubernetes.default.svc.", true),
-            ("10.0.0.1", true),
-            ("2001:db8::1", true),
-            ("", false),
-            ("a b", false),
-            ("https://kubernetes", false),
-            ("kubernetes:6443", false),
-            ("käse", false),
-            ("*.example.com", false),
-        ] {
-            assert_eq!(CertificateName::parse(name).is_ok(), is_one, "{name:?}");
-        }
     }
 }

@@ -259,7 +259,9 @@ impl Client {
         content_type: &str,
         body: &impl Serialize,
     ) -> Result<T, Error> {
-        let reply = self.http.write(method, path, content_type, Some(body))?;
+        let reply = self
+            .http
+            .write(<dyn Gate>::pass, method, path, content_type, Some(body))?;
         Ok(reply.value)
     }
 
@@ -271,8 +273,10 @@ impl Client {
         content_type: &str,
         body: &impl Serialize,
     ) -> Result<T, Error> {
-        let http = &self.http;
-        let reply = http.write_at_end(method, path, content_type, Some(body))?;
+        let pass = <dyn Gate>::pass_at_end;
+        let reply = self
+            .http
+            .write(pass, method, path, content_type, Some(body))?;
         Ok(reply.value)
     }
 
@@ -314,14 +318,15 @@ impl Client {
         let form = format!("&includeObject={}", detail.parameter());
         let outcome = self.pages(NODES, &form, "&resourceVersion=0", |page_path| {
             let page: TablePage = self.http.get_as(page_path, TABLE)?.value;
-            match page.table {
-                NodeTable::Rows(more) => rows.extend(more),
-                NodeTable::Unreadable(why) => {
+            let next = page.metadata.continue_token.clone();
+            match page.nodes() {
+                Ok(more) => rows.extend(more),
+                Err(why) => {
                     unreadable = Some(why);
                     return Ok(String::new());
                 }
             }
-            Ok(page.meta.continue_token)
+            Ok(next)
         });
         match outcome {
             Err(error) if error.is_not_acceptable() => Ok(NodeTable::Unreadable(error.to_string())),

@@ -1,8 +1,8 @@
 //! Labels and annotations, taken pair by pair while they stream in: what is not read takes no room and no time.
 //!
 //! Labels are few, and the same on thousands of objects, so their texts are interned. Of a node's annotations those that
-//! are read are kept in the same way. Those of a Service are its own, and it may carry 256 kB of them: those that the
-//! provider reads are kept in one text.
+//! are read are kept in the same way. Those of a Service are its own, and it may carry 256 kB of them: only those that the
+//! provider reads are kept, up to a limit.
 
 use crate::provider::{ANNOTATION_DOMAIN, Interned};
 use crate::text;
@@ -31,42 +31,39 @@ fn is_for_provider(key: &str) -> bool {
     domain.is_some_and(|domain| domain.ends_with(ANNOTATION_DOMAIN))
 }
 
-/// What is made of a map of strings.
-trait Pairs {
-    /// Is its value read?
-    fn key(&mut self, key: &str) -> bool;
-
-    /// Of the last key.
-    fn value(&mut self, value: &str);
+/// Reads a map of strings, of which only the keys that `is_read` are copied; Go writes a nil map as `null`.
+struct Pairs<R, T> {
+    is_read: R,
+    take: T,
 }
 
-/// Reads a map of strings; Go writes a nil map as `null`.
-struct Map<P>(P);
-
-impl<'de, P: Pairs> Visitor<'de> for Map<P> {
-    type Value = P;
+impl<'de, R: Fn(&str) -> bool, T: FnMut(String, &str)> Visitor<'de> for Pairs<R, T> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a map of strings")
     }
 
-    fn visit_unit<E>(self) -> Result<P, E> {
-        Ok(self.0)
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
     }
 
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<P, A::Error> {
-        while let Some(is_read) = map.next_key_seed(Text(|key: &str| self.0.key(key)))? {
-            match is_read {
-                true => map.next_value_seed(Text(|value: &str| self.0.value(value)))?,
-                false => drop(map.next_value::<IgnoredAny>()?),
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        let is_read = self.is_read;
+        while let Some(key) =
+            map.next_key_seed(Text(|key: &str| is_read(key).then(|| key.to_owned())))?
+        {
+            match key {
+                Some(key) => map.next_value_seed(Text(|value: &str| (self.take)(key, value)))?,
+                None => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-        Ok(self.0)
+        Ok(())
     }
 }
 
 /// Gives a text to a function, without a copy of it.
-pub(super) struct Text<F>(pub(super) F);
+struct Text<F>(F);
 
 impl<'de, T, F: FnOnce(&str) -> T> DeserializeSeed<'de> for Text<F> {
     type Value = T;
@@ -129,14 +126,17 @@ pub(super) fn that_are_read<'de, D: Deserializer<'de>>(d: D) -> Result<Labels, D
 }
 
 fn labels_where<'de, D: Deserializer<'de>>(
-    is_kept: fn(&str) -> bool,
+    is_read: fn(&str) -> bool,
     d: D,
 ) -> Result<Labels, D::Error> {
-    let LabelPairs { pairs, .. } = d.deserialize_any(Map(LabelPairs {
-        is_kept,
-        key: None,
-        pairs: Vec::new(),
-    }))?;
+    let mut pairs: Vec<(Interned, Interned)> = Vec::new();
+    d.deserialize_any(Pairs {
+        is_read,
+        take: |key: String, value: &str| {
+            let value = text::cut(value, VALUE_CHARACTERS);
+            pairs.push((key.into(), (*value).into()));
+        },
+    })?;
     // API servers sort them, and never repeat one.
     match pairs.is_sorted_by(|(left, _), (right, _)| left < right) {
         true => Ok(Labels(pairs.into())),
@@ -144,45 +144,16 @@ fn labels_where<'de, D: Deserializer<'de>>(
     }
 }
 
-struct LabelPairs {
-    is_kept: fn(&str) -> bool,
-    key: Option<Interned>,
-    pairs: Vec<(Interned, Interned)>,
-}
-
-impl Pairs for LabelPairs {
-    fn key(&mut self, key: &str) -> bool {
-        let is_kept = (self.is_kept)(key);
-        self.key = is_kept.then(|| key.into());
-        is_kept
-    }
-
-    fn value(&mut self, value: &str) {
-        let value = text::cut(value, VALUE_CHARACTERS);
-        let pair = self.key.take().map(|key| (key, (*value).into()));
-        self.pairs.extend(pair);
-    }
-}
-
 /// Those of a Service that the provider reads. Of one that has more than is read none is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
-    /// Key after value after key.
-    text: String,
-    /// Where each key and each value ends.
-    ends: Vec<u32>,
+    pairs: Box<[(Box<str>, Box<str>)]>,
     is_too_large: bool,
 }
 
 impl Annotations {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        let mut begin = 0;
-        self.ends.chunks_exact(2).map(move |ends| {
-            let (key_end, value_end) = (ends[0] as usize, ends[1] as usize);
-            let pair = (&self.text[begin..key_end], &self.text[key_end..value_end]);
-            begin = value_end;
-            pair
-        })
+        self.pairs.iter().map(|(key, value)| (&**key, &**value))
     }
 
     /// What is wrong, when there is more than is read.
@@ -194,41 +165,27 @@ impl Annotations {
             )
         })
     }
-
-    /// False: it has no room, and neither has anything after it.
-    fn push(&mut self, text: &str) -> bool {
-        let is_room =
-            self.text.len() + text.len() <= BYTES_AT_MOST && self.ends.len() < 2 * COUNT_AT_MOST;
-        if self.is_too_large || !is_room {
-            *self = Annotations {
-                is_too_large: true,
-                ..Annotations::default()
-            };
-            return false;
-        }
-        self.text.push_str(text);
-        // At most BYTES_AT_MOST.
-        self.ends.push(self.text.len() as u32);
-        true
-    }
-}
-
-impl Pairs for Annotations {
-    fn key(&mut self, key: &str) -> bool {
-        is_for_provider(key) && self.push(key)
-    }
-
-    fn value(&mut self, value: &str) {
-        self.push(value);
-    }
 }
 
 impl<'de> Deserialize<'de> for Annotations {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Annotations, D::Error> {
-        let mut all = d.deserialize_any(Map(Annotations::default()))?;
-        all.text.shrink_to_fit();
-        all.ends.shrink_to_fit();
-        Ok(all)
+        let mut pairs: Vec<(Box<str>, Box<str>)> = Vec::new();
+        let (mut bytes, mut is_too_large) = (0, false);
+        d.deserialize_any(Pairs {
+            is_read: is_for_provider,
+            take: |key: String, value: &str| {
+                bytes += key.len() + value.len();
+                is_too_large |= bytes > BYTES_AT_MOST || pairs.len() == COUNT_AT_MOST;
+                match is_too_large {
+                    true => pairs.clear(),
+                    false => pairs.push((key.into(), value.into())),
+                }
+            },
+        })?;
+        Ok(Annotations {
+            pairs: pairs.into(),
+            is_too_large,
+        })
     }
 }
 
@@ -266,10 +223,6 @@ mod tests {
         let pairs: Vec<_> = annotations.iter().collect();
         let kind = format!("{OURS}type");
         assert_eq!(pairs, [(name.as_str(), "wéb"), (kind.as_str(), "")]);
-        assert_eq!(
-            annotations.text.len(),
-            name.len() + kind.len() + "wéb".len()
-        );
         assert_eq!(annotations.too_large(), None);
         for none in [
             json!(null),
@@ -293,7 +246,6 @@ mod tests {
             let annotations = parsed(value);
             assert_eq!(annotations.too_large().is_some(), is_too_large);
             assert_eq!(annotations.iter().count() == 0, is_too_large);
-            assert_eq!(annotations.text.is_empty(), is_too_large);
         }
     }
 

@@ -7,7 +7,7 @@ use super::client::{Client, JSON, percent_encoded};
 use super::error::Error;
 use crate::http::Method;
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::fmt;
 
@@ -27,32 +27,32 @@ pub struct Lease(Map<String, Value>);
 
 /// The fields of leader election. Times are what the holder's clock said: they distinguish one
 /// renewal from another, and are never compared with ours.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct LeaseSpec {
     /// Empty: no holder.
+    #[serde(rename = "holderIdentity")]
     pub holder: String,
+    #[serde(rename = "leaseDurationSeconds")]
     pub duration_seconds: u32,
     /// MicroTime; empty: not said.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub acquire_time: String,
     /// MicroTime; empty: not said.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub renew_time: String,
     /// How often it changed hands.
+    #[serde(rename = "leaseTransitions")]
     pub transitions: u32,
 }
 
 impl Lease {
     /// A missing field is empty, or 0.
     pub fn spec(&self) -> LeaseSpec {
-        let spec = self.0.get("spec");
-        let field = |name: &str| spec.and_then(|spec| spec.get(name));
-        let text = |name| {
-            field(name)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
-        };
-        let number = |name| {
-            let number = field(name).and_then(Value::as_i64).unwrap_or_default();
+        let spec = self.0.get("spec").unwrap_or(&Value::Null);
+        let text = |name: &str| spec[name].as_str().unwrap_or_default().to_owned();
+        let number = |name: &str| {
+            let number = spec[name].as_i64().unwrap_or_default();
             u32::try_from(number.clamp(0, i64::from(i32::MAX))).unwrap_or_default()
         };
         LeaseSpec {
@@ -68,28 +68,10 @@ impl Lease {
     fn with(&self, spec: &LeaseSpec) -> Value {
         let mut object = self.0.clone();
         let fields = object.entry("spec").or_insert_with(|| json!({}));
-        if let (Some(fields), Value::Object(ours)) = (fields.as_object_mut(), spec.to_json()) {
+        if let (Some(fields), Value::Object(ours)) = (fields.as_object_mut(), json!(spec)) {
             fields.extend(ours);
         }
         Value::Object(object)
-    }
-}
-
-impl LeaseSpec {
-    fn to_json(&self) -> Value {
-        let mut fields = Map::new();
-        fields.insert("holderIdentity".into(), json!(self.holder));
-        fields.insert("leaseDurationSeconds".into(), json!(self.duration_seconds));
-        fields.insert("leaseTransitions".into(), json!(self.transitions));
-        for (name, time) in [
-            ("acquireTime", &self.acquire_time),
-            ("renewTime", &self.renew_time),
-        ] {
-            if !time.is_empty() {
-                fields.insert(name.into(), json!(time));
-            }
-        }
-        Value::Object(fields)
     }
 }
 
@@ -137,7 +119,7 @@ impl Client {
                 "apiVersion": API_VERSION,
                 "kind": "Lease",
                 "metadata": { "name": key.name, "namespace": key.namespace },
-                "spec": spec.to_json(),
+                "spec": spec,
             });
             return self.write(Method::Post, &folder(key), JSON, &lease);
         };

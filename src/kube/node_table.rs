@@ -1,11 +1,10 @@
 //! Nodes as a table, what `kubectl get` shows: a sixtieth of their bytes, and enough to see
 //! that something happened. Never the ground for a write.
 
-use super::labels::{Labels, Text};
-use super::types::ListMeta;
-use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use super::labels::Labels;
+use super::types::{First, ListMeta};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
-use std::fmt;
 use std::time::Duration;
 
 /// What a table's rows carry beside their cells.
@@ -103,18 +102,17 @@ impl Age {
     }
 }
 
-/// One page of a table.
+/// One page of a table, as it is sent.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct TablePage {
-    pub(super) table: NodeTable,
-    pub(super) meta: ListMeta,
-}
-
-/// Where the cells are that we read.
-#[derive(Clone, Copy)]
-struct Columns {
-    name: usize,
-    status: usize,
-    age: usize,
+    kind: String,
+    #[serde(default)]
+    pub(super) metadata: ListMeta,
+    #[serde(default)]
+    column_definitions: Vec<Column>,
+    /// Go writes a nil slice as `null`.
+    rows: Option<Vec<Row>>,
 }
 
 #[derive(Deserialize)]
@@ -122,214 +120,67 @@ struct Column {
     name: String,
 }
 
-impl Columns {
-    fn find(columns: &[Column]) -> Result<Columns, String> {
-        let place = |name: &str| {
-            let place = columns.iter().position(|column| column.name == name);
-            place.ok_or_else(|| format!("it has no column {name}"))
-        };
-        Ok(Columns {
-            name: place("Name")?,
-            status: place("Status")?,
-            age: place("Age")?,
-        })
-    }
+#[derive(Deserialize)]
+struct Row {
+    /// The columns that we read are among the first; the others are most of a table.
+    cells: First<Cell, 6>,
+    object: Option<RowObject>,
 }
 
-impl<'de> Deserialize<'de> for TablePage {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<TablePage, D::Error> {
-        struct Document;
-
-        impl<'de> Visitor<'de> for Document {
-            type Value = TablePage;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a Table")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<TablePage, A::Error> {
-                document(map)
-            }
-        }
-
-        d.deserialize_map(Document)
-    }
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Cell {
+    Text(Box<str>),
+    Other(IgnoredAny),
 }
-
-/// The columns come before the rows, so the rows are read as they stream in.
-fn document<'de, A: MapAccess<'de>>(mut map: A) -> Result<TablePage, A::Error> {
-    let mut kind = String::new();
-    let mut meta = ListMeta::default();
-    let mut columns = Err("it names its columns after its rows, or not at all".to_owned());
-    let mut rows = None;
-    while let Some(key) = map.next_key::<String>()? {
-        match (key.as_str(), &columns) {
-            ("kind", _) => kind = map.next_value()?,
-            ("metadata", _) => meta = map.next_value()?,
-            ("columnDefinitions", _) => columns = Columns::find(&map.next_value::<Vec<Column>>()?),
-            ("rows", Ok(columns)) => rows = Some(map.next_value_seed(Rows(*columns))?),
-            _ => drop(map.next_value::<IgnoredAny>()?),
-        }
-    }
-    let table = match (columns, rows) {
-        _ if kind != "Table" => NodeTable::Unreadable(format!("it is a {kind:?}")),
-        (Err(why), _) | (Ok(_), Some(Err(why))) => NodeTable::Unreadable(why),
-        (Ok(_), Some(Ok(rows))) => NodeTable::Rows(rows),
-        (Ok(_), None) => return Err(A::Error::missing_field("rows")),
-    };
-    Ok(TablePage { table, meta })
-}
-
-/// All rows; the inner error: why they can't be read.
-struct Rows(Columns);
-
-impl<'de> DeserializeSeed<'de> for Rows {
-    type Value = Result<Vec<NodeRow>, String>;
-
-    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Self::Value, D::Error> {
-        // Go writes a nil slice as `null`.
-        d.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Rows {
-    type Value = Result<Vec<NodeRow>, String>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of rows")
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Ok(Vec::new()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        let mut rows = Vec::new();
-        let mut unreadable = None;
-        while let Some(row) = seq.next_element_seed(Row(self.0))? {
-            match row {
-                Ok(row) if unreadable.is_none() => rows.push(row),
-                Ok(_) => {}
-                Err(why) => unreadable = Some(why),
-            }
-        }
-        Ok(match unreadable {
-            Some(why) => Err(why),
-            None => Ok(rows),
-        })
-    }
-}
-
-/// One row; the inner error: why it can't be read.
-struct Row(Columns);
 
 #[derive(Deserialize)]
 struct RowObject {
     metadata: RowMeta,
 }
 
-impl<'de> DeserializeSeed<'de> for Row {
-    type Value = Result<NodeRow, String>;
-
-    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Self::Value, D::Error> {
-        d.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Row {
-    type Value = Result<NodeRow, String>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a row")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut cells = [None, None, None];
-        let mut object: Option<RowObject> = None;
-        while let Some(is_cells) = map.next_key_seed(Text(|key: &str| match key {
-            "cells" => Some(true),
-            "object" => Some(false),
-            _ => None,
-        }))? {
-            match is_cells {
-                Some(true) => cells = map.next_value_seed(Cells(self.0))?,
-                Some(false) => object = map.next_value()?,
-                None => drop(map.next_value::<IgnoredAny>()?),
-            }
+impl TablePage {
+    /// Its rows; the error: why they can't be read.
+    pub(super) fn nodes(self) -> Result<Vec<NodeRow>, String> {
+        if self.kind != "Table" {
+            return Err(format!("it is a {:?}", self.kind));
         }
-        Ok(row(cells, object.map(|object| object.metadata)))
+        let place = |name: &str| {
+            let mut columns = self.column_definitions.iter();
+            let place = columns.position(|column| column.name == name);
+            place.ok_or_else(|| format!("it has no column {name}"))
+        };
+        let places = [place("Name")?, place("Status")?, place("Age")?];
+        let rows = self.rows.unwrap_or_default().into_iter();
+        rows.map(|row| row.node(places)).collect()
     }
 }
 
-/// The texts in the columns that we read; the others are most of a table and are skipped.
-struct Cells(Columns);
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Cell {
-    Text(String),
-    Other(IgnoredAny),
-}
-
-impl<'de> DeserializeSeed<'de> for Cells {
-    type Value = [Option<String>; 3];
-
-    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Self::Value, D::Error> {
-        d.deserialize_seq(self)
+impl Row {
+    fn node(self, places: [usize; 3]) -> Result<NodeRow, String> {
+        let text = |place: usize, column: &str| match self.cells.get(place) {
+            Some(Cell::Text(text)) => Ok(&**text),
+            _ => Err(format!("a row has no text in column {column}")),
+        };
+        let [name, status, age] = places;
+        let (name, status) = (text(name, "Name")?, text(status, "Status")?);
+        // A cordoned node reads `Ready,SchedulingDisabled`.
+        let is_ready = match status.split(',').next().unwrap_or_default() {
+            "Ready" => true,
+            "NotReady" | "Unknown" => false,
+            other => return Err(format!("node {name:?} has the status {other:?}")),
+        };
+        Ok(NodeRow {
+            name: name.to_owned(),
+            is_ready,
+            age: Age::parse(text(age, "Age")?),
+            meta: self.object.map(|object| object.metadata),
+        })
     }
-}
-
-impl<'de> Visitor<'de> for Cells {
-    type Value = [Option<String>; 3];
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of cells")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        let Columns { name, status, age } = self.0;
-        let columns = [name, status, age];
-        let mut texts = [None, None, None];
-        for place in 0.. {
-            let wanted = columns.iter().position(|column| *column == place);
-            let Some(wanted) = wanted else {
-                match seq.next_element::<IgnoredAny>()? {
-                    Some(_) => continue,
-                    None => break,
-                }
-            };
-            match seq.next_element::<Cell>()? {
-                Some(Cell::Text(text)) => texts[wanted] = Some(text),
-                Some(Cell::Other(_)) => {}
-                None => break,
-            }
-        }
-        Ok(texts)
-    }
-}
-
-fn row(cells: [Option<String>; 3], meta: Option<RowMeta>) -> Result<NodeRow, String> {
-    let lacks = |name: &str| format!("a row has no text in column {name}");
-    let [name, status, age] = cells;
-    let name = name.ok_or_else(|| lacks("Name"))?;
-    let status = status.ok_or_else(|| lacks("Status"))?;
-    let age = age.ok_or_else(|| lacks("Age"))?;
-    // A cordoned node reads `Ready,SchedulingDisabled`.
-    let is_ready = match status.split(',').next().unwrap_or_default() {
-        "Ready" => true,
-        "NotReady" | "Unknown" => false,
-        other => return Err(format!("node {name:?} has the status {other:?}")),
-    };
-    Ok(NodeRow {
-        name,
-        is_ready,
-        age: Age::parse(&age),
-        meta,
-    })
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::panic)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use serde_json::{Value, json};
@@ -363,12 +214,9 @@ mod tests {
         json!({ "kind": "Table", "metadata": {}, "columnDefinitions": columns, "rows": rows })
     }
 
-    /// In the order in which API servers write: `Value` would sort the keys.
-    fn read(table: &Value) -> NodeTable {
-        let part = |name: &str| format!("{name:?}:{}", table[name]);
-        let parts = ["kind", "metadata", "columnDefinitions", "rows"].map(part);
-        let page: TablePage = serde_json::from_str(&format!("{{{}}}", parts.join(","))).unwrap();
-        page.table
+    fn read(table: &Value) -> Result<Vec<NodeRow>, String> {
+        let page: TablePage = serde_json::from_str(&table.to_string()).unwrap();
+        page.nodes()
     }
 
     #[test]
@@ -380,9 +228,7 @@ mod tests {
             } } },
             { "cells": [{}, "<unknown>", "Unknown", "c"], "object": { "metadata": { "uid": "w" } } },
         ]);
-        let NodeTable::Rows(rows) = read(&table(&["Pods", "Age", "Status", "Name"], rows)) else {
-            panic!("unreadable");
-        };
+        let rows = read(&table(&["Pods", "Age", "Status", "Name"], rows)).unwrap();
         let meta = |uid: &str, labels: Labels, is_being_deleted| RowMeta {
             uid: uid.into(),
             labels,
@@ -403,7 +249,7 @@ mod tests {
         assert_eq!(rows, expected);
         for none in [json!([]), json!(null)] {
             let none = read(&table(&["Name", "Status", "Age"], none));
-            assert_eq!(none, NodeTable::Rows(Vec::new()));
+            assert_eq!(none, Ok(Vec::new()));
         }
     }
 
@@ -434,16 +280,12 @@ mod tests {
             (list, "NodeList"),
         ];
         for (table, expected) in cases {
-            match read(&table) {
-                NodeTable::Unreadable(why) => assert!(why.contains(expected), "{why}"),
-                rows => panic!("{expected}: {rows:?}"),
-            }
+            let why = read(&table).unwrap_err();
+            assert!(why.contains(expected), "{why}");
         }
-        let rows_first = r#"{"kind":"Table","rows":[{"cells":[]}],"columnDefinitions":[
-            {"name":"Name"},{"name":"Status"},{"name":"Age"}]}"#;
-        for text in [rows_first, r#"{"kind":"Table","rows":[]}"#] {
-            let outcome: Result<TablePage, _> = serde_json::from_str(text);
-            assert!(!matches!(outcome, Ok(page) if matches!(page.table, NodeTable::Rows(_))));
+        for text in [r#"{"kind":"Table"}"#, r#"{"kind":"Table","rows":[]}"#] {
+            let page: TablePage = serde_json::from_str(text).unwrap();
+            assert!(page.nodes().is_err());
         }
     }
 }

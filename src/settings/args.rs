@@ -8,7 +8,7 @@ use super::hccm_compat;
 use super::problem::{Notice, Problem};
 use super::setting::{Command, Flag, Setting};
 use super::table::{self, TABLE};
-use crate::text::nearest::nearest;
+use crate::text::nearest;
 use crate::text::one_of;
 use lexopt::Arg;
 use std::ffi::OsString;

@@ -28,8 +28,8 @@ mod table;
 mod values;
 
 pub use crate::provider::{AddressFamily, Algorithm, NetworkSelector, Profile, Source, Sourced};
-pub use crate::text::nearest::{all_nearest, nearest};
 pub use crate::text::one_of;
+pub use crate::text::{all_nearest, nearest};
 pub use args::names_a_secret;
 pub use effective::{DaemonSettings, Effective, Environment, Process};
 pub use hccm_compat::{DropInFlag, FLAGS as DROP_IN_FLAGS};

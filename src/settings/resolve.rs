@@ -10,9 +10,9 @@ use super::values::{self, Url, WorkloadName};
 use crate::http::WRITE_TIMEOUT;
 use crate::provider::{LoadBalancerDefaults, Profile, Source};
 use crate::text::duration::whole_seconds;
-use crate::text::nearest::nearest;
+use crate::text::nearest;
 use crate::text::selector::Selector;
-use crate::text::{self, boolean, url::without_tls};
+use crate::text::{self, boolean, without_tls};
 use std::ffi::OsString;
 use std::time::Duration;
 

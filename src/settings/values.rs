@@ -1,8 +1,8 @@
 //! The types of settings, and how each is written: choices, numbers, names, URLs, addresses.
 
 use crate::provider::NetworkSelector;
-use crate::text::nearest::nearest;
-use crate::text::{boolean, is_label, is_subdomain, url};
+use crate::text::nearest;
+use crate::text::{boolean, host_and_port, is_label, is_subdomain, leaves_unencrypted};
 use ipnet::IpNet;
 use serde::Deserialize;
 use std::fmt;
@@ -262,7 +262,7 @@ impl Url {
 
     /// It is reached without TLS on another machine.
     pub fn leaves_unencrypted(&self) -> bool {
-        url::leaves_unencrypted(&self.0)
+        leaves_unencrypted(&self.0)
     }
 
     pub(super) fn parse(text: &str) -> Result<Url, String> {
@@ -283,7 +283,7 @@ impl Url {
         if authority.contains('@') {
             return Err("leave out the user name and password".to_owned());
         }
-        url::host_and_port(authority)?;
+        host_and_port(authority)?;
         Ok(Url(format!(
             "{scheme}://{authority}{}",
             path.trim_end_matches('/')

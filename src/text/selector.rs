@@ -1,6 +1,7 @@
 //! Label selectors, as `kubectl -l` takes them. The syntax of the Cloud API's `label_selector` is a part of it.
 
-use super::{is_subdomain, quoted};
+use super::shown::quoted;
+use super::values::is_subdomain;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Requirements that the labels of a node, or of anything else, must all fulfil. Empty: everything does.

@@ -126,6 +126,7 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "http",
     "kube",
     "settings",
+    "text",
 ];
 
 /// The names after each `super::` of a text, with the number of `super::`s before them.

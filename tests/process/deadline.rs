@@ -63,7 +63,13 @@ fn client(
 
 /// Fails for its time, and not later.
 fn times_out(what: &str, client: &http::Client, gate: &Passed, body: &Value) {
-    let outcome = client.write::<Value>(Method::Post, "/x", "application/json", Some(body));
+    let outcome = client.write::<Value>(
+        <dyn Gate>::pass,
+        Method::Post,
+        "/x",
+        "application/json",
+        Some(body),
+    );
     let took = gate.0.lock().unwrap().unwrap().elapsed();
     let error = outcome.map(|reply| reply.value).unwrap_err();
     assert!(took < TIMEOUT + SLACK, "{what}: {took:?}: {error}");
@@ -247,7 +253,13 @@ fn nothing_is_sent_when_the_time_is_over_before() {
         Duration::from_millis(50),
         Slow,
     );
-    let outcome = client.write::<Value>(Method::Post, "/x", "application/json", Some(&json!({})));
+    let outcome = client.write::<Value>(
+        <dyn Gate>::pass,
+        Method::Post,
+        "/x",
+        "application/json",
+        Some(&json!({})),
+    );
     let error = outcome.map(|reply| reply.value).unwrap_err();
     assert!(
         error

@@ -5,7 +5,7 @@
 
 use super::annotations::{Annotation, PREFIX, TABLE};
 use crate::provider::{Finding, Protocol, Reason, Service, ServicePort, Source, Sourced};
-use crate::text::{self, nearest::nearest};
+use crate::text::{self, nearest};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};

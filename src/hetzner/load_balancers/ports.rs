@@ -8,7 +8,7 @@ use super::parser::{AnnotationParser, hash};
 use super::values::{self as v, CertificateType};
 use crate::hetzner::certificates::{Certificate, Certificates};
 use crate::provider::{Finding, Protocol, Reason, ServicePort, Source, Sourced};
-use crate::text::{self, nearest::did_you_mean};
+use crate::text::{self, did_you_mean};
 use serde_json::Value;
 use std::collections::BTreeMap;
 

@@ -12,7 +12,7 @@ use super::desired::{ASKED_BY_FIELD, AskedIp, Desired};
 use super::parser::{AnnotationParser, has};
 use super::status;
 use crate::provider::{Field, Finding, Reason, Service, Sourced};
-use crate::text::{nearest::did_you_mean, quoted};
+use crate::text::{did_you_mean, quoted};
 use std::net::IpAddr;
 
 /// The setting that says which Primary IPs Services may claim.

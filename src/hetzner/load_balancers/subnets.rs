@@ -10,7 +10,7 @@ use super::{annotations as a, values as v};
 use crate::hetzner::api::{Api, Kept};
 use crate::hetzner::networks::{Network, Subnet};
 use crate::provider::{AddressKind, Error, OfferedNode, Service, TopologyLabel, Urgency};
-use crate::text::nearest::did_you_mean;
+use crate::text::did_you_mean;
 use ipnet::Ipv4Net;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;

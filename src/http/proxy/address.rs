@@ -1,7 +1,7 @@
 //! A proxy's address.
 
 use super::super::secret::Secret;
-use crate::text::url::host_and_port;
+use crate::text::host_and_port;
 use std::fmt;
 
 /// The field of a kubeconfig that names a proxy.

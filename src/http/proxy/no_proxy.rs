@@ -1,6 +1,6 @@
 //! `NO_PROXY`: the hosts that are reached without a proxy.
 
-use crate::text::url::host_and_port;
+use crate::text::host_and_port;
 use ipnet::IpNet;
 use std::net::IpAddr;
 

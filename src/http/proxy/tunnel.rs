@@ -1,8 +1,8 @@
 //! From a connection to a proxy to one through it: `CONNECT` of HTTP, or SOCKS 5.
 
 use super::super::auth::USER_AGENT;
-use super::super::error::{Failed, Kind, describe_io, describe_transport};
-use super::super::tls::{Encrypt, bare_host};
+use super::super::error::{Kind, describe_io, describe_transport};
+use super::super::tls::{Encrypt, bare_host, certificate_name};
 use super::address::{Login, PROXY_URL, Protocol, Proxy, authority};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -96,7 +96,10 @@ impl Tunnel {
             .map_err(ureq::http::Error::from)?;
         let transport = connect(&uri)?;
         Ok(match &self.tls {
-            Some(tls) => Box::new(tls.wrap(transport, &self.proxy.host, timeout, details)?),
+            Some(tls) => {
+                let name = certificate_name(&self.proxy.host)?;
+                Box::new(tls.wrap(transport, name, timeout, details)?)
+            }
             None => transport,
         })
     }
@@ -104,15 +107,14 @@ impl Tunnel {
     /// The same with the proxy's name.
     fn failed(&self, kind: Kind) -> ureq::Error {
         let in_full = |why| format!("the proxy {} ({}): {why}", self.proxy, self.named_by);
-        Failed(match kind {
+        ureq::Error::Other(Box::new(match kind {
             Kind::Request(why) => Kind::Request(in_full(why)),
             Kind::Unreachable(why) | Kind::Malformed(why) => Kind::Unreachable(in_full(why)),
             Kind::Untrusted(why) | Kind::Tls(why) => {
                 Kind::Unreachable(in_full(format!("TLS: {why}")))
             }
             _ => Kind::Unreachable(in_full("no answer that can be read".to_owned())),
-        })
-        .into()
+        }))
     }
 }
 

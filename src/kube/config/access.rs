@@ -1,7 +1,7 @@
 //! What a client needs to reach a cluster, and the checks that every source of it shares.
 
 use crate::http::{Login, Proxy, TlsSource};
-use crate::text::url::{is_this_machine, leaves_unencrypted};
+use crate::text::{is_this_machine, leaves_unencrypted};
 use std::fmt;
 use std::fs::File;
 use std::io::{ErrorKind, Read};

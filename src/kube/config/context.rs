@@ -1,96 +1,56 @@
 //! A kubeconfig's context → how to reach its cluster as its user. Every field is either used or refused by name.
 
 use super::access::{Access, ConfigError, Options, server_url, unencrypted};
-use super::entry::{Entry, Kind, shown, text_of};
+use super::entry::{Cluster, Context, Entry, Kind, Pem, User};
 use super::exec::Plugin;
-use super::file::{self, Merged};
-use crate::http::{CertificateName, Identity, IdentityError, Login, Proxy, Roots, Secret};
-use crate::http::{Tls, TlsSource, Token, parse_authorities};
+use super::file;
+use crate::http::parse_authorities;
+use crate::http::{Identity, IdentityError, Login, Proxy, Roots, Secret, Tls, TlsSource, Token};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
-use serde_yaml::Mapping;
 use std::path::PathBuf;
 use std::time::Duration;
-
-const CONTEXT_FIELDS: &[&str] = &["cluster", "user", "namespace", "extensions"];
-
-const CLUSTER_FIELDS: &[&str] = &[
-    "server",
-    "certificate-authority",
-    "certificate-authority-data",
-    "insecure-skip-tls-verify",
-    "tls-server-name",
-    "proxy-url",
-    // Without effect here: nothing is compressed, and extensions are other programs' notes.
-    "disable-compression",
-    "extensions",
-];
 
 /// The extension that is for credential plugins.
 const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
 
-const USER_FIELDS: &[&str] = &[
-    "token",
-    "tokenFile",
-    "client-certificate",
-    "client-certificate-data",
-    "client-key",
-    "client-key-data",
-    "username",
-    "password",
-    "exec",
-    "extensions",
-];
-
-const NO_IMPERSONATION: &str = "give this user itself the role, and remove the field";
-const UNSUPPORTED_USER_FIELDS: &[(&str, &str)] = &[
-    (
-        "auth-provider",
-        "Kubernetes has it no more either; use exec, or a token",
-    ),
-    ("as", NO_IMPERSONATION),
-    ("as-uid", NO_IMPERSONATION),
-    ("as-groups", NO_IMPERSONATION),
-    ("as-user-extra", NO_IMPERSONATION),
-];
-
 /// `paths` are those of the options, or what stands for them.
 pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, ConfigError> {
     let merged = file::read(paths)?;
-    let context = context(&merged, paths, options.context.as_deref())?;
-    context.check(CONTEXT_FIELDS, &[])?;
-    let wanted_by = |field: &str| {
-        let file = context.file.display();
-        format!(
-            "kubeconfig {file}: context {}: {field}",
-            shown(&context.name)
-        )
+    let (name, wanted_by) = match (&options.context, &merged.current_context) {
+        (Some(name), _) => (name, "--context".to_owned()),
+        (None, Some((name, file))) => (
+            name,
+            format!("kubeconfig {}: current-context", file.display()),
+        ),
+        (None, None) => {
+            return Err(ConfigError(format!(
+                "kubeconfig {}: current-context: not set; set it or give --context ({})",
+                file::list(paths),
+                merged.names(Kind::Context)
+            )));
+        }
     };
-    let Some(name) = context.text("cluster")? else {
-        return Err(context.error(
-            "cluster",
-            format_args!(
-                "not set; name the cluster to talk to ({})",
-                merged.names(Kind::Cluster)
-            ),
-        ));
+    let context: Entry<Context> = merged.find(Kind::Context, name, &wanted_by)?.typed()?;
+    let place = context.place();
+    let name = context.fields.cluster.as_deref().unwrap_or_default();
+    let cluster = merged.find(Kind::Cluster, name, &format!("{place}: cluster"))?;
+    let cluster: Entry<Cluster> = cluster.typed()?;
+    let user: Entry<User> = match &context.fields.user {
+        None => Entry {
+            kind: Kind::User,
+            name: String::new(),
+            file: context.file.clone(),
+            fields: User::default(),
+        },
+        Some(name) => merged
+            .find(Kind::User, name, &format!("{place}: user"))?
+            .typed()?,
     };
-    let cluster = merged.find(Kind::Cluster, name, &wanted_by("cluster"))?;
-    let anonymous = Entry {
-        kind: Kind::User,
-        name: String::new(),
-        file: context.file.clone(),
-        fields: Mapping::new(),
-    };
-    let user = match context.text("user")? {
-        None => &anonymous,
-        Some(name) => merged.find(Kind::User, name, &wanted_by("user"))?,
-    };
-    cluster.check(CLUSTER_FIELDS, &[])?;
-    user.check(USER_FIELDS, UNSUPPORTED_USER_FIELDS)?;
-    let login = login(user, cluster, options.exec_time_limit)?;
-    let tls = tls_of(cluster, user)?;
+    let login = login(&user, &cluster, options.exec_time_limit)?;
+    let tls = tls_of(&cluster, &user)?;
     let mut origin = format!(
         "kubeconfig {}, context {}",
         context.file.display(),
@@ -99,22 +59,18 @@ pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, Confi
     if login.is_none() && tls.identity.is_none() {
         origin += ", which has no credentials";
     }
-    let files = [
-        cluster.pem_file("certificate-authority"),
-        user.pem_file("client-certificate"),
-        user.pem_file("client-key"),
-    ];
-    let server = server(cluster)?;
-    let proxy = proxy(cluster)?;
+    let server = server(&cluster)?;
+    let proxy = cluster.fields.proxy_url.as_deref().map(Proxy::parse);
+    let proxy = proxy.transpose();
+    let proxy = proxy.map_err(|why| cluster.error("proxy-url", why))?;
     let unencrypted = unencrypted(&server, proxy.as_ref()).then(|| {
         let shown = format_args!("{server:?}");
         cluster.error("server", shown).to_string()
     });
-    let (cluster, user) = (cluster.clone(), user.clone());
     let read = move || tls_of(&cluster, &user).map_err(|error| error.to_string());
     Ok(Access {
         server,
-        tls: TlsSource::files(tls, files.into_iter().flatten().collect(), read),
+        tls: TlsSource::files(tls, read),
         proxy,
         login,
         origin,
@@ -122,43 +78,22 @@ pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, Confi
     })
 }
 
-fn tls_of(cluster: &Entry, user: &Entry) -> Result<Tls, ConfigError> {
+fn tls_of(cluster: &Entry<Cluster>, user: &Entry<User>) -> Result<Tls, ConfigError> {
+    let server_name = cluster.fields.tls_server_name.as_deref();
+    let server_name = server_name.map(|name| ServerName::try_from(name.to_owned()));
     Ok(Tls {
         roots: roots(cluster)?,
         identity: identity(user)?,
-        insecure: is_insecure(cluster)?,
-        server_name: server_name(cluster)?,
+        server_name: server_name.transpose().map_err(|_| {
+            let why = "is neither a host name nor an IP address; write a name that the server's certificate has";
+            cluster.error("tls-server-name", why)
+        })?,
         ..Tls::default()
     })
 }
 
-fn context<'a>(
-    merged: &'a Merged,
-    paths: &[PathBuf],
-    wanted: Option<&str>,
-) -> Result<&'a Entry, ConfigError> {
-    match (wanted, &merged.current_context) {
-        (Some(name), _) => merged.find(Kind::Context, name, "--context"),
-        (None, Some((name, file))) => {
-            let wanted_by = format!("kubeconfig {}: current-context", file.display());
-            merged.find(Kind::Context, name, &wanted_by)
-        }
-        (None, None) => {
-            let files: Vec<String> = paths
-                .iter()
-                .map(|path| path.display().to_string())
-                .collect();
-            Err(ConfigError(format!(
-                "kubeconfig {}: current-context: not set; set it or give --context ({})",
-                files.join(":"),
-                merged.names(Kind::Context)
-            )))
-        }
-    }
-}
-
-fn server(cluster: &Entry) -> Result<String, ConfigError> {
-    match cluster.text("server")? {
+fn server(cluster: &Entry<Cluster>) -> Result<String, ConfigError> {
+    match &cluster.fields.server {
         None => Err(cluster.error(
             "server",
             "not set; write the API server's URL, like https://10.0.0.1:6443",
@@ -167,71 +102,53 @@ fn server(cluster: &Entry) -> Result<String, ConfigError> {
     }
 }
 
-fn is_insecure(cluster: &Entry) -> Result<bool, ConfigError> {
-    cluster.flag("insecure-skip-tls-verify")
+fn authority(cluster: &Entry<Cluster>) -> Result<Option<Pem>, ConfigError> {
+    let fields = &cluster.fields;
+    cluster.pem(
+        "certificate-authority",
+        &fields.certificate_authority,
+        &fields.certificate_authority_data,
+    )
 }
 
-fn server_name(cluster: &Entry) -> Result<Option<CertificateName>, ConfigError> {
-    let field = "tls-server-name";
-    let name = cluster.text(field)?.map(CertificateName::parse).transpose();
-    name.map_err(|why| {
-        cluster.error(
-            field,
-            format_args!("{why}; write a name that the server's certificate has"),
-        )
-    })
-}
-
-fn proxy(cluster: &Entry) -> Result<Option<Proxy>, ConfigError> {
-    let field = "proxy-url";
-    let proxy = cluster.text(field)?.map(Proxy::parse).transpose();
-    proxy.map_err(|why| cluster.error(field, why))
-}
-
-fn roots(cluster: &Entry) -> Result<Roots, ConfigError> {
-    let Some(pem) = cluster.pem("certificate-authority")? else {
-        return Ok(Roots::BuiltIn);
-    };
-    if is_insecure(cluster)? {
-        return Err(cluster.error(
+fn roots(cluster: &Entry<Cluster>) -> Result<Roots, ConfigError> {
+    match (authority(cluster)?, cluster.fields.insecure_skip_tls_verify) {
+        (None, true) => Ok(Roots::Any),
+        (None, false) => Ok(Roots::BuiltIn),
+        (Some(pem), true) => Err(cluster.error(
             &pem.origin,
             "can't be given together with insecure-skip-tls-verify; remove one of them",
-        ));
+        )),
+        (Some(pem), false) => parse_authorities(&pem.bytes)
+            .map(Roots::Only)
+            .map_err(|why| cluster.error(&pem.origin, why)),
     }
-    parse_authorities(&pem.bytes)
-        .map(Roots::Only)
-        .map_err(|why| cluster.error(&pem.origin, why))
 }
 
 /// `Cluster` of client.authentication.k8s.io: what a credential plugin may want to know.
-fn for_plugin(cluster: &Entry) -> Result<Value, ConfigError> {
-    let mut info = json!({"server": server(cluster)?});
-    for field in ["tls-server-name", "proxy-url"] {
-        if let Some(text) = cluster.text(field)? {
-            info[field] = text.into();
-        }
-    }
-    for field in ["insecure-skip-tls-verify", "disable-compression"] {
-        if cluster.flag(field)? {
-            info[field] = true.into();
-        }
-    }
-    if let Some(pem) = cluster.pem("certificate-authority")? {
-        info["certificate-authority-data"] = STANDARD.encode(pem.bytes).into();
-    }
-    if let Some(config) = exec_extension(cluster)? {
-        info["config"] = config;
-    }
-    Ok(info)
+fn for_plugin(cluster: &Entry<Cluster>) -> Result<Value, ConfigError> {
+    let fields = &cluster.fields;
+    let pem = authority(cluster)?.map(|pem| STANDARD.encode(pem.bytes));
+    let all = json!({
+        "server": server(cluster)?,
+        "tls-server-name": fields.tls_server_name.as_deref(),
+        "proxy-url": fields.proxy_url.as_deref(),
+        "insecure-skip-tls-verify": fields.insecure_skip_tls_verify.then_some(true),
+        "disable-compression": fields.disable_compression.then_some(true),
+        "certificate-authority-data": pem,
+        "config": exec_extension(cluster)?,
+    });
+    let all = all.as_object().cloned().unwrap_or_default().into_iter();
+    Ok(all.filter(|(_, value)| !value.is_null()).collect())
 }
 
-fn exec_extension(cluster: &Entry) -> Result<Option<Value>, ConfigError> {
-    let Some(serde_yaml::Value::Sequence(extensions)) = cluster.fields.get("extensions") else {
-        return Ok(None);
-    };
-    let ours = extensions
-        .iter()
-        .find(|extension| text_of(extension.get("name")) == Ok(Some(EXEC_EXTENSION)));
+fn exec_extension(cluster: &Entry<Cluster>) -> Result<Option<Value>, ConfigError> {
+    let extensions = cluster.fields.extensions.as_ref();
+    let mut extensions = extensions
+        .and_then(|all| all.as_sequence())
+        .into_iter()
+        .flatten();
+    let ours = extensions.find(|one| one["name"] == EXEC_EXTENSION);
     let config = ours.and_then(|extension| extension.get("extension"));
     let config = config.map(serde_json::to_value).transpose();
     config.map_err(|_| {
@@ -244,7 +161,11 @@ fn exec_extension(cluster: &Entry) -> Result<Option<Value>, ConfigError> {
 
 /// What every call is authenticated with. One way alone counts, as in kubectl: a token, a name with a password, or else
 /// a client certificate, or else a plugin. A plugin may ask for the cluster, and has so much time.
-fn login(user: &Entry, cluster: &Entry, exec_time_limit: Duration) -> Result<Login, ConfigError> {
+fn login(
+    user: &Entry<User>,
+    cluster: &Entry<Cluster>,
+    exec_time_limit: Duration,
+) -> Result<Login, ConfigError> {
     let token = token(user)?;
     let basic = basic(user)?;
     let plugin = Plugin::of(user, || for_plugin(cluster), exec_time_limit)?;
@@ -257,14 +178,21 @@ fn login(user: &Entry, cluster: &Entry, exec_time_limit: Duration) -> Result<Log
     if let Some(login) = token.or(basic) {
         return Ok(login);
     }
+    let fields = &user.fields;
+    let has_certificate =
+        fields.client_certificate.is_some() || fields.client_certificate_data.is_some();
     match plugin {
-        Some(plugin) if !has_certificate(user) => Ok(Login::Issued(plugin.shared())),
+        Some(plugin) if !has_certificate => Ok(Login::Issued(plugin.shared())),
         _ => Ok(Token::none().into()),
     }
 }
 
-fn identity(user: &Entry) -> Result<Option<Identity>, ConfigError> {
-    match (user.pem("client-certificate")?, user.pem("client-key")?) {
+fn identity(user: &Entry<User>) -> Result<Option<Identity>, ConfigError> {
+    let fields = &user.fields;
+    let (path, data) = (&fields.client_certificate, &fields.client_certificate_data);
+    let certificate = user.pem("client-certificate", path, data)?;
+    let key = user.pem("client-key", &fields.client_key, &fields.client_key_data)?;
+    match (certificate, key) {
         (None, None) => Ok(None),
         (Some(_), None) => Err(user.error(
             "client-key",
@@ -283,14 +211,9 @@ fn identity(user: &Entry) -> Result<Option<Identity>, ConfigError> {
     }
 }
 
-fn has_certificate(user: &Entry) -> bool {
-    let is_set = |field| matches!(user.text(field), Ok(Some(_)));
-    is_set("client-certificate") || is_set("client-certificate-data")
-}
-
 /// A token's file wins over the token itself, as in kubectl.
-fn token(user: &Entry) -> Result<Option<Login>, ConfigError> {
-    if let Some(path) = user.text("tokenFile")? {
+fn token(user: &Entry<User>) -> Result<Option<Login>, ConfigError> {
+    if let Some(path) = &user.fields.token_file {
         let file = user.path(path);
         let token = Token::file(file.clone(), None);
         return match token.current() {
@@ -299,7 +222,7 @@ fn token(user: &Entry) -> Result<Option<Login>, ConfigError> {
             Err(why) => Err(user.error("tokenFile", why)),
         };
     }
-    let Some(text) = user.text("token")? else {
+    let Some(text) = &user.fields.token else {
         return Ok(None);
     };
     let secret = Secret::new(text);
@@ -309,8 +232,8 @@ fn token(user: &Entry) -> Result<Option<Login>, ConfigError> {
     }
 }
 
-fn basic(user: &Entry) -> Result<Option<Login>, ConfigError> {
-    let (name, password) = (user.text("username")?, user.text("password")?);
+fn basic(user: &Entry<User>) -> Result<Option<Login>, ConfigError> {
+    let (name, password) = (&user.fields.username, &user.fields.password);
     let Some(name) = name else {
         return match password {
             None => Ok(None),
@@ -324,7 +247,7 @@ fn basic(user: &Entry) -> Result<Option<Login>, ConfigError> {
         ));
     }
     Ok(Some(Login::Basic {
-        user: name.to_owned(),
-        password: Secret::exactly(password.unwrap_or_default().to_owned()),
+        user: name.to_string(),
+        password: Secret::exactly(password.as_deref().unwrap_or_default().to_owned()),
     }))
 }

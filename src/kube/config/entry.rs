@@ -1,12 +1,15 @@
-//! One cluster, context or user of a kubeconfig: each field read as what it has to be, with errors that name it.
+//! What a kubeconfig may hold: one cluster, context or user, as types; errors name the file, the entry and the field.
 //!
 //! No message repeats a value: it may be a secret, or become one when a line is missing.
 
 use super::access::{ConfigError, read_file};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde::de::{DeserializeOwned, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_yaml::{Mapping, Value};
 use std::fmt;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 /// An authority's bundle has some hundred kilobytes at most.
@@ -21,6 +24,86 @@ const SECRET_CHARACTERS: usize = 32;
 /// So many are enough when capitals, small letters and digits are mixed.
 const MIXED_CHARACTERS: usize = 16;
 
+/// A text. What is a number or a boolean for YAML is refused: `0123` would come back as `83`.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct Text(String);
+
+/// `contexts[].context`. Empty fields count as missing, here and below.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Context {
+    pub(super) cluster: Option<Text>,
+    pub(super) user: Option<Text>,
+    #[serde(rename = "namespace")]
+    _namespace: Option<Value>,
+    #[serde(rename = "extensions")]
+    _extensions: Option<Value>,
+}
+
+/// `clusters[].cluster`.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Cluster {
+    pub(super) server: Option<Text>,
+    pub(super) certificate_authority: Option<Text>,
+    pub(super) certificate_authority_data: Option<Text>,
+    #[serde(default)]
+    pub(super) insecure_skip_tls_verify: bool,
+    pub(super) tls_server_name: Option<Text>,
+    pub(super) proxy_url: Option<Text>,
+    /// Without effect here, but for credential plugins: nothing is compressed.
+    #[serde(default)]
+    pub(super) disable_compression: bool,
+    /// Other programs' notes; one of them is for credential plugins.
+    pub(super) extensions: Option<Value>,
+}
+
+/// `users[].user`.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct User {
+    pub(super) token: Option<Text>,
+    #[serde(rename = "tokenFile")]
+    pub(super) token_file: Option<Text>,
+    pub(super) client_certificate: Option<Text>,
+    pub(super) client_certificate_data: Option<Text>,
+    pub(super) client_key: Option<Text>,
+    pub(super) client_key_data: Option<Text>,
+    pub(super) username: Option<Text>,
+    pub(super) password: Option<Text>,
+    pub(super) exec: Option<Exec>,
+    #[serde(rename = "extensions")]
+    _extensions: Option<Value>,
+}
+
+/// `exec` of a user.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(
+    deny_unknown_fields,
+    rename_all = "camelCase",
+    expecting = "a mapping of fields"
+)]
+pub(super) struct Exec {
+    pub(super) api_version: Option<Text>,
+    pub(super) command: Option<Text>,
+    #[serde(default)]
+    pub(super) args: Vec<Text>,
+    #[serde(default)]
+    pub(super) env: Vec<Variable>,
+    pub(super) install_hint: Option<Text>,
+    #[serde(default)]
+    pub(super) provide_cluster_info: bool,
+    pub(super) interactive_mode: Option<Text>,
+}
+
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(expecting = "a name and a value")]
+pub(super) struct Variable {
+    pub(super) name: Text,
+    #[serde(default)]
+    pub(super) value: Text,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Cluster,
@@ -29,12 +112,12 @@ pub(super) enum Kind {
 }
 
 /// Others point to it by name. Relative paths in it are relative to its file.
-#[derive(Clone, Debug)]
-pub(super) struct Entry {
+#[derive(Clone)]
+pub(super) struct Entry<T> {
     pub(super) kind: Kind,
     pub(super) name: String,
     pub(super) file: PathBuf,
-    pub(super) fields: Mapping,
+    pub(super) fields: T,
 }
 
 /// What a pair of fields like `client-key` and `client-key-data` holds.
@@ -54,48 +137,89 @@ impl Kind {
     }
 }
 
-impl Entry {
-    pub(super) fn error(&self, field: &str, why: impl fmt::Display) -> ConfigError {
-        ConfigError(format!(
-            "kubeconfig {}: {} {}: {field}: {why}",
-            self.file.display(),
-            self.kind.name(),
-            shown(&self.name)
-        ))
-    }
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Text, D::Error> {
+        struct Quoted;
 
-    /// A text; none when it is missing or empty.
-    pub(super) fn text(&self, field: &str) -> Result<Option<&str>, ConfigError> {
-        text_of(self.fields.get(field)).map_err(|why| self.error(field, why))
-    }
+        impl Visitor<'_> for Quoted {
+            type Value = Text;
 
-    /// A boolean; false when it is missing.
-    pub(super) fn flag(&self, field: &str) -> Result<bool, ConfigError> {
-        flag_of(self.fields.get(field)).map_err(|why| self.error(field, why))
-    }
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("text; put it in quotes")
+            }
 
-    /// Every field is one of these. What we can't honour is an error, never silently left out: it was set to make a
+            fn visit_str<E>(self, text: &str) -> Result<Text, E> {
+                Ok(Text(text.to_owned()))
+            }
+        }
+
+        d.deserialize_any(Quoted)
+    }
+}
+
+impl Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Entry<Mapping> {
+    /// Its fields by their types. What we can't honour is an error, never silently left out: it was set to make a
     /// connection safe, or is a slip in the name of one that was.
-    pub(super) fn check(
-        &self,
-        known: &[&str],
-        unsupported: &[(&str, &str)],
-    ) -> Result<(), ConfigError> {
-        check_names(&self.fields, known, unsupported)
-            .map_err(|(field, why)| self.error(&field, why))
+    pub(super) fn typed<T: DeserializeOwned>(&self) -> Result<Entry<T>, ConfigError> {
+        let mut fields = self.fields.clone();
+        remove_empty(&mut fields);
+        // Of the parsers only the one that reads text names the field of an error.
+        let text = serde_yaml::to_string(&fields);
+        let fields = text.and_then(|text| serde_yaml::from_str(&text));
+        let fields =
+            fields.map_err(|why| ConfigError(format!("{}: {}", self.place(), explained(&why))))?;
+        Ok(Entry {
+            kind: self.kind,
+            name: self.name.clone(),
+            file: self.file.clone(),
+            fields,
+        })
+    }
+}
+
+fn remove_empty(fields: &mut Mapping) {
+    for (_, value) in fields.iter_mut() {
+        if let Value::Mapping(inner) = value {
+            remove_empty(inner);
+        }
+    }
+    fields.retain(|_, value| !value.is_null() && value.as_str() != Some(""));
+}
+
+impl<T> Entry<T> {
+    pub(super) fn place(&self) -> String {
+        let (file, kind) = (self.file.display(), self.kind.name());
+        format!("kubeconfig {file}: {kind} {}", shown(&self.name))
     }
 
-    /// The field `…-data`, else the file that the field itself names; none when neither is set.
-    pub(super) fn pem(&self, field: &str) -> Result<Option<Pem>, ConfigError> {
+    pub(super) fn error(&self, field: &str, why: impl fmt::Display) -> ConfigError {
+        ConfigError(format!("{}: {field}: {why}", self.place()))
+    }
+
+    /// What the field `…-data` holds, else the file that the field itself names; none when neither is set.
+    pub(super) fn pem(
+        &self,
+        field: &str,
+        path: &Option<Text>,
+        data: &Option<Text>,
+    ) -> Result<Option<Pem>, ConfigError> {
         let data_field = format!("{field}-data");
-        if let Some(data) = self.text(&data_field)? {
+        if let Some(data) = data {
             let bytes = decoded(data).map_err(|why| self.error(&data_field, why))?;
             return Ok(Some(Pem {
                 bytes,
                 origin: data_field,
             }));
         }
-        let Some(path) = self.text(field)? else {
+        let Some(path) = path else {
             return Ok(None);
         };
         if path.contains("-----BEGIN") {
@@ -115,15 +239,6 @@ impl Entry {
         }
     }
 
-    /// The file that the field names, if that is where its PEM comes from.
-    pub(super) fn pem_file(&self, field: &str) -> Option<PathBuf> {
-        let text = |field: &str| self.text(field).ok().flatten();
-        match text(&format!("{field}-data")) {
-            Some(_) => None,
-            None => text(field).map(|path| self.path(path)),
-        }
-    }
-
     /// A field names a file that does not exist. It is not repeated: it may be the secret itself.
     pub(super) fn no_file(&self, field: &str, instead: &str) -> ConfigError {
         self.error(
@@ -138,66 +253,6 @@ impl Entry {
     /// A path relative to the file that names it.
     pub(super) fn path(&self, text: &str) -> PathBuf {
         self.file.parent().unwrap_or(Path::new("")).join(text)
-    }
-}
-
-/// See [`Entry::check`]. The error: a field, and what is wrong with it.
-pub(super) fn check_names(
-    fields: &Mapping,
-    known: &[&str],
-    unsupported: &[(&str, &str)],
-) -> Result<(), (String, String)> {
-    for (key, value) in fields {
-        let Value::String(key) = key else {
-            return Err(("a field's name".into(), "must be text".into()));
-        };
-        if value.is_null() || known.contains(&key.as_str()) {
-            continue;
-        }
-        let instead = unsupported.iter().find(|(field, _)| field == key);
-        return Err(match instead {
-            Some((_, instead)) => (key.clone(), format!("not supported; {instead}")),
-            None => (
-                shown(key).trim_matches('"').to_owned(),
-                format!("unknown field; known are {}", known.join(", ")),
-            ),
-        });
-    }
-    Ok(())
-}
-
-/// A text; none when it is missing or empty.
-pub(super) fn text_of(value: Option<&Value>) -> Result<Option<&str>, String> {
-    match value {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok((!text.is_empty()).then_some(text)),
-        Some(other @ (Value::Number(_) | Value::Bool(_))) => Err(format!(
-            "must be text, and is {}; put it in quotes",
-            a(other)
-        )),
-        Some(other) => Err(format!("must be text, and is {}", a(other))),
-    }
-}
-
-/// A boolean; false when it is missing.
-pub(super) fn flag_of(value: Option<&Value>) -> Result<bool, String> {
-    match value {
-        None | Some(Value::Null) => Ok(false),
-        Some(Value::Bool(value)) => Ok(*value),
-        Some(other) => Err(format!("write true or false, not {}", a(other))),
-    }
-}
-
-/// What it is instead of what it should be.
-pub(super) fn a(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "text",
-        Value::Sequence(_) => "a list",
-        Value::Mapping(_) => "a mapping",
-        Value::Tagged(_) => "a tagged value",
     }
 }
 
@@ -231,6 +286,40 @@ fn decoded(data: &str) -> Result<Vec<u8>, &'static str> {
     STANDARD
         .decode(compact)
         .map_err(|_| "is not base64; copy it whole, or make it anew with base64 -w0 FILE")
+}
+
+/// What the parser says, without the values that it did not expect: they may be secrets.
+pub(super) fn explained(error: &serde_yaml::Error) -> String {
+    let message = error.to_string();
+    let message = message.rsplit_once(" at line ").unwrap_or((&message, "")).0;
+    let path = |place: &str, field: &str| {
+        let field = shown(field.trim_end_matches('`'));
+        place.replace(": ", ".") + field.trim_matches('"')
+    };
+    if let Some((place, field)) = message.split_once("missing field `") {
+        return format!("{}: not set", path(place, field));
+    }
+    let (found, expected) = message.rsplit_once(", expected ").unwrap_or_default();
+    if let Some((place, field)) = found.split_once("unknown field `") {
+        let known = expected.trim_start_matches("one of ").replace('`', "");
+        return format!("{}: unknown field; known are {known}", path(place, field));
+    }
+    match (found.split_once("invalid type: "), error.location()) {
+        (Some((place, _)), _) => {
+            format!(
+                "{place}must be {}",
+                expected.replace("a sequence", "a list")
+            )
+        }
+        (None, Some(at)) => {
+            format!(
+                "can't be read as YAML at line {} column {}",
+                at.line(),
+                at.column()
+            )
+        }
+        (None, None) => "can't be read as YAML".to_owned(),
+    }
 }
 
 #[cfg(test)]

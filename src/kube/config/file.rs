@@ -1,20 +1,43 @@
 //! The files of a kubeconfig: read with limits, then merged, the first that says something wins.
 
 use super::access::{ConfigError, EMPTY, read_perhaps_empty};
-use super::entry::{Entry, Kind, a, shown, text_of};
+use super::entry::{Entry, Kind, Text, explained, shown};
 use crate::text;
-use serde_yaml::{Mapping, Value};
+use serde::Deserialize;
+use serde_yaml::Mapping;
 use std::path::{Path, PathBuf};
 
 /// A kubeconfig is a few kilobytes; one with inline certificates some tens.
 const LIMIT_BYTES: u64 = 16 << 20;
+
+/// One file.
+#[derive(Deserialize)]
+#[serde(
+    rename_all = "kebab-case",
+    expecting = "a kubeconfig with clusters, contexts and users"
+)]
+struct File {
+    current_context: Option<Text>,
+    clusters: Option<Vec<Named>>,
+    contexts: Option<Vec<Named>>,
+    users: Option<Vec<Named>>,
+}
+
+/// An item of a list: its fields are under the name of its kind.
+#[derive(Deserialize)]
+#[serde(expecting = "an entry with a name and its fields")]
+struct Named {
+    name: Text,
+    #[serde(alias = "cluster", alias = "context", alias = "user")]
+    fields: Option<Mapping>,
+}
 
 /// All files together.
 #[derive(Default)]
 pub(super) struct Merged {
     /// Its name, and the file that says so.
     pub(super) current_context: Option<(String, PathBuf)>,
-    entries: Vec<Entry>,
+    entries: Vec<Entry<Mapping>>,
 }
 
 /// Reads the files. Of several some may be missing or empty, as kubectl has it; a single one must
@@ -29,7 +52,7 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Merged, ConfigError> {
         }
         match parse(path)? {
             Some(file) => {
-                merged.add(path, &file)?;
+                merged.add(path, file)?;
                 read_any = true;
             }
             None => empty = Some(path),
@@ -39,16 +62,18 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Merged, ConfigError> {
         return Err(error(path, EMPTY));
     }
     if !read_any {
-        let list: Vec<String> = paths
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect();
+        let list = list(paths);
         return Err(ConfigError(format!(
-            "kubeconfig: none of these files exists: {}; correct KUBECONFIG",
-            list.join(", ")
+            "kubeconfig: none of these files exists: {list}; correct KUBECONFIG"
         )));
     }
     Ok(merged)
+}
+
+/// The files, for people.
+pub(super) fn list(paths: &[PathBuf]) -> String {
+    let paths = paths.iter().map(|path| path.display().to_string());
+    paths.collect::<Vec<_>>().join(", ")
 }
 
 impl Merged {
@@ -58,7 +83,7 @@ impl Merged {
         kind: Kind,
         name: &str,
         wanted_by: &str,
-    ) -> Result<&Entry, ConfigError> {
+    ) -> Result<&Entry<Mapping>, ConfigError> {
         self.of(kind)
             .find(|entry| entry.name == name)
             .ok_or_else(|| {
@@ -80,32 +105,36 @@ impl Merged {
         }
     }
 
-    fn of(&self, kind: Kind) -> impl Iterator<Item = &Entry> {
+    fn of(&self, kind: Kind) -> impl Iterator<Item = &Entry<Mapping>> {
         self.entries.iter().filter(move |entry| entry.kind == kind)
     }
 
-    fn add(&mut self, path: &Path, file: &Mapping) -> Result<(), ConfigError> {
-        let current = text_of(file.get("current-context"))
-            .map_err(|why| error(path, format_args!("current-context: {why}")))?;
-        if let (None, Some(name)) = (&self.current_context, current) {
-            self.current_context = Some((name.to_owned(), path.to_owned()));
+    fn add(&mut self, path: &Path, file: File) -> Result<(), ConfigError> {
+        if self.current_context.is_none() {
+            let name = file.current_context.filter(|name| !name.is_empty());
+            self.current_context = name.map(|name| (name.to_string(), path.to_owned()));
         }
         let lists = [
-            ("clusters", Kind::Cluster),
-            ("contexts", Kind::Context),
-            ("users", Kind::User),
+            (Kind::Cluster, file.clusters),
+            (Kind::Context, file.contexts),
+            (Kind::User, file.users),
         ];
-        for (field, kind) in lists {
-            let mut here: Vec<Entry> = Vec::new();
-            for entry in named(path, field, kind, file.get(field))? {
-                if here.iter().any(|other| other.name == entry.name) {
-                    let name = shown(&entry.name);
+        for (kind, list) in lists {
+            let mut here: Vec<Entry<Mapping>> = Vec::new();
+            for Named { name, fields } in list.unwrap_or_default() {
+                if here.iter().any(|other| other.name == *name) {
+                    let (kind, name) = (kind.name(), shown(&name));
                     return Err(error(
                         path,
-                        format_args!("{field}: {name} is there twice; remove or rename one"),
+                        format_args!("{kind}s: {name} is there twice; remove or rename one"),
                     ));
                 }
-                here.push(entry);
+                here.push(Entry {
+                    kind,
+                    name: name.to_string(),
+                    file: path.to_owned(),
+                    fields: fields.unwrap_or_default(),
+                });
             }
             here.retain(|entry| !self.of(kind).any(|other| other.name == entry.name));
             self.entries.append(&mut here);
@@ -119,107 +148,12 @@ fn error(path: &Path, why: impl std::fmt::Display) -> ConfigError {
 }
 
 /// None: it says nothing.
-fn parse(path: &Path) -> Result<Option<Mapping>, ConfigError> {
+fn parse(path: &Path) -> Result<Option<File>, ConfigError> {
     let bytes = read_perhaps_empty(path, LIMIT_BYTES).map_err(|why| error(path, why))?;
     let Ok(text) = String::from_utf8(bytes) else {
         return Err(error(path, "the file is not text (UTF-8)"));
     };
     // The parser takes a byte order mark for a document of its own.
-    match serde_yaml::from_str(text.strip_prefix('\u{feff}').unwrap_or(&text)) {
-        Ok(Value::Mapping(file)) => Ok(Some(file)),
-        Ok(Value::Null) => Ok(None),
-        Ok(other) => Err(error(
-            path,
-            format_args!(
-                "the file is {}, not a kubeconfig; it has clusters, contexts and users",
-                a(&other)
-            ),
-        )),
-        Err(why) => Err(error(
-            path,
-            format_args!(
-                "can't be read as YAML: {}",
-                without_values(&why.to_string())
-            ),
-        )),
-    }
-}
-
-/// The entries of one list: `- name: …` with its fields under the name of its kind.
-fn named(
-    path: &Path,
-    list: &str,
-    kind: Kind,
-    value: Option<&Value>,
-) -> Result<Vec<Entry>, ConfigError> {
-    let items = match value {
-        None | Some(Value::Null) => return Ok(Vec::new()),
-        Some(Value::Sequence(items)) => items,
-        Some(other) => {
-            return Err(error(
-                path,
-                format_args!("{list}: must be a list, and is {}", a(other)),
-            ));
-        }
-    };
-    let entry = |(index, item): (usize, &Value)| {
-        let at = format!("{list}[{index}]");
-        let Value::Mapping(item) = item else {
-            let why = format_args!(
-                "{at}: must have name and {}, and is {}",
-                kind.name(),
-                a(item)
-            );
-            return Err(error(path, why));
-        };
-        let name = text_of(item.get("name"))
-            .and_then(|name| name.ok_or_else(|| "not set; contexts refer to it by name".into()))
-            .map_err(|why| error(path, format_args!("{at}: name: {why}")))?;
-        let fields = match item.get(kind.name()) {
-            None | Some(Value::Null) => Mapping::new(),
-            Some(Value::Mapping(fields)) => fields.clone(),
-            Some(other) => {
-                return Err(error(
-                    path,
-                    format_args!(
-                        "{} {}: {}: must be a mapping of fields, and is {}",
-                        kind.name(),
-                        shown(name),
-                        kind.name(),
-                        a(other)
-                    ),
-                ));
-            }
-        };
-        Ok(Entry {
-            kind,
-            name: name.to_owned(),
-            file: path.to_owned(),
-            fields,
-        })
-    };
-    items.iter().enumerate().map(entry).collect()
-}
-
-/// Before a key in a message of the parser.
-const KEY: &str = "duplicate entry with key ";
-
-/// The parser quotes the text that it did not expect; here that may be a secret.
-fn without_values(message: &str) -> String {
-    let mut message = message.to_owned();
-    for quote in ['"', '`'] {
-        if let (Some(first), Some(last)) = (message.find(quote), message.rfind(quote))
-            && first < last
-        {
-            message.replace_range(first..=last, "[not shown]");
-        }
-    }
-    // A key that is no text stands there without quotes, and may be a password in digits.
-    if let Some((_, rest)) = message.split_once(KEY)
-        && let key = rest.split(" at line ").next().unwrap_or(rest)
-        && !key.is_empty()
-    {
-        message = message.replace(&format!("{KEY}{key}"), &format!("{KEY}[not shown]"));
-    }
-    message
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    serde_yaml::from_str(text).map_err(|why| error(path, explained(&why)))
 }

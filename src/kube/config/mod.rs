@@ -92,7 +92,7 @@ fn in_cluster(mount: &Path, host: &str, port: &str) -> Result<Access, ConfigErro
     }
     Ok(Access {
         server: format!("https://{host}:{port}"),
-        tls: TlsSource::files(tls, vec![ca_path.clone()], move || tls_of(&ca_path)),
+        tls: TlsSource::files(tls, move || tls_of(&ca_path)),
         proxy: None,
         login: Token::file(mount.join("token"), None).into(),
         origin: "in-cluster service account".into(),

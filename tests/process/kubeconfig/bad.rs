@@ -103,17 +103,16 @@ fn files() {
         ("", "the file is empty"),
         (" \n", "the file is empty"),
         ("# a comment\n", "the file is empty"),
-        ("just words", "the file is text, not a kubeconfig; it has clusters, contexts and users"),
-        ("[1, 2]", "the file is a list, not a kubeconfig; it has clusters, contexts and users"),
-        ("users: [\n", "can't be read as YAML: did not find expected node content at line 2 column 1, while parsing a flow node"),
-        (&format!("users: @{token}"), "can't be read as YAML: found character that cannot start any token at line 1 column 8, while scanning for the next token"),
-        (&format!("{token}: a\n{token}: b\n"), "can't be read as YAML: duplicate entry with key [not shown]"),
-        ("12345678: a\n12345678: b\n", "can't be read as YAML: duplicate entry with key [not shown]"),
-        ("users:\n- {12345678: a, 12345678: b}\n", "can't be read as YAML: users[0]: duplicate entry with key [not shown] at line 2 column 3"),
-        (&bomb, "can't be read as YAML: repetition limit exceeded"),
-        (&"[".repeat(100_000), "can't be read as YAML: recursion limit exceeded at line 1 column 129"),
-        (&"{a: ".repeat(10_000), "can't be read as YAML: recursion limit exceeded at line 1 column 513"),
-        ("\0", "can't be read as YAML: control characters are not allowed"),
+        ("just words", "must be a kubeconfig with clusters, contexts and users"),
+        ("[1, 2]", "must be a kubeconfig with clusters, contexts and users"),
+        ("users: [\n", "can't be read as YAML at line 2 column 1"),
+        (&format!("users: @{token}"), "can't be read as YAML at line 1 column 8"),
+        ("users: []\nusers: []\n", "can't be read as YAML at line 1 column 1"),
+        ("users:\n- {name: a, user: {12345678: a, 12345678: b}}\n", "can't be read as YAML at line 2 column 19"),
+        (&bomb, "can't be read as YAML"),
+        (&"[".repeat(100_000), "can't be read as YAML at line 1 column 129"),
+        (&"{a: ".repeat(10_000), "can't be read as YAML at line 1 column 513"),
+        ("\0", "can't be read as YAML"),
     ];
     for (text, why) in cases {
         assert_eq!(
@@ -181,19 +180,19 @@ fn lists_and_contexts() {
     let cases = vec![
         ("current-context", Value::Null, "not set; set it or give --context (there is \"here\")"),
         ("current-context", json!(""), "not set; set it or give --context (there is \"here\")"),
-        ("current-context", json!(7), "must be text, and is a number; put it in quotes"),
+        ("current-context", json!(7), "must be text; put it in quotes"),
         ("current-context", json!("elsewhere"), "there is no context \"elsewhere\"; there is \"here\""),
         ("current-context", token.clone(), "there is no context [not shown: looks like a secret]; there is \"here\""),
-        ("contexts", json!("here"), "must be a list, and is text"),
-        ("clusters", json!({"there": {}}), "must be a list, and is a mapping"),
+        ("contexts", json!("here"), "must be a list"),
+        ("clusters", json!({"there": {}}), "must be a list"),
         ("clusters", json!([{"name": "a"}, {"name": "b"}, {"name": "a"}]), "\"a\" is there twice; remove or rename one"),
     ];
     check(&world, &good, "", cases);
     #[rustfmt::skip]
     let cases = vec![
-        ("cluster", Value::Null, "not set; name the cluster to talk to (there is \"there\")"),
+        ("cluster", Value::Null, "there is no cluster \"\"; there is \"there\""),
         ("cluster", json!("nowhere"), "there is no cluster \"nowhere\"; there is \"there\""),
-        ("cluster", json!(["there"]), "must be text, and is a list"),
+        ("cluster", json!(["there"]), "must be text; put it in quotes"),
         ("user", json!("nobody"), "there is no user \"nobody\"; there is \"me\""),
         ("user", token, "there is no user [not shown: looks like a secret]; there is \"me\""),
         ("usr", json!("me"), "unknown field; known are cluster, user, namespace, extensions"),
@@ -203,15 +202,15 @@ fn lists_and_contexts() {
     #[rustfmt::skip]
     let cases = [
         ("contexts", Value::Null, "current-context: there is no context \"here\"; the kubeconfig has no contexts"),
-        ("contexts", json!(["here"]), "contexts[0]: must have name and context, and is text"),
-        ("contexts", json!([{"context": {}}]), "contexts[0]: name: not set; contexts refer to it by name"),
-        ("contexts", json!([{"name": 1}]), "contexts[0]: name: must be text, and is a number; put it in quotes"),
-        ("contexts", json!([{"name": "here"}]), "context \"here\": cluster: not set; name the cluster to talk to (there is \"there\")"),
+        ("contexts", json!(["here"]), "contexts[0]: must be an entry with a name and its fields"),
+        ("contexts", json!([{"context": {}}]), "contexts[0].name: not set"),
+        ("contexts", json!([{"name": 1}]), "contexts[0].name: must be text; put it in quotes"),
+        ("contexts", json!([{"name": "here"}]), "context \"here\": cluster: there is no cluster \"\"; there is \"there\""),
         ("clusters", Value::Null, "context \"here\": cluster: there is no cluster \"there\"; the kubeconfig has no clusters"),
         ("clusters", json!([]), "context \"here\": cluster: there is no cluster \"there\"; the kubeconfig has no clusters"),
         ("users", Value::Null, "context \"here\": user: there is no user \"me\"; the kubeconfig has no users"),
         ("users", json!([{"name": "you", "user": {}}, {"name": world.token}]), "context \"here\": user: there is no user \"me\"; there is \"you\", [not shown: looks like a secret]"),
-        ("users", json!([{"name": "me", "user": world.token}]), "user \"me\": user: must be a mapping of fields, and is text"),
+        ("users", json!([{"name": "me", "user": world.token}]), "users[0].user: must be a YAML mapping"),
     ];
     for (field, value, why) in cases {
         let mut config = good.clone();
@@ -235,7 +234,7 @@ fn clusters() {
     #[rustfmt::skip]
     let cases = vec![
         ("server", Value::Null, "not set; write the API server's URL, like https://10.0.0.1:6443"),
-        ("server", json!(6443), "must be text, and is a number; put it in quotes"),
+        ("server", json!(6443), "must be text; put it in quotes"),
         ("server", json!("10.0.0.1"), "has no https:// in front; write it like https://10.0.0.1:6443"),
         ("server", json!("10.0.0.1:6443"), "has no https:// in front; write it like https://10.0.0.1:6443"),
         ("server", json!("not a URL\n"), "is not a URL; write it like https://10.0.0.1:6443"),
@@ -254,13 +253,13 @@ fn clusters() {
         ("certificate-authority-data", base64("-----BEGIN CERTIFICATE-----\nAAAA\n"), "holds damaged PEM; copy it anew"),
         ("certificate-authority-data", base64(stranger.certificate_pem()), "GET URL/api/v1/nodes: TLS: the server's certificate is signed by an authority that is not trusted here; compare server and certificate-authority of the kubeconfig"),
         ("certificate-authority-data", Value::Null, "GET URL/api/v1/nodes: TLS: the server's certificate is signed by an authority that is not trusted here; compare server and certificate-authority of the kubeconfig"),
-        ("certificate-authority-data", json!({}), "must be text, and is a mapping"),
-        ("insecure-skip-tls-verify", json!("true"), "write true or false, not text"),
+        ("certificate-authority-data", json!({}), "must be text; put it in quotes"),
+        ("insecure-skip-tls-verify", json!("true"), "must be a boolean"),
         ("tls-server-name", json!("https://kubernetes"), "is neither a host name nor an IP address; write a name that the server's certificate has"),
         ("tls-server-name", json!(world.token), "is neither a host name nor an IP address; write a name that the server's certificate has"),
-        ("tls-server-name", json!(["kubernetes"]), "must be text, and is a list"),
+        ("tls-server-name", json!(["kubernetes"]), "must be text; put it in quotes"),
         ("tls-server-name", json!("kubernetes"), "GET URL/api/v1/nodes: TLS: the server's certificate is for localhost, 127.0.0.1, 0::1, kubernetes.test, not for kubernetes; compare server and certificate-authority of the kubeconfig"),
-        ("proxy-url", json!(3128), "must be text, and is a number; put it in quotes"),
+        ("proxy-url", json!(3128), "must be text; put it in quotes"),
         ("proxy-url", json!(format!("ftp://me:{}@proxy:3128", world.token)), "its scheme is none of http, https, socks5 and socks5h; write it like http://proxy.example.com:3128, https://… or socks5://…, with user:password@ before the host if needed"),
         ("certificate-autority", json!("ca.crt"), "unknown field; known are server, certificate-authority, certificate-authority-data, insecure-skip-tls-verify, tls-server-name, proxy-url, disable-compression, extensions"),
     ];
@@ -288,21 +287,20 @@ fn users_with_a_token() {
     #[rustfmt::skip]
     let cases = vec![
         ("token", json!("wrong"), "GET URL/api/v1/nodes: Unauthorized (401 Unauthorized); the API server does not know this token or certificate: is it of another cluster, or too old?"),
-        ("token", json!(12345), "must be text, and is a number; put it in quotes"),
-        ("token", json!([world.token]), "must be text, and is a list"),
+        ("token", json!(12345), "must be text; put it in quotes"),
+        ("token", json!([world.token]), "must be text; put it in quotes"),
         ("token", json!(twice), "holds characters that no token has, e.g. white space inside; copy it anew"),
         ("tokenFile", json!("nowhere"), "wants the path of a file, and there is no such file; correct the path, which is relative to the kubeconfig, or write the content itself into token"),
         ("tokenFile", json!("empty"), "the token file DIR/empty is empty"),
         ("tokenFile", json!("spaced"), "the token file DIR/spaced holds characters that no token has, e.g. white space inside; copy it anew"),
         ("tokenFile", json!(world.token), "wants the path of a file, and there is no such file; correct the path, which is relative to the kubeconfig, or write the content itself into token"),
         ("tokenFile", json!("."), "the token file DIR/. can't be read: Is a directory (os error 21)"),
-        ("auth-provider", json!({"name": "oidc"}), "not supported; Kubernetes has it no more either; use exec, or a token"),
-        ("as", json!("root"), "not supported; give this user itself the role, and remove the field"),
-        ("as-groups", json!(["system:masters"]), "not supported; give this user itself the role, and remove the field"),
+        ("auth-provider", json!({"name": "oidc"}), "unknown field; known are token, tokenFile, client-certificate, client-certificate-data, client-key, client-key-data, username, password, exec, extensions"),
+        ("as", json!("root"), "unknown field; known are token, tokenFile, client-certificate, client-certificate-data, client-key, client-key-data, username, password, exec, extensions"),
         ("username", json!("me"), "can't be given together with a token; remove one of them"),
-        ("username", json!(7), "must be text, and is a number; put it in quotes"),
+        ("username", json!(7), "must be text; put it in quotes"),
         ("username", json!(format!("me:{}", world.token)), "has a colon, which HTTP basic authentication can't send; does the password stand here too?"),
-        ("password", json!([world.token]), "must be text, and is a list"),
+        ("password", json!([world.token]), "must be text; put it in quotes"),
         ("tokne", json!(world.token), "unknown field; known are token, tokenFile, client-certificate, client-certificate-data, client-key, client-key-data, username, password, exec, extensions"),
         ("client-certificate", json!(key), "wants the path of a file; write the PEM itself base64-encoded into client-certificate-data"),
         ("client-certificate", json!("empty"), "DIR/empty: the file is empty"),
@@ -366,7 +364,7 @@ fn users_with_a_certificate() {
     #[rustfmt::skip]
     let cases = vec![
         ("client-key-data", json!(key), "is PEM as it is; it must be base64-encoded once more (base64 -w0 FILE)"),
-        ("client-key-data", json!(true), "must be text, and is a boolean; put it in quotes"),
+        ("client-key-data", json!(true), "must be text; put it in quotes"),
         ("client-key-data", json!("?"), "is not base64; copy it whole, or make it anew with base64 -w0 FILE"),
         ("client-key-data", base64("not PEM"), "holds no PEM private key (PKCS#1, PKCS#8 or SEC1)"),
         ("client-key-data", base64(&world.identity.certificate_pem), "holds a certificate instead of a private key; are the two swapped?"),

@@ -6,10 +6,11 @@
 mod program;
 
 use super::access::ConfigError;
-use super::entry::{Entry, shown};
+use super::entry::{Entry, User};
 use crate::http::{Identity, IdentityError, Issued, Issuer, Secret};
 use jiff::Timestamp;
 use program::Program;
+use serde::Deserialize;
 use serde_json::Value;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -54,21 +55,16 @@ static PLUGINS: Mutex<Vec<Weak<Plugin>>> = Mutex::new(Vec::new());
 impl Plugin {
     /// The user's, if it has one. It is looked for, but not run.
     pub(super) fn of(
-        user: &Entry,
+        user: &Entry<User>,
         cluster_info: impl FnOnce() -> Result<Value, ConfigError>,
         time_limit: Duration,
     ) -> Result<Option<Plugin>, ConfigError> {
-        let Some(program) = Program::of(user, cluster_info)? else {
+        let Some(exec) = &user.fields.exec else {
             return Ok(None);
         };
-        let place = format!(
-            "kubeconfig {}: user {}: exec",
-            user.file.display(),
-            shown(&user.name)
-        );
         Ok(Some(Plugin {
-            place,
-            program,
+            place: format!("{}: exec", user.place()),
+            program: Program::of(user, exec, cluster_info)?,
             time_limit,
             held: Mutex::default(),
             running: Mutex::default(),
@@ -93,20 +89,15 @@ impl Plugin {
     /// Runs the program and keeps what it says. `running` is locked.
     fn run(&self) {
         let printed = self.program.run(self.time_limit);
-        let outcome = printed.and_then(|printed| parse(&printed, self.program.version));
         let mut held = self.held();
         held.runs += 1;
-        match outcome {
-            Ok(answer) => {
+        match printed.and_then(|printed| parse(&printed, self.program.version, held.runs)) {
+            Ok((issued, end_at)) => {
                 held.failure = None;
                 held.credentials = Some(Credentials {
-                    issued: Issued {
-                        number: held.runs,
-                        token: answer.token,
-                        identity: answer.identity,
-                    },
-                    renew_at: answer.end_at.map(|end| end - lead(end)),
-                    end_at: answer.end_at,
+                    issued,
+                    renew_at: end_at.map(|end| end - lead(end)),
+                    end_at,
                 });
             }
             Err(why) => {
@@ -186,16 +177,9 @@ impl Issuer for Arc<Plugin> {
     fn refused(&self, number: u64) {
         let plugin = self;
         let _running = plugin.lock_running();
-        let is_news = {
-            let mut held = plugin.held();
-            let current = held.credentials.as_ref().map(|it| it.issued.number);
-            let is_news = current == Some(number);
-            if is_news {
-                held.credentials = None;
-            }
-            is_news
-        };
-        if is_news {
+        let is_refused = |it: &mut Credentials| it.issued.number == number;
+        let refused = plugin.held().credentials.take_if(is_refused);
+        if refused.is_some() {
             plugin.run();
             if let Some(why) = plugin.held().fresh_failure() {
                 log::warn!("{why}");
@@ -223,96 +207,88 @@ fn renew_meanwhile(plugin: &Arc<Plugin>) {
     }
 }
 
-/// What a plugin prints: an `ExecCredential` with a token, a client certificate, or both.
-struct Answer {
-    token: Option<Secret>,
-    identity: Option<Identity>,
-    end_at: Option<Timestamp>,
+/// What a plugin prints.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ExecCredential {
+    kind: String,
+    api_version: String,
+    status: Option<Status>,
 }
 
-/// The error is for people, and repeats nothing of a field that may be secret.
-fn parse(printed: &[u8], version: &str) -> Result<Answer, String> {
-    let wrong = |why: &str| format!("the program printed {why}");
+/// A token, a client certificate with its key, or both. Empty fields count as missing.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Status {
+    token: Option<String>,
+    client_certificate_data: Option<String>,
+    client_key_data: Option<String>,
+    expiration_timestamp: Option<String>,
+}
+
+/// Number, token and certificate, and their end. The error is for people, and repeats nothing of a field that may be
+/// secret.
+fn parse(
+    printed: &[u8],
+    version: &str,
+    number: u64,
+) -> Result<(Issued, Option<Timestamp>), String> {
     let bad = |field: &str, why: &str| format!("the program's status.{field}: {why}");
-    if printed.iter().all(u8::is_ascii_whitespace) {
-        return Err(wrong("nothing; it should have printed an ExecCredential"));
-    }
-    let document: Value = serde_json::from_slice(printed).map_err(|error| {
-        wrong(&format!(
-            "no JSON (line {}, column {}); it should have printed an ExecCredential and nothing else",
+    let credential: ExecCredential = serde_json::from_slice(printed).map_err(|error| {
+        format!(
+            "the program should have printed an ExecCredential and nothing else; what it printed is none at line {}, \
+             column {}",
             error.line(),
             error.column()
-        ))
+        )
     })?;
-    if document.get("kind").and_then(Value::as_str) != Some("ExecCredential") {
-        return Err(wrong("JSON whose kind is not ExecCredential"));
-    }
-    if document.get("apiVersion").and_then(Value::as_str) != Some(version) {
-        return Err(wrong(&format!(
-            "an ExecCredential whose apiVersion is not {version}; write in the kubeconfig the one that it speaks"
-        )));
-    }
-    let text = |field: &str| match document.pointer(&format!("/status/{field}")) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
-        Some(_) => Err(bad(field, "must be text")),
-    };
-    let token = token(text("token")?).map_err(|why| bad("token", why))?;
-    let identity = identity(text("clientCertificateData")?, text("clientKeyData")?)
-        .map_err(|(field, why)| bad(field, &why))?;
-    if token.is_none() && identity.is_none() {
-        return Err(wrong(
-            "neither status.token nor status.clientCertificateData",
+    if (credential.kind.as_str(), credential.api_version.as_str()) != ("ExecCredential", version) {
+        return Err(format!(
+            "the program did not print an ExecCredential whose apiVersion is {version}; write in the kubeconfig the one \
+             that it speaks"
         ));
     }
-    let end_at =
-        end(text("expirationTimestamp")?).map_err(|why| bad("expirationTimestamp", &why))?;
-    Ok(Answer {
+    let status = credential.status.unwrap_or_default();
+    let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let token = filled(status.token).map(|text| Secret::new(&text));
+    if let Some(Err(why)) = token.as_ref().map(Secret::check) {
+        return Err(bad("token", why));
+    }
+    let certificate = filled(status.client_certificate_data);
+    let identity = match (certificate, filled(status.client_key_data)) {
+        (None, None) => None,
+        (Some(certificate), Some(key)) => Some(
+            Identity::from_pem(certificate.as_bytes(), key.as_bytes()).map_err(
+                |error| match error {
+                    IdentityError::Certificate(why) => bad("clientCertificateData", &why),
+                    IdentityError::Key(why) => bad("clientKeyData", &why),
+                },
+            )?,
+        ),
+        _ => {
+            return Err(bad(
+                "clientCertificateData",
+                "comes with clientKeyData, or not at all",
+            ));
+        }
+    };
+    if token.is_none() && identity.is_none() {
+        return Err(bad("token", "neither it nor clientCertificateData is set"));
+    }
+    let end = filled(status.expiration_timestamp)
+        .map(|text| end(&text))
+        .transpose();
+    let end = end.map_err(|why| bad("expirationTimestamp", &why))?;
+    let issued = Issued {
+        number,
         token,
         identity,
-        end_at,
-    })
-}
-
-fn token(text: Option<&str>) -> Result<Option<Secret>, &'static str> {
-    let Some(secret) = text.map(Secret::new) else {
-        return Ok(None);
     };
-    secret.check()?;
-    Ok(Some(secret).filter(|secret| !secret.is_empty()))
+    Ok((issued, end.flatten()))
 }
 
-fn identity(
-    certificate: Option<&str>,
-    key: Option<&str>,
-) -> Result<Option<Identity>, (&'static str, String)> {
-    const CERTIFICATE: &str = "clientCertificateData";
-    const KEY: &str = "clientKeyData";
-    match (certificate, key) {
-        (None, None) => Ok(None),
-        (Some(_), None) => Err((
-            CERTIFICATE,
-            "comes without a clientKeyData; both or none".into(),
-        )),
-        (None, Some(_)) => Err((
-            KEY,
-            "comes without a clientCertificateData; both or none".into(),
-        )),
-        (Some(certificate), Some(key)) => {
-            Identity::from_pem(certificate.as_bytes(), key.as_bytes())
-                .map(Some)
-                .map_err(|error| match error {
-                    IdentityError::Certificate(why) => (CERTIFICATE, why),
-                    IdentityError::Key(why) => (KEY, why),
-                })
-        }
-    }
-}
-
-fn end(text: Option<&str>) -> Result<Option<Timestamp>, String> {
-    let Some(text) = text else {
-        return Ok(None);
-    };
+/// None: never.
+fn end(text: &str) -> Result<Option<Timestamp>, String> {
     match text.parse::<Timestamp>() {
         Ok(end) if end > Timestamp::now() => Ok(Some(end)),
         Ok(end) => Err(format!("ended at {end}; is this machine's clock right?")),

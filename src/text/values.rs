@@ -1,6 +1,53 @@
-//! Base URLs: host and port, and which URLs send what is secret over a network without TLS.
+//! What people write on a command line, in a variable, in an annotation: booleans, counts, IP ranges, names, base URLs.
 
+use ipnet::Ipv4Net;
 use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// What Go's `strconv.ParseBool` takes.
+pub fn boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("use true or false".to_owned()),
+    }
+}
+
+/// How many of something: at least one.
+pub fn count(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(count @ 1..) => Ok(count),
+        _ => Err("use a whole number from 1".to_owned()),
+    }
+}
+
+/// `10.0.1.7/24` is taken for the subnet it lies in.
+pub fn ip_range(text: &str) -> Result<Ipv4Net, String> {
+    match text.parse::<Ipv4Net>() {
+        Ok(range) => Ok(range.trunc()),
+        Err(_) => Err("use an IP range, e.g. 10.0.1.0/24".to_owned()),
+    }
+}
+
+/// A DNS subdomain as Kubernetes takes it, RFC 1123.
+pub fn is_subdomain(text: &str) -> bool {
+    // Its parts may be longer than a label: only the whole is measured.
+    text.len() <= 253 && text.split('.').all(has_label_form)
+}
+
+/// A DNS label as Kubernetes takes it, RFC 1123.
+pub fn is_label(text: &str) -> bool {
+    text.len() <= 63 && has_label_form(text)
+}
+
+fn has_label_form(text: &str) -> bool {
+    let is_alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = text.as_bytes();
+    bytes
+        .iter()
+        .all(|byte| is_alphanumeric(byte) || *byte == b'-')
+        && bytes.first().is_some_and(is_alphanumeric)
+        && bytes.last().is_some_and(is_alphanumeric)
+}
 
 /// What is wrong with a URL that [`leaves_unencrypted`]; `what`: the secret that is sent there.
 pub fn without_tls(what: &str) -> String {

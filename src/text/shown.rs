@@ -1,0 +1,305 @@
+//! What people read: what a line of output may hold, how many of something are named, and "did you mean".
+
+use std::borrow::Cow;
+use strsim::osa_distance;
+
+/// What came from outside, as part of one line of output: what a terminal obeys, or what ends a line, is written as
+/// `\u001b`, which a string in JSON or YAML may hold as well.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    escaped(text, is_obeyed)
+}
+
+/// The same for several lines of our own, whose ends stay.
+pub fn lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| c != '\n' && is_obeyed(c))
+}
+
+fn escaped(text: &str, is_to_escape: fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(is_to_escape) {
+        return Cow::Borrowed(text);
+    }
+    let mut clean = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            '\n' if is_to_escape(c) => clean.push_str("\\n"),
+            c if is_to_escape(c) => clean.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => clean.push(c),
+        }
+    }
+    Cow::Owned(clean)
+}
+
+/// Control characters (C0, DEL and C1), those that end a line, those that turn the direction of reading, and those
+/// that are not seen at all.
+fn is_obeyed(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+        )
+}
+
+/// `a, b or c`.
+pub fn one_of<T: AsRef<str>>(words: &[T]) -> String {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    match words.as_slice() {
+        [] => String::new(),
+        [word] => (*word).to_owned(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}
+
+/// Of a value that is quoted so many characters are shown: as many as a host name may have, and some more.
+const QUOTED_AT_MOST: usize = 300;
+
+/// In quotes, with control characters escaped; of a long text the beginning, and its length.
+pub fn quoted(text: &str) -> String {
+    match text.char_indices().nth(QUOTED_AT_MOST) {
+        None => format!("{text:?}"),
+        Some((end, _)) => format!("{:?}… ({} bytes)", &text[..end], text.len()),
+    }
+}
+
+/// Names that a message for people holds at most.
+const NAMED_AT_MOST: usize = 5;
+
+/// `a, b`; of many the first: `a, b, c, d, e and 52 more`.
+pub fn some_of<T: AsRef<str>>(names: &[T]) -> String {
+    first_of(names, NAMED_AT_MOST)
+}
+
+/// The same with so many names at most.
+pub fn first_of<T: AsRef<str>>(names: &[T], at_most: usize) -> String {
+    let shown: Vec<&str> = names.iter().take(at_most).map(AsRef::as_ref).collect();
+    let shown = shown.join(", ");
+    match names.len().saturating_sub(at_most) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// The text, cut to so many characters; the last of a cut one is `…`.
+pub fn cut(text: &str, characters: usize) -> Cow<'_, str> {
+    // Bytes are at least as many.
+    if text.len() <= characters || text.chars().nth(characters).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let kept = text.chars().take(characters.saturating_sub(1));
+    Cow::Owned(kept.chain(['…']).collect())
+}
+
+/// A text in lines of at most so many characters, broken at spaces.
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// Messages of the same trouble are reported once, with how many there are: those that differ in
+/// numbers alone, as of servers, or in what `stable` leaves out. Of many troubles the first.
+pub fn reported_once(messages: &[String], stable: impl Fn(&str) -> String) -> String {
+    let mut kinds: Vec<(String, &String, usize)> = Vec::new();
+    for message in messages {
+        let shape = without_numbers(&stable(message));
+        match kinds.iter_mut().find(|(kind, _, _)| *kind == shape) {
+            Some((_, _, count)) => *count += 1,
+            None => kinds.push((shape, message, 1)),
+        }
+    }
+    let line = |(_, message, count): &(String, &String, usize)| match count {
+        1 => (*message).clone(),
+        count => format!("{message} (and {} more like this)", count - 1),
+    };
+    let more = kinds.len().saturating_sub(NAMED_AT_MOST);
+    let mut lines: Vec<String> = kinds.iter().take(NAMED_AT_MOST).map(line).collect();
+    lines.extend((more > 0).then(|| format!("and {more} more")));
+    lines.join("; ")
+}
+
+fn without_numbers(text: &str) -> String {
+    let mut shape = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_ascii_digit() {
+            true if shape.ends_with('0') => {}
+            true => shape.push('0'),
+            false => shape.push(c),
+        }
+    }
+    shape
+}
+
+/// FNV-1a, 64 bit: stable over versions and machines, which std's hashers do not promise.
+pub fn fnv1a<'a>(parts: impl IntoIterator<Item = &'a str>) -> u64 {
+    parts
+        .into_iter()
+        .flat_map(str::bytes)
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+}
+
+/// The document with these lines between the lines of two markers; none when the markers are not
+/// there once each, in their order.
+pub fn replaced_between(document: &str, begin: &str, end: &str, lines: &str) -> Option<String> {
+    let (before, rest) = document.split_once(begin)?;
+    let (_, after) = rest.split_once(end)?;
+    if after.contains(begin) || after.contains(end) {
+        return None;
+    }
+    Some(format!("{before}{begin}\n{lines}{end}{after}"))
+}
+
+/// The candidate nearest to `word`, when it is near enough to have been meant: one slip for short
+/// words, up to three for long ones. The first of several equally near ones.
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    all_nearest(word, candidates).first().copied()
+}
+
+/// Of several that are equally near, so many are named.
+const NEAR_AT_MOST: usize = 3;
+
+/// `; did you mean a or b?`, to follow an error about `word`; empty where nothing is near. Names nothing else of what
+/// there is: who may read the error need not be allowed to know that.
+pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+    let mut near = all_nearest(word, candidates);
+    near.truncate(NEAR_AT_MOST);
+    match near.as_slice() {
+        [] => String::new(),
+        near => format!("; did you mean {}?", one_of(near)),
+    }
+}
+
+/// A longer word is near nothing: a tenant may write it, and there may be thousands of candidates.
+const LONGEST_WORD: usize = 64;
+
+/// All candidates that are equally near to `word` and nearer than the others, in their order. Slips are letters to
+/// insert, remove or replace, and neighbours to swap.
+pub fn all_nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let length = word.chars().count();
+    let limit = (length / 4).clamp(1, 3);
+    let is_comparable =
+        |name: &str| length <= LONGEST_WORD && name.chars().count().abs_diff(length) <= limit;
+    let slips = |name: &'a str| is_comparable(name).then(|| (osa_distance(word, name), name));
+    let mut near: Vec<(usize, &str)> = candidates.into_iter().filter_map(slips).collect();
+    let least = near.iter().map(|(slips, _)| *slips).min();
+    near.retain(|(slips, _)| Some(*slips) == least && *slips <= limit);
+    near.into_iter().map(|(_, candidate)| candidate).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_is_in_a_line() {
+        for (text, line) in [
+            ("worker-1 → ✓", "worker-1 → ✓"),
+            ("\u{1b}[2Jgone", "\\u001b[2Jgone"),
+            ("two\nlines\r", "two\\nlines\\u000d"),
+            ("\u{9b}31m\u{7f}", "\\u009b31m\\u007f"),
+            ("\u{202e}txt\u{2069}\u{61c}", "\\u202etxt\\u2069\\u061c"),
+            ("a\u{200b}b\u{feff}\u{2028}", "a\\u200bb\\ufeff\\u2028"),
+            ("\u{85}\t\0", "\\u0085\\u0009\\u0000"),
+        ] {
+            assert_eq!(one_line(text), line);
+        }
+        for c in (0..=0xffff).filter_map(char::from_u32) {
+            let text = c.to_string();
+            let shown = one_line(&text);
+            assert!(!shown.contains(char::is_control), "{c:?}: {shown:?}");
+        }
+        assert_eq!(lines("a\nb\u{9b}\r\n"), "a\nb\\u009b\\u000d\n");
+    }
+
+    #[test]
+    fn a_text_is_cut_at_a_character() {
+        for (text, characters, expected) in [
+            ("", 3, ""),
+            ("abc", 3, "abc"),
+            ("abcd", 3, "ab…"),
+            ("äöü", 3, "äöü"),
+            ("äöüß", 3, "äö…"),
+            ("abcd", 1, "…"),
+        ] {
+            assert_eq!(cut(text, characters), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn of_many_names_a_few_are_told() {
+        let names: Vec<String> = (1..=57).map(|n| format!("n{n}")).collect();
+        for (count, expected) in [
+            (0, ""),
+            (1, "n1"),
+            (5, "n1, n2, n3, n4, n5"),
+            (6, "n1, n2, n3, n4, n5 and 1 more"),
+            (57, "n1, n2, n3, n4, n5 and 52 more"),
+        ] {
+            assert_eq!(some_of(&names[..count]), expected);
+        }
+    }
+
+    #[test]
+    fn a_quoted_text_is_cut_between_characters() {
+        assert_eq!(quoted("a\n\"b"), r#""a\n\"b""#);
+        let long = "ä".repeat(QUOTED_AT_MOST);
+        assert_eq!(quoted(&long), format!("\"{long}\""));
+        assert_eq!(
+            quoted(&format!("{long}!")),
+            format!("\"{long}\"… (601 bytes)")
+        );
+    }
+
+    #[test]
+    fn messages_that_differ_in_numbers_alone_are_reported_once() {
+        for (messages, expected) in [
+            (&[][..], ""),
+            (&["no server 7"], "no server 7"),
+            (
+                &["no server 7", "locked", "no server 12", "no server 3"],
+                "no server 7 (and 2 more like this); locked",
+            ),
+            (
+                &["a", "b", "c", "d", "e", "f", "g"],
+                "a; b; c; d; e; and 2 more",
+            ),
+        ] {
+            let messages: Vec<String> = messages.iter().map(|one| (*one).to_owned()).collect();
+            assert_eq!(reported_once(&messages, str::to_owned), expected);
+        }
+    }
+
+    #[test]
+    fn a_slip_is_found_and_a_different_word_is_not() {
+        let flags = ["node-sync-interval", "once", "output", "context"];
+        for (word, meant) in [
+            ("nod-sync-interval", Some("node-sync-interval")),
+            ("node-snyc-intervall", Some("node-sync-interval")),
+            ("onec", Some("once")),
+            ("one", Some("once")),
+            ("outptu", Some("output")),
+            ("ouptu", None),
+            ("", None),
+            ("route-reconciliation-period", None),
+        ] {
+            assert_eq!(nearest(word, flags), meant, "{word}");
+        }
+    }
+
+    #[test]
+    fn equally_near_names_are_all_there() {
+        let nodes = ["worker-1", "worker-2", "master-1"];
+        assert_eq!(all_nearest("worker-", nodes), ["worker-1", "worker-2"]);
+        assert_eq!(all_nearest("worker-2x", nodes), ["worker-2"]);
+        assert_eq!(all_nearest("elsewhere", nodes), [""; 0]);
+    }
+}
