@@ -45,7 +45,7 @@ const fn entry(name: &'static str, kind: Kind, help: &'static str) -> Entry {
 
 /// In the order in which people read about them.
 #[rustfmt::skip]
-pub(super) const COMMANDS: &[Entry] = &[
+const COMMANDS: &[Entry] = &[
     entry("run", Kind::Flags(Command::Run), text!("run")),
     entry("node", Kind::Group, text!("node")),
     entry("node list", Kind::Flags(Command::NodeList), text!("node-list")),
@@ -66,6 +66,14 @@ pub(super) const COMMANDS: &[Entry] = &[
 ];
 
 impl Entry {
+    /// The command whose settings it takes.
+    pub(super) fn settings(&self) -> Option<Command> {
+        match self.kind {
+            Kind::Flags(command) => Some(command),
+            _ => None,
+        }
+    }
+
     /// The text of `--help`.
     pub(super) fn help(&self) -> String {
         match (self.kind, self.help.split_once(FLAGS)) {
@@ -127,21 +135,22 @@ pub(super) fn unknown(what: &str, word: &str, known: &[&str]) -> Exit {
     Exit::Usage
 }
 
+pub(super) fn names() -> Vec<&'static str> {
+    COMMANDS.iter().map(|entry| entry.name).collect()
+}
+
 /// The first words of a command line.
 pub(super) fn top() -> Vec<&'static str> {
-    let names = COMMANDS.iter().map(|entry| entry.name);
-    names.filter(|name| !name.contains(' ')).collect()
+    let mut names = names();
+    names.retain(|name| !name.contains(' '));
+    names
 }
 
 /// The second words of a group.
 pub(super) fn verbs(group: &str) -> Vec<&'static str> {
-    let names = COMMANDS
-        .iter()
-        .filter_map(|entry| entry.name.split_once(' '));
-    names
-        .filter(|(noun, _)| *noun == group)
-        .map(|(_, verb)| verb)
-        .collect()
+    let names = names().into_iter().filter_map(|name| name.split_once(' '));
+    let names = names.filter(|(noun, _)| *noun == group);
+    names.map(|(_, verb)| verb).collect()
 }
 
 #[cfg(test)]

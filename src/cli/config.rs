@@ -1,10 +1,10 @@
 //! `ccm config`: the effective settings of the daemon with these flags, this environment and its defaults, and the source
 //! of each. No call is made.
 
-use super::commands;
 use super::output::{self, Document, Exit, Printer, or_dash};
+use super::startup;
 use super::table::Columns;
-use crate::settings::{self, Command, Effective, Parsed, Problem, Process};
+use crate::settings::{Command, Effective, Parsed, Problem};
 use serde::Serialize;
 use std::ffi::OsString;
 
@@ -20,33 +20,14 @@ const COLUMNS: Columns = Columns {
 struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
-    setting: &'static str,
+    setting: String,
     source: String,
     /// A wrong setting has none: the daemon would not start.
     value: Option<String>,
 }
 
 pub(super) fn config(words: Vec<OsString>) -> Result<Exit, Exit> {
-    let parsed = settings::parse(Command::Config, words, &Process);
-    if parsed.help {
-        return Ok(Printer::stdout(&commands::help("config")));
-    }
-    if parsed.version {
-        return Ok(Printer::stdout(&commands::version()));
-    }
-    // A wrong setting is what this command shows; a wrong command line of its own is not.
-    let is_own = |problem: &&Problem| {
-        let mut settings = parsed.effective.iter();
-        let about = settings.find(|one| one.is_about(problem));
-        problem.usage && about.is_none_or(|one| one.setting.is_of_config())
-    };
-    let own: Vec<&Problem> = parsed.problems.iter().filter(is_own).collect();
-    if !own.is_empty() {
-        for problem in own {
-            Printer::notice(problem);
-        }
-        return Err(Exit::Usage);
-    }
+    let parsed = startup::parse(Command::Config, words, None)?;
     let rows = rows(&parsed);
     let exit = output::print(
         parsed.settings.output.value,
@@ -55,10 +36,7 @@ pub(super) fn config(words: Vec<OsString>) -> Result<Exit, Exit> {
     );
     parsed.notices.iter().for_each(Printer::notice);
     parsed.problems.iter().for_each(Printer::notice);
-    Ok(match parsed.problems.is_empty() {
-        true => exit,
-        false => Exit::Failed,
-    })
+    Ok(exit.fail_if(!parsed.problems.is_empty()))
 }
 
 /// Hidden settings only where they are set.
@@ -73,7 +51,7 @@ fn rows(parsed: &Parsed) -> Vec<Row> {
 fn row(one: &Effective, problems: &[Problem]) -> Row {
     let problem = problems.iter().find(|problem| one.is_about(problem));
     Row {
-        setting: one.setting.name,
+        setting: one.setting.name(),
         value: one.value.clone().filter(|_| problem.is_none()),
         source: match problem {
             Some(problem) => problem.setting.clone(),
@@ -89,7 +67,7 @@ fn cells(rows: &[Row]) -> Vec<Vec<String>> {
             Some(_) => "!wrong".to_owned(),
             None => or_dash(row.value.as_deref().unwrap_or_default()),
         };
-        vec![row.setting.to_owned(), value, row.source.clone()]
+        vec![row.setting.clone(), value, row.source.clone()]
     });
     cells.collect()
 }

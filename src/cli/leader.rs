@@ -74,7 +74,7 @@ pub(super) fn lead(
 
 /// A line for the person whose command works beside a daemon: who leads, as far as one read
 /// shows it. Nothing depends on it, so what can't be read is not talked about.
-pub(super) fn tell(settings: &Settings, apis: &Apis) {
+pub(super) fn show(settings: &Settings, apis: &Apis) {
     let key = key(settings);
     let Ok(Some(lease)) = apis.kube.lease(&key) else {
         return;

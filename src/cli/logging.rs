@@ -1,10 +1,11 @@
 //! The log on stderr. Only our own modules log; other crates are capped at `warn`, and
 //! `RUST_LOG` is not read: ureq's trace would print the bearer token. Beside it the line of a command that waits.
 
-use super::output::{Printer, one_line};
+use super::output::Printer;
 use crate::controllers::{CHANGES_MADE, FINDINGS};
 use crate::http::{Open, longest_wait, note_waits, without_known_secrets};
 use crate::settings::{LogFormat, Settings};
+use crate::text::one_line;
 use env_logger::Builder;
 use jiff::Timestamp;
 use log::kv::{Error, Key, Value, VisitSource};

@@ -59,7 +59,7 @@ fn flags_begin(words: &[OsString]) -> Option<usize> {
         flag if flag.is_empty() || flag.starts_with('-') => Some(0),
         _ => {
             let (entry, count) = commands::named(words)?;
-            matches!(entry.kind, Kind::Flags(_)).then_some(count)
+            entry.settings().map(|_| count)
         }
     }
 }
@@ -118,11 +118,11 @@ fn run_command(entry: &Entry, words: Vec<OsString>) -> Exit {
             }
             Some(word) if asks_for_help(word) || word == "help" => Printer::stdout(&entry.help()),
             Some(verb) => {
-                let full = |verb: &str| format!("{} {verb}", entry.name);
-                let names: Vec<String> =
-                    commands::verbs(entry.name).into_iter().map(full).collect();
-                let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                commands::unknown("command", &full(&verb.to_string_lossy()), &names)
+                let name = format!("{} {}", entry.name, verb.to_string_lossy());
+                let group = format!("{} ", entry.name);
+                let mut names = commands::names();
+                names.retain(|name| name.starts_with(&group));
+                commands::unknown("command", &name, &names)
             }
         }),
     };
@@ -138,8 +138,8 @@ fn help_on(words: &[OsString]) -> Exit {
     match command.or_else(|| topics::page(&name)) {
         Some(text) => Printer::stdout(&text),
         None => {
-            let commands = commands::COMMANDS.iter().map(|entry| entry.name);
-            let all: Vec<&str> = commands.chain(topics::names()).collect();
+            let mut all = commands::names();
+            all.extend(topics::names());
             commands::unknown("command or topic", &name, &all)
         }
     }

@@ -1,29 +1,24 @@
 //! `ccm node list | inspect | sync`: what both node controllers see and would do, for people and for programs.
 
 use super::objects::{
-    Context, Item, Planned, error_of, field, finding, rows, section, unknown_name, warnings,
+    Context, Item, Planned, error_of, field, finding, section, sides, unknown_name, warnings,
     would_do,
 };
-use super::output::{Exit, Printer, or_dash, usage};
+use super::output::{Exit, or_dash};
 use super::table::{self, Columns};
 use super::{startup, wire};
 use crate::cache;
 use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
 use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialised};
-use crate::controllers::{Proposal, Report, Selection};
-use crate::provider::{Finding, NodeAddress};
+use crate::controllers::{MatchedBy, Proposal, Report, Selection};
+use crate::provider::{Finding, Instance, NodeAddress};
 use crate::settings::Command;
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 
 pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let nodes = Nodes::start(Command::NodeList, words)?;
-    if let Some(name) = nodes.context.names.first() {
-        return Err(usage(&format!(
-            "node list takes no name; ccm node inspect {name} shows one node"
-        )));
-    }
     let plans = nodes.evaluate(&Selection::All)?;
     let rows = plans.iter();
     let text = |is_wide| match rows.len() {
@@ -35,10 +30,6 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
 
 pub(super) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
     let nodes = Nodes::start(Command::NodeInspect, words)?;
-    if nodes.context.names.len() != 1 {
-        let why = "node inspect takes one name, e.g. ccm node inspect worker-1";
-        return Err(usage(why));
-    }
     let plans = nodes.evaluate(&nodes.selection()?)?;
     let text = |_| plans.iter().map(inspection).collect();
     Ok(nodes.context.show("Inspection", &plans, text))
@@ -46,7 +37,7 @@ pub(super) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
 
 pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let mut nodes = Nodes::start(Command::NodeSync, words)?;
-    nodes.context.check_sync()?;
+    nodes.context.check_profile()?;
     let selection = nodes.selection()?;
     nodes.context.show_leader();
     if nodes.context.settings.dry_run.value {
@@ -117,8 +108,7 @@ impl Nodes {
         let mut exit = Ok(Selection::Names(names.iter().cloned().collect()));
         for name in names.iter().filter(|name| !there.contains(&name.as_str())) {
             let what = format!("node {name:?}");
-            let why = unknown_name(&what, name, &there, "ccm node list");
-            exit = Err(Printer::failure(&why));
+            exit = Err(unknown_name(&what, name, &there, "ccm node list"));
         }
         exit
     }
@@ -180,8 +170,11 @@ impl Planned for Vec<Plans> {
             let changes = plans.node.changes.iter().map(Change::Node);
             let lifecycle = plans.lifecycle_change().map(Change::Lifecycle);
             Item {
-                object: Object::new(&plans.node),
-                cloud: Cloud::new(&plans.node.server),
+                object: Object(&plans.node),
+                cloud: match &plans.node.server {
+                    Server::Matched(instance, by) => Some(Cloud(instance, by)),
+                    _ => None,
+                },
                 differences: plans.node.differences().collect(),
                 changes: changes.chain(lifecycle).collect(),
                 held_back: None,
@@ -207,76 +200,50 @@ impl Planned for Vec<Plans> {
 }
 
 /// A change of one of the controllers that nodes have.
-#[derive(Serialize)]
+#[derive(serde::Serialize)]
 #[serde(untagged)]
 enum Change<'a> {
     Node(&'a node::Change),
     Lifecycle(&'a lifecycle::Change),
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Object<'a> {
-    kind: &'static str,
-    name: &'a str,
-    uid: &'a str,
-    #[serde(rename = "providerID")]
-    provider_id: &'a str,
-    ready: bool,
-    uninitialized: bool,
-    addresses: Vec<NodeAddress>,
-}
+struct Object<'a>(&'a NodePlan);
 
-impl Object<'_> {
-    fn new(plan: &NodePlan) -> Object<'_> {
-        Object {
-            kind: "Node",
-            name: &plan.object.name,
-            uid: &plan.object.uid,
-            provider_id: &plan.node.spec.provider_id,
-            ready: plan.node.is_ready(),
-            uninitialized: is_uninitialised(&plan.node),
-            addresses: plan.reported_addresses(),
-        }
+impl Serialize for Object<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Object(plan) = self;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("kind", "Node")?;
+        map.serialize_entry("name", &plan.object.name)?;
+        map.serialize_entry("uid", &plan.object.uid)?;
+        map.serialize_entry("providerID", &plan.node.spec.provider_id)?;
+        map.serialize_entry("ready", &plan.node.is_ready())?;
+        map.serialize_entry("uninitialized", &is_uninitialised(&plan.node))?;
+        map.serialize_entry("addresses", &plan.reported_addresses())?;
+        map.end()
     }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Cloud<'a> {
-    kind: &'static str,
-    id: u64,
-    name: &'a str,
-    state: String,
-    #[serde(rename = "type")]
-    instance_type: &'a str,
-    location: &'a str,
-    network_zone: &'a str,
-    public_ipv4: Option<String>,
-    public_ipv6: Option<String>,
-    private_ips: Vec<String>,
-    matched_by: String,
-}
+/// A server, and what it was matched by.
+struct Cloud<'a>(&'a Instance, &'a MatchedBy);
 
-impl Cloud<'_> {
-    fn new(server: &Server) -> Option<Cloud<'_>> {
-        let Server::Matched(instance, by) = server else {
-            return None;
-        };
-        let private = instance.private.iter();
-        Some(Cloud {
-            kind: "Server",
-            id: instance.id.0,
-            name: &instance.name,
-            state: instance.state.to_string(),
-            instance_type: &instance.instance_type,
-            location: &instance.location,
-            network_zone: &instance.network_zone,
-            public_ipv4: instance.public_ipv4.map(|ip| ip.to_string()),
-            public_ipv6: instance.public_ipv6.map(|net| net.to_string()),
-            private_ips: private.map(|private| private.ip.to_string()).collect(),
-            matched_by: by.to_string(),
-        })
+impl Serialize for Cloud<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Cloud(instance, matched_by) = self;
+        let private = instance.private.iter().map(|private| private.ip);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("kind", "Server")?;
+        map.serialize_entry("id", &instance.id.0)?;
+        map.serialize_entry("name", &instance.name)?;
+        map.serialize_entry("state", &instance.state.to_string())?;
+        map.serialize_entry("type", &*instance.instance_type)?;
+        map.serialize_entry("location", &*instance.location)?;
+        map.serialize_entry("networkZone", &*instance.network_zone)?;
+        map.serialize_entry("publicIpv4", &instance.public_ipv4)?;
+        map.serialize_entry("publicIpv6", &instance.public_ipv6)?;
+        map.serialize_entry("privateIps", &private.collect::<Vec<_>>())?;
+        map.serialize_entry("matchedBy", &matched_by.to_string())?;
+        map.end()
     }
 }
 
@@ -381,7 +348,7 @@ fn inspection(plans: &Plans) -> String {
         .collect();
     let findings: String = plans.findings().map(finding).collect();
     [
-        sides(&plans.node),
+        both_sides(&plans.node),
         section(
             "\nVALUES (= as wanted, ~ differs)",
             &fields,
@@ -393,18 +360,19 @@ fn inspection(plans: &Plans) -> String {
     .concat()
 }
 
-fn sides(plan: &NodePlan) -> String {
+fn both_sides(plan: &NodePlan) -> String {
     let node = &plan.node;
     let mut ready = if node.is_ready() { "Ready" } else { "NotReady" }.to_owned();
     if is_uninitialised(node) {
         ready += ", uninitialized";
     }
-    let (mut name, mut place, mut matched_by) = (String::new(), None, "-".to_owned());
-    let mut addresses = Vec::new();
-    let identity = match &plan.server {
+    let (mut name, mut place, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut identity, mut matched_by) = (Vec::new(), "-".to_owned());
+    match &plan.server {
         Server::Matched(instance, by) => {
-            name = instance.name.clone();
-            place = Some(format!(
+            identity.push(format!("server {}", instance.id));
+            name.push(instance.name.clone());
+            place.push(format!(
                 "{}, {} ({})",
                 instance.instance_type, instance.location, instance.network_zone
             ));
@@ -413,25 +381,18 @@ fn sides(plan: &NodePlan) -> String {
             addresses.extend(instance.public_ipv6.map(|net| format!("public {net}")));
             let private = instance.private.iter();
             addresses.extend(private.map(|p| format!("private {} (Network {})", p.ip, p.network)));
-            format!("server {}", instance.id)
         }
-        Server::Gone(id) => format!("server {id}"),
-        Server::Foreign | Server::Unknown | Server::Unmatched => String::new(),
-    };
-    let row =
-        |heading: &str, ours: &str, cloud: String| vec![heading.to_owned(), ours.to_owned(), cloud];
-    let mut table = vec![
-        row("name", &plan.object.name, name),
-        row("identity", &or_dash(&node.spec.provider_id), identity),
-        row("state", &ready, state(&plan.server)),
-    ];
-    table.extend(place.map(|place| row("type, place", "", place)));
-    let reported: Vec<String> = plan
-        .reported_addresses()
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    table.extend(rows("addresses", &reported, &addresses));
-    table.push(row("matched by", "", matched_by));
-    table::render(&["", "KUBERNETES", "CLOUD"], &table)
+        Server::Gone(id) => identity.push(format!("server {id}")),
+        Server::Foreign | Server::Unknown | Server::Unmatched => {}
+    }
+    let reported = plan.reported_addresses();
+    let reported = reported.iter().map(ToString::to_string).collect();
+    sides(&[
+        ("name", vec![plan.object.name.clone()], name),
+        ("identity", vec![or_dash(&node.spec.provider_id)], identity),
+        ("state", vec![ready], vec![state(&plan.server)]),
+        ("type, place", Vec::new(), place),
+        ("addresses", reported, addresses),
+        ("matched by", Vec::new(), vec![matched_by]),
+    ])
 }

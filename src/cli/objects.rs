@@ -2,9 +2,9 @@
 //! (`--dry-run`) or does now what one tick of the daemon would do.
 
 use super::leader;
-use super::output::{self, Document, Exit, Printer, line, one_line, usage, wrapped};
+use super::output::{self, Document, Exit, Printer, line, paragraph};
 use super::startup::{CLOUD_PROVIDER, Started};
-use super::table::COLUMNS;
+use super::table;
 use crate::cache::{self, Apis, ReadFrom};
 use crate::controllers::{Proposal, Report};
 use crate::kube::Node;
@@ -92,7 +92,7 @@ impl Context {
 
     /// Who does the same work.
     pub(super) fn show_leader(&self) {
-        leader::tell(&self.settings, &self.apis);
+        leader::show(&self.settings, &self.apis);
     }
 
     /// An API did not answer. With the kubeconfig: a person may have several.
@@ -129,14 +129,6 @@ impl Context {
         }
     }
 
-    /// Before each `sync`. `--detailed-exitcode` is for what would be done.
-    pub(super) fn check_sync(&self) -> Result<(), Exit> {
-        match self.settings.detailed_exitcode.value && !self.settings.dry_run.value {
-            true => Err(usage("--detailed-exitcode needs --dry-run")),
-            false => self.check_profile(),
-        }
-    }
-
     /// `list` and `inspect`.
     pub(super) fn show(
         &self,
@@ -152,20 +144,11 @@ impl Context {
     /// `sync --dry-run`.
     pub(super) fn would_do<P: Planned>(&self, plans: &P) -> Exit {
         let proposals = plans.proposals();
-        let exit = output::print(
-            self.settings.output.value,
-            || document("Sync", plans, None),
-            |_| with_count(proposed(&proposals, plans.notes()), plans),
-        );
-        explain_held_back(plans);
-        let is_blocked = |proposal: &Proposal| proposal.obstacle.is_some();
-        let is_pending = |proposal: &Proposal| !proposal.lines.is_empty();
-        match exit.fail_if(plans.held_back() > 0 || proposals.iter().any(is_blocked)) {
-            Exit::Done
-                if self.settings.detailed_exitcode.value && proposals.iter().any(is_pending) =>
-            {
-                Exit::Pending
-            }
+        let is_blocked = proposals.iter().any(|one| one.obstacle.is_some());
+        let is_pending = proposals.iter().any(|one| !one.lines.is_empty());
+        let text = proposed(&proposals, plans.notes());
+        match self.show_sync(plans, None, text).fail_if(is_blocked) {
+            Exit::Done if self.settings.detailed_exitcode.value && is_pending => Exit::Pending,
             exit => exit,
         }
     }
@@ -174,10 +157,6 @@ impl Context {
     pub(super) fn do_now<P: Planned>(&self, work: impl FnOnce() -> (Report, P)) -> Exit {
         let recorder = &self.apis.recorder;
         let (report, plans) = recorder.alongside(&self.apis.kube, work);
-        self.done(&report, &plans)
-    }
-
-    pub(super) fn done<P: Planned>(&self, report: &Report, plans: &P) -> Exit {
         if let Some(outage) = &report.outage {
             // What was done before is not lost in silence.
             for (object, change) in &report.changes {
@@ -185,42 +164,40 @@ impl Context {
             }
             return self.failed(&outage.error);
         }
-        let exit = output::print(
-            self.settings.output.value,
-            || document("Sync", plans, Some(report)),
-            |_| with_count(done(report, plans.notes()), plans),
-        );
-        explain_held_back(plans);
-        exit.fail_if(!report.failures.is_empty() || plans.held_back() > 0)
+        let text = done(&report, plans.notes());
+        let exit = self.show_sync(&plans, Some(&report), text);
+        exit.fail_if(!report.failures.is_empty())
     }
-}
 
-/// The summary, which ends the text, says of how many objects a change is held back.
-fn with_count(text: String, plans: &impl Planned) -> String {
-    match plans.held_back() {
-        0 => text,
-        count => format!("{}, {count} held back\n", text.trim_end()),
-    }
-}
-
-fn explain_held_back(plans: &impl Planned) {
-    if plans.held_back() > 0 {
-        Printer::notice(
-            "what is held back is asked for only by defaults of settings that the daemon may have: take its \
-             settings with --settings-from, set them here, or add --yes",
-        );
+    /// The summary, which ends the text, says of how many objects a change is held back.
+    fn show_sync<P: Planned>(&self, plans: &P, report: Option<&Report>, text: String) -> Exit {
+        let held_back = plans.held_back();
+        let text = match held_back {
+            0 => text,
+            count => format!("{}, {count} held back\n", text.trim_end()),
+        };
+        let document = || document("Sync", plans, report);
+        let exit = output::print(self.settings.output.value, document, |_| text);
+        if held_back > 0 {
+            Printer::notice(
+                "what is held back is asked for only by defaults of settings that the daemon may have: take its \
+                 settings with --settings-from, set them here, or add --yes",
+            );
+        }
+        exit.fail_if(held_back > 0)
     }
 }
 
 /// A name that is none of those that are there. `list`: the command that shows them.
-pub(super) fn unknown_name(what: &str, name: &str, there: &[&str], list: &str) -> String {
+pub(super) fn unknown_name(what: &str, name: &str, there: &[&str], list: &str) -> Exit {
     let mut near = all_nearest(name, there.iter().copied());
     near.truncate(NEAREST_AT_MOST);
-    match near.as_slice() {
-        [] if there.is_empty() => format!("there is no {what}: the cluster has none"),
-        [] => format!("there is no {what}; {list} shows all {}", there.len()),
-        near => format!("there is no {what}; did you mean {}?", one_of(near)),
-    }
+    let hint = match near.as_slice() {
+        [] if there.is_empty() => ": the cluster has none".to_owned(),
+        [] => format!("; {list} shows all {}", there.len()),
+        near => format!("; did you mean {}?", one_of(near)),
+    };
+    Printer::failure(&format!("there is no {what}{hint}"))
 }
 
 /// `2 changed, 98 unchanged, 0 failed`.
@@ -287,12 +264,6 @@ pub(super) fn section(heading: &str, content: &str, empty: &str) -> String {
     }
 }
 
-/// A text within the width of a table, indented.
-pub(super) fn paragraph(text: &str, first: &str, next: &str) -> String {
-    let lines = wrapped(&one_line(text), COLUMNS - next.len());
-    format!("{first}{}\n", lines.join(&format!("\n{next}")))
-}
-
 pub(super) fn finding(finding: &Finding) -> String {
     let mark = match finding.severity {
         Severity::Info => "·",
@@ -301,11 +272,11 @@ pub(super) fn finding(finding: &Finding) -> String {
     let reason = finding.reason.name();
     format!(
         "  {mark} {reason}\n{}",
-        paragraph(&finding.message, "    ", "    ")
+        paragraph("    ", 4, &finding.message)
     )
 }
 
-/// A value that is as wanted (=), differs (~) or, where `is_left`, is left as it is (·); and what asks for it.
+/// A value that is as wanted (=), differs (~) or, where `is_left`, is left unchanged (·); and what asks for it.
 pub(super) fn field(
     name: impl Display,
     have: &Option<String>,
@@ -323,19 +294,21 @@ pub(super) fn field(
     line(value) + &line(format_args!("      {source}"))
 }
 
-/// Rows of a table with a heading before the first: lists of both sides.
-pub(super) fn rows(heading: &str, ours: &[String], cloud: &[String]) -> Vec<Vec<String>> {
-    let cell = |side: &[String], row: usize| side.get(row).cloned().unwrap_or_default();
-    let rows = 0..ours.len().max(cloud.len());
-    let rows = rows.map(|row| {
-        let heading = if row == 0 { heading } else { "" };
-        vec![heading.to_owned(), cell(ours, row), cell(cloud, row)]
-    });
-    rows.collect()
+/// Both sides of an object: headings, and lines of each side.
+pub(super) fn sides(rows: &[(&str, Vec<String>, Vec<String>)]) -> String {
+    let mut table = Vec::new();
+    for (heading, ours, cloud) in rows {
+        for row in 0..ours.len().max(cloud.len()) {
+            let cell = |side: &[String]| side.get(row).cloned().unwrap_or_default();
+            let heading = if row == 0 { *heading } else { "" };
+            table.push(vec![heading.to_owned(), cell(ours), cell(cloud)]);
+        }
+    }
+    table::render(&["", "KUBERNETES", "CLOUD"], &table)
 }
 
 /// What the next sync would do; `empty`: where that is nothing.
 pub(super) fn would_do(lines: &[String], empty: &str) -> String {
-    let lines = lines.iter().map(|line| paragraph(line, "  ", "      "));
+    let lines = lines.iter().map(|line| paragraph("  ", 6, line));
     section("\nSYNC WOULD", &lines.collect::<String>(), empty)
 }

@@ -6,10 +6,12 @@ use crate::controllers::Report;
 use crate::http::without_known_secrets;
 use crate::provider::Kept;
 use crate::settings::Output;
-use crate::text::lines;
-pub(super) use crate::text::{one_line, wrapped};
+use crate::text::{lines, one_line, wrapped};
 use serde::Serialize;
 use std::io::{self, Write};
+
+/// Widest line of texts and tables, in characters.
+pub(super) const COLUMNS: usize = 80;
 
 /// How a command ended: its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +75,29 @@ impl Printer {
 /// What came from outside, as a line of output.
 pub(super) fn line(text: impl std::fmt::Display) -> String {
     one_line(&text.to_string()).into_owned() + "\n"
+}
+
+/// A text in lines of at most so many characters: `first` stands before the first one, `indent` spaces before the others.
+/// A word that is longer than a line, e.g. the path of an error, is cut into lines as well.
+pub(super) fn wrapped_in(columns: usize, first: &str, indent: usize, text: &str) -> String {
+    let width = columns - indent;
+    let mut paragraph = String::new();
+    for line in wrapped(&one_line(text), width) {
+        let letters: Vec<char> = line.chars().collect();
+        for piece in letters.chunks(width) {
+            let piece: String = piece.iter().collect();
+            match paragraph.is_empty() {
+                true => paragraph = format!("{first}{piece}\n"),
+                false => paragraph += &format!("{:indent$}{piece}\n", ""),
+            }
+        }
+    }
+    paragraph
+}
+
+/// The same in the width of all texts.
+pub(super) fn paragraph(first: &str, indent: usize, text: &str) -> String {
+    wrapped_in(COLUMNS, first, indent, text)
 }
 
 /// Wrong usage, and its exit code.

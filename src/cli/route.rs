@@ -2,7 +2,7 @@
 //! destination, and one for each node with a condition to set or with something in its way.
 
 use super::objects::{Context, Item, Planned, error_of, warnings};
-use super::output::{Exit, Printer, line, or_dash, usage};
+use super::output::{Exit, Printer, line, or_dash};
 use super::table::Columns;
 use super::{startup, wire};
 use crate::controllers::route::{NodePlan, Plan, RouteController, Row, Step, condition_json};
@@ -41,7 +41,7 @@ pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
 
 pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let mut routes = Routes::start(Command::RouteSync, words)?;
-    routes.context.check_sync()?;
+    routes.context.check_profile()?;
     routes.context.show_leader();
     if routes.context.settings.dry_run.value {
         let plans = routes.evaluate()?;
@@ -75,12 +75,6 @@ struct Plans {
 impl Routes {
     fn start(command: Command, words: Vec<OsString>) -> Result<Routes, Exit> {
         let started = startup::start(command, words)?;
-        if !started.words.is_empty() {
-            let name = command.name();
-            return Err(usage(&format!(
-                "{name} takes no name: it is about all routes"
-            )));
-        }
         let routes = wire::route_settings(&started.settings)
             .map_err(|off| Printer::failure(&format!("there are no routes: {}", off.why)))?;
         Ok(Routes {

@@ -11,7 +11,8 @@ use crate::controllers::{Controller, Report, Selection};
 use crate::daemon::lease::Lease;
 use crate::daemon::{self, Ended, Stop};
 use crate::metrics;
-use crate::settings::{self, Command, Settings};
+use crate::settings::{Command, Controller as Enabled, Settings};
+use log::Level;
 use std::ffi::OsString;
 use std::time::Instant;
 
@@ -61,27 +62,29 @@ pub(super) fn run(words: Vec<OsString>) -> Result<Exit, Exit> {
 
 /// Those that `--controllers` leaves, and that have what they need.
 fn controllers(settings: &Settings) -> Vec<Box<dyn Controller>> {
-    let mut controllers: Vec<Box<dyn Controller>> = Vec::new();
-    let enabled = &settings.controllers.value;
-    if enabled.contains(&settings::Controller::Node) {
-        controllers.push(Box::new(NodeController::new(wire::node_settings(settings))));
-    }
-    if enabled.contains(&settings::Controller::NodeLifecycle) {
-        let settings = wire::lifecycle_settings(settings);
-        controllers.push(Box::new(LifecycleController::new(settings)));
-    }
-    if enabled.contains(&settings::Controller::Service) {
-        let settings = wire::service_settings(settings);
-        controllers.push(Box::new(ServiceController::new(settings)));
-    }
-    if enabled.contains(&settings::Controller::Route) {
-        match wire::route_settings(settings) {
-            Ok(settings) => controllers.push(Box::new(RouteController::new(settings))),
-            Err(off) if off.is_wanted => log::warn!("no routes: {}", off.why),
-            Err(off) => log::debug!("no routes: {}", off.why),
-        }
-    }
-    controllers
+    let enabled = settings.controllers.value.iter();
+    let built = enabled.filter_map(|one| -> Option<Box<dyn Controller>> {
+        Some(match one {
+            Enabled::Node => Box::new(NodeController::new(wire::node_settings(settings))),
+            Enabled::NodeLifecycle => {
+                Box::new(LifecycleController::new(wire::lifecycle_settings(settings)))
+            }
+            Enabled::Service => Box::new(ServiceController::new(wire::service_settings(settings))),
+            Enabled::Route => match wire::route_settings(settings) {
+                Ok(settings) => Box::new(RouteController::new(settings)),
+                Err(off) => {
+                    let level = if off.is_wanted {
+                        Level::Warn
+                    } else {
+                        Level::Debug
+                    };
+                    log::log!(level, "no routes: {}", off.why);
+                    return None;
+                }
+            },
+        })
+    });
+    built.collect()
 }
 
 fn log_start(settings: &Settings, apis: &Apis, controllers: &[Box<dyn Controller>]) {

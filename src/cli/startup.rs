@@ -2,12 +2,14 @@
 //! `--help`, `--version`, the log, and what is wrong with the settings.
 
 use super::logging::{self, Reader};
-use super::output::{Exit, Printer};
+use super::output::{Exit, Printer, usage};
 use super::{commands, wire};
 use crate::cache::Apis;
-use crate::kube::{self, container};
+use crate::kube::{self, Container, container};
 use crate::provider::Gate;
-use crate::settings::{self, Command, DaemonSettings, Parsed, Process, Settings, WorkloadName};
+use crate::settings::{
+    self, Command, DaemonSettings, Parsed, Problem, Process, Settings, WorkloadName,
+};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -34,46 +36,94 @@ pub(super) struct Started {
 struct Found {
     kube: kube::Client,
     settings: DaemonSettings,
-    /// Variables, and flags with their dashes, that the daemon may take from other objects, which are not read.
-    unread: Vec<String>,
+    container: Container,
 }
 
 /// Reads the settings of a command. The error: the command ends here, all was printed.
 pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, Exit> {
-    let parsed = settings::parse(command, words.clone(), &Process);
+    let mut parsed = parse(command, words.clone(), None)?;
+    check_usage(command, &parsed)?;
+    start_log(command, &parsed);
+    let found = match &parsed.settings.settings_from.value {
+        Some(name) => Some(read_daemon(command, &parsed, name)?),
+        None => None,
+    };
+    if let Some(found) = &found {
+        parsed = parse(command, words, Some(&found.settings))?;
+    }
+    Ok(Started {
+        gate: wire::gate(command, &parsed.settings),
+        unknown: unknown(&parsed, found.as_ref()),
+        settings: parsed.settings,
+        words: parsed.words,
+        problems: parsed.problems,
+        kube: found.map(|found| found.kube),
+    })
+}
+
+/// Wrong settings end a command, and all of them are printed. `doctor` and `config` show them themselves: only a wrong
+/// command line of their own ends them.
+pub(super) fn parse(
+    command: Command,
+    words: Vec<OsString>,
+    daemon: Option<&DaemonSettings>,
+) -> Result<Parsed, Exit> {
+    let parsed = settings::parse_with_daemon(command, words, &Process, daemon);
     if parsed.help {
         return Err(Printer::stdout(&commands::help(command.name())));
     }
     if parsed.version {
         return Err(Printer::stdout(&commands::version()));
     }
-    check(command, &parsed)?;
-    start_log(&parsed, reader(command));
-    let Some(name) = &parsed.settings.settings_from.value else {
-        return Ok(Started::new(command, parsed, None));
+    let is_shown = |problem: &Problem| {
+        let mut shown = parsed.effective.iter();
+        shown.any(|one| one.is_about(problem) && !one.setting.is_of_config())
     };
-    let found = daemon_settings(command, &parsed.settings, name)?;
-    let parsed = settings::parse_with_daemon(command, words, &Process, Some(&found.settings));
-    check(command, &parsed)?;
-    Ok(Started::new(command, parsed, Some(found)))
+    let ends = |problem: &&Problem| match command {
+        Command::Doctor => problem.usage,
+        Command::Config => problem.usage && !is_shown(problem),
+        _ => true,
+    };
+    let problems: Vec<&Problem> = parsed.problems.iter().filter(ends).collect();
+    problems.iter().for_each(Printer::notice);
+    match problems.iter().any(|problem| problem.usage) {
+        true => Err(Exit::Usage),
+        false if !problems.is_empty() => Err(Exit::Failed),
+        false => Ok(parsed),
+    }
+}
+
+/// Names and flags that do not fit the command. Before any client is made.
+fn check_usage(command: Command, parsed: &Parsed) -> Result<(), Exit> {
+    let settings = &parsed.settings;
+    let why = match (command, parsed.words.as_slice()) {
+        (Command::NodeList, [name, ..]) => {
+            &format!("node list takes no name; ccm node inspect {name} shows one node")
+        }
+        (Command::LbList, [name, ..]) => {
+            &format!("lb list takes no name; ccm lb inspect {name} shows one Service")
+        }
+        (Command::NodeInspect, [] | [_, _, ..]) => {
+            "node inspect takes one name, e.g. ccm node inspect worker-1"
+        }
+        (Command::LbInspect, [] | [_, _, ..]) => {
+            "lb inspect takes one Service, e.g. ccm lb inspect default/web"
+        }
+        (Command::RouteList | Command::RouteSync, [_, ..]) => {
+            &format!("{} takes no name: it is about all routes", command.name())
+        }
+        (Command::LbSync, [_, ..]) if settings.delete_orphans.value => {
+            "--delete-orphans takes no Service: those of orphans do not exist"
+        }
+        _ if settings.detailed_exitcode.value && !settings.dry_run.value => {
+            "--detailed-exitcode needs --dry-run"
+        }
+        _ => return Ok(()),
+    };
+    Err(usage(why))
 }
 
 impl Started {
-    fn new(command: Command, parsed: Parsed, found: Option<Found>) -> Started {
-        let (kube, unread) = match found {
-            Some(found) => (Some(found.kube), found.unread),
-            None => (None, unset_here(command, &parsed.settings)),
-        };
-        Started {
-            gate: wire::gate(command, &parsed.settings),
-            unknown: unknown(&parsed.settings, unread),
-            settings: parsed.settings,
-            words: parsed.words,
-            problems: parsed.problems,
-            kube,
-        }
-    }
-
     /// Both APIs, for a person's command: it does not check whether this machine is attached to the Network.
     pub(super) fn apis(&mut self) -> Result<Apis, Exit> {
         let apis = wire::apis(
@@ -87,15 +137,12 @@ impl Started {
     }
 }
 
-fn reader(command: Command) -> Reader {
-    match command {
+fn start_log(command: Command, parsed: &Parsed) {
+    let reader = match command {
         Command::Run => Reader::Daemon,
         Command::LbSync | Command::RouteSync if std::io::stderr().is_terminal() => Reader::Waiting,
         _ => Reader::Person,
-    }
-}
-
-fn start_log(parsed: &Parsed, reader: Reader) {
+    };
     logging::start(&parsed.settings, reader);
     // A daemon's log reports the result of each call.
     if reader != Reader::Daemon {
@@ -106,40 +153,20 @@ fn start_log(parsed: &Parsed, reader: Reader) {
     }
 }
 
-/// Wrong settings end a command, and all of them are printed. `doctor` reports wrong settings itself: only wrong usage
-/// ends it.
-fn check(command: Command, parsed: &Parsed) -> Result<(), Exit> {
-    let is_usage = parsed.problems.iter().any(|problem| problem.usage);
-    if parsed.problems.is_empty() || (command == Command::Doctor && !is_usage) {
-        return Ok(());
-    }
-    for problem in &parsed.problems {
-        Printer::notice(problem);
-    }
-    Err(match is_usage {
-        true => Exit::Usage,
-        false => Exit::Failed,
-    })
-}
-
 /// `--settings-from`: reads the daemon's workload. The error: the command ends here, all was printed.
-fn daemon_settings(
-    command: Command,
-    settings: &Settings,
-    name: &WorkloadName,
-) -> Result<Found, Exit> {
+fn read_daemon(command: Command, parsed: &Parsed, name: &WorkloadName) -> Result<Found, Exit> {
     let failed = |why: String| Printer::failure(&format!("--settings-from: {why}"));
-    let kube = wire::kube_client(settings, wire::gate(command, settings));
-    let kube = kube.map_err(|why| Printer::failure(&why))?;
+    let gate = wire::gate(command, &parsed.settings);
+    let kube = wire::kube_client(&parsed.settings, gate).map_err(|why| Printer::failure(&why))?;
     let origin = kube.origin();
     let workload = kube
         .workload(&format!("{}s", name.kind), &name.namespace, &name.name)
         .map_err(|error| failed(format!("{error} ({origin})")))?
         .ok_or_else(|| failed(format!("there is no {name} ({origin})")))?;
-    let container = container(&workload).map_err(|why| failed(format!("{name}: {why}")))?;
-    let inherited = settings::inherited_names(command);
+    let mut container = container(&workload).map_err(|why| failed(format!("{name}: {why}")))?;
+    let unset = parsed.unset_names();
     for (what, place) in &container.elsewhere {
-        if inherited.contains(what) && !is_set_here(what) {
+        if unset.contains(what) {
             Printer::notice(format_args!(
                 "{what} of {name} is in {place}, which is not read: set it here"
             ));
@@ -150,59 +177,37 @@ fn daemon_settings(
             "{name} imports all variables of other objects, which are not read: set them here"
         ));
     }
-    let settings = DaemonSettings::new(name, container.words, container.variables);
-    let settings = settings.map_err(|problems| {
+    let words = std::mem::take(&mut container.words);
+    let variables = std::mem::take(&mut container.variables);
+    let settings = DaemonSettings::new(name, words, variables).map_err(|problems| {
         problems.iter().for_each(Printer::notice);
         Exit::Failed
     })?;
     Ok(Found {
         kube,
         settings,
-        unread: unread(inherited, &container.elsewhere, container.imports),
+        container,
     })
 }
 
-/// Of the names that may be taken over, those that are in other objects; `imports`: all variables of one may be.
-fn unread(
-    mut names: Vec<String>,
-    elsewhere: &[(String, &'static str)],
-    imports: bool,
-) -> Vec<String> {
-    let is_elsewhere = |name: &String| elsewhere.iter().any(|(what, _)| what == name);
-    names.retain(|name| is_elsewhere(name) || (imports && !name.starts_with('-')));
+/// Names of settings that are unset here and may be set for the daemon, so that our default may be wrong. In a pod the
+/// environment counts as the daemon's own.
+fn unknown(parsed: &Parsed, found: Option<&Found>) -> Vec<String> {
+    let settings = &parsed.settings;
+    let is_in_pod = settings.kubeconfig.value.is_empty() && is_set_here("KUBERNETES_SERVICE_HOST");
+    let mut names = parsed.unset_names();
+    names.retain(|name| match found {
+        _ if settings.yes.value => false,
+        Some(found) => is_unread(name, &found.container),
+        None => !is_in_pod,
+    });
     names
 }
 
-/// Without the daemon's workload each setting may be set for it. In a pod the environment counts as the daemon's own.
-fn unset_here(command: Command, settings: &Settings) -> Vec<String> {
-    let is_named = !settings.kubeconfig.value.is_empty();
-    match !is_named && is_set_here("KUBERNETES_SERVICE_HOST") {
-        true => Vec::new(),
-        false => settings::inherited_names(command),
-    }
-}
-
-/// Of names that may be set for the daemon, those that are unset here, so that our default may be wrong.
-fn unknown(settings: &Settings, mut names: Vec<String>) -> Vec<String> {
-    if settings.yes.value {
-        return Vec::new();
-    }
-    // The planners treat the others as unset themselves: they have no default.
-    let set = [
-        (&settings.cluster_name.source, "--cluster-name"),
-        (&settings.cloud_provider.source, CLOUD_PROVIDER),
-        (&settings.network.source, "HCLOUD_NETWORK"),
-        (
-            &settings.address_family.source,
-            "HCLOUD_INSTANCES_ADDRESS_FAMILY",
-        ),
-    ];
-    for (source, flag) in set {
-        if !source.is_default() {
-            names.retain(|name| name != flag);
-        }
-    }
-    names
+/// May it be in another object, which is not read?
+fn is_unread(name: &str, container: &Container) -> bool {
+    let mut elsewhere = container.elsewhere.iter();
+    elsewhere.any(|(what, _)| what == name) || (container.imports && !name.starts_with('-'))
 }
 
 pub(super) fn is_set_here(variable: &str) -> bool {
@@ -225,12 +230,15 @@ mod tests {
             (&[], true, true, false),
         ] {
             let places = elsewhere.iter();
-            let places: Vec<_> = places
-                .map(|name| ((*name).to_owned(), "a Secret"))
-                .collect();
-            let inherited = settings::inherited_names(Command::LbSync);
-            let names = unread(inherited, &places, imports);
-            let has = |name: &str| names.iter().any(|one| one == name);
+            let container = Container {
+                words: Vec::new(),
+                variables: Vec::new(),
+                elsewhere: places
+                    .map(|name| ((*name).to_owned(), "a Secret"))
+                    .collect(),
+                imports,
+            };
+            let has = |name: &str| is_unread(name, &container);
             let has = (has(proxy), has("--cluster-name"));
             assert_eq!(has, (variable, flag), "{elsewhere:?}, imports: {imports}");
         }

@@ -1,9 +1,8 @@
 //! Tables for people: aligned columns that fit a width.
 
+use super::output::COLUMNS;
+use crate::text::one_line;
 use std::io::IsTerminal;
-
-/// Widest line of a table, in characters.
-pub(super) const COLUMNS: usize = 80;
 
 /// Between two columns.
 const GAP: usize = 2;
@@ -93,7 +92,7 @@ fn total(widths: &[usize]) -> usize {
 
 /// The middle is cut out: names often begin alike and differ at their ends.
 fn cut(text: &str, width: usize) -> String {
-    let text = &*super::output::one_line(text);
+    let text = &*one_line(text);
     let length = length(text);
     if length <= width {
         return text.to_owned();
@@ -109,7 +108,7 @@ fn cut(text: &str, width: usize) -> String {
 
 /// As it is printed, in characters.
 fn length(text: &str) -> usize {
-    super::output::one_line(text).chars().count()
+    one_line(text).chars().count()
 }
 
 #[cfg(test)]

@@ -5,8 +5,7 @@
 //! A new page: a file in `src/help`, and a row of `TOPICS`. Settings, annotations and metrics have tables that are
 //! generated; `CCM_UPDATE_HELP=1` writes them, see `tests/README.md`.
 
-use super::output::wrapped;
-use super::table::COLUMNS;
+use super::output::{COLUMNS, wrapped_in};
 
 /// A page, by the word behind `ccm help`.
 pub(super) struct Topic {
@@ -51,6 +50,17 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 pub(super) fn page(name: &str) -> Option<String> {
     let topic = TOPICS.iter().find(|topic| topic.name == name)?;
     Some(plain(topic.page, COLUMNS))
+}
+
+/// What the page of troubleshooting says of an event's reason; without its last full stop.
+pub(super) fn meaning(reason: &str) -> String {
+    let pages = TOPICS
+        .iter()
+        .filter(|topic| topic.name == "troubleshooting");
+    let mut rows = pages.flat_map(|topic| topic.page.lines()).map(cells);
+    let row = rows.find(|row| row.len() == 2 && row[0] == reason);
+    let meaning = row.and_then(|mut row| row.pop()).unwrap_or_default();
+    meaning.trim_end_matches('.').to_owned()
 }
 
 /// A line each: the topics as `ccm help` lists them.
@@ -117,12 +127,8 @@ impl Page {
 
     /// `mark` stands before the first line, `indent` spaces before the others.
     fn paragraph(&mut self, mark: &str, indent: usize, text: &str) {
-        let width = self.columns.saturating_sub(indent);
-        for (place, line) in wrapped(text, width).iter().enumerate() {
-            match place {
-                0 => self.line(0, &format!("{mark}{line}")),
-                _ => self.line(indent, line),
-            }
+        for line in wrapped_in(self.columns, mark, indent, text).lines() {
+            self.line(0, line);
         }
     }
 

@@ -6,7 +6,7 @@ use crate::daemon;
 use crate::hetzner::{self, Hetzner};
 use crate::http::{self, Authorities, Proxies, Timing, Tls, Token, WRITE_TIMEOUT};
 use crate::kube::{self, config};
-use crate::provider::{Gate, OpenGate, Profile, Refused};
+use crate::provider::{Gate, LoadBalancerDefaults, OpenGate, Profile, Refused};
 use crate::settings::{self, Command, Settings};
 use crate::text::without_tls;
 use std::path::Path;
@@ -77,8 +77,15 @@ pub(super) fn apis(
         Some(kube) => kube,
         None => kube_client(settings, Arc::clone(&gate))?,
     };
-    let provider = provider_with(settings, gate, metadata, unknown)?;
-    warn_of_token_length(settings);
+    let provider = provider(settings, gate, metadata, unknown)?;
+    let token = settings.token.value.as_ref();
+    let length = token.map_or(TOKEN_CHARACTERS, Token::length);
+    if length != TOKEN_CHARACTERS {
+        log::warn!(
+            "the token from {} has {length} characters; tokens of the Cloud API have {TOKEN_CHARACTERS}",
+            settings.token.source.name(),
+        );
+    }
     Ok(together(settings, kube, provider))
 }
 
@@ -87,7 +94,7 @@ pub(super) fn together(settings: &Settings, kube: kube::Client, provider: Hetzne
 }
 
 /// The cloud alone. No call is made.
-pub(super) fn provider_with(
+pub(super) fn provider(
     settings: &Settings,
     gate: Arc<dyn Gate>,
     metadata: Option<String>,
@@ -100,11 +107,33 @@ pub(super) fn provider_with(
             authorities.unusable
         );
     }
-    let mut hetzner = hetzner_settings(settings, gate, authorities, metadata)?;
-    if let Some(defaults) = &mut hetzner.load_balancers {
-        defaults.unknown = unknown;
-    }
-    Ok(Hetzner::new(hetzner))
+    let has_load_balancers = settings.load_balancers_enabled.value;
+    Ok(Hetzner::new(hetzner::Settings {
+        profile: settings.cloud_provider.value,
+        endpoint: settings.endpoint.value.as_str().to_owned(),
+        tls: Tls {
+            more_authorities: authorities.certificates,
+            ..Tls::default()
+        },
+        proxies: proxies()?,
+        token: settings
+            .token
+            .value
+            .clone()
+            .ok_or("HCLOUD_TOKEN: not set")?,
+        network: settings.network.value.clone(),
+        metadata,
+        address_family: settings.address_family.clone(),
+        zone_label: settings.zone_label_enabled.clone(),
+        load_balancers: has_load_balancers.then(|| LoadBalancerDefaults {
+            unknown,
+            ..settings.load_balancers.clone()
+        }),
+        debug: settings.debug.value,
+        timing: timing(settings, hetzner::READ_TIMEOUT),
+        gate,
+        time_scale: settings.test_time_scale.value,
+    }))
 }
 
 /// Of the cluster that the settings name. No call is made.
@@ -135,7 +164,9 @@ fn client(
     gate: Arc<dyn Gate>,
     timing: Timing,
 ) -> Result<kube::Client, String> {
-    let access = access(settings, &authorities()?)?;
+    let mut access = config::load(&kube_options(settings)).map_err(|error| error.to_string())?;
+    check_encryption(settings, &access)?;
+    access.tls.add_authorities(authorities()?.certificates);
     Ok(kube::Client::new(access, proxies()?, timing, gate))
 }
 
@@ -176,52 +207,51 @@ pub(super) fn service_settings(settings: &Settings) -> service::Settings {
 
 /// The settings of the route controller; the error: why it does not run.
 pub(super) fn route_settings(settings: &Settings) -> Result<route::Settings, RoutesOff> {
+    let off = |is_wanted, why: &str| {
+        let why = why.to_owned();
+        Err(RoutesOff { why, is_wanted })
+    };
     let cidrs = &settings.cluster_cidrs.value;
+    let ipv4 = cidrs.iter().filter(|cidr| cidr.addr().is_ipv4()).count();
     let (enabled, configured) = (
         &settings.network_routes_enabled,
         &settings.configure_cloud_routes,
     );
     let is_asked_for = !enabled.source.is_default();
-    let ipv4 = cidrs.iter().filter(|cidr| cidr.addr().is_ipv4()).count();
-    let is_false = [enabled, configured].into_iter().find(|one| !one.value);
-    let (why, is_wanted) = if let Some(off) = is_false {
-        (format!("{} is false", off.source.name()), false)
-    } else if settings.network.value.is_none() {
+    if let Some(switch) = [enabled, configured].into_iter().find(|one| !one.value) {
+        return off(false, &format!("{} is false", switch.source.name()));
+    }
+    if settings.network.value.is_none() {
         let is_wanted = is_asked_for || !cidrs.is_empty();
-        (
-            "HCLOUD_NETWORK does not name a private Network".to_owned(),
-            is_wanted,
-        )
-    } else if cidrs.is_empty() {
-        (
-            "--cluster-cidr does not say where pods have their addresses".to_owned(),
+        return off(is_wanted, "HCLOUD_NETWORK does not name a private Network");
+    }
+    if cidrs.is_empty() {
+        return off(
             true,
-        )
-    } else if ipv4 == 0 {
-        (
-            "--cluster-cidr has no range of IPv4, and a Network knows no other".to_owned(),
+            "--cluster-cidr does not say where pods have their addresses",
+        );
+    }
+    if ipv4 == 0 {
+        return off(
             true,
-        )
-    } else if settings.cloud_provider.value == Profile::Hcloud
-        && ipv4 < cidrs.len()
-        && !is_asked_for
-    {
-        // As upstream: a dual-stack cluster of its users may rest on there being none.
-        (
+            "--cluster-cidr has no range of IPv4, and a Network knows no other",
+        );
+    }
+    // As upstream: a dual-stack cluster of its users may rest on there being none.
+    let is_hcloud = settings.cloud_provider.value == Profile::Hcloud;
+    if is_hcloud && ipv4 < cidrs.len() && !is_asked_for {
+        return off(
+            true,
             "--cluster-cidr is dual-stack; with --cloud-provider=hcloud set \
-             HCLOUD_NETWORK_ROUTES_ENABLED=true to have the routes of IPv4"
-                .to_owned(),
-            true,
-        )
-    } else {
-        return Ok(route::Settings {
-            cluster_cidrs: cidrs.clone(),
-            reconciliation_period: scaled(settings, settings.route_reconciliation_period.value),
-            server_cache_max_age: scaled(settings, settings.server_cache_max_age.value),
-            time_scale: settings.test_time_scale.value,
-        });
-    };
-    Err(RoutesOff { why, is_wanted })
+             HCLOUD_NETWORK_ROUTES_ENABLED=true to have the routes of IPv4",
+        );
+    }
+    Ok(route::Settings {
+        cluster_cidrs: cidrs.clone(),
+        reconciliation_period: scaled(settings, settings.route_reconciliation_period.value),
+        server_cache_max_age: scaled(settings, settings.server_cache_max_age.value),
+        time_scale: settings.test_time_scale.value,
+    })
 }
 
 /// Why there are no routes.
@@ -251,13 +281,6 @@ fn timing(settings: &Settings, read_timeout: Duration) -> Timing {
         write_timeout: scaled_for_lease(settings, WRITE_TIMEOUT),
         retry_wait: scaled(settings, RETRY_WAIT),
     }
-}
-
-fn access(settings: &Settings, authorities: &Authorities) -> Result<config::Access, String> {
-    let mut access = config::load(&kube_options(settings)).map_err(|error| error.to_string())?;
-    check_encryption(settings, &access)?;
-    access.tls.add_authorities(authorities.certificates.clone());
-    Ok(access)
 }
 
 /// Credentials leave this machine under TLS, unless a setting allows otherwise. In the place of another CCM nothing
@@ -316,54 +339,9 @@ fn kube_options(settings: &Settings) -> config::Options {
     }
 }
 
-fn hetzner_settings(
-    settings: &Settings,
-    gate: Arc<dyn Gate>,
-    authorities: Authorities,
-    metadata: Option<String>,
-) -> Result<hetzner::Settings, String> {
-    Ok(hetzner::Settings {
-        profile: settings.cloud_provider.value,
-        endpoint: settings.endpoint.value.as_str().to_owned(),
-        tls: Tls {
-            more_authorities: authorities.certificates,
-            ..Tls::default()
-        },
-        proxies: proxies()?,
-        token: settings
-            .token
-            .value
-            .clone()
-            .ok_or("HCLOUD_TOKEN: not set")?,
-        network: settings.network.value.clone(),
-        metadata,
-        address_family: settings.address_family.clone(),
-        zone_label: settings.zone_label_enabled.clone(),
-        load_balancers: settings
-            .load_balancers_enabled
-            .value
-            .then(|| settings.load_balancers.clone()),
-        debug: settings.debug.value,
-        timing: timing(settings, hetzner::READ_TIMEOUT),
-        gate,
-        time_scale: settings.test_time_scale.value,
-    })
-}
-
 /// What the environment says: every Go program beside us reads the same variables.
 fn proxies() -> Result<Proxies, String> {
     // What is not UTF-8 is no proxy: the error names it.
     let variable = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
     http::Environment::read(variable).map(Proxies::ByEnvironment)
-}
-
-fn warn_of_token_length(settings: &Settings) {
-    let token = settings.token.value.as_ref();
-    let length = token.map_or(TOKEN_CHARACTERS, Token::length);
-    if length != TOKEN_CHARACTERS {
-        log::warn!(
-            "the token from {} has {length} characters; tokens of the Cloud API have {TOKEN_CHARACTERS}",
-            settings.token.source.name(),
-        );
-    }
 }

@@ -4,7 +4,7 @@
 //! `--flag=value`, `--flag value`, `-v4`, `-v 4`, `-v=4`; a bare boolean flag is true and never
 //! takes the next word; `--` ends the flags; `_` in a flag's name is `-`.
 
-use super::hccm_compat;
+use super::hccm_compat::{self, DROP_IN_FLAGS, Use};
 use super::problem::{Notice, Problem};
 use super::setting::{Command, Flag, Setting};
 use super::table::{self, TABLE};
@@ -61,9 +61,7 @@ enum Known {
     Version,
     Ours(&'static Setting),
     /// Of hcloud-cloud-controller-manager, without effect here.
-    Ignored {
-        takes_value: bool,
-    },
+    DropIn(Use),
 }
 
 impl ArgsParser {
@@ -166,18 +164,18 @@ impl ArgsParser {
     }
 
     fn unknown(&mut self, name: &str, typed: String) {
-        let accepts_drop_in = self.command.reads_daemon_arguments();
-        let drop_in = hccm_compat::FLAGS.iter().filter(|_| accepts_drop_in);
+        let is_daemon = self.command.reads_daemon_arguments();
         let ours = TABLE.iter().filter(|row| row.is_for(self.command));
         let ours = ours.flat_map(|row| row.flags.iter().copied());
-        let known = ours.chain(["help"]).chain(drop_in.map(|flag| flag.name));
+        let drop_in = DROP_IN_FLAGS.iter().filter(|_| is_daemon);
+        let known = ours.chain(["help"]).chain(drop_in.map(|(flag, _)| *flag));
         let meant = nearest(name, known);
         let is_secret = names_a_secret(name);
         // One mistake, one message: the value that the flag would have taken is skipped too. What may be a secret is
         // not repeated.
         let known = meant.and_then(|meant| flag(self.command, meant));
         let takes_value = known.is_some_and(Known::takes_value);
-        self.drop_value(is_secret || takes_value || accepts_drop_in);
+        self.drop_value(is_secret || takes_value || is_daemon);
         let message = match (table::by_flag(name), meant) {
             _ if is_secret => "unknown flag; a secret on the command line could be read by every \
                                user of this machine, set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"
@@ -226,7 +224,7 @@ impl Known {
         match self {
             Known::Help | Known::Version => false,
             Known::Ours(setting) => setting.takes_value(),
-            Known::Ignored { takes_value } => takes_value,
+            Known::DropIn(kind) => kind == Use::WithValue,
         }
     }
 }
@@ -240,9 +238,7 @@ fn flag(command: Command, name: &str) -> Option<Known> {
         (_, Some(setting)) if setting.is_for(command) => Some(Known::Ours(setting)),
         _ => hccm_compat::by_name(name)
             .filter(|_| is_daemon)
-            .map(|flag| Known::Ignored {
-                takes_value: flag.takes_value,
-            }),
+            .map(Known::DropIn),
     }
 }
 

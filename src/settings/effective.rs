@@ -69,6 +69,7 @@ pub struct Effective {
 pub struct DaemonSettings {
     /// E.g. `deployment kube-system/ccm-from-scratch`.
     pub(super) from: String,
+    /// Each by its name and whose it is.
     pub(super) flags: Vec<Flag>,
     pub(super) variables: Vec<(String, String)>,
 }
@@ -139,9 +140,8 @@ impl Resolver<'_> {
         if !setting.is_for(self.command) {
             return vec![];
         }
-        let mut flags = candidates(self.flags, setting);
+        let flags = candidates(self.flags, setting, true);
         if !flags.is_empty() {
-            flags.iter_mut().for_each(|flag| flag.is_usage = true);
             return flags;
         }
         let mut variables = setting.variables.iter();
@@ -278,32 +278,22 @@ pub(super) fn kubeconfig(candidate: &Candidate) -> Result<Vec<PathBuf>, String> 
 impl Effective {
     /// Is the problem about this setting?
     pub fn is_about(&self, problem: &Problem) -> bool {
-        let name = problem.setting.as_str();
-        let mut flags = self.setting.flags.iter();
-        let mut variables = self.setting.variables.iter();
-        let short = self.setting.short.map(|letter| format!("-{letter}"));
-        flags.any(|flag| name.strip_prefix("--") == Some(flag))
-            || variables.any(|variable| name == variable.name())
-            || short.as_deref() == Some(name)
+        self.setting.names().any(|name| name == problem.setting)
     }
 }
 
 impl DaemonSettings {
     /// Its flags, else its first variable. Files that its variables name can't be read from here.
     fn candidates(&self, setting: &'static Setting) -> Vec<Candidate> {
-        let of_daemon = |name: &str| format!("{name} of {}", self.from);
-        let mut flags = candidates(&self.flags, setting);
+        let flags = candidates(&self.flags, setting, false);
         if !flags.is_empty() {
-            for flag in &mut flags {
-                flag.source = Source::Flag(of_daemon(flag.source.name()));
-            }
             return flags;
         }
         let is_value = |one: &&Variable| !matches!(one, Variable::File(_));
         let mut values = setting.variables.iter().filter(is_value);
         let set = values.find_map(|one| {
             let (name, text) = self.variables.iter().find(|(name, _)| name == one.name())?;
-            let source = Source::Environment(of_daemon(name));
+            let source = Source::Environment(format!("{name} of {}", self.from));
             Some(Candidate::new(setting, text.trim(), source)).filter(|one| !one.text.is_empty())
         });
         set.into_iter().collect()
@@ -311,21 +301,21 @@ impl DaemonSettings {
 }
 
 /// The values of a setting's flags, in the order given. A list flag adds to the earlier ones.
-fn candidates(flags: &[Flag], setting: &'static Setting) -> Vec<Candidate> {
+fn candidates(flags: &[Flag], setting: &'static Setting, is_usage: bool) -> Vec<Candidate> {
     let mut found: Vec<Candidate> = Vec::new();
-    for flag in flags {
-        if !std::ptr::eq(flag.setting, setting) {
-            continue;
-        }
+    for flag in flags
+        .iter()
+        .filter(|flag| std::ptr::eq(flag.setting, setting))
+    {
         match found.last_mut() {
             Some(list) if matches!(setting.kind, Kind::List(_)) => {
                 list.text.push(',');
                 list.text.push_str(&flag.text);
             }
-            _ => {
-                let source = Source::Flag(flag.name.clone());
-                found.push(Candidate::new(setting, &flag.text, source));
-            }
+            _ => found.push(Candidate {
+                is_usage,
+                ..Candidate::new(setting, &flag.text, Source::Flag(flag.name.clone()))
+            }),
         }
     }
     found

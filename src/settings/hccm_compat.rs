@@ -1,113 +1,106 @@
 //! The flags and variables of hcloud-cloud-controller-manager: its Deployment must work with our image in it.
 //!
-//! A flag of this list that the table of settings has as well is honoured; the others are accepted
-//! and logged once as ignored. The same holds for the variables.
+//! What has no effect here is accepted, and logged once as ignored.
 
-use super::table;
+use Use::{Honoured, Switch, WithValue};
 
-/// A long flag of hcloud-cloud-controller-manager.
-#[derive(Clone, Copy)]
-pub struct DropInFlag {
-    /// Without the dashes.
-    pub name: &'static str,
-    /// `--flag value` as well as `--flag=value`; false for a boolean, or a flag with a value of its own when bare.
-    pub takes_value: bool,
+/// What becomes of a flag here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// It is in the table of settings, or `help` or `version`.
+    Honoured,
+    /// Ignored: true or false, or a flag with a value of its own when bare.
+    Switch,
+    /// Ignored: `--flag value` as well as `--flag=value`.
+    WithValue,
 }
 
-impl DropInFlag {
-    /// Has an effect here.
-    pub fn is_honoured(self) -> bool {
-        matches!(self.name, "help" | "version") || table::by_flag(self.name).is_some()
-    }
-}
-
-/// All of them, as of version 1.35, with those it accepts but does not show.
-#[rustfmt::skip]
-pub const FLAGS: &[DropInFlag] = &[
-    bare("allocate-node-cidrs"),
-    bare("allow-untagged-cloud"),
-    with_value("authentication-kubeconfig"),
-    bare("authentication-skip-lookup"),
-    with_value("authentication-token-webhook-cache-ttl"),
-    bare("authentication-tolerate-lookup-failure"),
-    with_value("authorization-always-allow-paths"),
-    with_value("authorization-kubeconfig"),
-    with_value("authorization-webhook-cache-authorized-ttl"),
-    with_value("authorization-webhook-cache-unauthorized-ttl"),
-    with_value("bind-address"),
-    with_value("cert-dir"),
-    with_value("cidr-allocator-type"),
-    with_value("client-ca-file"),
-    with_value("cloud-config"),
-    with_value("cloud-provider"),
-    with_value("cluster-cidr"),
-    with_value("cluster-name"),
-    with_value("concurrent-node-status-updates"),
-    with_value("concurrent-node-syncs"),
-    with_value("concurrent-service-syncs"),
-    bare("configure-cloud-routes"),
-    bare("contention-profiling"),
-    with_value("controller-start-interval"),
-    with_value("controllers"),
-    bare("disable-http2-serving"),
-    bare("enable-leader-migration"),
-    with_value("external-cloud-volume-plugin"),
-    with_value("feature-gates"),
-    bare("help"),
-    with_value("http2-max-streams-per-connection"),
-    with_value("kube-api-burst"),
-    with_value("kube-api-content-type"),
-    with_value("kube-api-qps"),
-    with_value("kubeconfig"),
-    bare("leader-elect"),
-    with_value("leader-elect-lease-duration"),
-    with_value("leader-elect-renew-deadline"),
-    with_value("leader-elect-resource-lock"),
-    with_value("leader-elect-resource-name"),
-    with_value("leader-elect-resource-namespace"),
-    with_value("leader-elect-retry-period"),
-    with_value("leader-migration-config"),
-    with_value("log-flush-frequency"),
-    with_value("log-text-info-buffer-size"),
-    bare("log-text-split-stream"),
-    with_value("logging-format"),
-    with_value("master"),
-    with_value("min-resync-period"),
-    with_value("node-monitor-period"),
-    with_value("node-status-update-frequency"),
-    with_value("node-sync-period"),
-    bare("permit-address-sharing"),
-    bare("permit-port-sharing"),
-    bare("profiling"),
-    with_value("requestheader-allowed-names"),
-    with_value("requestheader-client-ca-file"),
-    with_value("requestheader-extra-headers-prefix"),
-    with_value("requestheader-group-headers"),
-    with_value("requestheader-uid-headers"),
-    with_value("requestheader-username-headers"),
-    with_value("route-reconciliation-period"),
-    with_value("secure-port"),
-    with_value("tls-cert-file"),
-    with_value("tls-cipher-suites"),
-    with_value("tls-curve-preferences"),
-    with_value("tls-min-version"),
-    with_value("tls-private-key-file"),
-    with_value("tls-sni-cert-key"),
-    bare("use-service-account-credentials"),
-    with_value("v"),
-    bare("version"),
-    with_value("vmodule"),
-    with_value("webhook-bind-address"),
-    with_value("webhook-cert-dir"),
-    bare("webhook-disable-http2-serving"),
-    with_value("webhook-secure-port"),
-    with_value("webhook-tls-cert-file"),
-    with_value("webhook-tls-cipher-suites"),
-    with_value("webhook-tls-curve-preferences"),
-    with_value("webhook-tls-min-version"),
-    with_value("webhook-tls-private-key-file"),
-    with_value("webhook-tls-sni-cert-key"),
-    with_value("webhooks"),
+/// All its flags, as of version 1.35, with those it accepts but does not show.
+pub const DROP_IN_FLAGS: &[(&str, Use)] = &[
+    ("allocate-node-cidrs", Switch),
+    ("allow-untagged-cloud", Switch),
+    ("authentication-kubeconfig", WithValue),
+    ("authentication-skip-lookup", Switch),
+    ("authentication-token-webhook-cache-ttl", WithValue),
+    ("authentication-tolerate-lookup-failure", Switch),
+    ("authorization-always-allow-paths", WithValue),
+    ("authorization-kubeconfig", WithValue),
+    ("authorization-webhook-cache-authorized-ttl", WithValue),
+    ("authorization-webhook-cache-unauthorized-ttl", WithValue),
+    ("bind-address", WithValue),
+    ("cert-dir", WithValue),
+    ("cidr-allocator-type", WithValue),
+    ("client-ca-file", WithValue),
+    ("cloud-config", WithValue),
+    ("cloud-provider", Honoured),
+    ("cluster-cidr", Honoured),
+    ("cluster-name", Honoured),
+    ("concurrent-node-status-updates", WithValue),
+    ("concurrent-node-syncs", WithValue),
+    ("concurrent-service-syncs", Honoured),
+    ("configure-cloud-routes", Honoured),
+    ("contention-profiling", Switch),
+    ("controller-start-interval", WithValue),
+    ("controllers", Honoured),
+    ("disable-http2-serving", Switch),
+    ("enable-leader-migration", Switch),
+    ("external-cloud-volume-plugin", WithValue),
+    ("feature-gates", WithValue),
+    ("help", Honoured),
+    ("http2-max-streams-per-connection", WithValue),
+    ("kube-api-burst", WithValue),
+    ("kube-api-content-type", WithValue),
+    ("kube-api-qps", WithValue),
+    ("kubeconfig", Honoured),
+    ("leader-elect", Honoured),
+    ("leader-elect-lease-duration", Honoured),
+    ("leader-elect-renew-deadline", Honoured),
+    ("leader-elect-resource-lock", WithValue),
+    ("leader-elect-resource-name", Honoured),
+    ("leader-elect-resource-namespace", Honoured),
+    ("leader-elect-retry-period", Honoured),
+    ("leader-migration-config", WithValue),
+    ("log-flush-frequency", WithValue),
+    ("log-text-info-buffer-size", WithValue),
+    ("log-text-split-stream", Switch),
+    ("logging-format", Honoured),
+    ("master", Honoured),
+    ("min-resync-period", WithValue),
+    ("node-monitor-period", Honoured),
+    ("node-status-update-frequency", Honoured),
+    ("node-sync-period", WithValue),
+    ("permit-address-sharing", Switch),
+    ("permit-port-sharing", Switch),
+    ("profiling", Switch),
+    ("requestheader-allowed-names", WithValue),
+    ("requestheader-client-ca-file", WithValue),
+    ("requestheader-extra-headers-prefix", WithValue),
+    ("requestheader-group-headers", WithValue),
+    ("requestheader-uid-headers", WithValue),
+    ("requestheader-username-headers", WithValue),
+    ("route-reconciliation-period", Honoured),
+    ("secure-port", WithValue),
+    ("tls-cert-file", WithValue),
+    ("tls-cipher-suites", WithValue),
+    ("tls-curve-preferences", WithValue),
+    ("tls-min-version", WithValue),
+    ("tls-private-key-file", WithValue),
+    ("tls-sni-cert-key", WithValue),
+    ("use-service-account-credentials", Switch),
+    ("v", Honoured),
+    ("version", Honoured),
+    ("vmodule", WithValue),
+    ("webhook-bind-address", WithValue),
+    ("webhook-cert-dir", WithValue),
+    ("webhook-disable-http2-serving", Switch),
+    ("webhook-secure-port", WithValue),
+    ("webhook-tls-cert-file", WithValue),
+    ("webhook-tls-cipher-suites", WithValue),
+    ("webhook-tls-curve-preferences", WithValue),
+    ("webhook-tls-min-version", WithValue),
+    ("webhook-tls-private-key-file", WithValue),
+    ("webhook-tls-sni-cert-key", WithValue),
+    ("webhooks", WithValue),
 ];
 
 /// Variables it reads, or that later versions of ours read, and that have no effect here yet.
@@ -122,16 +115,7 @@ pub(super) const IGNORED_VARIABLES: &[&str] = &[
     "ROBOT_USER_FILE",
 ];
 
-pub(super) fn by_name(name: &str) -> Option<DropInFlag> {
-    FLAGS.iter().find(|flag| flag.name == name).copied()
-}
-
-const fn bare(name: &'static str) -> DropInFlag {
-    let takes_value = false;
-    DropInFlag { name, takes_value }
-}
-
-const fn with_value(name: &'static str) -> DropInFlag {
-    let takes_value = true;
-    DropInFlag { name, takes_value }
+pub(super) fn by_name(name: &str) -> Option<Use> {
+    let mut flags = DROP_IN_FLAGS.iter();
+    flags.find(|(flag, _)| *flag == name).map(|(_, kind)| *kind)
 }

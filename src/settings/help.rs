@@ -20,7 +20,7 @@ pub fn help(command: Command) -> String {
         if rows.peek().is_none() {
             continue;
         }
-        text.push_str(&format!("{}:\n", group.title()));
+        text.push_str(&format!("{}:\n", group.name()));
         for setting in rows {
             text.push_str(&format!("  {}\n", heading(setting)));
             for line in wrapped(&body(setting), COLUMNS - INDENT.len()) {
@@ -110,7 +110,7 @@ fn row(setting: &Setting) -> String {
     };
     let variables: Vec<String> = setting.variables.iter().map(variable).collect();
     let cells = [
-        setting.name.to_owned(),
+        setting.name(),
         flags.join(", "),
         variables.join(", "),
         setting.default.map(code).unwrap_or_default(),
@@ -136,7 +136,7 @@ mod tests {
             for setting in TABLE {
                 let shown = help.contains(&heading(setting));
                 let wanted = setting.is_in_help_of(*command);
-                assert_eq!(shown, wanted, "{command:?} {}", setting.name);
+                assert_eq!(shown, wanted, "{command:?} {}", setting.name());
             }
         }
     }

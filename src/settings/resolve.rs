@@ -1,18 +1,15 @@
 //! The whole command line and environment → [`Settings`], and the rules between several of them.
 
 use super::args;
-use super::effective::{DaemonSettings, Effective, Environment, Resolver, choice, parsed};
+use super::effective::{DaemonSettings, Effective, Environment, Resolver};
 use super::hccm_compat::IGNORED_VARIABLES;
 use super::problem::{Notice, Problem};
 use super::setting::{Command, Variable};
 use super::table::{self, Settings, TABLE};
-use super::values::{self, Url, WorkloadName};
+use super::values::{Url, WorkloadName};
 use crate::http::WRITE_TIMEOUT;
 use crate::provider::{LoadBalancerDefaults, Profile, Source};
-use crate::text::duration::whole_seconds;
-use crate::text::nearest;
-use crate::text::selector::Selector;
-use crate::text::{self, boolean, without_tls};
+use crate::text::{nearest, without_tls};
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -62,9 +59,9 @@ pub fn parse_with_daemon(
         effective: Vec::new(),
         problems: args.problems,
     };
-    let mut settings = Settings::read(&mut resolver, load_balancers);
+    let mut settings = Settings::read(&mut resolver);
     let (mut effective, mut problems) = (resolver.effective, resolver.problems);
-    let place = |one: &Effective| TABLE.iter().position(|row| row.name == one.setting.name);
+    let place = |one: &Effective| TABLE.iter().position(|row| std::ptr::eq(*row, one.setting));
     effective.sort_by_key(place);
     if settings.token.value.is_none() && !problems.iter().any(is_about_token) {
         let message = "not set; set it or HCLOUD_TOKEN_FILE to a token of the project's API \
@@ -92,31 +89,6 @@ fn is_about_token(problem: &Problem) -> bool {
     variables.any(|variable| problem.setting == variable.name())
 }
 
-fn load_balancers(read: &mut Resolver) -> LoadBalancerDefaults {
-    let text = || parsed(values::text);
-    let switch = || parsed(boolean);
-    LoadBalancerDefaults {
-        kind: read.optional(&table::LB_TYPE, text()),
-        location: read.optional(&table::LB_LOCATION, text()),
-        network_zone: read.optional(&table::LB_NETWORK_ZONE, text()),
-        algorithm: read.optional(&table::LB_ALGORITHM_TYPE, choice),
-        disable_public_network: read.optional(&table::LB_DISABLE_PUBLIC_NETWORK, switch()),
-        disable_private_ingress: read.optional(&table::LB_DISABLE_PRIVATE_INGRESS, switch()),
-        use_private_ip: read.optional(&table::LB_USE_PRIVATE_IP, switch()),
-        private_subnet: read.optional(&table::LB_PRIVATE_SUBNET_IP_RANGE, parsed(text::ip_range)),
-        disable_ipv6: read.optional(&table::LB_DISABLE_IPV6, switch()),
-        uses_proxyprotocol: read.optional(&table::LB_USES_PROXYPROTOCOL, switch()),
-        health_check_interval_s: read
-            .optional(&table::LB_HEALTH_CHECK_INTERVAL, parsed(whole_seconds)),
-        health_check_timeout_s: read
-            .optional(&table::LB_HEALTH_CHECK_TIMEOUT, parsed(whole_seconds)),
-        health_check_retries: read.optional(&table::LB_HEALTH_CHECK_RETRIES, parsed(text::count)),
-        health_check_node_port: read.optional(&table::LB_HEALTH_CHECK_NODE_PORT, switch()),
-        primary_ip_selector: read.optional(&table::LB_PRIMARY_IP_SELECTOR, parsed(Selector::parse)),
-        unknown: Vec::new(),
-    }
-}
-
 impl DaemonSettings {
     /// The words after the daemon's program, and its variables. The error: what is wrong with the words.
     pub fn new(
@@ -127,38 +99,35 @@ impl DaemonSettings {
         if words.first().map(String::as_str) == Some(Command::Run.name()) {
             words.remove(0);
         }
-        let args = args::parse(
-            Command::Run,
-            words.into_iter().map(OsString::from).collect(),
-        );
+        let words = words.into_iter().map(OsString::from).collect();
+        let mut args = args::parse(Command::Run, words);
         let from = from.to_string();
-        if !args.problems.is_empty() {
-            let of_daemon = |problem: Problem| Problem {
-                setting: format!("{} of {from}", problem.setting),
-                usage: false,
-                ..problem
-            };
-            return Err(args.problems.into_iter().map(of_daemon).collect());
+        for name in (args.flags.iter_mut().map(|flag| &mut flag.name))
+            .chain(args.problems.iter_mut().map(|problem| &mut problem.setting))
+        {
+            *name = format!("{name} of {from}");
         }
-        Ok(DaemonSettings {
-            from,
-            flags: args.flags,
-            variables,
-        })
+        for problem in &mut args.problems {
+            problem.usage = false;
+        }
+        match args.problems.is_empty() {
+            true => Ok(DaemonSettings {
+                from,
+                flags: args.flags,
+                variables,
+            }),
+            false => Err(args.problems),
+        }
     }
 }
 
-/// What `--settings-from` takes over for this command: names of variables, and of flags with their dashes.
-pub fn inherited_names(command: Command) -> Vec<String> {
-    let mut names = Vec::new();
-    for setting in TABLE {
-        if setting.is_for(command) && setting.is_inherited() {
-            let variables = setting.variables.iter().map(|one| one.name().to_owned());
-            let flags = setting.flags.iter().map(|flag| format!("--{flag}"));
-            names.extend(variables.chain(flags));
-        }
+impl Parsed {
+    /// What `--settings-from` takes over and is unset so far: names of variables, and of flags with their dashes.
+    pub fn unset_names(&self) -> Vec<String> {
+        let unset = self.effective.iter().filter(|one| one.source.is_default());
+        let unset = unset.filter(|one| one.setting.is_inherited());
+        unset.flat_map(|one| one.setting.names()).collect()
     }
-    names
 }
 
 /// Variables that are set and have no effect: those of hcloud-cloud-controller-manager (where the daemon's environment
@@ -253,40 +222,36 @@ fn leader_election_problems(settings: &Settings) -> Vec<Problem> {
     if !settings.leader_elect.value {
         return Vec::new();
     }
-    let (lease, deadline) = (&settings.lease_duration, &settings.renew_deadline);
+    let (lease, deadline) = (settings.lease_duration.value, settings.renew_deadline.value);
     let retry = settings.retry_period.value;
-    let mut problems = Vec::new();
-    let mut wrong = |flag: &str, value: Duration, message: String| {
-        problems.push(Problem::usage(flag, message).with_value(in_seconds(value)));
-    };
-    if deadline.value.as_secs_f64() <= JITTER_FACTOR * retry.as_secs_f64() {
-        let message = format!(
-            "must be longer than {JITTER_FACTOR} × --leader-elect-retry-period ({})",
-            in_seconds(retry)
-        );
-        wrong("--leader-elect-renew-deadline", deadline.value, message);
-    }
     let shortest = WRITE_TIMEOUT.saturating_add(retry);
-    if lease.value <= deadline.value {
-        let message = format!(
-            "must be longer than --leader-elect-renew-deadline ({})",
-            in_seconds(deadline.value)
-        );
-        wrong("--leader-elect-lease-duration", lease.value, message);
-    } else if lease.value < shortest {
-        let message = format!(
-            "must be {} or longer: a write may take {} and must be over before the Lease is, \
-             also at the end of a --leader-elect-retry-period ({})",
-            in_seconds(shortest),
-            in_seconds(WRITE_TIMEOUT),
-            in_seconds(retry)
-        );
-        wrong("--leader-elect-lease-duration", lease.value, message);
-    } else if lease.value > LONGEST_LEASE {
-        let message = "longer than 68 years".to_owned();
-        wrong("--leader-elect-lease-duration", lease.value, message);
-    }
-    problems
+    let [retry_s, deadline_s, shortest_s, write_s] =
+        [retry, deadline, shortest, WRITE_TIMEOUT].map(in_seconds);
+    let lease_problem = if lease <= deadline {
+        format!("must be longer than --leader-elect-renew-deadline ({deadline_s})")
+    } else if lease < shortest {
+        format!(
+            "must be {shortest_s} or longer: a write may take {write_s} and must be over before the Lease is, \
+             also at the end of a --leader-elect-retry-period ({retry_s})"
+        )
+    } else if lease > LONGEST_LEASE {
+        "longer than 68 years".to_owned()
+    } else {
+        String::new()
+    };
+    let deadline_problem = match deadline.as_secs_f64() <= JITTER_FACTOR * retry.as_secs_f64() {
+        true => {
+            format!("must be longer than {JITTER_FACTOR} × --leader-elect-retry-period ({retry_s})")
+        }
+        false => String::new(),
+    };
+    let problems = [
+        ("--leader-elect-renew-deadline", deadline, deadline_problem),
+        ("--leader-elect-lease-duration", lease, lease_problem),
+    ];
+    let problems = problems.into_iter().filter(|(.., why)| !why.is_empty());
+    let problem = |(flag, value, why)| Problem::usage(flag, why).with_value(in_seconds(value));
+    problems.map(problem).collect()
 }
 
 fn in_seconds(duration: Duration) -> String {

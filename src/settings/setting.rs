@@ -3,8 +3,8 @@
 /// One setting: everything that parsing, `--help` and `ccm help settings` need to know about it.
 #[derive(Debug)]
 pub struct Setting {
-    /// As `ccm help settings` and `ccm config` call it; the first flag's where a row has none.
-    pub name: &'static str,
+    /// As `ccm help settings` and `ccm config` call it, where neither its flag nor its variable has that name.
+    pub called: &'static str,
     /// Long flags without the dashes: the one to write first, then its aliases.
     pub flags: &'static [&'static str],
     pub short: Option<char>,
@@ -67,40 +67,63 @@ pub enum Kind {
     Url,
 }
 
-/// The commands as far as their settings differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Command {
-    /// The daemon, and `run --once`.
-    Run,
-    NodeList,
-    NodeInspect,
-    NodeSync,
-    LbList,
-    LbInspect,
-    LbSync,
-    RouteList,
-    RouteSync,
-    /// What the daemon would make of all its settings.
-    Config,
-    /// Checks everything and writes nothing.
-    Doctor,
+/// An enum whose variants have names, and are listed in their order.
+macro_rules! named {
+    ($(#[$about:meta])* $type:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $type {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl $type {
+            pub const ALL: &'static [$type] = &[$($type::$variant),*];
+
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($type::$variant => $name,)*
+                }
+            }
+        }
+    };
 }
 
-/// A heading in `--help`; in the order shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Group {
-    Hetzner,
-    Cluster,
-    Controllers,
-    LeaderElection,
-    Output,
+named! {
+    /// The commands that have settings.
+    Command {
+        /// The daemon, and `run --once`.
+        Run = "run",
+        /// What the daemon would make of all its settings.
+        Config = "config",
+        NodeList = "node list",
+        NodeInspect = "node inspect",
+        NodeSync = "node sync",
+        LbList = "lb list",
+        LbInspect = "lb inspect",
+        LbSync = "lb sync",
+        RouteList = "route list",
+        RouteSync = "route sync",
+        /// Checks everything and writes nothing.
+        Doctor = "doctor",
+    }
+}
+
+named! {
+    /// A heading in `--help`; in the order shown.
+    Group {
+        Hetzner = "Hetzner Cloud",
+        Cluster = "Kubernetes cluster",
+        Controllers = "Controllers",
+        LeaderElection = "Leader election",
+        Output = "Output and logging",
+    }
 }
 
 impl Setting {
     /// What the rows leave out. `commands`: those that take it, by flag or by variable.
     pub(super) const fn of(group: Group, commands: &'static [Command]) -> Setting {
         Setting {
-            name: "",
+            called: "",
             flags: &[],
             short: None,
             variables: &[],
@@ -115,11 +138,16 @@ impl Setting {
         }
     }
 
-    pub(super) const fn named(mut self) -> Setting {
-        if let (true, [flag, ..]) = (self.name.is_empty(), self.flags) {
-            self.name = flag;
+    /// The first flag; else the variable, `HCLOUD_DEBUG` as `debug`.
+    pub fn name(&self) -> String {
+        match (self.called, self.flags, self.variables) {
+            ("", [flag, ..], _) => (*flag).to_owned(),
+            ("", [], [variable, ..]) => {
+                let name = variable.name().trim_start_matches("HCLOUD_");
+                name.to_ascii_lowercase().replace('_', "-")
+            }
+            (called, ..) => called.to_owned(),
         }
-        self
     }
 
     /// The variable, or the flag where there is none: how messages call it.
@@ -127,8 +155,21 @@ impl Setting {
         match (self.variables.first(), self.flags.first()) {
             (Some(variable), _) => variable.name().to_owned(),
             (None, Some(flag)) => format!("--{flag}"),
-            (None, None) => self.name.to_owned(),
+            (None, None) => self.called.to_owned(),
         }
+    }
+
+    /// `--output`, `-o`.
+    pub fn flag_names(&self) -> impl Iterator<Item = String> {
+        let long = self.flags.iter().map(|flag| format!("--{flag}"));
+        long.chain(self.short.map(|letter| format!("-{letter}")))
+    }
+
+    /// Flags with their dashes, and variables.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        let variables = self.variables.iter();
+        self.flag_names()
+            .chain(variables.map(|variable| variable.name().to_owned()))
     }
 
     pub fn takes_value(&self) -> bool {
@@ -189,59 +230,9 @@ impl Kind {
 }
 
 impl Command {
-    pub const ALL: &'static [Command] = &[
-        Command::Run,
-        Command::NodeList,
-        Command::NodeInspect,
-        Command::NodeSync,
-        Command::LbList,
-        Command::LbInspect,
-        Command::LbSync,
-        Command::RouteList,
-        Command::RouteSync,
-        Command::Config,
-        Command::Doctor,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Command::Run => "run",
-            Command::NodeList => "node list",
-            Command::NodeInspect => "node inspect",
-            Command::NodeSync => "node sync",
-            Command::LbList => "lb list",
-            Command::LbInspect => "lb inspect",
-            Command::LbSync => "lb sync",
-            Command::RouteList => "route list",
-            Command::RouteSync => "route sync",
-            Command::Config => "config",
-            Command::Doctor => "doctor",
-        }
-    }
-
     /// The daemon's arguments may be those of hcloud-cloud-controller-manager: its flags are
     /// accepted, and words that are no flags are not.
     pub(super) fn reads_daemon_arguments(self) -> bool {
         matches!(self, Command::Run | Command::Config | Command::Doctor)
-    }
-}
-
-impl Group {
-    pub const ALL: &'static [Group] = &[
-        Group::Hetzner,
-        Group::Cluster,
-        Group::Controllers,
-        Group::LeaderElection,
-        Group::Output,
-    ];
-
-    pub fn title(self) -> &'static str {
-        match self {
-            Group::Hetzner => "Hetzner Cloud",
-            Group::Cluster => "Kubernetes cluster",
-            Group::Controllers => "Controllers",
-            Group::LeaderElection => "Leader election",
-            Group::Output => "Output and logging",
-        }
     }
 }

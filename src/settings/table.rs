@@ -1,16 +1,17 @@
 //! The settings: one row each, in the order in which people read about them.
 //!
-//! A row says what people see, and where there is a field of [`Settings`]: its name, its type, and the function that
-//! reads it. The load balancers' rows fill `provider::LoadBalancerDefaults`; see `resolve`.
+//! A row says what people see, the field of [`Settings`] with its type, and the function that reads it. Defaults of load
+//! balancers are fields of `provider::LoadBalancerDefaults`.
 
 use super::effective::{Resolver, choice, kubeconfig, parsed, token};
 use super::setting::Variable::{File, Older, Value};
 use super::setting::{Command, Group, Kind, Setting};
-use super::values::{self, Controller, LogFormat, Output, Url, WorkloadName};
+use super::values::{self, Controller, LogFormat, Output, Url, WorkloadName, unless_empty};
 use crate::http::Token;
 use crate::provider::{AddressFamily, LoadBalancerDefaults, NetworkSelector, Profile, Sourced};
-use crate::text::duration::{duration, interval};
-use crate::text::{boolean, count};
+use crate::text::duration::{duration, interval, whole_seconds};
+use crate::text::selector::Selector;
+use crate::text::{boolean, count, ip_range};
 use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,18 +23,7 @@ const DAEMON: &[Command] = &[Command::Run];
 const DAEMON_AND_DOCTOR: &[Command] = &[Command::Run, Command::Doctor];
 
 /// All but the daemon.
-const CLIENTS: &[Command] = &[
-    Command::Config,
-    Command::NodeList,
-    Command::NodeInspect,
-    Command::NodeSync,
-    Command::LbList,
-    Command::LbInspect,
-    Command::LbSync,
-    Command::RouteList,
-    Command::RouteSync,
-    Command::Doctor,
-];
+const CLIENTS: &[Command] = Command::ALL.split_at(1).1;
 
 /// Those that may take the daemon's settings from the cluster: `config` calls no API.
 const TAKE_SETTINGS: &[Command] = CLIENTS.split_at(1).1;
@@ -61,10 +51,10 @@ pub(super) fn by_flag(name: &str) -> Option<&'static Setting> {
 }
 
 /// `NAME field: Type = function => { row }`. Each row becomes a static of its name and, where it names one, a field of
-/// [`Settings`]; [`TABLE`] lists the rows in this order.
+/// [`Settings`]; `[field = function]` is one of [`LoadBalancerDefaults`]. [`TABLE`] lists the rows in this order.
 macro_rules! settings {
-    ($($name:ident $($field:ident: $type:ty = $parse:expr)? => { $($row:tt)* })*) => {
-        $(pub(super) static $name: Setting = Setting { $($row)* }.named();)*
+    ($($name:ident $([$default:ident = $read:expr])? $($field:ident: $type:ty = $parse:expr)? => { $($row:tt)* })*) => {
+        $(pub(super) static $name: Setting = Setting { $($row)* };)*
 
         /// Every setting, in the order in which people read about them.
         pub static TABLE: &[&Setting] = &[$(&$name),*];
@@ -78,12 +68,12 @@ macro_rules! settings {
         }
 
         impl Settings {
-            pub(super) fn read(
-                resolver: &mut Resolver,
-                load_balancers: fn(&mut Resolver) -> LoadBalancerDefaults,
-            ) -> Settings {
+            pub(super) fn read(resolver: &mut Resolver) -> Settings {
                 Settings {
-                    load_balancers: load_balancers(resolver),
+                    load_balancers: LoadBalancerDefaults {
+                        $($($default: resolver.optional(&$name, $read),)?)*
+                        unknown: Vec::new(),
+                    },
                     $($($field: resolver.setting(&$name, $parse),)?)*
                 }
             }
@@ -94,7 +84,6 @@ macro_rules! settings {
 settings! {
     // Required: `None` only together with a `Problem`.
     TOKEN token: Option<Token> = token => {
-        name: "token",
         variables: &[Value("HCLOUD_TOKEN"), File("HCLOUD_TOKEN_FILE")],
         kind: Kind::Text("TOKEN"),
         help: "Token of the Hetzner Cloud project's API, read & write. Required. The file form is read \
@@ -104,7 +93,6 @@ settings! {
     }
 
     ENDPOINT endpoint: Url = parsed(Url::parse) => {
-        name: "endpoint",
         variables: &[Value("HCLOUD_ENDPOINT")],
         kind: Kind::Url,
         default: Some("https://api.hetzner.cloud/v1"),
@@ -113,7 +101,6 @@ settings! {
     }
 
     ALLOW_INSECURE_ENDPOINT allow_insecure_endpoint: bool = parsed(boolean) => {
-        name: "allow-insecure-endpoint",
         own: true,
         variables: &[Value("HCLOUD_ALLOW_INSECURE_ENDPOINT")],
         default: Some("false"),
@@ -122,8 +109,7 @@ settings! {
         ..Setting::of(Group::Hetzner, Command::ALL)
     }
 
-    NETWORK network: Option<NetworkSelector> = parsed(values::network) => {
-        name: "network",
+    NETWORK network: Option<NetworkSelector> = parsed(unless_empty(values::network)) => {
         variables: &[Value("HCLOUD_NETWORK")],
         kind: Kind::Text("ID|NAME"),
         help: "Private Network of the cluster: digits are its ID, anything else is its name. Nodes get \
@@ -132,7 +118,6 @@ settings! {
     }
 
     NETWORK_ROUTES_ENABLED network_routes_enabled: bool = parsed(boolean) => {
-        name: "network-routes-enabled",
         variables: &[Value("HCLOUD_NETWORK_ROUTES_ENABLED")],
         default: Some("true"),
         help: "Whether the Network gets a route to the pods of each node. Needs HCLOUD_NETWORK and \
@@ -141,15 +126,13 @@ settings! {
     }
 
     NETWORK_DISABLE_ATTACHED_CHECK network_disable_attached_check: bool = parsed(boolean) => {
-        name: "network-disable-attached-check",
         variables: &[Value("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK")],
         default: Some("false"),
         help: "Skip the check at start, by the metadata service, that this machine is attached to the Network.",
         ..Setting::of(Group::Hetzner, DAEMON_AND_DOCTOR)
     }
 
-    METADATA_ENDPOINT metadata_endpoint: Option<Url> = parsed(values::url) => {
-        name: "metadata-endpoint",
+    METADATA_ENDPOINT metadata_endpoint: Option<Url> = parsed(unless_empty(Url::parse)) => {
         variables: &[Value("HCLOUD_METADATA_ENDPOINT")],
         kind: Kind::Url,
         help: "For tests: base URL of the metadata service.",
@@ -158,7 +141,7 @@ settings! {
     }
 
     ADDRESS_FAMILY address_family: AddressFamily = choice => {
-        name: "address-family",
+        called: "address-family",
         variables: &[Value("HCLOUD_INSTANCES_ADDRESS_FAMILY")],
         kind: Kind::Choice(&["ipv4", "ipv6", "dualstack"]),
         default: Some("ipv4"),
@@ -167,7 +150,7 @@ settings! {
     }
 
     ZONE_LABEL_ENABLED zone_label_enabled: bool = parsed(boolean) => {
-        name: "zone-label-enabled",
+        called: "zone-label-enabled",
         variables: &[Value("HCLOUD_INSTANCES_ZONE_LABEL_ENABLED")],
         default: Some("true"),
         help: "Whether nodes get the zone labels (topology.kubernetes.io/zone and its older beta form).",
@@ -176,7 +159,6 @@ settings! {
 
     // Zero: every decision requests a new list.
     SERVER_CACHE_MAX_AGE server_cache_max_age: Duration = parsed(duration) => {
-        name: "server-cache-max-age",
         variables: &[Value("HCLOUD_SERVER_CACHE_MAX_AGE"), Older("HCLOUD_SERVER_CACHE_TTL")],
         kind: Kind::Duration,
         default: Some("10s"),
@@ -187,7 +169,6 @@ settings! {
 
     // Never true: refused as not built yet.
     ROBOT_ENABLED robot_enabled: bool = parsed(values::robot) => {
-        name: "robot-enabled",
         variables: &[Value("ROBOT_ENABLED")],
         default: Some("false"),
         help: "Dedicated (Robot) servers as nodes. Not supported yet: true is an error.",
@@ -195,121 +176,105 @@ settings! {
     }
 
     LB_ENABLED load_balancers_enabled: bool = parsed(boolean) => {
-        name: "load-balancers-enabled",
         variables: &[Value("HCLOUD_LOAD_BALANCERS_ENABLED")],
         default: Some("true"),
         help: "Whether Services get load balancers. false leaves all of them unchanged.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_TYPE => {
-        name: "load-balancers-type",
+    LB_TYPE [kind = parsed(values::text)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_TYPE")],
         kind: Kind::Text("TYPE"),
         help: "Type of load balancers whose Service sets none, e.g. lb21. Unset: a new one is an lb11, an existing one keeps its type.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_LOCATION => {
-        name: "load-balancers-location",
+    LB_LOCATION [location = parsed(values::text)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_LOCATION")],
         kind: Kind::Text("NAME"),
         help: "Location in which load balancers are created, e.g. fsn1. Not together with HCLOUD_LOAD_BALANCERS_NETWORK_ZONE. Unset: the location of most nodes; in profile hcloud the Service must then set it.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_NETWORK_ZONE => {
-        name: "load-balancers-network-zone",
+    LB_NETWORK_ZONE [network_zone = parsed(values::text)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE")],
         kind: Kind::Text("NAME"),
         help: "Network zone in which they are created, e.g. eu-central, when the location does not matter.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_ALGORITHM_TYPE => {
-        name: "load-balancers-algorithm-type",
+    LB_ALGORITHM_TYPE [algorithm = choice] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE")],
         kind: Kind::Choice(&["round_robin", "least_connections"]),
         help: "Which target gets the next connection. Unset: round_robin; profile hcloud leaves it unchanged.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_DISABLE_PUBLIC_NETWORK => {
-        name: "load-balancers-disable-public-network",
+    LB_DISABLE_PUBLIC_NETWORK [disable_public_network = parsed(boolean)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK")],
         help: "Turn their public interface off. Unset: left unchanged.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_DISABLE_PRIVATE_INGRESS => {
-        name: "load-balancers-disable-private-ingress",
+    LB_DISABLE_PRIVATE_INGRESS [disable_private_ingress = parsed(boolean)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS")],
         help: "Leave their private IPs out of the status of Services.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_USE_PRIVATE_IP => {
-        name: "load-balancers-use-private-ip",
+    LB_USE_PRIVATE_IP [use_private_ip = parsed(boolean)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP")],
         help: "Reach the nodes by their private IPs. Needs HCLOUD_NETWORK.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_PRIVATE_SUBNET_IP_RANGE => {
-        name: "load-balancers-private-subnet-ip-range",
+    LB_PRIVATE_SUBNET_IP_RANGE [private_subnet = parsed(ip_range)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE")],
         kind: Kind::Text("CIDR"),
         help: "Subnet of the private Network in which they are attached, e.g. 10.0.1.0/24.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_DISABLE_IPV6 => {
-        name: "load-balancers-disable-ipv6",
+    LB_DISABLE_IPV6 [disable_ipv6 = parsed(boolean)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_DISABLE_IPV6")],
         help: "Leave their IPv6 address out of the status of Services.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_USES_PROXYPROTOCOL => {
-        name: "load-balancers-uses-proxyprotocol",
+    LB_USES_PROXYPROTOCOL [uses_proxyprotocol = parsed(boolean)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL")],
         help: "Send the PROXY protocol to the targets. Unset: no; profile hcloud leaves it unchanged.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_HEALTH_CHECK_INTERVAL => {
-        name: "load-balancers-health-check-interval",
+    LB_HEALTH_CHECK_INTERVAL [health_check_interval_s = parsed(whole_seconds)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL")],
         kind: Kind::Duration,
         help: "Interval of health checks, in whole seconds. Unset: 15s; profile hcloud leaves it unchanged.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_HEALTH_CHECK_TIMEOUT => {
-        name: "load-balancers-health-check-timeout",
+    LB_HEALTH_CHECK_TIMEOUT [health_check_timeout_s = parsed(whole_seconds)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT")],
         kind: Kind::Duration,
         help: "Timeout of a health check, in whole seconds. Unset: 10s; profile hcloud leaves it unchanged.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_HEALTH_CHECK_RETRIES => {
-        name: "load-balancers-health-check-retries",
+    LB_HEALTH_CHECK_RETRIES [health_check_retries = parsed(count)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES")],
         kind: Kind::Integer,
         help: "How many checks in a row change the health of a target. Unset: 3; profile hcloud leaves it unchanged.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_HEALTH_CHECK_NODE_PORT => {
-        name: "load-balancers-health-check-node-port",
+    LB_HEALTH_CHECK_NODE_PORT [health_check_node_port = parsed(boolean)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT")],
         help: "Whether targets of a Service with externalTrafficPolicy: Local are checked on its health check node port. Unset: yes; profile hcloud: no.",
         ..Setting::of(Group::Hetzner, WITH_LOAD_BALANCERS)
     }
 
-    LB_PRIMARY_IP_SELECTOR => {
-        name: "load-balancers-primary-ip-selector",
+    LB_PRIMARY_IP_SELECTOR [primary_ip_selector = parsed(Selector::parse)] => {
         variables: &[Value("HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR")],
         kind: Kind::Text("SELECTOR"),
         help: "Labels of the Primary IPs that Services may claim, e.g. use=services; written like a selector of kubectl -l. Unset: they may claim any free one of the project.",
@@ -326,14 +291,14 @@ settings! {
         ..Setting::of(Group::Cluster, Command::ALL)
     }
 
-    CONTEXT context: Option<String> = parsed(values::name) => {
+    CONTEXT context: Option<String> = parsed(unless_empty(values::text)) => {
         flags: &["context"],
         kind: Kind::Text("NAME"),
         help: "Context of the kubeconfig. Unset: its current-context.",
         ..Setting::of(Group::Cluster, Command::ALL)
     }
 
-    MASTER master: Option<Url> = parsed(values::url) => {
+    MASTER master: Option<Url> = parsed(unless_empty(Url::parse)) => {
         flags: &["master"],
         kind: Kind::Url,
         help: "URL of the Kubernetes API server, instead of the one in the kubeconfig or, in a pod, the \
@@ -342,7 +307,7 @@ settings! {
         ..Setting::of(Group::Cluster, Command::ALL)
     }
 
-    SETTINGS_FROM settings_from: Option<WorkloadName> = parsed(WorkloadName::parse) => {
+    SETTINGS_FROM settings_from: Option<WorkloadName> = parsed(|text| WorkloadName::parse(text).map(Some)) => {
         flags: &["settings-from"],
         kind: Kind::Text("NAMESPACE/deployment/NAME"),
         help: "Use the settings of the daemon that runs there (or NAMESPACE/daemonset/NAME): its \
@@ -562,7 +527,7 @@ settings! {
         ..Setting::of(Group::Output, SYNCS)
     }
 
-    NAMESPACE namespace: Option<String> = parsed(values::name) => {
+    NAMESPACE namespace: Option<String> = parsed(unless_empty(values::text)) => {
         flags: &["namespace"],
         short: Some('n'),
         kind: Kind::Text("NAMESPACE"),
@@ -588,7 +553,7 @@ settings! {
     }
 
     VERBOSITY verbosity: u32 = parsed(values::verbosity) => {
-        name: "verbosity",
+        called: "verbosity",
         flags: &["v"],
         short: Some('v'),
         kind: Kind::Integer,
@@ -599,7 +564,6 @@ settings! {
     }
 
     DEBUG debug: bool = parsed(boolean) => {
-        name: "debug",
         variables: &[Value("HCLOUD_DEBUG")],
         default: Some("false"),
         help: "Log every request to the Hetzner Cloud API and its answer, with secrets redacted.",
@@ -607,7 +571,6 @@ settings! {
     }
 
     METRICS_ENABLED metrics_enabled: bool = parsed(boolean) => {
-        name: "metrics-enabled",
         variables: &[Value("HCLOUD_METRICS_ENABLED")],
         default: Some("true"),
         help: "Serve /metrics for Prometheus. false removes only /metrics: the probes stay.",
@@ -615,7 +578,7 @@ settings! {
     }
 
     // Of the health server. `[::]`: every address of the machine, IPv4 too; port 0: any free one. None: no server.
-    METRICS_ADDRESS metrics_address: Option<SocketAddr> = parsed(values::listen_address) => {
+    METRICS_ADDRESS metrics_address: Option<SocketAddr> = parsed(unless_empty(values::listen_address)) => {
         flags: &["metrics-address"],
         variables: &[Value("HCLOUD_METRICS_ADDRESS")],
         kind: Kind::Text("[IP]:PORT"),
@@ -627,7 +590,7 @@ settings! {
 
     // Greater than zero.
     TEST_TIME_SCALE test_time_scale: f64 = parsed(values::scale) => {
-        name: "test-time-scale",
+        called: "test-time-scale",
         variables: &[Value("CCM_TEST_TIME_SCALE")],
         kind: Kind::Number,
         default: Some("1"),
@@ -648,22 +611,22 @@ mod tests {
     /// Everything a row may be found by is there once, and help reads as sentences.
     #[test]
     fn rows_are_distinct_and_whole() {
-        let mut seen = BTreeSet::new();
+        let mut seen: BTreeSet<String> = BTreeSet::new();
         for setting in TABLE {
             let variables = setting.variables.iter().map(|variable| variable.name());
             for key in setting.flags.iter().copied().chain(variables) {
-                assert!(seen.insert(key), "{key} is there twice");
+                assert!(seen.insert(key.to_owned()), "{key} is there twice");
             }
-            assert!(seen.insert(setting.name) || setting.flags.contains(&setting.name));
-            assert!(setting.help.ends_with('.'), "{}", setting.name);
-            assert!(!setting.commands.is_empty(), "{}", setting.name);
+            assert!(seen.insert(setting.name()) || setting.flags.contains(&setting.name()));
+            assert!(setting.help.ends_with('.'), "{}", setting.name());
+            assert!(!setting.commands.is_empty(), "{}", setting.name());
             assert!(!setting.flags.is_empty() || !setting.variables.is_empty());
             let boolean = setting.kind == Kind::Boolean;
             let is_flag = !setting.flags.is_empty();
             assert!(
                 !boolean || !is_flag || setting.default.is_some(),
                 "{}",
-                setting.name
+                setting.name()
             );
         }
     }

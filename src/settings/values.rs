@@ -63,29 +63,20 @@ pub(super) fn controllers(text: &str) -> Result<Vec<Controller>, String> {
     if words.is_empty() {
         return Err("name at least one controller, or * for all".to_owned());
     }
-    let mut enabled = Vec::new();
-    for controller in Controller::ALL {
-        let mut named = words
-            .iter()
-            .filter(|word| controller.names().contains(&bare(word)));
-        let first = named.next().or(words.iter().find(|word| **word == "*"));
-        if first.is_some_and(|word| !word.starts_with('-')) {
-            enabled.push(*controller);
-        }
+    let is_named = |word: &&&str, controller: &Controller| controller.names().contains(&bare(word));
+    let is_known =
+        |word: &&&str| **word == "*" || Controller::ALL.iter().any(|one| is_named(word, one));
+    let unknown = words.iter().filter(|word| !is_known(word));
+    let unknown: Vec<String> = unknown.map(|word| no_such(bare(word))).collect();
+    if !unknown.is_empty() {
+        return Err(unknown.join("; "));
     }
-    let is_known = |word: &&str| {
-        let mut all = Controller::ALL.iter();
-        *word == "*" || all.any(|controller| controller.names().contains(&bare(word)))
+    let is_enabled = |controller: &&Controller| {
+        let first = words.iter().find(|word| is_named(word, controller));
+        let first = first.or(words.iter().find(|word| **word == "*"));
+        first.is_some_and(|word| !word.starts_with('-'))
     };
-    let unknown: Vec<String> = words
-        .iter()
-        .filter(|word| !is_known(word))
-        .map(|word| no_such(bare(word)))
-        .collect();
-    match unknown.is_empty() {
-        true => Ok(enabled),
-        false => Err(unknown.join("; ")),
-    }
+    Ok(Controller::ALL.iter().filter(is_enabled).copied().collect())
 }
 
 /// `-name` → `name`
@@ -157,29 +148,21 @@ pub(super) fn text(text: &str) -> Result<String, String> {
 }
 
 /// An empty flag counts as unset.
-pub(super) fn name(text: &str) -> Result<Option<String>, String> {
-    Ok((!text.is_empty()).then(|| text.to_owned()))
-}
-
-pub(super) fn url(text: &str) -> Result<Option<Url>, String> {
-    if text.is_empty() {
-        Ok(None)
-    } else {
-        Url::parse(text).map(Some)
+pub(super) fn unless_empty<T>(
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> impl Fn(&str) -> Result<Option<T>, String> {
+    move |text| match text {
+        "" => Ok(None),
+        text => parse(text).map(Some),
     }
 }
 
-pub(super) fn network(text: &str) -> Result<Option<NetworkSelector>, String> {
-    if text.is_empty() {
-        return Ok(None);
-    }
+pub(super) fn network(text: &str) -> Result<NetworkSelector, String> {
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Ok(Some(NetworkSelector::Name(text.to_owned())));
+        return Ok(NetworkSelector::Name(text.to_owned()));
     }
-    match text.parse() {
-        Ok(id) => Ok(Some(NetworkSelector::Id(id))),
-        Err(_) => Err("too large for the ID of a Network".to_owned()),
-    }
+    let id = text.parse().map(NetworkSelector::Id);
+    id.map_err(|_| "too large for the ID of a Network".to_owned())
 }
 
 /// Dedicated servers are not supported yet: `true` is an error, because no node would get its server.
@@ -221,24 +204,23 @@ pub struct WorkloadName {
 }
 
 impl WorkloadName {
-    pub(super) fn parse(text: &str) -> Result<Option<WorkloadName>, String> {
+    pub(super) fn parse(text: &str) -> Result<WorkloadName, String> {
         let parts: Vec<&str> = text.split('/').collect();
         let [namespace, kind, name] = parts[..] else {
             return Err(SETTINGS_FROM_FORM.to_owned());
         };
-        let kind = match kind {
-            "deployment" => "deployment",
-            "daemonset" => "daemonset",
-            _ => return Err("use deployment or daemonset between the slashes".to_owned()),
+        let mut kinds = ["deployment", "daemonset"].into_iter();
+        let Some(kind) = kinds.find(|known| *known == kind) else {
+            return Err("use deployment or daemonset between the slashes".to_owned());
         };
         if namespace.is_empty() || name.is_empty() {
             return Err(SETTINGS_FROM_FORM.to_owned());
         }
-        Ok(Some(WorkloadName {
+        Ok(WorkloadName {
             namespace: namespace.to_owned(),
             kind,
             name: name.to_owned(),
-        }))
+        })
     }
 }
 
@@ -312,20 +294,18 @@ pub(super) fn without_credentials(text: &str) -> String {
 }
 
 /// An address as Go's `net.Listen` takes it, without host names: `:8233`, `0.0.0.0:8233`, `[::1]:8233`. `[::]` means
-/// every address of the machine, as does an address without an IP. An empty text means not to listen at all.
-pub(super) fn listen_address(text: &str) -> Result<Option<SocketAddr>, String> {
-    let everywhere = |port| SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+/// every address of the machine, as does an address without an IP.
+pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let is_port = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let address = match text.strip_prefix(':') {
-        _ if text.is_empty() => return Ok(None),
-        Some(port) => Some(port)
-            .filter(is_port)
-            .and_then(|port| port.parse().ok())
-            .map(everywhere),
+    let address = match text.strip_prefix(':').filter(is_port) {
+        Some(port) => port
+            .parse()
+            .ok()
+            .map(|port: u16| SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))),
         None => text.parse().ok(),
     };
     let forms = "write :PORT or IP:PORT, e.g. :8233, 127.0.0.1:8233 or [::1]:8233";
-    address.map(Some).ok_or_else(|| forms.to_owned())
+    address.ok_or_else(|| forms.to_owned())
 }
 
 /// A token written where its file's path belongs; a message must not repeat it. Paths that long
@@ -468,9 +448,9 @@ mod tests {
         ] {
             let ip: IpAddr = ip.parse().unwrap();
             let expected = SocketAddr::from((ip, port));
-            assert_eq!(listen_address(text), Ok(Some(expected)), "{text}");
+            assert_eq!(listen_address(text), Ok(expected), "{text}");
         }
-        assert_eq!(listen_address(""), Ok(None));
+        assert_eq!(unless_empty(listen_address)(""), Ok(None));
     }
 
     #[test]

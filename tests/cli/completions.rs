@@ -5,6 +5,7 @@ use crate::common;
 
 use common::ccm;
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::process::Command;
 
 /// What is typed, and what may follow; a star: among others.
@@ -56,6 +57,7 @@ fn runs(shell: &str, flag: &str, lines: &str) -> Option<Vec<String>> {
     let ran = Command::new(shell)
         .args([flag, &text])
         .env("HOME", &folder)
+        .env("PATH", path_with_ccm())
         .output();
     let Ok(output) = ran else {
         let why = format!("there is no {shell}");
@@ -67,6 +69,13 @@ fn runs(shell: &str, flag: &str, lines: &str) -> Option<Vec<String>> {
     let printed = String::from_utf8(output.stdout).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
     Some(printed.lines().map(str::to_owned).collect())
+}
+
+/// The scripts run the program that is completed.
+fn path_with_ccm() -> OsString {
+    let own = common::binary().parent().unwrap().to_owned();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::join_paths(std::iter::once(own).chain(std::env::split_paths(&path))).unwrap()
 }
 
 /// A line `@N` begins what was offered for the case of that number.

@@ -112,16 +112,16 @@ fn every_value_and_who_said_so() {
     assert_eq!(item(&document, "network")["value"], Value::Null);
     // Everything that the daemon takes, in the table's order, and nothing else.
     let items = document["items"].as_array().unwrap();
-    let shown: Vec<&str> = items
+    let shown: Vec<String> = items
         .iter()
-        .map(|item| item["setting"].as_str().unwrap())
+        .map(|item| item["setting"].as_str().unwrap().to_owned())
         .collect();
     let daemon = TABLE.iter().filter(|setting| {
-        setting.is_for(Command::Run) && (!setting.hidden || setting.name == "test-time-scale")
+        setting.is_for(Command::Run) && (!setting.hidden || setting.name() == "test-time-scale")
     });
     assert_eq!(
         shown,
-        daemon.map(|setting| setting.name).collect::<Vec<_>>()
+        daemon.map(|setting| setting.name()).collect::<Vec<_>>()
     );
     let yaml: Value =
         serde_yaml::from_str(&config(&env, &["-oyaml", flags[2], flags[3], flags[4]]).stdout)

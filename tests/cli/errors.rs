@@ -76,6 +76,9 @@ const LIST: &[&str] = &["node", "list"];
 /// What the Lease adds to this has its own tests.
 const ONCE: &[&str] = &["run", "--once", "--leader-elect=false"];
 
+/// No client of the cluster can be made.
+const NO_CLUSTER: &[(&str, &str)] = &[("KUBECONFIG", "/nowhere")];
+
 /// 64 characters, as a token has.
 const NO_TOKEN: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
@@ -135,6 +138,16 @@ fn usage() {
         (&["node", "inspect", "other"], &[], 1, "there is no node \"other\"; ccm node list shows all 3"),
         (&["node", "sync", "worker-1", "wroker-2", "zzz"], &[], 1, "there is no node \"wroker-2\"; did you mean worker-2?\nthere is no node \"zzz\"; ccm node list shows all 3"),
         (&["node", "sync", "--detailed-exitcode"], &[], 2, "--detailed-exitcode needs --dry-run"),
+        // Wrong usage is seen before any client is made.
+        (&["node", "list", "x"], NO_CLUSTER, 2, "node list takes no name; ccm node inspect x shows one node"),
+        (&["node", "inspect"], NO_CLUSTER, 2, "node inspect takes one name, e.g. ccm node inspect worker-1"),
+        (&["node", "sync", "--detailed-exitcode"], NO_CLUSTER, 2, "--detailed-exitcode needs --dry-run"),
+        (&["lb", "list", "default/x"], NO_CLUSTER, 2, "lb list takes no name; ccm lb inspect default/x shows one Service"),
+        (&["lb", "inspect"], NO_CLUSTER, 2, "lb inspect takes one Service, e.g. ccm lb inspect default/web"),
+        (&["lb", "inspect", "default/a", "default/b"], NO_CLUSTER, 2, "lb inspect takes one Service, e.g. ccm lb inspect default/web"),
+        (&["lb", "sync", "--delete-orphans", "default/x", "--yes"], NO_CLUSTER, 2, "--delete-orphans takes no Service: those of orphans do not exist"),
+        (&["route", "list", "x"], NO_CLUSTER, 2, "route list takes no name: it is about all routes"),
+        (&["route", "sync", "--detailed-exitcode"], NO_CLUSTER, 2, "--detailed-exitcode needs --dry-run"),
         (&["node", "list", "\u{1b}[2J"], &[], 2, "node list takes no name; ccm node inspect \\u001b[2J shows one node"),
         (&["\u{1b}[2J"], &[], 2, "unknown command \"\\u{1b}[2J\"; there is run, node, lb, route, doctor, config, completions, help, version\nSee ccm help."),
     ]);

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use ccm::settings::{
     AddressFamily, Command, Controller, DROP_IN_FLAGS, DaemonSettings, Environment, Kind,
-    LogFormat, NetworkSelector, Output, Parsed, Profile, Sourced, TABLE, WorkloadName,
-    inherited_names, parse, parse_with_daemon, with_table,
+    LogFormat, NetworkSelector, Output, Parsed, Profile, Sourced, TABLE, Use, WorkloadName, parse,
+    parse_with_daemon, with_table,
 };
 
 /// An environment of a test, with its files.
@@ -544,9 +544,9 @@ fn the_table_offers_only_what_can_be_read() {
                 (None, Some(variable)) => {
                     read_with_token(*command, "", &format!("{}={word}", variable.name()))
                 }
-                (None, None) => panic!("{} can't be set", setting.name),
+                (None, None) => panic!("{} can't be set", setting.name()),
             };
-            assert_eq!(lines(&parsed.problems), "", "{} {word}", setting.name);
+            assert_eq!(lines(&parsed.problems), "", "{} {word}", setting.name());
         }
     }
 }
@@ -579,9 +579,16 @@ fn all_flags_of_hcloud_cloud_controller_manager_are_accepted() {
         let bare = kind.is_empty() || kind.contains("[=");
         expected.insert(name, !bare);
     }
-    let listed: BTreeMap<_, _> = DROP_IN_FLAGS
-        .iter()
-        .map(|flag| (flag.name, flag.takes_value))
+    let ours = TABLE.iter().filter(|row| row.is_for(Command::Run));
+    let ours = ours.flat_map(|row| row.flags.iter().map(|flag| (*flag, row.takes_value())));
+    let ours: BTreeMap<_, _> = ours.chain([("help", false), ("version", false)]).collect();
+    let takes_value = |name: &str, kind: Use| match kind {
+        Use::Honoured => ours[name],
+        kind => kind == Use::WithValue,
+    };
+    let listed = DROP_IN_FLAGS.iter();
+    let listed: BTreeMap<_, _> = listed
+        .map(|(name, kind)| (*name, takes_value(name, *kind)))
         .collect();
     assert_eq!(listed, expected);
     assert_eq!(listed.len(), DROP_IN_FLAGS.len(), "one is there twice");
@@ -589,17 +596,16 @@ fn all_flags_of_hcloud_cloud_controller_manager_are_accepted() {
 
 #[test]
 fn every_drop_in_flag_is_honoured_or_reported() {
-    for flag in DROP_IN_FLAGS {
-        let value = if flag.takes_value { " 1s" } else { "" };
-        let parsed = read_with_token(Command::Run, &format!("--{}{value}", flag.name), "");
-        let reported = lines(&parsed.notices).starts_with(&format!("--{}: ", flag.name));
-        assert_eq!(reported, !flag.is_honoured(), "{}", flag.name);
+    for (name, kind) in DROP_IN_FLAGS {
+        let is_ours = TABLE.iter().any(|row| row.flags.contains(name));
+        let is_honoured = is_ours || ["help", "version"].contains(name);
+        assert_eq!(is_honoured, *kind == Use::Honoured, "{name}");
+        let value = if *kind == Use::WithValue { " 1s" } else { "" };
+        let parsed = read_with_token(Command::Run, &format!("--{name}{value}"), "");
+        let reported = lines(&parsed.notices).starts_with(&format!("--{name}: "));
+        assert_eq!(reported, !is_honoured, "{name}");
         assert!(parsed.words.is_empty());
-        assert!(
-            flag.is_honoured() || parsed.problems.is_empty(),
-            "{}",
-            flag.name
-        );
+        assert!(is_honoured || parsed.problems.is_empty(), "{name}");
     }
 }
 
@@ -673,10 +679,17 @@ fn what_a_daemon_is_started_with_comes_below_a_person_s_own() {
     assert_eq!(own.cluster_name.source.name(), "--cluster-name");
     assert_eq!(own.load_balancers.kind.unwrap().value, "lb31");
     assert_eq!(own.network.value, Some(NetworkSelector::Id(9)));
-    let count = inherited_names(Command::LbSync);
+    let unset = parse(
+        Command::LbSync,
+        Vec::new(),
+        &environment("HCLOUD_NETWORK=7"),
+    )
+    .unset_names();
     for (name, counts) in [
         ("HCLOUD_LOAD_BALANCERS_TYPE", true),
-        ("HCLOUD_NETWORK", true),
+        // It is set.
+        ("HCLOUD_NETWORK", false),
+        ("HCLOUD_INSTANCES_ADDRESS_FAMILY", true),
         ("--cloud-provider", true),
         ("HCLOUD_TOKEN", false),
         ("HCLOUD_TOKEN_FILE", false),
@@ -688,6 +701,6 @@ fn what_a_daemon_is_started_with_comes_below_a_person_s_own() {
         ("--dry-run", false),
         ("--kubeconfig", false),
     ] {
-        assert_eq!(count.iter().any(|one| one == name), counts, "{name}");
+        assert_eq!(unset.iter().any(|one| one == name), counts, "{name}");
     }
 }

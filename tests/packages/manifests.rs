@@ -305,7 +305,7 @@ fn the_deployment_says_what_ccm_understands() {
         };
         let setting = TABLE.iter().find(is_ours).expect(name);
         assert_eq!(variable["valueFrom"]["secretKeyRef"]["name"], "hcloud");
-        assert_eq!(variable["valueFrom"]["secretKeyRef"]["key"], setting.name);
+        assert_eq!(variable["valueFrom"]["secretKeyRef"]["key"], setting.name());
         variables.insert(name.to_owned(), "x".to_owned());
     }
     let mut words = container["args"].as_array().unwrap().iter();

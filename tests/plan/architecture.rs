@@ -125,6 +125,7 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "hetzner",
     "http",
     "kube",
+    "metrics",
     "settings",
     "text",
 ];

@@ -2,6 +2,7 @@
 
 use super::observe::{Cluster, Need, View};
 use super::outcome::{Gap, Outcome, Status, Verdict, about, need};
+use crate::cli::leader;
 use crate::kube::Workload;
 
 /// The oldest that is supported, of major version 1.
@@ -61,22 +62,21 @@ pub(super) fn rights(view: &View) -> Verdict {
 }
 
 pub(super) fn lease(view: &View) -> Verdict {
-    let lease = cluster(view)?.lease.as_ref()?;
-    let key = &lease.key;
-    let spec = lease.spec.as_ref().filter(|spec| !spec.holder.is_empty());
-    let found = match (spec, lease.age_s) {
-        (None, _) => "no leader, so nothing is done".to_owned(),
-        (Some(spec), Some(age_s)) if age_s <= i64::from(spec.duration_seconds) => {
-            let (holder, age_s) = (&spec.holder, age_s.max(0));
+    let spec = cluster(view)?.lease.as_ref()?.as_ref();
+    let key = leader::key(view.settings);
+    let spec = spec.filter(|spec| !spec.holder.is_empty());
+    let found = match spec.map(|spec| (&spec.holder, leader::age_s(spec), spec)) {
+        None => "no leader, so nothing is done".to_owned(),
+        Some((holder, Some(age_s), spec)) if age_s <= i64::from(spec.duration_seconds) => {
+            let age_s = age_s.max(0);
             return Ok(Outcome::ok(format!(
                 "{key}: {holder} leads, and renewed it {age_s} s ago"
             )));
         }
-        (Some(spec), Some(age_s)) => {
-            let holder = &spec.holder;
+        Some((holder, Some(age_s), _)) => {
             format!("{holder} held it and has not renewed it for {age_s} s: no leader")
         }
-        (Some(spec), None) => format!("{} holds it and never renewed it", spec.holder),
+        Some((holder, None, _)) => format!("{holder} holds it and never renewed it"),
     };
     Ok(Outcome::warn(
         format!("{key}: {found}"),
@@ -94,27 +94,11 @@ pub(super) fn other_ccm(view: &View) -> Verdict {
     let remedy = "let one of them work: scale the other one to 0 (kubectl -n NAMESPACE scale \
                   deployment/NAME --replicas=0); ccm help migrate shows how to move from one to the other";
     let cluster = cluster(view)?;
-    let spec = cluster
-        .lease
-        .as_ref()
-        .ok()
-        .and_then(|lease| lease.spec.as_ref());
+    let spec = cluster.lease.as_ref().ok().and_then(Option::as_ref);
     let holder = spec.map(|spec| &spec.holder);
     let holder = holder.filter(|holder| holder.starts_with("hcloud-") && holder.contains(OTHER));
-    // Only an image is certain: ours may run in a Deployment of that name.
-    let held = holder.map(|holder| {
-        Outcome::warn(
-            format!("{holder} holds the Lease: by its name it is hcloud-cloud-controller-manager"),
-            remedy,
-        )
-    });
-    let workloads = match (&cluster.workloads, held) {
-        (Err(_), Some(held)) => return Ok(held),
-        (Ok(workloads), Some(held))
-            if !workloads.iter().any(|one| is_other(one) || runs_us(one)) =>
-        {
-            return Ok(held);
-        }
+    let workloads = match (&cluster.workloads, holder) {
+        (Err(_), Some(_)) => &Vec::new(),
         (workloads, _) => workloads.as_ref()?,
     };
     let namespace = &view.settings.lease_namespace.value;
@@ -127,7 +111,15 @@ pub(super) fn other_ccm(view: &View) -> Verdict {
             remedy,
         )
     });
-    Ok(others.unwrap_or_else(|| Outcome::ok(format!("none in {namespace}"))))
+    Ok(match (others, holder) {
+        (Some(others), _) => others,
+        // Only an image is certain: ours may run in a Deployment of that name.
+        (None, Some(holder)) if !workloads.iter().any(runs_us) => Outcome::warn(
+            format!("{holder} holds the Lease: by its name it is hcloud-cloud-controller-manager"),
+            remedy,
+        ),
+        (None, _) => Outcome::ok(format!("none in {namespace}")),
+    })
 }
 
 fn is_other(workload: &Workload) -> bool {

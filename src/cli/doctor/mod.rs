@@ -17,9 +17,8 @@ mod outcome;
 mod routes;
 mod services;
 
-use super::output::{self, Document, Exit, one_line, wrapped};
+use super::output::{self, Document, Exit, paragraph};
 use super::startup;
-use super::table::COLUMNS;
 use crate::settings::Command;
 use observe::View;
 use outcome::{Outcome, Status, Verdict};
@@ -164,12 +163,20 @@ fn report(items: &[Item], is_wide: bool) -> String {
             Status::Skipped => ("skipped", false),
             Status::Ok => ("ok", false),
         };
-        text += &paragraph(&format!("{word:<8}{}", item.check), &item.message);
+        let mut below = vec![item.message.clone()];
         if is_wide || is_bad {
-            text += &paragraph("", &format!("Checked: {}.", item.looked_at));
+            below.push(format!("Checked: {}.", item.looked_at));
         }
         if !item.remedy.is_empty() {
-            text += &paragraph("", &format!("Fix: {}.", item.remedy));
+            below.push(format!("Fix: {}.", item.remedy));
+        }
+        let mut head = format!("{word:<8}{}", item.check);
+        for one in below {
+            text += &paragraph(
+                &format!("{:<INDENT$}", std::mem::take(&mut head)),
+                INDENT,
+                &one,
+            );
         }
     }
     let count = |status| items.iter().filter(|item| item.status == status).count();
@@ -180,20 +187,4 @@ fn report(items: &[Item], is_wide: bool) -> String {
         count(Status::Ok),
         count(Status::Skipped)
     )
-}
-
-/// Longer words than a line, e.g. paths and tokens of an error, are cut into lines as well.
-fn paragraph(head: &str, body: &str) -> String {
-    let width = COLUMNS - INDENT;
-    let mut head = head;
-    let mut text = String::new();
-    for line in wrapped(&one_line(body), width) {
-        let letters: Vec<char> = line.chars().collect();
-        for piece in letters.chunks(width) {
-            let piece: String = piece.iter().collect();
-            text += &format!("{head:<INDENT$}{piece}\n");
-            head = "";
-        }
-    }
-    text
 }

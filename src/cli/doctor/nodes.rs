@@ -34,16 +34,9 @@ pub(super) fn project(view: &View) -> Verdict {
                 "of {count} none has its server in the token's project: it is another project's token, or another \
                  cluster"
             ),
-            match nodes.iter().any(is_replaced) {
-                true => {
-                    "use a token of the project that the servers are in, or the right --context; if both are \
-                     right and the servers were made anew under their names: kubectl delete node NAME, and \
-                     each kubelet registers again"
-                }
-                false => {
-                    "use a token of the project that the servers are in, or the right --context"
-                }
-            },
+            "use a token of the project that the servers are in, or the right --context; if both are right and \
+             the servers were made anew under their names: kubectl delete node NAME, and each kubelet \
+             registers again",
         ),
         _ => Outcome::ok(format!(
             "{matched} of {count} with its server in the token's project"
@@ -72,22 +65,15 @@ pub(super) fn provider_ids(view: &View) -> Verdict {
         let found =
             format!("another provider's, and left alone (ours begin with {prefix}://): {ids}");
         if prefix != "hcloud" && nodes.iter().any(is_hcloud) {
-            Outcome::fail(
-                found,
-                "hcloud:// is hcloud-cloud-controller-manager's: run ccm with --cloud-provider=hcloud; \
-                 a provider ID can't be changed",
-            )
-        } else if count == nodes.len() {
-            Outcome::fail(
-                found,
-                "check --cloud-provider; a provider ID can't be changed, so those nodes have to join anew",
-            )
-        } else {
-            Outcome::warn(
-                found,
-                "if they run on this project's servers, drain them, delete the nodes and let them join \
-                 anew; else it is as it should be",
-            )
+            let remedy = "hcloud:// is hcloud-cloud-controller-manager's: run ccm with --cloud-provider=hcloud; \
+                          a provider ID can't be changed";
+            return Outcome::fail(found, remedy);
+        }
+        let remedy = "check --cloud-provider; a provider ID can't be changed: if they run on this project's \
+                      servers, drain them, delete the nodes and let them join anew; else it is as it should be";
+        match count == nodes.len() {
+            true => Outcome::fail(found, remedy),
+            false => Outcome::warn(found, remedy),
         }
     });
     Ok(outcome.unwrap_or_else(|| Outcome::ok("none is another provider's")))

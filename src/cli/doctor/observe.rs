@@ -43,18 +43,10 @@ pub(super) struct Cluster {
     pub(super) version: Version,
     /// What the user that we log in as may not do.
     pub(super) missing: Seen<Vec<Need>>,
-    pub(super) lease: Seen<Lease>,
+    /// None: there is none.
+    pub(super) lease: Seen<Option<LeaseSpec>>,
     /// Beside us, in the namespace of the Lease.
     pub(super) workloads: Seen<Vec<Workload>>,
-}
-
-pub(super) struct Lease {
-    /// For people.
-    pub(super) key: String,
-    /// None: there is none.
-    pub(super) spec: Option<LeaseSpec>,
-    /// By both hosts' clocks, which may differ; none: it was never renewed.
-    pub(super) age_s: Option<i64>,
 }
 
 /// A verb of a resource that the daemon uses: a role must allow it. A test compares them with `manifests/`.
@@ -258,19 +250,14 @@ fn missing(kube: &kube::Client, key: &LeaseKey, has_lease: bool) -> Result<Vec<N
     Ok(missing)
 }
 
-fn lease(kube: &kube::Client, key: &LeaseKey) -> Seen<Lease> {
+fn lease(kube: &kube::Client, key: &LeaseKey) -> Seen<Option<LeaseSpec>> {
     let lease = kube
         .lease(key)
         .map_err(|error| match error.is_forbidden() {
             true => Gap::Needs("rights"),
             false => Gap::Failed(error.to_string()),
         })?;
-    let spec = lease.map(|lease| lease.spec());
-    Ok(Lease {
-        key: key.to_string(),
-        age_s: spec.as_ref().and_then(leader::age_s),
-        spec,
-    })
+    Ok(lease.map(|lease| lease.spec()))
 }
 
 /// The provider, and all servers as they were then.
@@ -282,7 +269,7 @@ struct Cloud {
 
 fn read_cloud(settings: &Settings, unknown: Vec<String>, checkup: &mut Checkup) -> Seen<Cloud> {
     let gate = wire::gate(Command::Doctor, settings);
-    let provider = wire::provider_with(settings, gate, wire::metadata(settings), unknown);
+    let provider = wire::provider(settings, gate, wire::metadata(settings), unknown);
     let provider = provider.map_err(Gap::Failed)?;
     let asked = Instant::now();
     let servers = provider

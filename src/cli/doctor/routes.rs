@@ -4,9 +4,10 @@
 use super::observe::View;
 use super::outcome::{Outcome, Status, Verdict, about, need, some};
 use super::{cluster, nodes};
+use crate::cli::topics;
 use crate::controllers::node::{self, Server};
 use crate::controllers::route::{NETWORK_UNAVAILABLE, NodePlan, Plan, Row, State, Step};
-use crate::provider::{Finding, Reason, Severity};
+use crate::provider::Severity;
 use std::collections::BTreeMap;
 
 pub(super) fn routes(view: &View) -> Verdict {
@@ -70,35 +71,20 @@ fn stuck(view: &View, plan: &Plan) -> Option<Outcome> {
     })
 }
 
-/// What the controller says of the Network itself.
+/// What the controller says of the Network itself; the fix is that of the reason.
 fn of_network(plan: &Plan) -> Vec<Outcome> {
     let network = plan.network.as_ref();
     let name = network.map_or("", |network| network.name.as_str());
-    let is_warning = |finding: &&Finding| finding.severity == Severity::Warning;
-    let mut by_reason: BTreeMap<&str, (Reason, Vec<String>)> = BTreeMap::new();
-    for finding in plan.findings.iter().filter(is_warning) {
-        let of = by_reason.entry(finding.reason.name());
-        let (_, messages) = of.or_insert((finding.reason, Vec::new()));
-        messages.push(finding.message.clone());
+    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for finding in &plan.findings {
+        if finding.severity == Severity::Warning {
+            let messages = by_reason.entry(finding.reason.name()).or_default();
+            messages.push(finding.message.clone());
+        }
     }
-    let outcomes = by_reason.into_values().map(|(reason, messages)| {
-        let remedy = match reason {
-            Reason::StaleRoute => {
-                "ccm does not delete such a route: delete it yourself when it is not needed (hcloud \
-                 network remove-route, or the Console)"
-            }
-            Reason::RouteLimitNear => {
-                "a node beyond the limit gets no route: delete routes that are not needed, or \
-                 plan for an overlay network"
-            }
-            Reason::ClusterCIDRMisconfigured => {
-                "give --cluster-cidr a range within the Network's and outside of its subnets, the \
-                 same as kube-controller-manager's"
-            }
-            Reason::NoNodeInNetwork => "check HCLOUD_NETWORK and --context",
-            _ => "ccm route list shows each route",
-        };
-        Outcome::warn(format!("network {name}: {}", some(&messages)), remedy)
+    let outcomes = by_reason.into_iter().map(|(reason, messages)| {
+        let found = format!("network {name}: {}", some(&messages));
+        Outcome::warn(found, topics::meaning(reason))
     });
     outcomes.collect()
 }

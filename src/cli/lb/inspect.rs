@@ -2,8 +2,8 @@
 
 use super::plans::{Services, targets_cell};
 use crate::cache::Apis;
-use crate::cli::objects::{field, finding, paragraph, rows, section, would_do};
-use crate::cli::output::{Exit, line, or_dash, usage};
+use crate::cli::objects::{field, finding, section, sides, would_do};
+use crate::cli::output::{Exit, line, or_dash, paragraph};
 use crate::cli::table;
 use crate::controllers::service::{self, FailedTry, ServicePlan, Want};
 use crate::kube::ServicePort;
@@ -14,10 +14,6 @@ use std::ffi::OsString;
 pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
     let services = Services::start(Command::LbInspect, words)?;
     let context = &services.context;
-    if context.names.len() != 1 {
-        let why = "lb inspect takes one Service, e.g. ccm lb inspect default/web";
-        return Err(usage(why));
-    }
     let plans = services.evaluate(&services.selection()?)?;
     // A command that only reads warns and continues.
     let _ = context.check_profile();
@@ -63,11 +59,11 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
     });
 
     let held_back = plan.held_back_lines().into_iter();
-    let held_back = held_back.map(|line| paragraph(&format!("hold back {line}"), "  ", "      "));
+    let held_back = held_back.map(|line| paragraph("  ", 6, &format!("hold back {line}")));
     [
         section("FINDINGS", &findings.concat(), "none"),
         "\n".to_owned(),
-        sides(plan),
+        both_sides(plan),
         health(plan),
         section(
             "\nFIELDS (= as wanted, ~ differs, · left as it is)",
@@ -86,61 +82,59 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
     .concat()
 }
 
-fn sides(plan: &ServicePlan) -> String {
+fn both_sides(plan: &ServicePlan) -> String {
     let service = &plan.service;
-    let of_cloud =
-        |text: &dyn Fn(&Balancer) -> String| plan.cloud.found.as_ref().map_or("-".into(), text);
+    let of_cloud = |text: &dyn Fn(&Balancer) -> String| {
+        let found = plan.cloud.found.as_ref();
+        vec![found.map_or("-".to_owned(), text)]
+    };
     let state = match plan.want {
         Want::Ensure => "wants a load balancer",
         Want::Remove => "its load balancer is to go",
         Want::Nothing => "another controller's",
     };
-    let row =
-        |heading: &str, ours: &str, cloud: String| vec![heading.to_owned(), ours.to_owned(), cloud];
-    let mut table = vec![
-        row(
-            "name",
-            &service.full_name(),
-            of_cloud(&|balancer| balancer.name.clone()),
-        ),
-        row(
-            "identity",
-            &service.metadata.uid,
-            of_cloud(&|balancer| format!("load balancer {}", balancer.id)),
-        ),
-        row(
-            "state",
-            state,
-            of_cloud(&|balancer| format!("{}, {}", balancer.kind, balancer.location)),
-        ),
-    ];
-    let ports: Vec<String> = service.spec.ports.iter().map(port).collect();
-    table.extend(rows("ports", &ports, &[]));
-    table.push(row("targets", "", targets_cell(plan)));
-    table.extend(addresses(plan));
-    table::render(&["", "KUBERNETES", "CLOUD"], &table)
-}
-
-/// What the status says beside what the load balancer has.
-fn addresses(plan: &ServicePlan) -> Vec<Vec<String>> {
-    let status = plan.service.status.load_balancer.ingress.iter();
-    let status: Vec<String> = status
-        .map(|ingress| {
-            let address = ingress.hostname.as_ref().or(ingress.ip.as_ref());
-            let address = address.cloned().unwrap_or_default();
-            match ingress.ip_mode.as_deref() {
-                Some(mode) if mode != "VIP" => format!("{address} ({mode})"),
-                _ => address,
-            }
-        })
-        .collect();
+    let status = service.status.load_balancer.ingress.iter();
+    let status = status.map(|ingress| {
+        let address = ingress.hostname.as_ref().or(ingress.ip.as_ref());
+        let address = address.cloned().unwrap_or_default();
+        match ingress.ip_mode.as_deref() {
+            Some(mode) if mode != "VIP" => format!("{address} ({mode})"),
+            _ => address,
+        }
+    });
     let found = plan.cloud.found.iter().flat_map(|found| &found.addresses);
-    let found: Vec<String> = found.map(ToString::to_string).collect();
     let or_none = |side: Vec<String>| match side.is_empty() {
         true => vec!["-".to_owned()],
         false => side,
     };
-    rows("addresses", &or_none(status), &or_none(found))
+    sides(&[
+        (
+            "name",
+            vec![service.full_name()],
+            of_cloud(&|balancer| balancer.name.clone()),
+        ),
+        (
+            "identity",
+            vec![service.metadata.uid.clone()],
+            of_cloud(&|balancer| format!("load balancer {}", balancer.id)),
+        ),
+        (
+            "state",
+            vec![state.to_owned()],
+            of_cloud(&|balancer| format!("{}, {}", balancer.kind, balancer.location)),
+        ),
+        (
+            "ports",
+            service.spec.ports.iter().map(port).collect(),
+            Vec::new(),
+        ),
+        ("targets", Vec::new(), vec![targets_cell(plan)]),
+        (
+            "addresses",
+            or_none(status.collect()),
+            or_none(found.map(ToString::to_string).collect()),
+        ),
+    ])
 }
 
 fn port(port: &ServicePort) -> String {
@@ -192,12 +186,12 @@ fn gone(plan: &ServicePlan) -> Option<String> {
         false => "a new one is held back here: see SYNC WOULD",
     };
     let is_lost = plan.has_lost_its_own();
-    is_lost.then(|| paragraph(&format!("{what}; {then}"), "  ! ", "    "))
+    is_lost.then(|| paragraph("  ! ", 4, &format!("{what}; {then}")))
 }
 
 fn failed_lines(failed: &FailedTry) -> String {
     let text = format!("the last try failed {}: {}", failed.ago(), failed.message);
-    line(format_args!("  ! {}", failed.reason)) + &paragraph(&text, "    ", "    ")
+    line(format_args!("  ! {}", failed.reason)) + &paragraph("    ", 4, &text)
 }
 
 /// A target that gets no traffic is what most people come to look for.

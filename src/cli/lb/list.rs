@@ -1,8 +1,8 @@
 //! Every Service with its load balancer, and what differs.
 
 use super::plans::{Services, TURNED_OFF, targets_cell};
-use crate::cli::objects::{document, paragraph};
-use crate::cli::output::{self, Exit, Printer, or_dash, usage};
+use crate::cli::objects::document;
+use crate::cli::output::{self, Exit, Printer, or_dash, paragraph};
 use crate::cli::table::Columns;
 use crate::controllers::Selection;
 use crate::controllers::service::{ServicePlan, Want};
@@ -15,11 +15,6 @@ use std::time::Instant;
 pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let services = Services::start(Command::LbList, words)?;
     let context = &services.context;
-    if let Some(name) = context.names.first() {
-        return Err(usage(&format!(
-            "lb list takes no name; ccm lb inspect {name} shows one Service"
-        )));
-    }
     let selection = services.selection()?;
     let begun = Instant::now();
     let mut plans = services.evaluate(&selection)?;
@@ -63,7 +58,7 @@ fn kept_lines<'a>(kept: impl Iterator<Item = &'a Kept>) -> String {
         let kind = one.kind.to_lowercase();
         let domains = one.domains.join(", ");
         let line = format!("{kind} {} ({}), for {domains}", one.name, one.id);
-        paragraph(&line, "  ", "      ")
+        paragraph("  ", 6, &line)
     });
     match lines.collect::<String>() {
         none if none.is_empty() => none,

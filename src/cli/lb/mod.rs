@@ -21,7 +21,7 @@ use std::time::Instant;
 
 pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
     let mut services = Services::start(Command::LbSync, words)?;
-    services.context.check_sync()?;
+    services.context.check_profile()?;
     if services.context.settings.delete_orphans.value {
         return delete_orphans(&services);
     }
@@ -44,10 +44,6 @@ fn delete_orphans(services: &Services) -> Result<Exit, Exit> {
     context.show_leader();
     let is_dry = context.settings.dry_run.value;
     let is_agreed = context.settings.yes.value;
-    if !context.names.is_empty() {
-        let why = "--delete-orphans takes no Service: those of orphans do not exist";
-        return Err(usage(why));
-    }
     let may_ask = stdin().is_terminal() && std::io::stderr().is_terminal();
     if !(is_dry || is_agreed || may_ask) {
         return Err(usage(

@@ -7,9 +7,8 @@ use crate::cli::{startup, wire};
 use crate::controllers::service::{ServiceController, ServicePlan, Want, want};
 use crate::controllers::{Proposal, Report, Selection};
 use crate::kube::Service;
-use crate::provider::Ingress;
 use crate::settings::Command;
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -110,21 +109,20 @@ impl Services {
                 }
                 (None, None) => None,
             };
-            let why = match &service {
+            exit = Err(match &service {
                 Some(service) if want(service) != Want::Nothing => continue,
-                Some(service) if listed.is_none() => format!(
+                Some(service) if listed.is_none() => Printer::failure(&format!(
                     "Service {name} is of type {}; only those of type LoadBalancer get a load balancer",
                     service.spec.kind
-                ),
-                Some(_) => format!(
+                )),
+                Some(_) => Printer::failure(&format!(
                     "Service {name} has a spec.loadBalancerClass: it is another controller's, and left alone"
-                ),
+                )),
                 None => {
                     let what = format!("Service {name} of type LoadBalancer");
                     unknown_name(&what, name, &full_names, "ccm lb list")
                 }
-            };
-            exit = Err(Printer::failure(&why));
+            });
         }
         exit
     }
@@ -156,7 +154,7 @@ impl Planned for Vec<ServicePlan> {
 
     fn items<'a>(&'a self, report: Option<&'a Report>) -> Vec<impl Serialize> {
         let items = self.iter().map(|plan| Item {
-            object: (!plan.is_orphan()).then(|| Object::new(plan)),
+            object: (!plan.is_orphan()).then_some(Object(plan)),
             cloud: plan.cloud.found.as_ref(),
             differences: plan
                 .cloud
@@ -201,33 +199,26 @@ impl Planned for Vec<ServicePlan> {
     }
 }
 
-#[derive(Serialize)]
-struct Object<'a> {
-    kind: &'static str,
-    namespace: &'a str,
-    name: &'a str,
-    uid: &'a str,
-    wants: &'static str,
-    finalizer: bool,
-    ingress: &'a [Ingress],
-}
+struct Object<'a>(&'a ServicePlan);
 
-impl Object<'_> {
-    fn new(plan: &ServicePlan) -> Object<'_> {
-        let metadata = &plan.service.metadata;
-        Object {
-            kind: "Service",
-            namespace: &metadata.namespace,
-            name: &metadata.name,
-            uid: &metadata.uid,
-            wants: match plan.want {
-                Want::Ensure => "loadBalancer",
-                Want::Remove => "removal",
-                Want::Nothing => "nothing",
-            },
-            finalizer: plan.service.has_our_finalizer(),
-            ingress: &plan.service.status.load_balancer.ingress,
-        }
+impl Serialize for Object<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Object(plan) = self;
+        let (service, metadata) = (&plan.service, &plan.service.metadata);
+        let wants = match plan.want {
+            Want::Ensure => "loadBalancer",
+            Want::Remove => "removal",
+            Want::Nothing => "nothing",
+        };
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("kind", "Service")?;
+        map.serialize_entry("namespace", &metadata.namespace)?;
+        map.serialize_entry("name", &metadata.name)?;
+        map.serialize_entry("uid", &metadata.uid)?;
+        map.serialize_entry("wants", wants)?;
+        map.serialize_entry("finalizer", &service.has_our_finalizer())?;
+        map.serialize_entry("ingress", &service.status.load_balancer.ingress)?;
+        map.end()
     }
 }
 

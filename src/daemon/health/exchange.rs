@@ -20,7 +20,7 @@ impl Verdict {
 }
 
 /// Head of a request; a probe's has some 150 bytes, Prometheus' some 500.
-pub(super) const REQUEST_LIMIT_BYTES: usize = 4096;
+const REQUEST_LIMIT_BYTES: usize = 4096;
 
 /// The answer to what has arrived so far; none while more must come.
 ///

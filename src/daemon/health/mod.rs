@@ -22,7 +22,7 @@ use crate::metrics;
 use crate::provider::heartbeat::Heartbeat;
 use exchange::Verdict;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// A thread that has begun no tick, finished no call and answered no wait for that long is dead.
@@ -48,12 +48,11 @@ pub struct HealthSettings {
 
 /// Whether the daemon lives and is ready.
 pub struct Health {
+    settings: HealthSettings,
     apis: &'static Apis,
-    silence_limit: Duration,
     threads: Mutex<Vec<Watched>>,
     /// None: this process does not wait for a Lease.
     lease: Option<&'static Lease>,
-    has_metrics: bool,
 }
 
 /// A thread that must show signs of life. It owns its heartbeat, which is dropped when the thread ends.
@@ -71,15 +70,14 @@ impl Health {
         lease: Option<&'static Lease>,
     ) -> &'static Health {
         let health: &'static Health = Box::leak(Box::new(Health {
+            settings,
             apis,
-            silence_limit: settings.silence_limit,
             threads: Mutex::default(),
             lease,
-            has_metrics: settings.has_metrics,
         }));
-        if let Some(address) = settings.address {
+        if let Some(address) = health.settings.address {
             let verdict = |path: &str| health.verdict(path);
-            server::start(address, settings.bind_retry, stop, verdict);
+            server::start(address, health.settings.bind_retry, stop, verdict);
         }
         health
     }
@@ -92,23 +90,20 @@ impl Health {
             name,
             heartbeat: Arc::downgrade(&heartbeat),
         };
-        self.threads
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(watched);
+        self.threads().push(watched);
         heartbeat
     }
 
     /// None: no such path.
     fn verdict(&self, path: &str) -> Option<Verdict> {
         match path {
-            "/healthz" | "/livez" => Some(self.live()),
+            "/healthz" | "/livez" => Some(live(&self.threads(), self.settings.silence_limit)),
             "/readyz" => Some(ready(
                 self.lease.is_some_and(Lease::is_standby),
                 self.apis.kube.is_reached(),
                 self.apis.provider.is_reached(),
             )),
-            "/metrics" if self.has_metrics => Some(Verdict {
+            "/metrics" if self.settings.has_metrics => Some(Verdict {
                 content_type: EXPOSITION,
                 ..Verdict::new(200, metrics::exposition())
             }),
@@ -116,9 +111,8 @@ impl Health {
         }
     }
 
-    fn live(&self) -> Verdict {
-        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        live(&threads, self.silence_limit)
+    fn threads(&self) -> MutexGuard<'_, Vec<Watched>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,50 +1,29 @@
-//! The sockets of the health server: one thread, never blocked by a client.
+//! The sockets of the health server: a thread that accepts, and one for each connection.
 //!
 //! Everybody may connect, so everything is bounded: connections, bytes and time. A newcomer takes
 //! the place of the oldest connection, not the other way round: clients that hold connections
 //! open can't lock out a probe, whose request comes with its connection.
-//!
-//! While no connection is open the thread sleeps in `accept`; otherwise it serves each in turn.
 
 use super::super::stop::Stop;
-use super::exchange::{self, REQUEST_LIMIT_BYTES, Verdict};
+use super::exchange::{self, Verdict};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 const CONNECTIONS_AT_MOST: usize = 64;
-/// Taken in one go, so that those that are there get their turn in a flood.
-const ACCEPTED_AT_ONCE: usize = 16;
-/// From its first byte to its last; kubelet's own time-out for a probe is 1 s by default.
+/// Of a connection, from its first byte to its last; kubelet's own time-out for a probe is 1 s by default.
 const LIFETIME: Duration = Duration::from_secs(2);
 /// Read and thrown away after the answer: closing on unread bytes would take the answer back.
 const DRAINED_AT_MOST_BYTES: usize = 64 * 1024;
-/// Between two reads of connections that send nothing; doubles while nothing comes.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(16);
+/// Until the thread of a connection that was closed has ended.
+const CLOSING: Duration = Duration::from_millis(1);
 /// After `accept` failed, which mostly means that the process is out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// Memory for a thread that does so little.
 const STACK_BYTES: usize = 128 * 1024;
-
-struct Connection {
-    stream: TcpStream,
-    opened: Instant,
-    received: Vec<u8>,
-    /// What of the answer is still to be sent; none before there is one.
-    unsent: Option<Vec<u8>>,
-    drained_bytes: usize,
-}
-
-/// What serving a connection once came to.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
-    Nothing,
-    Progress,
-    Over,
-}
 
 /// Listens and answers on a thread of its own. An address that can't be used is logged once and
 /// tried again: the daemon's work does not depend on it.
@@ -110,118 +89,83 @@ fn bind(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
     Ok([Some(both), ipv4].into_iter().flatten().collect())
 }
 
-fn serve(listener: &TcpListener, verdict: impl Fn(&str) -> Option<Verdict>) {
-    let mut connections: VecDeque<Connection> = VecDeque::new();
-    let mut pause = SHORTEST_PAUSE;
+fn serve(
+    listener: &TcpListener,
+    verdict: impl Fn(&str) -> Option<Verdict> + Copy + Send + 'static,
+) {
+    // The oldest first; each thread owns its connection.
+    let mut open: VecDeque<Weak<TcpStream>> = VecDeque::new();
     loop {
-        let mut is_busy = false;
-        if let Err(error) = accept(listener, &mut connections, &mut is_busy) {
-            log::debug!("health: accept: {error}");
-            std::thread::sleep(ACCEPT_RETRY);
+        let stream = match listener.accept() {
+            Ok((stream, _)) => Arc::new(stream),
+            Err(error) => {
+                log::debug!("health: accept: {error}");
+                std::thread::sleep(ACCEPT_RETRY);
+                continue;
+            }
+        };
+        loop {
+            open.retain(|stream| stream.strong_count() > 0);
+            if open.len() < CONNECTIONS_AT_MOST {
+                break;
+            }
+            // Its thread ends at once: nothing can be read or written any more.
+            if let Some(oldest) = open.front().and_then(Weak::upgrade) {
+                drop(oldest.shutdown(Shutdown::Both));
+            }
+            std::thread::sleep(CLOSING);
         }
-        connections.retain_mut(|connection| {
-            let step = connection.serve(&verdict);
-            is_busy |= step == Step::Progress;
-            step != Step::Over
-        });
-        let too_many = connections.len().saturating_sub(CONNECTIONS_AT_MOST);
-        connections.drain(..too_many);
-        if is_busy {
-            pause = SHORTEST_PAUSE;
-        } else if !connections.is_empty() {
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
+        open.push_back(Arc::downgrade(&stream));
+        // A client that is slow, or does not exist any more, gets no answer.
+        spawn(move || drop(answer(&stream, verdict)));
     }
 }
 
-/// Accepts the waiting connections; without an open connection, blocks until one comes.
-fn accept(
-    listener: &TcpListener,
-    connections: &mut VecDeque<Connection>,
-    is_busy: &mut bool,
-) -> io::Result<()> {
-    if connections.is_empty() {
-        listener.set_nonblocking(false)?;
-        connections.extend(Connection::new(listener.accept()?.0));
-        *is_busy = true;
-        listener.set_nonblocking(true)?;
-    }
-    for _ in 0..ACCEPTED_AT_ONCE {
-        match listener.accept() {
-            Ok((stream, _)) => connections.extend(Connection::new(stream)),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error),
+/// Reads one request and answers it.
+fn answer(mut stream: &TcpStream, verdict: impl Fn(&str) -> Option<Verdict>) -> io::Result<()> {
+    let deadline = Instant::now() + LIFETIME;
+    let mut received = Vec::new();
+    let answer = loop {
+        receive(stream, deadline, &mut received)?;
+        if let Some(answer) = exchange::answer(&received, &verdict) {
+            break answer;
         }
-        *is_busy = true;
+    };
+    let mut unsent = answer.as_slice();
+    while !unsent.is_empty() {
+        // As much as the other side takes now: metrics may be more than fits into the connection's buffer.
+        stream.set_write_timeout(Some(left(deadline)?))?;
+        let count = stream.write(unsent)?;
+        unsent = unsent.get(count..).unwrap_or_default();
+    }
+    stream.shutdown(Shutdown::Write)?;
+    let mut drained_bytes = 0;
+    while drained_bytes < DRAINED_AT_MOST_BYTES {
+        received.clear();
+        receive(stream, deadline, &mut received)?;
+        drained_bytes += received.len();
     }
     Ok(())
 }
 
-impl Connection {
-    fn new(stream: TcpStream) -> Option<Connection> {
-        stream.set_nonblocking(true).ok()?;
-        Some(Connection {
-            stream,
-            opened: Instant::now(),
-            received: Vec::new(),
-            unsent: None,
-            drained_bytes: 0,
-        })
-    }
-
-    fn serve(&mut self, verdict: impl Fn(&str) -> Option<Verdict>) -> Step {
-        let outcome = match &self.unsent {
-            Some(unsent) if !unsent.is_empty() => self.send(),
-            _ => self.receive(verdict),
-        };
-        let may_wait = |kind| matches!(kind, ErrorKind::WouldBlock | ErrorKind::Interrupted);
-        match outcome {
-            Ok(()) => Step::Progress,
-            Err(error) if may_wait(error.kind()) && !self.is_late() => Step::Nothing,
-            Err(_) => Step::Over,
+fn receive(mut stream: &TcpStream, deadline: Instant, into: &mut Vec<u8>) -> io::Result<()> {
+    let mut buffer = [0; 1024];
+    stream.set_read_timeout(Some(left(deadline)?))?;
+    match stream.read(&mut buffer)? {
+        0 => Err(ErrorKind::UnexpectedEof.into()),
+        count => {
+            into.extend(&buffer[..count]);
+            Ok(())
         }
     }
+}
 
-    fn is_late(&self) -> bool {
-        self.opened.elapsed() > LIFETIME
-    }
-
-    fn receive(&mut self, verdict: impl Fn(&str) -> Option<Verdict>) -> io::Result<()> {
-        let mut buffer = [0; 1024];
-        let count = self.stream.read(&mut buffer)?;
-        if count == 0 || self.is_late() {
-            return Err(ErrorKind::TimedOut.into());
-        }
-        if self.unsent.is_some() {
-            self.drained_bytes += count;
-            return match self.drained_bytes > DRAINED_AT_MOST_BYTES {
-                true => Err(ErrorKind::FileTooLarge.into()),
-                false => Ok(()),
-            };
-        }
-        let room = REQUEST_LIMIT_BYTES.saturating_sub(self.received.len());
-        self.received.extend(&buffer[..count.min(room)]);
-        match exchange::answer(&self.received, verdict) {
-            None => Ok(()),
-            answer => {
-                self.unsent = answer;
-                self.send()
-            }
-        }
-    }
-
-    /// As much of the answer as the other side takes now. Metrics may be more than fits into
-    /// the connection's buffer.
-    fn send(&mut self) -> io::Result<()> {
-        let unsent = self.unsent.get_or_insert_default();
-        let count = self.stream.write(unsent)?;
-        unsent.drain(..count);
-        match (count, unsent.is_empty()) {
-            (0, _) => Err(ErrorKind::WriteZero.into()),
-            (_, true) => self.stream.shutdown(Shutdown::Write),
-            (_, false) => Ok(()),
-        }
+/// The error: none is left. A time-out of zero would be none at all.
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    match left.is_zero() {
+        true => Err(ErrorKind::TimedOut.into()),
+        false => Ok(left),
     }
 }
 
@@ -232,27 +176,20 @@ mod tests {
 
     /// More than any buffer between the two takes at once.
     #[test]
-    fn a_long_answer_arrives_whole_at_a_slow_reader() {
+    fn a_long_answer_arrives_whole() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let mut reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut connection = Connection::new(listener.accept().unwrap().0).unwrap();
-        let answer: Vec<u8> = (0..16 << 20).map(|n: u32| n as u8).collect();
-        connection.unsent = Some(answer.clone());
-        while connection.send().is_ok() {}
-        let left = connection.unsent.as_ref().map_or(0, Vec::len);
-        assert!(left > 0 && left < answer.len(), "{left} bytes are left");
-        let reading = std::thread::spawn(move || {
-            let mut received = Vec::new();
-            reader.read_to_end(&mut received).map(|_| received)
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let stream = listener.accept().unwrap().0;
+        let text = "0123456789abcdef".repeat(1 << 20);
+        let expected = text.clone();
+        let serving = std::thread::spawn(move || {
+            drop(answer(&stream, |_| Some(Verdict::new(200, text.as_str()))));
         });
-        while connection
-            .unsent
-            .as_ref()
-            .is_some_and(|unsent| !unsent.is_empty())
-        {
-            let outcome = connection.send().map_err(|error| error.kind());
-            assert!(matches!(outcome, Ok(()) | Err(ErrorKind::WouldBlock)));
-        }
-        assert!(reading.join().unwrap().unwrap() == answer);
+        let mut received = String::new();
+        client.read_to_string(&mut received).unwrap();
+        drop(client);
+        serving.join().unwrap();
+        assert!(received.split_once("\r\n\r\n").unwrap().1 == expected);
     }
 }

@@ -4,6 +4,7 @@
 //! ages from the moment in which we saw it change.
 
 use crate::kube::{LeaseSpec, micro_time};
+use crate::provider::Moment;
 use jiff::Timestamp;
 use std::time::{Duration, Instant};
 
@@ -25,13 +26,6 @@ struct Seen {
     since: Instant,
     /// We saw it change.
     changed: bool,
-}
-
-/// Now by both clocks: the monotonic one to measure with, the wall clock to write down.
-#[derive(Clone, Copy)]
-pub(super) struct Now {
-    pub monotonic: Instant,
-    pub wall: Timestamp,
 }
 
 /// What to do next.
@@ -60,7 +54,7 @@ impl Election {
     }
 
     /// Decides on what was read just now.
-    pub(super) fn step(&mut self, read: Option<&LeaseSpec>, leads: bool, now: Now) -> Step {
+    pub(super) fn step(&mut self, read: Option<&LeaseSpec>, leads: bool, now: Moment) -> Step {
         let Some(spec) = read else {
             self.seen = None;
             return Step::Write(self.record(0, None, now));
@@ -82,12 +76,12 @@ impl Election {
     }
 
     /// Our own record, renewed.
-    pub(super) fn renewal(&self, ours: &LeaseSpec, now: Now) -> LeaseSpec {
+    pub(super) fn renewal(&self, ours: &LeaseSpec, now: Moment) -> LeaseSpec {
         self.record(ours.transitions, Some(&ours.acquire_time), now)
     }
 
     /// Without a holder; a duration of 0 would be refused. None: it is not ours.
-    pub(super) fn release(&self, read: &LeaseSpec, now: Now) -> Option<LeaseSpec> {
+    pub(super) fn release(&self, read: &LeaseSpec, now: Moment) -> Option<LeaseSpec> {
         (read.holder == self.identity).then(|| LeaseSpec {
             holder: String::new(),
             duration_seconds: 1,
@@ -115,8 +109,9 @@ impl Election {
         })
     }
 
-    fn record(&self, transitions: u32, acquired: Option<&str>, now: Now) -> LeaseSpec {
-        let now = micro_time(now.wall);
+    fn record(&self, transitions: u32, acquired: Option<&str>, now: Moment) -> LeaseSpec {
+        // A clock beyond the calendar's end is written as 1970: it decides nothing.
+        let now = micro_time(Timestamp::try_from(now.wall).unwrap_or_default());
         LeaseSpec {
             holder: self.identity.clone(),
             duration_seconds: self.lease_seconds,
@@ -127,19 +122,15 @@ impl Election {
     }
 }
 
-impl Now {
-    pub(super) fn read() -> Now {
-        Now {
-            monotonic: Instant::now(),
-            wall: Timestamp::now(),
-        }
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use std::time::SystemTime;
+
+    fn wall(text: &str) -> SystemTime {
+        text.parse::<Timestamp>().unwrap().into()
+    }
 
     const T0: &str = "2026-11-20T10:00:00.000000Z";
 
@@ -176,9 +167,9 @@ mod tests {
         let begun = Instant::now();
         let mut election = Election::new("us", 15, Duration::from_secs(1));
         for (at_s, read, expected) in reads {
-            let now = Now {
+            let now = Moment {
                 monotonic: begun + Duration::from_secs(*at_s),
-                wall: "2026-11-20T11:00:00Z".parse().unwrap(),
+                wall: wall("2026-11-20T11:00:00Z"),
             };
             let step = election.step(record(read).as_ref(), leads, now);
             assert_eq!(shown(step), *expected, "{name}, second {at_s}");
@@ -239,9 +230,9 @@ mod tests {
             let begun = Instant::now();
             let mut election = Election::new("us", 15, Duration::from_secs(1));
             for (at_s, expected) in [(0, "wait for a"), (14, "wait for a"), (15, "take 1")] {
-                let now = Now {
+                let now = Moment {
                     monotonic: begun + Duration::from_secs(at_s),
-                    wall: Timestamp::now(),
+                    wall: SystemTime::now(),
                 };
                 let step = election.step(spec.as_ref(), false, now);
                 assert_eq!(shown(step), expected, "{renewed}, second {at_s}");
@@ -266,9 +257,9 @@ mod tests {
 
     #[test]
     fn what_is_written_is_what_client_go_writes() {
-        let now = Now {
+        let now = Moment {
             monotonic: Instant::now(),
-            wall: "2026-11-20T11:00:00.5Z".parse().unwrap(),
+            wall: wall("2026-11-20T11:00:00.5Z"),
         };
         let now_text = "2026-11-20T11:00:00.500000Z".to_owned();
         let election = Election::new("us", 15, Duration::from_secs(1));

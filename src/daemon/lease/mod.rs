@@ -11,7 +11,8 @@ mod leadership;
 pub use leadership::{Acquired, Lease, Settings, identity};
 
 use crate::kube::{self, retry_on_conflict};
-use election::{Election, Now, Step};
+use crate::provider::Moment;
+use election::{Election, Step};
 use leadership::Leadership;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -78,7 +79,7 @@ impl Lease {
             let Some(read) = self.client.lease(key)? else {
                 return Ok(());
             };
-            match election.release(&read.spec(), Now::read()) {
+            match election.release(&read.spec(), Moment::now()) {
                 Some(released) => self.client.release_lease(key, &read, &released).map(drop),
                 None => Ok(()),
             }
@@ -122,7 +123,7 @@ impl Renewer {
     /// In steady state one PUT over what we wrote last; else what is there decides. A write that is the step was made.
     fn try_once(&mut self) -> Result<Step, kube::Error> {
         if let Some(held) = self.held.clone() {
-            let renewal = Step::Write(self.election.renewal(&held.spec(), Now::read()));
+            let renewal = Step::Write(self.election.renewal(&held.spec(), Moment::now()));
             match self.take(Some(&held), &renewal) {
                 Ok(()) => return Ok(renewal),
                 Err(error) => log::debug!("{error}"),
@@ -132,7 +133,7 @@ impl Renewer {
             let read = self.lease.client.lease(&self.lease.settings.key)?;
             let spec = read.as_ref().map(kube::Lease::spec);
             let leads = self.held.is_some();
-            let step = self.election.step(spec.as_ref(), leads, Now::read());
+            let step = self.election.step(spec.as_ref(), leads, Moment::now());
             self.take(read.as_ref(), &step)?;
             Ok(step)
         })
