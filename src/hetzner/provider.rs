@@ -4,17 +4,16 @@ use super::actions;
 use super::addresses::{Addresses, addresses, explain_missing, hold_back};
 use super::api::{self, Api};
 use super::certificates;
-use super::load_balancers::{self, Observed, Planner};
+use super::load_balancers::{self, Planner};
 use super::metadata;
 use super::networks::{self, Network};
 use super::servers;
 use crate::http::{self, Proxies, Timing, Tls, Token};
 use crate::provider::{
-    ActionId, Actions, AddressFamily, Applied, Attached, Change, ChangeKind, Checkup, Cluster,
-    Error, ErrorKind, Finding, Gate, Instance, InstanceId, Instances, Kept, LoadBalancerPlan,
-    LoadBalancers, Metadata, Needs, Network as PrivateNetwork, NetworkSelector, Node, NodeAddress,
-    OfferedNode, Orphan, Profile, Provider, ProviderId, RouteChange, Routes, Service, Snapshot,
-    Source, Sourced, Urgency,
+    ActionId, Actions, AddressFamily, Applied, Attached, Change, Checkup, Cluster, Error,
+    ErrorKind, Finding, Gate, Instance, InstanceId, Instances, Kept, LoadBalancers, Metadata,
+    Network as PrivateNetwork, NetworkSelector, Node, NodeAddress, Profile, Provider, ProviderId,
+    RouteChange, Routes, Service, Snapshot, Source, Sourced, Urgency,
 };
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::Value;
@@ -64,7 +63,7 @@ pub struct Hetzner(Arc<Project>);
 
 /// What snapshots and planned changes share with it.
 pub struct Project {
-    api: Api,
+    api: Arc<Api>,
     profile: Profile,
     network: Option<NetworkSelector>,
     metadata: Option<String>,
@@ -73,7 +72,7 @@ pub struct Project {
     finding: std::sync::Mutex<()>,
     address_family: Sourced<AddressFamily>,
     zone_label: Sourced<bool>,
-    load_balancers: load_balancers::Defaults,
+    load_balancers: Arc<load_balancers::Defaults>,
     has_load_balancers: bool,
     types: load_balancers::Types,
     subnets: load_balancers::Subnets,
@@ -96,7 +95,7 @@ impl Hetzner {
             watch: api::watch,
         });
         Hetzner(Arc::new(Project {
-            api: Api::new(http, settings.time_scale),
+            api: Arc::new(Api::new(http, settings.time_scale)),
             profile: settings.profile,
             network: settings.network,
             metadata: settings.metadata,
@@ -105,17 +104,19 @@ impl Hetzner {
             address_family: settings.address_family,
             zone_label: settings.zone_label,
             has_load_balancers: settings.load_balancers.is_some(),
-            load_balancers: settings.load_balancers.unwrap_or_default(),
+            load_balancers: Arc::new(settings.load_balancers.unwrap_or_default()),
             types: load_balancers::Types::new(settings.time_scale),
             subnets: load_balancers::Subnets::new(settings.time_scale),
         }))
     }
 
-    fn planner(&self) -> Planner<'_> {
+    /// Plans load balancers with this Network.
+    pub fn planner(&self, network: Option<u64>) -> Planner {
         Planner {
             profile: self.profile,
-            defaults: &self.load_balancers,
-            network: self.network_id(),
+            defaults: Arc::clone(&self.load_balancers),
+            network,
+            api: Arc::clone(&self.api),
         }
     }
 
@@ -252,18 +253,6 @@ impl Change for RouteWrite {
     fn json(&self) -> Value {
         self.change.json()
     }
-
-    fn kind(&self) -> ChangeKind {
-        ChangeKind::Settings
-    }
-
-    fn may_follow_at_once(&self) -> bool {
-        false
-    }
-
-    fn may_fail_alone(&self) -> bool {
-        false
-    }
 }
 
 impl fmt::Debug for RouteWrite {
@@ -294,153 +283,19 @@ impl LoadBalancers for Hetzner {
     fn observe(&self, services: &[&Service], urgency: Urgency) -> Result<Arc<dyn Snapshot>, Error> {
         // Without the Network that the settings name, every plan would be wrong.
         self.prepare()?;
-        let planner = self.planner();
+        let planner = self.planner(self.network_id());
         let known = load_balancers::Known {
             types: &self.types,
             subnets: &self.subnets,
             network: self.found.get(),
         };
         let observed = load_balancers::observe(&self.api, &known, &planner, services, urgency)?;
-        Ok(self.snapshot(observed))
+        Ok(Arc::new(load_balancers::Snapshot { planner, observed }))
     }
 
     fn kept(&self, cluster: &Cluster) -> Result<Vec<Kept>, Error> {
         let all = certificates::of_cluster(&self.api, load_balancers::CLUSTER_UID, &cluster.uid)?;
         Ok(load_balancers::left(&all, cluster))
-    }
-}
-
-impl Hetzner {
-    fn snapshot(&self, observed: Observed) -> Arc<dyn Snapshot> {
-        Arc::new(LoadBalancerSnapshot {
-            hetzner: self.clone(),
-            observed,
-        })
-    }
-
-    fn applicable(&self, plan: load_balancers::Plan) -> LoadBalancerPlan {
-        let changes = plan.changes.into_iter();
-        LoadBalancerPlan {
-            changes: changes.map(|change| self.ready(change)).collect(),
-            ..plan.rest
-        }
-    }
-
-    fn ready(&self, change: load_balancers::Change) -> Box<dyn Change> {
-        Box::new(LoadBalancerChange {
-            hetzner: self.clone(),
-            change,
-        })
-    }
-}
-
-/// A planned change, with the project that it changes.
-struct LoadBalancerChange {
-    hetzner: Hetzner,
-    change: load_balancers::Change,
-}
-
-impl Change for LoadBalancerChange {
-    fn apply(&self) -> Result<Applied, Error> {
-        let snapshot = |observed| self.hetzner.snapshot(observed);
-        load_balancers::apply(&self.hetzner.api, &self.change, snapshot)
-    }
-
-    fn line(&self) -> String {
-        self.change.line.clone()
-    }
-
-    fn json(&self) -> Value {
-        self.change.json()
-    }
-
-    fn sources(&self) -> Vec<Source> {
-        self.change.sources.clone()
-    }
-
-    fn kind(&self) -> ChangeKind {
-        self.change.kind()
-    }
-
-    fn may_follow_at_once(&self) -> bool {
-        self.change.may_follow_at_once()
-    }
-
-    fn may_fail_alone(&self) -> bool {
-        self.change.may_fail_alone()
-    }
-
-    fn without_parts(&self) -> Option<Box<dyn Change>> {
-        let bare = self.change.without_parts();
-        bare.map(|change| self.hetzner.ready(change))
-    }
-
-    fn needs_another_first(&self) -> bool {
-        self.change.needs_another_first()
-    }
-
-    fn event(&self) -> Option<Finding> {
-        self.change.event.clone()
-    }
-}
-
-impl fmt::Debug for LoadBalancerChange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.change.fmt(f)
-    }
-}
-
-/// What was read of load balancers, with the project that plans by it.
-struct LoadBalancerSnapshot {
-    hetzner: Hetzner,
-    observed: Observed,
-}
-
-impl Snapshot for LoadBalancerSnapshot {
-    fn covers(&self, service: &Service) -> bool {
-        load_balancers::covers(&self.observed, &self.hetzner.planner(), service)
-    }
-
-    fn needs(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster) -> Needs {
-        let planner = self.hetzner.planner();
-        planner.needs(&self.observed, service, nodes, cluster)
-    }
-
-    fn has_own(&self, service: &Service, cluster: &Cluster) -> bool {
-        load_balancers::has_own(&self.observed, service, cluster)
-    }
-
-    fn plan(
-        &self,
-        service: &Service,
-        nodes: &[OfferedNode],
-        cluster: &Cluster,
-    ) -> LoadBalancerPlan {
-        let planner = self.hetzner.planner();
-        let plan = planner.plan(&self.observed, service, nodes, cluster);
-        self.hetzner.applicable(plan)
-    }
-
-    fn plan_removal(
-        &self,
-        service: &Service,
-        nodes: &[OfferedNode],
-        cluster: &Cluster,
-    ) -> LoadBalancerPlan {
-        let planner = self.hetzner.planner();
-        let plan = planner.plan_removal(&self.observed, service, nodes, cluster);
-        self.hetzner.applicable(plan)
-    }
-
-    fn orphans(&self, cluster: &Cluster) -> Vec<Orphan> {
-        let orphans = self.hetzner.planner().orphans(&self.observed, cluster);
-        let orphans = orphans.into_iter();
-        orphans
-            .map(|(orphan, change)| Orphan {
-                removal: change.map(|change| self.hetzner.ready(change)),
-                ..orphan
-            })
-            .collect()
     }
 }
 

@@ -88,21 +88,22 @@ pub trait Change: fmt::Debug + Send + Sync {
     /// For programs: `{"change": "addTarget", …}`.
     fn json(&self) -> serde_json::Value;
 
-    /// What asks for it.
-    fn sources(&self) -> Vec<Source> {
-        Vec::new()
-    }
-
     /// For the events: what kind of change it is.
-    fn kind(&self) -> ChangeKind;
+    fn kind(&self) -> ChangeKind {
+        ChangeKind::Settings
+    }
 
     /// It may be sent although the action of the change before it still runs. The cloud may answer
     /// `ErrorKind::Busy`; then it is sent again afterwards.
-    fn may_follow_at_once(&self) -> bool;
+    fn may_follow_at_once(&self) -> bool {
+        false
+    }
 
     /// When it fails the changes after it are made all the same: a target or a certificate that
     /// the cloud refuses must not keep the others from working.
-    fn may_fail_alone(&self) -> bool;
+    fn may_fail_alone(&self) -> bool {
+        false
+    }
 
     /// What to make in its place after `ErrorKind::InPart`.
     fn without_parts(&self) -> Option<Box<dyn Change>> {

@@ -5,7 +5,7 @@ pub use crate::provider::Algorithm;
 use crate::provider::Interned;
 use ipnet::IpNet;
 use jiff::Timestamp;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -52,7 +52,7 @@ pub struct Deprecation {
     pub unavailable_after: String,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct AlgorithmOf {
     #[serde(rename = "type")]
     pub kind: Algorithm,

@@ -2,7 +2,7 @@
 //! taken over first. Never deleted: Let's Encrypt counts how often one is ordered.
 
 use super::annotations as a;
-use super::change::{Change, NewCertificate, Write};
+use super::change::{Action, Change, Guard};
 use super::context::Context;
 use super::names::{self, CLUSTER_UID, SERVICE, SERVICE_UID};
 use super::parser::AnnotationParser;
@@ -12,6 +12,7 @@ use crate::provider::{
     Cluster, Field, Finding, Kept, Protocol, Reason, ServicePort, Source, Sourced,
 };
 use crate::text;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Hetzner has those of a certificate with this label signed by Let's Encrypt's test service.
@@ -333,38 +334,41 @@ fn order(context: &Context, wanted: &Wanted, managed: &mut Managed) {
         want: Some(format!("managed, for {domains}")),
         source: wanted.source.clone(),
     });
+    let body = json!({
+        "name": wanted.name,
+        "type": "managed",
+        "domain_names": wanted.domains,
+        "labels": labels,
+    });
     managed.changes.push(Change::new(
+        context.planner,
+        Action::CreateCertificate,
         None,
-        Write::CreateCertificate(Box::new(NewCertificate {
-            name: wanted.name.clone(),
-            kind: "managed",
-            domain_names: wanted.domains.clone(),
-            labels,
-        })),
+        body,
         format!("certificate {}: ordered for {domains}", wanted.name),
-        vec![wanted.source.clone()],
     ));
 }
 
 fn take_over(context: &Context, found: &Certificate, managed: &mut Managed) {
-    let source = Source::Rule(names::WHOSE);
     managed.takes_over.push(found.id);
     managed.fields.push(Field {
         field: format!("certificate {} label {SERVICE_UID}", found.name),
         have: found.labels.get(SERVICE_UID).cloned(),
         want: Some(context.service.uid.clone()),
-        source: source.clone(),
+        source: Source::Rule(names::WHOSE),
     });
-    managed.changes.push(Change::new(
-        None,
-        Write::EditCertificate {
-            certificate: found.id,
-            set: owned(context),
-            seen: found.labels.clone(),
-        },
+    let change = Change::new(
+        context.planner,
+        Action::EditCertificate,
+        Some(found.id),
+        Value::Null,
         format!("certificate {}: taken over", found.shown()),
-        vec![source],
-    ));
+    );
+    managed.changes.push(change.guarded(Guard {
+        seen: found.into(),
+        set: owned(context),
+        ..Guard::default()
+    }));
 }
 
 /// Our labels, as they stand on what is ours.

@@ -1,444 +1,149 @@
-//! One write to one load balancer, as data.
+//! One write: as data, in one table of actions; how it is made, and what its answer means.
 
-use super::balancer::{AlgorithmOf, LoadBalancer, Target};
-use super::listener::Listener;
+use super::annotations::{self as a, Annotation};
+use super::balancer::{LoadBalancer, Target};
+use super::context::{Observed, Planner, Snapshot};
 use super::names::{ADOPT, ADOPTED, CLUSTER_UID, CREATED, SERVICE_UID};
+use crate::hetzner::actions;
+use crate::hetzner::api::Failed;
+use crate::hetzner::certificates::Certificate;
+use crate::hetzner::error::Code;
 use crate::http::Method;
-use crate::provider::{ChangeKind, Finding, LoadBalancerPlan, Source};
-use ipnet::Ipv4Net;
-use serde::{Serialize, Serializer};
+use crate::provider::{self, Applied, ChangeKind, Error, ErrorKind, Finding, Urgency};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
-use std::ops::{Deref, DerefMut};
+use std::fmt;
+use std::sync::Arc;
+
+/// What is to be known of an action besides its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trait {
+    /// It is about which nodes get traffic.
+    OfTarget,
+    FollowsAtOnce,
+    FailsAlone,
+    /// Addresses change with it, and targets with them.
+    ReadAgain,
+}
+use Trait::{FailsAlone, FollowsAtOnce, OfTarget, ReadAgain};
+
+macro_rules! actions {
+    ($($action:ident: $name:literal $($of:ident)*;)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Action {
+            $($action,)*
+        }
+
+        impl Action {
+            /// The API's word for it.
+            fn name(self) -> &'static str {
+                match self {
+                    $(Action::$action => $name,)*
+                }
+            }
+
+            fn is(self, one: Trait) -> bool {
+                let traits: &[Trait] = match self {
+                    $(Action::$action => &[$($of),*],)*
+                };
+                traits.contains(&one)
+            }
+        }
+    };
+}
+
+// A target's removal does not follow at once: the one that comes instead must be there first.
+actions! {
+    Create: "create";
+    Edit: "edit";
+    ChangeType: "change_type";
+    ChangeAlgorithm: "change_algorithm" FollowsAtOnce;
+    ChangeDnsPtr: "change_dns_ptr" FollowsAtOnce FailsAlone;
+    Detach: "detach_from_network" ReadAgain;
+    Attach: "attach_to_network" ReadAgain;
+    EnablePublicInterface: "enable_public_interface" ReadAgain;
+    DisablePublicInterface: "disable_public_interface" ReadAgain;
+    DeleteService: "delete_service";
+    UpdateService: "update_service" FollowsAtOnce FailsAlone;
+    AddService: "add_service" FollowsAtOnce FailsAlone;
+    AddTarget: "add_target" OfTarget FollowsAtOnce FailsAlone;
+    RemoveTarget: "remove_target" OfTarget;
+    Delete: "delete";
+    CreateCertificate: "create_certificate" FailsAlone;
+    EditCertificate: "edit_certificate" FailsAlone;
+}
+
+/// What a write is a part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Usual,
+    /// The load balancer becomes the Service's: it must have no port and no target besides those that were seen.
+    Adoption,
+    /// The same for one that stays when its Service is deleted.
+    Release,
+    /// No Service plans it again: what changed meanwhile is an error.
+    Orphan,
+    /// Of the targets that are there now none stays.
+    LastTarget,
+}
 
 /// One write.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Change {
-    /// ID of the load balancer; none while there is none.
-    pub balancer: Option<u64>,
-    pub write: Write,
-    /// For people, e.g. `target worker-1: added`.
-    pub line: String,
-    pub sources: Vec<Source>,
-    /// Reported on the Service once it is made.
-    pub event: Option<Finding>,
-    /// It is a part of a release.
-    pub is_release: bool,
+    planner: Planner,
+    pub(super) action: Action,
+    /// Of the load balancer or certificate; none where it is created.
+    id: Option<u64>,
+    pub(super) body: Map<String, Value>,
+    pub(super) line: String,
+    pub(super) purpose: Purpose,
+    pub(super) event: Option<Finding>,
+    guard: Option<Box<Guard>>,
 }
 
-/// Its form as JSON is the body of the request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(untagged)]
-pub enum Write {
-    Create(Box<Create>),
-    /// The API replaces the whole map of labels, so it is read again just before.
-    Edit {
-        name: Option<String>,
-        labels: Option<LabelEdit>,
-    },
-    ChangeType {
-        #[serde(rename = "load_balancer_type")]
-        kind: String,
-    },
-    ChangeAlgorithm(AlgorithmOf),
-    ChangeDnsPtr {
-        ip: IpAddr,
-        dns_ptr: String,
-    },
-    Detach {
-        network: u64,
-    },
-    Attach {
-        network: u64,
-        ip: Option<Ipv4Addr>,
-        ip_range: Option<Ipv4Net>,
-    },
-    EnablePublicInterface,
-    DisablePublicInterface,
-    DeleteService {
-        listen_port: u16,
-    },
-    UpdateService(Listener),
-    #[serde(serialize_with = "Listener::serialize_new")]
-    AddService(Listener),
-    AddTarget(ServerTarget),
-    #[serde(serialize_with = "server_target")]
-    RemoveTarget {
-        server: u64,
-        /// Of those that are there now none stays.
-        is_one_of_all: bool,
-    },
-    /// Only while it is not protected, has these labels, and no port or target besides: it is read again before.
-    Delete {
-        #[serde(skip)]
-        seen: Box<Seen>,
-        /// No Service plans it again: what changed is an error.
-        #[serde(skip)]
-        is_orphan: bool,
-    },
-    CreateCertificate(Box<NewCertificate>),
-    /// As with `Edit`, the other labels are kept as they are when it is made.
-    #[serde(serialize_with = "certificate_labels")]
-    EditCertificate {
-        certificate: u64,
-        set: BTreeMap<String, String>,
-        /// Its labels when the write was planned.
-        seen: BTreeMap<String, String>,
-    },
+/// A write that replaces labels, or deletes, rests on a read just before it: an operator, Terraform or another cluster
+/// may have changed the load balancer since all of them were listed.
+#[derive(Clone, Default)]
+pub(super) struct Guard {
+    pub(super) seen: Seen,
+    /// Labels. The API replaces the whole map; the others are kept as they are when the write is made.
+    pub(super) set: BTreeMap<String, String>,
+    pub(super) remove: BTreeSet<String>,
 }
 
-/// Some labels of a load balancer; the others are kept as they are when it is made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LabelEdit {
-    pub set: BTreeMap<String, String>,
-    pub remove: BTreeSet<String>,
-    pub seen: Box<Seen>,
-    /// It must have no port and no target besides those that were seen.
-    pub adopts: bool,
-}
-
-/// What the one POST carries.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Create {
-    pub name: String,
-    #[serde(rename = "load_balancer_type")]
-    pub kind: String,
-    /// One of these two.
-    pub location: Option<String>,
-    pub network_zone: Option<String>,
-    /// Who says where.
-    #[serde(skip)]
-    pub place: Source,
-    pub algorithm: Option<AlgorithmOf>,
-    pub labels: BTreeMap<String, String>,
-    pub network: Option<u64>,
-    pub public_interface: Option<bool>,
-    #[serde(skip_serializing_if = "PublicIds::is_empty")]
-    pub public_net: PublicIds,
-    #[serde(serialize_with = "new_services")]
-    pub services: Vec<Listener>,
-    pub targets: Vec<ServerTarget>,
-}
-
-/// IDs of Primary IPs; none: the API makes one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct PublicIds {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ipv4: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ipv6: Option<u64>,
-}
-
-/// A managed certificate to be ordered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NewCertificate {
-    pub name: String,
-    #[serde(rename = "type")]
-    pub kind: &'static str,
-    pub domain_names: Vec<String>,
-    pub labels: BTreeMap<String, String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServerTarget {
-    pub server: u64,
-    pub use_private_ip: bool,
-}
-
-impl PublicIds {
-    pub fn is_empty(&self) -> bool {
-        self.ipv4.or(self.ipv6).is_none()
-    }
-}
-
-impl Serialize for ServerTarget {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let ServerTarget {
-            server,
-            use_private_ip,
-        } = self;
-        let body = json!({ "type": "server", "server": { "id": server }, "use_private_ip": use_private_ip });
-        body.serialize(serializer)
-    }
-}
-
-impl Serialize for LabelEdit {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.whole().serialize(serializer)
-    }
-}
-
-fn server_target<S: Serializer>(server: &u64, _: &bool, serializer: S) -> Result<S::Ok, S::Error> {
-    json!({ "type": "server", "server": { "id": server } }).serialize(serializer)
-}
-
-fn certificate_labels<S: Serializer>(
-    _: &u64,
-    set: &BTreeMap<String, String>,
-    seen: &BTreeMap<String, String>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let mut labels = seen.clone();
-    labels.extend(set.clone());
-    json!({ "labels": labels }).serialize(serializer)
-}
-
-fn new_services<S: Serializer>(services: &[Listener], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(services.iter().map(|service| service.body(true)))
-}
-
-/// A call to the API: method, path, body.
-pub(super) type Call = (Method, String, Option<Value>);
-
-impl LabelEdit {
-    /// All labels as they will be, of those that were seen.
-    pub fn whole(&self) -> BTreeMap<String, String> {
-        let mut labels = self.seen.labels.clone();
-        labels.retain(|label, _| !self.remove.contains(label));
-        labels.extend(self.set.clone());
-        labels
-    }
-}
-
-impl Change {
-    pub(super) fn new(
-        balancer: Option<u64>,
-        write: Write,
-        line: String,
-        sources: Vec<Source>,
-    ) -> Change {
-        Change {
-            balancer,
-            write,
-            line,
-            sources,
-            event: None,
-            is_release: false,
-        }
-    }
-
-    /// The call that makes it.
-    pub(super) fn call(&self) -> Call {
-        let path = match self.balancer {
-            Some(id) => format!("/load_balancers/{id}"),
-            None => "/load_balancers".to_owned(),
-        };
-        let body = Some(self.write.body());
-        match self.write {
-            Write::Create(_) => (Method::Post, path, body),
-            Write::Edit { .. } => (Method::Put, path, body),
-            Write::Delete { .. } => (Method::Delete, path, None),
-            Write::CreateCertificate(_) => (Method::Post, "/certificates".to_owned(), body),
-            Write::EditCertificate { certificate, .. } => {
-                let path = format!("/certificates/{certificate}");
-                (Method::Put, path, body)
-            }
-            _ => {
-                let path = format!("{path}/actions/{}", self.write.action());
-                (Method::Post, path, body)
-            }
-        }
-    }
-}
-
-impl Write {
-    /// The API's word for it.
-    pub fn action(&self) -> &'static str {
-        match self {
-            Write::Create(_) => "create",
-            Write::Edit { .. } => "edit",
-            Write::ChangeType { .. } => "change_type",
-            Write::ChangeAlgorithm(_) => "change_algorithm",
-            Write::ChangeDnsPtr { .. } => "change_dns_ptr",
-            Write::Detach { .. } => "detach_from_network",
-            Write::Attach { .. } => "attach_to_network",
-            Write::EnablePublicInterface => "enable_public_interface",
-            Write::DisablePublicInterface => "disable_public_interface",
-            Write::DeleteService { .. } => "delete_service",
-            Write::UpdateService(_) => "update_service",
-            Write::AddService(_) => "add_service",
-            Write::AddTarget(_) => "add_target",
-            Write::RemoveTarget { .. } => "remove_target",
-            Write::Delete { .. } => "delete",
-            Write::CreateCertificate(_) => "create_certificate",
-            Write::EditCertificate { .. } => "edit_certificate",
-        }
-    }
-
-    fn body(&self) -> Value {
-        let mut body = match serde_json::to_value(self) {
-            Ok(Value::Object(body)) => body,
-            _ => Map::new(),
-        };
-        // What is not asked for is the API's to choose.
-        body.retain(|_, value| !value.is_null());
-        Value::Object(body)
-    }
-}
-
-impl Create {
-    /// For people.
-    pub(super) fn line(&self) -> String {
-        let place = self.location.as_ref().or(self.network_zone.as_ref());
-        let parts = match (self.services.len(), self.targets.len()) {
-            (0, 0) => "without ports and targets as yet".to_owned(),
-            (ports, targets) => {
-                format!("{}, {}", counted(ports, "port"), counted(targets, "target"))
-            }
-        };
-        format!(
-            "load balancer {}: created, {} in {}, {parts}",
-            self.name,
-            self.kind,
-            place.map_or("", |place| place),
-        )
-    }
-}
-
-impl Change {
-    /// `{"change": "add_target", "loadBalancer": 7, "request": {…}}`: the API's words.
-    pub fn json(&self) -> Value {
-        json!({
-            "change": self.write.action(),
-            "loadBalancer": self.balancer,
-            "request": self.write.body(),
-        })
-    }
-
-    pub fn kind(&self) -> ChangeKind {
-        match self.write {
-            _ if self.is_release => ChangeKind::Release,
-            Write::AddTarget(_) | Write::RemoveTarget { .. } => ChangeKind::Targets,
-            Write::Delete { .. } => ChangeKind::Removal,
-            _ => ChangeKind::Settings,
-        }
-    }
-
-    /// Not a target's removal: the one that comes instead must be there first.
-    pub fn may_follow_at_once(&self) -> bool {
-        matches!(
-            self.write,
-            Write::AddTarget(_)
-                | Write::AddService(_)
-                | Write::UpdateService(_)
-                | Write::ChangeAlgorithm(_)
-                | Write::ChangeDnsPtr { .. }
-        )
-    }
-
-    pub fn may_fail_alone(&self) -> bool {
-        matches!(
-            self.write,
-            Write::AddTarget(_)
-                | Write::AddService(_)
-                | Write::UpdateService(_)
-                | Write::ChangeDnsPtr { .. }
-                | Write::CreateCertificate(_)
-                | Write::EditCertificate { .. }
-        )
-    }
-
-    /// A load balancer without ports and targets, which are then tried one by one.
-    pub fn without_parts(&self) -> Option<Change> {
-        let Write::Create(create) = &self.write else {
-            return None;
-        };
-        let bare = Create {
-            services: Vec::new(),
-            targets: Vec::new(),
-            ..Create::clone(create)
-        };
-        Some(Change {
-            line: bare.line(),
-            write: Write::Create(Box::new(bare)),
-            ..self.clone()
-        })
-    }
-
-    pub fn needs_another_first(&self) -> bool {
-        matches!(
-            self.write,
-            Write::RemoveTarget {
-                is_one_of_all: true,
-                ..
-            }
-        )
-    }
-}
-
-/// A plan whose changes are data.
-#[derive(Debug, Default)]
-pub struct Plan {
-    pub changes: Vec<Change>,
-    /// All but the changes.
-    pub rest: LoadBalancerPlan,
-}
-
-impl Deref for Plan {
-    type Target = LoadBalancerPlan;
-
-    fn deref(&self) -> &LoadBalancerPlan {
-        &self.rest
-    }
-}
-
-impl DerefMut for Plan {
-    fn deref_mut(&mut self) -> &mut LoadBalancerPlan {
-        &mut self.rest
-    }
-}
-
-impl From<LoadBalancerPlan> for Plan {
-    fn from(rest: LoadBalancerPlan) -> Plan {
-        Plan {
-            changes: Vec::new(),
-            rest,
-        }
-    }
-}
-
-/// `1 port`, `2 ports`.
-fn counted(count: usize, what: &str) -> String {
-    match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
-    }
-}
-
-/// A load balancer's labels, ports and targets when the write was planned.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    pub labels: BTreeMap<String, String>,
+/// What there was when the write was planned.
+#[derive(Clone, Default)]
+pub(super) struct Seen {
+    labels: BTreeMap<String, String>,
     ports: BTreeSet<u16>,
     targets: BTreeSet<String>,
+    is_protected: bool,
 }
 
-impl Seen {
-    pub fn of(balancer: &LoadBalancer) -> Seen {
+impl From<&LoadBalancer> for Seen {
+    fn from(balancer: &LoadBalancer) -> Seen {
         let ports = balancer.services.iter().map(|port| port.listen_port);
         Seen {
             labels: balancer.labels.clone(),
             ports: ports.collect(),
-            targets: balancer.targets.iter().flat_map(keys).collect(),
+            targets: balancer.targets.iter().flat_map(stands_for).collect(),
+            is_protected: balancer.protection.delete,
         }
-    }
-
-    /// The labels that say whose it is are the same.
-    pub(super) fn has_same_owner(&self, now: &Seen) -> bool {
-        [SERVICE_UID, CLUSTER_UID, CREATED, ADOPTED, ADOPT]
-            .iter()
-            .all(|label| self.labels.get(*label) == now.labels.get(*label))
-    }
-
-    /// Since then it has got no port and no target.
-    pub(super) fn has_all_of(&self, now: &Seen) -> bool {
-        now.ports.is_subset(&self.ports) && now.targets.is_subset(&self.targets)
     }
 }
 
-/// What one target stands for.
-fn keys(target: &Target) -> Vec<String> {
+impl From<&Certificate> for Seen {
+    fn from(certificate: &Certificate) -> Seen {
+        Seen {
+            labels: certificate.labels.clone(),
+            ..Seen::default()
+        }
+    }
+}
+
+fn stands_for(target: &Target) -> Vec<String> {
     match target {
         Target::Server { server, .. } => vec![format!("server {}", server.id)],
         Target::Ip { ip, .. } => vec![format!("address {}", ip.ip)],
@@ -452,5 +157,437 @@ fn keys(target: &Target) -> Vec<String> {
             selected.chain([own]).collect()
         }
         Target::Unknown => vec!["unknown".to_owned()],
+    }
+}
+
+impl Change {
+    pub(super) fn new(
+        planner: &Planner,
+        action: Action,
+        id: Option<u64>,
+        body: Value,
+        line: String,
+    ) -> Change {
+        let mut body = match body {
+            Value::Object(body) => body,
+            _ => Map::new(),
+        };
+        // What is not asked for is the API's to choose.
+        body.retain(|_, value| !value.is_null());
+        Change {
+            planner: planner.clone(),
+            action,
+            id,
+            body,
+            line,
+            purpose: Purpose::Usual,
+            event: None,
+            guard: None,
+        }
+    }
+
+    /// One that is created with all of this, see `create`.
+    pub(super) fn creation(planner: &Planner, body: Value) -> Change {
+        let mut change = Change::new(planner, Action::Create, None, body, String::new());
+        let parts = match (change.count("services"), change.count("targets")) {
+            (0, 0) => "without ports and targets as yet".to_owned(),
+            (ports, targets) => {
+                format!("{}, {}", counted(ports, "port"), counted(targets, "target"))
+            }
+        };
+        change.line = format!(
+            "load balancer {}: created, {} in {}, {parts}",
+            change.text("name"),
+            change.text("load_balancer_type"),
+            change.place().0,
+        );
+        change
+    }
+
+    pub(super) fn guarded(mut self, guard: Guard) -> Change {
+        self.set_labels(&guard, &guard.seen);
+        self.guard = Some(Box::new(guard));
+        self
+    }
+
+    fn set_labels(&mut self, guard: &Guard, now: &Seen) {
+        if self.action == Action::Delete {
+            return;
+        }
+        let mut labels = now.labels.clone();
+        labels.retain(|label, _| !guard.remove.contains(label));
+        labels.extend(guard.set.clone());
+        self.body.insert("labels".to_owned(), json!(labels));
+    }
+
+    fn text(&self, key: &str) -> &str {
+        let value = self.body.get(key).and_then(Value::as_str);
+        value.unwrap_or_default()
+    }
+
+    fn count(&self, key: &str) -> usize {
+        let list = self.body.get(key).and_then(Value::as_array);
+        list.map_or(0, Vec::len)
+    }
+
+    /// Where it is created, and the annotation that may say so.
+    fn place(&self) -> (&str, &Annotation) {
+        match self.text("location") {
+            "" => (self.text("network_zone"), &a::NETWORK_ZONE),
+            location => (location, &a::LOCATION),
+        }
+    }
+
+    fn is_of_certificate(&self) -> bool {
+        matches!(
+            self.action,
+            Action::CreateCertificate | Action::EditCertificate
+        )
+    }
+
+    fn call(&self) -> (Method, String) {
+        let all = match self.is_of_certificate() {
+            true => "/certificates",
+            false => "/load_balancers",
+        };
+        let Some(id) = self.id else {
+            return (Method::Post, all.to_owned());
+        };
+        match self.action {
+            Action::Edit | Action::EditCertificate => (Method::Put, format!("{all}/{id}")),
+            Action::Delete => (Method::Delete, format!("{all}/{id}")),
+            action => (
+                Method::Post,
+                format!("{all}/{id}/actions/{}", action.name()),
+            ),
+        }
+    }
+
+    /// Rests the write on what there is now. The outcome, where it is not made.
+    fn rebase(&mut self) -> Result<Option<Applied>, Error> {
+        let Some((guard, id)) = self.guard.take().zip(self.id) else {
+            return Ok(None);
+        };
+        let api = &self.planner.api;
+        if self.purpose == Purpose::Release {
+            actions::check_none_runs(api, &format!("/load_balancers/{id}"))?;
+        }
+        let now = match self.is_of_certificate() {
+            true => api
+                .one::<Certificate>(id, Urgency::Needed)
+                .map(|now| Seen::from(&now)),
+            false => api
+                .one::<LoadBalancer>(id, Urgency::Needed)
+                .map(|now| Seen::from(&now)),
+        };
+        let now = match now {
+            Err(error) if error.kind == ErrorKind::NotFound => {
+                return Ok(Some(match self.action {
+                    Action::Delete => Applied::Done,
+                    _ => Applied::Overtaken,
+                }));
+            }
+            now => now?,
+        };
+        let Some(why) = self.refused(&guard.seen, &now) else {
+            self.set_labels(&guard, &now);
+            return Ok(None);
+        };
+        let line = &self.line;
+        let message = format!("{line}: not done, {why}; reading and planning again");
+        if self.purpose == Purpose::Orphan {
+            return Err(Error::new(ErrorKind::Other, message));
+        }
+        log::info!("{message}");
+        Ok(Some(Applied::Overtaken))
+    }
+
+    /// What a process that was killed had begun may have ended since the load balancers were listed: a release must not
+    /// leave it.
+    fn refused(&self, seen: &Seen, now: &Seen) -> Option<&'static str> {
+        let is_deleted = self.action == Action::Delete;
+        let whose = [SERVICE_UID, CLUSTER_UID, CREATED, ADOPTED, ADOPT];
+        let is_same = |label: &&str| seen.labels.get(*label) == now.labels.get(*label);
+        let takes_all = is_deleted || matches!(self.purpose, Purpose::Adoption | Purpose::Release);
+        let has_more = !now.ports.is_subset(&seen.ports) || !now.targets.is_subset(&seen.targets);
+        if is_deleted && now.is_protected {
+            Some("it is protected by now")
+        } else if is_deleted && seen.labels != now.labels {
+            Some("its labels changed meanwhile")
+        } else if !whose.iter().all(is_same) {
+            Some("the labels that say whose it is changed meanwhile")
+        } else if takes_all && has_more {
+            Some("it got ports or targets meanwhile")
+        } else {
+            None
+        }
+    }
+
+    fn answered(&self, answer: Option<Answer>) -> Result<Applied, Error> {
+        let (action, balancer) = match answer {
+            None => (None, None),
+            // Whatever else comes with a 200 is not the API's, and says nothing of what was done.
+            Some(Answer {
+                action: None,
+                load_balancer: None,
+                certificate: None,
+            }) => {
+                let name = self.action.name();
+                let why = format!("{name}: answered neither an action nor what was changed");
+                return Err(Error::new(ErrorKind::Unavailable, why));
+            }
+            Some(answer) => (answer.action, answer.load_balancer),
+        };
+        let running = match action.as_ref().map(|action| (action, action.end())) {
+            None | Some((_, Some(Ok(())))) => None,
+            Some((action, None)) => Some(action.id()),
+            Some((_, Some(Err(error)))) => return Err(error),
+        };
+        let whole = balancer.filter(|balancer| self.is_whole(balancer));
+        Ok(match (self.action, whole, running) {
+            // This load balancer alone is enough for a plan of the Service that it was created for.
+            (Action::Create, Some(balancer), running) => {
+                let observed = Observed {
+                    balancers: vec![*balancer],
+                    ..Observed::default()
+                };
+                let planner = self.planner.clone();
+                Applied::Shown(running, Arc::new(Snapshot { planner, observed }))
+            }
+            (Action::Create, None, running) => Applied::LookAgain(running),
+            // Issuance may take minutes, and only one port waits for it: the certificate's status shows the end.
+            (Action::CreateCertificate, ..) => Applied::Done,
+            (action, _, running) if action.is(ReadAgain) => Applied::LookAgain(running),
+            (_, _, Some(running)) => Applied::Running(running),
+            (_, _, None) => Applied::Done,
+        })
+    }
+
+    /// The load balancer in the answer may not have all its addresses yet.
+    fn is_whole(&self, balancer: &LoadBalancer) -> bool {
+        let public = &balancer.public_net;
+        let has_public = public.ipv4.ip.is_some() && public.ipv6.ip.is_some();
+        let network = self.body.get("network").and_then(Value::as_u64);
+        let is_attached = |network: u64| {
+            let mut attached = balancer.private_net.iter();
+            attached.any(|net| net.network == network && net.ip.is_some())
+        };
+        (has_public || !public.enabled) && network.is_none_or(is_attached)
+    }
+
+    fn failed(&self, failed: Failed) -> Result<Applied, Error> {
+        match (self.action, failed.code()) {
+            // Who owns it now is read again.
+            (Action::Create | Action::Edit | Action::CreateCertificate, Some("uniqueness_error"))
+            // Protected since it was read: it stays.
+            | (Action::Delete, Some("protected"))
+            // Another program was faster.
+            | (Action::AddTarget, Some("target_already_defined"))
+            | (Action::Attach, Some("load_balancer_already_attached"))
+            | (Action::RemoveTarget, Some("load_balancer_target_not_found")) => {
+                log::info!("{}; reading again", failed.error);
+                Ok(Applied::Overtaken)
+            }
+            (Action::Create, _) if self.is_refused_for_a_part(&failed) => {
+                Err(Error::new(ErrorKind::InPart, failed.error.message))
+            }
+            (Action::Delete, _) if failed.error.kind == ErrorKind::NotFound => Ok(Applied::Done),
+            _ => Err(match self.next_step(&failed) {
+                Some(step) => {
+                    let message = format!("{}; {step}", failed.error);
+                    Error::new(failed.error.kind, message)
+                }
+                None => failed.error,
+            }),
+        }
+    }
+
+    /// Was it refused for one of its ports, certificates or targets? Then the rest of it can be made:
+    /// the address is there, and each part is tried by itself.
+    fn is_refused_for_a_part(&self, failed: &Failed) -> bool {
+        const PARTS: [&str; 11] = [
+            "server_not_attached_to_network",
+            "resolve_cloud_private_targets_error",
+            "missing_ipv4",
+            "resolve_cloud_public_targets_error",
+            "ip_not_owned",
+            "cloud_resource_ip_not_allowed",
+            "target_already_defined",
+            "load_balancer_not_attached_to_network",
+            "source_port_already_used",
+            "robot_unavailable",
+            // A server or certificate that was deleted since.
+            "not_found",
+        ];
+        const FIELDS: [&str; 10] = [
+            "services",
+            "targets",
+            "certificates",
+            "http",
+            "health_check",
+            "listen_port",
+            "destination_port",
+            "proxyprotocol",
+            "server",
+            "use_private_ip",
+        ];
+        let has_parts = self.count("services") + self.count("targets") > 0;
+        let Some(Code { code, fields }) = &failed.code else {
+            return false;
+        };
+        // `services[0].http.certificates`, `http.certificates`, or a limit: `load_balancer_targets`.
+        let of_a_part = |field: &String| {
+            let mut names = field.split(['.', '[', ']']);
+            names.any(|name| FIELDS.contains(&name.strip_prefix("load_balancer_").unwrap_or(name)))
+        };
+        let invalid_part = matches!(code.as_str(), "invalid_input" | "resource_limit_exceeded")
+            && fields.iter().any(of_a_part);
+        has_parts && (PARTS.contains(&code.as_str()) || invalid_part)
+    }
+
+    /// What to do about an error.
+    fn next_step(&self, failed: &Failed) -> Option<String> {
+        let Code { code, fields } = failed.code.as_ref()?;
+        let names = |wanted: &str| fields.iter().any(|field| field == wanted);
+        let mut parts = ["targets", "services", "certificates"].iter();
+        let names_part = parts.any(|part| names(&format!("load_balancer_{part}")));
+        let is_not_found = code == "not_found" && fields.is_empty();
+        let names_place = names("location") || names("network_zone") || is_not_found;
+        let is_created = self.action == Action::Create;
+        let (location, kind) = (a::LOCATION.key(), a::TYPE.key());
+        Some(match code.as_str() {
+            code if code.starts_with("primary_ip_") => format!(
+                "free the Primary IP, or choose another in annotation {} or {}",
+                a::PUBLIC_NET_IPV4.key(),
+                a::PUBLIC_NET_IPV6.key()
+            ),
+            "invalid_input" | "not_found" if is_created && names_place => {
+                let (place, by) = self.place();
+                format!(
+                    "{}: {place:?} may not exist, see hcloud location list; unset, {} sets it",
+                    by.key(),
+                    by.variable.unwrap_or_default()
+                )
+            }
+            code @ ("resource_unavailable" | "invalid_input" | "not_found")
+                if is_created && (code == "resource_unavailable" || names("load_balancer_type")) =>
+            {
+                format!(
+                    "type {:?} can't be had there: choose another in annotation {kind}, or another place in annotation \
+                     {location}",
+                    self.text("load_balancer_type"),
+                )
+            }
+            "resource_limit_exceeded" if names("network_attached_resources") => {
+                "the Network holds as many servers and load balancers as it may: take out of it what need not be there"
+                    .to_owned()
+            }
+            // Not those of its type.
+            "resource_limit_exceeded" if !names_part => {
+                "the project holds as many as it may: delete what is not needed, or have the limit raised, in the \
+                 console under Limits"
+                    .to_owned()
+            }
+            "no_subnet_available" => {
+                "the Network has no subnet with a free address in the load balancer's network zone: add one, e.g. with \
+                 hcloud network add-subnet"
+                    .to_owned()
+            }
+            "ip_not_available" => {
+                format!("choose another address in annotation {}", a::PRIVATE_IPV4.key())
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// Of the answer to a write; no content at all, where there was nothing to say.
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    action: Option<actions::Action>,
+    #[serde(default)]
+    load_balancer: Option<Box<LoadBalancer>>,
+    #[serde(default)]
+    certificate: Option<IgnoredAny>,
+}
+
+impl provider::Change for Change {
+    fn apply(&self) -> Result<Applied, Error> {
+        let mut change = self.clone();
+        if let Some(instead) = change.rebase()? {
+            return Ok(instead);
+        }
+        let (method, path) = change.call();
+        let body = (method != Method::Delete).then_some(&change.body);
+        match change.planner.api.write(method, &path, body) {
+            Ok(answer) => change.answered(answer),
+            Err(failed) => change.failed(failed),
+        }
+    }
+
+    fn line(&self) -> String {
+        self.line.clone()
+    }
+
+    /// `{"change": "add_target", "loadBalancer": 7, "request": {…}}`: the API's words.
+    fn json(&self) -> Value {
+        json!({
+            "change": self.action.name(),
+            "loadBalancer": self.id.filter(|_| !self.is_of_certificate()),
+            "request": self.body,
+        })
+    }
+
+    fn kind(&self) -> ChangeKind {
+        match self.action {
+            _ if self.purpose == Purpose::Release => ChangeKind::Release,
+            Action::Delete => ChangeKind::Removal,
+            action if action.is(OfTarget) => ChangeKind::Targets,
+            _ => ChangeKind::Settings,
+        }
+    }
+
+    fn may_follow_at_once(&self) -> bool {
+        self.action.is(FollowsAtOnce)
+    }
+
+    fn may_fail_alone(&self) -> bool {
+        self.action.is(FailsAlone)
+    }
+
+    /// A load balancer without ports and targets, which are then tried one by one.
+    fn without_parts(&self) -> Option<Box<dyn provider::Change>> {
+        if self.action != Action::Create {
+            return None;
+        }
+        let mut body = self.body.clone();
+        for part in ["services", "targets"] {
+            body.insert(part.to_owned(), json!([]));
+        }
+        let bare = Change::creation(&self.planner, Value::Object(body));
+        Some(Box::new(bare))
+    }
+
+    fn needs_another_first(&self) -> bool {
+        self.purpose == Purpose::LastTarget
+    }
+
+    fn event(&self) -> Option<Finding> {
+        self.event.clone()
+    }
+}
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line)
+    }
+}
+
+/// `1 port`, `2 ports`.
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
     }
 }

@@ -2,21 +2,31 @@
 
 use super::annotations::Annotation;
 use super::balancer::{BalancerType, LoadBalancer, PrimaryIp};
+use super::names::{self, ADOPTED, CREATED, YES};
+use crate::hetzner::api::Api;
 use crate::hetzner::certificates::{Certificate, Certificates};
 use crate::hetzner::networks::Subnet;
 pub use crate::provider::LoadBalancerDefaults as Defaults;
 use crate::provider::{
     Cluster, InstanceId, OfferedNode, Profile, Protocol, ProviderId, Service, Source,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Plans; with the settings that plans depend on.
-#[derive(Clone, Copy, Debug)]
-pub struct Planner<'a> {
+/// The settings that plans depend on, and the project in which their changes are made.
+#[derive(Clone)]
+pub struct Planner {
     pub profile: Profile,
-    pub defaults: &'a Defaults,
+    pub defaults: Arc<Defaults>,
     /// ID of the private Network, with `HCLOUD_NETWORK`.
     pub network: Option<u64>,
+    pub(in crate::hetzner) api: Arc<Api>,
+}
+
+/// What was read of load balancers, and how it is planned by.
+pub struct Snapshot {
+    pub planner: Planner,
+    pub observed: Observed,
 }
 
 /// The flag whose default names the cluster on a label.
@@ -25,7 +35,7 @@ pub(super) const NETWORK: &str = "HCLOUD_NETWORK";
 /// It has no annotation.
 pub(super) const NODE_PORT: &str = "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_NODE_PORT";
 
-impl Planner<'_> {
+impl Planner {
     /// Upstream leaves some unset fields unchanged; people have set them by hand, and a take-over must not reset them.
     pub(super) fn preserves_unset(&self) -> bool {
         self.profile == Profile::Hcloud
@@ -65,7 +75,7 @@ pub struct Observed {
 
 /// What the plan of one Service rests on.
 pub(super) struct Context<'a> {
-    pub(super) planner: &'a Planner<'a>,
+    pub(super) planner: &'a Planner,
     pub(super) observed: &'a Observed,
     pub(super) service: &'a Service,
     pub(super) nodes: &'a [OfferedNode],
@@ -75,6 +85,22 @@ pub(super) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
+    /// Ours, as they should be. `balancer`: none: a new one.
+    pub(super) fn labels(
+        &self,
+        balancer: Option<&LoadBalancer>,
+        adopts: bool,
+    ) -> BTreeMap<&'static str, String> {
+        let mut labels = names::labels(self.service, self.cluster);
+        let is_ours = |one: &LoadBalancer| one.labels.contains_key(CREATED);
+        match balancer {
+            None => drop(labels.insert(CREATED, YES.to_owned())),
+            Some(one) if adopts && !is_ours(one) => drop(labels.insert(ADOPTED, YES.to_owned())),
+            Some(_) => {}
+        }
+        labels
+    }
+
     pub(super) fn names(&self) -> Names<'a> {
         Names {
             offered: self.nodes,

@@ -1,107 +1,97 @@
-//! A load balancer that is not there yet: one call with everything.
+//! A load balancer that is not there yet: the changes that would bring an empty one in order, in one call.
 
-use super::balancer::{AlgorithmOf, BalancerType};
-use super::change::{Change, Create, Plan, ServerTarget, Write};
-use super::context::{CLUSTER_NAME, Context, NETWORK, default_source};
-use super::desired::{Desired, Place};
-use super::diff::{compare, compare_port, on_or_off, shown};
-use super::names::{WHOSE, owned};
-use super::parser::AnnotationParser;
-use super::primary_ips::{self, Chosen, SELECTOR};
-use super::targets::{Ways, by, max_targets_reached};
-use super::{annotations, subnets};
+use super::annotations;
+use super::change::{Action, Change};
+use super::context::{CLUSTER_NAME, NETWORK};
+use super::desired::Place;
+use super::diff::{Diff, boxed};
+use super::primary_ips::{self, SELECTOR};
+use super::subnets;
 use crate::provider::{Field, OfferedNode, ProviderId, Source, Sourced, TopologyLabel};
 use crate::text;
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// Of the settings that decide how a new one is made, so many are named.
 const SETTINGS_NAMED: usize = 3;
 
-/// When no type is set.
-pub(super) const USUAL_TYPE: &str = "lb11";
-
-/// What a new load balancer is made of.
-pub(super) struct New<'a> {
-    pub(super) context: &'a Context<'a>,
-    pub(super) desired: &'a Desired,
-    pub(super) kind: &'a BalancerType,
-    pub(super) name: Sourced<String>,
-    pub(super) labels: BTreeMap<&'static str, String>,
-}
-
-impl New<'_> {
-    /// The call, and every field of it. Without a place to make it: a problem.
-    pub(super) fn plan(self, plan: &mut Plan, parser: &mut AnnotationParser) {
-        let desired = self.desired;
-        let primary = primary_ips::chosen(parser, self.context, desired);
-        let Some(place) = self.place(parser, &primary) else {
+impl Diff<'_, '_> {
+    /// Without a place to make it: a problem.
+    pub(super) fn create(mut self, name: Sourced<String>) {
+        let primary = primary_ips::chosen(self.parser, self.context, self.desired);
+        let Some(Place { location, zone }) = self.choose_place(primary.location) else {
             return;
         };
-        self.check_place(parser, &place);
-        let private = desired.use_private_ip.value;
-        let ways = Ways::new(self.context, desired, None);
-        let (can, can_not) = ways.sort(&desired.targets.servers, self.context.nodes);
-        if !can_not.is_empty() {
-            plan.is_unfinished = true;
-            parser.finding(ways.unreachable(&can_not, "they get no traffic"));
-        }
-        let (fit, left) = can.split_at(can.len().min(self.kind.max_targets));
-        if !left.is_empty() {
-            let left: Vec<String> = left.iter().map(|(_, name)| name.clone()).collect();
-            parser.finding(max_targets_reached(self.kind.max_targets, &left));
-        }
-        let attach = desired.attach.as_ref();
-        let network = attach.filter(|attach| !attach.needs_own_call());
-        // By private IP they can be reached only once it is attached.
-        let targets = fit.iter().filter(|_| !private || network.is_some());
-        let targets = targets.map(|(server, _)| ServerTarget {
-            server: *server,
-            use_private_ip: private,
-        });
-        // The API wants another way in before it turns this one off.
-        let public = desired.public.as_ref().map(|public| public.value);
-        let public = public.filter(|on| *on || network.is_some());
-        plan.fields.extend(primary.fields);
-        self.fields(plan, &place, fit);
-        let ports = desired.ports.iter();
-        let ports = ports.filter_map(|port| compare_port(plan, self.context.planner, port, None));
-        let at = place.location.as_ref().or(place.zone.as_ref());
-        let algorithm = desired.algorithm.as_ref().map(|one| one.value);
-        let create = Create {
-            place: at.map_or(Source::Rule("unset"), |at| at.source.clone()),
-            services: ports.map(|(listener, ..)| listener).collect(),
-            name: self.name.value.clone(),
-            kind: self.kind.name.clone(),
-            location: place.location.map(|place| place.value),
-            network_zone: place.zone.map(|zone| zone.value),
-            algorithm: algorithm.map(|kind| AlgorithmOf { kind }),
-            labels: owned(&self.labels),
-            network: network.map(|attach| attach.network),
-            public_interface: public,
-            public_net: primary.ids,
-            targets: targets.collect(),
+        self.plan.fields.extend(primary.fields);
+        self.compare("location", None, location.clone());
+        self.compare("network zone", None, zone.clone());
+        let zone_of = match (&location, &zone) {
+            (Some(location), _) => subnets::zone_of(&location.value, self.context.nodes),
+            (None, zone) => zone.as_ref().map(|zone| zone.value.as_str()),
         };
-        if !create.public_net.is_empty()
-            && self.context.planner.is_unknown(SELECTOR)
-            && !self.has_selector()
+        let first = self.changes.len();
+        self.compare_all(Some(name.clone()), None, zone_of);
+        let mut body = self.fold(first);
+        let value = |one: Option<Sourced<String>>| one.map(|one| json!(one.value));
+        let place = [("location", value(location)), ("network_zone", value(zone))];
+        let public_net = (!primary.ids.is_empty()).then_some(Value::Object(primary.ids));
+        let rest = place.into_iter().chain([("public_net", public_net)]);
+        body.extend(rest.filter_map(|(key, value)| Some((key.to_owned(), value?))));
+        let planner = self.context.planner;
+        if body.contains_key("public_net")
+            && planner.is_unknown(SELECTOR)
+            && planner.defaults.primary_ip_selector.is_none()
         {
             // The daemon may know that Services may not claim this one.
-            plan.held_back.extend(self.held_back(&[SELECTOR]));
-            return;
+            let held_back = held_back(&name.value, &[SELECTOR]);
+            self.plan.held_back.extend(held_back);
+        } else {
+            self.plan.unsure_new = held_back(&name.value, &self.unknown_settings());
+            self.plan.new_name = Some(name);
+            self.changes
+                .push(Change::creation(planner, Value::Object(body)));
         }
-        plan.unsure_new = self.held_back(&self.unknown_settings());
-        let line = create.line();
-        plan.new_name = Some(self.name);
-        plan.changes.push(Change::new(
-            None,
-            Write::Create(Box::new(create)),
-            line,
-            vec![Source::Rule("the Service has none")],
-        ));
+        self.plan.changes = boxed(self.changes);
     }
 
-    fn has_selector(&self) -> bool {
-        self.context.planner.defaults.primary_ip_selector.is_some()
+    /// The changes from `first` on as one request. What it can't carry follows when the load balancer exists.
+    fn fold(&mut self, first: usize) -> Map<String, Value> {
+        let mut body = Map::new();
+        let (mut services, mut targets) = (Vec::new(), Vec::new());
+        let attach = self.desired.attach.as_ref();
+        let network = attach.filter(|attach| !attach.needs_own_call());
+        // By private IP they can be reached only once it is attached.
+        let can_be_reached = network.is_some() || !self.desired.use_private_ip.value;
+        for change in self.changes.drain(first..) {
+            let (key, value) = match change.action {
+                Action::Edit | Action::ChangeType => {
+                    body.extend(change.body);
+                    continue;
+                }
+                Action::AddService => {
+                    services.push(change.body);
+                    continue;
+                }
+                Action::AddTarget => {
+                    targets.extend(can_be_reached.then_some(change.body));
+                    continue;
+                }
+                Action::ChangeAlgorithm => ("algorithm", json!(change.body)),
+                Action::Attach if network.is_some() => {
+                    ("network", json!(network.map(|one| one.network)))
+                }
+                Action::EnablePublicInterface => ("public_interface", json!(true)),
+                // The API wants another way in before it turns this one off.
+                Action::DisablePublicInterface if network.is_some() => {
+                    ("public_interface", json!(false))
+                }
+                _ => continue,
+            };
+            body.insert(key.to_owned(), value);
+        }
+        body.insert("services".to_owned(), json!(services));
+        body.insert("targets".to_owned(), json!(targets));
+        body
     }
 
     /// Settings that decide about a new one, and may be set otherwise for the daemon. The daemon corrects the others; but
@@ -133,42 +123,8 @@ impl New<'_> {
             .collect()
     }
 
-    fn held_back(&self, settings: &[&str]) -> Option<Field> {
-        (!settings.is_empty()).then(|| Field {
-            field: "load balancer".to_owned(),
-            have: None,
-            want: Some(self.name.value.clone()),
-            source: Source::Default(text::first_of(settings, SETTINGS_NAMED)),
-        })
-    }
-
-    /// What the API would refuse, as far as it was read.
-    fn check_place(&self, parser: &mut AnnotationParser, place: &Place) {
-        let locations = &self.kind.locations;
-        let location = place.location.as_ref();
-        let is_there = |location: &&Sourced<String>| locations.contains(&location.value);
-        if let Some(location) = location.filter(|one| !locations.is_empty() && !is_there(one)) {
-            let mut there = locations.clone();
-            there.sort_unstable();
-            return parser.problem(format!(
-                "{}: there is no location {:?} for load balancers of type {}; use {}",
-                location.source,
-                location.value,
-                self.kind.name,
-                crate::text::one_of(&there)
-            ));
-        }
-        let zone = match (location, &place.zone) {
-            (Some(location), _) => subnets::zone_of(&location.value, self.context.nodes),
-            (None, zone) => zone.as_ref().map(|zone| zone.value.as_str()),
-        };
-        if let Some(attach) = &self.desired.attach {
-            subnets::check(parser, attach, self.context, zone);
-        }
-    }
-
-    /// A location wins; neither: where most nodes are.
-    fn place(&self, parser: &mut AnnotationParser, primary: &Chosen) -> Option<Place> {
+    /// A location wins; neither: where most nodes are. `of_addresses`: where its Primary IPs are.
+    fn choose_place(&mut self, of_addresses: Option<Sourced<String>>) -> Option<Place> {
         let Place { location, zone } = self.desired.place.clone();
         // Upstream's zone labels are no locations.
         let ours = !self.context.planner.preserves_unset();
@@ -176,7 +132,7 @@ impl New<'_> {
             let most = ours.then(|| self.most_common(label.stable_key()))?;
             most.map(|place| Sourced::new(place, Source::Rule("where most of the nodes are")))
         };
-        let set = primary.location.clone().or(location);
+        let set = of_addresses.or(location);
         let location = match zone {
             Some(_) => set,
             None => set.or_else(|| most(TopologyLabel::Zone)),
@@ -185,16 +141,32 @@ impl New<'_> {
             Some(_) => None,
             None => zone.or_else(|| most(TopologyLabel::Region)),
         };
-        if location.is_none() && zone.is_none() {
-            parser.problem(format!(
-                "the load balancer has no location: set annotation {} (e.g. \"fsn1\") or {} (e.g. \
-                 \"eu-central\"), or HCLOUD_LOAD_BALANCERS_LOCATION",
-                annotations::LOCATION.key(),
-                annotations::NETWORK_ZONE.key()
-            ));
-            return None;
+        let there = &self.kind.locations;
+        let is_there = |one: &Sourced<String>| there.is_empty() || there.contains(&one.value);
+        match &location {
+            None if zone.is_none() => {
+                self.parser.problem(format!(
+                    "the load balancer has no location: set annotation {} (e.g. \"fsn1\") or {} (e.g. \
+                     \"eu-central\"), or HCLOUD_LOAD_BALANCERS_LOCATION",
+                    annotations::LOCATION.key(),
+                    annotations::NETWORK_ZONE.key()
+                ));
+                None
+            }
+            Some(location) if !is_there(location) => {
+                let mut there = there.clone();
+                there.sort_unstable();
+                self.parser.problem(format!(
+                    "{}: there is no location {:?} for load balancers of type {}; use {}",
+                    location.source,
+                    location.value,
+                    self.kind.name,
+                    text::one_of(&there)
+                ));
+                None
+            }
+            _ => Some(Place { location, zone }),
         }
-        Some(Place { location, zone })
     }
 
     /// The value of a label that most of our nodes have; of several, the first by name.
@@ -210,44 +182,13 @@ impl New<'_> {
         let first = counts.find(|(_, count)| *count == most);
         first.map(|(value, _)| value.to_owned())
     }
+}
 
-    /// All but those of the ports.
-    fn fields(&self, plan: &mut Plan, place: &Place, targets: &[(u64, String)]) {
-        let desired = self.desired;
-        let attach = desired.attach.as_ref();
-        let kind = || Sourced::new(self.kind.name.clone(), default_source(&annotations::TYPE));
-        let setting = Source::Environment(NETWORK.to_owned());
-        let network = attach.map(|attach| Sourced::new(attach.network.to_string(), setting));
-        let ip = attach.and_then(|attach| attach.ip.as_ref());
-        let range = attach.and_then(|attach| attach.range.as_ref());
-        let algorithm = shown(desired.algorithm.as_ref(), |one| one.name().to_owned());
-        let mut add = |name: &str, want: Option<Sourced<String>>| {
-            if want.is_some() {
-                compare(plan, self.context.planner, name, None, want);
-            }
-        };
-        add("name", Some(self.name.clone()));
-        add("type", Some(desired.kind.clone().unwrap_or_else(kind)));
-        add("location", place.location.clone());
-        add("network zone", place.zone.clone());
-        add("reverse DNS of IPv4", desired.ipv4_rdns.clone());
-        add("reverse DNS of IPv6", desired.ipv6_rdns.clone());
-        add("algorithm", algorithm);
-        add(
-            "public interface",
-            shown(desired.public.as_ref(), on_or_off),
-        );
-        add("private Network", network);
-        add("private IPv4", shown(ip, ToString::to_string));
-        add("private subnet", shown(range, ToString::to_string));
-        for (_, node) in targets {
-            let want = by(desired.use_private_ip.value).to_owned();
-            let want = Sourced::new(want, desired.targets.source.clone());
-            add(&format!("target {node}"), Some(want));
-        }
-        for (label, value) in &self.labels {
-            let want = Sourced::new(value.clone(), Source::Rule(WHOSE));
-            add(&format!("label {label}"), Some(want));
-        }
-    }
+fn held_back(name: &str, settings: &[&str]) -> Option<Field> {
+    (!settings.is_empty()).then(|| Field {
+        field: "load balancer".to_owned(),
+        have: None,
+        want: Some(name.to_owned()),
+        source: Source::Default(text::first_of(settings, SETTINGS_NAMED)),
+    })
 }

@@ -98,7 +98,7 @@ impl Attach {
 
 /// Reads all of it. What is wrong is in `parser` afterwards.
 pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desired {
-    let defaults = context.planner.defaults;
+    let defaults = &context.planner.defaults;
     report_ignored_fields(parser, context.service);
     let disabled = parser.read(&a::DISABLE_PUBLIC_NETWORK, None, v::boolean);
     let disabled = disabled.or_else(|| defaults.disable_public_network.clone());
@@ -123,8 +123,8 @@ pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
         place: place(parser, context),
         algorithm: algorithm.or_else(|| context.planner.enforced(&a::ALGORITHM_TYPE).map(usual)),
         public: disabled.map(|disabled| Sourced::new(!disabled.value, disabled.source)),
-        ipv4_rdns: parser.read(&a::IPV4_RDNS, None, v::domain),
-        ipv6_rdns: parser.read(&a::IPV6_RDNS, None, v::domain),
+        ipv4_rdns: parser.read(&a::IPV4_RDNS, None, v::host),
+        ipv6_rdns: parser.read(&a::IPV6_RDNS, None, v::host),
         attach: attach(parser, context),
         use_private_ip,
         primary_ips: asked_ips(parser, context),
@@ -142,7 +142,7 @@ pub(super) fn desired(parser: &mut AnnotationParser, context: &Context) -> Desir
 }
 
 fn place(parser: &mut AnnotationParser, context: &Context) -> Place {
-    let defaults = context.planner.defaults;
+    let defaults = &context.planner.defaults;
     let mut one = |annotation: &'static Annotation, default: &Option<Sourced<String>>| {
         // An empty annotation takes the environment's word away.
         match parser.has(annotation, None) {

@@ -1,108 +1,33 @@
 //! The difference between a load balancer and what its Service wants, as changes in their order.
 
-use super::balancer::{AlgorithmOf, BalancerType, LoadBalancer};
-use super::change::{Change, LabelEdit, Plan, Seen, Write};
-use super::context::{CLUSTER_NAME, Context, NETWORK, Planner};
+use super::balancer::{BalancerType, LoadBalancer};
+use super::change::{Action, Change, Guard, Purpose};
+use super::context::{CLUSTER_NAME, Context, NETWORK, default_source};
 use super::desired::{Attach, Desired};
 use super::listener::{Listener, PortField};
 use super::names::{CLUSTER, SERVICE_UID, WHOSE};
 use super::parser::AnnotationParser;
 use super::ports::Port;
 use super::{annotations, subnets};
-use crate::provider::{Field, Finding, Reason, Source, Sourced};
+use crate::provider::{self, Field, Finding, LoadBalancerPlan, Reason, Source, Sourced};
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The source of a field that is left unchanged.
-const UNSET: &str = "unset";
+/// When no type is set.
+pub(super) const USUAL_TYPE: &str = "lb11";
 
 /// The comparison of one load balancer; the differences are added to the plan.
 pub(super) struct Diff<'a, 'b> {
-    pub(super) plan: &'a mut Plan,
+    pub(super) plan: &'a mut LoadBalancerPlan,
+    pub(super) changes: Vec<Change>,
     pub(super) parser: &'a mut AnnotationParser<'b>,
     pub(super) context: &'a Context<'a>,
-    pub(super) balancer: &'a LoadBalancer,
-}
-
-/// Adds a field to the plan. What asks for a change, where it differs and is not held back. `want`: none: it is left
-/// unchanged.
-pub(super) fn compare(
-    plan: &mut Plan,
-    planner: &Planner,
-    name: &str,
-    have: Option<String>,
-    want: Option<Sourced<String>>,
-) -> Option<Source> {
-    let (want, source) = match want {
-        Some(want) => (Some(want.value), want.source),
-        None => (None, Source::Rule(UNSET)),
-    };
-    let field = Field {
-        field: name.to_owned(),
-        have,
-        want,
-        source,
-    };
-    plan.fields.push(field.clone());
-    if !field.differs() {
-        return None;
-    }
-    // What is not there yet is made of the defaults.
-    if field.have.is_some() && planner.holds_back(&field.source) {
-        plan.held_back.push(field);
-        return None;
-    }
-    Some(field.source)
-}
-
-/// A port as it will be, what of it differs, for people, and what asks for that. None: it waits for its certificate.
-pub(super) fn compare_port(
-    plan: &mut Plan,
-    planner: &Planner,
-    port: &Port,
-    there: Option<&Listener>,
-) -> Option<(Listener, Vec<String>, Vec<Source>)> {
-    let number = port.listener.listen_port;
-    if port.is_put_off(there) {
-        plan.fields.push(Field {
-            field: format!("port {number}"),
-            have: there.map(|found| found.protocol().to_owned()),
-            want: None,
-            source: Source::Rule("it waits for its certificate"),
-        });
-        return None;
-    }
-    let is_held = |source: &Source| planner.holds_back(source);
-    let merged = port.merged(there, is_held);
-    let whole = port.merged(there, |_| false);
-    let (mut lines, mut sources) = (Vec::new(), Vec::new());
-    for field in PortField::ALL.iter().copied() {
-        let source = port.sources.get(&field);
-        let have = there.and_then(|there| field.of(there));
-        let want = match source.is_some_and(is_held) {
-            true => field.of(&whole),
-            false => field.of(&merged),
-        };
-        if have.is_none() && want.is_none() {
-            continue;
-        }
-        let dash = || "-".to_owned();
-        let line = format!(
-            "{} {} → {}",
-            field.name(),
-            have.clone().unwrap_or_else(dash),
-            want.clone().unwrap_or_else(dash)
-        );
-        // Not a field of its new protocol: the API drops it with the old one.
-        let want = want.zip(source.cloned());
-        let want = want.map(|(value, source)| Sourced::new(value, source));
-        let name = format!("port {number} {}", field.name());
-        if let Some(source) = compare(plan, planner, &name, have, want) {
-            lines.push(line);
-            sources.push(source);
-        }
-    }
-    Some((merged, lines, sources))
+    pub(super) desired: &'a Desired,
+    /// The type it should be of.
+    pub(super) kind: &'a BalancerType,
+    /// None: it is to be created, and differs in everything.
+    pub(super) balancer: Option<&'a LoadBalancer>,
 }
 
 /// The value as people read it.
@@ -113,127 +38,196 @@ pub(super) fn shown<T>(
     set.map(|set| Sourced::new(text(&set.value), set.source.clone()))
 }
 
-pub(super) fn on_or_off(on: &bool) -> String {
+fn on_or_off(on: &bool) -> String {
     if *on { "on" } else { "off" }.to_owned()
 }
 
+/// The body of a request that names a target.
+pub(super) fn server_target(server: u64) -> Value {
+    json!({ "type": "server", "server": { "id": server } })
+}
+
+/// As the executor takes them.
+pub(super) fn boxed(changes: Vec<Change>) -> Vec<Box<dyn provider::Change>> {
+    let changes = changes.into_iter();
+    changes.map(|one| Box::new(one) as Box<_>).collect()
+}
+
 impl Diff<'_, '_> {
-    /// The order is that of the changes. `adopts`: it becomes the Service's with the first, which is reported so.
-    pub(super) fn find(
-        mut self,
-        desired: &Desired,
-        kind: &BalancerType,
-        labels: &BTreeMap<&'static str, String>,
+    /// `adopts`: it becomes the Service's with the first change, which is reported so.
+    pub(super) fn bring_in_order(mut self, adopts: Option<Finding>) {
+        let zone = self.balancer.map(|one| one.location.network_zone.as_str());
+        self.compare_all(self.desired.name.clone(), adopts, zone);
+        self.plan.changes = boxed(self.changes);
+    }
+
+    /// The order is that of the changes. `zone`: the network zone it is in, as far as that is known.
+    pub(super) fn compare_all(
+        &mut self,
+        name: Option<Sourced<String>>,
         adopts: Option<Finding>,
+        zone: Option<&str>,
     ) {
-        self.name_and_labels(desired, labels, adopts);
+        let desired = self.desired;
+        self.name_and_labels(name, adopts);
         // A larger type comes early, a smaller one last.
-        let has = &self.balancer.load_balancer_type;
-        let grows = kind.size() >= has.size();
-        let resized = self.compare("type", Some(has.name.clone()), desired.kind.clone());
-        let resized = resized.map(|source| {
-            let line = format!("type: {} → {}", has.name, kind.name);
-            let kind = kind.name.clone();
-            (Write::ChangeType { kind }, line, vec![source])
-        });
-        let (early, late) = match grows {
-            true => (resized, None),
-            false => (None, resized),
+        let has = self.balancer.map(|one| &one.load_balancer_type);
+        let grows = has.is_none_or(|has| self.kind.size() >= has.size());
+        let has_kind = has.map_or(self.kind, |has| has);
+        let resized = self.resized();
+        let (early, late) = if grows {
+            (resized, None)
+        } else {
+            (None, resized)
         };
-        self.change_if(early);
-        self.place(desired);
-        self.algorithm(desired);
-        let public = &self.balancer.public_net;
-        let ipv4 = public.ipv4.ip.map(IpAddr::from);
-        let ipv6 = public.ipv6.ip.map(IpAddr::from);
-        self.reverse_dns("IPv4", ipv4, &public.ipv4.dns_ptr, &desired.ipv4_rdns);
-        self.reverse_dns("IPv6", ipv6, &public.ipv6.dns_ptr, &desired.ipv6_rdns);
-        self.network(desired.attach.as_ref());
+        self.changes.extend(early);
+        self.check_place();
+        self.algorithm();
+        let public = self.balancer.map(|one| &one.public_net);
+        let ipv4 = public.map(|net| (net.ipv4.ip.map(IpAddr::from), &net.ipv4.dns_ptr));
+        let ipv6 = public.map(|net| (net.ipv6.ip.map(IpAddr::from), &net.ipv6.dns_ptr));
+        self.reverse_dns("IPv4", ipv4, &desired.ipv4_rdns);
+        self.reverse_dns("IPv6", ipv6, &desired.ipv6_rdns);
+        self.network(zone);
         // On early, off late: the API refuses that while targets use public addresses.
         let is_off = |public: &&Sourced<bool>| !public.value;
         let off = desired.public.as_ref().filter(is_off);
         if off.is_none() {
             self.public_interface(desired.public.as_ref());
         }
-        self.services(&desired.ports);
-        let limit_now = if grows { kind } else { has }.max_targets;
-        let needs_public = self.targets(desired, kind.max_targets, limit_now);
+        self.services();
+        let limit_now = if grows { self.kind } else { has_kind }.max_targets;
+        let needs_public = self.targets(limit_now);
         if off.is_some() {
             self.public_interface(off.filter(|_| !needs_public));
         }
-        self.change_if(late);
+        self.changes.extend(late);
     }
 
-    fn name_and_labels(
+    /// Adds a field to the plan. True: it is to be changed, because it differs and is not held back. `want`: none: it is
+    /// left unchanged.
+    pub(super) fn compare(
         &mut self,
-        desired: &Desired,
-        ours: &BTreeMap<&'static str, String>,
-        adopts: Option<Finding>,
-    ) {
-        let balancer = self.balancer;
-        let is_taken = |name: &Sourced<String>| {
-            let mut others = self.context.observed.balancers.iter();
-            others.any(|other| other.id != balancer.id && other.name == name.value)
+        name: &str,
+        have: Option<String>,
+        want: Option<Sourced<String>>,
+    ) -> bool {
+        let (want, source) = match want {
+            Some(want) => (Some(want.value), want.source),
+            None if self.balancer.is_none() => return false,
+            None => (None, Source::Rule("unset")),
         };
-        let mut wanted = desired.name.clone();
-        if let Some(name) = wanted.take_if(|name| is_taken(name)) {
-            self.parser.finding(Finding::warning(
-                Reason::LoadBalancerNameTaken,
-                format!(
-                    "{}: another load balancer is called {:?}: this one stays {:?}",
-                    name.source, name.value, balancer.name
-                ),
-            ));
+        let field = Field {
+            field: name.to_owned(),
+            have,
+            want,
+            source,
+        };
+        // What is not there yet is made of the defaults.
+        let is_held = field.have.is_some() && self.context.planner.holds_back(&field.source);
+        let differs = field.differs();
+        if differs && is_held {
+            self.plan.held_back.push(field.clone());
         }
-        let (mut lines, mut sources) = (Vec::new(), Vec::new());
-        let renamed = self.compare("name", Some(balancer.name.clone()), wanted.clone());
-        let name = renamed.and_then(|source| {
-            sources.push(source);
-            let name = wanted?.value;
-            lines.push(format!("name: {} → {name}", balancer.name));
-            Some(name)
-        });
+        self.plan.fields.push(field);
+        differs && !is_held
+    }
+
+    pub(super) fn new_change(&self, action: Action, body: Value, line: String) -> Change {
+        let id = self.balancer.map(|one| one.id);
+        Change::new(self.context.planner, action, id, body, line)
+    }
+
+    pub(super) fn change(&mut self, action: Action, body: Value, line: String) {
+        let change = self.new_change(action, body, line);
+        self.changes.push(change);
+    }
+
+    fn name_and_labels(&mut self, mut wanted: Option<Sourced<String>>, adopts: Option<Finding>) {
+        let (balancer, context) = (self.balancer, self.context);
+        let own = balancer.map(|one| one.id);
+        let is_taken = |name: &Sourced<String>| {
+            let mut others = context.observed.balancers.iter();
+            others.any(|other| Some(other.id) != own && other.name == name.value)
+        };
+        let has_name = balancer.map(|one| one.name.clone());
+        if let Some(name) = wanted.take_if(|name| is_taken(name)) {
+            let why = format!(
+                "{}: another load balancer is called {:?}: this one stays {:?}",
+                name.source,
+                name.value,
+                has_name.as_deref().unwrap_or_default()
+            );
+            self.parser
+                .finding(Finding::warning(Reason::LoadBalancerNameTaken, why));
+        }
+        let mut lines = Vec::new();
+        let mut body = json!({});
+        if self.compare("name", has_name.clone(), wanted.clone())
+            && let Some(name) = wanted
+        {
+            let has = has_name.unwrap_or_default();
+            lines.push(format!("name: {has} → {}", name.value));
+            body = json!({ "name": name.value });
+        }
         let mut set = BTreeMap::new();
-        for (label, value) in ours {
-            let has = balancer.labels.get(*label);
-            let differs = has.is_some_and(|has| has != value);
-            let is_held =
-                differs && *label == CLUSTER && self.context.planner.is_unknown(CLUSTER_NAME);
+        for (label, value) in context.labels(balancer, adopts.is_some()) {
+            let has = balancer.and_then(|one| one.labels.get(label));
+            let differs = has.is_some_and(|has| *has != value);
+            let is_held = differs && label == CLUSTER && context.planner.is_unknown(CLUSTER_NAME);
             let source = match is_held {
                 true => Source::Default(CLUSTER_NAME.to_owned()),
                 false => Source::Rule(WHOSE),
             };
-            if has != Some(value) && !is_held {
-                set.insert((*label).to_owned(), value.clone());
+            if has != Some(&value) && !is_held {
+                set.insert(label.to_owned(), value.clone());
             }
             // Their absence is no difference to upstream, so that a take-over writes nothing.
-            let counts = *label == SERVICE_UID || !self.context.planner.preserves_unset();
-            let want = (counts || adopts.is_some()).then(|| Sourced::new(value.clone(), source));
-            if let Some(source) = self.compare(&format!("label {label}"), has.cloned(), want) {
+            let counts = label == SERVICE_UID || !context.planner.preserves_unset();
+            let counts = counts || adopts.is_some() || balancer.is_none();
+            let want = counts.then(|| Sourced::new(value.clone(), source));
+            if self.compare(&format!("label {label}"), has.cloned(), want) {
                 lines.push(format!("label {label}: {value}"));
-                sources.push(source);
             }
         }
-        if sources.is_empty() {
+        if lines.is_empty() {
             return;
         }
-        let labels = (!set.is_empty()).then(|| LabelEdit {
-            set,
-            remove: BTreeSet::new(),
-            seen: Box::new(Seen::of(balancer)),
-            adopts: adopts.is_some(),
-        });
-        let write = Write::Edit { name, labels };
-        self.plan.changes.push(Change {
-            event: adopts,
-            ..Change::new(Some(balancer.id), write, lines.join(", "), sources)
-        });
+        let mut change = self.new_change(Action::Edit, body, lines.join(", "));
+        if adopts.is_some() {
+            change.purpose = Purpose::Adoption;
+        }
+        change.event = adopts;
+        if !set.is_empty() {
+            change = change.guarded(Guard {
+                seen: balancer.map(Into::into).unwrap_or_default(),
+                set,
+                remove: BTreeSet::new(),
+            });
+        }
+        self.changes.push(change);
+    }
+
+    fn resized(&mut self) -> Option<Change> {
+        let kind = &self.kind.name;
+        let have = self.balancer.map(|one| one.load_balancer_type.name.clone());
+        let has = have.clone().unwrap_or_default();
+        let usual = || Sourced::new(kind.clone(), default_source(&annotations::TYPE));
+        let want = self.desired.kind.clone();
+        let want = want.or_else(|| have.is_none().then(usual));
+        let body = json!({ "load_balancer_type": kind });
+        let line = format!("type: {has} → {kind}");
+        self.compare("type", have, want)
+            .then(|| self.new_change(Action::ChangeType, body, line))
     }
 
     /// It can't be moved.
-    fn place(&mut self, desired: &Desired) {
-        let is = &self.balancer.location;
-        let wanted = match (&desired.place.location, &desired.place.zone) {
+    fn check_place(&mut self) {
+        let Some(is) = self.balancer.map(|one| &one.location) else {
+            return;
+        };
+        let place = &self.desired.place;
+        let wanted = match (&place.location, &place.zone) {
             (Some(location), _) => Some((location, &is.name)),
             (None, Some(zone)) => Some((zone, &is.network_zone)),
             (None, None) => None,
@@ -252,108 +246,78 @@ impl Diff<'_, '_> {
         }
     }
 
-    fn algorithm(&mut self, desired: &Desired) {
-        let has = self.balancer.algorithm.kind.name();
-        let wanted = desired.algorithm.as_ref();
-        let want = shown(wanted, |algorithm| algorithm.name().to_owned());
-        let source = self.compare("algorithm", Some(has.to_owned()), want);
-        if let Some((source, wanted)) = source.zip(wanted) {
-            let kind = wanted.value;
-            let line = format!("algorithm: {has} → {}", kind.name());
-            self.change(
-                Write::ChangeAlgorithm(AlgorithmOf { kind }),
-                line,
-                vec![source],
-            );
+    fn algorithm(&mut self) {
+        let has = self.balancer.map(|one| one.algorithm.kind.name());
+        let want = shown(self.desired.algorithm.as_ref(), |one| one.name().to_owned());
+        if self.compare("algorithm", has.map(str::to_owned), want.clone())
+            && let Some(Sourced { value, .. }) = want
+        {
+            let line = format!("algorithm: {} → {value}", has.unwrap_or_default());
+            self.change(Action::ChangeAlgorithm, json!({ "type": value }), line);
         }
     }
 
+    /// `has`: the address and its name; none while there is no load balancer.
     fn reverse_dns(
         &mut self,
         family: &str,
-        ip: Option<IpAddr>,
-        has: &Option<String>,
+        has: Option<(Option<IpAddr>, &Option<String>)>,
         wanted: &Option<Sourced<String>>,
     ) {
-        let Some(ip) = ip else {
-            return;
+        let (ip, name) = match has {
+            Some((None, _)) => return,
+            Some((ip, name)) => (ip, name.clone()),
+            None => (None, None),
         };
-        let field = format!("reverse DNS of {family}");
-        let source = self.compare(&field, has.clone(), wanted.clone());
-        if let Some((source, wanted)) = source.zip(wanted.as_ref()) {
-            let dns_ptr = wanted.value.clone();
-            let line = format!("reverse DNS of {ip}: {dns_ptr}");
-            self.change(Write::ChangeDnsPtr { ip, dns_ptr }, line, vec![source]);
-        }
-    }
-
-    pub(super) fn compare(
-        &mut self,
-        name: &str,
-        have: Option<String>,
-        want: Option<Sourced<String>>,
-    ) -> Option<Source> {
-        compare(self.plan, self.context.planner, name, have, want)
-    }
-
-    pub(super) fn change(&mut self, write: Write, line: String, sources: Vec<Source>) {
-        let change = Change::new(Some(self.balancer.id), write, line, sources);
-        self.plan.changes.push(change);
-    }
-
-    fn change_if(&mut self, change: Option<(Write, String, Vec<Source>)>) {
-        if let Some((write, line, sources)) = change {
-            self.change(write, line, sources);
+        let differs = self.compare(&format!("reverse DNS of {family}"), name, wanted.clone());
+        if let (true, Some(ip), Some(wanted)) = (differs, ip, wanted) {
+            let line = format!("reverse DNS of {ip}: {}", wanted.value);
+            let body = json!({ "ip": ip, "dns_ptr": wanted.value });
+            self.change(Action::ChangeDnsPtr, body, line);
         }
     }
 
     /// Detaching drops the targets that are reached by their private IP.
-    fn network(&mut self, wanted: Option<&Attach>) {
+    fn network(&mut self, zone: Option<&str>) {
         // Without HCLOUD_NETWORK nothing is ever detached.
-        let Some(wanted) = wanted else { return };
+        let Some(wanted) = &self.desired.attach else {
+            return;
+        };
         let by_setting = Source::Environment(NETWORK.to_owned());
-        let attached = &self.balancer.private_net;
+        let attached = self.balancer.map(|one| one.private_net.as_slice());
+        let attached = attached.unwrap_or_default();
         let own = attached.iter().find(|net| net.network == wanted.network);
         let networks: Vec<String> = attached.iter().map(|net| net.network.to_string()).collect();
         let have = (!networks.is_empty()).then(|| networks.join(", "));
-        let want = Sourced::new(wanted.network.to_string(), by_setting.clone());
+        let want = Sourced::new(wanted.network.to_string(), by_setting);
         self.compare("private Network", have, Some(want));
         let ip = own.and_then(|net| net.ip);
         let want = shown(wanted.ip.as_ref(), Ipv4Addr::to_string);
         self.compare("private IPv4", ip.map(|ip| ip.to_string()), want);
 
-        let other_ip = wanted
-            .ip
-            .as_ref()
-            .filter(|w| own.is_some() && Some(w.value) != ip);
-        if own.is_none() || other_ip.is_some() {
-            let zone = Some(self.balancer.location.network_zone.as_str());
+        let wanted_ip = wanted.ip.as_ref().map(|ip| ip.value);
+        if own.is_none() || (wanted_ip.is_some() && wanted_ip != ip) {
             subnets::check(self.parser, wanted, self.context, zone);
         }
         for net in attached.iter().filter(|net| !wanted.keeps(net)) {
             let network = net.network;
-            let source = other_ip.map_or(&by_setting, |ip| &ip.source).clone();
             let line = format!("private Network {network}: detached");
-            self.change(Write::Detach { network }, line, vec![source]);
+            self.change(Action::Detach, json!({ "network": network }), line);
         }
-        if own.is_some() && !wanted.detaches(self.balancer) {
+        let is_detached = self.balancer.is_some_and(|one| wanted.detaches(one));
+        if own.is_some() && !is_detached {
             return self.report_other_subnet(wanted, ip);
         }
-        let ip = wanted.ip.as_ref();
-        let ip_range = wanted.range.as_ref();
-        let sources = [
-            Some(by_setting),
-            ip.map(|ip| ip.source.clone()),
-            ip_range.map(|range| range.source.clone()),
-        ];
-        let write = Write::Attach {
-            network: wanted.network,
-            ip: ip.map(|ip| ip.value),
-            ip_range: ip_range.map(|range| range.value),
-        };
-        let at = ip.map(|ip| format!(" at {}", ip.value)).unwrap_or_default();
+        let range = wanted.range.as_ref();
+        if self.balancer.is_none() {
+            let want = shown(range, ToString::to_string);
+            self.compare("private subnet", None, want);
+        }
+        let at = wanted_ip.map(|ip| format!(" at {ip}")).unwrap_or_default();
         let line = format!("private Network {}: attached{at}", wanted.network);
-        self.change(write, line, sources.into_iter().flatten().collect());
+        let range = range.map(|range| range.value);
+        let body = json!({ "network": wanted.network, "ip": wanted_ip, "ip_range": range });
+        self.change(Action::Attach, body, line);
     }
 
     fn report_other_subnet(&mut self, wanted: &Attach, ip: Option<Ipv4Addr>) {
@@ -374,45 +338,46 @@ impl Diff<'_, '_> {
     }
 
     fn public_interface(&mut self, wanted: Option<&Sourced<bool>>) {
-        let has = self.balancer.public_net.enabled;
-        let want = shown(wanted, on_or_off);
-        if let Some(source) = self.compare("public interface", Some(on_or_off(&has)), want) {
-            let write = match has {
-                false => Write::EnablePublicInterface,
-                true => Write::DisablePublicInterface,
+        let has = self.balancer.map(|one| on_or_off(&one.public_net.enabled));
+        if self.compare("public interface", has, shown(wanted, on_or_off))
+            && let Some(wanted) = wanted
+        {
+            let action = match wanted.value {
+                true => Action::EnablePublicInterface,
+                false => Action::DisablePublicInterface,
             };
-            let line = format!("public interface: {}", on_or_off(&!has));
-            self.change(write, line, vec![source]);
+            let line = format!("public interface: {}", on_or_off(&wanted.value));
+            self.change(action, Value::Null, line);
         }
     }
 
-    fn services(&mut self, ports: &[Port]) {
-        let balancer = self.balancer;
-        let is_wanted = |there: &Listener| {
-            let mut ports = ports.iter();
-            ports.any(|port| port.listener.listen_port == there.listen_port)
-        };
-        for there in balancer.services.iter().filter(|there| !is_wanted(there)) {
-            let listen_port = there.listen_port;
-            let source = Source::Rule("the Service has no such port");
-            let absent = Sourced::new("absent".to_owned(), source.clone());
-            let field = format!("port {listen_port}");
-            self.compare(&field, Some("present".to_owned()), Some(absent));
-            let line = format!("port {listen_port}: removed");
-            self.change(Write::DeleteService { listen_port }, line, vec![source]);
+    fn services(&mut self) {
+        let ports = &self.desired.ports;
+        let there = self.balancer.map(|one| one.services.as_slice());
+        let there = there.unwrap_or_default();
+        for number in there.iter().map(|one| one.listen_port) {
+            if !ports.iter().any(|port| port.listener.listen_port == number) {
+                let source = Source::Rule("the Service has no such port");
+                let absent = Sourced::new("absent".to_owned(), source);
+                let field = format!("port {number}");
+                self.compare(&field, Some("present".to_owned()), Some(absent));
+                let body = json!({ "listen_port": number });
+                let line = format!("port {number}: removed");
+                self.change(Action::DeleteService, body, line);
+            }
         }
         let mut added = Vec::new();
         for port in ports {
             let number = port.listener.listen_port;
-            let there = balancer.services.iter().find(|s| s.listen_port == number);
-            let compared = compare_port(self.plan, self.context.planner, port, there);
-            match (compared, there) {
-                (Some((listener, ..)), None) => added.push(listener),
-                (Some((listener, lines, sources)), Some(_)) if !lines.is_empty() => {
-                    let line = format!("port {number}: {}", lines.join(", "));
-                    self.change(Write::UpdateService(listener), line, sources);
-                }
-                _ => {}
+            let there = there.iter().find(|one| one.listen_port == number);
+            let Some((listener, lines)) = self.compare_port(port, there) else {
+                continue;
+            };
+            if there.is_none() {
+                added.push(listener);
+            } else if !lines.is_empty() {
+                let line = format!("port {number}: {}", lines.join(", "));
+                self.change(Action::UpdateService, listener.body(false), line);
             }
         }
         for listener in added {
@@ -422,8 +387,50 @@ impl Diff<'_, '_> {
                 listener.protocol(),
                 PortField::DestinationPort.of(&listener).unwrap_or_default()
             );
-            let source = Source::Rule("a port of the Service");
-            self.change(Write::AddService(listener), line, vec![source]);
+            self.change(Action::AddService, listener.body(true), line);
         }
+    }
+
+    /// A port as it will be, and what of it differs, for people. None: it waits for its certificate.
+    fn compare_port(
+        &mut self,
+        port: &Port,
+        there: Option<&Listener>,
+    ) -> Option<(Listener, Vec<String>)> {
+        let number = port.listener.listen_port;
+        if port.is_put_off(there) {
+            self.plan.fields.push(Field {
+                field: format!("port {number}"),
+                have: there.map(|found| found.protocol().to_owned()),
+                want: None,
+                source: Source::Rule("it waits for its certificate"),
+            });
+            return None;
+        }
+        let planner = self.context.planner;
+        let is_held = |source: &Source| planner.holds_back(source);
+        let merged = port.merged(there, is_held);
+        let whole = port.merged(there, |_| false);
+        let mut lines = Vec::new();
+        for field in PortField::ALL.iter().copied() {
+            let source = port.sources.get(&field);
+            let have = there.and_then(|there| field.of(there));
+            let want = match source.is_some_and(is_held) {
+                true => field.of(&whole),
+                false => field.of(&merged),
+            };
+            if have.is_none() && want.is_none() {
+                continue;
+            }
+            let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+            let line = format!("{} {} → {}", field.name(), text(&have), text(&want));
+            // Not a field of its new protocol: the API drops it with the old one.
+            let want = want.zip(source.cloned());
+            let want = want.map(|(value, source)| Sourced::new(value, source));
+            if self.compare(&format!("port {number} {}", field.name()), have, want) {
+                lines.push(line);
+            }
+        }
+        Some((merged, lines))
     }
 }

@@ -2,6 +2,7 @@
 //! adoption, else by its name.
 
 use super::balancer::LoadBalancer;
+use super::context::Context;
 use super::names::{self, ADOPT, CLUSTER_UID, SERVICE_UID};
 use super::ownership::{foreign_target, has_only_own_targets};
 use crate::provider::{Cluster, Profile, Reason, Service, Source, Sourced};
@@ -86,12 +87,11 @@ impl Refused {
 
 /// The error says which load balancer is in the way, and what an operator can do.
 pub(super) fn find<'a>(
-    balancers: &'a [LoadBalancer],
-    service: &Service,
-    cluster: &Cluster,
-    profile: Profile,
+    context: &Context<'a>,
     named: Option<&Sourced<String>>,
 ) -> Result<Found<'a>, Refused> {
+    let (service, cluster) = (context.service, context.cluster);
+    let balancers = &context.observed.balancers;
     if let Some(balancer) = by_label(balancers, service).map_err(Refused::new)? {
         return labelled(balancer, service, cluster);
     }
@@ -103,7 +103,7 @@ pub(super) fn find<'a>(
     }
     match named {
         Some(named) => by_name(balancers, service, cluster, named),
-        None => by_default_name(balancers, service, cluster, profile),
+        None => by_default_name(balancers, service, cluster, context.planner.profile),
     }
 }
 

@@ -2,7 +2,7 @@
 //! read from the API, compared, shown and written.
 
 use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -199,10 +199,6 @@ impl Listener {
         }
     }
 
-    pub(super) fn serialize_new<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.body(true).serialize(serializer)
-    }
-
     /// As the API takes it, when it is added (`is_new`) or updated. Only what its protocol has.
     pub fn body(&self, is_new: bool) -> Value {
         let mut body = json!({ "listen_port": self.listen_port });
@@ -223,12 +219,6 @@ impl Listener {
             };
         }
         body
-    }
-}
-
-impl Serialize for Listener {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.body(false).serialize(serializer)
     }
 }
 

@@ -23,7 +23,6 @@
 //! Everything but the last line is pure.
 
 pub mod annotations;
-mod apply;
 mod balancer;
 mod certificates;
 mod change;
@@ -32,7 +31,6 @@ mod create;
 mod desired;
 mod diff;
 mod find;
-mod health_check;
 mod listener;
 mod names;
 mod observe;
@@ -54,12 +52,10 @@ pub use balancer::{
     Algorithm, AlgorithmOf, BalancerType, Deprecation, HealthStatus, IpRef, LoadBalancer,
     PrimaryIp, PrivateNet, Protection, PublicIp, PublicNet, SelectedServer, SelectorRef, Target,
 };
-pub use change::{Change, Create, LabelEdit, NewCertificate, Plan, Seen, ServerTarget, Write};
-pub use context::{Defaults, Observed, Planner};
+pub use context::{Defaults, Observed, Planner, Snapshot};
 pub use listener::{Listener, PortField};
 pub use names::{ADOPT, ADOPTED, CLUSTER, CLUSTER_UID, CREATED, SERVICE, SERVICE_UID};
 
-pub(super) use apply::apply;
 pub(super) use certificates::left;
-pub(super) use observe::{Known, Types, covers, has_own, observe};
+pub(super) use observe::{Known, Types, observe};
 pub(super) use subnets::Subnets;

@@ -4,13 +4,13 @@
 use super::annotations;
 use super::balancer::{BalancerType, LoadBalancer, PrimaryIp};
 use super::context::{Observed, Planner};
-use super::find::{by_label, other_cluster};
+use super::find::by_label;
 use super::parser::{has, value_of};
 use super::primary_ips;
 use super::subnets::{self, Subnets};
 use crate::hetzner::api::{Api, Kept, Resource};
 use crate::hetzner::networks::Network;
-use crate::provider::{Cluster, Error, Service, Urgency};
+use crate::provider::{Error, Service, Urgency};
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,24 +70,10 @@ pub(in crate::hetzner) fn observe(
 }
 
 /// Does it hold what plans for this Service rest on?
-pub(in crate::hetzner) fn covers(
-    observed: &Observed,
-    planner: &Planner,
-    service: &Service,
-) -> bool {
+pub(super) fn covers(observed: &Observed, planner: &Planner, service: &Service) -> bool {
     (observed.types.is_some() || !needs_types(&observed.balancers, planner, service))
         && (observed.certificates.is_some() || !needs_certificates(service))
         && (observed.primary_ips.is_some() || !needs_primary_ips(&observed.balancers, service))
-}
-
-/// Does one carry the Service's UID, and is it not another cluster's?
-pub(in crate::hetzner) fn has_own(
-    observed: &Observed,
-    service: &Service,
-    cluster: &Cluster,
-) -> bool {
-    let found = by_label(&observed.balancers, service).ok().flatten();
-    found.is_some_and(|one| other_cluster(one, cluster).is_none())
 }
 
 /// A load balancer says itself what its own type can hold.

@@ -1,45 +1,42 @@
 //! What brings a Service's load balancer in order, and what removes it.
 
 use super::balancer::{BalancerType, LoadBalancer};
-use super::change::{Change, LabelEdit, Plan, Seen, Write};
-use super::context::{Context, Limits, Names, Observed, Planner};
-use super::create::{New, USUAL_TYPE};
+use super::change::{Action, Change, Guard, Purpose};
+use super::context::{Context, Limits, Names, Observed, Snapshot};
 use super::desired::{Desired, desired};
-use super::diff::Diff;
+use super::diff::{Diff, USUAL_TYPE, boxed, server_target};
 use super::find::{Found, asked_too_late, by_label, find, other_cluster, rests_on_services};
-use super::names::{ADOPT, ADOPTED, CLUSTER_UID, CREATED, OUR_PREFIX, SERVICE, SERVICE_UID, YES};
+use super::names::{ADOPT, CLUSTER_UID, CREATED, OUR_PREFIX, SERVICE, SERVICE_UID};
 use super::observe::covers;
 use super::ownership::{End, end_with_service};
 use super::parser::AnnotationParser;
 use super::targets::need_servers;
-use super::{annotations, names, primary_ips, status};
+use super::{annotations, primary_ips, status};
 use crate::hetzner::certificates::Certificates;
 use crate::provider::{
-    Cluster, Finding, InstanceId, LoadBalancerPlan, Needs, OfferedNode, Orphan, Protocol,
-    ProviderId, Reason, Service, Source,
+    self, Cluster, Finding, InstanceId, LoadBalancerPlan, Needs, OfferedNode, Orphan, Protocol,
+    ProviderId, Reason, Service,
 };
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-impl Planner<'_> {
-    /// What must have been read before [`Planner::plan`] makes a plan that is applied, by what was read last.
-    pub fn needs(
-        &self,
-        observed: &Observed,
-        service: &Service,
-        nodes: &[OfferedNode],
-        cluster: &Cluster,
-    ) -> Needs {
-        let context = self.context(observed, service, nodes, cluster);
-        let is_planned = covers(observed, self, service);
-        if !is_planned || context.limits.exceeded_by(service).is_some() {
+impl provider::Snapshot for Snapshot {
+    fn covers(&self, service: &Service) -> bool {
+        covers(&self.observed, &self.planner, service)
+    }
+
+    /// By what was read last.
+    fn needs(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster) -> Needs {
+        let context = self.context(service, nodes, cluster);
+        if !self.covers(service) || context.limits.exceeded_by(service).is_some() {
             return Needs::default();
         }
         let mut parser = AnnotationParser::new(service);
         let desired = desired(&mut parser, &context);
-        let named = desired.name.as_ref();
-        let found = find(&observed.balancers, service, cluster, self.profile, named);
+        let balancers = &self.observed.balancers;
+        let found = find(&context, desired.name.as_ref());
         let services = desired.managed.rests_on_services
-            || rests_on_services(&found, &observed.balancers, service, cluster);
+            || rests_on_services(&found, balancers, service, cluster);
         // What is refused by an old view may be adopted by a new one, and get targets.
         let servers = services
             || found.is_ok_and(|found| {
@@ -48,56 +45,38 @@ impl Planner<'_> {
         Needs { servers, services }
     }
 
-    fn context<'a>(
-        &'a self,
-        observed: &'a Observed,
-        service: &'a Service,
-        nodes: &'a [OfferedNode],
-        cluster: &'a Cluster,
-    ) -> Context<'a> {
-        let certificates = observed.certificates.as_deref().unwrap_or_default();
-        Context {
-            planner: self,
-            observed,
-            service,
-            nodes,
-            cluster,
-            certificates: Certificates::new(certificates),
-            limits: Limits::of(observed),
-        }
+    fn has_own(&self, service: &Service, cluster: &Cluster) -> bool {
+        let found = by_label(&self.observed.balancers, service).ok().flatten();
+        found.is_some_and(|one| other_cluster(one, cluster).is_none())
     }
 
-    /// What brings this Service's load balancer in order.
-    pub fn plan(
+    fn plan(
         &self,
-        observed: &Observed,
         service: &Service,
         nodes: &[OfferedNode],
         cluster: &Cluster,
-    ) -> Plan {
+    ) -> LoadBalancerPlan {
         let mut parser = AnnotationParser::new(service);
-        if !covers(observed, self, service) {
-            parser
-                .problem("not everything that the plan depends on was read: read again".to_owned());
-            return refused(parser);
+        let mut plan = LoadBalancerPlan::default();
+        if !self.covers(service) {
+            let why = "not everything that the plan depends on was read: read again";
+            parser.problem(why.to_owned());
+            return refused(plan, parser);
         }
-        let context = self.context(observed, service, nodes, cluster);
+        let context = self.context(service, nodes, cluster);
+        let for_people = |balancer: &LoadBalancer| status::for_people(balancer, context.names());
         if let Some(why) = context.limits.exceeded_by(service) {
             parser.problem(why);
-            let there = by_label(&observed.balancers, service).ok().flatten();
-            let mut plan = refused(parser);
-            plan.found = there.map(|balancer| status::for_people(balancer, context.names()));
-            return plan;
+            let there = by_label(&self.observed.balancers, service).ok().flatten();
+            plan.found = there.map(for_people);
+            return refused(plan, parser);
         }
         let mut desired = desired(&mut parser, &context);
-        let managed = std::mem::take(&mut desired.managed);
-        let named = desired.name.as_ref();
-        let found = find(&observed.balancers, service, cluster, self.profile, named);
-        let found = match found {
+        let found = match find(&context, desired.name.as_ref()) {
             Ok(found) => found,
             Err(why) => {
                 parser.problem(why.message());
-                let mut plan = refused(parser);
+                let mut plan = refused(plan, parser);
                 if let Some(obstacle) = &mut plan.obstacle {
                     obstacle.reason = why.reason;
                 }
@@ -105,167 +84,161 @@ impl Planner<'_> {
             }
         };
         let there = found.balancer();
-        if let Some(why) = there.and_then(|balancer| self.serves_other_profile(balancer, cluster)) {
+        if let Some(why) = there.and_then(|one| serves_other_profile(&context, one)) {
             parser.problem(why);
         }
         if let Some(own) = there
-            && let Some(other) = asked_too_late(&observed.balancers, service, own)
+            && let Some(other) = asked_too_late(&self.observed.balancers, service, own)
         {
             parser.finding(not_adopted_beside(other, own));
         }
-        let kind = kind(&mut parser, observed, &desired, there);
+        plan.found = there.map(for_people);
+        let kind = kind(&mut parser, &self.observed, &desired, there);
         check_services(&mut parser, &desired, kind, there);
-        let mut plan = Plan::from(LoadBalancerPlan {
-            found: there.map(|balancer| status::for_people(balancer, context.names())),
-            is_labelled: matches!(found, Found::Labelled(_)),
-            is_unfinished: desired.ports.iter().any(|port| port.waits),
-            takes_over: managed.takes_over,
-            ..LoadBalancerPlan::default()
-        });
-        plan.fields.extend(managed.fields);
-        plan.changes.extend(managed.changes);
-        let is_compared = parser.problems.is_empty() && there.is_some();
         if let (true, Some(kind)) = (parser.problems.is_empty(), kind) {
-            let mut labels = names::labels(service, cluster);
-            let adopts = matches!(found, Found::Adopted(_));
+            plan.is_labelled = matches!(found, Found::Labelled(_));
+            plan.is_unfinished = desired.ports.iter().any(|port| port.waits);
+            let managed = std::mem::take(&mut desired.managed);
+            plan.takes_over = managed.takes_over;
+            plan.fields = managed.fields;
+            let diff = Diff {
+                plan: &mut plan,
+                changes: managed.changes,
+                parser: &mut parser,
+                context: &context,
+                desired: &desired,
+                kind,
+                balancer: there,
+            };
             match found {
-                Found::Nothing(name) => {
-                    labels.insert(CREATED, YES.to_owned());
-                    let new = New {
-                        context: &context,
-                        desired: &desired,
-                        kind,
-                        name,
-                        labels,
-                    };
-                    new.plan(&mut plan, &mut parser);
-                }
+                Found::Nothing(name) => diff.create(name),
                 Found::Labelled(balancer) | Found::Adopted(balancer) => {
-                    if adopts && !balancer.labels.contains_key(CREATED) {
-                        labels.insert(ADOPTED, YES.to_owned());
-                    }
-                    let diff = Diff {
-                        plan: &mut plan,
-                        parser: &mut parser,
-                        context: &context,
-                        balancer,
-                    };
-                    let adopts = adopts.then(|| adopted(balancer));
-                    diff.find(&desired, kind, &labels, adopts);
-                    let (status, unsure) = status::ingress(balancer, &desired, self);
+                    let adopts = matches!(found, Found::Adopted(_));
+                    diff.bring_in_order(adopts.then(|| adopted(balancer)));
+                    let (status, unsure) = status::ingress(balancer, &desired, &self.planner);
                     plan.status = Some(status);
                     plan.unsure = unsure;
                 }
             }
         }
         primary_ips::report(&mut parser, &context, &desired, there);
-        if !parser.problems.is_empty() {
-            let mut blocked = refused(parser);
-            if is_compared {
-                // People are shown what differs, also when it is blocked.
-                blocked.fields = std::mem::take(&mut plan.fields);
-            }
-            blocked.found = plan.rest.found;
-            return blocked;
+        match parser.problems.is_empty() {
+            true => (_, plan.findings) = parser.end(),
+            false => plan = refused(plan, parser),
         }
-        (_, plan.findings) = parser.end();
         plan
     }
 
-    /// Nodes that the other profile has initialised are not ours, so they would be removed from this load balancer: a
-    /// start with the wrong profile must not lose the traffic.
-    fn serves_other_profile(&self, balancer: &LoadBalancer, cluster: &Cluster) -> Option<String> {
-        let other = self.profile.other();
-        let is_target = |id: &str| match other.parse_provider_id(id) {
-            ProviderId::Ours(server) => balancer
-                .server_targets()
-                .any(|(target, _)| target == server.0),
-            ProviderId::Foreign | ProviderId::Unknown(_) => false,
-        };
-        let (node, id) = cluster.foreign_nodes.iter().find(|(_, id)| is_target(id))?;
-        Some(format!(
-            "load balancer {:?} sends traffic to node {node}, whose provider ID {id:?} is of profile {}: this runs as \
-             {}, which would take the node out, so nothing is changed; run it with --cloud-provider={}",
-            balancer.name,
-            other.name(),
-            self.profile.name(),
-            other.name()
-        ))
-    }
-
-    /// What deletes or releases it: found by its label, never by its name.
-    pub fn plan_removal(
+    fn plan_removal(
         &self,
-        observed: &Observed,
         service: &Service,
         nodes: &[OfferedNode],
         cluster: &Cluster,
-    ) -> Plan {
-        let mut plan = Plan::default();
-        match by_label(&observed.balancers, service) {
+    ) -> LoadBalancerPlan {
+        let mut plan = LoadBalancerPlan::default();
+        let balancer = match by_label(&self.observed.balancers, service) {
+            Ok(Some(balancer)) => balancer,
+            Ok(None) => return plan,
             Err(why) => {
                 plan.obstacle = Some(Finding::warning(Reason::DeleteLoadBalancerFailed, why));
+                return plan;
             }
-            Ok(None) => {}
-            Ok(Some(balancer)) => {
-                let names = Names {
-                    offered: nodes,
-                    cluster: Some(cluster),
-                };
-                plan.found = Some(status::for_people(balancer, names));
-                plan.is_labelled = true;
-                if let Some(uid) = other_cluster(balancer, cluster) {
-                    plan.findings.push(left_to_its_cluster(balancer, uid));
-                    return plan;
-                }
-                match end_with_service(balancer, service.created, cluster) {
-                    End::Delete if balancer.protection.delete => {
-                        plan.findings.push(protected(balancer));
-                    }
-                    End::Delete => {
-                        let removal = removal(balancer, "the Service is deleted", false);
-                        plan.changes.push(removal);
-                    }
-                    End::Release(why) => {
-                        plan.changes = release(balancer, service, cluster, names, &why);
-                    }
-                }
-            }
+        };
+        let context = self.context(service, nodes, cluster);
+        plan.found = Some(status::for_people(balancer, context.names()));
+        plan.is_labelled = true;
+        if let Some(uid) = other_cluster(balancer, cluster) {
+            plan.findings.push(left_to_its_cluster(balancer, uid));
+            return plan;
+        }
+        match end_with_service(balancer, service.created, cluster) {
+            End::Delete if balancer.protection.delete => plan.findings.push(protected(balancer)),
+            End::Delete => plan.changes.push(self.removal(balancer, Purpose::Usual)),
+            End::Release(why) => plan.changes = release(&context, balancer, &why),
         }
         plan
     }
 
-    /// Load balancers of this cluster whose Service does not exist, each with what deletes it.
-    pub fn orphans(&self, observed: &Observed, cluster: &Cluster) -> Vec<(Orphan, Option<Change>)> {
-        let uid = |balancer: &LoadBalancer, label| balancer.labels.get(label).cloned();
-        let is_orphan = |balancer: &&LoadBalancer| {
-            // A cluster whose UID could not be read has none.
-            let is_own = |uid: String| !uid.is_empty() && uid == cluster.uid;
-            let ours = uid(balancer, CLUSTER_UID).is_some_and(is_own);
-            let service = uid(balancer, SERVICE_UID);
-            let is_gone = |uid: String| !uid.is_empty() && !cluster.service_uids.contains(&uid);
-            ours && service.is_some_and(is_gone)
-        };
+    fn orphans(&self, cluster: &Cluster) -> Vec<Orphan> {
         let names = Names {
             offered: &[],
             cluster: None,
         };
         let orphan = |balancer: &LoadBalancer| {
+            let label = |name| balancer.labels.get(name).filter(|value| !value.is_empty());
+            // A cluster whose UID could not be read has none.
+            let is_ours = label(CLUSTER_UID) == Some(&cluster.uid);
+            let service_uid = label(SERVICE_UID).filter(|_| is_ours)?;
+            if cluster.service_uids.contains(service_uid) {
+                return None;
+            }
             let stays = why_it_stays(balancer, cluster);
             let is_deleted = stays.is_none();
-            let change = is_deleted.then(|| removal(balancer, "its Service does not exist", true));
-            let orphan = Orphan {
+            Some(Orphan {
                 balancer: status::for_people(balancer, names),
-                service: uid(balancer, SERVICE).unwrap_or_else(|| "unknown".to_owned()),
-                service_uid: uid(balancer, SERVICE_UID).unwrap_or_default(),
-                removal: None,
+                service: label(SERVICE).map_or("unknown", |name| name).to_owned(),
+                service_uid: service_uid.clone(),
+                removal: is_deleted.then(|| self.removal(balancer, Purpose::Orphan)),
                 stays,
-            };
-            (orphan, change)
+            })
         };
-        let balancers = observed.balancers.iter();
-        balancers.filter(is_orphan).map(orphan).collect()
+        self.observed.balancers.iter().filter_map(orphan).collect()
     }
+}
+
+impl Snapshot {
+    fn context<'a>(
+        &'a self,
+        service: &'a Service,
+        nodes: &'a [OfferedNode],
+        cluster: &'a Cluster,
+    ) -> Context<'a> {
+        let certificates = self.observed.certificates.as_deref().unwrap_or_default();
+        Context {
+            planner: &self.planner,
+            observed: &self.observed,
+            service,
+            nodes,
+            cluster,
+            certificates: Certificates::new(certificates),
+            limits: Limits::of(&self.observed),
+        }
+    }
+
+    /// Only while it is not protected, has these labels, and no port or target besides.
+    fn removal(&self, balancer: &LoadBalancer, purpose: Purpose) -> Box<dyn provider::Change> {
+        let line = format!("load balancer {}: deleted", balancer.shown());
+        let id = Some(balancer.id);
+        let mut change = Change::new(&self.planner, Action::Delete, id, Value::Null, line);
+        change.purpose = purpose;
+        Box::new(change.guarded(Guard {
+            seen: balancer.into(),
+            ..Guard::default()
+        }))
+    }
+}
+
+/// Nodes that the other profile has initialised are not ours, so they would be removed from this load balancer: a
+/// start with the wrong profile must not lose the traffic.
+fn serves_other_profile(context: &Context, balancer: &LoadBalancer) -> Option<String> {
+    let own = context.planner.profile;
+    let other = own.other();
+    let is_target = |id: &str| match other.parse_provider_id(id) {
+        ProviderId::Ours(server) => balancer
+            .server_targets()
+            .any(|(target, _)| target == server.0),
+        ProviderId::Foreign | ProviderId::Unknown(_) => false,
+    };
+    let mut nodes = context.cluster.foreign_nodes.iter();
+    let (node, id) = nodes.find(|(_, id)| is_target(id))?;
+    Some(format!(
+        "load balancer {:?} sends traffic to node {node}, whose provider ID {id:?} is of profile {}: this runs as {}, \
+         which would take the node out, so nothing is changed; run it with --cloud-provider={}",
+        balancer.name,
+        other.name(),
+        own.name(),
+        other.name()
+    ))
 }
 
 /// What keeps an orphan from being deleted: the rule for that of an existing Service, and more. A cluster that was
@@ -287,62 +260,50 @@ fn why_it_stays(balancer: &LoadBalancer, cluster: &Cluster) -> Option<String> {
 /// The Service's ports and targets are removed, and last, so that a restart finds it, the labels. What others added
 /// stays: ports that the Service has not, servers that are no nodes, addresses and label selectors.
 fn release(
+    context: &Context,
     balancer: &LoadBalancer,
-    service: &Service,
-    cluster: &Cluster,
-    names: Names,
     why: &str,
-) -> Vec<Change> {
+) -> Vec<Box<dyn provider::Change>> {
     let shown = balancer.shown();
-    let stays = Source::Rule("the Service is deleted, and the load balancer stays");
-    let part = |write, line| Change {
-        is_release: true,
-        ..Change::new(Some(balancer.id), write, line, vec![stays.clone()])
+    let part = |action, body, line| {
+        let mut part = Change::new(context.planner, action, Some(balancer.id), body, line);
+        part.purpose = Purpose::Release;
+        part
     };
-    let is_of_service = |port: u16| {
-        let mut ports = service.ports.iter();
-        ports.any(|one| one.port == port && one.protocol == Protocol::Tcp)
-    };
-    let ports = balancer.services.iter().map(|one| one.listen_port);
-    let ports = ports.filter(|port| is_of_service(*port));
-    let ports = ports.map(|listen_port| {
-        let line = format!("port {listen_port}: removed");
-        part(Write::DeleteService { listen_port }, line)
-    });
-    let servers = balancer.server_targets().map(|(server, _)| server);
-    let servers = servers.filter(|server| cluster.servers.contains_key(&InstanceId(*server)));
-    let servers = servers.map(|server| {
-        let write = Write::RemoveTarget {
-            server,
-            is_one_of_all: false,
-        };
-        part(write, format!("target {}: removed", names.of(server)))
-    });
+    let mut parts = Vec::new();
+    for port in balancer.services.iter().map(|one| one.listen_port) {
+        let mut own = context.service.ports.iter();
+        if own.any(|one| one.port == port && one.protocol == Protocol::Tcp) {
+            let body = json!({ "listen_port": port });
+            parts.push(part(
+                Action::DeleteService,
+                body,
+                format!("port {port}: removed"),
+            ));
+        }
+    }
+    for (server, _) in balancer.server_targets() {
+        if context.cluster.servers.contains_key(&InstanceId(server)) {
+            let line = format!("target {}: removed", context.names().of(server));
+            parts.push(part(Action::RemoveTarget, server_target(server), line));
+        }
+    }
     let remove = balancer.labels.keys();
     let remove = remove.filter(|label| *label == SERVICE_UID || label.starts_with(OUR_PREFIX));
-    let labels = LabelEdit {
+    let guard = Guard {
+        seen: balancer.into(),
         set: BTreeMap::new(),
         remove: remove.cloned().collect(),
-        seen: Box::new(Seen::of(balancer)),
-        adopts: false,
-    };
-    let released = Finding::info(
-        Reason::LoadBalancerReleased,
-        format!(
-            "Released load balancer {shown}: the ports, targets and labels of this Service were removed, and it was not \
-             deleted, because {why}; it costs money until you delete it"
-        ),
-    );
-    let write = Write::Edit {
-        name: None,
-        labels: Some(labels),
     };
     let line = format!("load balancer {shown}: released, because {why}");
-    let last = Change {
-        event: Some(released.by_provider()),
-        ..part(write, line)
-    };
-    ports.chain(servers).chain([last]).collect()
+    let mut last = part(Action::Edit, Value::Null, line).guarded(guard);
+    let released = format!(
+        "Released load balancer {shown}: the ports, targets and labels of this Service were removed, and it was not deleted, \
+         because {why}; it costs money until you delete it"
+    );
+    last.event = Some(Finding::info(Reason::LoadBalancerReleased, released).by_provider());
+    parts.push(last);
+    boxed(parts)
 }
 
 fn adopted(balancer: &LoadBalancer) -> Finding {
@@ -375,14 +336,17 @@ fn left_to_its_cluster(balancer: &LoadBalancer, uid: &str) -> Finding {
     Finding::warning(Reason::LoadBalancerNotAdopted, message).by_provider()
 }
 
-/// Nothing is done, and why.
-fn refused(parser: AnnotationParser) -> Plan {
+/// Nothing is done, and why. People are shown what differs from what is there all the same.
+fn refused(plan: LoadBalancerPlan, parser: AnnotationParser) -> LoadBalancerPlan {
     let (problems, findings) = parser.end();
-    Plan::from(LoadBalancerPlan {
+    let is_compared = plan.status.is_some();
+    LoadBalancerPlan {
         obstacle: problems.map(|why| Finding::warning(Reason::SyncLoadBalancerFailed, why)),
         findings,
+        fields: plan.fields.into_iter().filter(|_| is_compared).collect(),
+        found: plan.found,
         ..LoadBalancerPlan::default()
-    })
+    }
 }
 
 fn protected(balancer: &LoadBalancer) -> Finding {
@@ -394,18 +358,6 @@ fn protected(balancer: &LoadBalancer) -> Finding {
         ),
     )
     .by_provider()
-}
-
-fn removal(balancer: &LoadBalancer, why: &'static str, is_orphan: bool) -> Change {
-    Change::new(
-        Some(balancer.id),
-        Write::Delete {
-            seen: Box::new(Seen::of(balancer)),
-            is_orphan,
-        },
-        format!("load balancer {}: deleted", balancer.shown()),
-        vec![Source::Rule(why)],
-    )
 }
 
 /// The type it should be of: the one that is wanted, else the one it has, else the smallest.

@@ -1,23 +1,82 @@
-//! What a Service wants of each port of its load balancer.
+//! What a Service wants of each port of its load balancer, and of the port's health check.
 
 use super::annotations::{self as a, Annotation};
 use super::certificates::{Managed, certificate_type, issued};
-use super::context::{Context, default_source};
+use super::context::{Context, Defaults, NODE_PORT, default_source};
 use super::listener::{Listener, PortField, PortField as F};
 use super::parser::{AnnotationParser, hash};
 use super::values::{self as v, CertificateType};
-use crate::hetzner::certificates::{Certificate, Certificates};
-use crate::provider::{Finding, Protocol, Reason, ServicePort, Source, Sourced};
+use crate::hetzner::certificates::Certificate;
+use crate::provider::{Finding, Protocol, Reason, ServicePort, Source, Sourced, TrafficPolicy};
 use crate::text::{self, did_you_mean};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
-
-/// What the API takes when nothing is said.
-const COOKIE_NAME: &str = "HCLBSTICKY";
-const COOKIE_LIFETIME_S: u32 = 300;
 
 /// A redirect answers here itself.
 const HTTP_PORT: u16 = 80;
+
+/// Where kube-proxy says whether the node runs a pod of the Service.
+const NODE_PORT_PATH: &str = "/healthz";
+
+const LOCAL: Source = Source::Rule("externalTrafficPolicy: Local");
+
+type Parse = fn(&str) -> Result<Value, String>;
+
+/// The annotation that sets a field, how its value is read, and what the API takes when nothing is said; null: it is
+/// left unchanged in both profiles.
+fn row(field: PortField) -> Option<(&'static Annotation, Parse, Value)> {
+    Some(match field {
+        F::ProxyProtocol => (&a::USES_PROXYPROTOCOL, v::switch, json!(false)),
+        F::CookieName => (&a::HTTP_COOKIE_NAME, v::text, json!("HCLBSTICKY")),
+        F::CookieLifetime => (&a::HTTP_COOKIE_LIFETIME, v::seconds, json!(300)),
+        F::StickySessions => (&a::HTTP_STICKY_SESSIONS, v::switch, json!(false)),
+        F::RedirectHttp => (&a::HTTP_REDIRECT_HTTP, v::switch, json!(false)),
+        F::TimeoutIdle => (&a::HTTP_TIMEOUT_IDLE, v::idle_seconds, Value::Null),
+        F::CheckInterval => (&a::HEALTH_CHECK_INTERVAL, v::seconds, json!(15)),
+        F::CheckTimeout => (&a::HEALTH_CHECK_TIMEOUT, v::seconds, json!(10)),
+        F::CheckRetries => (&a::HEALTH_CHECK_RETRIES, v::count, json!(3)),
+        F::CheckDomain => (&a::HEALTH_CHECK_HTTP_DOMAIN, v::domain, json!("")),
+        F::CheckPath => (&a::HEALTH_CHECK_HTTP_PATH, v::path, json!("/")),
+        F::CheckStatusCodes => (
+            &a::HTTP_STATUS_CODES,
+            v::status_codes,
+            json!(["2??", "3??"]),
+        ),
+        _ => return None,
+    })
+}
+
+/// What the settings say of a field.
+fn setting(defaults: &Defaults, field: PortField) -> Option<Sourced<Value>> {
+    fn value<T: Into<Value> + Clone>(set: &Option<Sourced<T>>) -> Option<Sourced<Value>> {
+        let set = set.clone()?;
+        Some(Sourced::new(set.value.into(), set.source))
+    }
+    match field {
+        F::ProxyProtocol => value(&defaults.uses_proxyprotocol),
+        F::CheckInterval => value(&defaults.health_check_interval_s),
+        F::CheckTimeout => value(&defaults.health_check_timeout_s),
+        F::CheckRetries => value(&defaults.health_check_retries),
+        _ => None,
+    }
+}
+
+/// What says where a check is sent; with none of them `externalTrafficPolicy: Local` does.
+const PLACE: [&Annotation; 3] = [
+    &a::HEALTH_CHECK_PROTOCOL,
+    &a::HEALTH_CHECK_PORT,
+    &a::HEALTH_CHECK_HTTP_PATH,
+];
+
+const INTERVALS: [PortField; 3] = [F::CheckInterval, F::CheckTimeout, F::CheckRetries];
+
+/// Only a health check by HTTP has them.
+const HTTP_CHECK_ONLY: [&Annotation; 4] = [
+    &a::HEALTH_CHECK_HTTP_DOMAIN,
+    &a::HEALTH_CHECK_HTTP_PATH,
+    &a::HTTP_STATUS_CODES,
+    &a::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE,
+];
 
 /// One port as it should be.
 #[derive(Clone, Debug)]
@@ -67,57 +126,11 @@ impl Port {
 }
 
 /// Reads one port's annotations into its fields.
-pub(super) struct PortReader<'a, 'b> {
-    pub(super) parser: &'a mut AnnotationParser<'b>,
-    pub(super) context: &'a Context<'a>,
-    pub(super) port: &'a ServicePort,
-    pub(super) wanted: Port,
-}
-
-impl PortReader<'_, '_> {
-    /// The field's value: of the annotation, of the setting, or what the API takes when nothing is said. True: it is set.
-    pub(super) fn read<T: Into<Value> + Clone>(
-        &mut self,
-        field: PortField,
-        annotation: &'static Annotation,
-        parse: impl Fn(&str) -> Result<T, String>,
-        setting: &Option<Sourced<T>>,
-        usual: impl Into<Value>,
-    ) -> bool {
-        let set = self.annotation(annotation, parse);
-        let set = set.or_else(|| setting.clone());
-        let is_set = set.is_some();
-        self.set(field, set, usual, self.context.planner.enforced(annotation));
-        is_set
-    }
-
-    pub(super) fn annotation<T>(
-        &mut self,
-        annotation: &'static Annotation,
-        parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Option<Sourced<T>> {
-        self.parser.read(annotation, Some(self.port), parse)
-    }
-
-    /// `enforced`: the source of the usual value; none: it is only that of a new port.
-    pub(super) fn set<T: Into<Value>>(
-        &mut self,
-        field: PortField,
-        set: Option<Sourced<T>>,
-        usual: impl Into<Value>,
-        enforced: Option<Source>,
-    ) {
-        let (value, source) = match set {
-            Some(set) => (set.value.into(), Some(set.source)),
-            None => (usual.into(), enforced),
-        };
-        if !value.is_null() {
-            self.wanted.listener.set(field, value);
-        }
-        self.wanted
-            .sources
-            .extend(source.map(|source| (field, source)));
-    }
+struct PortReader<'a, 'b> {
+    parser: &'a mut AnnotationParser<'b>,
+    context: &'a Context<'a>,
+    port: &'a ServicePort,
+    wanted: Port,
 }
 
 /// All TCP ports; the others are reported.
@@ -249,57 +262,65 @@ fn wanted(
     let protocol = reader.annotation(&a::PROTOCOL, v::protocol);
     let usual = Some(default_source(&a::PROTOCOL));
     reader.set(F::Protocol, protocol, "tcp", usual);
-    let (annotation, setting) = (
-        &a::USES_PROXYPROTOCOL,
-        &context.planner.defaults.uses_proxyprotocol,
-    );
-    reader.read(F::ProxyProtocol, annotation, v::boolean, setting, false);
-    reader.http(managed);
+    // What only `http` has is read for `tcp` too: a value that does not parse is reported.
+    for field in F::ALL.iter().filter(|field| !INTERVALS.contains(field)) {
+        reader.read(*field);
+    }
+    reader.certificates(managed);
     reader.health_check();
     reader.wanted
 }
 
 impl PortReader<'_, '_> {
-    /// What only `http` and `https` have. Read for `tcp` too: a value that does not parse is reported.
-    fn http(&mut self, managed: &Managed) {
-        self.read(
-            F::CookieName,
-            &a::HTTP_COOKIE_NAME,
-            v::any,
-            &None,
-            COOKIE_NAME,
-        );
-        let annotation = &a::HTTP_COOKIE_LIFETIME;
-        self.read(
-            F::CookieLifetime,
-            annotation,
-            v::seconds,
-            &None,
-            COOKIE_LIFETIME_S,
-        );
-        self.read(
-            F::StickySessions,
-            &a::HTTP_STICKY_SESSIONS,
-            v::boolean,
-            &None,
-            false,
-        );
-        self.read(
-            F::RedirectHttp,
-            &a::HTTP_REDIRECT_HTTP,
-            v::boolean,
-            &None,
-            false,
-        );
-        // Unset, it is left unchanged in both profiles.
-        let idle = self.annotation(&a::HTTP_TIMEOUT_IDLE, v::idle_seconds);
-        self.set(F::TimeoutIdle, idle, Value::Null, None);
+    /// The field's value: of the annotation, of the setting, or what the API takes when nothing is said. True: it is set.
+    fn read(&mut self, field: PortField) -> bool {
+        let Some((annotation, parse, usual)) = row(field) else {
+            return false;
+        };
+        let planner = self.context.planner;
+        let set = self.annotation(annotation, parse);
+        let set = set.or_else(|| setting(&planner.defaults, field));
+        let is_set = set.is_some();
+        let enforced = planner.enforced(annotation).filter(|_| !usual.is_null());
+        self.set(field, set, usual, enforced);
+        is_set
+    }
+
+    fn annotation<T>(
+        &mut self,
+        annotation: &'static Annotation,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<Sourced<T>> {
+        self.parser.read(annotation, Some(self.port), parse)
+    }
+
+    /// `enforced`: the source of the usual value; none: it is only that of a new port.
+    fn set<T: Into<Value>>(
+        &mut self,
+        field: PortField,
+        set: Option<Sourced<T>>,
+        usual: impl Into<Value>,
+        enforced: Option<Source>,
+    ) {
+        let (value, source) = match set {
+            Some(set) => (set.value.into(), Some(set.source)),
+            None => (usual.into(), enforced),
+        };
+        if !value.is_null() {
+            self.wanted.listener.set(field, value);
+        }
+        self.wanted
+            .sources
+            .extend(source.map(|source| (field, source)));
+    }
+
+    fn certificates(&mut self, managed: &Managed) {
         let own = managed.of(self.port.port);
         self.wanted.waits = own.as_ref().is_some_and(|own| own.value.is_none());
         let certificates = match own {
             // What it shows meanwhile stays.
             Some(own) => own.value.map(|id| Sourced::new(vec![id], own.source)),
-            None => self.certificates(),
+            None => self.uploaded(),
         };
         let enforced = self.context.planner.enforced(&a::HTTP_CERTIFICATES);
         let enforced = enforced.filter(|_| !self.wanted.waits);
@@ -308,7 +329,7 @@ impl PortReader<'_, '_> {
 
     /// IDs of the certificates that the annotations name. One that is not there is a problem, and so
     /// is an `https` port without any, unless it may have one already.
-    fn certificates(&mut self) -> Option<Sourced<Vec<u64>>> {
+    fn uploaded(&mut self) -> Option<Sourced<Vec<u64>>> {
         let context = self.context;
         let kind = certificate_type(self.parser, context, Some(self.port));
         if kind.is_some_and(|kind| kind.value == CertificateType::Managed) {
@@ -331,7 +352,7 @@ impl PortReader<'_, '_> {
         };
         let mut ids = Vec::new();
         for name in &named.value {
-            let found = certificate(self.parser, &context.certificates, name, &named.source);
+            let found = certificate(self.parser, context, name, &named.source);
             let Some(one) = found else { continue };
             // The API takes none that is still to be issued, and refuses the whole port.
             match issued(self.parser, &number.to_string(), one) {
@@ -341,14 +362,145 @@ impl PortReader<'_, '_> {
         }
         Some(Sourced::new(ids, named.source))
     }
+
+    fn health_check(&mut self) {
+        let number = self.annotation(&a::HEALTH_CHECK_PORT, v::port);
+        let mut is_set = number.is_some();
+        for field in INTERVALS {
+            is_set |= self.read(field);
+        }
+        let local = self.node_port();
+        let over_tls = self.check_protocol(is_set, local.is_some());
+        if local.is_some() {
+            let path = Some(Sourced::new(NODE_PORT_PATH, LOCAL));
+            self.set(F::CheckPath, path, "", None);
+        }
+        let usual = self.wanted.listener.get(F::DestinationPort).cloned();
+        let own_port = Some(Source::Rule("the port that gets the traffic"));
+        let number = number.or(local);
+        self.set(F::CheckPort, number, usual.unwrap_or_default(), own_port);
+        // No annotation sets it.
+        let usual = Source::Rule("the default of the API");
+        let usual = Some(usual).filter(|_| !self.context.planner.preserves_unset());
+        self.set(F::CheckResponse, None::<Sourced<String>>, "", usual);
+        self.check_tls(over_tls);
+        if !self.is_by_http() {
+            self.report_unused();
+        }
+        self.name_unknown_settings(is_set);
+    }
+
+    fn is_by_http(&self) -> bool {
+        let protocol = self.wanted.listener.get(F::CheckProtocol);
+        protocol.is_some_and(|protocol| protocol == "http")
+    }
+
+    fn has(&self, annotation: &'static Annotation) -> bool {
+        self.parser.has(annotation, Some(self.port))
+    }
+
+    /// How and where targets are checked may rest on settings of the daemon that are not known here: then these are the
+    /// sources, so that the change is held back.
+    fn name_unknown_settings(&mut self, is_set: bool) {
+        let planner = self.context.planner;
+        let service = self.context.service;
+        let is_said = self.has(&a::HEALTH_CHECK_PROTOCOL);
+        let is_placed = PLACE.iter().any(|one| self.has(one));
+        let by_node_port = !is_placed
+            && planner.defaults.health_check_node_port.is_none()
+            && service.traffic_policy == TrafficPolicy::Local
+            && service.health_check_node_port.is_some();
+        // With an interval the check would speak the port's own protocol.
+        let may_follow_port =
+            !is_said && !is_set && self.wanted.listener.protocol() != "tcp" && !self.is_by_http();
+        let rows = INTERVALS.into_iter().filter_map(row);
+        let mut intervals = rows.map(|(annotation, ..)| default_source(annotation));
+        let interval = intervals.find(|unset| may_follow_port && planner.holds_back(unset));
+        let node_port = Source::Default(NODE_PORT.to_owned());
+        let (fields, source): (&[F], Source) = if by_node_port && planner.holds_back(&node_port) {
+            let fields = &[F::CheckPort, F::CheckProtocol, F::CheckPath, F::CheckTls];
+            (fields, node_port)
+        } else if let Some(interval) = interval {
+            (&[F::CheckProtocol, F::CheckTls], interval)
+        } else {
+            return;
+        };
+        let fields = fields.iter().map(|field| (*field, source.clone()));
+        self.wanted.sources.extend(fields);
+    }
+
+    /// Where `externalTrafficPolicy: Local` has the nodes asked, unless annotations say otherwise.
+    fn node_port(&self) -> Option<Sourced<u16>> {
+        let is_on = match &self.context.planner.defaults.health_check_node_port {
+            Some(set) => set.value,
+            // Upstream has it off.
+            None => !self.context.planner.preserves_unset(),
+        };
+        let is_local = self.context.service.traffic_policy == TrafficPolicy::Local;
+        if !is_on || !is_local || PLACE.iter().any(|one| self.has(one)) {
+            return None;
+        }
+        let number = self.context.service.health_check_node_port?;
+        Some(Sourced::new(number, LOCAL))
+    }
+
+    /// `tcp` or `http`. True: over TLS.
+    fn check_protocol(&mut self, is_set: bool, is_local: bool) -> bool {
+        let set = self.annotation(&a::HEALTH_CHECK_PROTOCOL, v::protocol);
+        let http_is_set = HTTP_CHECK_ONLY.iter().any(|one| self.has(one));
+        // Upstream reads those only when the check is HTTP.
+        let follows_port = is_set || (http_is_set && !self.context.planner.preserves_unset());
+        let own = self.wanted.listener.protocol().to_owned();
+        let by_default = default_source(&a::HEALTH_CHECK_PROTOCOL);
+        let (name, source) = match set {
+            Some(set) => (set.value.to_owned(), set.source),
+            None if is_local => ("http".to_owned(), LOCAL),
+            None if follows_port => (own, Source::Rule("the port's protocol")),
+            None => ("tcp".to_owned(), by_default),
+        };
+        let over_tls = name == "https";
+        let name = if over_tls { "http".to_owned() } else { name };
+        self.set(F::CheckProtocol, Some(Sourced::new(name, source)), "", None);
+        over_tls
+    }
+
+    fn check_tls(&mut self, over_tls: bool) {
+        let set = self.annotation(&a::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE, v::boolean);
+        if over_tls && let Some(set) = set.as_ref().filter(|set| !set.value) {
+            self.parser.problem(format!(
+                "{}: \"false\" contradicts a health check by https: remove it, or set {} to http",
+                set.source,
+                a::HEALTH_CHECK_PROTOCOL.key()
+            ));
+        }
+        let by_protocol = Source::Rule("the protocol of the health check");
+        self.set(F::CheckTls, set, over_tls, Some(by_protocol));
+    }
+
+    fn report_unused(&mut self) {
+        for annotation in HTTP_CHECK_ONLY {
+            if self.has(annotation) {
+                self.parser.finding(Finding::warning(
+                    Reason::AnnotationWithoutEffect,
+                    format!(
+                        "annotation {} has no effect on port {}, whose health check is tcp: set {} to http",
+                        annotation.key(),
+                        self.port.port,
+                        a::HEALTH_CHECK_PROTOCOL.key()
+                    ),
+                ));
+            }
+        }
+    }
 }
 
 fn certificate<'a>(
     parser: &mut AnnotationParser,
-    there: &Certificates<'a>,
+    context: &Context<'a>,
     name: &str,
     source: &Source,
 ) -> Option<&'a Certificate> {
+    let there = &context.certificates;
     let found = there.named(name);
     if found.is_none() {
         let about = hash(&(source.to_string(), name));

@@ -6,13 +6,13 @@
 
 use super::annotations as a;
 use super::balancer::{LoadBalancer, PrimaryIp, covers};
-use super::change::PublicIds;
 use super::context::Context;
 use super::desired::{ASKED_BY_FIELD, AskedIp, Desired};
 use super::parser::{AnnotationParser, has};
 use super::status;
 use crate::provider::{Field, Finding, Reason, Service, Sourced};
 use crate::text::{did_you_mean, quoted};
+use serde_json::{Map, Value, json};
 use std::net::IpAddr;
 
 /// The setting that says which Primary IPs Services may claim.
@@ -21,7 +21,8 @@ pub(super) const SELECTOR: &str = "HCLOUD_LOAD_BALANCERS_PRIMARY_IP_SELECTOR";
 /// What a new load balancer is made with.
 #[derive(Default)]
 pub(super) struct Chosen {
-    pub(super) ids: PublicIds,
+    /// By their type.
+    pub(super) ids: Map<String, Value>,
     /// Where they are.
     pub(super) location: Option<Sourced<String>>,
     pub(super) fields: Vec<Field>,
@@ -68,11 +69,7 @@ pub(super) fn chosen(
         };
         family.check(parser, desired, context, asked, one);
         place(parser, desired, asked, one, &mut chosen);
-        let id = match family.kind {
-            "ipv4" => &mut chosen.ids.ipv4,
-            _ => &mut chosen.ids.ipv6,
-        };
-        *id = Some(one.id);
+        chosen.ids.insert(family.kind.to_owned(), json!(one.id));
         chosen.fields.push(Field {
             field: format!("public {}", family.kind),
             have: None,

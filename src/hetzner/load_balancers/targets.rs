@@ -6,18 +6,19 @@
 
 use super::annotations as a;
 use super::balancer::{LoadBalancer, Target};
-use super::change::{ServerTarget, Write};
+use super::change::{Action, Purpose};
 use super::context::Context;
 use super::desired::Desired;
-use super::diff::Diff;
+use super::diff::{Diff, server_target};
 use crate::provider::{Finding, OfferedNode, ProviderId, Reach, Reason, Source, Sourced};
 use crate::text;
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 const NO_NODE: Source = Source::Rule("no node to send traffic to");
 
 /// The server targets as they are when the Network is the wanted one, and by which of its addresses each is wanted.
-pub(super) struct Ways {
+struct Ways {
     /// Is it by its private IP? Empty for a new load balancer.
     there: BTreeMap<u64, bool>,
     /// New ones are.
@@ -32,11 +33,7 @@ pub(super) struct Ways {
 type Servers = Vec<(u64, String)>;
 
 impl Ways {
-    pub(super) fn new(
-        context: &Context,
-        desired: &Desired,
-        balancer: Option<&LoadBalancer>,
-    ) -> Ways {
+    fn new(context: &Context, desired: &Desired, balancer: Option<&LoadBalancer>) -> Ways {
         let private = &desired.use_private_ip;
         let attach = desired.attach.as_ref();
         let detached = attach
@@ -69,11 +66,7 @@ impl Ways {
 
     /// Of the wanted servers, in their order, those that can be targets, and those that the cloud would refuse; without
     /// those that do not exist. One that is a target needs no other address.
-    pub(super) fn sort(
-        &self,
-        wanted: &[(u64, String)],
-        nodes: &[OfferedNode],
-    ) -> (Servers, Servers) {
+    fn sort(&self, wanted: &[(u64, String)], nodes: &[OfferedNode]) -> (Servers, Servers) {
         let reach = reach_of(nodes);
         // A list without any of the servers is another project's, or broken: it takes no target away.
         let is_of_cluster = reach.values().any(|one| matches!(one, Reach::By { .. }));
@@ -107,7 +100,7 @@ impl Ways {
     }
 
     /// The finding about servers without an address of the wanted kind, and what to do.
-    pub(super) fn unreachable(&self, left: &[(u64, String)], and_so: &str) -> Finding {
+    fn unreachable(&self, left: &[(u64, String)], and_so: &str) -> Finding {
         let names: Vec<&str> = left.iter().map(|(_, name)| name.as_str()).collect();
         let names = text::some_of(&names);
         let (servers, node, it) = match left {
@@ -158,64 +151,69 @@ pub(super) fn need_servers(
 }
 
 impl Diff<'_, '_> {
-    /// True: one that stays is reached by the public interface.
-    pub(super) fn targets(&mut self, desired: &Desired, limit: usize, limit_now: usize) -> bool {
-        let balancer = self.balancer;
-        let private = &desired.use_private_ip;
-        let before: BTreeMap<u64, bool> = balancer.server_targets().collect();
-        let ways = Ways::new(self.context, desired, Some(balancer));
+    /// `limit_now`: what it takes until its type is changed. True: one that stays is reached by the public interface.
+    pub(super) fn targets(&mut self, limit_now: usize) -> bool {
+        let (balancer, limit) = (self.balancer, self.kind.max_targets);
+        let before = balancer.into_iter().flat_map(LoadBalancer::server_targets);
+        let before: BTreeMap<u64, bool> = before.collect();
+        let ways = Ways::new(self.context, self.desired, balancer);
         let (there, by_private) = (&ways.there, ways.by_private);
-        let is_right = |server: &u64| ways.is_right(*server);
-        let (wanted, stuck) = self.reached(desired, &ways);
+        let (wanted, stuck) = self.reached(&ways);
         let mut ours = there.clone();
         ours.retain(|server, _| !stuck.contains(server));
+        let others = balancer.map_or(0, LoadBalancer::other_targets);
         let room = Room {
             there: &ours,
-            others: balancer.other_targets() + stuck.len(),
+            others: others + stuck.len(),
             limit,
             limit_now,
         };
         self.report_foreign_targets();
         let (fit, left) = room.share(&wanted);
         if !left.is_empty() {
-            self.parser.finding(max_targets_reached(limit, &left));
+            let why = format!(
+                "the load balancer takes {limit} targets, and has no room for {}: choose a larger type in annotation {}",
+                text::some_of(&left),
+                a::TYPE.key()
+            );
+            self.parser
+                .finding(Finding::warning(Reason::MaxTargetsReached, why));
         }
-        self.target_fields(desired, by_private, &before, &fit, &stuck);
-        let stays = |server: &u64| is_right(server) == Some(true);
+        self.target_fields(by_private, &before, &fit, &stuck);
+        let stays = |server: &u64| ways.is_right(*server) == Some(true);
         if !fit.iter().all(stays) {
-            self.check_way_in(desired, by_private);
+            self.check_way_in(by_private);
         }
-        let is_one_of_all = stuck.is_empty() && !fit.iter().any(stays);
+        let is_last = stuck.is_empty() && !fit.iter().any(stays);
         for step in room.steps(&fit, |server| ways.wanted(server)) {
             let (Step::Add(server) | Step::Remove(server)) = step;
-            let turns = there.contains_key(&server) && fit.contains(&server);
-            let source = match (turns, step) {
-                (true, _) => private.source.clone(),
-                (false, Step::Add(_)) => desired.targets.source.clone(),
-                (false, Step::Remove(_)) => NO_NODE,
-            };
-            let remove = Write::RemoveTarget {
-                server,
-                is_one_of_all,
-            };
-            let add = Write::AddTarget(ServerTarget {
-                server,
-                use_private_ip: by_private,
-            });
-            let (write, what) = match step {
-                Step::Remove(_) => (remove, "removed"),
-                Step::Add(_) if by_private => (add, "added, by private IP"),
-                Step::Add(_) => (add, "added"),
+            let mut body = server_target(server);
+            let (action, what) = match step {
+                Step::Remove(_) => (Action::RemoveTarget, "removed"),
+                Step::Add(_) => {
+                    body["use_private_ip"] = json!(by_private);
+                    let what = if by_private {
+                        "added, by private IP"
+                    } else {
+                        "added"
+                    };
+                    (Action::AddTarget, what)
+                }
             };
             let line = format!("target {}: {what}", self.context.names().of(server));
-            self.change(write, line, vec![source]);
+            let mut change = self.new_change(action, body, line);
+            if is_last && action == Action::RemoveTarget {
+                change.purpose = Purpose::LastTarget;
+            }
+            self.changes.push(change);
         }
         stuck.iter().any(|server| there.get(server) == Some(&false))
     }
 
     /// The wanted servers that can be targets in the wanted way, and those that are targets in the other one and would
     /// be refused in this: they stay, unless the way that they are reached by is to be closed and others are there.
-    fn reached(&mut self, desired: &Desired, ways: &Ways) -> (Servers, BTreeSet<u64>) {
+    fn reached(&mut self, ways: &Ways) -> (Servers, BTreeSet<u64>) {
+        let desired = self.desired;
         let (can, can_not) = ways.sort(&desired.targets.servers, self.context.nodes);
         if can_not.is_empty() {
             return (can, BTreeSet::new());
@@ -240,16 +238,18 @@ impl Diff<'_, '_> {
     }
 
     /// Targets are to be added: one that is removed for it could not come back, and a new one not come. Nothing is begun.
-    fn check_way_in(&mut self, desired: &Desired, by_private: bool) {
-        let public = desired.public.as_ref().map(|public| public.value);
-        let is_on = public.unwrap_or(self.balancer.public_net.enabled);
-        if is_on || by_private {
+    fn check_way_in(&mut self, by_private: bool) {
+        let Some(balancer) = self.balancer else {
+            return;
+        };
+        let public = self.desired.public.as_ref().map(|public| public.value);
+        if by_private || public.unwrap_or(balancer.public_net.enabled) {
             return;
         }
         self.parser.problem(format!(
             "the public interface of load balancer {} is off and unset, and the nodes are to be \
              reached by their public addresses: set annotation {} to \"false\" to turn it on, or {} to \"true\"",
-            self.balancer.shown(),
+            balancer.shown(),
             a::DISABLE_PUBLIC_NETWORK.key(),
             a::USE_PRIVATE_IP.key()
         ));
@@ -257,12 +257,12 @@ impl Diff<'_, '_> {
 
     fn target_fields(
         &mut self,
-        desired: &Desired,
         by_private: bool,
         there: &BTreeMap<u64, bool>,
         fit: &[u64],
         stuck: &BTreeSet<u64>,
     ) {
+        let desired = self.desired;
         let private = &desired.use_private_ip;
         let old = there.keys().filter(|server| !fit.contains(server));
         for server in fit.iter().chain(old) {
@@ -281,7 +281,7 @@ impl Diff<'_, '_> {
 
     /// Dedicated servers are nothing we know of yet, so their addresses stay.
     fn report_foreign_targets(&mut self) {
-        for target in &self.balancer.targets {
+        for target in self.balancer.iter().flat_map(|one| &one.targets) {
             if let Target::Ip { ip, .. } = target {
                 let why = format!(
                     "target {} is an address: dedicated servers are not supported yet, so it is left alone",
@@ -294,19 +294,8 @@ impl Diff<'_, '_> {
     }
 }
 
-pub(super) fn max_targets_reached(limit: usize, left: &[String]) -> Finding {
-    Finding::warning(
-        Reason::MaxTargetsReached,
-        format!(
-            "the load balancer takes {limit} targets, and has no room for {}: choose a larger type in annotation {}",
-            text::some_of(left),
-            a::TYPE.key()
-        ),
-    )
-}
-
 /// For people: how a server is reached.
-pub(super) fn by(private: bool) -> &'static str {
+fn by(private: bool) -> &'static str {
     if private {
         "by private IP"
     } else {
@@ -330,27 +319,27 @@ fn server_of(node: &OfferedNode) -> Option<u64> {
 
 /// A step towards the wanted targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+enum Step {
     Add(u64),
     Remove(u64),
 }
 
 /// What there is, and how much more the load balancer takes.
-pub(super) struct Room<'a> {
+struct Room<'a> {
     /// Servers that are targets, and whether by their private IP.
-    pub(super) there: &'a BTreeMap<u64, bool>,
+    there: &'a BTreeMap<u64, bool>,
     /// Targets that are not ours to touch; they count.
-    pub(super) others: usize,
+    others: usize,
     /// What the type takes at the end.
-    pub(super) limit: usize,
+    limit: usize,
     /// What it takes until then: a smaller type comes last.
-    pub(super) limit_now: usize,
+    limit_now: usize,
 }
 
 impl Room<'_> {
     /// Of the wanted ones, in their order, those that have room, and those that have not: the
     /// ones that are targets already stay.
-    pub(super) fn share(&self, wanted: &[(u64, String)]) -> (Vec<u64>, Vec<String>) {
+    fn share(&self, wanted: &[(u64, String)]) -> (Vec<u64>, Vec<String>) {
         let room = self.limit.saturating_sub(self.others);
         let is_there = |one: &&(u64, String)| self.there.contains_key(&one.0);
         let first = wanted.iter().filter(is_there);
@@ -363,7 +352,7 @@ impl Room<'_> {
     /// Adds before removals, but where the limit is reached, removals first. At last those that
     /// are reached by the other of their addresses: a server can't be a target twice, so each
     /// is removed and added again.
-    pub(super) fn steps(&self, wanted: &[u64], by_private: impl Fn(u64) -> bool) -> Vec<Step> {
+    fn steps(&self, wanted: &[u64], by_private: impl Fn(u64) -> bool) -> Vec<Step> {
         let set: BTreeSet<u64> = wanted.iter().copied().collect();
         let new = wanted.iter().filter(|id| !self.there.contains_key(id));
         let mut old = self.there.keys().filter(|id| !set.contains(id));

@@ -1,11 +1,11 @@
 //! The values of annotations: each text becomes a type once. An error says what is allowed.
 
-use super::balancer::Algorithm;
-use crate::text::{self, one_of, quoted};
+use crate::provider::Algorithm;
+use crate::text::{self as t, one_of, quoted};
+use serde_json::Value;
 use std::net::Ipv4Addr;
 
-pub(super) use crate::text::duration::whole_seconds as seconds;
-pub(super) use crate::text::{count, ip_range};
+pub(super) use crate::text::ip_range;
 
 /// Whose certificates an `https` port shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,25 @@ pub(super) fn any(text: &str) -> Result<String, String> {
 }
 
 pub(super) fn boolean(text: &str) -> Result<bool, String> {
-    text::boolean(text)
+    t::boolean(text)
+}
+
+// Those of fields of a port are what the API's document has.
+
+pub(super) fn text(text: &str) -> Result<Value, String> {
+    Ok(text.into())
+}
+
+pub(super) fn switch(text: &str) -> Result<Value, String> {
+    boolean(text).map(Value::from)
+}
+
+pub(super) fn count(text: &str) -> Result<Value, String> {
+    t::count(text).map(Value::from)
+}
+
+pub(super) fn seconds(text: &str) -> Result<Value, String> {
+    t::duration::whole_seconds(text).map(Value::from)
 }
 
 /// In the API's words.
@@ -46,8 +64,8 @@ pub(super) fn ipv4(text: &str) -> Result<Ipv4Addr, String> {
 }
 
 /// What the API takes for `timeout_idle`.
-pub(super) fn idle_seconds(text: &str) -> Result<u32, String> {
-    text::duration::seconds_between(text, 30, 300)
+pub(super) fn idle_seconds(text: &str) -> Result<Value, String> {
+    t::duration::seconds_between(text, 30, 300).map(Value::from)
 }
 
 pub(super) fn port(text: &str) -> Result<u16, String> {
@@ -96,7 +114,7 @@ pub(super) fn domains(text: &str) -> Result<Vec<String>, String> {
 }
 
 /// What the API takes in a check: digits, `?` for one and `*` for several.
-pub(super) fn status_codes(text: &str) -> Result<Vec<String>, String> {
+pub(super) fn status_codes(text: &str) -> Result<Value, String> {
     let codes = list(text, MOST_STATUS_CODES)?;
     let is_code = |code: &String| {
         let mut bytes = code.bytes();
@@ -107,18 +125,22 @@ pub(super) fn status_codes(text: &str) -> Result<Vec<String>, String> {
             "{} is no status code; use e.g. 2??,301",
             quoted(code)
         )),
-        None => Ok(codes),
+        None => Ok(codes.into()),
     }
 }
 
-pub(super) fn path(text: &str) -> Result<String, String> {
+pub(super) fn path(text: &str) -> Result<Value, String> {
     match text.starts_with('/') && !text.contains(char::is_whitespace) {
-        true => Ok(text.to_owned()),
+        true => Ok(text.into()),
         false => Err("use a path that begins with / and has no spaces".to_owned()),
     }
 }
 
-pub(super) fn domain(text: &str) -> Result<String, String> {
+pub(super) fn domain(text: &str) -> Result<Value, String> {
+    host(text).map(Value::from)
+}
+
+pub(super) fn host(text: &str) -> Result<String, String> {
     match text.contains([' ', '%', '\\']) {
         false => Ok(text.to_owned()),
         true => Err("use a host name, without spaces, % and \\".to_owned()),
@@ -130,7 +152,7 @@ pub(super) fn domain(text: &str) -> Result<String, String> {
 pub(super) fn hostname(text: &str) -> Result<String, String> {
     let mut parts = text.split('.');
     let is_ip = parts.clone().count() == 4 && parts.all(|part| part.parse::<u8>().is_ok());
-    match text::is_subdomain(text) && !is_ip {
+    match t::is_subdomain(text) && !is_ip {
         true => Ok(text.to_owned()),
         false => Err(
             "use a host name of lower case letters, digits, - and ., a letter or digit first and last in each part, \

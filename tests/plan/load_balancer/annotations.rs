@@ -208,7 +208,7 @@ fn every_annotation_is_set_changed_and_removed() {
             Profile::CcmFromScratch => case.removed.0,
             Profile::Hcloud => case.removed.1,
         };
-        if let Some(obstacle) = world.plan().rest.obstacle {
+        if let Some(obstacle) = world.plan().obstacle {
             assert!(
                 obstacle.message.contains(removed),
                 "{about}: {}",

@@ -150,7 +150,7 @@ fn of_many_problems_and_findings_some_are_said_and_the_others_counted() {
     let message = world.obstacle();
     assert_eq!(message.matches("has no port").count(), 10, "{message}");
     assert!(message.ends_with("; and 12 more problems"), "{message}");
-    let findings = world.plan().rest.findings;
+    let findings = world.plan().findings;
     let of = |reason| findings.iter().filter(move |one| one.reason == reason);
     assert_eq!(of(Reason::UnknownAnnotation).count(), 6);
     let last = of(Reason::UnknownAnnotation).next_back().unwrap();

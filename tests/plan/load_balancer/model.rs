@@ -1,11 +1,11 @@
 //! Hetzner's load balancers as a value: what a change makes of them, and what the API would refuse.
 
 use ccm::hetzner::load_balancers::{
-    BalancerType, Certificate, CertificateStatus, Change, Create, Listener, LoadBalancer, Location,
-    NewCertificate, Observed, PortField, PrivateNet, PublicIp, PublicNet, Reference, ServerTarget,
-    Target, Write,
+    AlgorithmOf, BalancerType, Certificate, CertificateStatus, Listener, LoadBalancer, Location,
+    Observed, PortField, PrivateNet, PublicIp, PublicNet, Reference, Target,
 };
-use serde_json::json;
+use ccm::provider::Change;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -57,47 +57,57 @@ pub fn fresh(id: u64, name: &str, kind: &str) -> LoadBalancer {
     }
 }
 
-/// Makes the change. True: the plan has to be made anew. Panics where the API would refuse.
-pub fn apply(state: &mut Observed, change: &Change) -> bool {
-    if let Write::Create(create) = &change.write {
-        assert_eq!(change.balancer, None);
-        create_one(state, create);
-        return true;
-    }
-    match &change.write {
-        Write::CreateCertificate(new) => {
-            order(state, new);
-            return false;
+/// Makes the change, as the API would by its request. True: the plan has to be made anew. Panics where the API would
+/// refuse.
+pub fn apply(state: &mut Observed, change: &dyn Change) -> bool {
+    let (line, change) = (change.line(), change.json());
+    let (word, request) = (change["change"].as_str().unwrap(), &change["request"]);
+    let id = change["loadBalancer"].as_u64();
+    let Some(id) = id else {
+        match word {
+            "create" => create_one(state, request),
+            "create_certificate" => order(state, request),
+            "edit_certificate" => {
+                let labels = labels(request);
+                let mut all = state.certificates.iter_mut().flatten();
+                let is_it = |one: &&mut Certificate| line.contains(&one.shown());
+                let one = all.find(is_it).expect("a certificate to edit");
+                let kept = one.labels.keys().all(|label| labels.contains_key(label));
+                assert!(kept && one.labels != labels, "an edit of nothing");
+                one.labels = labels;
+            }
+            other => panic!("{other}"),
         }
-        Write::EditCertificate {
-            certificate,
-            set,
-            seen,
-        } => {
-            let mut all = state.certificates.iter_mut().flatten();
-            let one = all.find(|one| one.id == *certificate).unwrap();
-            assert_eq!(one.labels, *seen);
-            one.labels.extend(set.clone());
-            assert_ne!(one.labels, *seen, "an edit of nothing");
-            return false;
-        }
-        _ => {}
-    }
-    let id = change.balancer.expect("an ID");
-    if let Write::Delete { .. } = change.write {
+        return word == "create";
+    };
+    if word == "delete" {
         state.balancers.retain(|one| one.id != id);
         return false;
     }
     let at = state.balancers.iter().position(|one| one.id == id).unwrap();
-    if let Write::Edit {
-        name: Some(name), ..
-    } = &change.write
-    {
+    if let (true, Some(name)) = (word == "edit", request["name"].as_str()) {
         let mut others = state.balancers.iter().filter(|one| one.id != id);
-        assert!(others.all(|one| one.name != *name), "uniqueness_error");
+        assert!(others.all(|one| one.name != name), "uniqueness_error");
     }
-    changed(&mut state.balancers[at], &change.write);
-    matches!(change.write, Write::Attach { .. } | Write::Detach { .. })
+    changed(&mut state.balancers[at], word, request);
+    matches!(word, "attach_to_network" | "detach_from_network")
+}
+
+fn labels(request: &Value) -> BTreeMap<String, String> {
+    serde_json::from_value(request["labels"].clone()).unwrap()
+}
+
+fn listener(request: &Value) -> Listener {
+    serde_json::from_value(request.clone()).unwrap()
+}
+
+fn server(request: &Value) -> u64 {
+    assert_eq!(request["type"], "server");
+    request["server"]["id"].as_u64().unwrap()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
 }
 
 /// The same load balancer, as far as anybody can see.
@@ -107,23 +117,23 @@ pub fn same_listener(left: &Listener, right: &Listener) -> bool {
         .all(|field| field.of(left) == field.of(right))
 }
 
-fn create_one(state: &mut Observed, create: &Create) {
-    let taken = state.balancers.iter().any(|one| one.name == create.name);
-    assert!(!taken, "uniqueness_error: {}", create.name);
+fn create_one(state: &mut Observed, create: &Value) {
+    let name = text(&create["name"]);
+    let taken = state.balancers.iter().any(|one| one.name == name);
+    assert!(!taken, "uniqueness_error: {name}");
     let id = 1000 + state.balancers.len() as u64;
-    let mut balancer = fresh(id, &create.name, &create.kind);
-    balancer.labels = create.labels.clone();
-    let places = (&create.location, &create.network_zone);
+    let mut balancer = fresh(id, &name, create["load_balancer_type"].as_str().unwrap());
+    balancer.labels = labels(create);
+    let places = (create["location"].as_str(), create["network_zone"].as_str());
     match places {
-        (Some(location), None) => balancer.location.name = location.clone(),
-        (None, Some(zone)) => balancer.location.network_zone = zone.clone(),
+        (Some(location), None) => balancer.location.name = location.into(),
+        (None, Some(zone)) => balancer.location.network_zone = zone.into(),
         _ => panic!("one of location and network_zone: {places:?}"),
     }
-    for (asked, kind) in [
-        (create.public_net.ipv4, "ipv4"),
-        (create.public_net.ipv6, "ipv6"),
-    ] {
-        let Some(asked) = asked else { continue };
+    for kind in ["ipv4", "ipv6"] {
+        let Some(asked) = create["public_net"][kind].as_u64() else {
+            continue;
+        };
         let mut all = state.primary_ips.iter_mut().flatten();
         let one = all.find(|one| one.id == asked).expect("not_found");
         assert_eq!(one.kind, kind, "primary_ip_version_mismatch");
@@ -148,32 +158,42 @@ fn create_one(state: &mut Observed, create: &Create) {
             }
         }
     }
-    balancer.algorithm = create.algorithm.unwrap_or_default();
-    if let Some(network) = create.network {
+    balancer.algorithm = algorithm(&create["algorithm"]);
+    if let Some(network) = create["network"].as_u64() {
         attach(&mut balancer, network, None);
     }
-    balancer.public_net.enabled = create.public_interface.unwrap_or(true);
-    for service in &create.services {
+    balancer.public_net.enabled = create["public_interface"].as_bool().unwrap_or(true);
+    for service in create["services"].as_array().unwrap() {
         add_service(&mut balancer, service);
     }
-    for target in &create.targets {
-        add_target(&mut balancer, *target);
+    for target in create["targets"].as_array().unwrap() {
+        add_target(&mut balancer, target);
     }
     check(&balancer);
     state.balancers.push(balancer);
 }
 
+fn algorithm(request: &Value) -> AlgorithmOf {
+    match request {
+        Value::Null => AlgorithmOf::default(),
+        request => serde_json::from_value(request.clone()).unwrap(),
+    }
+}
+
 /// A managed certificate begins as pending.
-fn order(state: &mut Observed, new: &NewCertificate) {
+fn order(state: &mut Observed, new: &Value) {
     let all = state.certificates.as_mut().unwrap();
-    let taken = all.iter().any(|one| one.name == new.name);
-    assert!(!taken, "uniqueness_error: {}", new.name);
-    assert!(!new.domain_names.is_empty(), "invalid_input");
+    let name = text(&new["name"]);
+    let taken = all.iter().any(|one| one.name == name);
+    assert!(!taken, "uniqueness_error: {name}");
+    assert_eq!(new["type"], "managed");
+    let domains = new["domain_names"].as_array().unwrap();
+    assert!(!domains.is_empty(), "invalid_input");
     all.push(Certificate {
         id: 500 + all.len() as u64,
-        name: new.name.clone(),
-        labels: new.labels.clone(),
-        domain_names: new.domain_names.clone(),
+        name,
+        labels: labels(new),
+        domain_names: domains.iter().map(text).collect(),
         status: Some(CertificateStatus {
             issuance: "pending".into(),
             ..CertificateStatus::default()
@@ -182,32 +202,36 @@ fn order(state: &mut Observed, new: &NewCertificate) {
     });
 }
 
-fn changed(balancer: &mut LoadBalancer, write: &Write) {
-    match write {
-        Write::Create(_)
-        | Write::Delete { .. }
-        | Write::CreateCertificate(_)
-        | Write::EditCertificate { .. } => unreachable!(),
-        Write::Edit { name, labels } => {
-            assert!(name.is_some() || labels.is_some(), "an empty PUT");
-            balancer.name = name.clone().unwrap_or(balancer.name.clone());
-            if let Some(edit) = labels {
-                assert_ne!(edit.whole(), balancer.labels, "an edit of nothing");
-                balancer.labels = edit.whole();
+fn changed(balancer: &mut LoadBalancer, word: &str, request: &Value) {
+    match word {
+        "edit" => {
+            let (name, all) = (request.get("name"), request.get("labels"));
+            assert!(name.is_some() || all.is_some(), "an empty PUT");
+            if let Some(name) = name {
+                balancer.name = text(name);
+            }
+            if all.is_some() {
+                assert_ne!(labels(request), balancer.labels, "an edit of nothing");
+                balancer.labels = labels(request);
             }
         }
-        Write::ChangeType { kind } => {
+        "change_type" => {
             let mut types = types().into_iter();
-            balancer.load_balancer_type = types.find(|one| one.name == *kind).unwrap();
+            let kind = request["load_balancer_type"].as_str().unwrap();
+            balancer.load_balancer_type = types.find(|one| one.name == kind).unwrap();
         }
-        Write::ChangeAlgorithm(algorithm) => balancer.algorithm = *algorithm,
-        Write::ChangeDnsPtr { ip, dns_ptr } => match ip {
-            IpAddr::V4(_) => balancer.public_net.ipv4.dns_ptr = Some(dns_ptr.clone()),
-            IpAddr::V6(_) => balancer.public_net.ipv6.dns_ptr = Some(dns_ptr.clone()),
-        },
-        Write::Detach { network } => {
+        "change_algorithm" => balancer.algorithm = algorithm(request),
+        "change_dns_ptr" => {
+            let name = Some(text(&request["dns_ptr"]));
+            match request["ip"].as_str().unwrap().parse().unwrap() {
+                IpAddr::V4(_) => balancer.public_net.ipv4.dns_ptr = name,
+                IpAddr::V6(_) => balancer.public_net.ipv6.dns_ptr = name,
+            }
+        }
+        "detach_from_network" => {
+            let network = request["network"].as_u64().unwrap();
             let before = balancer.private_net.len();
-            balancer.private_net.retain(|net| net.network != *network);
+            balancer.private_net.retain(|net| net.network != network);
             assert_eq!(balancer.private_net.len() + 1, before, "it was attached");
             let is_private = |target: &Target| {
                 matches!(
@@ -220,42 +244,41 @@ fn changed(balancer: &mut LoadBalancer, write: &Write) {
             };
             balancer.targets.retain(|target| !is_private(target));
         }
-        Write::Attach { network, ip, .. } => attach(balancer, *network, *ip),
-        Write::EnablePublicInterface => balancer.public_net.enabled = true,
-        Write::DisablePublicInterface => {
+        "attach_to_network" => {
+            let ip = request["ip"].as_str().map(|ip| ip.parse().unwrap());
+            attach(balancer, request["network"].as_u64().unwrap(), ip);
+        }
+        "enable_public_interface" => balancer.public_net.enabled = true,
+        "disable_public_interface" => {
             let all_private = balancer.server_targets().all(|(_, private)| private);
             assert!(all_private, "targets_without_use_private_ip");
             balancer.public_net.enabled = false;
         }
-        Write::DeleteService { listen_port } => {
+        "delete_service" => {
             let before = balancer.services.len();
             balancer
                 .services
-                .retain(|one| one.listen_port != *listen_port);
+                .retain(|one| request["listen_port"] != one.listen_port);
             assert_eq!(balancer.services.len() + 1, before);
         }
-        Write::UpdateService(listener) => {
-            let before = balancer.services.len();
-            let mut old = balancer.services.iter();
-            let old = old.find(|one| one.listen_port == listener.listen_port);
-            assert!(
-                !same_listener(old.unwrap(), listener),
-                "an update of nothing"
-            );
-            balancer
-                .services
-                .retain(|one| one.listen_port != listener.listen_port);
-            add_service(balancer, listener);
-            assert_eq!(balancer.services.len(), before);
+        "update_service" => {
+            let number = request["listen_port"].as_u64().unwrap();
+            let is_it = |one: &Listener| u64::from(one.listen_port) == number;
+            let at = balancer.services.iter().position(is_it).unwrap();
+            let old = balancer.services.remove(at);
+            add_service(balancer, request);
+            let new = balancer.services.last().unwrap();
+            assert!(!same_listener(&old, new), "an update of nothing");
         }
-        Write::AddService(listener) => add_service(balancer, listener),
-        Write::AddTarget(target) => add_target(balancer, *target),
-        Write::RemoveTarget { server, .. } => {
-            let before = balancer.targets.len();
-            let is_it = |target: &Target| matches!(target, Target::Server { server: s, .. } if s.id == *server);
+        "add_service" => add_service(balancer, request),
+        "add_target" => add_target(balancer, request),
+        "remove_target" => {
+            let (before, id) = (balancer.targets.len(), server(request));
+            let is_it = |target: &Target| matches!(target, Target::Server { server, .. } if server.id == id);
             balancer.targets.retain(|target| !is_it(target));
             assert_eq!(balancer.targets.len() + 1, before, "it was a target");
         }
+        other => panic!("{other}"),
     }
     check(balancer);
 }
@@ -271,14 +294,16 @@ fn attach(balancer: &mut LoadBalancer, network: u64, ip: Option<Ipv4Addr>) {
     });
 }
 
-fn add_target(balancer: &mut LoadBalancer, target: ServerTarget) {
+fn add_target(balancer: &mut LoadBalancer, request: &Value) {
+    let id = server(request);
+    let use_private_ip = request["use_private_ip"].as_bool().unwrap();
     let mut there = balancer.server_targets();
     assert!(
-        there.all(|(server, _)| server != target.server),
+        there.all(|(server, _)| server != id),
         "target_already_defined"
     );
     drop(there);
-    match target.use_private_ip {
+    match use_private_ip {
         true => assert!(
             !balancer.private_net.is_empty(),
             "load_balancer_not_attached_to_network"
@@ -289,14 +314,14 @@ fn add_target(balancer: &mut LoadBalancer, target: ServerTarget) {
         ),
     }
     balancer.targets.push(Target::Server {
-        server: Reference { id: target.server },
-        use_private_ip: target.use_private_ip,
+        server: Reference { id },
+        use_private_ip,
         health_status: Vec::new(),
     });
 }
 
-fn add_service(balancer: &mut LoadBalancer, listener: &Listener) {
-    let mut added = listener.clone();
+fn add_service(balancer: &mut LoadBalancer, request: &Value) {
+    let mut added = listener(request);
     if added.protocol() != "tcp" {
         // Where nothing was said, the API says.
         for (field, usual) in [

@@ -1,8 +1,8 @@
 //! Primary IPs: which ones a new load balancer gets, and every reason why not.
 
-use crate::load_balancer::support::{PROFILES, World, changes, environment, words};
+use crate::load_balancer::support::{PROFILES, World, creation, environment, words};
 use ccm::hetzner::Profile;
-use ccm::hetzner::load_balancers::{Location, PrimaryIp, Selector, Write};
+use ccm::hetzner::load_balancers::{Location, PrimaryIp, Selector};
 use ccm::provider::{Field, Reason};
 
 /// Of IPv4 and IPv6.
@@ -42,11 +42,8 @@ fn edit(world: &mut World, name: &str, edit: impl FnOnce(&mut PrimaryIp)) {
 
 /// Both families as the POST names them.
 fn asked(world: &World) -> Ids {
-    let planned = changes(&world.plan());
-    let Some(Write::Create(create)) = planned.first().map(|one| &one.write) else {
-        panic!("{planned:?}");
-    };
-    (create.public_net.ipv4, create.public_net.ipv6)
+    let addresses = &creation(&world.plan().changes)["public_net"];
+    (addresses["ipv4"].as_u64(), addresses["ipv6"].as_u64())
 }
 
 #[rustfmt::skip] // A case is a line.
@@ -200,7 +197,7 @@ fn a_load_balancer_that_is_there_keeps_its_address() {
         }
         assert_eq!(words(&world.settle()), [""; 0], "{asked}");
         assert_eq!(world.findings(), expected, "{asked}, read: {is_read}");
-        for finding in world.plan().rest.findings {
+        for finding in world.plan().findings {
             for part in ["on 198.51.100.41", "delete the Service and make it again"] {
                 assert!(finding.message.contains(part), "{}", finding.message);
             }
@@ -298,7 +295,7 @@ fn services_claim_only_what_the_selector_selects() {
             (true, _) => assert_eq!(asked(&world), (Some(41), None), "{about}"),
             (false, []) => {
                 assert_eq!(asked(&world), (None, None), "{about}");
-                let findings = world.plan().rest.findings;
+                let findings = world.plan().findings;
                 let told = findings.iter().find(|one| one.reason == Reason::FieldIgnored).unwrap();
                 assert!(told.message.contains(&format!("that Services may claim (environment {SELECTOR})")), "{}", told.message);
             }
@@ -382,7 +379,7 @@ fn an_address_of_nobody_is_told_in_the_same_words_before_and_after() {
     let mut world = world(Profile::CcmFromScratch);
     world.service.load_balancer_ip = "192.0.2.1".into();
     let told = |world: &World| -> Vec<String> {
-        let findings = world.plan().rest.findings.into_iter();
+        let findings = world.plan().findings.into_iter();
         let ignored = findings.filter(|one| one.reason == Reason::FieldIgnored);
         ignored.map(|one| one.message).collect()
     };

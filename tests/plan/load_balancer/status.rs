@@ -108,7 +108,7 @@ fn people_read_nodes_and_their_health() {
             http_status_code: None,
         }];
     }
-    let balancer = world.plan().rest.found.unwrap();
+    let balancer = world.plan().found.unwrap();
     assert_eq!(balancer.kind, "lb11");
     assert_eq!(balancer.location, "fsn1");
     assert_eq!(balancer.addresses.len(), 2);

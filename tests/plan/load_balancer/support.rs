@@ -4,12 +4,17 @@ use crate::load_balancer::model;
 use ccm::hetzner::Profile;
 use ccm::hetzner::load_balancers::annotations::PREFIX;
 use ccm::hetzner::load_balancers::{
-    Certificate, Change, Defaults, Listener, LoadBalancer, Observed, Plan, Planner, SERVICE_UID,
+    Certificate, Defaults, Listener, LoadBalancer, Observed, Planner, SERVICE_UID, Snapshot,
 };
+use ccm::hetzner::{AddressFamily, Hetzner, Settings};
+use ccm::http::{Proxies, Secret, Timing, Tls, Token};
 use ccm::provider::{
-    Cluster, Ingress, InstanceId, Needs, OfferedNode, ProviderId, Reach, Reason, Service,
-    ServicePort, Source, Sourced,
+    Change, Cluster, Ingress, InstanceId, LoadBalancerPlan, Needs, OfferedNode, OpenGate, Orphan,
+    ProviderId, Reach, Reason, Service, ServicePort, Snapshot as _, Source, Sourced,
 };
+use serde_json::Value;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 pub const PROFILES: [Profile; 2] = [Profile::CcmFromScratch, Profile::Hcloud];
 
@@ -17,6 +22,32 @@ pub const PROFILES: [Profile; 2] = [Profile::CcmFromScratch, Profile::Hcloud];
 pub const NETWORK: u64 = 10;
 
 pub const UID: &str = "5f2c0e5e-0000-4000-8000-000000000001";
+
+/// Of a project that is never called.
+static PLANNER: LazyLock<Planner> = LazyLock::new(|| {
+    let wait = Duration::from_millis(1);
+    let hetzner = Hetzner::new(Settings {
+        profile: Profile::CcmFromScratch,
+        endpoint: "http://127.0.0.1:1".into(),
+        tls: Tls::default(),
+        proxies: Proxies::Never,
+        token: Token::fixed(Secret::new("none")),
+        network: None,
+        metadata: None,
+        address_family: Sourced::new(AddressFamily::Ipv4, Source::Kept),
+        zone_label: Sourced::new(true, Source::Kept),
+        load_balancers: None,
+        debug: false,
+        timing: Timing {
+            read_timeout: wait,
+            write_timeout: wait,
+            retry_wait: wait,
+        },
+        gate: Arc::new(OpenGate),
+        time_scale: 1.0,
+    });
+    hetzner.planner(None)
+});
 
 /// Everything that a plan is made from.
 pub struct World {
@@ -91,43 +122,49 @@ impl World {
         all.find(|one| one.name == name).expect("a certificate")
     }
 
-    pub fn plan(&self) -> Plan {
-        let planner = self.planner();
-        planner.plan(&self.state, &self.service, &self.nodes, &self.cluster)
+    pub fn plan(&self) -> LoadBalancerPlan {
+        let snapshot = self.snapshot();
+        snapshot.plan(&self.service, &self.nodes, &self.cluster)
     }
 
     pub fn needs(&self) -> Needs {
-        let planner = self.planner();
-        planner.needs(&self.state, &self.service, &self.nodes, &self.cluster)
+        let snapshot = self.snapshot();
+        snapshot.needs(&self.service, &self.nodes, &self.cluster)
     }
 
-    pub fn removal(&self) -> Plan {
-        let planner = self.planner();
-        planner.plan_removal(&self.state, &self.service, &self.nodes, &self.cluster)
+    pub fn removal(&self) -> LoadBalancerPlan {
+        let snapshot = self.snapshot();
+        snapshot.plan_removal(&self.service, &self.nodes, &self.cluster)
     }
 
-    fn planner(&self) -> Planner<'_> {
-        Planner {
-            profile: self.profile,
-            defaults: &self.defaults,
-            network: self.network,
+    pub fn orphans(&self) -> Vec<Orphan> {
+        self.snapshot().orphans(&self.cluster)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let mut planner = PLANNER.clone();
+        planner.profile = self.profile;
+        planner.defaults = Arc::new(self.defaults.clone());
+        planner.network = self.network;
+        Snapshot {
+            planner,
+            observed: self.state.clone(),
         }
     }
 
     /// Plans and makes changes until none is left; all of them.
-    pub fn settle(&mut self) -> Vec<Change> {
+    pub fn settle(&mut self) -> Vec<Box<dyn Change>> {
         let mut made = Vec::new();
         for _ in 0..5 {
             let plan = self.plan();
             if let Some(obstacle) = &plan.obstacle {
                 panic!("{}", obstacle.message);
             }
-            let changes = changes(&plan);
-            if changes.is_empty() {
+            if plan.changes.is_empty() {
                 return made;
             }
-            for change in changes {
-                let anew = model::apply(&mut self.state, &change);
+            for change in plan.changes {
+                let anew = model::apply(&mut self.state, &*change);
                 made.push(change);
                 if anew {
                     break;
@@ -158,14 +195,14 @@ impl World {
     }
 
     pub fn ingress(&self) -> Vec<Ingress> {
-        self.plan().rest.status.expect("a status")
+        self.plan().status.expect("a status")
     }
 
     /// What stands in the way.
     pub fn obstacle(&self) -> String {
         let plan = self.plan();
         assert!(plan.changes.is_empty() && plan.status.is_none());
-        let obstacle = plan.rest.obstacle.expect("an obstacle");
+        let obstacle = plan.obstacle.expect("an obstacle");
         assert_eq!(obstacle.reason, Reason::SyncLoadBalancerFailed);
         obstacle.message
     }
@@ -221,15 +258,30 @@ pub fn node(id: u64) -> OfferedNode {
 }
 
 /// As the provider made them.
-pub fn changes(plan: &Plan) -> Vec<Change> {
-    plan.changes.clone()
+pub fn changes(plan: LoadBalancerPlan) -> Vec<Box<dyn Change>> {
+    plan.changes
 }
 
 /// The API's words for them.
-pub fn words(changes: &[Change]) -> Vec<&'static str> {
-    changes.iter().map(|change| change.write.action()).collect()
+pub fn words(changes: &[Box<dyn Change>]) -> Vec<String> {
+    changes.iter().map(|change| word(&**change)).collect()
 }
 
-pub fn lines(changes: &[Change]) -> Vec<String> {
-    changes.iter().map(|change| change.line.clone()).collect()
+pub fn word(change: &dyn Change) -> String {
+    let json = change.json();
+    json["change"].as_str().expect("a word").to_owned()
+}
+
+/// What the request of the first one says, which creates a load balancer.
+pub fn creation(changes: &[Box<dyn Change>]) -> Value {
+    assert_eq!(word(&*changes[0]), "create");
+    changes[0].json()["request"].clone()
+}
+
+pub fn count(list: &Value) -> usize {
+    list.as_array().expect("a list").len()
+}
+
+pub fn lines(changes: &[Box<dyn Change>]) -> Vec<String> {
+    changes.iter().map(|change| change.line()).collect()
 }

@@ -220,10 +220,6 @@ impl Change for Planned {
         serde_json::Value::Null
     }
 
-    fn sources(&self) -> Vec<Source> {
-        Vec::new()
-    }
-
     fn kind(&self) -> ChangeKind {
         match self.step.alone || self.step.needs_another {
             true => ChangeKind::Targets,
