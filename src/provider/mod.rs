@@ -149,3 +149,13 @@ pub enum ProviderId {
     /// Our prefix, but no ID that can be looked up; why. Never deleted, tainted, relabelled or routed.
     Unknown(String),
 }
+
+impl ProviderId {
+    /// The server of this cloud that it names.
+    pub fn ours(self) -> Option<InstanceId> {
+        match self {
+            ProviderId::Ours(id) => Some(id),
+            ProviderId::Foreign | ProviderId::Unknown(_) => None,
+        }
+    }
+}

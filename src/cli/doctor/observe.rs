@@ -310,8 +310,7 @@ fn service_plans(settings: &Settings, apis: &Apis) -> Seen<Vec<ServicePlan>> {
         resync_period: ONE_LOOK,
         ..wire::service_settings(settings)
     });
-    let (_, plans) = services.evaluate(apis, &Selection::All).map_err(gap)?;
-    Ok(plans)
+    services.evaluate(apis, &Selection::All).map_err(gap)
 }
 
 fn failed_tries(apis: &Apis) -> Seen<HashMap<String, FailedTry>> {

@@ -5,7 +5,7 @@ use super::condition::Conditions;
 use super::observe::{Memory, Observed, Settings};
 use super::plan::{NAME, NodePlan, Plan};
 use crate::cache::{Apis, Error};
-use crate::controllers::executor::{Execution, Executor, Requests};
+use crate::controllers::executor::{End, Execution, Executor, Requests};
 use crate::controllers::report::{Failure, Outage, Report};
 use crate::provider::{self, ErrorKind, Instance, Route, RouteChange, Routes};
 use ipnet::Ipv4Net;
@@ -160,7 +160,7 @@ impl<'a> Sync<'a> {
             let begins_by = (place > 0).then_some(complete + within);
             let object = changes[0].object();
             let writes = changes.iter().map(|change| cloud.change(change.clone()));
-            executor.begin_by(begins_by, object, writes.collect(), changes);
+            executor.begin(object, writes.collect(), changes, begins_by);
         }
         let mut is_complete = true;
         std::thread::scope(|scope| {
@@ -191,7 +191,7 @@ impl<'a> Sync<'a> {
                 synced.routes.insert(change.route);
             }
         }
-        let (Some(change), Some(error)) = (left.first(), over.error) else {
+        let (Some(change), End::Failed(error)) = (left.first(), over.end) else {
             return;
         };
         match error.kind {

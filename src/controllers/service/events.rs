@@ -1,8 +1,8 @@
 //! The events of a Service: findings of its plan, and what was begun, made or failed in the cloud; and what past events
 //! say of the last try.
 
+use super::observe::NAME;
 use super::plan::{ServicePlan, Want};
-use super::{EVENT_COMPONENT, NAME};
 use crate::cache::Apis;
 use crate::controllers::report::{publish, recovered};
 use crate::kube::{ObjectReference, PastEvent};
@@ -11,8 +11,11 @@ use jiff::Timestamp;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// As upstream's events are signed.
+const EVENT_COMPONENT: &str = "service-controller";
+
 /// How the changes ended.
-pub(super) enum End<'a> {
+pub(super) enum Ended<'a> {
     Done,
     Failed(&'a str),
 }
@@ -56,19 +59,19 @@ pub(super) fn changed(apis: &Apis, plan: &ServicePlan, change: &dyn Change) {
 }
 
 /// After the last one.
-pub(super) fn end(apis: &Apis, plan: &ServicePlan, kind: ChangeKind, end: End) {
-    let finding = match (end, kind) {
-        (End::Done, ChangeKind::Settings) => ensured(),
-        (End::Done, ChangeKind::Targets) => Finding::info(
+pub(super) fn end(apis: &Apis, plan: &ServicePlan, kind: ChangeKind, ended: Ended) {
+    let finding = match (ended, kind) {
+        (Ended::Done, ChangeKind::Settings) => ensured(),
+        (Ended::Done, ChangeKind::Targets) => Finding::info(
             Reason::UpdatedLoadBalancer,
             "Updated load balancer with new hosts",
         ),
-        (End::Done, ChangeKind::Removal) => {
+        (Ended::Done, ChangeKind::Removal) => {
             Finding::info(Reason::DeletedLoadBalancer, "Deleted load balancer")
         }
         // Its last change reports it: see `changed`.
-        (End::Done, ChangeKind::Release) => return,
-        (End::Failed(why), kind) => Finding::warning(failed(kind), why),
+        (Ended::Done, ChangeKind::Release) => return,
+        (Ended::Failed(why), kind) => Finding::warning(failed(kind), why),
     };
     publish(apis, component(apis), &plan.object, [finding]);
 }
