@@ -11,10 +11,10 @@ use crate::cache;
 use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
 use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialised};
 use crate::controllers::{Proposal, Report, Selection};
-use crate::provider::{Finding, NodeAddress};
+use crate::provider::{Field, Finding, NodeAddress};
 use crate::settings::Command;
 use serde::Serialize;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 
 pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
@@ -224,7 +224,7 @@ struct Object<'a> {
     provider_id: &'a str,
     ready: bool,
     uninitialized: bool,
-    addresses: Vec<NodeAddress>,
+    addresses: &'a [NodeAddress],
 }
 
 impl Object<'_> {
@@ -236,7 +236,7 @@ impl Object<'_> {
             provider_id: &plan.node.spec.provider_id,
             ready: plan.node.is_ready(),
             uninitialized: is_uninitialised(&plan.node),
-            addresses: plan.reported_addresses(),
+            addresses: &plan.node.status.addresses,
         }
     }
 }
@@ -310,7 +310,7 @@ fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
         status(plan).to_owned(),
         server_cell(&plan.server),
         state(&plan.server),
-        addresses_cell(&plan.reported_addresses(), addresses),
+        addresses_cell(&plan.node.status.addresses, addresses),
         diff_cell(plans),
     ];
     cells.extend(match &plan.server {
@@ -369,13 +369,20 @@ fn diff_cell(plans: &Plans) -> String {
     if is_uninitialised(&plan.node) && !plan.changes.is_empty() {
         return "initialise".into();
     }
-    let kinds: BTreeSet<&str> = plan.differences().map(|field| field.field.kind()).collect();
-    or_dash(&kinds.into_iter().collect::<Vec<_>>().join(","))
+    let differs = |fields: &[Field]| fields.iter().any(|field| field.have != field.want);
+    or_dash(
+        match (differs(&plan.address_fields), differs(&plan.other_fields)) {
+            (false, false) => "",
+            (true, false) => "address",
+            (false, true) => "label",
+            (true, true) => "address,label",
+        },
+    )
 }
 
 /// Both sides, matched how, every value with what asks for it, and what sync would do.
 fn inspection(plans: &Plans) -> String {
-    let fields = plans.node.fields.iter();
+    let fields = plans.node.fields();
     let fields: String = fields
         .map(|one| field(&one.field, &one.have, &one.want, false, &one.source))
         .collect();
@@ -426,11 +433,8 @@ fn sides(plan: &NodePlan) -> String {
         row("state", &ready, state(&plan.server)),
     ];
     table.extend(place.map(|place| row("type, place", "", place)));
-    let reported: Vec<String> = plan
-        .reported_addresses()
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let reported = plan.node.status.addresses.iter();
+    let reported: Vec<String> = reported.map(ToString::to_string).collect();
     table.extend(rows("addresses", &reported, &addresses));
     table.push(row("matched by", "", matched_by));
     table::render(&["", "KUBERNETES", "CLOUD"], &table)

@@ -100,6 +100,9 @@ pub(super) enum End {
     PlanAgain(Option<Arc<dyn Snapshot>>),
     /// The same; this change, for people, was not made for that reason.
     Overtaken(String),
+    /// A creation was refused because of a part of it, e.g. a target whose server does not exist any more. A plan on
+    /// newer lists may be without it.
+    RefusedInPart(Error),
     Failed(Error),
 }
 
@@ -531,14 +534,9 @@ impl<T> Execution<T> {
     }
 
     fn answered_with_error(&mut self, change: Box<dyn Change>, error: Error, again: Instant) {
-        let rest = change.without_parts();
-        match (&error.kind, rest) {
-            (ErrorKind::InPart, Some(rest)) if !self.is_stopped => {
-                let object = &self.object;
-                log::warn!("{object}: {error}; made first without what may be refused");
-                self.queue.push_front(rest);
-            }
-            (ErrorKind::Busy, _) if self.tries < TRIES_AT_MOST && !self.is_stopped => {
+        match error.kind {
+            ErrorKind::InPart => self.end(End::RefusedInPart(error)),
+            ErrorKind::Busy if self.tries < TRIES_AT_MOST && !self.is_stopped => {
                 self.tries += 1;
                 self.not_before = again;
                 self.queue.push_front(change);

@@ -15,5 +15,4 @@ pub mod route;
 pub mod service;
 
 pub use controller::{Controller, Failure, Outage, Proposal, Report, Selection};
-pub use matching::{MatchedBy, Outcome};
 pub use report::{CHANGES_MADE, FINDINGS};

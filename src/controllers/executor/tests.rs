@@ -138,7 +138,11 @@ fn what_comes_of_one_services_changes() {
         assert_eq!(fake.sent(), sent, "{name}");
         assert_eq!(work.lines, lines, "{name}");
         assert_eq!(work.refused.len(), refused, "{name}: {:?}", work.refused);
-        assert_eq!(work.error().map(|error| error.kind.clone()), error, "{name}");
+        assert_eq!(
+            work.error().map(|error| error.kind.clone()),
+            error,
+            "{name}"
+        );
         assert_eq!(
             matches!(work.end, End::PlanAgain(_)),
             name.starts_with("planned again"),
@@ -242,7 +246,7 @@ fn who_is_to_end_does_not_wait() {
     let [waits, over] = works.try_into().ok().unwrap();
     let error = waits.error().unwrap();
     assert_eq!(
-        (error.kind, error.message.as_str()),
+        (error.kind.clone(), error.message.as_str()),
         (ErrorKind::Refused, "a: ccm is ending")
     );
     assert_eq!(

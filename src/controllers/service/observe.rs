@@ -4,10 +4,11 @@
 
 use crate::cache::{Apis, Error, Poll, ReadFrom};
 use crate::controllers::controller::Selection;
+use crate::controllers::matching::server_of;
 use crate::kube::{AnyService, Node, Service};
 use crate::provider::{
-    self, Cluster, Instance, InstanceId, Needs, NodeAddress, OfferedNode, Provider, ProviderId,
-    Reach, Snapshot, Urgency,
+    self, AddressKind, Cluster, Instance, InstanceId, Needs, NodeAddress, OfferedNode, Provider,
+    ProviderId, Reach, Snapshot, Urgency,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -209,8 +210,8 @@ pub(super) fn cluster(
         )));
     };
     let server = |node: &Arc<Node>| {
-        let id = apis.provider.parse_provider_id(&node.spec.provider_id);
-        Some((id.ours()?, node.name().to_owned()))
+        let server = server_of(node, &*apis.provider)?;
+        Some((server, node.name().to_owned()))
     };
     Ok(Cluster {
         uid: identity.metadata.uid.clone(),
@@ -224,8 +225,8 @@ pub(super) fn cluster(
         addresses: nodes
             .iter()
             .flat_map(|node| &node.status.addresses)
-            .filter(|one| matches!(one.kind.as_str(), "InternalIP" | "ExternalIP"))
-            .filter_map(|one| one.address.parse().ok())
+            .filter(|one| matches!(one.kind, AddressKind::InternalIP | AddressKind::ExternalIP))
+            .filter_map(NodeAddress::ip)
             .collect(),
         foreign_nodes: foreign_nodes(nodes, &*apis.provider),
     })
@@ -271,7 +272,7 @@ fn offered(
                 .iter()
                 .map(|(key, value)| (key.to_string(), value.to_string()))
                 .collect(),
-            addresses: node.status.addresses.iter().map(address).collect(),
+            addresses: node.status.addresses.clone(),
         })
         .collect()
 }
@@ -283,7 +284,7 @@ pub(super) fn candidates<'a>(
     provider: &'a dyn Provider,
 ) -> impl Iterator<Item = (&'a Node, InstanceId)> {
     nodes.iter().filter_map(|node| {
-        let id = provider.parse_provider_id(&node.spec.provider_id).ours()?;
+        let id = server_of(node, provider)?;
         let is_offered = node.metadata.deletion_timestamp.is_none() && !is_excluded(node);
         is_offered.then_some((&**node, id))
     })
@@ -293,8 +294,4 @@ pub(super) fn candidates<'a>(
 fn is_excluded(node: &Node) -> bool {
     let value = node.metadata.labels.get(EXCLUDED);
     value.is_some_and(|value| !["0", "f", "F", "false", "FALSE", "False"].contains(&value))
-}
-
-fn address(address: &crate::kube::NodeAddress) -> NodeAddress {
-    NodeAddress::new(address.kind.as_str().into(), &address.address)
 }

@@ -11,7 +11,7 @@ use super::plan::{ServicePlan, Want, want};
 use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::executor::Executor;
 use crate::controllers::report::{Outage, Report, publish};
-use crate::kube::{Node, ObjectReference, Service};
+use crate::kube::{ObjectReference, Service};
 use crate::metrics::LOAD_BALANCERS;
 use crate::provider::{
     Cluster, ErrorKind, Finding, LoadBalancerPlan, LoadBalancers, Orphan, Reason, Urgency,
@@ -23,21 +23,12 @@ use std::time::{Duration, Instant};
 
 const KIND: &str = "load-balancer";
 
-/// For `doctor`, which plans nothing: load balancers of this cluster whose Service does not exist. What a tick has read already is
-/// used; what looks like one is only believed when all Services were read after it was seen.
-pub fn known_orphans(apis: &Apis, nodes: &[Arc<Node>]) -> Result<Vec<Orphan>, Error> {
-    if apis.provider.load_balancers().is_none() {
-        return Ok(Vec::new());
-    }
-    let snapshot = apis.load_balancers(&[], Duration::MAX, Urgency::Needed)?;
-    let mut all = apis.any_services(Duration::MAX)?;
-    loop {
-        let cluster = observe::cluster(apis, "", &all.value, nodes)?;
-        let orphans = snapshot.value.orphans(&cluster);
-        if orphans.is_empty() || all.asked >= snapshot.answered {
-            return Ok(orphans);
-        }
-        all = apis.any_services(Duration::ZERO)?;
+/// For `doctor`, which plans nothing: load balancers of this cluster whose Service does not exist. What was read since
+/// `begun` is used.
+pub fn known_orphans(apis: &Apis, begun: Instant) -> Result<Vec<Orphan>, Error> {
+    match apis.provider.load_balancers() {
+        Some(_) => find(apis, "", begun, Duration::MAX, Urgency::Needed),
+        None => Ok(Vec::new()),
     }
 }
 
@@ -208,11 +199,7 @@ pub(super) fn delete(
 
 /// Everything again, from the APIs themselves. One that a Service is about to take over by its
 /// name is that Service's: so operators keep an address.
-fn make_certain(
-    apis: &Apis,
-    name: &str,
-    begun: Instant,
-) -> Result<(Cluster, Vec<Orphan>), Error> {
+fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec<Orphan>), Error> {
     let nodes = apis.nodes(begun.elapsed(), ReadFrom::Latest)?;
     let services = apis.load_balancer_services(Duration::ZERO, ReadFrom::Latest)?;
     let wanting = services.value.iter();

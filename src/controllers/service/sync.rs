@@ -64,6 +64,9 @@ pub(super) struct Task {
     /// being made.
     since: Instant,
     plans: u32,
+    /// So many creations were refused in part: the next plan rests on a list of servers that is read for it, and the one
+    /// after that creates without what may be refused.
+    refused: u32,
     /// What kind of change was begun in the cloud, where one was.
     kind: Option<ChangeKind>,
     /// Name and ID of the load balancer that is worked on.
@@ -104,7 +107,9 @@ impl State {
     pub(super) fn busy(&self) -> HashSet<&str> {
         let executions = self.executor.executions().iter();
         let executed = executions.map(|one| one.subject.uid());
-        executed.chain(self.queued.iter().map(Queued::uid)).collect()
+        executed
+            .chain(self.queued.iter().map(Queued::uid))
+            .collect()
     }
 
     /// The rest of a plan for a Service that was changed or deleted since is dropped. So is a rest that takes something
@@ -225,7 +230,9 @@ impl Sync<'_> {
         let max_age = listed_since.elapsed().min(LIST_MAX_AGE);
         let (name, urgency) = (&self.state.settings.cluster_name, Urgency::Needed);
         let mut observed = observe::observe(self.apis, name, services, &nodes, max_age, urgency)?;
-        observed.read_needs(self.apis, &nodes, plan::needs(&observed), begun, urgency)?;
+        let mut needs = plan::needs(&observed);
+        needs.servers |= tasks.iter().any(|task| task.refused > 0);
+        observed.read_needs(self.apis, &nodes, needs, begun, urgency)?;
         let mut plans = plan::plan(&observed, self.for_people);
         plan::refuse_in_wrong_project(&observed, &mut plans);
         Ok(Some((Arc::new(observed), plans)))
@@ -296,7 +303,18 @@ impl Sync<'_> {
             events::begin(self.apis, &plan, kind);
         }
         task.works_on(&plan);
-        let (name, changes) = (plan.name(), plan.take_changes());
+        let (name, mut changes) = (plan.name(), plan.take_changes());
+        if task.refused > 1 {
+            for change in &mut changes {
+                if let Some(rest) = change.without_parts() {
+                    log::warn!(
+                        "{name}: {}: what was refused is left out at first",
+                        rest.line()
+                    );
+                    *change = rest;
+                }
+            }
+        }
         let work = Work {
             task,
             plan,
@@ -350,6 +368,11 @@ impl Sync<'_> {
             End::PlanAgain(_) => true,
             End::Overtaken(line) => {
                 task.overtaken = Some(line);
+                true
+            }
+            End::RefusedInPart(error) => {
+                log::info!("{name}: {error}; reading again");
+                task.refused += 1;
                 true
             }
         };
@@ -531,6 +554,7 @@ impl Task {
             service,
             since,
             plans: 0,
+            refused: 0,
             kind: None,
             balancer: None,
             has_changed: false,
