@@ -55,9 +55,7 @@ impl<T> Cached<T> {
         *last = Some(view.clone());
         Ok(view)
     }
-}
 
-impl<T> Cached<T> {
     /// What was read elsewhere, asked for then.
     pub(super) fn put(&self, value: T, asked: Instant) -> View<T> {
         let view = View::new(Arc::new(value), asked);

@@ -12,7 +12,6 @@
 use super::cached::{View, turn};
 use crate::kube::{Age, Client, Detail, Error, Node, NodeRow, NodeTable, ReadFrom, RowMeta};
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -86,12 +85,8 @@ impl Note {
     }
 }
 
-/// A node that changed, with the age that the table shows; none for one that it does not show.
-#[derive(Debug)]
-struct ChangedRow {
-    name: String,
-    age: Option<Age>,
-}
+/// The name of a node that changed, with the age that the table shows; none for one that it does not show.
+type Changed = (String, Option<Age>);
 
 impl NodeCache {
     /// All nodes, read whole no longer ago than that.
@@ -149,11 +144,7 @@ impl NodeCache {
         let old = names
             .iter()
             .filter(|name| state.place(name).is_ok_and(is_old));
-        let old = old.map(|name| ChangedRow {
-            name: name.clone(),
-            age: None,
-        });
-        let old: Vec<ChangedRow> = old.collect();
+        let old: Vec<Changed> = old.map(|name| (name.clone(), None)).collect();
         state.read(kube, &old)?;
         Ok(state.view())
     }
@@ -185,13 +176,6 @@ impl NodeCache {
     }
 }
 
-/// Of this very node: another one with its name has another.
-fn fingerprint(node: &Node) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    node.metadata.uid.hash(&mut hasher);
-    hasher.finish()
-}
-
 fn is_younger(moment: Option<Instant>, max_age: Duration) -> bool {
     moment.is_some_and(|moment| moment.elapsed() <= max_age)
 }
@@ -210,10 +194,10 @@ impl State {
     /// Reads all nodes whole.
     fn list(&mut self, kube: &Client, from: ReadFrom) -> Result<(), Error> {
         let asked = Instant::now();
-        // Of the nodes that this list holds as well.
+        // Of the nodes that this list holds as well, by UID.
         let known = self.nodes.iter().zip(&self.notes);
-        let known: HashMap<u64, Note> = known
-            .map(|(node, note)| (fingerprint(node), *note))
+        let known: HashMap<String, Note> = known
+            .map(|(node, note)| (node.metadata.uid.clone(), *note))
             .collect();
         if self.nodes.len() > KEPT_AT_MOST {
             self.give_up();
@@ -224,7 +208,7 @@ impl State {
         let new = Note::of_new(asked);
         let note = |node: &Arc<Node>| Note {
             asked,
-            ..known.get(&fingerprint(node)).copied().unwrap_or(new)
+            ..known.get(&node.metadata.uid).copied().unwrap_or(new)
         };
         self.notes = nodes.iter().map(note).collect();
         self.nodes = Arc::new(nodes);
@@ -270,7 +254,7 @@ impl State {
     }
 
     /// The nodes whose rows differ from what is known; of the others it keeps the ages.
-    fn changed_rows(&mut self, rows: Vec<NodeRow>, now: Instant) -> Vec<ChangedRow> {
+    fn changed_rows(&mut self, rows: Vec<NodeRow>, now: Instant) -> Vec<Changed> {
         let mut is_shown = vec![false; self.nodes.len()];
         let mut changed = Vec::new();
         for row in rows {
@@ -282,57 +266,49 @@ impl State {
                     continue;
                 }
             }
-            changed.push(ChangedRow {
-                name: row.name,
-                age: row.age,
-            });
+            changed.push((row.name, row.age));
         }
         let gone = self.nodes.iter().zip(is_shown).filter(|(_, shown)| !shown);
-        changed.extend(gone.map(|(node, _)| ChangedRow {
-            name: node.name().to_owned(),
-            age: None,
-        }));
+        changed.extend(gone.map(|(node, _)| (node.name().to_owned(), None)));
         changed
     }
 
     /// Reads these whole. One that can't be read stays as it is known, and counts as changed at the next poll.
-    fn read(&mut self, kube: &Client, changed: &[ChangedRow]) -> Result<(), Error> {
+    fn read(&mut self, kube: &Client, changed: &[Changed]) -> Result<(), Error> {
         if changed.len() > BY_NAME_AT_MOST {
             self.list(kube, ReadFrom::Cache)?;
-            for row in changed {
-                self.reset_age(row);
+            for (name, age) in changed {
+                self.reset_age(name, *age);
             }
             return Ok(());
         }
-        for row in changed {
+        for (name, age) in changed {
             let asked = Instant::now();
-            match kube.node(&row.name) {
+            match kube.node(name) {
                 Ok(Some(node)) => {
                     self.put(node, asked);
-                    self.reset_age(row);
+                    self.reset_age(name, *age);
                 }
-                Ok(None) => self.remove(&row.name),
+                Ok(None) => self.remove(name),
                 // The next one would be asked of the same server.
                 Err(error) if error.is_unavailable() || error.is_permanent() => {
                     return Err(error);
                 }
                 Err(error) => {
-                    if self.unread.insert(row.name.clone()) {
-                        log::warn!("node/{}: not read, tried again: {error}", row.name);
+                    if self.unread.insert(name.clone()) {
+                        log::warn!("node/{name}: not read, tried again: {error}");
                     }
                     continue;
                 }
             }
-            self.unread.remove(&row.name);
+            self.unread.remove(name);
         }
         Ok(())
     }
 
     /// From now on its age grows from what the table showed.
-    fn reset_age(&mut self, row: &ChangedRow) {
-        if let Ok(place) = self.place(&row.name)
-            && let Some(age) = row.age
-        {
+    fn reset_age(&mut self, name: &str, age: Option<Age>) {
+        if let (Ok(place), Some(age)) = (self.place(name), age) {
             self.notes[place].aged = Some(Aged::new(age, Instant::now()));
         }
     }

@@ -11,10 +11,10 @@ use crate::cache;
 use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
 use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialised};
 use crate::controllers::{MatchedBy, Proposal, Report, Selection};
-use crate::provider::{Finding, Instance, NodeAddress};
+use crate::provider::{Field, Finding, Instance, NodeAddress};
 use crate::settings::Command;
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 
 pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
@@ -219,7 +219,7 @@ impl Serialize for Object<'_> {
         map.serialize_entry("providerID", &plan.node.spec.provider_id)?;
         map.serialize_entry("ready", &plan.node.is_ready())?;
         map.serialize_entry("uninitialized", &is_uninitialised(&plan.node))?;
-        map.serialize_entry("addresses", &plan.reported_addresses())?;
+        map.serialize_entry("addresses", &plan.node.status.addresses)?;
         map.end()
     }
 }
@@ -277,7 +277,7 @@ fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
         status(plan).to_owned(),
         server_cell(&plan.server),
         state(&plan.server),
-        addresses_cell(&plan.reported_addresses(), addresses),
+        addresses_cell(&plan.node.status.addresses, addresses),
         diff_cell(plans),
     ];
     cells.extend(match &plan.server {
@@ -336,13 +336,20 @@ fn diff_cell(plans: &Plans) -> String {
     if is_uninitialised(&plan.node) && !plan.changes.is_empty() {
         return "initialise".into();
     }
-    let kinds: BTreeSet<&str> = plan.differences().map(|field| field.field.kind()).collect();
-    or_dash(&kinds.into_iter().collect::<Vec<_>>().join(","))
+    let differs = |fields: &[Field]| fields.iter().any(|field| field.have != field.want);
+    or_dash(
+        match (differs(&plan.address_fields), differs(&plan.other_fields)) {
+            (false, false) => "",
+            (true, false) => "address",
+            (false, true) => "label",
+            (true, true) => "address,label",
+        },
+    )
 }
 
 /// Both sides, matched how, every value with what asks for it, and what sync would do.
 fn inspection(plans: &Plans) -> String {
-    let fields = plans.node.fields.iter();
+    let fields = plans.node.fields();
     let fields: String = fields
         .map(|one| field(&one.field, &one.have, &one.want, false, &one.source))
         .collect();
@@ -385,8 +392,7 @@ fn both_sides(plan: &NodePlan) -> String {
         Server::Gone(id) => identity.push(format!("server {id}")),
         Server::Foreign | Server::Unknown | Server::Unmatched => {}
     }
-    let reported = plan.reported_addresses();
-    let reported = reported.iter().map(ToString::to_string).collect();
+    let reported = node.status.addresses.iter().map(ToString::to_string).collect();
     sides(&[
         ("name", vec![plan.object.name.clone()], name),
         ("identity", vec![or_dash(&node.spec.provider_id)], identity),

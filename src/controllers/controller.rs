@@ -140,10 +140,16 @@ pub struct Outage {
     pub waiting: String,
 }
 
+impl Outage {
+    pub(super) fn new(error: cache::Error, waiting: String) -> Outage {
+        Outage { error, waiting }
+    }
+}
+
 impl Report {
     pub fn outage(error: cache::Error, waiting: String) -> Report {
         Report {
-            outage: Some(Outage { error, waiting }),
+            outage: Some(Outage::new(error, waiting)),
             ..Report::default()
         }
     }

@@ -76,9 +76,6 @@ pub(super) struct Execution<T> {
     begins_by: Option<Instant>,
     /// How often the cloud answered "busy" to the next change.
     tries: u32,
-    /// What follows when a creation is refused because of a part of it. True: the execution ends, and the caller plans
-    /// again (see `refused_in_part`). False: it is created without what may be refused.
-    plans_again: bool,
     /// One of the targets to be added was added; one was refused.
     target_added: bool,
     target_refused: bool,
@@ -88,19 +85,25 @@ pub(super) struct Execution<T> {
     pub(super) made: Vec<Box<dyn Change>>,
     /// Changes that were refused, and did not keep the others from being made.
     pub(super) refused: Vec<Error>,
-    /// Why the rest was not made.
-    pub(super) error: Option<Error>,
-    /// What the rest of the changes rests on may have changed: the rest was dropped, and a new plan is needed.
-    pub(super) needs_new_plan: bool,
-    /// The change that was not made for that reason, for people.
-    pub(super) overtaken: Option<String>,
-    /// A part of a creation was refused, e.g. a target whose server does not exist any more. A plan on newer lists may
-    /// be without it.
-    pub(super) refused_in_part: bool,
+    pub(super) end: End,
     /// `Executor::stop` dropped the rest.
     pub(super) is_stopped: bool,
-    /// The load balancer as the answer to its creation showed it.
-    pub(super) shown: Option<Arc<dyn Snapshot>>,
+}
+
+/// Why no more changes of an execution are made.
+#[derive(Debug)]
+pub(super) enum End {
+    /// All were made, but for those that were refused.
+    AllMade,
+    /// The rest was dropped, and a new plan is needed: what it rests on may have changed. The load balancer as the
+    /// answer to its creation showed it, where it did.
+    PlanAgain(Option<Arc<dyn Snapshot>>),
+    /// The same; this change, for people, was not made for that reason.
+    Overtaken(String),
+    /// A creation was refused because of a part of it, e.g. a target whose server does not exist any more. A plan on
+    /// newer lists may be without it.
+    RefusedInPart(Error),
+    Failed(Error),
 }
 
 /// A change that the cloud carries out.
@@ -159,27 +162,13 @@ impl<T> Executor<T> {
         }
     }
 
-    /// `plans_again`: see [`Execution::plans_again`].
+    /// `begins_by`: it is stopped when its first change was not sent by then, because what it rests on is too old.
     pub(super) fn begin(
         &mut self,
         object: String,
         changes: Vec<Box<dyn Change>>,
         subject: T,
-        plans_again: bool,
-    ) {
-        self.begin_by(None, object, changes, subject);
-        if let Some(execution) = self.executions.last_mut() {
-            execution.plans_again = plans_again;
-        }
-    }
-
-    /// The same. It is stopped when its first change was not sent by that moment, because what it rests on is too old.
-    pub(super) fn begin_by(
-        &mut self,
         begins_by: Option<Instant>,
-        object: String,
-        changes: Vec<Box<dyn Change>>,
-        subject: T,
     ) {
         self.last_id += 1;
         self.executions.push(Execution {
@@ -192,18 +181,13 @@ impl<T> Executor<T> {
             not_before: Instant::now(),
             begins_by,
             tries: 0,
-            plans_again: false,
             target_added: false,
             target_refused: false,
             lines: Vec::new(),
             made: Vec::new(),
             refused: Vec::new(),
-            error: None,
-            needs_new_plan: false,
-            overtaken: None,
-            refused_in_part: false,
+            end: End::AllMade,
             is_stopped: false,
-            shown: None,
         });
     }
 
@@ -420,7 +404,7 @@ impl<T> Executor<T> {
                 log::info!("{object}: {line} (begun; its end was not waited for)");
                 count(self.controller, &*running.change, Err(&error));
             }
-            execution.fail(error);
+            execution.end(End::Failed(error));
         }
     }
 
@@ -448,7 +432,15 @@ impl<T> Execution<T> {
     fn fails_for_all(&self) -> bool {
         let is_about_it =
             |error: &Error| matches!(error.kind, ErrorKind::Other | ErrorKind::NotFound);
-        self.error.as_ref().is_some_and(|error| !is_about_it(error))
+        self.error().is_some_and(|error| !is_about_it(error))
+    }
+
+    /// Why the rest was not made.
+    pub(super) fn error(&self) -> Option<&Error> {
+        match &self.end {
+            End::Failed(error) => Some(error),
+            _ => None,
+        }
     }
 
     fn is_over(&self) -> bool {
@@ -505,19 +497,20 @@ impl<T> Execution<T> {
     ) {
         self.is_in_flight = false;
         let now = Instant::now();
-        let (action, needs_new_plan) = match applied {
-            Ok(Applied::Done) => (None, false),
-            Ok(Applied::Running(action)) => (Some(action), false),
-            Ok(Applied::LookAgain(action)) => (action, true),
+        let action = match applied {
+            Ok(Applied::Done) => None,
+            Ok(Applied::Running(action)) => Some(action),
+            Ok(Applied::LookAgain(action)) => {
+                self.end(End::PlanAgain(None));
+                action
+            }
             Ok(Applied::Shown(action, shown)) => {
-                self.shown = Some(shown);
-                (action, true)
+                self.end(End::PlanAgain(Some(shown)));
+                action
             }
             Ok(Applied::Overtaken) => {
                 count(controller, &*change, Err(&Error::new(ErrorKind::Busy, "")));
-                self.needs_new_plan = true;
-                self.overtaken = Some(change.line());
-                return self.queue.clear();
+                return self.end(End::Overtaken(change.line()));
             }
             Err(error) => {
                 count(controller, &*change, Err(&error));
@@ -525,10 +518,6 @@ impl<T> Execution<T> {
             }
         };
         self.tries = 0;
-        if needs_new_plan {
-            self.needs_new_plan = true;
-            self.queue.clear();
-        }
         let Some(action) = action else {
             self.not_before = now;
             return self.is_made(controller, change);
@@ -546,20 +535,7 @@ impl<T> Execution<T> {
 
     fn answered_with_error(&mut self, change: Box<dyn Change>, error: Error, again: Instant) {
         match error.kind {
-            ErrorKind::InPart if self.plans_again && !self.is_stopped => {
-                log::info!("{}: {error}; reading again", self.object);
-                self.refused_in_part = true;
-                self.needs_new_plan = true;
-                self.queue.clear();
-            }
-            ErrorKind::InPart => match change.without_parts() {
-                Some(rest) if !self.is_stopped => {
-                    let object = &self.object;
-                    log::warn!("{object}: {error}; made first without what may be refused");
-                    self.queue.push_front(rest);
-                }
-                _ => self.fail(error),
-            },
+            ErrorKind::InPart => self.end(End::RefusedInPart(error)),
             ErrorKind::Busy if self.tries < TRIES_AT_MOST && !self.is_stopped => {
                 self.tries += 1;
                 self.not_before = again;
@@ -569,7 +545,7 @@ impl<T> Execution<T> {
                 self.tries = 0;
                 self.refuse(&*change, error);
             }
-            _ => self.fail(error),
+            _ => self.end(End::Failed(error)),
         }
     }
 
@@ -588,7 +564,7 @@ impl<T> Execution<T> {
                     let error = Error::new(error.kind, why);
                     match change.may_fail_alone() {
                         true => self.refuse(&*change, error),
-                        false => self.fail(error),
+                        false => self.end(End::Failed(error)),
                     }
                 }
             }
@@ -609,9 +585,12 @@ impl<T> Execution<T> {
         self.refused.push(error);
     }
 
-    fn fail(&mut self, error: Error) {
+    /// Makes no more changes. Of several reasons a failure counts, and the first one.
+    fn end(&mut self, end: End) {
         self.queue.clear();
-        self.error.get_or_insert(error);
+        if self.error().is_none() {
+            self.end = end;
+        }
     }
 }
 

@@ -8,6 +8,11 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
 
+/// The server that a node's provider ID names.
+pub(super) fn server_of(node: &Node, provider: &dyn Provider) -> Option<InstanceId> {
+    provider.parse_provider_id(&node.spec.provider_id).ours()
+}
+
 /// Nodes and servers of one view, prepared for many look-ups.
 pub struct Index<'a> {
     provider: &'a dyn Provider,
@@ -16,7 +21,7 @@ pub struct Index<'a> {
     /// None: two servers carry that name.
     by_name: HashMap<&'a str, Option<&'a Instance>>,
     /// Nodes without a provider ID whose name is no server's, with the addresses they report.
-    strays: Vec<(&'a str, Vec<IpAddr>)>,
+    unmatched: Vec<(&'a str, Vec<IpAddr>)>,
     node_names: HashSet<&'a str>,
     /// Servers named by a node's provider ID, with that node's name.
     claims: HashMap<InstanceId, &'a str>,
@@ -51,12 +56,8 @@ impl<'a> Index<'a> {
         instances: &'a [Instance],
     ) -> Index<'a> {
         let nodes = || nodes.iter().map(Borrow::borrow);
-        let claims = nodes().filter_map(|node: &Node| {
-            match provider.parse_provider_id(&node.spec.provider_id) {
-                ProviderId::Ours(id) => Some((id, node.name())),
-                ProviderId::Foreign | ProviderId::Unknown(_) => None,
-            }
-        });
+        let claims =
+            nodes().filter_map(|node: &Node| Some((server_of(node, provider)?, node.name())));
         let mut by_name: HashMap<&str, Option<&Instance>> = HashMap::new();
         for instance in instances {
             let once = |entry: &mut Option<&Instance>| *entry = None;
@@ -65,7 +66,7 @@ impl<'a> Index<'a> {
                 .and_modify(once)
                 .or_insert(Some(instance));
         }
-        let strays = nodes()
+        let unmatched = nodes()
             .filter(|node| node.spec.provider_id.is_empty() && !by_name.contains_key(node.name()))
             .map(|node| (node.name(), reported_ips(node)))
             .collect();
@@ -77,7 +78,7 @@ impl<'a> Index<'a> {
                 .map(|instance| (instance.id, instance))
                 .collect(),
             by_name,
-            strays,
+            unmatched,
             node_names: nodes().map(Node::name).collect(),
             claims: claims.collect(),
         }
@@ -150,7 +151,10 @@ impl<'a> Index<'a> {
     fn rival(&self, instance: &Instance, node: &Node) -> Option<&'a str> {
         let nets = self.provider.instances()?.recognised_by(instance);
         let has_one = |ips: &[IpAddr]| ips.iter().any(|ip| nets.iter().any(|net| net.contains(ip)));
-        let others = self.strays.iter().filter(|(name, _)| *name != node.name());
+        let others = self
+            .unmatched
+            .iter()
+            .filter(|(name, _)| *name != node.name());
         others
             .into_iter()
             .find(|(_, ips)| has_one(ips))

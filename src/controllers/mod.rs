@@ -15,5 +15,5 @@ pub mod route;
 pub mod service;
 
 pub use controller::{Controller, Failure, Outage, Proposal, Report, Selection};
-pub use matching::{MatchedBy, Outcome};
+pub use matching::MatchedBy;
 pub use report::{CHANGES_MADE, FINDINGS};

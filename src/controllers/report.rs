@@ -1,7 +1,7 @@
 //! The one place where findings become log lines and events; and changes log lines and metrics.
 
 use super::controller::MESSAGE_CHARACTERS_AT_MOST;
-pub(super) use super::controller::{Failure, Outage, Report};
+pub(super) use super::controller::{Outage, Report};
 use crate::cache::Apis;
 use crate::kube::{self, Event, ObjectReference};
 use crate::metrics::{CHANGES, FINDINGS as FINDINGS_TOLD};

@@ -27,7 +27,7 @@ pub use services::{
     AnyService, LOAD_BALANCER_FINALIZER, SERVICE, Service, ServicePort, ServiceSpec,
 };
 pub use types::{
-    Condition, ListMeta, NODE, Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta,
-    ObjectReference, PodCidrs, Taint,
+    Condition, ListMeta, NODE, Node, NodeSpec, NodeStatus, ObjectMeta, ObjectReference, PodCidrs,
+    Taint,
 };
 pub use workloads::{Container, Workload, container};

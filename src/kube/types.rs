@@ -1,7 +1,7 @@
 //! The few fields of Kubernetes' objects that we use. Everything else is dropped while it streams in.
 
 use super::labels::{self, Labels};
-use crate::provider::Interned;
+use crate::provider::{Interned, NodeAddress};
 use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -81,13 +81,6 @@ pub struct NodeStatus {
     pub addresses: Vec<NodeAddress>,
     #[serde(default, deserialize_with = "fitting")]
     pub conditions: Vec<Condition>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeAddress {
-    #[serde(rename = "type")]
-    pub kind: Interned,
-    pub address: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -1,7 +1,18 @@
-//! Why a call to a cloud failed, in the words a controller can decide on.
+//! A call to a cloud: how urgent it is, and why it failed, in the words a controller can decide on.
 
 use std::fmt;
 use std::time::Duration;
+
+/// Whether an object or a person waits for the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// A refresh: may be put off while the API's budget is short.
+    CanWait,
+    /// A node or a Service waits for it.
+    Needed,
+    /// A person waits for it, and wants to see whatever explains what there is.
+    Asked,
+}
 
 /// A failed call: decide on `kind`, show the whole.
 #[derive(Clone, Debug, PartialEq, Eq)]

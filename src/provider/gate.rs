@@ -30,20 +30,6 @@ impl Gate for OpenGate {
     }
 }
 
-impl<G: Gate + ?Sized> Gate for &G {
-    fn pass(&self, what: &str) -> Result<(), Refused> {
-        (**self).pass(what)
-    }
-
-    fn pass_at_end(&self, what: &str) -> Result<(), Refused> {
-        (**self).pass_at_end(what)
-    }
-
-    fn may_wait(&self) -> bool {
-        (**self).may_wait()
-    }
-}
-
 /// The write did not start; why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub String);

@@ -1,11 +1,59 @@
-//! A server of a cloud, and what it asks of the node that runs on it.
+//! The servers of a cloud, and what each asks of the node that runs on it.
 
-use super::{Finding, Interned, NodeAddress, Sourced};
-use ipnet::Ipv6Net;
+use super::error::{Error, Urgency};
+use super::finding::Finding;
+use super::interned::Interned;
+use super::node::{Node, NodeAddress};
+use super::source::Sourced;
+use ipnet::{IpNet, Ipv6Net};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
+
+/// The servers of a cloud.
+pub trait Instances: Send + Sync {
+    /// All of them: complete, or an error. `Urgency::CanWait` may be refused to save the API's budget.
+    fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, Error>;
+
+    /// One of them as it is now; `ErrorKind::NotFound` only when the cloud itself says that it
+    /// does not exist.
+    fn get(&self, id: InstanceId) -> Result<Instance, Error>;
+
+    /// What a node on this server should carry. Pure. The finding of an error says why there is no answer.
+    fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>>;
+
+    /// Networks and addresses by which a node that reports one of them is recognised as this server. Pure.
+    fn recognised_by(&self, instance: &Instance) -> Vec<IpNet>;
+
+    /// Why the node must keep what it has: an address of the server would go, only by the default
+    /// of a setting that the daemon may have another value of. Pure.
+    fn hold_back(
+        &self,
+        _instance: &Instance,
+        _has: &[NodeAddress],
+        _metadata: &Metadata,
+    ) -> Option<Finding> {
+        None
+    }
+
+    /// Why an address that the kubelet was given is not one of the server's in `metadata`,
+    /// where the provider knows more than that. Pure.
+    fn explain_missing(&self, _instance: &Instance, _ip: IpAddr) -> Option<Finding> {
+        None
+    }
+}
+
+/// A node's `spec.providerID`, as one cloud understands it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProviderId {
+    /// A server of this cloud.
+    Ours(InstanceId),
+    /// Another cloud's prefix: the node is not ours to touch.
+    Foreign,
+    /// Our prefix, but no ID that can be looked up; why. Never deleted, tainted, relabelled or routed.
+    Unknown(String),
+}
 
 /// Number of a server; never reused by the cloud.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -71,6 +119,16 @@ pub enum TopologyLabel {
     InstanceType,
     Zone,
     Region,
+}
+
+impl ProviderId {
+    /// The server of this cloud that it names.
+    pub fn ours(self) -> Option<InstanceId> {
+        match self {
+            ProviderId::Ours(id) => Some(id),
+            ProviderId::Foreign | ProviderId::Unknown(_) => None,
+        }
+    }
 }
 
 impl TopologyLabel {

@@ -4,7 +4,6 @@
 //! would be several times as large with a copy for each.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::borrow::Borrow;
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::Deref;
@@ -79,18 +78,6 @@ impl Deref for Interned {
     }
 }
 
-impl Borrow<str> for Interned {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-
-impl PartialEq<str> for Interned {
-    fn eq(&self, other: &str) -> bool {
-        &*self.0 == other
-    }
-}
-
 impl PartialEq<&str> for Interned {
     fn eq(&self, other: &&str) -> bool {
         &*self.0 == *other
@@ -117,22 +104,7 @@ impl Serialize for Interned {
 
 impl<'de> Deserialize<'de> for Interned {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Interned, D::Error> {
-        struct StringVisitor;
-
-        impl serde::de::Visitor<'_> for StringVisitor {
-            type Value = Interned;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Interned, E> {
-                Ok(Interned::from(text))
-            }
-        }
-
-        // No copy of its own: what is known already is only looked up.
-        d.deserialize_str(StringVisitor)
+        Ok(Interned::from(String::deserialize(d)?))
     }
 }
 

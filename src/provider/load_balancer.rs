@@ -3,9 +3,11 @@
 //! What a field or a change is, is the provider's business; the controller orders, waits, retries
 //! and reports. So both are trait objects that only their provider reads.
 
-use super::{
-    Cluster, Error, Finding, Ingress, Interned, OfferedNode, Service, Source, Sourced, Urgency,
-};
+use super::error::{Error, Urgency};
+use super::finding::Finding;
+use super::interned::Interned;
+use super::service::{Cluster, Ingress, OfferedNode, Service};
+use super::source::{Source, Sourced};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt;
@@ -28,7 +30,7 @@ pub trait Actions: Send + Sync {
     /// Asks once for all of these; those that have ended, each with how. Others still run.
     fn ended(&self, actions: &[ActionId]) -> Result<HashMap<ActionId, Result<(), Error>>, Error>;
 
-    /// See [`Gate::may_wait`](super::Gate::may_wait).
+    /// See [`Gate::may_wait`](super::gate::Gate::may_wait).
     fn may_wait(&self) -> bool {
         true
     }

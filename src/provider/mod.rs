@@ -4,7 +4,6 @@
 //! Annotations, addresses, labels and profiles belong to the provider behind the contract;
 //! taints, provided node IPs and guards belong to the controllers in front of it.
 
-mod checkup;
 mod clock;
 mod error;
 mod finding;
@@ -19,12 +18,14 @@ mod route;
 mod service;
 mod source;
 
-pub use checkup::{Attached, Checkup, Permission};
 pub use clock::{LARGEST_DRIFT, Moment};
-pub use error::{CORRELATION, Error, ErrorKind, without_correlations};
+pub use error::{CORRELATION, Error, ErrorKind, Urgency, without_correlations};
 pub use finding::{Finding, Origin, Reason, Severity};
 pub use gate::{Gate, OpenGate, Refused};
-pub use instance::{Instance, InstanceId, InstanceState, Metadata, PrivateAddress, TopologyLabel};
+pub use instance::{
+    Instance, InstanceId, InstanceState, Instances, Metadata, PrivateAddress, ProviderId,
+    TopologyLabel,
+};
 pub use interned::Interned;
 pub use load_balancer::{
     ActionId, Actions, Applied, Balancer, Change, ChangeKind, Field, Health, Kept,
@@ -37,9 +38,6 @@ pub use service::{
     Cluster, Ingress, OfferedNode, Protocol, Reach, Service, ServicePort, TrafficPolicy,
 };
 pub use source::{Source, Sourced};
-
-use ipnet::IpNet;
-use std::net::IpAddr;
 
 /// Annotations of Services and nodes are kept where the domain of their key ends so. Whatever a provider
 /// reads is below it; all others are dropped while an answer is parsed.
@@ -60,7 +58,7 @@ pub trait Provider: Send + Sync {
     }
 
     /// Reads once what every later call needs, e.g. the private network named in the settings.
-    /// Called before the first tick and again until it succeeds; costs nothing afterwards.
+    /// Called before the lists that rest on it, until it succeeds; costs nothing afterwards.
     fn prepare(&self) -> Result<(), Error> {
         Ok(())
     }
@@ -75,8 +73,7 @@ pub trait Provider: Send + Sync {
         true
     }
 
-    /// How the cloud is reached and what it says about that. `gate` must let the writes pass
-    /// that are harmless by their nature; a cloud that needs none asks for none.
+    /// How the cloud is reached and what it says about that: what `doctor` shows.
     fn checkup(&self) -> Checkup {
         Checkup::default()
     }
@@ -95,57 +92,46 @@ pub trait Provider: Send + Sync {
     }
 }
 
-/// The servers of a cloud.
-pub trait Instances: Send + Sync {
-    /// All of them: complete, or an error. `Urgency::CanWait` may be refused to save the API's budget.
-    fn list(&self, urgency: Urgency) -> Result<Vec<Instance>, Error>;
-
-    /// One of them as it is now; `ErrorKind::NotFound` only when the cloud itself says that it
-    /// does not exist.
-    fn get(&self, id: InstanceId) -> Result<Instance, Error>;
-
-    /// What a node on this server should carry. Pure. The finding of an error says why there is no answer.
-    fn metadata(&self, instance: &Instance, node: &Node) -> Result<Metadata, Box<Finding>>;
-
-    /// Networks and addresses by which a node that reports one of them is recognised as this server. Pure.
-    fn recognised_by(&self, instance: &Instance) -> Vec<IpNet>;
-
-    /// Why the node must keep what it has: an address of the server would go, only by the default
-    /// of a setting that the daemon may have another value of. Pure.
-    fn hold_back(
-        &self,
-        _instance: &Instance,
-        _has: &[NodeAddress],
-        _metadata: &Metadata,
-    ) -> Option<Finding> {
-        None
-    }
-
-    /// Why an address that the kubelet was given is not one of the server's in `metadata`,
-    /// where the provider knows more than that. Pure.
-    fn explain_missing(&self, _instance: &Instance, _ip: IpAddr) -> Option<Finding> {
-        None
-    }
+/// What was found without changing anything.
+#[derive(Clone, Debug, Default)]
+pub struct Checkup {
+    pub permission: Permission,
+    /// Calls an hour, and how many of them remain; none: the API did not say.
+    pub rate_limit: Option<(u64, u64)>,
+    /// By how much the API's clock is ahead of this machine's; a second or two are the network's.
+    pub clock_ahead_s: Option<i64>,
+    /// The private network that the settings name, for people; none: they name none.
+    pub network: Option<Result<String, Error>>,
+    pub attached: Attached,
 }
 
-/// Whether an object or a person waits for the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Urgency {
-    /// A refresh: may be put off while the API's budget is short.
-    CanWait,
-    /// A node or a Service waits for it.
-    Needed,
-    /// A person waits for it, and wants to see whatever explains what there is.
-    Asked,
-}
-
-/// A node's `spec.providerID`, as one cloud understands it.
+/// What the credentials allow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ProviderId {
-    /// A server of this cloud.
-    Ours(InstanceId),
-    /// Another cloud's prefix: the node is not ours to touch.
-    Foreign,
-    /// Our prefix, but no ID that can be looked up; why. Never deleted, tainted, relabelled or routed.
+pub enum Permission {
+    ReadWrite,
+    ReadOnly,
+    /// Not known; why.
     Unknown(String),
+}
+
+/// Is this machine in the private network?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attached {
+    Yes,
+    /// The networks that it is attached to, for people.
+    No(String),
+    /// Not known; why.
+    Unknown(String),
+}
+
+impl Default for Permission {
+    fn default() -> Permission {
+        Permission::Unknown("not asked".into())
+    }
+}
+
+impl Default for Attached {
+    fn default() -> Attached {
+        Attached::Unknown("not asked".into())
+    }
 }

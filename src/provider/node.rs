@@ -1,6 +1,7 @@
 //! A Kubernetes node, as far as a cloud needs to know it.
 
-use serde::Serialize;
+use super::interned::Interned;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
@@ -13,7 +14,7 @@ pub struct Node {
 }
 
 /// One entry of `status.addresses`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeAddress {
     #[serde(rename = "type")]
     pub kind: AddressKind,
@@ -21,12 +22,13 @@ pub struct NodeAddress {
 }
 
 /// Its type. Kubernetes accepts any word; those of the field have a name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AddressKind {
     Hostname,
     InternalIP,
     ExternalIP,
-    Other(String),
+    #[serde(untagged)]
+    Other(Interned),
 }
 
 impl NodeAddress {
@@ -57,22 +59,5 @@ impl AddressKind {
             AddressKind::ExternalIP => "ExternalIP",
             AddressKind::Other(name) => name,
         }
-    }
-}
-
-impl From<&str> for AddressKind {
-    fn from(name: &str) -> AddressKind {
-        match name {
-            "Hostname" => AddressKind::Hostname,
-            "InternalIP" => AddressKind::InternalIP,
-            "ExternalIP" => AddressKind::ExternalIP,
-            other => AddressKind::Other(other.to_owned()),
-        }
-    }
-}
-
-impl Serialize for AddressKind {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
     }
 }

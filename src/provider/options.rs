@@ -1,6 +1,6 @@
 //! What a user chooses of a provider: the plain types that settings are parsed into.
 
-use super::Sourced;
+use super::source::Sourced;
 use crate::text::selector::Selector;
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};

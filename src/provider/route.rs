@@ -3,7 +3,8 @@
 //! One change at a time: while a network is being changed, another change of it is answered
 //! `ErrorKind::Busy`.
 
-use super::{Actions, Change, Error, Urgency};
+use super::error::{Error, Urgency};
+use super::load_balancer::{Actions, Change};
 use ipnet::Ipv4Net;
 use serde_json::{Value, json};
 use std::fmt;

@@ -1,6 +1,7 @@
 //! A Service of type LoadBalancer and the nodes behind it, as far as a cloud needs to know them.
 
-use super::{NodeAddress, ProviderId};
+use super::instance::{InstanceId, ProviderId};
+use super::node::NodeAddress;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
@@ -96,7 +97,7 @@ pub struct Cluster {
     /// UIDs of all its Services, of any type.
     pub service_uids: HashSet<String>,
     /// Servers of all its nodes, offered or not, and the nodes' names.
-    pub servers: HashMap<super::InstanceId, String>,
+    pub servers: HashMap<InstanceId, String>,
     /// `InternalIP` and `ExternalIP` of all its nodes.
     pub addresses: HashSet<IpAddr>,
     /// Nodes with a provider ID that is not ours, and that ID.

@@ -4,7 +4,7 @@
 use crate::common::library::{Mortal, Place, SCALE, scaled};
 use crate::common::random::Random;
 use crate::common::routes::{NOBODY, World};
-use crate::common::seeds::for_each_seed;
+use crate::{Tally, run_stories};
 use ccm::controllers::route::{RouteController, Settings};
 use ccm::controllers::{Controller, Selection};
 use sandbox::Half;
@@ -26,62 +26,60 @@ const THEIRS: [&str; 3] = [
 
 #[test]
 fn whatever_happens_the_routes_end_as_those_of_the_nodes() {
-    let tally: Mutex<Tally> = Mutex::default();
-    let told = for_each_seed("faults route", 1..=STORIES, |seed| {
-        let mut random = Random::new(seed);
-        let world = World::of(sandbox::Sandbox::builder().nodes(0));
-        let place = Place::new(&world.sandbox);
-        // Something to hold on to: with no node in the Network nothing may be deleted.
-        world.join("anchor", "10.244.250.0/24");
-        for route in THEIRS {
-            let (to, via) = route.split_once(' ').unwrap();
-            world.sandbox.cloud().set_route(world.network(), to, via);
-        }
-        for n in 0..NODES {
-            if random.percent(70) {
-                world.join(&format!("n-{n}"), &pods(&mut random, n));
+    run_stories(
+        "faults route",
+        STORIES,
+        |seed, tally: &Mutex<RouteTally>| {
+            let mut random = Random::new(seed);
+            let world = World::of(sandbox::Sandbox::builder().nodes(0));
+            let place = Place::new(&world.sandbox);
+            // Something to hold on to: with no node in the Network nothing may be deleted.
+            world.join("anchor", "10.244.250.0/24");
+            for route in THEIRS {
+                let (to, via) = route.split_once(' ').unwrap();
+                world.sandbox.cloud().set_route(world.network(), to, via);
             }
-        }
-        let mut deaths = 0;
-        for _ in 0..1 + random.below(4) {
-            happens(&world, &mut random);
-            weather(&world, &mut random);
-            let gate = Mortal::after(random.percent(60).then(|| random.below(15)));
-            let mut ccm = Ccm::new(&place, &gate);
+            for n in 0..NODES {
+                if random.percent(70) {
+                    world.join(&format!("n-{n}"), &pods(&mut random, n));
+                }
+            }
+            let mut deaths = 0;
             for _ in 0..1 + random.below(4) {
-                if gate.is_closed() {
-                    break;
+                happens(&world, &mut random);
+                weather(&world, &mut random);
+                let gate = Mortal::after(random.percent(60).then(|| random.below(15)));
+                let mut ccm = Ccm::new(&place, &gate);
+                for _ in 0..1 + random.below(4) {
+                    if gate.is_closed() {
+                        break;
+                    }
+                    let all = random.percent(30);
+                    let selection = if all { Selection::All } else { Selection::Due };
+                    ccm.controller.tick(&ccm.world, &selection);
+                    if random.percent(50) {
+                        happens(&world, &mut random);
+                    }
                 }
-                let all = random.percent(30);
-                let selection = if all { Selection::All } else { Selection::Due };
-                ccm.controller.tick(&ccm.world, &selection);
-                if random.percent(50) {
-                    happens(&world, &mut random);
-                }
+                deaths += usize::from(gate.is_closed());
+                world.sandbox.faults().clear();
+                world.sandbox.cluster().freeze_cache(false);
+                theirs_are_there(&world)?;
             }
-            deaths += usize::from(gate.is_closed());
-            world.sandbox.faults().clear();
-            world.sandbox.cluster().freeze_cache(false);
+            let rounds = Ccm::new(&place, &Mortal::after(None)).settle(&world)?;
             theirs_are_there(&world)?;
-        }
-        let rounds = Ccm::new(&place, &Mortal::after(None)).settle(&world)?;
-        theirs_are_there(&world)?;
-        if rounds > ROUNDS_AT_MOST / 2 {
-            return Err(format!("{rounds} rounds to settle"));
-        }
-        tally.lock().unwrap().add(&world, deaths);
-        at_rest(&world, &place)
-    });
-    let tally = tally.into_inner().unwrap();
-    println!("{tally:?}");
-    if told == STORIES as usize {
-        tally.was_a_storm();
-    }
+            if rounds > ROUNDS_AT_MOST / 2 {
+                return Err(format!("{rounds} rounds to settle"));
+            }
+            tally.lock().unwrap().add(&world, deaths);
+            at_rest(&world, &place)
+        },
+    );
 }
 
 /// What the stories were made of, over all of them.
 #[derive(Debug, Default)]
-struct Tally {
+struct RouteTally {
     calls: usize,
     faults: usize,
     deaths: usize,
@@ -90,7 +88,7 @@ struct Tally {
     busy: usize,
 }
 
-impl Tally {
+impl RouteTally {
     fn add(&mut self, world: &World, deaths: usize) {
         self.deaths += deaths;
         for call in world.sandbox.calls().calls() {
@@ -102,9 +100,10 @@ impl Tally {
             self.busy += usize::from(call.status == Some(409) && call.path.ends_with("_route"));
         }
     }
+}
 
-    /// A storm that became a breeze, because somebody changed how stories are made, shows nothing.
-    fn was_a_storm(&self) {
+impl Tally for RouteTally {
+    fn assert_storm(&self) {
         let stories = STORIES as usize;
         assert!(self.faults > self.calls / 40, "{self:?}");
         assert!(self.deaths > stories / 4, "{self:?}");

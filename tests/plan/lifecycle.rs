@@ -4,7 +4,7 @@
 use crate::common::memory;
 use crate::common::random;
 
-use ccm::controllers::lifecycle::{Change, Fact, Facts, LifecyclePlan, SHUTDOWN, View, plan};
+use ccm::controllers::lifecycle::{Change, Fact, Facts, LifecyclePlan, SHUTDOWN, plan};
 use ccm::kube::Node;
 use ccm::provider::{InstanceId, InstanceState, Reason, Severity};
 use memory::Memory;
@@ -31,11 +31,7 @@ fn node(provider_id: &str, ready: &str, tainted: bool) -> Node {
 
 fn plan_one(node: &Node, fact: Option<Fact>, guard: bool) -> LifecyclePlan {
     let facts: Facts = fact.into_iter().map(|fact| (InstanceId(1), fact)).collect();
-    let view = View {
-        nodes: &[node],
-        facts: &facts,
-    };
-    plan(&view, &Memory::default(), guard).remove(0)
+    plan(node, &facts, &Memory::default(), guard)
 }
 
 fn gone(others_are_visible: bool) -> Fact {

@@ -4,11 +4,12 @@
 use crate::common::memory;
 use crate::common::random;
 
-use ccm::controllers::node::{
-    Change, NodePlan, Server, UNINITIALIZED, View, is_uninitialised, plan,
-};
+use ccm::controllers::node::{Change, NodePlan, Server, UNINITIALIZED, is_uninitialised, plan};
 use ccm::kube::Node;
-use ccm::provider::{Instance, InstanceId, InstanceState, PrivateAddress, Reason, TopologyLabel};
+use ccm::provider::{
+    AddressKind, Instance, InstanceId, InstanceState, NodeAddress, PrivateAddress, Reason,
+    TopologyLabel,
+};
 use memory::Memory;
 use random::Random;
 use serde_json::{Value, json};
@@ -57,15 +58,7 @@ fn server(id: u64, name: &str) -> Instance {
 }
 
 fn plan_all(nodes: &[Node], cloud: &Memory) -> Vec<NodePlan> {
-    plan(
-        &View {
-            nodes,
-            instances: &cloud.instances,
-            overdue: jiff::Timestamp::UNIX_EPOCH,
-        },
-        cloud,
-        |_| true,
-    )
+    plan(nodes, &cloud.instances, cloud, jiff::Timestamp::UNIX_EPOCH)
 }
 
 fn reasons(plan: &NodePlan) -> Vec<Reason> {
@@ -78,13 +71,7 @@ fn applied(plan: &NodePlan) -> Node {
     for change in &plan.changes {
         match change {
             Change::SetAddresses { addresses } => {
-                node.status.addresses = addresses
-                    .iter()
-                    .map(|a| ccm::kube::NodeAddress {
-                        kind: a.kind.name().into(),
-                        address: a.address.clone(),
-                    })
-                    .collect();
+                node.status.addresses.clone_from(addresses);
             }
             Change::Update {
                 labels,
@@ -388,10 +375,7 @@ fn the_stable_label_of_an_initialised_node_follows_its_beta_twin() {
     ];
     for (have_beta, have_stable, expected) in cases {
         let mut node = node("a", json!({ "spec": { "providerID": "memory://1" } }));
-        node.status.addresses = vec![ccm::kube::NodeAddress {
-            kind: "ExternalIP".into(),
-            address: "203.0.113.2".into(),
-        }];
+        node.status.addresses = vec![NodeAddress::new(AddressKind::ExternalIP, "203.0.113.2")];
         let labels = [(beta, have_beta), (stable, have_stable)];
         let labels = labels
             .into_iter()

@@ -4,7 +4,7 @@
 
 use crate::common;
 
-use ccm::controllers::node::{Change, NodePlan, PROVIDED_NODE_IP, View, plan};
+use ccm::controllers::node::{Change, NodePlan, PROVIDED_NODE_IP, plan};
 use ccm::hetzner::{AddressFamily, EXTERNAL_IPV6, Hetzner, NetworkSelector, Profile, Settings};
 use ccm::http::{Proxies, Secret, Timing, Tls, Token};
 use ccm::kube::Node;
@@ -120,16 +120,7 @@ fn node(provided: Option<&str>, external_ipv6: Option<&str>) -> Node {
 
 fn plan_one(node: &Node, server: &Instance, hetzner: &Hetzner) -> NodePlan {
     let (nodes, instances) = ([node.clone()], [server.clone()]);
-    plan(
-        &View {
-            nodes: &nodes,
-            instances: &instances,
-            overdue: jiff::Timestamp::UNIX_EPOCH,
-        },
-        hetzner,
-        |_| true,
-    )
-    .remove(0)
+    plan(&nodes, &instances, hetzner, jiff::Timestamp::UNIX_EPOCH).remove(0)
 }
 
 /// H the host name, E an external, I an internal address; or the reason why the addresses stay.
@@ -204,13 +195,6 @@ fn stays(node: &Node, plan: &NodePlan, server: &Instance, hetzner: &Hetzner) {
         return;
     };
     let mut node = node.clone();
-    node.status.addresses = addresses
-        .iter()
-        .rev()
-        .map(|a| ccm::kube::NodeAddress {
-            kind: a.kind.name().into(),
-            address: a.address.clone(),
-        })
-        .collect();
+    node.status.addresses = addresses.iter().rev().cloned().collect();
     assert_eq!(plan_one(&node, server, hetzner).changes, vec![]);
 }

@@ -4,7 +4,7 @@
 use crate::common;
 use crate::common::memory;
 
-use ccm::controllers::node::{NodePlan, UNINITIALIZED, View, plan};
+use ccm::controllers::node::{NodePlan, UNINITIALIZED, plan};
 use ccm::kube::Node;
 use ccm::provider::Reason;
 use common::{Daemon, env, events, node, wait_until, with};
@@ -25,12 +25,8 @@ fn plan_of(created: Value, ready: Value, taints: Value) -> NodePlan {
         "status": { "conditions": [{ "type": "DiskPressure", "status": "False" }, ready] },
     });
     let nodes: [Node; 1] = [serde_json::from_value(object).unwrap()];
-    let view = View {
-        nodes: &nodes,
-        instances: &[],
-        overdue: OVERDUE.parse().unwrap(),
-    };
-    plan(&view, &Memory::default(), |_| true).remove(0)
+    let overdue = OVERDUE.parse().unwrap();
+    plan(&nodes, &[], &Memory::default(), overdue).remove(0)
 }
 
 #[test]
@@ -132,13 +128,7 @@ fn ten_minutes_later_it_is_told_what_to_do_once_and_the_node_stays() {
     wait_until("both events", || {
         reasons(&sandbox, "fresh") == ["PossibleNodeDeletion", "ServerNotFound"]
     });
-    assert!(
-        daemon.log().contains(
-            "if its machine is gone for good, delete the node (kubectl delete node fresh)"
-        ),
-        "{}",
-        daemon.log()
-    );
+    daemon.logs("if its machine is gone for good, delete the node (kubectl delete node fresh)");
     drop(daemon);
     let again = Daemon::start(&scaled, &[]);
     again.logs("node/fresh: not ready since ");

@@ -118,6 +118,7 @@ const OF_NODES: [&str; 2] = ["HCLOUD_NETWORK", "HCLOUD_INSTANCES_ADDRESS_FAMILY"
 /// Makes every call. Changes of load balancers that follow only from a setting that may be set for the daemon are not
 /// reported as missing.
 pub(super) fn observe(started: &Started) -> View<'_> {
+    let begun = Instant::now();
     let settings = &started.settings;
     let (of_token, problems): (Vec<_>, Vec<_>) = started
         .problems
@@ -158,25 +159,20 @@ pub(super) fn observe(started: &Started) -> View<'_> {
     // Neither routes nor load balancers are planned without the private Network that is named.
     let planned = || match (need(&read, "nodes")?, &checkup.network) {
         (_, Some(Err(_))) => Err(Gap::Needs("network")),
-        ((apis, _, nodes), _) => Ok((*apis, nodes)),
+        ((apis, ..), _) => Ok(*apis),
     };
-    let routes = planned().and_then(|(apis, _)| route_plan(settings, apis));
-    let services = planned().and_then(|(apis, _)| service_plans(settings, apis));
+    let routes = planned().and_then(|apis| route_plan(settings, apis));
+    let services = planned().and_then(|apis| service_plans(settings, apis));
     let failed_tries = match (&services, planned()) {
-        (Ok(plans), Ok((apis, _))) if !plans.is_empty() => failed_tries(apis),
+        (Ok(plans), Ok(apis)) if !plans.is_empty() => failed_tries(apis),
         _ => Ok(HashMap::new()),
     };
     let orphans = need(&services, "services").and_then(|_| {
-        let (apis, nodes) = planned()?;
-        service::known_orphans(apis, nodes).map_err(|error| Gap::Failed(error.to_string()))
+        let apis = planned()?;
+        service::known_orphans(apis, begun).map_err(|error| Gap::Failed(error.to_string()))
     });
     let nodes = read.map(|(apis, instances, nodes)| {
-        let view = node::View {
-            nodes: &nodes,
-            instances,
-            overdue: Timestamp::MIN,
-        };
-        node::plan(&view, &*apis.provider, |_| true)
+        node::plan(&nodes, instances, &*apis.provider, Timestamp::MIN)
     });
     View {
         problems: problems.iter().map(ToString::to_string).collect(),
@@ -297,8 +293,7 @@ fn service_plans(settings: &Settings, apis: &Apis) -> Seen<Vec<ServicePlan>> {
         resync_period: ONE_LOOK,
         ..wire::service_settings(settings)
     });
-    let (_, plans) = services.evaluate(apis, &Selection::All).map_err(gap)?;
-    Ok(plans)
+    services.evaluate(apis, &Selection::All).map_err(gap)
 }
 
 fn failed_tries(apis: &Apis) -> Seen<HashMap<String, FailedTry>> {

@@ -61,8 +61,7 @@ impl Services {
 
     pub(super) fn evaluate(&self, selection: &Selection) -> Result<Vec<ServicePlan>, Exit> {
         let evaluated = self.controller.evaluate(&self.context.apis, selection);
-        let (_, plans) = evaluated.map_err(|error| self.context.failed(&error))?;
-        Ok(plans)
+        evaluated.map_err(|error| self.context.failed(&error))
     }
 
     /// Those that no plan takes over; in the namespace that is asked for.

@@ -138,9 +138,13 @@ fn what_comes_of_one_services_changes() {
         assert_eq!(fake.sent(), sent, "{name}");
         assert_eq!(work.lines, lines, "{name}");
         assert_eq!(work.refused.len(), refused, "{name}: {:?}", work.refused);
-        assert_eq!(work.error.map(|error| error.kind), error, "{name}");
         assert_eq!(
-            work.needs_new_plan,
+            work.error().map(|error| error.kind.clone()),
+            error,
+            "{name}"
+        );
+        assert_eq!(
+            matches!(work.end, End::PlanAgain(_)),
             name.starts_with("planned again"),
             "{name}"
         );
@@ -164,7 +168,7 @@ fn one_question_is_asked_for_all_that_runs() {
     let fake = Fake::default();
     let lists = (0..6).map(|n| vec![step(&format!("a{n}"), &[Answer::Runs(30)])]);
     let works = fake.run(lists.collect());
-    assert!(works.iter().all(|work| work.error.is_none()));
+    assert!(works.iter().all(|work| work.error().is_none()));
     let log = fake.log();
     // On a busy machine the last ones may be sent after the first question.
     assert!(log.contains(&"ask 6".to_owned()), "{log:?}");
@@ -209,10 +213,10 @@ fn an_action_without_end_is_left_and_the_others_are_not() {
         "the case shows nothing"
     );
     let [stuck, many] = works.try_into().ok().unwrap();
-    let error = stuck.error.unwrap();
+    let error = stuck.error().unwrap();
     assert_eq!(error.kind, ErrorKind::Unavailable);
     assert_eq!(error.message, "a: it still runs after 120 s");
-    assert_eq!((many.error, many.lines.len()), (None, 9));
+    assert_eq!((many.error(), many.lines.len()), (None, 9));
     assert!(!fake.sent().contains(&"a2".to_owned()));
 }
 
@@ -223,7 +227,7 @@ fn questions_without_an_answer_are_repeated_for_a_while() {
         fake.deaf.store(deaf, Relaxed);
         let changes = vec![step("a", &[Answer::Runs(0)]), step("b", &[Answer::Done])];
         let work = fake.run(vec![changes]).remove(0);
-        let kind = work.error.map(|error| error.kind);
+        let kind = work.error().map(|error| error.kind.clone());
         let expected = (!ends_well).then_some(ErrorKind::Unavailable);
         assert_eq!(kind, expected, "{deaf} questions unanswered");
         assert_eq!(fake.sent().contains(&"b".to_owned()), ends_well, "{deaf}");
@@ -240,13 +244,13 @@ fn who_is_to_end_does_not_wait() {
     ];
     let works = fake.run_with(lists, 2);
     let [waits, over] = works.try_into().ok().unwrap();
-    let error = waits.error.unwrap();
+    let error = waits.error().unwrap();
     assert_eq!(
-        (error.kind, error.message.as_str()),
+        (error.kind.clone(), error.message.as_str()),
         (ErrorKind::Refused, "a: ccm is ending")
     );
     assert_eq!(
-        (over.error, over.lines.len()),
+        (over.error(), over.lines.len()),
         (None, 2),
         "what needs no wait is made"
     );
@@ -288,7 +292,7 @@ fn what_runs_at_the_end_of_a_tick_goes_on_in_the_next() {
         ticks += 1;
         if ticks == 2 {
             let late = fake.changes(vec![step("c", &[Answer::Done])]);
-            executor.begin("late".into(), late, 1, false);
+            executor.begin("late".into(), late, 1, None);
         }
         let until = Instant::now() + Duration::from_millis(10);
         std::thread::scope(|scope| {
@@ -368,7 +372,7 @@ fn an_action_is_not_late_before_it_was_asked_about() {
     // 2 ms from one to the next: 300 ms, and a single action may take 240 ms.
     let many = (0..150).map(|n| target(&n.to_string(), &[Answer::Runs(1)]));
     let works = fake.run(vec![many.collect()]);
-    assert_eq!((&works[0].error, works[0].lines.len()), (&None, 150));
+    assert_eq!((works[0].error(), works[0].lines.len()), (None, 150));
     let asked = fake
         .log()
         .iter()
@@ -408,7 +412,7 @@ fn executions_in_turn_are_sent_in_their_order() {
         ),
         (None, vec![step("c", &[Answer::Done])]),
     ]);
-    assert!(works.iter().all(|work| work.error.is_none()));
+    assert!(works.iter().all(|work| work.error().is_none()));
     let log = fake.log();
     assert_eq!(fake.sent(), ["a", "b1", "b2", "c"]);
     assert_eq!(log[..2], ["a", "b1"], "without a question between");
@@ -449,7 +453,7 @@ fn what_fails_for_all_stops_the_executions_in_turn() {
         sent.extend(is_next_sent.then_some("b"));
         assert_eq!(fake.sent(), sent, "{answer:?}");
         assert_eq!(works[1].is_stopped, !is_next_sent, "{answer:?}");
-        assert_eq!(works[1].error, None, "{answer:?}");
+        assert_eq!(works[1].error(), None, "{answer:?}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! One change, one write, on a node that was read just before. A conflict means: read it again, plan again; but a node is
 //! never deleted at once after one.
 
-use super::plan::{Change, Facts, LifecyclePlan, View, plan};
+use super::plan::{Change, Facts, LifecyclePlan, plan};
 use crate::cache::{Apis, Error};
 use crate::controllers::report::{count_write, log_change, publish};
 use crate::kube::{self, Node, retry_on_conflict};
@@ -31,12 +31,7 @@ pub(super) fn apply(
             return Ok(Ok(()));
         };
         // The facts are this tick's: a server that was deleted does not come back, its number is never used again.
-        let view = View {
-            nodes: &[&node],
-            facts,
-        };
-        let plans = plan(&view, &*apis.provider, guard);
-        change = plans.into_iter().next().and_then(|plan| plan.change);
+        change = plan(&node, facts, &*apis.provider, guard).change;
         match &change {
             // Its kubelet wrote to it in this moment: a refused deletion is not tried again before its back-off is over.
             Some(change @ Change::DeleteNode { .. }) => Ok(write(apis, &node, change)),

@@ -11,7 +11,7 @@ mod observe;
 mod plan;
 
 pub use apply::NAME;
-pub use plan::{Change, Fact, Facts, LifecyclePlan, SHUTDOWN, View, plan};
+pub use plan::{Change, Fact, Facts, LifecyclePlan, SHUTDOWN, plan};
 
 use super::backoff::Backoff;
 use super::controller::{Controller, Proposal, Report, Selection};
@@ -133,12 +133,10 @@ impl LifecycleController {
         // Of a node that was made anew meanwhile there are no facts.
         let mut due = self.due(&nodes.value, selection);
         due.retain(|node| known.contains(&node.metadata.uid));
-        let view = View {
-            nodes: &due,
-            facts: &facts,
-        };
-        let plans = plan(&view, &*apis.provider, self.settings.deletion_guard);
-        Ok((plans, facts))
+        let guard = self.settings.deletion_guard;
+        let due = due.into_iter();
+        let plans = due.map(|node| plan(node, &facts, &*apis.provider, guard));
+        Ok((plans.collect(), facts))
     }
 
     /// Those that are not ready or shall lose the shutdown taint, when it is their time.

@@ -1,7 +1,8 @@
 //! What the cloud says about the servers of nodes that are not ready: read only, and nothing guessed.
 
-use super::plan::{Fact, Facts, server_of};
+use super::plan::{Fact, Facts};
 use crate::cache::{Apis, Error};
+use crate::controllers::matching::server_of;
 use crate::kube::Node;
 use crate::provider::{ErrorKind, InstanceId, Urgency};
 use std::collections::HashSet;

@@ -1,8 +1,9 @@
 //! What should be done to nodes that are not ready: a pure function of nodes and facts.
 
 use crate::controllers::controller::Proposal;
+use crate::controllers::matching::server_of;
 use crate::kube::{Node, ObjectReference, Taint};
-use crate::provider::{Finding, InstanceId, InstanceState, Provider, ProviderId, Reason};
+use crate::provider::{Finding, InstanceId, InstanceState, Provider, Reason};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -11,13 +12,6 @@ pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 /// What is known about servers, by their number.
 pub type Facts = HashMap<InstanceId, Fact>;
-
-/// What both APIs said.
-pub struct View<'a> {
-    /// Those that are not ready, or carry the shutdown taint.
-    pub nodes: &'a [&'a Node],
-    pub facts: &'a Facts,
-}
 
 /// What is known about a server beyond doubt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,23 +47,9 @@ pub enum Change {
     DeleteNode { server: InstanceId },
 }
 
-/// `guard`: no deletion unless another node's server is visible.
-pub fn plan(view: &View, provider: &dyn Provider, guard: bool) -> Vec<LifecyclePlan> {
-    view.nodes
-        .iter()
-        .map(|node| plan_node(node, view.facts, provider, guard))
-        .collect()
-}
-
-/// Servers whose state the plan for this node needs.
-pub(super) fn server_of(node: &Node, provider: &dyn Provider) -> Option<InstanceId> {
-    match provider.parse_provider_id(&node.spec.provider_id) {
-        ProviderId::Ours(id) => Some(id),
-        ProviderId::Foreign | ProviderId::Unknown(_) => None,
-    }
-}
-
-fn plan_node(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) -> LifecyclePlan {
+/// For a node that is not ready, or carries the shutdown taint. `guard`: no deletion unless another node's server is
+/// visible.
+pub fn plan(node: &Node, facts: &Facts, provider: &dyn Provider, guard: bool) -> LifecyclePlan {
     let mut plan = LifecyclePlan {
         object: node.object(),
         change: None,

@@ -58,14 +58,6 @@ pub(super) fn same_addresses(have: &[NodeAddress], want: &[Sourced<NodeAddress>]
     have == want
 }
 
-/// What stands in `status.addresses` now.
-pub(super) fn reported(node: &Node) -> Vec<NodeAddress> {
-    let address = |address: &crate::kube::NodeAddress| {
-        NodeAddress::new(AddressKind::from(address.kind.as_str()), &address.address)
-    };
-    node.status.addresses.iter().map(address).collect()
-}
-
 /// A cloud that names no host leaves the one the kubelet reported.
 fn keep_hostname(node: &Node, addresses: &mut Vec<Sourced<NodeAddress>>) {
     if addresses
@@ -74,10 +66,9 @@ fn keep_hostname(node: &Node, addresses: &mut Vec<Sourced<NodeAddress>>) {
     {
         return;
     }
-    let own = reported(node)
-        .into_iter()
-        .filter(|address| address.kind == AddressKind::Hostname);
-    addresses.extend(own.map(|address| Sourced::new(address, Source::Kept)));
+    let own = node.status.addresses.iter();
+    let own = own.filter(|address| address.kind == AddressKind::Hostname);
+    addresses.extend(own.map(|address| Sourced::new(address.clone(), Source::Kept)));
 }
 
 fn parse_provided(text: &str) -> Result<Vec<IpAddr>, Finding> {

@@ -13,9 +13,7 @@ mod plan;
 
 pub use apply::NAME;
 pub use desired::PROVIDED_NODE_IP;
-pub use plan::{
-    Change, Field, FieldName, NodePlan, Server, UNINITIALIZED, View, is_uninitialised, plan,
-};
+pub use plan::{Change, NodePlan, Server, UNINITIALIZED, is_uninitialised, plan};
 
 use super::backoff::Backoff;
 use super::controller::{Controller, Outage, Proposal, Report, Selection};
@@ -38,16 +36,6 @@ const YOUNGEST: Duration = Duration::from_secs(1);
 
 /// A new node that no server matches may be not ready for that long: its machine may be slow to come up.
 const NOT_READY_PATIENCE: Duration = Duration::from_secs(600);
-
-/// What a node counts as in the metrics, the first that fits.
-const STATES: [&str; 6] = [
-    "foreign",
-    "unmatched",
-    "uninitialised",
-    "shutdown",
-    "ready",
-    "not_ready",
-];
 
 /// Settings of the node controller.
 #[derive(Clone, Debug)]
@@ -393,6 +381,7 @@ fn has_foreign_id(node: &Node, provider: &dyn Provider) -> bool {
 
 /// How many nodes there are in each state, for the metrics.
 fn count_states(nodes: &[Arc<Node>], provider: &dyn Provider, backoff: &Backoff) {
+    // The first that fits.
     let state = |node: &Node| match node {
         _ if has_foreign_id(node, provider) => "foreign",
         _ if is_uninitialised(node) && backoff.has_failed(&node.metadata.uid) => "unmatched",
@@ -401,14 +390,17 @@ fn count_states(nodes: &[Arc<Node>], provider: &dyn Provider, backoff: &Backoff)
         _ if node.is_ready() => "ready",
         _ => "not_ready",
     };
-    let mut counts = STATES.map(|state| (state, 0));
-    for node in nodes {
-        let state = state(node);
-        for (_, count) in counts.iter_mut().filter(|(name, _)| *name == state) {
-            *count += 1;
-        }
-    }
-    for (state, count) in counts {
-        NODES.set(&[state], f64::from(count));
+    let states: Vec<&str> = nodes.iter().map(|node| state(node)).collect();
+    let all = [
+        "foreign",
+        "unmatched",
+        "uninitialised",
+        "shutdown",
+        "ready",
+        "not_ready",
+    ];
+    for one in all {
+        let count = states.iter().filter(|state| **state == one).count();
+        NODES.set(&[one], count as f64);
     }
 }

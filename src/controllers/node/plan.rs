@@ -1,30 +1,21 @@
 //! What should be done to nodes: a pure function of a view; and what a plan is made of: values and writes.
 
-use super::desired::{self, reported};
+use super::desired;
 use crate::controllers::controller::Proposal;
 use crate::controllers::matching::{Index, MatchedBy, Outcome};
 use crate::kube::{Node, ObjectReference, Taint};
 use crate::provider::{
-    self, AddressKind, Finding, Instance, InstanceId, Instances, Metadata, NodeAddress, Provider,
-    Reason, Source, Sourced,
+    self, Field, Finding, Instance, InstanceId, Instances, Metadata, NodeAddress, Provider, Reason,
+    Source, Sourced,
 };
 use jiff::Timestamp;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// Set by a kubelet with `--cloud-provider=external`; no pod lands on the node before it is gone.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-
-/// What both APIs said.
-pub struct View<'a, N: Borrow<Node> = Node> {
-    pub nodes: &'a [N],
-    /// All servers of the project.
-    pub instances: &'a [Instance],
-    /// A new node that no server matches is reported as left over when it is not ready since before this.
-    pub overdue: Timestamp,
-}
+const UNINITIALIZED_TAINT: &str = "taint uninitialized";
 
 /// What to do to one node, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +24,10 @@ pub struct NodePlan {
     /// The node that the plan was made for.
     pub node: Node,
     pub server: Server,
-    /// Every value we care for: what it is, what it should be, and what asks for it.
-    pub fields: Vec<Field>,
+    /// Every address: what it is, what it should be, and what asks for it.
+    pub address_fields: Vec<Field>,
+    /// The same for labels, provider ID and taint.
+    pub other_fields: Vec<Field>,
     /// In the order in which they are made: removing the taint is the last.
     pub changes: Vec<Change>,
     pub findings: Vec<Finding>,
@@ -52,19 +45,18 @@ pub enum Server {
     Unmatched,
 }
 
-/// Plans for the nodes that `wanted` names.
+/// Plans for all nodes, by all servers of the project. `overdue`: a new node that no server matches is reported as left
+/// over when it is not ready since before this.
 pub fn plan<N: Borrow<Node>>(
-    view: &View<N>,
+    nodes: &[N],
+    instances: &[Instance],
     provider: &dyn Provider,
-    wanted: impl Fn(&Node) -> bool,
+    overdue: Timestamp,
 ) -> Vec<NodePlan> {
-    let index = Index::new(provider, view.nodes, view.instances);
-    view.nodes
-        .iter()
-        .map(Borrow::borrow)
-        .filter(|node| wanted(node))
-        .map(|node| plan_node(node, &index, provider, view.overdue))
-        .collect()
+    let index = Index::new(provider, nodes, instances);
+    let nodes = nodes.iter().map(Borrow::borrow);
+    let plan = |node| plan_node(node, &index, provider, overdue);
+    nodes.map(plan).collect()
 }
 
 pub fn is_uninitialised(node: &Node) -> bool {
@@ -82,7 +74,8 @@ pub(super) fn plan_node(
         object: node.object(),
         node: node.clone(),
         server: Server::Unmatched,
-        fields: Vec::new(),
+        address_fields: Vec::new(),
+        other_fields: Vec::new(),
         changes: Vec::new(),
         findings: Vec::new(),
         obstacle: None,
@@ -111,13 +104,12 @@ pub(super) fn plan_node(
 }
 
 impl NodePlan {
-    pub fn differences(&self) -> impl Iterator<Item = &Field> {
-        self.fields.iter().filter(|field| field.have != field.want)
+    pub fn fields(&self) -> impl Iterator<Item = &Field> {
+        self.address_fields.iter().chain(&self.other_fields)
     }
 
-    /// What stands in the node's `status.addresses` now.
-    pub fn reported_addresses(&self) -> Vec<NodeAddress> {
-        reported(&self.node)
+    pub fn differences(&self) -> impl Iterator<Item = &Field> {
+        self.fields().filter(|field| field.have != field.want)
     }
 
     /// What would be done, in words.
@@ -129,8 +121,11 @@ impl NodePlan {
 
     /// What one of the changes does, a line for each value.
     pub fn lines_of(&self, change: &Change) -> Vec<String> {
-        let about = self.differences().filter(|field| change.is_about(field));
-        about.map(Field::line).collect()
+        let fields = match change {
+            Change::SetAddresses { .. } => &self.address_fields,
+            Change::Update { .. } => &self.other_fields,
+        };
+        fields.iter().filter_map(line).collect()
     }
 
     /// It should be initialised, and the list of servers does not hold its own.
@@ -285,8 +280,8 @@ impl NodePlan {
             Err(finding) => return self.blocked(*finding),
         };
         self.findings.extend(metadata.findings.iter().cloned());
-        let has = reported(&self.node);
-        if let Some(finding) = instances.hold_back(instance, &has, &metadata) {
+        let has = &self.node.status.addresses;
+        if let Some(finding) = instances.hold_back(instance, has, &metadata) {
             return self.blocked(finding);
         }
         match desired::addresses(&self.node, instance, instances, &metadata) {
@@ -321,9 +316,9 @@ impl NodePlan {
     }
 
     fn set_addresses(&mut self, wanted: Vec<Sourced<NodeAddress>>) {
-        let have = reported(&self.node);
-        self.fields.extend(address_fields(&have, &wanted));
-        if !desired::same_addresses(&have, &wanted) {
+        let have = &self.node.status.addresses;
+        self.address_fields = address_fields(have, &wanted);
+        if !desired::same_addresses(have, &wanted) {
             let addresses = wanted.into_iter().map(|address| address.value).collect();
             self.changes.push(Change::SetAddresses { addresses });
         }
@@ -336,8 +331,8 @@ impl NodePlan {
             // Immutable once it is set.
             false => Sourced::new(have.clone(), Source::Kept),
         };
-        self.fields.push(Field {
-            field: FieldName::ProviderId,
+        self.other_fields.push(Field {
+            field: "spec.providerID".to_owned(),
             have: (!have.is_empty()).then(|| have.clone()),
             want: Some(wanted.value.clone()),
             source: wanted.source,
@@ -352,8 +347,8 @@ impl NodePlan {
             provider_id,
             taints,
         });
-        self.fields.push(Field {
-            field: FieldName::UninitializedTaint,
+        self.other_fields.push(Field {
+            field: UNINITIALIZED_TAINT.to_owned(),
             have: Some("set".into()),
             want: None,
             source: Source::Rule("removed when the rest is there"),
@@ -368,8 +363,8 @@ impl NodePlan {
             if have.as_ref() != Some(&wanted.value) {
                 labels.insert(key.clone(), wanted.value.clone());
             }
-            self.fields.push(Field {
-                field: FieldName::Label(key),
+            self.other_fields.push(Field {
+                field: format!("label {key}"),
                 have,
                 want: Some(wanted.value),
                 source: wanted.source,
@@ -396,14 +391,14 @@ fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<
             }
         };
         fields.push(Field {
-            field: FieldName::Address(want.kind.clone()),
+            field: format!("address {}", want.kind.name()),
             have,
             want: Some(want.address.clone()),
             source: address.source.clone(),
         });
     }
     fields.extend(left.into_iter().map(|address| Field {
-        field: FieldName::Address(address.kind.clone()),
+        field: format!("address {}", address.kind.name()),
         have: Some(address.address.clone()),
         want: None,
         source: Source::Rule("not an address of the server by these settings"),
@@ -411,13 +406,19 @@ fn address_fields(have: &[NodeAddress], wanted: &[Sourced<NodeAddress>]) -> Vec<
     fields
 }
 
-/// One value of a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Field {
-    pub field: FieldName,
-    pub have: Option<String>,
-    pub want: Option<String>,
-    pub source: Source,
+/// `taint uninitialized: removed`; none: it is as it should be.
+fn line(field: &Field) -> Option<String> {
+    let name = &field.field;
+    match (&field.have, &field.want) {
+        (have, want) if have == want => None,
+        (None, Some(want)) => Some(format!("{name}: set to {want}")),
+        (Some(have), Some(want)) => Some(format!("{name}: {have} → {want}")),
+        (Some(_), None) if name == UNINITIALIZED_TAINT => Some(format!("{name}: removed")),
+        (have, None) => Some(format!(
+            "{name}: {} removed",
+            have.as_deref().unwrap_or("-")
+        )),
+    }
 }
 
 /// One write.
@@ -438,44 +439,6 @@ pub enum Change {
     },
 }
 
-/// Which value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FieldName {
-    Address(AddressKind),
-    Label(String),
-    ProviderId,
-    UninitializedTaint,
-}
-
-impl FieldName {
-    /// Its kind in one word, for a table.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            FieldName::Address(_) => "address",
-            FieldName::Label(_) => "label",
-            FieldName::ProviderId => "provider ID",
-            FieldName::UninitializedTaint => "taint",
-        }
-    }
-}
-
-impl fmt::Display for FieldName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FieldName::Address(kind) => write!(f, "address {}", kind.name()),
-            FieldName::Label(key) => write!(f, "label {key}"),
-            FieldName::ProviderId => f.write_str("spec.providerID"),
-            FieldName::UninitializedTaint => f.write_str("taint uninitialized"),
-        }
-    }
-}
-
-impl Serialize for FieldName {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
 impl Change {
     /// In one word, for the metrics.
     pub fn kind(&self) -> &'static str {
@@ -489,26 +452,5 @@ impl Change {
     /// With it the node counts as initialised.
     pub(super) fn removes_taint(&self) -> bool {
         matches!(self, Change::Update { taints, .. } if taints.is_some())
-    }
-
-    /// Does this write change that value?
-    pub fn is_about(&self, field: &Field) -> bool {
-        matches!(field.field, FieldName::Address(_)) == matches!(self, Change::SetAddresses { .. })
-    }
-}
-
-impl Field {
-    /// `taint uninitialized: removed`.
-    pub fn line(&self) -> String {
-        let name = &self.field;
-        match (&self.have, &self.want) {
-            (None, Some(want)) => format!("{name}: set to {want}"),
-            (Some(have), Some(want)) if have != want => format!("{name}: {have} → {want}"),
-            (Some(have), None) if matches!(name, FieldName::Address(_)) => {
-                format!("{name}: {have} removed")
-            }
-            (Some(_), None) => format!("{name}: removed"),
-            (have, _) => format!("{name}: {}", have.as_deref().unwrap_or("-")),
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! Which routes nodes want: which destinations, and by which gateway.
 
 use crate::kube::Node;
-use crate::provider::{Instance, InstanceId, Network, Provider, ProviderId, Route};
+use crate::provider::{Instance, InstanceId, Network, Route};
 use ipnet::{IpNet, Ipv4Net};
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -17,7 +17,7 @@ pub struct View<'a> {
     /// Routes that an earlier comparison saw to be wanted by our nodes.
     pub remembered: &'a HashSet<Route>,
     /// Earlier comparisons held routes back as well.
-    pub is_held_back_for_long: bool,
+    pub is_in_doubt_for_long: bool,
 }
 
 /// What one node wants.
@@ -40,7 +40,7 @@ pub(super) struct DesiredRoutes<'a> {
     /// Why one of its routes can't be.
     pub(super) obstacle: Option<String>,
     /// That is a route that may be another cluster's.
-    pub(super) is_held_back: bool,
+    pub(super) is_in_doubt: bool,
 }
 
 impl<'a> DesiredRoutes<'a> {
@@ -61,7 +61,7 @@ impl<'a> DesiredRoutes<'a> {
             is_settled: !node.spec.pod_cidrs.is_empty(),
             has_ipv6: false,
             obstacle: None,
-            is_held_back: false,
+            is_in_doubt: false,
         };
         for cidr in node.spec.pod_cidrs.iter() {
             match cidr {
@@ -75,14 +75,6 @@ impl<'a> DesiredRoutes<'a> {
             }
         }
         desired
-    }
-}
-
-/// The server that a node's provider ID names.
-pub(super) fn server_of(node: &Node, provider: &dyn Provider) -> Option<InstanceId> {
-    match provider.parse_provider_id(&node.spec.provider_id) {
-        ProviderId::Ours(id) => Some(id),
-        ProviderId::Foreign | ProviderId::Unknown(_) => None,
     }
 }
 

@@ -1,9 +1,9 @@
 //! When routes are compared: nodes or addresses of their servers changed, the last try failed, or it is time.
 
-use super::desired::server_of;
 use super::observe::{COMPARE_PERIOD, Settings};
 use crate::cache::{Apis, Error, Poll};
 use crate::controllers::backoff::Backoff;
+use crate::controllers::matching::server_of;
 use crate::kube::Node;
 use crate::provider::{Instance, InstanceId, Provider};
 use jiff::Timestamp;

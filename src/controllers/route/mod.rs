@@ -6,13 +6,11 @@
 //! | `observe` | what both APIs say, what earlier comparisons showed |
 //! | `desired`, `planner` | which node wants which routes, what should be done: pure |
 //! | `plan` | a plan as data and in words |
-//! | `sync` | reads again, plans again, makes that: by the executor |
-//! | `condition` | one node's condition |
+//! | `sync` | reads again, plans again, makes that by the executor, and sets the nodes' conditions |
 //!
 //! The network may have routes of others, and the kubeconfig may be another cluster's: see `planner` for what keeps
 //! a route.
 
-mod condition;
 mod desired;
 mod due;
 mod observe;
@@ -139,7 +137,7 @@ impl RouteController {
         let has_failed = report.failures.iter().any(|one| one.finding.is_none());
         if is_done {
             self.schedule.compared(apis, &due, &synced.instances);
-            self.memory.note_held_back(&synced.plan);
+            self.memory.note_doubt(&synced.plan);
         }
         self.schedule
             .ended(has_failed || !is_done, synced.is_interrupted);

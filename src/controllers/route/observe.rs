@@ -54,8 +54,8 @@ pub(super) struct Memory {
     /// does not exist any more. A route is forgotten when it was deleted, and when the network does not have it: one
     /// that comes back has another owner.
     pub(super) routes: HashSet<Route>,
-    /// Since when routes of nodes are held back.
-    held_back: Option<Instant>,
+    /// Since when routes of nodes are in doubt.
+    in_doubt_since: Option<Instant>,
 }
 
 impl Settings {
@@ -105,7 +105,7 @@ impl Settings {
             network: &network.value,
             cluster_cidrs: &self.cluster_cidrs,
             remembered: &memory.routes,
-            is_held_back_for_long: memory.held_back.is_some_and(|at| at.elapsed() >= long),
+            is_in_doubt_for_long: memory.in_doubt_since.is_some_and(|at| at.elapsed() >= long),
         };
         Ok(Observed {
             plan: plan(&view, &*apis.provider),
@@ -129,9 +129,9 @@ impl Memory {
     }
 
     /// When a comparison has ended.
-    pub(super) fn note_held_back(&mut self, plan: &Plan) {
-        let since = self.held_back.unwrap_or_else(Instant::now);
-        self.held_back = plan.is_doubtful.then_some(since);
+    pub(super) fn note_doubt(&mut self, plan: &Plan) {
+        let since = self.in_doubt_since.unwrap_or_else(Instant::now);
+        self.in_doubt_since = plan.is_in_doubt.then_some(since);
     }
 }
 

@@ -28,7 +28,7 @@ pub struct Plan {
     /// About the network.
     pub findings: Vec<Finding>,
     /// Routes that block others may be another cluster's; when what is free is added, it may be clearer.
-    pub is_doubtful: bool,
+    pub is_in_doubt: bool,
     /// What `findings` are about; none: there is no plan.
     pub network: Option<ObjectReference>,
 }
@@ -89,7 +89,7 @@ pub struct NodePlan {
     /// What its condition has to say when all is done; none: it is left unchanged.
     pub unavailable: Option<bool>,
     /// It waits for a route that may be another cluster's.
-    pub is_held_back: bool,
+    pub is_in_doubt: bool,
     /// Why one of its routes can't be.
     pub obstacle: Option<Finding>,
     pub findings: Vec<Finding>,

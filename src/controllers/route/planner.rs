@@ -3,8 +3,9 @@
 //! It is responsible for routes within the cluster's CIDRs and for no other. A deletion takes packets away, so a
 //! route whose owner is in doubt is kept.
 
-use super::desired::{DesiredRoutes, View, addresses, is_within, overlap, server_of};
+use super::desired::{DesiredRoutes, View, addresses, is_within, overlap};
 use super::plan::{NETWORK_UNAVAILABLE, NodePlan, Plan, ROUTE_CREATED, Row, State, Step};
+use crate::controllers::matching::server_of;
 use crate::kube::{Node, ObjectReference};
 use crate::provider::{Finding, Instance, Provider, Reason, Route, RouteChange, RouteChangeKind};
 use ipnet::{IpNet, Ipv4Net};
@@ -31,7 +32,7 @@ struct Planner<'a> {
     /// cluster's.
     is_anchored: bool,
     /// Routes that block others may be another cluster's in the same network.
-    is_doubtful: bool,
+    is_in_doubt: bool,
     /// The doubt may end when the routes that nothing blocks are added.
     may_become_clear: bool,
 }
@@ -39,7 +40,7 @@ struct Planner<'a> {
 pub fn plan(view: &View, provider: &dyn Provider) -> Plan {
     let mut planner = Planner::new(view, provider);
     planner.accept();
-    planner.hold_back();
+    planner.withdraw_doubtful();
     let mut rows: Vec<Row> = view.network.routes.iter().map(|r| planner.row(r)).collect();
     planner.add_missing(&mut rows);
     rows.sort_by_key(|row| (row.destination, row.have));
@@ -47,7 +48,7 @@ pub fn plan(view: &View, provider: &dyn Provider) -> Plan {
         changes: changes(&rows),
         nodes: planner.nodes(),
         findings: planner.findings(&rows),
-        is_doubtful: planner.is_doubtful,
+        is_in_doubt: planner.is_in_doubt,
         network: Some(ObjectReference {
             kind: "Network",
             name: view.network.name.clone(),
@@ -67,7 +68,7 @@ impl<'a> Planner<'a> {
             foreign: Vec::new(),
             accepted: BTreeMap::new(),
             is_anchored: false,
-            is_doubtful: false,
+            is_in_doubt: false,
             may_become_clear: false,
         };
         let mut by_id = HashMap::new();
@@ -185,12 +186,12 @@ impl<'a> Planner<'a> {
         self.desired.iter().find(|one| one.server == server.id)
     }
 
-    /// Holds back what is blocked by routes that may be another cluster's: where this cluster's servers are in another
+    /// Withdraws what is blocked by routes that may be another cluster's: where this cluster's servers are in another
     /// one's Network, or the kubeconfig is the other's, both can look as if they wanted the same.
     ///
     /// What is free is added all the same, for that takes nothing away. What is blocked is replaced only where the
     /// Network is beyond doubt this cluster's, and routes that were added meanwhile do not count as a proof of that.
-    fn hold_back(&mut self) {
+    fn withdraw_doubtful(&mut self) {
         let (view, network) = (self.view, self.view.network);
         // Routes of ours to servers that no node names.
         let ours = network.routes.iter().filter(|route| self.is_ours(route));
@@ -222,10 +223,10 @@ impl<'a> Planner<'a> {
             !network.routes.contains(wanted) && ours.any(|route| blocks(route, wanted))
         };
         let accepted = std::mem::take(&mut self.accepted).into_iter();
-        let (held_back, accepted): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        let (doubtful, accepted): (BTreeMap<_, _>, BTreeMap<_, _>) =
             accepted.partition(|(_, (wanted, _))| must_wait(wanted));
         self.may_become_clear = is_one && !accepted.is_empty();
-        for (wanted, place) in held_back.into_values() {
+        for (wanted, place) in doubtful.into_values() {
             let mut blocking = theirs.iter().filter(|(route, _)| blocks(route, &wanted));
             let Some((route, server)) = blocking.next().or(theirs.first()) else {
                 continue;
@@ -241,10 +242,10 @@ impl<'a> Planner<'a> {
             let why =
                 format!("the route {route} leads to server {server}, which is no node's{what}");
             self.desired[place].obstacle = Some(why);
-            self.desired[place].is_held_back = true;
+            self.desired[place].is_in_doubt = true;
         }
         self.accepted = accepted;
-        self.is_doubtful = true;
+        self.is_in_doubt = true;
         self.is_anchored = false;
     }
 
@@ -346,15 +347,15 @@ impl<'a> Planner<'a> {
         let unavailable = match desired.obstacle {
             _ if desired.cidrs.is_empty() => None,
             // What is added now must not look like a settled cluster's next time.
-            None if self.is_doubtful && matches!(says, None | Some("False")) => None,
+            None if self.is_in_doubt && matches!(says, None | Some("False")) => None,
             None => Some(false),
             // The lifecycle controller decides whether the node is deleted.
             Some(_) if !desired.has_server => None,
             // It is marked where a route controller said of it what is not so any more, or where it has waited for
             // long. A short run with another kubeconfig marks no node.
-            Some(_) if desired.is_held_back => {
+            Some(_) if desired.is_in_doubt => {
                 let is_marked = says == Some("True")
-                    || self.view.is_held_back_for_long
+                    || self.view.is_in_doubt_for_long
                     || (had_its_route(desired.node) && !self.may_become_clear);
                 is_marked.then_some(true)
             }
@@ -376,7 +377,7 @@ impl<'a> Planner<'a> {
             node: Arc::clone(desired.node),
             routes: mine.map(|(route, _)| *route).collect(),
             unavailable,
-            is_held_back: desired.is_held_back,
+            is_in_doubt: desired.is_in_doubt,
             obstacle: desired.obstacle.as_ref().map(refused),
             findings: desired.misfits.iter().map(misfit).collect(),
         }
@@ -414,7 +415,7 @@ impl<'a> Planner<'a> {
         let cidrs = self.view.cluster_cidrs.iter();
         findings.extend(cidrs.filter_map(|cidr| self.misplaced(cidr)));
         let is_any_wanted = self.desired.iter().any(|one| !one.cidrs.is_empty());
-        if is_any_wanted && !self.is_anchored && !self.is_doubtful {
+        if is_any_wanted && !self.is_anchored && !self.is_in_doubt {
             let why = "it holds the server of no node: is it, or the kubeconfig, another cluster's? No route is \
                        deleted, and no node is marked";
             findings.push(Finding::warning(Reason::NoNodeInNetwork, why));

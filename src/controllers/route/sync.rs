@@ -1,15 +1,19 @@
 //! Brings the network in order: both APIs are read again, the plan is made anew, and only that one is applied; the
 //! same again when what was read became too old, or when a change was refused that another program may have made.
 
-use super::condition::Conditions;
 use super::observe::{Memory, Observed, Settings};
-use super::plan::{NAME, NodePlan, Plan};
+use super::plan::{
+    NAME, NETWORK_UNAVAILABLE, NodePlan, Plan, ROUTE_CREATED, condition_json, condition_line,
+    status,
+};
 use crate::cache::{Apis, Error};
-use crate::controllers::executor::{Execution, Executor, Requests};
-use crate::controllers::report::{Failure, Outage, Report};
+use crate::controllers::executor::{End, Execution, Executor, Requests};
+use crate::controllers::report::{Outage, Report, count_write, log_change};
+use crate::kube::{self, Node, retry_on_conflict};
 use crate::provider::{self, ErrorKind, Instance, Route, RouteChange, Routes};
 use ipnet::Ipv4Net;
-use serde_json::Value;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,7 +54,10 @@ pub(super) struct Sync<'a> {
     apis: &'a Apis,
     settings: &'a Settings,
     memory: &'a mut Memory,
-    conditions: Conditions<'a>,
+    /// Nodes whose condition was written or is right, by UID.
+    said: HashSet<String>,
+    /// No other condition is written: the API server does not answer, or none may start any more (none).
+    mute: Option<Option<Error>>,
     /// Changes of this plan that were refused, and why.
     refused: Vec<(RouteChange, provider::Error)>,
     /// Those that were wanted still by a plan made later: not tried again in this sync.
@@ -68,7 +75,8 @@ impl<'a> Sync<'a> {
             apis,
             settings,
             memory,
-            conditions: Conditions::new(apis),
+            said: HashSet::new(),
+            mute: None,
             refused: Vec::new(),
             blocked: Vec::new(),
             deleted: HashSet::new(),
@@ -87,13 +95,13 @@ impl<'a> Sync<'a> {
                     break;
                 }
             };
-            self.set_conditions();
+            self.set_conditions(false);
             if rounds == ROUNDS_AT_MOST || self.left().is_empty() {
                 break;
             }
             let there = self.synced.routes.len();
             let is_complete = self.execute(cloud, complete);
-            let is_clearer = self.synced.plan.is_doubtful && self.synced.routes.len() > there;
+            let is_clearer = self.synced.plan.is_in_doubt && self.synced.routes.len() > there;
             rounds += u32::from(is_complete || self.stopped.is_some());
             let is_over = match self.stopped {
                 Some(_) => rounds == ROUNDS_AT_MOST || !self.may_continue(cloud),
@@ -160,7 +168,7 @@ impl<'a> Sync<'a> {
             let begins_by = (place > 0).then_some(complete + within);
             let object = changes[0].object();
             let writes = changes.iter().map(|change| cloud.change(change.clone()));
-            executor.begin_by(begins_by, object, writes.collect(), changes);
+            executor.begin(object, writes.collect(), changes, begins_by);
         }
         let mut is_complete = true;
         std::thread::scope(|scope| {
@@ -170,7 +178,7 @@ impl<'a> Sync<'a> {
                     is_complete &= !over.is_stopped;
                     self.ended(over);
                 }
-                self.set_conditions();
+                self.set_conditions(false);
             }
         });
         is_complete
@@ -191,7 +199,7 @@ impl<'a> Sync<'a> {
                 synced.routes.insert(change.route);
             }
         }
-        let (Some(change), Some(error)) = (left.first(), over.error) else {
+        let (Some(change), End::Failed(error)) = (left.first(), over.end) else {
             return;
         };
         match error.kind {
@@ -207,15 +215,43 @@ impl<'a> Sync<'a> {
         }
     }
 
-    /// Sets the conditions that no change of this plan can make wrong.
-    fn set_conditions(&mut self) {
-        let Synced { plan, routes, .. } = &self.synced;
-        for node in &plan.nodes {
-            let is_reached = || node.routes.iter().all(|route| routes.contains(route));
+    /// Sets the conditions that no change of this plan can make wrong. `is_end`: nor any later plan.
+    fn set_conditions(&mut self, is_end: bool) {
+        let nodes = std::mem::take(&mut self.synced.plan.nodes);
+        for node in &nodes {
+            let is_reached = || node.routes.iter().all(|it| self.synced.routes.contains(it));
             match node.unavailable {
-                Some(true) if !node.is_held_back => self.conditions.set(node, true),
-                Some(false) if is_reached() => self.conditions.set(node, false),
+                Some(true) if is_end || !node.is_in_doubt => self.set_condition(node, true),
+                Some(false) if is_reached() => self.set_condition(node, false),
                 Some(_) | None => {}
+            }
+        }
+        self.synced.plan.nodes = nodes;
+    }
+
+    /// Whether the node's pods can be reached: by a patch of this condition alone, so that the kubelet's conditions
+    /// stay as they are. Once in a sync.
+    fn set_condition(&mut self, plan: &NodePlan, unavailable: bool) {
+        if self.mute.is_some() || !self.said.insert(plan.object.uid.clone()) {
+            return;
+        }
+        let object = plan.name();
+        match patch_condition(self.apis, plan, unavailable) {
+            Ok(false) => {}
+            Ok(true) => {
+                let line = condition_line(unavailable);
+                log_change(NAME, &object, &line);
+                let json = condition_json(unavailable);
+                self.synced.made.push((object.clone(), json));
+                self.synced.report.changes.push((object, line));
+            }
+            Err(error) if error.is_refused() => self.mute = Some(None),
+            Err(error) => {
+                let report = &mut self.synced.report;
+                report.fail(object, error.to_string(), None);
+                if error.is_unavailable() || error.is_permanent() {
+                    self.mute = Some(Some(Error::Kube(error)));
+                }
             }
         }
     }
@@ -248,44 +284,26 @@ impl<'a> Sync<'a> {
     fn finish(mut self) -> Synced {
         let left = self.left();
         let is_interrupted = self.stopped.is_some() && self.is_interrupted();
-        let Synced {
-            report, plan, made, ..
-        } = &mut self.synced;
-        let failure = |object, why, finding| Failure {
-            object,
-            why,
-            finding,
-        };
-        let failures = &mut report.failures;
+        if self.stopped.is_none() {
+            for changes in &left {
+                let why = format!("{}: others change the network too", changes[0].failed());
+                self.synced.report.fail(changes[0].object(), why, None);
+            }
+            self.set_conditions(true);
+        }
+        let Synced { report, plan, .. } = &mut self.synced;
         // Those of additions that are blocked are their nodes' obstacles.
         self.blocked.retain(|(change, _)| change.is_deletion());
-        let refused = self.refused.into_iter().chain(self.blocked);
-        failures
-            .extend(refused.map(|(change, error)| failure(change.object(), error.message, None)));
-        if self.stopped.is_none() {
-            failures.extend(left.iter().map(|changes| {
-                let why = format!("{}: others change the network too", changes[0].failed());
-                failure(changes[0].object(), why, None)
-            }));
-            let is_marked = |node: &&NodePlan| node.unavailable == Some(true);
-            let marked = plan.nodes.iter().filter(is_marked);
-            marked.for_each(|node| self.conditions.set(node, true));
+        for (change, error) in self.refused.into_iter().chain(self.blocked) {
+            report.fail(change.object(), error.message, None);
         }
-        failures.extend(self.conditions.failures);
-        failures.extend(plan.nodes.iter().filter_map(|node| {
-            let why = node.obstacle.as_ref()?;
-            Some(failure(node.name(), why.message.clone(), Some(why.reason)))
-        }));
-        for (object, line, json) in self.conditions.made {
-            report.changes.push((object.clone(), line));
-            made.push((object, json));
+        for node in &plan.nodes {
+            if let Some(why) = &node.obstacle {
+                report.fail(node.name(), why.message.clone(), Some(why.reason));
+            }
         }
-        let stopped = self.stopped.flatten();
-        let stopped = stopped.or(self.conditions.stopped.flatten());
-        report.outage = stopped.map(|error| Outage {
-            error,
-            waiting: String::new(),
-        });
+        let stopped = self.stopped.flatten().or(self.mute.flatten());
+        report.outage = stopped.map(|error| Outage::new(error, String::new()));
         let unreached = left.iter().map(|changes| changes[0].object()).collect();
         count(report, plan, &unreached);
         self.synced.is_interrupted = is_interrupted;
@@ -318,4 +336,60 @@ fn count(report: &mut Report, plan: &Plan, unreached: &HashSet<String>) {
     let unchanged = nodes.filter(|object| is_done(object) && !changed.contains(object));
     report.unchanged = unchanged.count();
     report.unreached = unreached.len();
+}
+
+/// Was there anything to write?
+fn patch_condition(apis: &Apis, plan: &NodePlan, unavailable: bool) -> Result<bool, kube::Error> {
+    retry_on_conflict(|is_first| {
+        let node = match is_first {
+            true => Arc::clone(&plan.node),
+            false => match apis.kube.node(plan.node.name())? {
+                Some(now) if is_as_planned(&now, &plan.node) => Arc::new(now),
+                // What was planned does not hold for it any more.
+                Some(_) | None => return Ok(false),
+            },
+        };
+        if node.condition(NETWORK_UNAVAILABLE) == Some(status(unavailable)) {
+            return Ok(false);
+        }
+        let body = body(&node, unavailable);
+        let begun = Instant::now();
+        let patched = apis.kube.patch_node_condition(node.name(), &body);
+        count_write(NAME, "condition", patched.as_ref().map(drop));
+        match patched {
+            Err(error) if error.is_not_found() => Ok(false),
+            patched => {
+                apis.node_written(patched?, begun);
+                Ok(true)
+            }
+        }
+    })
+}
+
+/// Of what the plan rests on, nothing changed.
+fn is_as_planned(now: &Node, then: &Node) -> bool {
+    now.metadata.uid == then.metadata.uid
+        && now.spec.provider_id == then.spec.provider_id
+        && now.spec.pod_cidrs == then.spec.pod_cidrs
+}
+
+/// In the words of k8s.io/cloud-provider's route controller, which others look for.
+fn body(node: &Node, unavailable: bool) -> Value {
+    let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default();
+    let (reason, message) = match unavailable {
+        false => (ROUTE_CREATED, "RouteController created a route"),
+        true => ("NoRouteCreated", "RouteController failed to create a route"),
+    };
+    let now = now.to_string();
+    json!({
+        "metadata": { "resourceVersion": node.metadata.resource_version },
+        "status": { "conditions": [{
+            "type": NETWORK_UNAVAILABLE,
+            "status": status(unavailable),
+            "reason": reason,
+            "message": message,
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": now,
+        }] },
+    })
 }

@@ -139,7 +139,7 @@ impl Fingerprint {
 }
 
 /// The same of a Service.
-fn fingerprint(service: &Service) -> u64 {
+pub(super) fn fingerprint(service: &Service) -> u64 {
     let mut hasher = DefaultHasher::new();
     service.for_cloud().hash(&mut hasher);
     want(service).hash(&mut hasher);

@@ -1,8 +1,8 @@
 //! The events of a Service: findings of its plan, and what was begun, made or failed in the cloud; and what past events
 //! say of the last try.
 
+use super::observe::NAME;
 use super::plan::{ServicePlan, Want};
-use super::{EVENT_COMPONENT, NAME};
 use crate::cache::Apis;
 use crate::controllers::report::{publish, recovered};
 use crate::kube::{ObjectReference, PastEvent};
@@ -11,8 +11,11 @@ use jiff::Timestamp;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// As upstream's events are signed.
+const EVENT_COMPONENT: &str = "service-controller";
+
 /// How the changes ended.
-pub(super) enum End<'a> {
+pub(super) enum Ended<'a> {
     Done,
     Failed(&'a str),
 }
@@ -56,19 +59,19 @@ pub(super) fn changed(apis: &Apis, plan: &ServicePlan, change: &dyn Change) {
 }
 
 /// After the last one.
-pub(super) fn end(apis: &Apis, plan: &ServicePlan, kind: ChangeKind, end: End) {
-    let finding = match (end, kind) {
-        (End::Done, ChangeKind::Settings) => ensured(),
-        (End::Done, ChangeKind::Targets) => Finding::info(
+pub(super) fn end(apis: &Apis, plan: &ServicePlan, kind: ChangeKind, ended: Ended) {
+    let finding = match (ended, kind) {
+        (Ended::Done, ChangeKind::Settings) => ensured(),
+        (Ended::Done, ChangeKind::Targets) => Finding::info(
             Reason::UpdatedLoadBalancer,
             "Updated load balancer with new hosts",
         ),
-        (End::Done, ChangeKind::Removal) => {
+        (Ended::Done, ChangeKind::Removal) => {
             Finding::info(Reason::DeletedLoadBalancer, "Deleted load balancer")
         }
         // Its last change reports it: see `changed`.
-        (End::Done, ChangeKind::Release) => return,
-        (End::Failed(why), kind) => Finding::warning(failed(kind), why),
+        (Ended::Done, ChangeKind::Release) => return,
+        (Ended::Failed(why), kind) => Finding::warning(failed(kind), why),
     };
     publish(apis, component(apis), &plan.object, [finding]);
 }
@@ -104,38 +107,26 @@ pub struct FailedTry {
     pub at: Option<Timestamp>,
 }
 
-const FAILED: [Reason; 4] = [
-    Reason::LoadBalancerNotAdopted,
-    Reason::SyncLoadBalancerFailed,
-    Reason::UpdateLoadBalancerFailed,
-    Reason::DeleteLoadBalancerFailed,
-];
-
-const DONE: [Reason; 3] = [
-    Reason::EnsuredLoadBalancer,
-    Reason::UpdatedLoadBalancer,
-    Reason::DeletedLoadBalancer,
-];
-
 /// By UID of the Service.
 pub fn failed_tries(events: &[Arc<PastEvent>]) -> HashMap<String, FailedTry> {
-    let is_one_of = |reasons: &[Reason], event: &PastEvent| {
-        reasons.iter().any(|reason| reason.name() == event.reason)
+    let reason = |event: &PastEvent| {
+        let mut all = Reason::ALL.iter();
+        all.find(|reason| reason.name() == event.reason)
     };
-    let ends = |event: &&Arc<PastEvent>| is_one_of(&FAILED, event) || is_one_of(&DONE, event);
-    let mut ended: Vec<&Arc<PastEvent>> = events.iter().filter(ends).collect();
+    let has_failed = |event: &PastEvent| reason(event).is_some_and(|one| one.is_failure());
+    let has_ended =
+        |event: &PastEvent| has_failed(event) || reason(event).is_some_and(|one| one.is_success());
+    let mut ended: Vec<&Arc<PastEvent>> = events.iter().filter(|one| has_ended(one)).collect();
     // Times are whole seconds; versions grow with each write.
     ended.sort_by_key(|event| {
         let version = event.metadata.resource_version.parse::<u64>();
         (event.at(), version.unwrap_or_default())
     });
-    let mut last = HashMap::new();
-    for event in ended {
-        last.insert(event.involved_object.uid.as_str(), event);
-    }
-    let failed = last
-        .into_iter()
-        .filter(|(_, event)| is_one_of(&FAILED, event));
+    let last = ended.into_iter();
+    let last: HashMap<&str, &Arc<PastEvent>> = last
+        .map(|event| (event.involved_object.uid.as_str(), event))
+        .collect();
+    let failed = last.into_iter().filter(|(_, event)| has_failed(event));
     let failed = failed.map(|(uid, event)| {
         let failed = FailedTry {
             reason: event.reason.clone(),

@@ -2,17 +2,19 @@
 //!
 //! Ready is not asked for: the load balancer has health checks of its own, and nodes that flap must not churn targets.
 
-use super::plan::{View, needs};
-use crate::cache::{Apis, Error};
+use crate::cache::{Apis, Error, Poll, ReadFrom};
+use crate::controllers::controller::Selection;
+use crate::controllers::matching::server_of;
 use crate::kube::{AnyService, Node, Service};
 use crate::provider::{
-    self, Cluster, Instance, InstanceId, NodeAddress, OfferedNode, Provider, ProviderId, Reach,
-    Snapshot, Urgency,
+    self, AddressKind, Cluster, Instance, InstanceId, Needs, NodeAddress, OfferedNode, Provider,
+    ProviderId, Reach, Snapshot, Urgency,
 };
-use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+pub const NAME: &str = "service-lb-controller";
 
 /// The Service whose UID identifies the cluster.
 const IDENTITY: (&str, &str) = ("default", "kubernetes");
@@ -22,15 +24,109 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers"
 /// The cluster autoscaler is about to remove the node.
 const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 
-/// A list of load balancers that is older is no ground for a write.
-const LIST_MAX_AGE: Duration = Duration::from_secs(5);
+/// How late a label that changes which nodes are targets may be seen.
+const METADATA_MAX_AGE: Duration = Duration::from_secs(30);
+
+/// Settings of the service controller.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `--service-sync-interval`: how often Services are read.
+    pub sync_interval: Duration,
+    /// `--load-balancer-resync-period`: how often unchanged load balancers are compared.
+    pub resync_period: Duration,
+    /// `--concurrent-service-syncs`: requests in flight.
+    pub concurrency: usize,
+    /// `--cluster-name`: for people.
+    pub cluster_name: String,
+    /// `--delete-orphaned-load-balancers`: at the resync.
+    pub delete_orphans: bool,
+    /// Multiplies waits; 1 outside of tests.
+    pub time_scale: f64,
+}
+
+/// What Kubernetes shows at one moment.
+pub(super) struct Polled {
+    pub(super) nodes: Arc<Vec<Arc<Node>>>,
+    /// Every Service that we may have to do with, by name.
+    pub(super) services: Vec<Arc<Service>>,
+    /// All Services are compared.
+    pub(super) is_resync: bool,
+}
+
+/// Namespace and name of a Service.
+pub(super) type FullName = (String, String);
+
+/// Services and nodes: read from Kubernetes alone. Those of `known` were of type LoadBalancer or carried our finalizer:
+/// one that is not in the list any more may be of another type now. `is_busy`: changes are being executed.
+pub(super) fn poll(
+    apis: &Apis,
+    settings: &Settings,
+    selection: &Selection,
+    known: &BTreeSet<FullName>,
+    is_resync: bool,
+    is_busy: bool,
+) -> Result<Polled, Error> {
+    let is_explicit = selection.is_explicit();
+    let shared = settings.sync_interval / 2;
+    let (age, from) = match is_explicit {
+        true => (shared, ReadFrom::Latest),
+        false if !is_busy => (shared, ReadFrom::Cache),
+        // What is executed is compared with what there is now: its plan rests on a read of an earlier tick, and an
+        // old list would not show that a load balancer which is to be deleted is wanted again.
+        false => (Duration::ZERO, ReadFrom::Latest),
+    };
+    let listed = apis.load_balancer_services(age, from)?;
+    let mut known = known.clone();
+    if is_resync || is_explicit {
+        let all = apis.any_services(settings.resync_period / 2)?;
+        let ours = all.value.iter().filter(|one| one.has_our_finalizer());
+        known.extend(ours.map(|one| (one.metadata.namespace.clone(), one.metadata.name.clone())));
+    }
+    for service in listed.value.iter() {
+        known.remove(&full_name(service));
+    }
+    let mut services = listed.value.as_ref().clone();
+    for (namespace, name) in known {
+        let service = apis.service(&namespace, &name)?;
+        services.extend(
+            service.filter(|one| one.has_our_finalizer() && !one.is_of_type_load_balancer()),
+        );
+    }
+    services.sort_by_cached_key(|service| service.full_name());
+    let nodes = match (is_explicit, services.is_empty()) {
+        (true, _) => apis.nodes(age, from)?.value,
+        // Without Services the nodes are not needed.
+        (false, true) => Arc::default(),
+        (false, false) => {
+            apis.poll_nodes(Poll {
+                table_max_age: age,
+                // The node controller reads them whole more often, where it runs.
+                whole_max_age: settings.resync_period * 2,
+                metadata_max_age: Some(METADATA_MAX_AGE.mul_f64(settings.time_scale)),
+            })?
+            .value
+        }
+    };
+    Ok(Polled {
+        nodes,
+        services,
+        is_resync,
+    })
+}
+
+pub(super) fn full_name(service: &Service) -> FullName {
+    (
+        service.metadata.namespace.clone(),
+        service.metadata.name.clone(),
+    )
+}
 
 /// Everything a plan rests on.
-pub struct Observed {
-    pub services: Vec<Arc<Service>>,
-    pub nodes: Vec<OfferedNode>,
-    pub cluster: Cluster,
-    pub snapshot: Arc<dyn Snapshot>,
+pub(super) struct Observed {
+    pub(super) services: Vec<Arc<Service>>,
+    pub(super) nodes: Vec<OfferedNode>,
+    pub(super) cluster: Cluster,
+    pub(super) snapshot: Arc<dyn Snapshot>,
     /// When the load balancers were all listed.
     answered: Instant,
     /// Does the project have a server of the cluster's nodes, by a list that was requested after that of the load
@@ -38,92 +134,53 @@ pub struct Observed {
     pub(super) has_own_servers: Option<bool>,
 }
 
-/// How fresh what is read has to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Freshness {
-    /// Whatever was read last, no older than this: such a plan only proposes.
-    Proposes(Duration),
-    /// Asked for since then, and a moment ago: such a plan is applied.
-    Since(Instant),
-}
-
 impl Observed {
     /// Reads what plans for these Services need besides, from the APIs themselves. A cloud without servers has no list.
-    /// `has_refused`: it refused some of the targets.
     pub(super) fn read_needs(
         &mut self,
         apis: &Apis,
         nodes: &[Arc<Node>],
+        needs: Needs,
         since: Instant,
-        has_refused: bool,
         urgency: Urgency,
     ) -> Result<(), Error> {
-        let view = self.view(false);
-        let needs: Vec<_> = self.services.iter().map(|one| needs(&view, one)).collect();
-        if needs.iter().any(|one| one.services) {
+        if needs.services {
             let all = apis.any_services(since.elapsed())?;
             self.cluster = cluster(apis, &self.cluster.name, &all.value, nodes)?;
         }
-        let needs_servers = has_refused || needs.iter().any(|one| one.servers);
-        if needs_servers && apis.provider.instances().is_some() {
+        if needs.servers && apis.provider.instances().is_some() {
             // A token may be replaced at any time: the list is of the project that the load balancers are of, or newer.
             let since = since.max(self.answered);
             let servers = apis.instances_since(since, Duration::MAX, urgency)?.value;
             let is_own = |server: &Instance| self.cluster.servers.contains_key(&server.id);
             self.has_own_servers = Some(servers.iter().any(is_own));
-            let servers = Servers {
-                list: &servers,
-                is_certain: true,
-            };
-            self.nodes = offered(nodes, &*apis.provider, Some(servers));
+            self.nodes = offered(nodes, &*apis.provider, Some(&servers), true);
         }
         Ok(())
     }
-
-    pub(super) fn view(&self, for_people: bool) -> View<'_> {
-        View {
-            services: &self.services,
-            nodes: &self.nodes,
-            cluster: &self.cluster,
-            snapshot: &*self.snapshot,
-            for_people,
-        }
-    }
 }
 
-impl Freshness {
-    fn max_age(self) -> Duration {
-        match self {
-            Freshness::Proposes(age) => age,
-            Freshness::Since(begun) => begun.elapsed().min(LIST_MAX_AGE),
-        }
-    }
-}
-
-/// The Services themselves are given: those that are due.
+/// The Services themselves are given: those that are due. `max_age`: of the list of load balancers.
 pub(super) fn observe(
     apis: &Apis,
     cluster_name: &str,
     services: Vec<Arc<Service>>,
     nodes: &[Arc<Node>],
-    freshness: Freshness,
+    max_age: Duration,
     urgency: Urgency,
 ) -> Result<Observed, Error> {
     let for_cloud: Vec<provider::Service> =
         services.iter().map(|service| service.for_cloud()).collect();
     let for_cloud: Vec<&provider::Service> = for_cloud.iter().collect();
-    let snapshot = apis.load_balancers(&for_cloud, freshness.max_age(), urgency)?;
+    let snapshot = apis.load_balancers(&for_cloud, max_age, urgency)?;
     // Whatever was read last, and by whom: see `Observed::read_needs`.
     let servers = apis.instances_last();
-    let servers = servers.as_ref().map(|list| Servers {
-        list,
-        is_certain: false,
-    });
+    let servers = servers.as_deref().map(Vec::as_slice);
     // Which Services exist changes little, and only a take-over rests on it.
     let all = apis.any_services(Duration::MAX)?;
     Ok(Observed {
         cluster: cluster(apis, cluster_name, &all.value, nodes)?,
-        nodes: offered(nodes, &*apis.provider, servers),
+        nodes: offered(nodes, &*apis.provider, servers, false),
         services,
         snapshot: Arc::clone(&snapshot.value),
         answered: snapshot.answered,
@@ -131,7 +188,7 @@ pub(super) fn observe(
     })
 }
 
-/// Who we are, and who lives here.
+/// The cluster's identity, its Services and its nodes.
 pub(super) fn cluster(
     apis: &Apis,
     name: &str,
@@ -152,9 +209,9 @@ pub(super) fn cluster(
             why,
         )));
     };
-    let server = |node: &Arc<Node>| match apis.provider.parse_provider_id(&node.spec.provider_id) {
-        ProviderId::Ours(id) => Some((id, node.name().to_owned())),
-        ProviderId::Foreign | ProviderId::Unknown(_) => None,
+    let server = |node: &Arc<Node>| {
+        let server = server_of(node, &*apis.provider)?;
+        Some((server, node.name().to_owned()))
     };
     Ok(Cluster {
         uid: identity.metadata.uid.clone(),
@@ -164,16 +221,15 @@ pub(super) fn cluster(
             .map(|service| service.metadata.uid.clone())
             .collect(),
         servers: nodes.iter().filter_map(server).collect(),
-        addresses: addresses(nodes),
+        // A host name is no address.
+        addresses: nodes
+            .iter()
+            .flat_map(|node| &node.status.addresses)
+            .filter(|one| matches!(one.kind, AddressKind::InternalIP | AddressKind::ExternalIP))
+            .filter_map(NodeAddress::ip)
+            .collect(),
         foreign_nodes: foreign_nodes(nodes, &*apis.provider),
     })
-}
-
-/// Where the nodes are reached; a host name is no address.
-fn addresses(nodes: &[Arc<Node>]) -> HashSet<IpAddr> {
-    let of_nodes = nodes.iter().flat_map(|node| &node.status.addresses);
-    let are_ips = of_nodes.filter(|one| matches!(one.kind.as_str(), "InternalIP" | "ExternalIP"));
-    are_ips.filter_map(|one| one.address.parse().ok()).collect()
 }
 
 fn foreign_nodes(nodes: &[Arc<Node>], provider: &dyn Provider) -> Vec<(String, String)> {
@@ -186,118 +242,56 @@ fn foreign_nodes(nodes: &[Arc<Node>], provider: &dyn Provider) -> Vec<(String, S
         .collect()
 }
 
-/// Each of these Services as it is now; those that are gone are left out.
-pub(super) fn read_again(
-    apis: &Apis,
-    services: &[Arc<Service>],
-) -> Result<Vec<Arc<Service>>, Error> {
-    let mut fresh = Vec::with_capacity(services.len());
-    for service in services {
-        let metadata = &service.metadata;
-        let now = apis.service(&metadata.namespace, &metadata.name)?;
-        // Another one that came to carry its name is looked at in the next tick.
-        fresh.extend(now.filter(|now| now.metadata.uid == metadata.uid));
-    }
-    Ok(fresh)
-}
-
-/// Services that are not of type LoadBalancer any more, but carry our finalizer.
-pub(super) fn leftovers(
-    apis: &Apis,
-    listed: &[Arc<Service>],
-    suspects: impl IntoIterator<Item = (String, String)>,
-) -> Result<Vec<Arc<Service>>, Error> {
-    let mut found = Vec::new();
-    for (namespace, name) in suspects {
-        let is_listed = |service: &Arc<Service>| {
-            service.metadata.namespace == namespace && service.metadata.name == name
-        };
-        if listed.iter().any(is_listed) {
-            continue;
-        }
-        let service = apis.service(&namespace, &name)?;
-        let ours = |service: &Arc<Service>| {
-            service.has_our_finalizer() && !service.is_of_type_load_balancer()
-        };
-        found.extend(service.filter(ours));
-    }
-    Ok(found)
-}
-
-/// A complete list of servers.
-#[derive(Clone, Copy)]
-pub struct Servers<'a> {
-    pub list: &'a [Instance],
-    /// It was requested after this pass began.
-    pub is_certain: bool,
-}
-
-/// The nodes that a plan may use, and what is known of their servers; `servers`: none were read.
-pub fn offered(
+/// The nodes that a plan may use, and what is known of their servers. `servers`: all of them; none: they were not read.
+/// `is_certain`: the list was requested after this pass began.
+fn offered(
     nodes: &[Arc<Node>],
     provider: &dyn Provider,
-    servers: Option<Servers>,
+    servers: Option<&[Instance]>,
+    is_certain: bool,
 ) -> Vec<OfferedNode> {
-    let list = servers.map_or(&[][..], |servers| servers.list);
-    let by_id: HashMap<InstanceId, &Instance> =
-        list.iter().map(|server| (server.id, server)).collect();
-    let reach = |id: &ProviderId| match (id, servers) {
-        (ProviderId::Ours(id), Some(servers)) => by_id.get(id).map_or(
-            Reach::Missing {
-                is_certain: servers.is_certain,
-            },
-            |server| reach(server),
-        ),
-        (ProviderId::Ours(_), None) | (ProviderId::Foreign | ProviderId::Unknown(_), _) => {
-            Reach::Unknown
-        }
+    let list = servers.unwrap_or_default().iter();
+    let by_id: HashMap<InstanceId, &Instance> = list.map(|one| (one.id, one)).collect();
+    let reach = |id: InstanceId| match (by_id.get(&id), servers) {
+        (Some(server), _) => Reach::By {
+            has_public_ipv4: server.public_ipv4.is_some(),
+            networks: server.private.iter().map(|one| one.network).collect(),
+        },
+        (None, Some(_)) => Reach::Missing { is_certain },
+        (None, None) => Reach::Unknown,
     };
     candidates(nodes, provider)
         .filter(|(node, _)| node.taint(TO_BE_DELETED).is_none())
-        .map(|(node, provider_id)| OfferedNode {
+        .map(|(node, id)| OfferedNode {
             name: node.name().to_owned(),
-            reach: reach(&provider_id),
-            provider_id,
+            reach: reach(id),
+            provider_id: ProviderId::Ours(id),
             labels: node
                 .metadata
                 .labels
                 .iter()
                 .map(|(key, value)| (key.to_string(), value.to_string()))
                 .collect(),
-            addresses: node.status.addresses.iter().map(address).collect(),
+            addresses: node.status.addresses.clone(),
         })
         .collect()
 }
 
-/// The nodes that a change of starts a sync for: one that gains the autoscaler's taint goes on
-/// serving the connections it has, and leaves with the next sync.
+/// The nodes that a change of starts a sync for, with their servers: one that gains the autoscaler's taint still serves
+/// the connections it has, and leaves with the next sync.
 pub(super) fn candidates<'a>(
     nodes: &'a [Arc<Node>],
     provider: &'a dyn Provider,
-) -> impl Iterator<Item = (&'a Node, ProviderId)> {
+) -> impl Iterator<Item = (&'a Node, InstanceId)> {
     nodes.iter().filter_map(|node| {
-        let id = provider.parse_provider_id(&node.spec.provider_id);
-        let is_offered = node.metadata.deletion_timestamp.is_none()
-            && !is_excluded(node)
-            && matches!(id, ProviderId::Ours(_));
+        let id = server_of(node, provider)?;
+        let is_offered = node.metadata.deletion_timestamp.is_none() && !is_excluded(node);
         is_offered.then_some((&**node, id))
     })
-}
-
-fn reach(server: &Instance) -> Reach {
-    let networks = server.private.iter().map(|private| private.network);
-    Reach::By {
-        has_public_ipv4: server.public_ipv4.is_some(),
-        networks: networks.collect(),
-    }
 }
 
 /// The label counts when it is there, unless its value is a Go boolean that is false.
 fn is_excluded(node: &Node) -> bool {
     let value = node.metadata.labels.get(EXCLUDED);
     value.is_some_and(|value| !["0", "f", "F", "false", "FALSE", "False"].contains(&value))
-}
-
-fn address(address: &crate::kube::NodeAddress) -> NodeAddress {
-    NodeAddress::new(address.kind.as_str().into(), &address.address)
 }

@@ -6,13 +6,12 @@
 //! first deletion again; then each one's own Service by its name; and last the load balancer
 //! itself, by the provider.
 
-use super::observe;
+use super::observe::{self, NAME, Settings};
 use super::plan::{ServicePlan, Want, want};
-use super::{NAME, Settings};
 use crate::cache::{Apis, Error, ReadFrom};
 use crate::controllers::executor::Executor;
-use crate::controllers::report::{Failure, Report, publish};
-use crate::kube::{Node, ObjectReference, Service};
+use crate::controllers::report::{Outage, Report, publish};
+use crate::kube::{ObjectReference, Service};
 use crate::metrics::LOAD_BALANCERS;
 use crate::provider::{
     Cluster, ErrorKind, Finding, LoadBalancerPlan, LoadBalancers, Orphan, Reason, Urgency,
@@ -24,29 +23,12 @@ use std::time::{Duration, Instant};
 
 const KIND: &str = "load-balancer";
 
-/// Those that are to be deleted.
-#[derive(Clone, Copy)]
-pub(super) enum Chosen<'a> {
-    All,
-    /// By number: what a person was shown and said yes to.
-    These(&'a HashSet<u64>),
-}
-
-/// For `doctor`, which plans nothing: load balancers of this cluster whose Service does not exist. What a tick has read already is
-/// used; what looks like one is only believed when all Services were read after it was seen.
-pub fn known_orphans(apis: &Apis, nodes: &[Arc<Node>]) -> Result<Vec<Orphan>, Error> {
-    if apis.provider.load_balancers().is_none() {
-        return Ok(Vec::new());
-    }
-    let snapshot = apis.load_balancers(&[], Duration::MAX, Urgency::Needed)?;
-    let mut all = apis.any_services(Duration::MAX)?;
-    loop {
-        let cluster = observe::cluster(apis, "", &all.value, nodes)?;
-        let orphans = snapshot.value.orphans(&cluster);
-        if orphans.is_empty() || all.asked >= snapshot.answered {
-            return Ok(orphans);
-        }
-        all = apis.any_services(Duration::ZERO)?;
+/// For `doctor`, which plans nothing: load balancers of this cluster whose Service does not exist. What was read since
+/// `begun` is used.
+pub fn known_orphans(apis: &Apis, begun: Instant) -> Result<Vec<Orphan>, Error> {
+    match apis.provider.load_balancers() {
+        Some(_) => find(apis, "", begun, Duration::MAX, Urgency::Needed),
+        None => Ok(Vec::new()),
     }
 }
 
@@ -82,26 +64,6 @@ pub(super) fn find(
     }
 }
 
-/// Deletes them; what there was, each with what was made.
-pub(super) fn delete(
-    apis: &Apis,
-    provider: &dyn LoadBalancers,
-    settings: &Settings,
-    chosen: Chosen,
-) -> (Report, Vec<ServicePlan>) {
-    let mut deletion = Deletion {
-        apis,
-        provider,
-        settings,
-        report: Report::default(),
-        done: Vec::new(),
-    };
-    if let Err(error) = deletion.run(chosen) {
-        deletion.report.outage = Report::outage(error, String::new()).outage;
-    }
-    (deletion.report, deletion.done)
-}
-
 /// In the daemon, after all Services were compared: counted, reported, and deleted where a
 /// setting asks for it.
 pub(super) fn look_after(
@@ -118,7 +80,7 @@ pub(super) fn look_after(
         Err(error) => return log::debug!("orphaned load balancers: {error}"),
     };
     if settings.delete_orphans && left.iter().any(ServicePlan::has_writes) {
-        let (deleted, plans) = delete(apis, provider, settings, Chosen::All);
+        let (deleted, plans) = delete(apis, provider, settings, |_| true);
         report.changes.extend(deleted.changes);
         report.failures.extend(deleted.failures);
         report.changed += deleted.changed;
@@ -191,118 +153,108 @@ impl ServicePlan {
     }
 }
 
-struct Deletion<'a> {
-    apis: &'a Apis,
-    provider: &'a dyn LoadBalancers,
-    settings: &'a Settings,
-    report: Report,
-    done: Vec<ServicePlan>,
-}
-
-impl Deletion<'_> {
-    fn run(&mut self, chosen: Chosen) -> Result<(), Error> {
+/// Deletes them one after the other. What there was, each with what was made.
+pub(super) fn delete(
+    apis: &Apis,
+    provider: &dyn LoadBalancers,
+    settings: &Settings,
+    is_chosen: impl Fn(u64) -> bool,
+) -> (Report, Vec<ServicePlan>) {
+    let (mut report, mut done) = (Report::default(), Vec::new());
+    let mut delete_all = || {
         let begun = Instant::now();
-        let name = &self.settings.cluster_name;
-        let found = find(self.apis, name, begun, Duration::ZERO, Urgency::Needed)?;
-        let is_chosen = |orphan: &Orphan| match chosen {
-            Chosen::All => true,
-            Chosen::These(ids) => ids.contains(&orphan.balancer.id),
-        };
+        let name = &settings.cluster_name;
+        let is_chosen = |orphan: &Orphan| is_chosen(orphan.balancer.id);
+        let found = find(apis, name, begun, Duration::ZERO, Urgency::Needed)?;
         if !found.iter().any(is_chosen) {
             return Ok(());
         }
-        let (cluster, orphans) = self.make_certain(begun)?;
+        let (cluster, orphans) = make_certain(apis, name, begun)?;
         let chosen = orphans.into_iter().filter(is_chosen);
-        let (to_go, to_stay): (Vec<Orphan>, Vec<Orphan>) =
+        let (to_delete, to_stay): (Vec<_>, Vec<_>) =
             chosen.partition(|orphan| orphan.removal.is_some());
-        self.report.unchanged += to_stay.len();
-        self.done.extend(to_stay.into_iter().map(plan));
-        let mut to_go = to_go.into_iter();
-        while to_go.len() > 0 {
-            if !self.provider.may_wait() {
-                self.report.unreached += to_go.len();
-                break;
-            }
-            let some = to_go.by_ref().take(self.settings.concurrency.max(1));
-            if !self.delete_some(some.collect(), &cluster)? {
-                self.report.unreached += to_go.len();
-                break;
+        report.unchanged += to_stay.len();
+        done.extend(to_stay.into_iter().map(plan));
+        let mut is_refused = false;
+        for orphan in to_delete {
+            if is_refused || !provider.may_wait() {
+                report.unreached += 1;
+            } else if came_up(apis, &orphan, &cluster)? {
+                let name = &orphan.balancer.name;
+                log::info!("{KIND}/{name}: a Service of the same name came up: left alone");
+                report.unreached += 1;
+            } else {
+                let (plan, refused) = delete_one(provider, settings, orphan, &mut report);
+                done.push(plan);
+                is_refused = refused;
             }
         }
         Ok(())
+    };
+    if let Err(error) = delete_all() {
+        report.outage = Some(Outage::new(error, String::new()));
     }
+    (report, done)
+}
 
-    /// Everything again, from the APIs themselves. One that a Service is about to take over by its
-    /// name is that Service's: so operators keep an address.
-    fn make_certain(&self, begun: Instant) -> Result<(Cluster, Vec<Orphan>), Error> {
-        let apis = self.apis;
-        let nodes = apis.nodes(begun.elapsed(), ReadFrom::Latest)?;
-        let services = apis.load_balancer_services(Duration::ZERO, ReadFrom::Latest)?;
-        let wanting = services.value.iter();
-        let wanting = wanting.filter(|service| want(service) == Want::Ensure);
-        let wanting: Vec<_> = wanting.map(|service| service.for_cloud()).collect();
-        let of: Vec<_> = wanting.iter().collect();
-        let snapshot = apis.load_balancers(&of, begun.elapsed(), Urgency::Needed)?;
-        let all = apis.any_services(Duration::ZERO)?;
-        let name = &self.settings.cluster_name;
-        let cluster = observe::cluster(apis, name, &all.value, &nodes.value)?;
-        let snapshot = &snapshot.value;
-        let taken = wanting.iter().filter_map(|service| {
-            let plan = snapshot.plan(service, &[], &cluster);
-            plan.found.map(|balancer| balancer.id)
-        });
-        let taken: HashSet<u64> = taken.collect();
-        let mut orphans = snapshot.orphans(&cluster);
-        orphans.retain(|orphan| !taken.contains(&orphan.balancer.id));
-        Ok((cluster, orphans))
-    }
+/// Everything again, from the APIs themselves. One that a Service is about to take over by its
+/// name is that Service's: so operators keep an address.
+fn make_certain(apis: &Apis, name: &str, begun: Instant) -> Result<(Cluster, Vec<Orphan>), Error> {
+    let nodes = apis.nodes(begun.elapsed(), ReadFrom::Latest)?;
+    let services = apis.load_balancer_services(Duration::ZERO, ReadFrom::Latest)?;
+    let wanting = services.value.iter();
+    let wanting = wanting.filter(|service| want(service) == Want::Ensure);
+    let wanting: Vec<_> = wanting.map(|service| service.for_cloud()).collect();
+    let of: Vec<_> = wanting.iter().collect();
+    let snapshot = apis.load_balancers(&of, begun.elapsed(), Urgency::Needed)?;
+    let all = apis.any_services(Duration::ZERO)?;
+    let cluster = observe::cluster(apis, name, &all.value, &nodes.value)?;
+    let snapshot = &snapshot.value;
+    let taken = wanting.iter().filter_map(|service| {
+        let plan = snapshot.plan(service, &[], &cluster);
+        plan.found.map(|balancer| balancer.id)
+    });
+    let taken: HashSet<u64> = taken.collect();
+    let mut orphans = snapshot.orphans(&cluster);
+    orphans.retain(|orphan| !taken.contains(&orphan.balancer.id));
+    Ok((cluster, orphans))
+}
 
-    /// False: nothing more may be written.
-    fn delete_some(&mut self, orphans: Vec<Orphan>, cluster: &Cluster) -> Result<bool, Error> {
-        let mut executor = Executor::new(NAME, self.settings.time_scale);
-        for orphan in orphans {
-            if self.came_up(&orphan, cluster)? {
-                let name = &orphan.balancer.name;
-                log::info!("{KIND}/{name}: a Service of the same name came up: left alone");
-                self.report.unreached += 1;
-                continue;
+/// Is its own Service there after all, or a new one of that name that was not planned for yet?
+fn came_up(apis: &Apis, orphan: &Orphan, cluster: &Cluster) -> Result<bool, Error> {
+    let Some((namespace, name)) = orphan.service.split_once('.') else {
+        return Ok(false);
+    };
+    let service = apis.service(namespace, name)?;
+    Ok(service.is_some_and(|service| {
+        let uid = &service.metadata.uid;
+        *uid == orphan.service_uid || !cluster.service_uids.contains(uid)
+    }))
+}
+
+/// The plan, with what was made. True: nothing more may be written.
+fn delete_one(
+    provider: &dyn LoadBalancers,
+    settings: &Settings,
+    orphan: Orphan,
+    report: &mut Report,
+) -> (ServicePlan, bool) {
+    let mut plan = plan(orphan);
+    let name = plan.name();
+    let mut executor = Executor::new(NAME, settings.time_scale);
+    executor.begin(name.clone(), plan.take_changes(), (), None);
+    let mut is_refused = false;
+    for over in executor.run(provider, 1) {
+        plan.made = over.made.iter().map(|change| change.json()).collect();
+        let lines = over.lines.iter().map(|line| (name.clone(), line.clone()));
+        report.changes.extend(lines);
+        match over.error() {
+            None => report.changed += 1,
+            Some(error) => {
+                is_refused |= error.kind == ErrorKind::Refused;
+                report.fail(name.clone(), error.to_string(), None);
             }
-            let mut plan = plan(orphan);
-            executor.begin(plan.name(), plan.take_changes(), plan, false);
         }
-        let concurrency = self.settings.concurrency;
-        let mut goes_on = true;
-        for work in executor.run(self.provider, concurrency) {
-            let mut plan = work.subject;
-            plan.made = work.made.iter().map(|change| change.json()).collect();
-            let name = plan.name();
-            let lines = work.lines.into_iter().map(|line| (name.clone(), line));
-            self.report.changes.extend(lines);
-            match work.error {
-                None => self.report.changed += 1,
-                Some(error) => {
-                    goes_on &= error.kind != ErrorKind::Refused;
-                    self.report.failures.push(Failure {
-                        object: name,
-                        why: error.to_string(),
-                        finding: None,
-                    });
-                }
-            }
-            self.done.push(plan);
-        }
-        Ok(goes_on)
     }
-
-    /// Is its own Service there after all, or a new one of that name that was not planned for yet?
-    fn came_up(&self, orphan: &Orphan, cluster: &Cluster) -> Result<bool, Error> {
-        let Some((namespace, name)) = orphan.service.split_once('.') else {
-            return Ok(false);
-        };
-        let service = self.apis.service(namespace, name)?;
-        Ok(service.is_some_and(|service| {
-            let uid = &service.metadata.uid;
-            *uid == orphan.service_uid || !cluster.service_uids.contains(uid)
-        }))
-    }
+    (plan, is_refused)
 }

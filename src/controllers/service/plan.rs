@@ -1,25 +1,15 @@
 //! What should be done for Services: a pure function of what both APIs say.
 
-use crate::controllers::Proposal;
+use super::observe::Observed;
+use crate::controllers::controller::Proposal;
 use crate::kube::{ObjectReference, Service};
 use crate::provider::{
-    Change, Cluster, Field, Finding, Ingress, LoadBalancerPlan, Needs, OfferedNode, Reason,
-    Severity, Snapshot, Source, Sourced,
+    Change, Field, Finding, Ingress, LoadBalancerPlan, Needs, Reason, Severity, Snapshot, Source,
+    Sourced,
 };
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// What both APIs said.
-pub struct View<'a> {
-    pub services: &'a [Arc<Service>],
-    pub nodes: &'a [OfferedNode],
-    pub cluster: &'a Cluster,
-    pub snapshot: &'a dyn Snapshot,
-    /// Will a person read the plans? Only then each field and target is kept in them: with twenty
-    /// load balancers of a hundred targets that is most of a daemon's memory.
-    pub for_people: bool,
-}
 
 /// What a Service asks of us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,15 +40,33 @@ pub struct ServicePlan {
     pub made: Vec<Value>,
 }
 
-pub fn plan(view: &View) -> Vec<ServicePlan> {
-    let services = view.services.iter();
-    services.map(|service| plan_for(view, service)).collect()
+/// One write to a Service itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ServiceWrite {
+    /// Before anything is created for it.
+    AddFinalizer,
+    SetStatus(Vec<Ingress>),
+    /// With its status emptied: then the Service may be deleted.
+    RemoveFinalizer,
 }
 
-/// For one Service.
-pub(super) fn plan_for(view: &View, service: &Arc<Service>) -> ServicePlan {
-    let mut plan = plan_service(view, service);
-    if !view.for_people {
+/// `for_people`: will a person read the plans? Only then each field and target is kept in them: with twenty load
+/// balancers of a hundred targets that is most of a daemon's memory.
+pub(super) fn plan(observed: &Observed, for_people: bool) -> Vec<ServicePlan> {
+    let services = observed.services.iter();
+    let plan = |service| plan_for(observed, &*observed.snapshot, service, for_people);
+    services.map(plan).collect()
+}
+
+/// For one Service, by what this snapshot shows.
+pub(super) fn plan_for(
+    observed: &Observed,
+    snapshot: &dyn Snapshot,
+    service: &Arc<Service>,
+    for_people: bool,
+) -> ServicePlan {
+    let mut plan = plan_service(observed, snapshot, service);
+    if !for_people {
         plan.cloud.fields = Vec::new();
         let targets = plan.cloud.found.as_mut().map(|found| &mut found.targets);
         targets.into_iter().for_each(|list| *list = Vec::new());
@@ -66,7 +74,11 @@ pub(super) fn plan_for(view: &View, service: &Arc<Service>) -> ServicePlan {
     plan
 }
 
-fn plan_service(view: &View, service: &Arc<Service>) -> ServicePlan {
+fn plan_service(
+    observed: &Observed,
+    snapshot: &dyn Snapshot,
+    service: &Arc<Service>,
+) -> ServicePlan {
     let mut plan = ServicePlan {
         object: service.object(),
         service: Arc::clone(service),
@@ -82,15 +94,12 @@ fn plan_service(view: &View, service: &Arc<Service>) -> ServicePlan {
         return plan;
     }
     let for_cloud = service.for_cloud();
+    let (nodes, cluster) = (&observed.nodes, &observed.cluster);
     match plan.want {
         Want::Nothing => return plan,
-        Want::Remove => {
-            plan.cloud = view
-                .snapshot
-                .plan_removal(&for_cloud, view.nodes, view.cluster);
-        }
+        Want::Remove => plan.cloud = snapshot.plan_removal(&for_cloud, nodes, cluster),
         Want::Ensure => {
-            plan.cloud = view.snapshot.plan(&for_cloud, view.nodes, view.cluster);
+            plan.cloud = snapshot.plan(&for_cloud, nodes, cluster);
             let has = &service.status.load_balancer.ingress;
             // It had one, made with the daemon's settings; it is not replaced by one made with our defaults.
             if let (false, Some(new)) = (has.is_empty(), plan.cloud.unsure_new.take()) {
@@ -103,7 +112,7 @@ fn plan_service(view: &View, service: &Arc<Service>) -> ServicePlan {
             }
             let wanted = hold_back_unsure(&mut plan.cloud, has);
             plan.status = wanted.filter(|wanted| wanted != has);
-            if view.nodes.is_empty() {
+            if nodes.is_empty() {
                 plan.findings.push(Finding::warning(
                     Reason::UnAvailableLoadBalancer,
                     "There are no available nodes for LoadBalancer",
@@ -117,38 +126,42 @@ fn plan_service(view: &View, service: &Arc<Service>) -> ServicePlan {
 /// Of a Service that is larger than is read too little is known: its load balancer stays as it is. Its end needs its
 /// finalizers alone.
 fn too_large(service: &Service, want: Want) -> Option<Finding> {
-    let (reason, why) = match want {
-        Want::Nothing => return None,
-        Want::Remove => (
-            Reason::DeleteLoadBalancerFailed,
-            service.too_many_finalizers(),
-        ),
-        Want::Ensure => (
-            Reason::SyncLoadBalancerFailed,
-            service
-                .too_large()
-                .or_else(|| service.too_many_finalizers()),
-        ),
+    let why = match want {
+        Want::Nothing => None,
+        Want::Remove => service.too_many_finalizers(),
+        Want::Ensure => service
+            .too_large()
+            .or_else(|| service.too_many_finalizers()),
     };
-    why.map(|why| Finding::warning(reason, why))
+    why.map(|why| Finding::warning(want.failed(), why))
 }
 
-/// What must have been read before a plan for this Service is applied.
-pub(super) fn needs(view: &View, service: &Service) -> Needs {
+/// What must have been read before plans for these Services are applied.
+pub(super) fn needs(observed: &Observed) -> Needs {
+    let all = observed.services.iter();
+    let all = all.map(|service| needs_of(observed, service));
+    all.fold(Needs::default(), |one, other| Needs {
+        servers: one.servers || other.servers,
+        services: one.services || other.services,
+    })
+}
+
+fn needs_of(observed: &Observed, service: &Service) -> Needs {
     let want = want(service);
     if want == Want::Nothing || too_large(service, want).is_some() {
         return Needs::default();
     }
     let for_cloud = service.for_cloud();
+    let (snapshot, cluster) = (&observed.snapshot, &observed.cluster);
     let needs = match want {
-        Want::Ensure => view.snapshot.needs(&for_cloud, view.nodes, view.cluster),
+        Want::Ensure => snapshot.needs(&for_cloud, &observed.nodes, cluster),
         Want::Remove | Want::Nothing => Needs::default(),
     };
     let has_status = !service.status.load_balancer.ingress.is_empty();
-    let may_be_lost = has_status && !view.snapshot.has_own(&for_cloud, view.cluster);
+    let may_be_lost = has_status && !snapshot.has_own(&for_cloud, cluster);
     Needs {
         // See `refuse_in_wrong_project`.
-        servers: needs.servers || (may_be_lost && !view.cluster.servers.is_empty()),
+        servers: needs.servers || (may_be_lost && !cluster.servers.is_empty()),
         ..needs
     }
 }
@@ -157,26 +170,18 @@ pub(super) fn needs(view: &View, service: &Service) -> Needs {
 /// traffic away, and a Service let go would leave the real one behind. So plans that rest on a load balancer having gone
 /// are refused where the project holds no server of the cluster's nodes either. In a cluster without nodes of ours
 /// projects can't be distinguished.
-pub(super) fn refuse_in_wrong_project(
-    cluster: &Cluster,
-    has_own_servers: Option<bool>,
-    plans: &mut [ServicePlan],
-) {
-    let count = cluster.servers.len();
-    if count == 0 || has_own_servers != Some(false) {
+pub(super) fn refuse_in_wrong_project(observed: &Observed, plans: &mut [ServicePlan]) {
+    let count = observed.cluster.servers.len();
+    if count == 0 || observed.has_own_servers != Some(false) {
         return;
     }
     for plan in plans.iter_mut().filter(|plan| plan.lacks_its_own()) {
-        let reason = match plan.want {
-            Want::Remove => Reason::DeleteLoadBalancerFailed,
-            _ => Reason::SyncLoadBalancerFailed,
-        };
         let status = addresses(&plan.service.status.load_balancer.ingress);
         let message = format!(
             "the status says {status}, but the project has no such load balancer, nor a server of the cluster's nodes, of \
              which there are {count}: is the token another project's?"
         );
-        plan.refuse(Finding::warning(reason, message));
+        plan.refuse(Finding::warning(plan.want.failed(), message));
     }
 }
 
@@ -262,6 +267,16 @@ pub fn want(service: &Service) -> Want {
     }
 }
 
+impl Want {
+    /// The reason of a failure.
+    pub(super) fn failed(self) -> Reason {
+        match self {
+            Want::Remove => Reason::DeleteLoadBalancerFailed,
+            Want::Ensure | Want::Nothing => Reason::SyncLoadBalancerFailed,
+        }
+    }
+}
+
 impl ServicePlan {
     /// E.g. `service/default/web`; `load-balancer/front` for one that no Service wants.
     pub fn name(&self) -> String {
@@ -275,13 +290,21 @@ impl ServicePlan {
 
     /// How many writes it holds.
     pub fn writes(&self) -> usize {
-        let own = [self.add_finalizer, self.status.is_some(), self.lets_go()];
-        self.cloud.changes.len() + own.iter().filter(|is| **is).count()
+        let own = self.first_write().into_iter().chain(self.last_write());
+        self.cloud.changes.len() + own.count()
     }
 
-    /// Its status is emptied, and our finalizer removed.
-    fn lets_go(&self) -> bool {
-        self.want == Want::Remove && self.cloud.obstacle.is_none()
+    /// Before the changes in the cloud.
+    pub(super) fn first_write(&self) -> Option<ServiceWrite> {
+        self.add_finalizer.then_some(ServiceWrite::AddFinalizer)
+    }
+
+    /// After the changes in the cloud.
+    pub(super) fn last_write(&self) -> Option<ServiceWrite> {
+        match self.want {
+            Want::Remove if self.cloud.obstacle.is_none() => Some(ServiceWrite::RemoveFinalizer),
+            _ => self.status.clone().map(ServiceWrite::SetStatus),
+        }
     }
 
     pub fn all_findings(&self) -> impl Iterator<Item = &Finding> {
@@ -297,25 +320,18 @@ impl ServicePlan {
 
     /// Every write in words, in the order in which they would be made.
     pub fn lines(&self) -> Vec<String> {
-        let finalizer = self.add_finalizer.then(|| "finalizer: added".to_owned());
+        let own = |write: Option<ServiceWrite>| write.map(|write| write.line());
         let changes = self.cloud.changes.iter().map(|change| change.line());
-        let status = self.status.as_ref().map(|status| status_line(status));
-        let cleaned = self.lets_go();
-        let cleaned = cleaned.then(|| "status emptied, finalizer removed".to_owned());
-        let before = finalizer.into_iter().chain(changes);
-        before.chain(status).chain(cleaned).collect()
+        let first = own(self.first_write()).into_iter();
+        first.chain(changes).chain(own(self.last_write())).collect()
     }
 
     /// The same for programs.
     pub fn json(&self) -> Vec<Value> {
-        let finalizer = self.add_finalizer.then(finalizer_added);
+        let own = |write: Option<ServiceWrite>| write.map(|write| write.json());
         let changes = self.cloud.changes.iter().map(|change| change.json());
-        let status = self.status.as_ref().map(|status| status_set(status));
-        let before = finalizer.into_iter().chain(changes);
-        before
-            .chain(status)
-            .chain(self.lets_go().then(finalizer_removed))
-            .collect()
+        let first = own(self.first_write()).into_iter();
+        first.chain(changes).chain(own(self.last_write())).collect()
     }
 
     /// What is not done, for people, because the daemon may want otherwise.
@@ -333,15 +349,7 @@ impl ServicePlan {
     }
 
     pub fn proposal(&self) -> Proposal {
-        Proposal {
-            object: self.name(),
-            lines: self.lines(),
-            obstacle: self
-                .cloud
-                .obstacle
-                .as_ref()
-                .map(|finding| finding.message.clone()),
-        }
+        Proposal::new(&self.object, self.lines(), &self.cloud.obstacle)
     }
 
     /// Its status says that it has a load balancer, and there is none to be found.
@@ -384,27 +392,37 @@ impl ServicePlan {
     }
 }
 
-pub(super) fn finalizer_added() -> Value {
-    json!({ "change": "AddFinalizer" })
-}
+impl ServiceWrite {
+    /// `status: 192.0.2.7, 2001:db8::1`.
+    pub(super) fn line(&self) -> String {
+        match self {
+            ServiceWrite::AddFinalizer => "finalizer: added".into(),
+            ServiceWrite::SetStatus(status) if status.is_empty() => "status: emptied".into(),
+            ServiceWrite::SetStatus(status) => format!("status: {}", addresses(status)),
+            ServiceWrite::RemoveFinalizer => "status emptied, finalizer removed".into(),
+        }
+    }
 
-pub(super) fn finalizer_removed() -> Value {
-    json!({ "change": "RemoveFinalizer" })
-}
+    /// For programs.
+    pub(super) fn json(&self) -> Value {
+        match self {
+            ServiceWrite::AddFinalizer => json!({ "change": "AddFinalizer" }),
+            ServiceWrite::SetStatus(status) => json!({ "change": "SetStatus", "ingress": status }),
+            ServiceWrite::RemoveFinalizer => json!({ "change": "RemoveFinalizer" }),
+        }
+    }
 
-pub(super) fn status_set(status: &[Ingress]) -> Value {
-    json!({ "change": "SetStatus", "ingress": status })
-}
-
-/// `status: 192.0.2.7, 2001:db8::1`.
-pub(super) fn status_line(status: &[Ingress]) -> String {
-    match status {
-        [] => "status: emptied".into(),
-        status => format!("status: {}", addresses(status)),
+    /// In one word, for the metrics.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            ServiceWrite::AddFinalizer => "add_finalizer",
+            ServiceWrite::SetStatus(_) => "set_status",
+            ServiceWrite::RemoveFinalizer => "remove_finalizer",
+        }
     }
 }
 
-pub(super) fn addresses(status: &[Ingress]) -> String {
+fn addresses(status: &[Ingress]) -> String {
     let address = |ingress: &Ingress| {
         let address = ingress.hostname.as_ref().or(ingress.ip.as_ref());
         address.cloned().unwrap_or_default()

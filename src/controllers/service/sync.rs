@@ -1,45 +1,57 @@
-//! Brings Services in order: those that are due are planned, everything is read again for what has to be written, and
-//! only a plan on that is executed. After a change that may have dropped other state the same once more.
+//! From the plans of a tick to their end. Everything is read again for what has to be written, and only a plan on that
+//! is executed. After a change that may have dropped other state the same once more.
 //!
 //! A Service is taken up, planned, executed and ended by itself: it waits for no other one, except for the one that
 //! already works on the load balancer or takes the name that it wants.
 
-use super::events::{self, End};
-use super::observe::{self, Freshness, Observed};
-use super::plan::{self, ServicePlan, View, Want, status_line};
-use super::{Polled, ServiceController, write};
+use super::due::{self, Due};
+use super::events::{self, Ended};
+use super::observe::{self, FullName, NAME, Observed, Settings};
+use super::plan::{self, ServicePlan, ServiceWrite, Want};
 use crate::cache::{Apis, Error, ReadFrom};
-use crate::controllers::Selection;
-use crate::controllers::executor::{Execution, Requests};
-use crate::controllers::report::{Failure, Outage, Report, log_change};
-use crate::kube::{self, Service};
-use crate::provider::{
-    Change, ChangeKind, ErrorKind, LoadBalancers, Reason, Snapshot, Urgency, without_correlations,
-};
+use crate::controllers::executor::{End, Execution, Executor, Requests};
+use crate::controllers::report::{Report, count_write, log_change};
+use crate::kube::{self, LOAD_BALANCER_FINALIZER, Service, retry_on_conflict};
+use crate::provider::{ChangeKind, ErrorKind, Reason, Urgency, without_correlations};
 use crate::text;
-use serde_json::Value;
-use std::collections::{HashMap, HashSet};
+use serde_json::{Value, json};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Created, attached, and then right: a Service that needs more plans than this is left to the next tick. It has failed
 /// when nothing came of them.
 const PLANS_AT_MOST: u32 = kube::CONFLICT_TRIES;
 
+/// A list of load balancers that is older is no ground for a write.
+const LIST_MAX_AGE: Duration = Duration::from_secs(5);
+
+/// What is kept from one tick to the next.
+pub(super) struct State {
+    pub(super) settings: Settings,
+    pub(super) due: Due,
+    /// Services whose load balancers are being changed; they are continued in the next tick.
+    pub(super) executor: Executor<Work>,
+    /// Services that wait for the end of such an execution.
+    pub(super) queued: Vec<Queued>,
+    /// Names of the Services that were of type LoadBalancer or carried our finalizer when they were read last.
+    pub(super) known: BTreeSet<FullName>,
+    /// There is no Service that has or wants a load balancer of ours.
+    pub(super) has_no_services: bool,
+    /// Before that, what was read of load balancers is older than what was written to them.
+    pub(super) last_write: Option<Instant>,
+}
+
 /// One tick's work.
 pub(super) struct Sync<'a> {
-    pub(super) controller: &'a mut ServiceController,
+    pub(super) state: &'a mut State,
     pub(super) apis: &'a Apis,
-    pub(super) provider: &'a dyn LoadBalancers,
-    pub(super) selection: &'a Selection,
-    /// See `plan::View`; then the plans that were made last are kept.
+    /// See `plan::plan`; then the plans that were made last are kept.
     pub(super) for_people: bool,
     pub(super) report: Report,
     pub(super) plans: Vec<ServicePlan>,
     /// The gate refused a write: no other one is tried.
     pub(super) is_closed: bool,
-    /// When the comparison of all Services began, where this tick made one.
-    pub(super) compared: Option<Instant>,
     /// Changes in the cloud were begun or ended in this tick.
     pub(super) has_written: bool,
 }
@@ -52,8 +64,9 @@ pub(super) struct Task {
     /// being made.
     since: Instant,
     plans: u32,
-    /// A creation was refused in part: the next plan rests on a list of servers that is read for it.
-    has_refused: bool,
+    /// So many creations were refused in part: the next plan rests on a list of servers that is read for it, and the one
+    /// after that creates without what may be refused.
+    refused: u32,
     /// What kind of change was begun in the cloud, where one was.
     kind: Option<ChangeKind>,
     /// Name and ID of the load balancer that is worked on.
@@ -67,7 +80,7 @@ pub(super) struct Task {
 }
 
 /// What an execution of changes is for.
-pub(super) struct Planned {
+pub(super) struct Work {
     task: Task,
     plan: ServicePlan,
     /// What the plan rests on.
@@ -76,134 +89,64 @@ pub(super) struct Planned {
 }
 
 /// What a plan takes, and no other one may take at the same time.
-#[derive(Default)]
 struct Claims {
     /// IDs of load balancers and certificates.
     ids: HashSet<u64>,
-    /// Names of new load balancers.
-    names: HashSet<String>,
+    /// Name of the new load balancer.
+    name: Option<String>,
 }
 
 /// It waits for the end of the execution that claims what it wants.
-pub(super) struct Held {
+pub(super) struct Queued {
     task: Task,
     execution: u64,
 }
 
-/// What comes after `begin_one`.
-enum Next {
-    Execute(Task, Box<ServicePlan>),
-    Ended,
-    PlanAgain(Task),
-}
-
-impl Sync<'_> {
-    /// Due Services are taken up at each interval, whatever the executions wait for. Executions that only wait for
-    /// actions when the interval is over go on in the next tick; a person's selection is worked on until its end.
-    pub(super) fn run(&mut self) {
-        let provider = self.provider;
-        let concurrency = self.controller.settings.concurrency;
-        std::thread::scope(|scope| {
-            let mut requests = Requests::new(scope, provider, concurrency);
-            loop {
-                let begun = Instant::now();
-                let interval = self.controller.settings.sync_interval;
-                let until = (!self.selection.is_explicit()).then(|| begun + interval);
-                if let Err(outage) = self.take_up(begun, &mut requests) {
-                    self.report.outage = Some(outage);
-                }
-                self.execute(&mut requests, until);
-                // The scope's end would wait for a request that is slow.
-                if self.controller.executor.executions().is_empty() || !requests.are_in_flight() {
-                    break;
-                }
-                self.report.outage = None;
-            }
-        });
-        self.report.unfinished = self.controller.unfinished();
-    }
-
-    /// Plans for all Services that are due and not being executed, and begins what is to be done.
-    fn take_up(&mut self, begun: Instant, requests: &mut Requests) -> Result<(), Outage> {
-        let without = |error| Outage {
-            error,
-            waiting: String::new(),
-        };
-        let (apis, selection) = (self.apis, self.selection);
-        let polled = self.controller.polled(apis, selection, begun);
-        let polled = polled.map_err(|error| {
-            // Whether it still fits is not known.
-            self.controller.executor.stop(Execution::takes_away);
-            without(error)
-        })?;
-        let waiting = |error| Outage {
-            error,
-            waiting: super::waiting(&polled),
-        };
-        self.stop_stale(&polled);
-        let observed = self.controller.observe_due(apis, selection, &polled);
-        let observed = observed.map_err(waiting)?;
-        let proposals = observed.map(|observed| plan::plan(&observed.view(self.for_people)));
-        let proposals = proposals.unwrap_or_default();
-        self.controller.remember(&polled);
-        super::measure(&polled);
-        // A blocked Service may not be blocked any more, and what an unfinished one waits for may have come.
-        let (to_do, in_order): (Vec<_>, Vec<_>) = proposals.into_iter().partition(|plan| {
-            plan.has_writes() || plan.cloud.obstacle.is_some() || plan.cloud.is_unfinished
-        });
-        let writes: usize = to_do.iter().map(ServicePlan::writes).sum();
-        self.report.planned += writes;
-        // Nothing was written for them since `begun`: what was listed for the proposal serves the first plan.
-        let tasks = to_do.into_iter();
-        let tasks = tasks.map(|plan| Task::new(plan.service, begun));
-        let planned = self.plan_and_begin(tasks.collect());
-        self.controller.executor.send(requests);
-        for plan in in_order {
-            self.in_order(plan);
-        }
-        planned.map_err(waiting)?;
-        if polled.is_resync && self.report.unreached == 0 {
-            self.controller.due.resynced(begun);
-            self.compared = Some(begun);
-        }
-        Ok(())
+impl State {
+    /// UIDs of the Services whose changes are being made, or wait for those of another one.
+    pub(super) fn busy(&self) -> HashSet<&str> {
+        let executions = self.executor.executions().iter();
+        let executed = executions.map(|one| one.subject.uid());
+        executed
+            .chain(self.queued.iter().map(Queued::uid))
+            .collect()
     }
 
     /// The rest of a plan for a Service that was changed or deleted since is dropped. So is a rest that takes something
     /// away when nodes have changed: what comes instead must be added first, and a target may be another owner's now.
-    /// One that only adds targets does no harm, and is followed by the next plan. A Service that waited for a load balancer may want another one: it is due.
-    fn stop_stale(&mut self, polled: &Polled) {
-        if self.selection.is_explicit() {
-            return;
-        }
-        let controller = &mut *self.controller;
-        let due = &controller.due;
-        let services = polled.services.iter();
+    /// One that only adds targets does no harm, and is followed by the next plan. A Service that waited for a load
+    /// balancer may want another one: it is due.
+    pub(super) fn stop_stale(&mut self, services: &[Arc<Service>], nodes: due::Fingerprint) {
+        let due = &self.due;
+        let services = services.iter();
         let services: HashMap<&str, &Arc<Service>> = services
             .map(|service| (service.metadata.uid.as_str(), service))
             .collect();
         let is_stale = |uid: &str, takes_away: bool| match services.get(uid) {
             None => true,
             Some(service) => {
-                let has_other_nodes = due.has_other_nodes(service, polled.fingerprint);
-                due.is_changed(service) || (takes_away && has_other_nodes)
+                due.is_changed(service) || (takes_away && due.has_other_nodes(service, nodes))
             }
         };
-        let executor = &mut controller.executor;
+        let executor = &mut self.executor;
         executor.stop(|one| is_stale(one.subject.uid(), one.takes_away()));
-        controller.held.retain(|held| !is_stale(held.uid(), false));
+        self.queued.retain(|queued| !is_stale(queued.uid(), false));
     }
+}
 
+impl Sync<'_> {
     /// Works on all executions until none is left, or until then. What has ended is finished at once, and planned
     /// again at once where that is needed.
-    fn execute(&mut self, requests: &mut Requests, until: Option<Instant>) {
+    pub(super) fn execute(&mut self, requests: &mut Requests, until: Option<Instant>) {
         loop {
-            let over = self.controller.executor.work(requests, until);
+            let over = self.state.executor.work(requests, until);
             if over.is_empty() {
                 return;
             }
-            let mut again = self.release(&over);
-            self.controller.last_write = Some(Instant::now());
+            let is_free = |queued: &mut Queued| over.iter().any(|one| one.id == queued.execution);
+            let free = self.state.queued.extract_if(.., is_free);
+            let mut again: Vec<Task> = free.map(|queued| queued.task.since_now()).collect();
+            self.state.last_write = Some(Instant::now());
             self.has_written = true;
             again.extend(over.into_iter().filter_map(|one| self.end(one)));
             if let Err(error) = self.plan_and_begin(again) {
@@ -215,16 +158,8 @@ impl Sync<'_> {
         }
     }
 
-    /// Services that waited for the end of these executions.
-    fn release(&mut self, over: &[Execution<Planned>]) -> Vec<Task> {
-        let held = &mut self.controller.held;
-        let is_free = |held: &mut Held| over.iter().any(|one| one.id == held.execution);
-        let free = held.extract_if(.., is_free);
-        free.map(|held| held.task.since_now()).collect()
-    }
-
     /// Reads everything again for these Services, plans, and begins the changes; until none has to be planned again.
-    fn plan_and_begin(&mut self, mut tasks: Vec<Task>) -> Result<(), Error> {
+    pub(super) fn plan_and_begin(&mut self, mut tasks: Vec<Task>) -> Result<(), Error> {
         loop {
             let (mut now, left) = tasks
                 .into_iter()
@@ -235,7 +170,11 @@ impl Sync<'_> {
             }
             now.iter_mut().for_each(|task| task.plans += 1);
             tasks = match self.plan(&now) {
-                Ok((observed, plans)) => self.begin(now, &observed, plans),
+                Ok(Some((observed, plans))) => self.begin(now, &observed, plans),
+                Ok(None) => {
+                    now.iter().for_each(Task::warn_of_leftover);
+                    Vec::new()
+                }
                 Err(error) => {
                     self.leave(&now);
                     return Err(error);
@@ -248,7 +187,7 @@ impl Sync<'_> {
     fn leave(&mut self, tasks: &[Task]) {
         self.report.unreached += tasks.len();
         for task in tasks {
-            self.controller.due.missed(task.uid());
+            self.state.due.missed(task.uid());
         }
     }
 
@@ -262,106 +201,76 @@ impl Sync<'_> {
         self.leave(&left);
         for task in failed {
             let why = task.why_overtaken();
-            let reason = match plan::want(&task.service) {
-                Want::Remove => Reason::DeleteLoadBalancerFailed,
-                Want::Ensure | Want::Nothing => Reason::SyncLoadBalancerFailed,
-            };
+            let reason = plan::want(&task.service).failed();
             let object = task.service.object();
             events::overtaken(self.apis, &object, reason, &why);
-            let backoff = &mut self.controller.due.backoff;
+            let backoff = &mut self.state.due.backoff;
             backoff.failed(task.uid(), Instant::now());
-            self.report.failures.push(Failure {
-                object: object.for_people(),
-                why,
-                finding: Some(reason),
-            });
+            self.report.fail(object.for_people(), why, Some(reason));
         }
     }
 
-    /// Both APIs as they are now, and what should be done. A Service that does not exist any more has no plan.
-    fn plan(&self, tasks: &[Task]) -> Result<(Option<Arc<Observed>>, Vec<ServicePlan>), Error> {
+    /// Both APIs as they are now, and what should be done. A Service that does not exist any more has no plan; none:
+    /// all of them.
+    fn plan(&self, tasks: &[Task]) -> Result<Option<(Arc<Observed>, Vec<ServicePlan>)>, Error> {
         let begun = Instant::now();
-        let services: Vec<_> = tasks.iter().map(|task| Arc::clone(&task.service)).collect();
-        let services = observe::read_again(self.apis, &services)?;
+        let mut services = Vec::new();
+        for task in tasks {
+            let meta = &task.service.metadata;
+            let now = self.apis.service(&meta.namespace, &meta.name)?;
+            // Another one that came to carry its name is planned in the next tick.
+            services.extend(now.filter(|now| now.metadata.uid == meta.uid));
+        }
         if services.is_empty() {
-            return Ok((None, Vec::new()));
+            return Ok(None);
         }
         // Targets are removed by this list: an old one must not take a node away.
         let nodes = self.apis.nodes(begun.elapsed(), ReadFrom::Latest)?.value;
         let listed_since = tasks.iter().map(|task| task.since).max().unwrap_or(begun);
-        let name = &self.controller.settings.cluster_name;
-        let mut observed = observe::observe(
-            self.apis,
-            name,
-            services,
-            &nodes,
-            Freshness::Since(listed_since),
-            Urgency::Needed,
-        )?;
-        let has_refused = tasks.iter().any(|task| task.has_refused);
-        observed.read_needs(self.apis, &nodes, begun, has_refused, Urgency::Needed)?;
-        let mut plans = plan::plan(&observed.view(self.for_people));
-        plan::refuse_in_wrong_project(&observed.cluster, observed.has_own_servers, &mut plans);
-        Ok((Some(Arc::new(observed)), plans))
+        let max_age = listed_since.elapsed().min(LIST_MAX_AGE);
+        let (name, urgency) = (&self.state.settings.cluster_name, Urgency::Needed);
+        let mut observed = observe::observe(self.apis, name, services, &nodes, max_age, urgency)?;
+        let mut needs = plan::needs(&observed);
+        needs.servers |= tasks.iter().any(|task| task.refused > 0);
+        observed.read_needs(self.apis, &nodes, needs, begun, urgency)?;
+        let mut plans = plan::plan(&observed, self.for_people);
+        plan::refuse_in_wrong_project(&observed, &mut plans);
+        Ok(Some((Arc::new(observed), plans)))
     }
 
     /// Begins what was planned; the Services that have to be planned again.
     fn begin(
         &mut self,
         tasks: Vec<Task>,
-        observed: &Option<Arc<Observed>>,
+        observed: &Arc<Observed>,
         plans: Vec<ServicePlan>,
     ) -> Vec<Task> {
         let tasks = tasks.into_iter();
         let mut tasks: HashMap<String, Task> =
             tasks.map(|task| (task.uid().to_owned(), task)).collect();
         let mut again = Vec::new();
-        let mut claimed = Claims::default();
         for plan in plans {
             let Some(mut task) = tasks.remove(&plan.object.uid) else {
                 continue;
             };
             task.service = Arc::clone(&plan.service);
-            self.controller.due.planned(&task.service);
+            self.state.due.planned(&task.service);
             // Two Services may want one load balancer that no Service owns: the first gets it, and the second is
             // planned again when it has it.
             let claims = Claims::of(&plan);
-            let mut executions = self.controller.executor.executions().iter();
+            let mut executions = self.state.executor.executions().iter();
             let other = executions.find(|one| one.subject.claims.overlap(&claims));
             if let Some(execution) = other.map(|one| one.id) {
-                self.controller.held.push(Held { task, execution });
+                self.state.queued.push(Queued { task, execution });
                 continue;
             }
-            if claimed.overlap(&claims) {
-                again.push(task);
-                continue;
-            }
-            claimed.extend(&claims);
             events::findings(self.apis, &plan);
             if let Some(obstacle) = plan.cloud.obstacle.clone() {
                 self.fail(task, plan, obstacle.message, Some(obstacle.reason));
-                continue;
-            }
-            if self.is_closed {
+            } else if self.is_closed {
                 self.leave(&[task]);
-                continue;
-            }
-            match (self.begin_one(task, plan), observed) {
-                (Next::Execute(task, mut plan), Some(observed)) => {
-                    let changes = plan.take_changes();
-                    let planned = Planned {
-                        task,
-                        plan: *plan,
-                        observed: Arc::clone(observed),
-                        claims,
-                    };
-                    let name = planned.plan.name();
-                    let plans_again = !planned.task.has_refused;
-                    let executor = &mut self.controller.executor;
-                    executor.begin(name, changes, planned, plans_again);
-                }
-                (Next::PlanAgain(task), _) => again.push(task),
-                (Next::Execute(..) | Next::Ended, _) => {}
+            } else {
+                again.extend(self.begin_one(task, plan, observed, claims));
             }
         }
         // Services that do not exist any more.
@@ -369,55 +278,65 @@ impl Sync<'_> {
         again
     }
 
-    /// What comes before the first change in the cloud: our finalizer, and an event.
-    fn begin_one(&mut self, mut task: Task, mut plan: ServicePlan) -> Next {
-        if plan.add_finalizer {
-            match write::finalizer(self.apis, &plan.service) {
-                Ok(service) => {
-                    let line = "finalizer: added".to_owned();
-                    self.note_write(&mut task, &plan, line, plan::finalizer_added);
-                    self.controller.due.written(&service);
-                    task.service = Arc::clone(&service);
-                    plan.service = service;
-                    plan.add_finalizer = false;
-                }
-                Err(error) if error.is_conflict() => return Next::PlanAgain(task),
-                Err(error) => {
-                    self.failed_on_kubernetes(task, plan, &error);
-                    return Next::Ended;
-                }
-            }
+    /// Our finalizer and an event come before the first change in the cloud. The task where the Service has to be
+    /// planned again.
+    fn begin_one(
+        &mut self,
+        mut task: Task,
+        mut plan: ServicePlan,
+        observed: &Arc<Observed>,
+        claims: Claims,
+    ) -> Option<Task> {
+        match self.write(&mut task, &mut plan, ServicePlan::first_write) {
+            Ok(true) => {}
+            Ok(false) => return Some(task),
+            Err(error) => return self.failed_on_kubernetes(task, plan, &error),
         }
+        plan.add_finalizer = false;
         if plan.cloud.changes.is_empty() {
-            return match self.finish(task, plan) {
-                None => Next::Ended,
-                Some(task) => Next::PlanAgain(task),
-            };
+            return self.finish(task, plan);
         }
         self.has_written = true;
         if task.kind.is_none() {
-            let kind = kind_of(&plan.cloud.changes);
+            let kind = kind_of(&plan);
             task.kind = Some(kind);
             events::begin(self.apis, &plan, kind);
         }
         task.works_on(&plan);
-        Next::Execute(task, Box::new(plan))
+        let (name, mut changes) = (plan.name(), plan.take_changes());
+        if task.refused > 1 {
+            for change in &mut changes {
+                if let Some(rest) = change.without_parts() {
+                    log::warn!(
+                        "{name}: {}: what was refused is left out at first",
+                        rest.line()
+                    );
+                    *change = rest;
+                }
+            }
+        }
+        let work = Work {
+            task,
+            plan,
+            observed: Arc::clone(observed),
+            claims,
+        };
+        self.state.executor.begin(name, changes, work, None);
+        None
     }
 
     /// After the changes in the cloud. The task where the Service has to be planned again.
-    fn end(&mut self, over: Execution<Planned>) -> Option<Task> {
-        let Planned {
+    fn end(&mut self, over: Execution<Work>) -> Option<Task> {
+        let Work {
             task,
-            plan,
+            mut plan,
             observed,
             ..
         } = over.subject;
         let mut task = task.since_now();
         let name = plan.name();
-        let is_overtaken = over.needs_new_plan && over.made.is_empty();
         task.has_changed |= !over.made.is_empty();
-        task.has_refused |= over.refused_in_part;
-        task.overtaken = over.overtaken;
+        task.overtaken = None;
         for made in &over.made {
             events::changed(self.apis, &plan, &**made);
         }
@@ -426,32 +345,52 @@ impl Sync<'_> {
         }
         let lines = over.lines.into_iter().map(|line| (name.clone(), line));
         self.report.changes.extend(lines);
-        let shown = over.shown;
-        let in_order = shown.and_then(|shown| self.plan_on(&observed, shown, &task.service));
+        // The plan on what the answer of a creation showed, where nothing is left to do in the cloud.
+        let in_order = match &over.end {
+            End::PlanAgain(Some(shown)) => {
+                let plan = plan::plan_for(&observed, &**shown, &task.service, self.for_people);
+                let is_in_order = plan.cloud.obstacle.is_none() && plan.cloud.changes.is_empty();
+                is_in_order.then_some(plan)
+            }
+            _ => None,
+        };
         if let Some(plan) = &in_order {
             task.works_on(plan);
         }
-        if let Some(error) = &over.error {
-            self.is_closed |= error.kind == ErrorKind::Refused;
-        }
+        self.is_closed |=
+            matches!(&over.end, End::Failed(error) if error.kind == ErrorKind::Refused);
         if over.is_stopped && !self.is_closed {
             return Some(task);
         }
-        if let Some(error) = over.error {
-            self.failed(task, plan, error.to_string());
-            return None;
-        }
+        let needs_new_plan = match over.end {
+            End::Failed(error) => return self.failed(task, plan, error.to_string()),
+            End::AllMade => false,
+            End::PlanAgain(_) => true,
+            End::Overtaken(line) => {
+                task.overtaken = Some(line);
+                true
+            }
+            End::RefusedInPart(error) => {
+                log::info!("{name}: {error}; reading again");
+                task.refused += 1;
+                true
+            }
+        };
         if !over.refused.is_empty() {
             let all: Vec<String> = over.refused.iter().map(ToString::to_string).collect();
             // The address is there, so the status is written all the same.
-            let plan = self.write_status(&mut task, plan);
-            self.failed(task, plan, text::reported_once(&all, without_correlations));
-            return None;
+            match self.write(&mut task, &mut plan, ServicePlan::last_write) {
+                Ok(_) => plan.status = None,
+                Err(error) if error.is_not_found() => task.warn_of_leftover(),
+                Err(error) => log::debug!("{name}: status not written: {error}"),
+            }
+            let why = text::reported_once(&all, without_correlations);
+            return self.failed(task, plan, why);
         }
-        if !over.needs_new_plan {
+        if !needs_new_plan {
             return self.finish(task, plan);
         }
-        if is_overtaken {
+        if over.made.is_empty() {
             // Nothing was done, so no event reports its end.
             task.kind = None;
         }
@@ -462,120 +401,121 @@ impl Sync<'_> {
         self.finish(task, plan)
     }
 
-    /// The plan on what the answer of a write showed; none where there is more to do in the cloud.
-    fn plan_on(
-        &self,
-        observed: &Observed,
-        shown: Arc<dyn Snapshot>,
-        service: &Arc<Service>,
-    ) -> Option<ServicePlan> {
-        let view = View {
-            snapshot: &*shown,
-            ..observed.view(self.for_people)
-        };
-        let plan = plan::plan_for(&view, service);
-        (plan.cloud.obstacle.is_none() && plan.cloud.changes.is_empty()).then_some(plan)
-    }
-
     /// The load balancer is as it should be: now Kubernetes. The task where the Service has to be planned again.
-    fn finish(&mut self, mut task: Task, plan: ServicePlan) -> Option<Task> {
+    fn finish(&mut self, mut task: Task, mut plan: ServicePlan) -> Option<Task> {
         task.works_on(&plan);
-        let outcome = match (plan.want, &plan.status) {
-            (Want::Remove, _) => write::nothing_left(self.apis, &plan.service).map(|()| None),
-            (_, Some(status)) => write::status(self.apis, &plan.service, status).map(Some),
-            (_, None) => Ok(Some(Arc::clone(&plan.service))),
-        };
-        match outcome {
-            Ok(service) => self.succeeded(task, plan, service),
-            Err(error) if error.is_conflict() => return Some(task),
-            Err(error) => self.failed_on_kubernetes(task, plan, &error),
-        }
-        None
-    }
-
-    fn write_status(&mut self, task: &mut Task, mut plan: ServicePlan) -> ServicePlan {
-        let Some(status) = &plan.status else {
-            return plan;
-        };
-        match write::status(self.apis, &plan.service, status) {
-            Ok(service) => {
-                let line = status_line(status);
-                self.note_write(task, &plan, line, || plan::status_set(status));
-                self.controller.due.written(&service);
-                plan.service = service;
-                plan.status = None;
-            }
-            Err(error) if error.is_not_found() => task.warn_of_leftover(),
-            Err(error) => log::debug!("{}: status not written: {error}", plan.name()),
-        }
-        plan
-    }
-
-    fn succeeded(&mut self, mut task: Task, mut plan: ServicePlan, service: Option<Arc<Service>>) {
-        match (plan.want, &plan.status) {
-            (Want::Remove, _) => {
-                let line = "status emptied, finalizer removed".to_owned();
-                self.note_write(&mut task, &plan, line, plan::finalizer_removed);
-            }
-            (_, Some(status)) => {
-                let line = status_line(status);
-                self.note_write(&mut task, &plan, line, || plan::status_set(status));
-            }
-            (_, None) => {}
+        match self.write(&mut task, &mut plan, ServicePlan::last_write) {
+            Ok(true) => {}
+            Ok(false) => return Some(task),
+            Err(error) => return self.failed_on_kubernetes(task, plan, &error),
         }
         match task.has_changed {
             true => self.report.changed += 1,
             false => self.report.unchanged += 1,
         }
         if let Some(kind) = task.kind {
-            events::end(self.apis, &plan, kind, End::Done);
-        }
-        if let Some(service) = service {
-            self.controller.due.written(&service);
-            plan.service = service;
+            events::end(self.apis, &plan, kind, Ended::Done);
         }
         self.ended(task.made, plan, false);
+        None
+    }
+
+    /// Makes one of the plan's writes to the Service itself, where it has that. False: what the plan rests on changed
+    /// meanwhile.
+    fn write(
+        &mut self,
+        task: &mut Task,
+        plan: &mut ServicePlan,
+        which: impl Fn(&ServicePlan) -> Option<ServiceWrite>,
+    ) -> Result<bool, kube::Error> {
+        let Some(write) = which(plan) else {
+            return Ok(true);
+        };
+        let kube = &self.apis.kube;
+        let written = retry_on_conflict(|is_first| {
+            let mut service = Arc::clone(&plan.service);
+            if !is_first {
+                let meta = &plan.service.metadata;
+                let now = kube.service(&meta.namespace, &meta.name)?;
+                let same = |now: &Arc<Service>| {
+                    now.metadata.uid == meta.uid
+                        && due::fingerprint(now) == due::fingerprint(&plan.service)
+                };
+                let Some(now) = now.filter(same) else {
+                    return Ok(None);
+                };
+                service = now;
+            }
+            let meta = &service.metadata;
+            let body = patch(&service, &write);
+            let written = kube.patch_service_status(&meta.namespace, &meta.name, &body);
+            count_write(NAME, write.kind(), written.as_ref().map(drop));
+            match written {
+                // It was deleted already.
+                Err(error) if error.is_not_found() && write == ServiceWrite::RemoveFinalizer => {
+                    Ok(Some(service))
+                }
+                written => written.map(|service| Some(Arc::new(service))),
+            }
+        })?;
+        let Some(service) = written else {
+            return Ok(false);
+        };
+        let (name, line) = (plan.name(), write.line());
+        log_change(NAME, &name, &line);
+        self.report.changes.push((name, line));
+        task.has_changed = true;
+        if self.for_people {
+            task.made.push(write.json());
+        }
+        self.state.due.written(&service);
+        task.service = Arc::clone(&service);
+        plan.service = service;
+        Ok(true)
     }
 
     /// A Service for which there is nothing to do.
-    fn in_order(&mut self, plan: ServicePlan) {
+    pub(super) fn in_order(&mut self, plan: ServicePlan) {
         events::findings(self.apis, &plan);
         self.report.unchanged += 1;
-        self.controller.due.planned(&plan.service);
+        self.state.due.planned(&plan.service);
         self.ended(Vec::new(), plan, false);
     }
 
-    fn failed_on_kubernetes(&mut self, task: Task, plan: ServicePlan, error: &kube::Error) {
+    fn failed_on_kubernetes(
+        &mut self,
+        task: Task,
+        plan: ServicePlan,
+        error: &kube::Error,
+    ) -> Option<Task> {
         if error.is_not_found() {
             // The Service does not exist any more: nothing is left to be done.
-            return task.warn_of_leftover();
+            task.warn_of_leftover();
+            return None;
         }
         self.is_closed |= error.is_refused();
-        self.failed(task, plan, error.to_string());
+        self.failed(task, plan, error.to_string())
     }
 
-    fn failed(&mut self, task: Task, plan: ServicePlan, why: String) {
-        let kind = task.kind.unwrap_or_else(|| kind_of(&plan.cloud.changes));
+    fn failed(&mut self, task: Task, plan: ServicePlan, why: String) -> Option<Task> {
+        let kind = task.kind.unwrap_or_else(|| kind_of(&plan));
         if !self.is_closed {
-            events::end(self.apis, &plan, kind, End::Failed(&why));
+            events::end(self.apis, &plan, kind, Ended::Failed(&why));
         }
         let finding = (!self.is_closed).then(|| events::failed(kind));
         self.fail(task, plan, why, finding);
+        None
     }
 
     fn fail(&mut self, task: Task, plan: ServicePlan, why: String, finding: Option<Reason>) {
-        self.report.failures.push(Failure {
-            object: plan.name(),
-            why,
-            finding,
-        });
+        self.report.fail(plan.name(), why, finding);
         self.ended(task.made, plan, true);
     }
 
     /// The end of a Service in this tick. One that failed, or that something in the cloud keeps unfinished, is taken
     /// up again by the back-off.
     fn ended(&mut self, made: Vec<Value>, mut plan: ServicePlan, has_failed: bool) {
-        let (uid, backoff) = (&plan.object.uid, &mut self.controller.due.backoff);
+        let (uid, backoff) = (&plan.object.uid, &mut self.state.due.backoff);
         match has_failed || plan.cloud.is_unfinished {
             true => backoff.failed(uid, Instant::now()),
             false => backoff.succeeded(uid),
@@ -585,32 +525,36 @@ impl Sync<'_> {
             self.plans.push(plan);
         }
     }
+}
 
-    /// A write to the Service itself.
-    fn note_write(
-        &mut self,
-        task: &mut Task,
-        plan: &ServicePlan,
-        line: String,
-        made: impl FnOnce() -> Value,
-    ) {
-        let name = plan.name();
-        log_change(super::NAME, &name, &line);
-        self.report.changes.push((name, line));
-        task.has_changed = true;
-        if self.for_people {
-            task.made.push(made());
+/// A merge patch through the status, which is all that the official role allows. It names the version it was planned on.
+fn patch(service: &Service, write: &ServiceWrite) -> Value {
+    let own = LOAD_BALANCER_FINALIZER;
+    let finalizers = service.metadata.finalizers.iter().map(String::as_str);
+    let others = finalizers.filter(|finalizer| *finalizer != own);
+    let mut body = json!({ "metadata": { "resourceVersion": service.metadata.resource_version } });
+    let finalizers = match write {
+        ServiceWrite::AddFinalizer => others.chain([own]).collect(),
+        ServiceWrite::SetStatus(status) => {
+            body["status"] = json!({ "loadBalancer": { "ingress": status } });
+            return body;
         }
-    }
+        ServiceWrite::RemoveFinalizer => {
+            body["status"] = json!({ "loadBalancer": { "ingress": null } });
+            others.collect::<Vec<_>>()
+        }
+    };
+    body["metadata"]["finalizers"] = json!(finalizers);
+    body
 }
 
 impl Task {
-    fn new(service: Arc<Service>, since: Instant) -> Task {
+    pub(super) fn new(service: Arc<Service>, since: Instant) -> Task {
         Task {
             service,
             since,
             plans: 0,
-            has_refused: false,
+            refused: 0,
             kind: None,
             balancer: None,
             has_changed: false,
@@ -661,46 +605,35 @@ impl Task {
     }
 }
 
-impl Planned {
-    pub(super) fn uid(&self) -> &str {
+impl Work {
+    fn uid(&self) -> &str {
         self.task.uid()
     }
 }
 
-impl Held {
-    pub(super) fn uid(&self) -> &str {
+impl Queued {
+    fn uid(&self) -> &str {
         self.task.uid()
     }
 }
 
 impl Claims {
     fn of(plan: &ServicePlan) -> Claims {
-        let found = plan.cloud.found.as_ref().map(|balancer| balancer.id);
+        let found = plan.cloud.found.iter().map(|balancer| balancer.id);
         Claims {
-            ids: found
-                .into_iter()
-                .chain(plan.cloud.takes_over.iter().copied())
-                .collect(),
-            names: plan
-                .new_name()
-                .map(|name| name.value.clone())
-                .into_iter()
-                .collect(),
+            ids: found.chain(plan.cloud.takes_over.iter().copied()).collect(),
+            name: plan.new_name().map(|name| name.value.clone()),
         }
     }
 
     fn overlap(&self, other: &Claims) -> bool {
-        !self.ids.is_disjoint(&other.ids) || !self.names.is_disjoint(&other.names)
-    }
-
-    fn extend(&mut self, other: &Claims) {
-        self.ids.extend(&other.ids);
-        self.names.extend(other.names.iter().cloned());
+        let is_same_name = self.name.is_some() && self.name == other.name;
+        is_same_name || !self.ids.is_disjoint(&other.ids)
     }
 }
 
-fn kind_of(changes: &[Box<dyn Change>]) -> ChangeKind {
-    let mut kinds = changes.iter().map(|change| change.kind());
+fn kind_of(plan: &ServicePlan) -> ChangeKind {
+    let mut kinds = plan.cloud.changes.iter().map(|change| change.kind());
     let first = kinds.next().unwrap_or(ChangeKind::Settings);
     match kinds.all(|kind| kind == first) {
         true => first,

@@ -70,7 +70,7 @@ pub(super) enum Leadership {
     Refused(Acquired),
 }
 
-impl Gate for Lease {
+impl Gate for &Lease {
     /// Waits for a renewal that is late: it comes, or the Lease is lost and we end.
     fn pass(&self, what: &str) -> Result<(), Refused> {
         self.wait_for_renewal();

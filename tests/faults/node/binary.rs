@@ -3,9 +3,9 @@
 use super::story::Story;
 use super::watch::Watch;
 use super::{End, end, in_calm, storm};
+use crate::common::seeds::for_each_seed;
 use crate::common::{Daemon, LIMIT, env, is_lease};
 use crate::node::random::Random;
-use crate::node::seeds::for_each_seed;
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
 use std::sync::{Arc, OnceLock};

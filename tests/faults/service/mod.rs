@@ -7,7 +7,7 @@
 
 use crate::common::library;
 use crate::common::random;
-use crate::common::seeds;
+use crate::{Tally, run_stories};
 
 mod binary;
 mod clear;
@@ -28,7 +28,6 @@ use sandbox::calls::Call;
 use sandbox::exchange::Request;
 use sandbox::faults::{Effect, Rule};
 use sandbox::{Half, Sandbox};
-use seeds::for_each_seed;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use story::{Chapter, Event, Story, Wish};
@@ -48,26 +47,20 @@ const WRITES_TO_SETTLE: usize = 8;
 
 #[test]
 fn whatever_happens_each_service_ends_with_its_load_balancer_and_nobody_loses_one() {
-    let tally = Mutex::default();
-    let told = for_each_seed("faults service", 1..=STORIES, |seed| {
+    run_stories("faults service", STORIES, |seed, tally| {
         let story = Story::of(seed);
         let sandbox = story.begin();
-        let outcome = in_storm(&story, &sandbox, &tally);
+        let outcome = in_storm(&story, &sandbox, tally);
         outcome.map_err(|why| match why.contains("all writes") {
             true => why,
             false => format!("{why}\n{}", all_writes(&sandbox)),
         })
     });
-    let tally: Tally = tally.into_inner().unwrap();
-    println!("{tally:?}");
-    if told == STORIES as usize {
-        tally.was_a_storm();
-    }
 }
 
 /// What the stories were made of, over all of them.
 #[derive(Debug, Default)]
-struct Tally {
+struct ServiceTally {
     calls: usize,
     faults: usize,
     deaths: usize,
@@ -91,7 +84,7 @@ struct Tally {
 }
 
 /// With faults and deaths; then the weather clears up and a new `ccm` starts.
-fn in_storm(story: &Story, sandbox: &Sandbox, tally: &Mutex<Tally>) -> Result<(), String> {
+fn in_storm(story: &Story, sandbox: &Sandbox, tally: &Mutex<ServiceTally>) -> Result<(), String> {
     let place = Place::new(sandbox);
     let watch = Watch::with(sandbox, story.two_at_once);
     let (others, orphans) = (end::others(sandbox), end::orphans(sandbox));
@@ -272,7 +265,7 @@ fn cloud_calls(sandbox: &Sandbox, mark: u64) -> Vec<Call> {
     calls.filter(|call| call.half == Half::Hetzner).collect()
 }
 
-impl Tally {
+impl ServiceTally {
     fn add(&mut self, sandbox: &Sandbox, deaths: usize) {
         let is_fault = |fault: &String| !fault.split(", ").all(|effect| effect == "hook before");
         self.deaths += deaths;
@@ -296,9 +289,10 @@ impl Tally {
             self.busy += usize::from(matches!(call.status, Some(409 | 423)));
         }
     }
+}
 
-    /// A storm that became a breeze, because somebody changed how stories are made, shows nothing.
-    fn was_a_storm(&self) {
+impl Tally for ServiceTally {
+    fn assert_storm(&self) {
         let stories = STORIES as usize;
         assert!(self.faults > self.calls / 40, "{self:?}");
         assert!(self.deaths > stories / 2, "{self:?}");

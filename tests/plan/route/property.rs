@@ -138,7 +138,7 @@ fn whatever_the_network_holds() {
             case()
         );
         let mut again = world.plan();
-        if plan.is_doubtful && !plan.changes.is_empty() {
+        if plan.is_in_doubt && !plan.changes.is_empty() {
             // What was added may prove the rest; a pass looks again.
             assert_eq!(deleted, [], "{}", case());
             assert_eq!(world.apply(&again), Ok(()), "{}", case());

@@ -308,8 +308,8 @@ fn a_cluster_without_a_right_route_takes_none_from_a_server_that_is_there() {
         }
         assert!(plan.nodes.iter().all(|node| node.condition().is_none()), "a node is marked: {routes:?}");
         assert!(reasons(&plan).contains("StaleRoute"), "{routes:?}");
-        let held_back = plan.nodes.iter().filter(|node| node.is_held_back);
-        assert_eq!(held_back.count(), 2 - expected.len(), "{routes:?}");
+        let in_doubt = plan.nodes.iter().filter(|node| node.is_in_doubt);
+        assert_eq!(in_doubt.count(), 2 - expected.len(), "{routes:?}");
         for name in ["a", "b"].iter().take(2 - expected.len()) {
             let why = &node(&plan, name).obstacle.as_ref().unwrap().message;
             let leads = format!("the route {} via 10.0.0.50 leads to server server-50", routes[0].split(' ').next().unwrap());
@@ -382,7 +382,7 @@ fn what_an_older_cluster_left_holds_up_its_own_addresses_alone() {
             assert_eq!(rows().filter(|row| row.state == State::Stale).count() as u64, left_over, "{case}");
         }
         // After a long time they are marked, whatever they said.
-        world.is_held_back_for_long = true;
+        world.is_in_doubt_for_long = true;
         assert_eq!(unavailable(&world.plan()), nodes - served, "{case}");
     }
 }

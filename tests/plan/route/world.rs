@@ -19,7 +19,7 @@ pub struct World {
     pub network: Network,
     pub cluster_cidrs: Vec<IpNet>,
     pub remembered: HashSet<Route>,
-    pub is_held_back_for_long: bool,
+    pub is_in_doubt_for_long: bool,
 }
 
 impl World {
@@ -42,7 +42,7 @@ impl World {
                 .map(|cidr| cidr.parse().unwrap())
                 .collect(),
             remembered: HashSet::new(),
-            is_held_back_for_long: false,
+            is_in_doubt_for_long: false,
         }
     }
 
@@ -93,7 +93,7 @@ impl World {
             network: &self.network,
             cluster_cidrs: &self.cluster_cidrs,
             remembered: &self.remembered,
-            is_held_back_for_long: self.is_held_back_for_long,
+            is_in_doubt_for_long: self.is_in_doubt_for_long,
         };
         plan(&view, &Memory::default())
     }

@@ -1,7 +1,6 @@
 //! A cloud that answers to each change what the change says.
 
 use super::super::*;
-use crate::provider::Source;
 use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -109,7 +108,7 @@ impl Fake {
         let mut executor = Executor::new("test", SCALE);
         for (place, steps) in lists.into_iter().enumerate() {
             let object = format!("service/default/{place}");
-            executor.begin(object, self.changes(steps), place, false);
+            executor.begin(object, self.changes(steps), place, None);
         }
         executor
     }
@@ -122,7 +121,7 @@ impl Fake {
         let mut executor = Executor::in_turn("test", SCALE);
         for (place, (begins_by, steps)) in lists.into_iter().enumerate() {
             let changes = self.changes(steps);
-            executor.begin_by(begins_by, place.to_string(), changes, place);
+            executor.begin(place.to_string(), changes, place, begins_by);
         }
         executor.run(self, 1)
     }
