@@ -24,6 +24,7 @@ pub(super) enum Kind {
     /// Takes a word: the commands whose names begin with its own.
     Group,
     Completions,
+    Explain,
     Help,
     Version,
 }
@@ -60,6 +61,7 @@ const COMMANDS: &[Entry] = &[
     entry("route sync", Kind::Flags(Command::RouteSync), text!("route-sync")),
     entry("doctor", Kind::Flags(Command::Doctor), text!("doctor")),
     entry("config", Kind::Flags(Command::Config), text!("config")),
+    entry("explain", Kind::Explain, text!("explain")),
     entry("completions", Kind::Completions, text!("completions")),
     entry("help", Kind::Help, text!("overview")),
     entry("version", Kind::Version, text!("version")),

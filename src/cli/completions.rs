@@ -4,7 +4,7 @@
 //! may follow: [`offered`]. Names of nodes and Services are not completed: that would ask the cluster at every key.
 
 use super::output::{Exit, Printer, usage};
-use super::{commands, topics};
+use super::{commands, explain, topics};
 use crate::settings::{Command, Kind, Setting, TABLE};
 use std::ffi::OsString;
 
@@ -51,6 +51,7 @@ fn offered(typed: &[&str]) -> String {
 fn following(words: &[String]) -> Vec<String> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let names = match words.as_slice() {
+        ["explain"] => return explain::names(),
         [] => [commands::top(), vec!["--help", "--version"]].concat(),
         ["help"] => commands::top().into_iter().chain(topics::names()).collect(),
         ["completions"] => SCRIPTS.map(|(name, _)| name).to_vec(),

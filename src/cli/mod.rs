@@ -7,6 +7,7 @@ mod commands;
 mod completions;
 mod config;
 mod doctor;
+mod explain;
 mod lb;
 mod leader;
 mod logging;
@@ -104,6 +105,7 @@ fn run_command(entry: &Entry, words: Vec<OsString>) -> Exit {
         Kind::Flags(Command::RouteSync) => route::sync(words),
         Kind::Flags(Command::Config) => config::config(words),
         Kind::Flags(Command::Doctor) => doctor::doctor(words),
+        Kind::Explain => Ok(explain::explain(&words)),
         Kind::Completions => Ok(completions::completions(&words)),
         Kind::Help => Ok(help_on(&words)),
         Kind::Version => Ok(match words.as_slice() {
@@ -135,7 +137,10 @@ fn help_on(words: &[OsString]) -> Exit {
         return Printer::stdout(&commands::overview());
     }
     let command = commands::find(&name).map(Entry::help);
-    match command.or_else(|| topics::page(&name)) {
+    match command
+        .or_else(|| topics::page(&name))
+        .or_else(|| explain::text(&name))
+    {
         Some(text) => Printer::stdout(&text),
         None => {
             let mut all = commands::names();

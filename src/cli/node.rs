@@ -392,7 +392,12 @@ fn both_sides(plan: &NodePlan) -> String {
         Server::Gone(id) => identity.push(format!("server {id}")),
         Server::Foreign | Server::Unknown | Server::Unmatched => {}
     }
-    let reported = node.status.addresses.iter().map(ToString::to_string).collect();
+    let reported = node
+        .status
+        .addresses
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     sides(&[
         ("name", vec![plan.object.name.clone()], name),
         ("identity", vec![or_dash(&node.spec.provider_id)], identity),

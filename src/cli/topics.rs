@@ -54,13 +54,80 @@ pub(super) fn page(name: &str) -> Option<String> {
 
 /// What the page of troubleshooting says of an event's reason; without its last full stop.
 pub(super) fn meaning(reason: &str) -> String {
-    let pages = TOPICS
-        .iter()
-        .filter(|topic| topic.name == "troubleshooting");
-    let mut rows = pages.flat_map(|topic| topic.page.lines()).map(cells);
-    let row = rows.find(|row| row.len() == 2 && row[0] == reason);
-    let meaning = row.and_then(|mut row| row.pop()).unwrap_or_default();
-    meaning.trim_end_matches('.').to_owned()
+    let is_it = |row: &Row| row.headings[0] == "reason" && row.names(&[0]) == [reason];
+    let row = rows().into_iter().find(is_it);
+    let meaning = row.and_then(|mut row| row.cells.pop()).unwrap_or_default();
+    meaning.replace('`', "").trim_end_matches('.').to_owned()
+}
+
+/// A row of a table in a page.
+pub(super) struct Row {
+    pub(super) topic: &'static str,
+    pub(super) headings: Vec<String>,
+    /// As in the page, with the marks of code.
+    pub(super) cells: Vec<String>,
+}
+
+impl Row {
+    /// The names in these columns: what is marked as code, else the whole cell; without dashes, values and `[.PORT]`.
+    pub(super) fn names(&self, columns: &[usize]) -> Vec<String> {
+        let cells = columns.iter().filter_map(|column| self.cells.get(*column));
+        let names = cells.flat_map(|cell| match cell.contains('`') {
+            true => cell.split('`').skip(1).step_by(2).collect(),
+            false => vec![cell.as_str()],
+        });
+        let names =
+            names.filter_map(|name| name.trim_start_matches('-').split([' ', '=', '[']).next());
+        names
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// An annotation that may be of one port.
+    pub(super) fn is_per_port(&self) -> bool {
+        self.cells
+            .first()
+            .is_some_and(|cell| cell.contains("[.PORT]"))
+    }
+
+    /// As in the page, with the name on a line of its own.
+    pub(super) fn text(&self) -> String {
+        let mut page = Page {
+            text: String::new(),
+            columns: COLUMNS,
+        };
+        match self.cells.as_slice() {
+            [name, text] => {
+                page.line(0, &name.replace('`', ""));
+                let indent = " ".repeat(INDENT);
+                page.paragraph(&indent, INDENT, &text.replace('`', ""));
+            }
+            cells => page.row(&self.headings, cells),
+        }
+        page.text
+    }
+}
+
+/// The rows of all tables, in the order of the pages.
+pub(super) fn rows() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for topic in TOPICS {
+        let mut headings = Vec::new();
+        for line in topic.page.lines() {
+            match line.starts_with('|') {
+                false => headings.clear(),
+                true if headings.is_empty() => headings = cells(line),
+                true if line.starts_with("|---") => {}
+                true => rows.push(Row {
+                    topic: topic.name,
+                    headings: headings.clone(),
+                    cells: cells(line),
+                }),
+            }
+        }
+    }
+    rows
 }
 
 /// A line each: the topics as `ccm help` lists them.
@@ -134,7 +201,8 @@ impl Page {
 
     /// `name: text` of two columns; of more: the name, then each cell with its heading. A column `meaning` needs none.
     fn row(&mut self, headings: &[String], row: &[String]) {
-        let (name, cells) = match row {
+        let row: Vec<String> = row.iter().map(|cell| cell.replace('`', "")).collect();
+        let (name, cells) = match row.as_slice() {
             [name, cells @ ..] => (name, cells),
             [] => return,
         };
@@ -164,10 +232,10 @@ fn mark(content: &str) -> usize {
     }
 }
 
-/// Of a line `| a | b |`; a bar behind a backslash is text. Code in a cell needs no marks.
+/// Of a line `| a | b |`; a bar behind a backslash is text.
 fn cells(line: &str) -> Vec<String> {
     const BAR: &str = "\u{0}";
-    let line = line.replace("\\|", BAR).replace('`', "");
+    let line = line.replace("\\|", BAR);
     let line = line.trim().trim_matches('|');
     let cells = line.split('|').map(|cell| cell.trim().replace(BAR, "|"));
     cells.collect()

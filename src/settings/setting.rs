@@ -120,6 +120,21 @@ named! {
 }
 
 impl Setting {
+    /// A value that it may have.
+    pub fn example(&self) -> &'static str {
+        match (self.kind, self.default) {
+            (Kind::Choice(words), _) => words.last().copied().unwrap_or_default(),
+            (Kind::Boolean, Some("true")) => "false",
+            (Kind::Boolean, _) => "true",
+            (_, Some(default)) if !default.is_empty() => default,
+            (Kind::Text(what) | Kind::List(what), _) => what,
+            (Kind::Duration, _) => "30s",
+            (Kind::Integer | Kind::Number, _) => "1",
+            (Kind::Path, _) => "/etc/ccm/file",
+            (Kind::Url, _) => "https://example.com",
+        }
+    }
+
     /// What the rows leave out. `commands`: those that take it, by flag or by variable.
     pub(super) const fn of(group: Group, commands: &'static [Command]) -> Setting {
         Setting {

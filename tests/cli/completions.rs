@@ -17,6 +17,10 @@ const CASES: &[(&str, &str)] = &[
     ("ccm help tr", "troubleshooting"),
     ("ccm completions ", "bash fish zsh"),
     ("ccm completions f", "fish"),
+    (
+        "ccm explain http-cookie",
+        "http-cookie-lifetime http-cookie-name",
+    ),
     ("ccm co", "completions config"),
     ("ccm node list --det", ""),
     ("ccm node sync --det", "--detailed-exitcode"),

@@ -94,6 +94,18 @@ impl Cloud {
         self.lock().actions.hold_resource(resource, held);
     }
 
+    /// What a series of a load balancer's metrics says from now on, e.g. `open_connections`, `bandwidth.in`.
+    /// Panics where the API has no such series.
+    pub fn set_metric(&self, load_balancer: u64, series: &str, value: f64) {
+        assert!(
+            load_balancers::is_a_series(series),
+            "there is no series {series}"
+        );
+        if let Some(one) = self.lock().load_balancers.get_mut(&load_balancer) {
+            one.metrics.insert(series.to_owned(), value);
+        }
+    }
+
     /// What the health checks of a load balancer say about a target from now on, for one listen port or for all.
     /// With None for `health` the target follows its server's state again. Nothing happens when it is gone.
     /// Panics where the API has no such word.

@@ -352,3 +352,38 @@ fn changes_by_hand_hold_until_the_api_changes_the_field() {
     assert_eq!(shown.at("/load_balancer/algorithm/type"), "round_robin");
     assert_eq!(shown.at("/load_balancer/private_net/0/network"), 1);
 }
+
+/// Each sample has what is set; a type that is not known and a time that is none are refused.
+#[test]
+fn metrics_are_what_is_set() {
+    let api = Api::new();
+    let id = create(&api, "web", json!({}));
+    api.cloud.set_metric(id, "bandwidth.out", 1234.5);
+    let of = |query: &str| api.get(&format!("{}/metrics?{query}", path(id)));
+    let hour = "start=2026-11-22T10:00:00Z&end=2026-11-22T11:00:00Z";
+
+    let both = of(&format!("type=bandwidth,open_connections&step=600&{hour}"));
+    assert_eq!(both.status, 200, "{}", both.body);
+    assert_eq!(both.at("/metrics/step"), 600);
+    let series = |name: &str| both.at(&format!("/metrics/time_series/{name}/values"));
+    assert_eq!(series("bandwidth.out").as_array().map(Vec::len), Some(6));
+    assert_eq!(series("bandwidth.out")[0][1], "1234.5");
+    assert_eq!(series("bandwidth.in")[5][1], "0");
+    assert_eq!(series("open_connections")[5][1], "0");
+
+    let adjusted = of(&format!("type=open_connections&step=1&{hour}"));
+    assert_eq!(adjusted.at("/metrics/step"), 7);
+    for refused in [
+        hour,
+        "type=nonsense&start=2026-11-22T10:00:00Z&end=2026-11-22T11:00:00Z",
+        "type=bandwidth&end=2026-11-22T11:00:00Z",
+        "type=bandwidth&start=2026-11-22T11:00:00Z&end=2026-11-22T10:00:00Z",
+    ] {
+        let answer = of(refused);
+        assert_eq!(
+            (answer.status, answer.code()),
+            (422, "invalid_input"),
+            "{refused}"
+        );
+    }
+}

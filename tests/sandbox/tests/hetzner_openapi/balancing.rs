@@ -128,6 +128,11 @@ fn create(tour: &mut Tour) -> u64 {
     for path in [
         "/load_balancers".to_owned(),
         "/load_balancers?name=web&label_selector=a=b&sort=id&page=1&per_page=50".into(),
+        format!(
+            "/load_balancers/{id}/metrics?type=open_connections,bandwidth\
+             &start=2026-11-22T10:00:00Z&end=2026-11-22T10:10:00Z&step=60"
+        ),
+        format!("/load_balancers/{id}/metrics?type=nonsense"),
         format!("/load_balancers/{id}"),
         format!("/servers/{worker}"),
         format!("/networks/{network}"),

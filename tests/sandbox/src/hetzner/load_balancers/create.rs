@@ -104,6 +104,7 @@ fn read(call: &Call) -> Result<Order, ApiError> {
         ipv6: 0,
         protected: false,
         health: BTreeMap::new(),
+        metrics: BTreeMap::new(),
         edited: Default::default(),
     };
     if let Some(id) = fields.number("network")? {

@@ -8,6 +8,7 @@
 //! | `health` | what the health checks say about a target |
 //! | `changes` | the actions that change one load balancer |
 //! | `attachment` | the actions that also concern a network |
+//! | `metrics` | connections, requests and bandwidth over a time |
 //! | `lifecycle` | its end, and what happens when a server or a network ends |
 //! | `edit` | a load balancer changed by hand |
 
@@ -17,6 +18,7 @@ mod create;
 mod edit;
 mod health;
 mod lifecycle;
+mod metrics;
 mod service;
 mod target;
 
@@ -30,6 +32,7 @@ pub use self::create::place;
 pub use self::edit::edit;
 pub use self::health::{Health, Machine};
 pub use self::lifecycle::{forget_network, forget_server, remove};
+pub use self::metrics::is_a_series;
 pub use self::service::Service;
 pub use self::target::{Kind, Target};
 use super::actions::{self, Resource};
@@ -70,6 +73,8 @@ pub struct LoadBalancer {
     pub protected: bool,
     /// What a test wants the health checks to say, for one listen port or for all.
     pub health: BTreeMap<(Machine, Option<u16>), Health>,
+    /// Series of metrics by name, e.g. `bandwidth.in`; what is not here is 0.
+    pub metrics: BTreeMap<String, f64>,
     edited: Overlay,
 }
 
@@ -178,6 +183,8 @@ fn route_one(call: &mut Call, id: u64, rest: &[&str]) -> Result<Reply, ApiError>
         ([], "PUT") => update(call, found),
         ([], "DELETE") => lifecycle::delete(call, &found),
         ([], _) => Err(ApiError::wrong_method(call.method)),
+        (["metrics"], "GET") => metrics::metrics(call, &found),
+        (["metrics"], _) => Err(ApiError::wrong_method(call.method)),
         (["actions", command], _) if command.parse::<u64>().is_err() => {
             start(call, &found, command)
         }

@@ -1,0 +1,173 @@
+//! `ccm explain WORD`: what the tables of the help pages say of an annotation, a setting, a check of the doctor, a reason
+//! or a metric.
+
+use super::commands;
+use super::output::{Exit, Printer, usage};
+use super::topics::{self, Row};
+use crate::hetzner::load_balancers::annotations::PREFIX;
+use crate::settings::TABLE;
+use std::ffi::OsString;
+
+/// What can be explained.
+struct Kind {
+    /// The heading of the first column in tables of it.
+    name: &'static str,
+    /// The columns that have names.
+    columns: &'static [usize],
+}
+
+const fn kind(name: &'static str, columns: &'static [usize]) -> Kind {
+    Kind { name, columns }
+}
+
+const KINDS: [Kind; 5] = [
+    kind("annotation", &[0]),
+    kind("setting", &[0, 1, 2]),
+    kind("check", &[0]),
+    kind("reason", &[0]),
+    kind("metric", &[0]),
+];
+
+pub(super) fn explain(words: &[OsString]) -> Exit {
+    let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    match words.as_slice() {
+        [word] if *word == "-h" || *word == "--help" => Printer::stdout(&commands::help("explain")),
+        [word] => match text(word) {
+            Some(text) => Printer::stdout(&text),
+            None => {
+                let known = names();
+                let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                commands::unknown("word", &name(word), &known)
+            }
+        },
+        _ => usage("explain takes one word: ccm explain protocol"),
+    }
+}
+
+/// Everything that can be explained.
+pub(super) fn names() -> Vec<String> {
+    rows().flat_map(|(_, row)| row.names(&[0])).collect()
+}
+
+/// What is said of it; none: it is in no table.
+pub(super) fn text(word: &str) -> Option<String> {
+    let word = name(word);
+    // `protocol.https` is about one port.
+    let of_one_port = word.split_once('.').map(|(name, _)| name);
+    let is_meant = |(kind, row): &(&Kind, Row)| {
+        let names = row.names(kind.columns);
+        let has = |word: &str| names.iter().any(|name| name.eq_ignore_ascii_case(word));
+        has(&word) || of_one_port.is_some_and(|word| row.is_per_port() && has(word))
+    };
+    let rows = rows().filter(is_meant);
+    let texts: Vec<String> = rows.map(|(kind, row)| shown(kind.name, &row)).collect();
+    (!texts.is_empty()).then(|| texts.join("\n"))
+}
+
+/// All rows that explain something, and what it is.
+fn rows() -> impl Iterator<Item = (&'static Kind, Row)> {
+    topics::rows().into_iter().filter_map(|row| {
+        let heading = row.headings.first()?;
+        let kind = KINDS.iter().find(|kind| kind.name == heading)?;
+        Some((kind, row))
+    })
+}
+
+fn shown(kind: &str, row: &Row) -> String {
+    let prefix = match kind {
+        "annotation" => PREFIX,
+        _ => "",
+    };
+    let example = match kind {
+        "annotation" => annotation_example(row),
+        "setting" => setting_example(&row.names(&[0])),
+        _ => None,
+    };
+    let example = example.map(|example| format!("    example: {example}\n"));
+    format!(
+        "{kind} {prefix}{}{}More: ccm help {}.\n",
+        row.text(),
+        example.unwrap_or_default(),
+        row.topic
+    )
+}
+
+/// With a value that its form names.
+fn annotation_example(row: &Row) -> Option<String> {
+    let value = row.cells.get(1)?.split('`').nth(1)?;
+    let name = row.names(&[0]).into_iter().next()?;
+    Some(format!("{PREFIX}{name}: \"{value}\""))
+}
+
+/// With a value that it may have.
+fn setting_example(names: &[String]) -> Option<String> {
+    let setting = TABLE
+        .iter()
+        .find(|setting| names.iter().any(|name| *name == setting.name()))?;
+    let value = setting.example();
+    Some(match (setting.flags.first(), setting.variables.first()) {
+        (Some(flag), _) if setting.takes_value() => format!("--{flag} {value}"),
+        (Some(flag), _) => format!("--{flag}"),
+        (None, Some(variable)) => format!("{}={value}", variable.name()),
+        (None, None) => return None,
+    })
+}
+
+/// The word as the tables have it: without dashes, prefix, `$` and value.
+fn name(word: &str) -> String {
+    let word = word.split(['=', ':']).next().unwrap_or_default();
+    let word = word.trim_start_matches(['-', '$']);
+    word.strip_prefix(PREFIX).unwrap_or(word).trim().to_owned()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// How people write it, and what the text begins with.
+    #[test]
+    fn what_is_typed_is_found() {
+        for (typed, found) in [
+            (
+                "protocol",
+                "annotation load-balancer.hetzner.cloud/protocol[.PORT]\n",
+            ),
+            (
+                "protocol.https",
+                "annotation load-balancer.hetzner.cloud/protocol[.PORT]\n",
+            ),
+            (
+                "load-balancer.hetzner.cloud/location",
+                "annotation load-balancer.hetzner.cloud/location\n",
+            ),
+            ("HCLOUD_NETWORK", "setting network\n"),
+            ("$HCLOUD_NETWORK", "setting network\n"),
+            ("--cloud-provider=hcloud", "setting cloud-provider\n"),
+            ("-o", "setting output\n"),
+            ("SyncLoadBalancerFailed", "reason SyncLoadBalancerFailed"),
+            ("syncloadbalancerfailed", "reason SyncLoadBalancerFailed"),
+            ("ccm_nodes", "metric ccm_nodes\n"),
+            ("rate-limit", "check rate-limit"),
+        ] {
+            let text = text(typed).unwrap_or_default();
+            assert!(text.starts_with(found), "{typed}: {text}");
+        }
+        assert_eq!(text("nonsense"), None);
+    }
+
+    /// Everything that has a name in one of the tables is found by it.
+    #[test]
+    fn everything_is_found_by_its_name() {
+        for (kind, row) in rows() {
+            for name in row.names(&[0]) {
+                let text = text(&name).unwrap();
+                assert!(text.contains(&format!("{} ", kind.name)), "{name}: {text}");
+            }
+        }
+        for setting in TABLE.iter().filter(|setting| !setting.hidden) {
+            let text = text(&setting.name()).unwrap();
+            assert!(text.contains("example: "), "{text}");
+        }
+    }
+}
