@@ -66,7 +66,7 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
         both_sides(plan),
         health(plan),
         section(
-            "\nFIELDS (= as wanted, ~ differs, · left as it is)",
+            "\nFIELDS (= as wanted, ~ differs, · left unchanged)",
             &fields.collect::<String>(),
             "none: nothing is wanted of a load balancer",
         ),

@@ -97,7 +97,7 @@ fn plan_service(
     let (nodes, cluster) = (&observed.nodes, &observed.cluster);
     match plan.want {
         Want::Nothing => return plan,
-        Want::Remove => plan.cloud = snapshot.plan_removal(&for_cloud, nodes, cluster),
+        Want::Remove => plan.cloud = snapshot.plan_removal(&for_cloud, cluster),
         Want::Ensure => {
             plan.cloud = snapshot.plan(&for_cloud, nodes, cluster);
             let has = &service.status.load_balancer.ingress;
