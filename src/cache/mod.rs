@@ -33,6 +33,7 @@ pub struct Apis {
     load_balancers: Cached<Arc<dyn Snapshot>>,
     network: Cached<Network>,
     pause: CallPause,
+    cloud_interval: Duration,
 }
 
 impl Apis {
@@ -50,7 +51,14 @@ impl Apis {
             load_balancers: Cached::default(),
             network: Cached::default(),
             pause: CallPause::new(time_scale),
+            cloud_interval: Duration::ZERO,
         }
+    }
+
+    /// From now on the cloud is not asked the same twice within this time, whatever age a reader accepts, and a single
+    /// server is taken from the list of all. For a display that is redrawn: no write may rest on it.
+    pub fn poll_cloud_every(&mut self, interval: Duration) {
+        self.cloud_interval = interval;
     }
 
     /// All Services of type LoadBalancer, no older than that.
@@ -94,7 +102,7 @@ impl Apis {
         };
         let max_age = match self.load_balancers.last() {
             Some(view) if !covers(&**view.value) => Duration::ZERO,
-            _ => max_age,
+            _ => max_age.max(self.cloud_interval),
         };
         let observe = || {
             self.provider
@@ -115,12 +123,23 @@ impl Apis {
                 .observe(urgency)
         };
         self.network
-            .get(max_age, || self.pause.guard(observe))
+            .get(max_age.max(self.cloud_interval), || {
+                self.pause.guard(observe)
+            })
             .map_err(Error::Cloud)
     }
 
     /// One server as it is now.
     pub fn instance(&self, id: InstanceId) -> Result<Instance, provider::Error> {
+        if let Some(listed) = self
+            .instances_last()
+            .filter(|_| !self.cloud_interval.is_zero())
+        {
+            let found = listed.iter().find(|one| one.id == id).cloned();
+            let gone =
+                || provider::Error::new(ErrorKind::NotFound, format!("server {id} is not listed"));
+            return found.ok_or_else(gone);
+        }
         self.pause.guard(|| {
             let instances = self.provider.instances();
             instances.ok_or_else(|| lacks("servers"))?.get(id)
@@ -150,7 +169,8 @@ impl Apis {
         urgency: Urgency,
     ) -> Result<Instances, Error> {
         let is_fresh = |view: &Instances| {
-            view.age() <= max_age && since.is_none_or(|since| view.asked >= since)
+            view.age() <= self.cloud_interval
+                || view.age() <= max_age && since.is_none_or(|since| view.asked >= since)
         };
         let list = || {
             self.provider.prepare()?;

@@ -7,6 +7,7 @@ use super::output::{Exit, Printer};
 use super::topics;
 use crate::settings::{self, Command, all_nearest, one_of};
 use std::ffi::OsString;
+use std::sync::OnceLock;
 
 /// One command, or a group of commands.
 pub(super) struct Entry {
@@ -78,15 +79,24 @@ impl Entry {
 
     /// The text of `--help`.
     pub(super) fn help(&self) -> String {
-        match (self.kind, self.help.split_once(FLAGS)) {
+        let text = match (self.kind, self.help.split_once(FLAGS)) {
             (Kind::Flags(command), Some((head, tail))) => {
                 format!("{head}{}\n{tail}", settings::help(command))
             }
             (Kind::Help, _) => self.help.replace(TOPICS, &topics::list()),
             _ => self.help.to_owned(),
+        };
+        match IS_PLUGIN.get() {
+            None => text,
+            Some(()) => top().iter().fold(text, |text, name| {
+                text.replace(&format!("ccm {name}"), &format!("kubectl ccm {name}"))
+            }),
         }
     }
 }
+
+/// Set when kubectl called us, by a link of the name `kubectl-ccm`: help writes the commands as its user types them.
+pub(super) static IS_PLUGIN: OnceLock<()> = OnceLock::new();
 
 /// The command that the words begin with, and how many of them name it.
 pub(super) fn named(words: &[OsString]) -> Option<(&'static Entry, usize)> {

@@ -1,12 +1,20 @@
 //! `ccm completions SHELL`: a script that completes commands, flags and words of choices.
 //!
 //! The scripts are in `src/help/completions`. At each key they run `ccm completions -- WORD…`, which answers with what
-//! may follow: [`offered`]. Names of nodes and Services are not completed: that would ask the cluster at every key.
+//! may follow: [`offered`]. Names of objects are asked of the cluster, which has a second to answer; without an answer
+//! there are none.
 
 use super::output::{Exit, Printer, usage};
-use super::{commands, explain, topics};
-use crate::settings::{Command, Kind, Setting, TABLE};
+use super::{commands, explain, topics, wire};
+use crate::kube::{Client, Error, ReadFrom};
+use crate::settings::{self, Command, Kind, Process, Setting, Settings, TABLE};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// For an answer of the cluster: someone waits at the keyboard.
+const TIME_LIMIT: Duration = Duration::from_secs(1);
 
 const SCRIPTS: [(&str, &str); 3] = [
     ("bash", include_str!("../help/completions/bash.sh")),
@@ -39,30 +47,42 @@ fn offered(typed: &[&str]) -> String {
             (setting.filter(|one| one.takes_value()), last.as_str())
         }
     };
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let all = match setting {
         Some(setting) if setting.kind == Kind::Path => return "FILE\n".to_owned(),
-        Some(setting) => values(setting),
-        None => following(&words),
+        Some(setting) => values(setting, &words),
+        None => following(&words, begun),
     };
     let fitting = all.iter().filter(|line| line.starts_with(begun));
     fitting.map(|line| format!("{line}\n")).collect()
 }
 
-fn following(words: &[String]) -> Vec<String> {
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let names = match words.as_slice() {
-        ["explain"] => return explain::names(),
-        [] => [commands::top(), vec!["--help", "--version"]].concat(),
-        ["help"] => commands::top().into_iter().chain(topics::names()).collect(),
-        ["completions"] => SCRIPTS.map(|(name, _)| name).to_vec(),
-        ["help", group] => commands::verbs(group),
-        // A flag as first word is the daemon's.
-        [flag, ..] if flag.starts_with('-') => return flags(Command::Run),
-        [group] if !commands::verbs(group).is_empty() => commands::verbs(group),
-        words => {
-            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-            let command = commands::named(&words).and_then(|(entry, _)| entry.settings());
-            return command.map(flags).unwrap_or_default();
+/// `words`: all before the one that begins so.
+fn following(words: &[&str], begun: &str) -> Vec<String> {
+    let command = command_of(words);
+    let words = super::command_first(words.iter().map(OsString::from).collect());
+    let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    let names = match (words.as_slice(), command) {
+        (["explain"], _) => return explain::names(),
+        ([], _) => [commands::top(), vec!["--help", "--version"]].concat(),
+        (["help"], _) => commands::top().into_iter().chain(topics::names()).collect(),
+        (["completions"], _) => SCRIPTS.map(|(name, _)| name).to_vec(),
+        (["help", group], _) => commands::verbs(group),
+        ([group, ..], None) => commands::verbs(group),
+        ([flag, ..], _) if flag.starts_with('-') && !begun.starts_with('-') => commands::top(),
+        (words, Some(command)) => {
+            let names = match command {
+                _ if begun.starts_with('-') => Vec::new(),
+                Command::NodeInspect | Command::NodeSync => asked(words, nodes),
+                Command::LbInspect | Command::LbSync => asked(words, services),
+                _ => Vec::new(),
+            };
+            return if names.is_empty() {
+                flags(command)
+            } else {
+                names
+            };
         }
     };
     names.into_iter().map(str::to_owned).collect()
@@ -85,7 +105,58 @@ fn with_flag(flag: &str) -> Option<&'static Setting> {
     settings.find(|setting| setting.flag_names().any(|name| name == flag))
 }
 
-fn values(setting: &Setting) -> Vec<String> {
+/// The command that is typed so far; flags alone are the daemon's.
+fn command_of(words: &[&str]) -> Option<Command> {
+    let words = super::command_first(words.iter().map(OsString::from).collect());
+    match commands::named(&words) {
+        Some((entry, _)) => entry.settings(),
+        None => words[0]
+            .to_string_lossy()
+            .starts_with('-')
+            .then_some(Command::Run),
+    }
+}
+
+fn typed(words: &[&str]) -> Settings {
+    let command = command_of(words).unwrap_or(Command::Doctor);
+    let words = words.iter().map(OsString::from).collect();
+    settings::parse(command, words, &Process).settings
+}
+
+/// What the cluster answers that the flags name which are typed so far; nothing when it does not within the time limit.
+fn asked(words: &[&str], question: fn(&Client) -> Result<Vec<String>, Error>) -> Vec<String> {
+    let settings = typed(words);
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let client = wire::kube_client(&settings, wire::gate(Command::Doctor, &settings));
+        let answer = client.ok().and_then(|client| question(&client).ok());
+        let _ = sender.send(answer.unwrap_or_default());
+    });
+    receiver.recv_timeout(TIME_LIMIT).unwrap_or_default()
+}
+
+fn nodes(client: &Client) -> Result<Vec<String>, Error> {
+    let nodes = client.nodes(ReadFrom::Cache)?;
+    Ok(nodes.iter().map(|node| node.name().to_owned()).collect())
+}
+
+fn services(client: &Client) -> Result<Vec<String>, Error> {
+    let services = client.load_balancer_services(ReadFrom::Cache)?;
+    Ok(services.iter().map(|service| service.full_name()).collect())
+}
+
+fn values(setting: &Setting, words: &[&str]) -> Vec<String> {
+    match setting.flags {
+        ["context"] => return wire::contexts(&typed(words)),
+        ["namespace"] => {
+            let services = asked(words, services).into_iter();
+            let namespaces: BTreeSet<_> = services
+                .filter_map(|one| Some(one.split_once('/')?.0.to_owned()))
+                .collect();
+            return namespaces.into_iter().collect();
+        }
+        _ => {}
+    }
     let words = match setting.kind {
         Kind::Boolean => &["true", "false"],
         Kind::Choice(words) => words,

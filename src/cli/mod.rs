@@ -10,7 +10,9 @@ mod doctor;
 mod explain;
 mod lb;
 mod leader;
+mod lists;
 mod logging;
+mod names;
 mod node;
 mod objects;
 mod output;
@@ -22,15 +24,19 @@ mod table;
 mod topics;
 mod wire;
 
-use crate::settings::{Command, first_word};
+use crate::settings::{Command, next_word};
 use commands::{Entry, Kind};
 use output::{Exit, Printer, usage};
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
 /// The image has a link of this name in `/bin`: a Deployment whose `command:` names it works with only the image changed.
 const DROP_IN: &str = "hcloud-cloud-controller-manager";
+
+/// A link of this name in `$PATH` is called for `kubectl ccm`.
+const PLUGIN: &str = "kubectl-ccm";
 
 /// Runs what the words say; the first is the name that the program was called by.
 pub fn main(words: Vec<OsString>) -> ExitCode {
@@ -45,7 +51,11 @@ fn without_program(mut words: Vec<OsString>) -> Vec<OsString> {
         return words;
     }
     let program = words.remove(0);
-    let is_drop_in = Path::new(&program).file_name() == Some(DROP_IN.as_ref());
+    let program = Path::new(&program).file_name();
+    if program == Some(PLUGIN.as_ref()) {
+        let _ = commands::IS_PLUGIN.set(());
+    }
+    let is_drop_in = program == Some(DROP_IN.as_ref());
     if let Some(at) = flags_begin(&words).filter(|_| is_drop_in) {
         words.insert(at, "--cloud-provider=hcloud".into());
     }
@@ -65,30 +75,58 @@ fn flags_begin(words: &[OsString]) -> Option<usize> {
     }
 }
 
+/// Flags that stand before or within a command's name are moved behind it.
+fn command_first(mut words: Vec<OsString>) -> Vec<OsString> {
+    for place in [0, 1] {
+        let begun = commands::named(&words).map(|(entry, _)| entry.kind);
+        if place == 0 || begun == Some(Kind::Group) {
+            let Some(at) = next_word(&words, place) else {
+                break;
+            };
+            let word = words.remove(at);
+            words.insert(place, word);
+        }
+    }
+    words
+}
+
 fn dispatch(words: Vec<OsString>) -> Exit {
     let Some(first) = words.first() else {
         Printer::stderr(&commands::overview());
         return Exit::Usage;
     };
     match first.to_string_lossy().as_ref() {
-        "-h" | "--help" => Printer::stdout(&commands::overview()),
-        "--version" => Printer::stdout(&commands::version()),
-        // The daemon's flags alone start the daemon: the arguments of another CCM's Deployment.
-        flag if flag.starts_with('-') => {
-            let later = first_word(Command::Run, &words).and_then(|at| words.get(at..));
-            match later.and_then(commands::named) {
-                Some((entry, _)) => {
-                    let name = entry.name;
-                    usage(&format!("flags go after the command: ccm {name} …"))
-                }
-                None => run::run(words).unwrap_or_else(|exit| exit),
-            }
-        }
-        name => match commands::named(&words) {
-            Some((entry, count)) => run_command(entry, words[count..].to_vec()),
-            None => commands::unknown("command", name, &commands::top()),
-        },
+        "-h" | "--help" => return Printer::stdout(&commands::overview()),
+        "--version" => return Printer::stdout(&commands::version()),
+        _ => {}
     }
+    let moved = command_first(words.clone());
+    match commands::named(&moved) {
+        Some((entry, count)) => run_command(entry, moved[count..].to_vec()),
+        None if !first.to_string_lossy().starts_with('-') => {
+            commands::unknown("command", &first.to_string_lossy(), &commands::top())
+        }
+        None => without_command(&first.to_string_lossy(), words.clone()),
+    }
+}
+
+/// The daemon's flags alone start the daemon, as the arguments of another CCM's Deployment do.
+fn without_command(flag: &str, words: Vec<OsString>) -> Exit {
+    let is_in_pod = startup::is_set_here("KUBERNETES_SERVICE_HOST");
+    if starts_daemon(&words, is_in_pod, std::io::stdin().is_terminal()) {
+        return run::run(words).unwrap_or_else(|exit| exit);
+    }
+    Printer::stderr(&commands::overview());
+    usage(&format!(
+        "{flag} needs a command, e.g. ccm node list {flag} …; the daemon is ccm run"
+    ))
+}
+
+fn starts_daemon(words: &[OsString], is_in_pod: bool, is_at_terminal: bool) -> bool {
+    let mut words = words
+        .iter()
+        .map(|word| word.to_string_lossy().replace('_', "-"));
+    is_in_pod || !is_at_terminal || words.any(|word| word.starts_with(startup::CLOUD_PROVIDER))
 }
 
 fn run_command(entry: &Entry, words: Vec<OsString>) -> Exit {
@@ -153,6 +191,65 @@ fn help_on(words: &[OsString]) -> Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split_whitespace().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn flags_may_stand_before_the_command() {
+        for (typed, meant) in [
+            ("node list", "node list"),
+            ("--context x node list", "node list --context x"),
+            ("--context=x node list -w", "node list --context=x -w"),
+            ("node --context x list", "node list --context x"),
+            ("-n shop lb inspect web", "lb inspect -n shop web"),
+            ("-Aw lb list", "lb list -Aw"),
+            ("-wn shop lb list", "lb list -wn shop"),
+            ("-nshop lb list", "lb list -nshop"),
+            ("-v=4 doctor", "doctor -v=4"),
+            ("--once run", "run --once"),
+            (
+                "--no-headers --sort-by name lb --watch list",
+                "lb list --no-headers --sort-by name --watch",
+            ),
+            ("--kubeconfig node list", "list --kubeconfig node"),
+            (
+                "--leader-elect=false --allow-untagged-cloud doctor",
+                "doctor --leader-elect=false --allow-untagged-cloud",
+            ),
+            ("--once", "--once"),
+            ("--once -- run", "--once -- run"),
+            (
+                "completions -- --context x node",
+                "completions -- --context x node",
+            ),
+            ("help lb list", "help lb list"),
+            ("lb sync --yes default/list", "lb sync --yes default/list"),
+        ] {
+            assert_eq!(command_first(words(typed)), words(meant), "{typed}");
+        }
+    }
+
+    #[test]
+    fn flags_alone_start_the_daemon_only_where_it_is_meant() {
+        for (typed, is_in_pod, is_at_terminal, starts) in [
+            ("--context x", false, true, false),
+            ("--leader-elect=false", false, true, false),
+            ("--context x", false, false, true),
+            ("--leader-elect=false", true, true, true),
+            (
+                "--leader-elect=false --cloud-provider=hcloud",
+                false,
+                true,
+                true,
+            ),
+            ("--cloud_provider hcloud", false, true, true),
+        ] {
+            let started = starts_daemon(&words(typed), is_in_pod, is_at_terminal);
+            assert_eq!(started, starts, "{typed}");
+        }
+    }
 
     #[test]
     fn the_name_chooses_the_profile() {

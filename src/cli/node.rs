@@ -1,8 +1,9 @@
 //! `ccm node list | inspect | sync`: what both node controllers see and would do, for people and for programs.
 
+use super::lists::{List, Table};
+use super::names::{self, Known, Word};
 use super::objects::{
-    Context, Item, Planned, error_of, field, finding, section, sides, unknown_name, warnings,
-    would_do,
+    Context, Item, Planned, error_of, field, finding, section, sides, warnings, would_do,
 };
 use super::output::{Exit, or_dash};
 use super::table::{self, Columns};
@@ -19,13 +20,20 @@ use std::ffi::OsString;
 
 pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let nodes = Nodes::start(Command::NodeList, words)?;
-    let plans = nodes.evaluate(&Selection::All)?;
-    let rows = plans.iter();
-    let text = |is_wide| match rows.len() {
-        0 => "The cluster has no nodes.\n".to_owned(),
-        _ => COLUMNS.table(rows.map(|plan| cells(plan, is_wide)).collect(), is_wide),
-    };
-    Ok(nodes.context.show("List", &plans, text))
+    let context = &nodes.context;
+    let selector = context.settings.selector.value.clone().unwrap_or_default();
+    TABLE.show(context, || {
+        let mut plans = nodes.evaluate(&Selection::All)?;
+        plans.retain(|plan| {
+            let labels = plan.node.node.metadata.labels.iter();
+            selector.matches(
+                &labels
+                    .map(|(key, value)| (key.into(), value.into()))
+                    .collect(),
+            )
+        });
+        Ok(List::new(plans, "The cluster has no nodes.\n"))
+    })
 }
 
 pub(super) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
@@ -95,22 +103,26 @@ impl Nodes {
         })
     }
 
-    /// Those that are named, else all. The error: a name is no node's.
+    /// Those that are named, else all. The error: a word is no node's name.
     fn selection(&self) -> Result<Selection, Exit> {
-        let names = &self.context.names;
-        if names.is_empty() {
+        let words = &self.context.names;
+        if words.is_empty() {
             return Ok(Selection::All);
         }
         // The nodes read here are those that are planned on.
         let nodes = self.nodes.nodes(&self.context.apis, &Selection::All);
         let nodes = nodes.map_err(|error| self.context.failed(&error))?;
-        let there: Vec<&str> = nodes.value.iter().map(|node| node.name()).collect();
-        let mut exit = Ok(Selection::Names(names.iter().cloned().collect()));
-        for name in names.iter().filter(|name| !there.contains(&name.as_str())) {
-            let what = format!("node {name:?}");
-            exit = Err(unknown_name(&what, name, &there, "ccm node list"));
-        }
-        exit
+        let known = nodes.value.iter().map(|node| Known::new(node.name()));
+        let in_cloud = || {
+            Ok(self
+                .evaluate(&Selection::All)?
+                .iter()
+                .map(called_in_cloud)
+                .collect())
+        };
+        let none = |word: &Word| format!("node {:?}", word.bare());
+        names::resolve(&names::NODES, words, None, known.collect(), in_cloud, none)
+            .map(Selection::Names)
     }
 
     fn evaluate(&self, selection: &Selection) -> Result<Vec<Plans>, Exit> {
@@ -121,6 +133,28 @@ impl Nodes {
             Ok(together(nodes, lifecycle))
         };
         plans().map_err(|error: cache::Error| self.context.failed(&error))
+    }
+}
+
+/// What its server is called, and every address of both.
+fn called_in_cloud(plans: &Plans) -> Known {
+    let plan = &plans.node;
+    let addresses = plan.node.status.addresses.iter();
+    let mut others: Vec<String> = addresses.map(|one| one.address.to_string()).collect();
+    if let Server::Matched(instance, _) = &plan.server {
+        let private = instance
+            .private
+            .iter()
+            .map(|private| private.ip.to_string());
+        others.extend(private);
+        others.extend(instance.public_ipv4.map(|ip| ip.to_string()));
+        others.extend(instance.public_ipv6.map(|range| range.to_string()));
+        others.push(instance.name.clone());
+    }
+    others.push(server(&plan.server).0);
+    Known {
+        name: plan.object.name.clone(),
+        others,
     }
 }
 
@@ -260,6 +294,13 @@ const COLUMNS: Columns = Columns {
     wide: &["TYPE", "LOCATION", "MATCHED BY", "PROVIDER ID"],
     // Addresses, then names, then what differs.
     yielding: &[(4, 15), (0, 18), (5, 10)],
+};
+
+const TABLE: Table<Vec<Plans>, Plans> = Table {
+    columns: COLUMNS,
+    rows: |plans| plans,
+    cells,
+    name: |plans| plans.node.object.for_people(),
 };
 
 fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {

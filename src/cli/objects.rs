@@ -1,22 +1,19 @@
 //! What the commands on nodes, Services and routes share. `list` and `inspect` show what is planned; `sync` shows it
 //! (`--dry-run`) or does now what one tick of the daemon would do.
 
-use super::leader;
 use super::output::{self, Document, Exit, Printer, line, paragraph};
 use super::startup::{CLOUD_PROVIDER, Started};
 use super::table;
+use super::{leader, lists, wire};
 use crate::cache::{self, Apis, ReadFrom};
 use crate::controllers::{Proposal, Report};
 use crate::kube::Node;
 use crate::provider::{Field, Finding, ProviderId, Severity, Source};
-use crate::settings::{Settings, all_nearest, one_of};
+use crate::settings::Settings;
 use serde::Serialize;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Of names that are equally near to one that does not exist, so many are named.
-const NEAREST_AT_MOST: usize = 3;
 
 /// Everything that was planned: a controller's view of all objects of a command.
 pub(super) trait Planned {
@@ -82,8 +79,12 @@ pub(super) struct Context {
 
 impl Context {
     pub(super) fn new(mut started: Started) -> Result<Context, Exit> {
+        let mut apis = started.apis()?;
+        if started.settings.watch.value {
+            apis.poll_cloud_every(wire::scaled(&started.settings, lists::CLOUD_INTERVAL));
+        }
         Ok(Context {
-            apis: started.apis()?,
+            apis,
             settings: started.settings,
             names: started.words,
             unknown: started.unknown,
@@ -186,18 +187,6 @@ impl Context {
         }
         exit.fail_if(held_back > 0)
     }
-}
-
-/// A name that is none of those that are there. `list`: the command that shows them.
-pub(super) fn unknown_name(what: &str, name: &str, there: &[&str], list: &str) -> Exit {
-    let mut near = all_nearest(name, there.iter().copied());
-    near.truncate(NEAREST_AT_MOST);
-    let hint = match near.as_slice() {
-        [] if there.is_empty() => ": the cluster has none".to_owned(),
-        [] => format!("; {list} shows all {}", there.len()),
-        near => format!("; did you mean {}?", one_of(near)),
-    };
-    Printer::failure(&format!("there is no {what}{hint}"))
 }
 
 /// `2 changed, 98 unchanged, 0 failed`.

@@ -111,7 +111,7 @@ pub(super) fn print<D: Serialize>(
         Output::Json => json(&document()),
         Output::Yaml => serde_yaml::to_string(&document())
             .unwrap_or_else(|error| format!("error: {:?}\n", error.to_string())),
-        Output::Table => text(false),
+        Output::Table | Output::Name => text(false),
         Output::Wide => text(true),
     })
 }

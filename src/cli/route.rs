@@ -1,6 +1,7 @@
 //! `ccm route list | sync`: what the route controller sees and would do, for people; and for programs: an item for each
 //! destination, and one for each node with a condition to set or with something in its way.
 
+use super::lists::{List, Table};
 use super::objects::{Context, Item, Planned, error_of, warnings};
 use super::output::{Exit, Printer, line, or_dash};
 use super::table::Columns;
@@ -16,21 +17,20 @@ use std::time::Duration;
 
 pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let routes = Routes::start(Command::RouteList, words)?;
-    let plans = routes.evaluate()?;
-    let rows = plans.plan.rows.iter();
-    let text = |is_wide| match rows.len() {
-        0 => "The Network has no routes, and no node asks for one.\n".to_owned(),
-        _ => COLUMNS.table(rows.map(cells).collect(), is_wide),
-    };
-    let exit = routes.context.show("List", &plans, text);
-    // What is blocked, and warnings.
-    let mut notes = plans.notes();
-    notes.extend(plans.plan.nodes.iter().filter_map(|node| {
-        let why = &node.obstacle.as_ref()?.message;
-        Some(line(format_args!("{}  blocked: {why}", node.name())))
-    }));
-    Printer::stderr(&notes.concat());
-    Ok(exit)
+    TABLE.show(&routes.context, || {
+        let plans = routes.evaluate()?;
+        // What is blocked, and warnings.
+        let mut notes = plans.notes();
+        notes.extend(plans.plan.nodes.iter().filter_map(|node| {
+            let why = &node.obstacle.as_ref()?.message;
+            Some(line(format_args!("{}  blocked: {why}", node.name())))
+        }));
+        let empty = "The Network has no routes, and no node asks for one.\n";
+        Ok(List {
+            notes: notes.concat(),
+            ..List::new(plans, empty)
+        })
+    })
 }
 
 pub(super) fn sync(words: Vec<OsString>) -> Result<Exit, Exit> {
@@ -185,6 +185,13 @@ const COLUMNS: Columns = Columns {
     headings: &["DESTINATION", "GATEWAY", "NODE", "STATE"],
     wide: &["SERVER", "WANTED GATEWAY"],
     yielding: &[(2, 15)],
+};
+
+const TABLE: Table<Plans, Row> = Table {
+    columns: COLUMNS,
+    rows: |plans| &mut plans.plan.rows,
+    cells: |row, _| cells(row),
+    name: |row| format!("route/{}", row.destination),
 };
 
 fn cells(row: &Row) -> Vec<String> {

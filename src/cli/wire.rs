@@ -264,7 +264,7 @@ pub(super) fn health_settings(settings: &Settings) -> daemon::HealthSettings {
     }
 }
 
-fn scaled(settings: &Settings, time: Duration) -> Duration {
+pub(super) fn scaled(settings: &Settings, time: Duration) -> Duration {
     Duration::try_from_secs_f64(time.as_secs_f64() * settings.test_time_scale.value)
         .unwrap_or(Duration::MAX)
 }
@@ -307,6 +307,11 @@ fn authorities() -> Result<Authorities, String> {
         Some(path) => Authorities::read(Path::new(&path))
             .map_err(|why| format!("SSL_CERT_FILE: {}: {why}", path.display())),
     }
+}
+
+/// Names of the kubeconfig's contexts; none where it can't be read.
+pub(super) fn contexts(settings: &Settings) -> Vec<String> {
+    config::contexts(&kube_options(settings)).unwrap_or_default()
 }
 
 fn kube_options(settings: &Settings) -> config::Options {

@@ -78,6 +78,17 @@ impl Gate for StopGate<'_> {
 /// processes that the child is in.
 const SAME_WISH: Duration = Duration::from_millis(500);
 
+/// Ends this process at SIGTERM or SIGINT, as done: for a command that reads until its user has seen enough.
+pub fn exit_on_signals() -> io::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGINT])?;
+    std::thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            std::process::exit(0);
+        }
+    });
+    Ok(())
+}
+
 /// Sets `stop` at the first SIGTERM or SIGINT, on a thread of its own; a second one ends at once.
 pub fn stop_on_signals(stop: &'static Stop) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT])?;

@@ -98,6 +98,7 @@ impl<'a> Selected<'a> {
 /// A client of one cluster. Shared by all threads.
 pub struct Client {
     http: http::Client,
+    namespace: Option<String>,
     origin: String,
 }
 
@@ -108,7 +109,7 @@ impl Client {
         timing: http::Timing,
         gate: Arc<dyn Gate>,
     ) -> Client {
-        let origin = access.origin;
+        let (namespace, origin) = (access.namespace, access.origin);
         let http = http::Client::new(http::Settings {
             base: access.server,
             tls: access.tls,
@@ -122,7 +123,11 @@ impl Client {
             gate,
             watch: count,
         });
-        Client { http, origin }
+        Client {
+            http,
+            namespace,
+            origin,
+        }
     }
 
     /// One that reaches no API server, for tests that make no call.
@@ -133,6 +138,7 @@ impl Client {
             tls: http::Tls::default().into(),
             proxy: None,
             login: http::Token::none().into(),
+            namespace: None,
             origin: String::new(),
             unencrypted: None,
         };
@@ -152,6 +158,12 @@ impl Client {
     /// Address of the API server.
     pub fn server(&self) -> &str {
         self.http.base()
+    }
+
+    /// Of objects that are named without one, as in kubectl.
+    pub fn namespace(&self) -> &str {
+        let named = self.namespace.as_deref().map(str::trim);
+        named.filter(|name| !name.is_empty()).unwrap_or("default")
     }
 
     /// Where the configuration comes from, e.g. `kubeconfig /home/me/.kube/config, context prod`.

@@ -252,9 +252,18 @@ impl Client {
 
     /// Every Service of the cluster, of any type, read from etcd: complete, or an error.
     pub fn any_services(&self) -> Result<Vec<Arc<AnyService>>, Error> {
+        self.services_with("")
+    }
+
+    /// Those with labels that a selector takes; an empty one takes all.
+    pub fn services_with(&self, selector: &str) -> Result<Vec<Arc<AnyService>>, Error> {
+        let query = match selector {
+            "" => String::new(),
+            selector => format!("&labelSelector={}", percent_encoded(selector)),
+        };
         let services = Selected {
             path: SERVICES,
-            query: "",
+            query: &query,
             kind: "PartialObjectMetadataList",
             accept: "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
         };

@@ -21,8 +21,6 @@ pub(super) struct Args {
     /// In the order given; a flag may be there several times.
     pub(super) flags: Vec<Flag>,
     pub(super) words: Vec<String>,
-    /// Where the first word stood that is neither a flag nor a flag's value; none after `--`.
-    pub(super) first_word: Option<usize>,
     pub(super) help: bool,
     pub(super) version: bool,
     pub(super) notices: Vec<Notice>,
@@ -32,12 +30,37 @@ pub(super) struct Args {
 pub(super) fn parse(command: Command, words: Vec<OsString>) -> Args {
     let mut parser = ArgsParser {
         command,
-        count: words.len(),
         parser: lexopt::Parser::from_args(words),
         args: Args::default(),
     };
     while parser.step() {}
     parser.args
+}
+
+/// Where, from `at` on, the first word stands that is neither a flag of any command nor the value of one; none after `--`.
+pub fn next_word(words: &[OsString], mut at: usize) -> Option<usize> {
+    loop {
+        let word = words.get(at)?.to_string_lossy();
+        let Some(flag) = word.strip_prefix('-').filter(|rest| !rest.is_empty()) else {
+            return Some(at);
+        };
+        let takes_next = match flag.strip_prefix('-') {
+            Some("") => return None,
+            Some(long) => {
+                let long = long.replace('_', "-");
+                let drop_in = hccm_compat::by_name(&long);
+                table::by_flag(&long).map_or(drop_in == Some(Use::WithValue), Setting::takes_value)
+            }
+            // Behind letters that take none: `-wn shop`, but `-nshop`.
+            None => {
+                let mut letters = flag.chars().map(table::by_letter);
+                let is_last = |place: usize| place + 1 == flag.chars().count();
+                let place = letters.position(|one| one.is_some_and(Setting::takes_value));
+                place.is_some_and(is_last)
+            }
+        };
+        at += 1 + usize::from(takes_next);
+    }
 }
 
 /// Is a flag of this name likely to hold a secret?
@@ -49,8 +72,6 @@ pub fn names_a_secret(flag: &str) -> bool {
 struct ArgsParser {
     command: Command,
     parser: lexopt::Parser,
-    /// All that the parser was given.
-    count: usize,
     args: Args,
 }
 
@@ -76,12 +97,7 @@ impl ArgsParser {
                 self.long(name);
             }
             Ok(Some(Arg::Short(letter))) => self.short(letter),
-            Ok(Some(Arg::Value(word))) => {
-                let left = self.parser.try_raw_args();
-                let at = left.map(|left| self.count - left.as_slice().len() - 1);
-                self.args.first_word = self.args.first_word.or(at);
-                self.word(word);
-            }
+            Ok(Some(Arg::Value(word))) => self.word(word),
             // Only a value that is left over, as in `-h=x`; the parser has dropped it.
             Err(_) => self.problem("-h", "takes no value"),
             Ok(None) => return false,
@@ -124,8 +140,7 @@ impl ArgsParser {
     }
 
     fn short(&mut self, letter: char) {
-        let mut rows = TABLE.iter().copied();
-        let setting = rows.find(|setting| setting.short == Some(letter));
+        let setting = table::by_letter(letter);
         let typed = format!("-{letter}");
         match setting {
             _ if letter == 'h' => self.args.help = true,

@@ -3,7 +3,7 @@
 
 use super::problem::Problem;
 use super::setting::{Command, Flag, Kind, Setting, Variable};
-use super::values::{looks_like_a_token, without_credentials};
+use super::values::{Output, looks_like_a_token, without_credentials};
 use crate::http::{Secret, Token};
 use crate::provider::{Source, Sourced};
 use crate::text::{boolean, one_of};
@@ -253,6 +253,18 @@ pub(super) fn choice<T: for<'de> Deserialize<'de>>(candidate: &Candidate) -> Res
     let read = T::deserialize(read).ok();
     read.filter(|_| words.contains(&word.as_str()))
         .ok_or_else(|| format!("use {}", one_of(words)))
+}
+
+/// Also what people know from kubectl: a short form, and forms that only kubectl has.
+pub(super) fn output(candidate: &Candidate) -> Result<Output, String> {
+    let of_kubectl = ["jsonpath", "go-template", "template", "custom-columns"];
+    match candidate.text.to_ascii_lowercase() {
+        word if word == "yml" => Ok(Output::Yaml),
+        word if of_kubectl.iter().any(|form| word.starts_with(form)) => {
+            Err("only kubectl has it; take -o json, and choose from it with jq".to_owned())
+        }
+        _ => choice(candidate),
+    }
 }
 
 /// Takes any visible ASCII: what an HTTP header can carry. Only the API knows whether it is a token.

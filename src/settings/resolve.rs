@@ -6,7 +6,7 @@ use super::hccm_compat::IGNORED_VARIABLES;
 use super::problem::{Notice, Problem};
 use super::setting::Command;
 use super::table::{self, Settings, TABLE};
-use super::values::{Url, WorkloadName};
+use super::values::{Output, Url, WorkloadName};
 use crate::http::WRITE_TIMEOUT;
 use crate::provider::{LoadBalancerDefaults, Profile, Source};
 use crate::text::nearest;
@@ -31,11 +31,6 @@ pub struct Parsed {
     pub notices: Vec<Notice>,
     /// Everything that is wrong, the command line first.
     pub problems: Vec<Problem>,
-}
-
-/// Where the first word stands that is neither a flag of this command nor the value of one.
-pub fn first_word(command: Command, words: &[OsString]) -> Option<usize> {
-    args::parse(command, words.to_vec()).first_word
 }
 
 /// Parses the settings of one command. `words` are those after the command's own
@@ -74,6 +69,7 @@ pub fn parse_with_daemon(
     check_encryption(&mut settings, &mut notices, &mut problems);
     problems.extend(leader_election_problems(&settings));
     problems.extend(load_balancer_problem(&settings.load_balancers));
+    problems.extend(output_problems(command, &settings));
     Parsed {
         settings,
         effective,
@@ -206,6 +202,35 @@ fn load_balancer_problem(settings: &LoadBalancerDefaults) -> Option<Problem> {
     );
     let problem = Problem::environment("HCLOUD_LOAD_BALANCERS_LOCATION", message);
     Some(problem.with_value(location.value.as_str()))
+}
+
+/// What is shown, and how, fits together.
+fn output_problems(command: Command, settings: &Settings) -> Vec<Problem> {
+    let output = settings.output.value;
+    let is_list = table::WATCH.is_for(command);
+    let is_document = matches!(output, Output::Json | Output::Yaml);
+    let is_in_one = settings.namespace.value.is_some();
+    [
+        (
+            settings.all_namespaces.value && is_in_one,
+            "-A",
+            "not together with -n",
+        ),
+        (
+            output == Output::Name && !is_list,
+            "-o name",
+            "only for lists",
+        ),
+        (
+            settings.watch.value && is_document,
+            "--watch",
+            "not with -o json and yaml",
+        ),
+    ]
+    .into_iter()
+    .filter(|(is_wrong, ..)| *is_wrong)
+    .map(|(_, flag, why)| Problem::usage(flag, why))
+    .collect()
 }
 
 /// client-go's `JitterFactor`: a candidate may look that many retry periods later.

@@ -3,7 +3,7 @@
 //! A row says what people see, the field of [`Settings`] with its type, and the function that reads it. Defaults of load
 //! balancers are fields of `provider::LoadBalancerDefaults`.
 
-use super::effective::{Resolver, choice, kubeconfig, parsed, token};
+use super::effective::{Resolver, choice, kubeconfig, output, parsed, token};
 use super::setting::Variable::{File, Older, Value};
 use super::setting::{Command, Group, Kind, Setting};
 use super::values::{self, Controller, LogFormat, Output, Url, WorkloadName, unless_empty};
@@ -44,10 +44,17 @@ const WITH_ROUTES: &[Command] = &[Command::Run, Command::RouteList, Command::Rou
 
 const LOAD_BALANCERS: &[Command] = &[Command::LbList, Command::LbInspect, Command::LbSync];
 
+const LISTS: &[Command] = &[Command::NodeList, Command::LbList, Command::RouteList];
+
 /// The setting of a long flag, written without dashes.
 pub(super) fn by_flag(name: &str) -> Option<&'static Setting> {
     let mut rows = TABLE.iter().copied();
     rows.find(|setting| setting.flags.contains(&name))
+}
+
+pub(super) fn by_letter(letter: char) -> Option<&'static Setting> {
+    let mut rows = TABLE.iter().copied();
+    rows.find(|setting| setting.short == Some(letter))
 }
 
 /// `NAME field: Type = function => { row }`. Each row becomes a static of its name and, where it names one, a field of
@@ -531,16 +538,60 @@ settings! {
         flags: &["namespace"],
         short: Some('n'),
         kind: Kind::Text("NAMESPACE"),
-        help: "Namespace of Services that are named without one. lb list shows only this namespace.",
+        help: "Namespace of Services that are named without one. Unset: that of the kubeconfig's context. lb list shows only \
+               this namespace.",
         ..Setting::of(Group::Output, LOAD_BALANCERS)
     }
 
-    OUTPUT output: Output = choice => {
+    // Not together with `namespace`.
+    ALL_NAMESPACES all_namespaces: bool = parsed(boolean) => {
+        flags: &["all-namespaces"],
+        short: Some('A'),
+        default: Some("false"),
+        help: "List Services of all namespaces. So does lb list without -n.",
+        ..Setting::of(Group::Output, &[Command::LbList])
+    }
+
+    SELECTOR selector: Option<Selector> = parsed(unless_empty(Selector::parse)) => {
+        flags: &["selector"],
+        short: Some('l'),
+        kind: Kind::Text("SELECTOR"),
+        help: "List only what has these labels, e.g. app=web,tier in (a,b),!old.",
+        ..Setting::of(Group::Output, &[Command::NodeList, Command::LbList])
+    }
+
+    SORT_BY sort_by: Option<String> = parsed(unless_empty(values::text)) => {
+        flags: &["sort-by"],
+        kind: Kind::Text("COLUMN"),
+        help: "Sort by any heading of -o wide, numbers by their value.",
+        ..Setting::of(Group::Output, LISTS)
+    }
+
+    NO_HEADERS no_headers: bool = parsed(boolean) => {
+        flags: &["no-headers"],
+        default: Some("false"),
+        help: "Leave the line of headings out.",
+        ..Setting::of(Group::Output, LISTS)
+    }
+
+    // Not with JSON and YAML.
+    WATCH watch: bool = parsed(boolean) => {
+        flags: &["watch"],
+        short: Some('w'),
+        default: Some("false"),
+        help: "Show the list until Ctrl-C: the cluster is read every 5 seconds, the Cloud API once a minute. At a terminal it \
+               is drawn anew, elsewhere the rows that changed are printed.",
+        ..Setting::of(Group::Output, LISTS)
+    }
+
+    // `Name` only for lists.
+    OUTPUT output: Output = output => {
         flags: &["output"],
         short: Some('o'),
-        kind: Kind::Choice(&["table", "wide", "json", "yaml"]),
+        kind: Kind::Choice(&["table", "wide", "name", "json", "yaml"]),
         default: Some("table"),
-        help: "Output format on stdout. json and yaml are stable, for scripts.",
+        help: "Output format on stdout. json and yaml are stable, for scripts. name, of lists: service/NAMESPACE/NAME or \
+               node/NAME, one a line.",
         ..Setting::of(Group::Output, CLIENTS)
     }
 

@@ -23,6 +23,8 @@ pub enum Output {
     #[default]
     Table,
     Wide,
+    /// The names alone.
+    Name,
     Json,
     Yaml,
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Requirements that the labels of a node, or of anything else, must all fulfil. Empty: everything does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
+    text: String,
     requirements: Vec<Requirement>,
 }
 
@@ -44,8 +45,14 @@ impl Selector {
         }
         let requirements = parts.into_iter().map(requirement);
         Ok(Selector {
+            text: text.to_owned(),
             requirements: requirements.collect::<Result<_, _>>()?,
         })
+    }
+
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
     }
 
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {

@@ -1,55 +1,55 @@
 //! Every Service with its load balancer, and what differs.
 
 use super::plans::{Services, TURNED_OFF, targets_cell};
-use crate::cli::objects::document;
-use crate::cli::output::{self, Exit, Printer, or_dash, paragraph};
+use crate::cli::lists::{List, Table};
+use crate::cli::output::{Exit, Printer, or_dash, paragraph};
 use crate::cli::table::Columns;
 use crate::controllers::Selection;
 use crate::controllers::service::{ServicePlan, Want};
 use crate::provider::{Balancer, Field, Kept};
 use crate::settings::{Command, Output};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::time::Instant;
 
 pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let services = Services::start(Command::LbList, words)?;
-    let context = &services.context;
-    let selection = services.selection()?;
-    let begun = Instant::now();
-    let mut plans = services.evaluate(&selection)?;
-    plans.extend(services.orphans(&plans, begun)?);
-    context.show_leader();
+    let (context, settings) = (&services.context, &services.context.settings);
     // A command that only reads warns and continues.
     let _ = context.check_profile();
-    // Certificates have no namespace: the list of one namespace does not show them.
-    let kept = (selection == Selection::All).then(|| services.controller.kept(&context.apis));
-    if let Some(Err(error)) = &kept {
-        Printer::failure(&format!("what is kept could not be read: {error}"));
-    }
-    let kept = kept.map(Result::ok);
     let is_off = context.apis.provider.load_balancers().is_none();
-    let output = context.settings.output.value;
-    if is_off && matches!(output, Output::Json | Output::Yaml) {
+    if is_off && matches!(settings.output.value, Output::Json | Output::Yaml) {
         Printer::notice(TURNED_OFF);
     }
-    let document = || {
-        let mut document = document("List", &plans, None);
-        document.kept = kept.clone();
-        document
-    };
-    let text = |is_wide| {
-        let table = match plans.len() {
-            _ if is_off => format!("{TURNED_OFF}.\n"),
-            0 => nothing(&context.settings.namespace.value),
-            _ => {
-                let rows = plans.iter().map(|plan| cells(plan, is_wide));
-                COLUMNS.table(rows.collect(), is_wide)
-            }
+    let begun = Instant::now();
+    TABLE.show(context, || {
+        let selection = services.selection()?;
+        let mut plans = services.evaluate(&selection)?;
+        plans.extend(services.orphans(&plans, begun)?);
+        if let Some(selector) = &settings.selector.value {
+            let such = context.apis.kube.services_with(selector.as_str());
+            let such = such.map_err(|error| context.failed(&error.into()))?;
+            let such: HashSet<&str> = such.iter().map(|one| one.metadata.uid.as_str()).collect();
+            plans.retain(|plan| !plan.is_orphan() && such.contains(plan.object.uid.as_str()));
+        }
+        // Certificates have neither a namespace nor labels of Services.
+        let is_whole = selection == Selection::All && settings.selector.value.is_none();
+        let kept =
+            (is_whole && !settings.watch.value).then(|| services.controller.kept(&context.apis));
+        if let Some(Err(error)) = &kept {
+            Printer::failure(&format!("what is kept could not be read: {error}"));
+        }
+        let kept = kept.map(Result::ok);
+        let empty = match is_off {
+            true => format!("{TURNED_OFF}.\n"),
+            false => nothing(&settings.namespace.value),
         };
-        table + &kept_lines(kept.iter().flatten().flatten())
-    };
-    Ok(output::print(output, document, text))
+        Ok(List {
+            below: kept_lines(kept.iter().flatten().flatten()),
+            kept,
+            ..List::new(plans, &empty)
+        })
+    })
 }
 
 /// What no Service wants any more, below the table.
@@ -79,6 +79,13 @@ const COLUMNS: Columns = Columns {
     wide: &["ID", "TYPE", "LOCATION"],
     // The load balancer's name, which follows from the Service's, then the Service's, then what differs.
     yielding: &[(1, 13), (0, 17), (4, 10)],
+};
+
+const TABLE: Table<Vec<ServicePlan>, ServicePlan> = Table {
+    columns: COLUMNS,
+    rows: |plans| plans,
+    cells,
+    name: ServicePlan::name,
 };
 
 fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {

@@ -1,7 +1,8 @@
 //! The plans of Services and their load balancers, and their form for programs.
 
 use crate::cache::ReadFrom;
-use crate::cli::objects::{Context, Item, Planned, error_of, unknown_name, warnings};
+use crate::cli::names::{self, Known, Word};
+use crate::cli::objects::{Context, Item, Planned, error_of, warnings};
 use crate::cli::output::{Exit, Printer, line, usage};
 use crate::cli::{startup, wire};
 use crate::controllers::service::{ServiceController, ServicePlan, Want, want};
@@ -9,8 +10,9 @@ use crate::controllers::{Proposal, Report, Selection};
 use crate::kube::Service;
 use crate::settings::Command;
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,12 +28,11 @@ pub(super) struct Services {
 impl Services {
     pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Services, Exit> {
         let started = startup::start(command, words)?;
-        let namespace = started.settings.namespace.value.as_deref();
-        let names = started.words.iter().map(|word| full_name(word, namespace));
-        let names = names.collect::<Result<Vec<String>, String>>();
-        let names = names.map_err(|why| usage(&why))?;
-        let mut context = Context::new(started)?;
-        context.names = names;
+        let given = started.settings.namespace.value.clone();
+        for text in &started.words {
+            check_form(text, given.as_deref()).map_err(|why| usage(&why))?;
+        }
+        let context = Context::new(started)?;
         // A list says it in the place of its rows.
         if command != Command::LbList && context.apis.provider.load_balancers().is_none() {
             return Err(Printer::failure(TURNED_OFF));
@@ -44,10 +45,8 @@ impl Services {
 
     /// What is asked for: the names, else the namespace, else everything.
     pub(super) fn selection(&self) -> Result<Selection, Exit> {
-        let names = &self.context.names;
-        if !names.is_empty() {
-            self.check_names()?;
-            return Ok(Selection::Names(names.iter().cloned().collect()));
+        if !self.context.names.is_empty() {
+            return Ok(Selection::Names(self.named()?));
         }
         let Some(namespace) = &self.context.settings.namespace.value else {
             return Ok(Selection::All);
@@ -91,60 +90,108 @@ impl Services {
         Ok(services.value.to_vec())
     }
 
-    /// Every name must be that of a Service which we have to do with.
-    fn check_names(&self) -> Result<(), Exit> {
+    /// The full names of the Services that the words name: each is one which we have to do with.
+    fn named(&self) -> Result<BTreeSet<String>, Exit> {
+        let given = self.context.settings.namespace.value.as_deref();
+        let namespace = given.unwrap_or(self.context.apis.kube.namespace());
+        let is_in_it = |name: &str| given.is_none_or(|given| is_in(name, given));
         let there = self.there()?;
-        let full_names: Vec<String> = there.iter().map(|one| one.full_name()).collect();
-        let full_names: Vec<&str> = full_names.iter().map(String::as_str).collect();
-        let mut exit = Ok(());
-        for name in &self.context.names {
-            let listed = there.iter().find(|service| service.full_name() == *name);
-            let service = match (listed, name.split_once('/')) {
-                (Some(service), _) => Some(Arc::clone(service)),
+        let mut known = Vec::from_iter(there.iter().map(|one| Known::new(&one.full_name())));
+        for text in &self.context.names {
+            let word = word(text, namespace);
+            for name in word.readings() {
                 // It may have been one of type LoadBalancer: its load balancer is still to be removed.
-                (None, Some((namespace, name))) => {
-                    let service = self.context.apis.kube.service(namespace, name);
-                    service.map_err(|error| self.context.failed(&error.into()))?
+                if !known.iter().any(|one| one.name == name) && self.is_ours(&name)? {
+                    known.push(Known::new(&name));
                 }
-                (None, None) => None,
-            };
-            exit = Err(match &service {
-                Some(service) if want(service) != Want::Nothing => continue,
-                Some(service) if listed.is_none() => Printer::failure(&format!(
-                    "Service {name} is of type {}; only those of type LoadBalancer get a load balancer",
-                    service.spec.kind
-                )),
-                Some(_) => Printer::failure(&format!(
-                    "Service {name} has a spec.loadBalancerClass: it is another controller's, and left alone"
-                )),
-                None => {
-                    let what = format!("Service {name} of type LoadBalancer");
-                    unknown_name(&what, name, &full_names, "ccm lb list")
-                }
-            });
+            }
         }
-        exit
+        let in_cloud = || {
+            let plans = self.evaluate(&Selection::All)?;
+            let called = plans.iter().filter_map(called_in_cloud);
+            Ok(called.filter(|one| is_in_it(&one.name)).collect())
+        };
+        known.retain(|one| is_in_it(&one.name));
+        let (words, kind) = (&self.context.names, &names::SERVICES);
+        let names = names::resolve(kind, words, Some(namespace), known, in_cloud, not_there)?;
+        let is_other = |one: &&Arc<Service>| want(one) == Want::Nothing;
+        match there
+            .iter()
+            .filter(is_other)
+            .find(|one| names.contains(&one.full_name()))
+        {
+            None => Ok(names),
+            Some(other) => Err(Printer::failure(&format!(
+                "Service {} has a spec.loadBalancerClass: it is another controller's, and left alone",
+                other.full_name()
+            ))),
+        }
+    }
+
+    /// Is there a Service of this name that has or had a load balancer of ours? The error: it never had.
+    fn is_ours(&self, full_name: &str) -> Result<bool, Exit> {
+        let (namespace, name) = full_name.split_once('/').unwrap_or_default();
+        let service = self.context.apis.kube.service(namespace, name);
+        match service.map_err(|error| self.context.failed(&error.into()))? {
+            Some(service) if want(&service) == Want::Nothing => Err(Printer::failure(&format!(
+                "Service {full_name} is of type {}; only those of type LoadBalancer get a load balancer",
+                service.spec.kind
+            ))),
+            service => Ok(service.is_some()),
+        }
     }
 }
 
-/// A Service as it was named, with its namespace.
-fn full_name(word: &str, namespace: Option<&str>) -> Result<String, String> {
-    let is_whole = |part: &str| !part.is_empty() && !part.contains('/');
-    match (word.split_once('/'), namespace) {
-        (Some((of, name)), None) if is_whole(of) && is_whole(name) => Ok(word.to_owned()),
-        (Some((of, name)), Some(namespace)) if of == namespace && is_whole(name) => {
-            Ok(word.to_owned())
-        }
-        (Some((of, _)), Some(namespace)) if is_whole(of) => Err(format!(
-            "{word:?} names another namespace than -n {namespace}; leave one of them out"
+fn word<'a>(text: &'a str, namespace: &'a str) -> Word<'a> {
+    Word {
+        kind: &names::SERVICES,
+        text,
+        namespace: Some(namespace),
+    }
+}
+
+fn is_in(full_name: &str, namespace: &str) -> bool {
+    full_name
+        .split_once('/')
+        .is_some_and(|(of, _)| of == namespace)
+}
+
+/// What its load balancer is called.
+fn called_in_cloud(plan: &ServicePlan) -> Option<Known> {
+    let found = plan.cloud.found.as_ref()?;
+    let addresses = found.addresses.iter().map(ToString::to_string);
+    Some(Known {
+        name: plan.service.full_name(),
+        others: [found.id.to_string(), found.name.clone()]
+            .into_iter()
+            .chain(addresses)
+            .collect(),
+    })
+}
+
+/// What a word names that is there not.
+fn not_there(word: &Word) -> String {
+    let bare = word.bare();
+    match bare.parse::<IpAddr>().is_ok() || bare.parse::<u64>().is_ok() {
+        true => format!("load balancer {bare} of a Service"),
+        false => format!(
+            "Service {} of type LoadBalancer",
+            Vec::from_iter(word.readings()).join(" or ")
+        ),
+    }
+}
+
+/// Is a word the name of a Service by its form, and of no other namespace than the one that is given?
+fn check_form(text: &str, given: Option<&str>) -> Result<(), String> {
+    let readings = word(text, given.unwrap_or("default")).readings();
+    match given {
+        _ if readings.is_empty() => Err(format!(
+            "{text:?} is no Service; write NAMESPACE/NAME, NAME, svc/NAME, or the ID, name or address of its load balancer"
         )),
-        (None, Some(namespace)) if is_whole(word) => Ok(format!("{namespace}/{word}")),
-        (None, None) if !word.is_empty() => Err(format!(
-            "{word:?} has no namespace; write NAMESPACE/{word}, or -n NAMESPACE {word}"
+        Some(given) if !readings.iter().any(|one| is_in(one, given)) => Err(format!(
+            "{text:?} names another namespace than -n {given}; leave one of them out"
         )),
-        _ => Err(format!(
-            "{word:?} is no Service; write NAMESPACE/NAME, or -n NAMESPACE NAME"
-        )),
+        _ => Ok(()),
     }
 }
 

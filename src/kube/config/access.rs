@@ -47,6 +47,8 @@ pub struct Access {
     /// `proxy-url`, used whatever the environment names. None: the environment decides.
     pub proxy: Option<Proxy>,
     pub login: Login,
+    /// Of objects that are named without one: that of the context.
+    pub namespace: Option<String>,
     /// Where this comes from, for people.
     pub origin: String,
     /// Where the address stands, when the way there leaves this machine without TLS.

@@ -73,6 +73,10 @@ pub(super) fn load(paths: &[PathBuf], options: &Options) -> Result<Access, Confi
         tls: TlsSource::files(tls, read),
         proxy,
         login,
+        namespace: context
+            .fields
+            .namespace
+            .and_then(|name| Some(name.as_str()?.to_owned())),
         origin,
         unencrypted,
     })

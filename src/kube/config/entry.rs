@@ -35,8 +35,7 @@ pub(super) struct Text(String);
 pub(super) struct Context {
     pub(super) cluster: Option<Text>,
     pub(super) user: Option<Text>,
-    #[serde(rename = "namespace")]
-    _namespace: Option<Value>,
+    pub(super) namespace: Option<Value>,
     #[serde(rename = "extensions")]
     _extensions: Option<Value>,
 }

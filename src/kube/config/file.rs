@@ -106,6 +106,12 @@ impl Merged {
         }
     }
 
+    pub(super) fn contexts(&self) -> Vec<String> {
+        self.of(Kind::Context)
+            .map(|entry| entry.name.clone())
+            .collect()
+    }
+
     fn of(&self, kind: Kind) -> impl Iterator<Item = &Entry<Mapping>> {
         self.entries.iter().filter(move |entry| entry.kind == kind)
     }

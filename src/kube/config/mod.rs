@@ -34,6 +34,20 @@ pub fn load(options: &Options) -> Result<Access, ConfigError> {
     Ok(access)
 }
 
+/// The names of all contexts of the kubeconfig.
+pub fn contexts(options: &Options) -> Result<Vec<String>, ConfigError> {
+    let default_path = options
+        .home
+        .iter()
+        .map(|home| home.join(".kube/config"))
+        .collect();
+    let paths = match options.kubeconfig.is_empty() {
+        true => &default_path,
+        false => &options.kubeconfig,
+    };
+    Ok(file::read(paths)?.contexts())
+}
+
 /// Without a flag, a variable or a pod: the file that kubectl reads, or an address alone.
 fn by_default(options: &Options, context: Option<&str>) -> Result<Access, ConfigError> {
     let default_path = options.home.as_ref().map(|home| home.join(".kube/config"));
@@ -47,6 +61,7 @@ fn by_default(options: &Options, context: Option<&str>) -> Result<Access, Config
             tls: Tls::default().into(),
             proxy: None,
             login: Token::none().into(),
+            namespace: None,
             origin: "no credentials".into(),
             unencrypted: None,
         });
@@ -95,6 +110,7 @@ fn in_cluster(mount: &Path, host: &str, port: &str) -> Result<Access, ConfigErro
         tls: TlsSource::files(tls, move || tls_of(&ca_path)),
         proxy: None,
         login: Token::file(mount.join("token"), None).into(),
+        namespace: std::fs::read_to_string(mount.join("namespace")).ok(),
         origin: "in-cluster service account".into(),
         unencrypted: None,
     })

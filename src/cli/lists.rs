@@ -1,0 +1,213 @@
+//! What the lists share: the order of rows, `-o name`, `--no-headers`, `--watch`.
+
+use super::objects::{Context, Planned, document};
+use super::output::{self, Exit, Printer};
+use super::table::{self, Columns};
+use super::{commands, wire};
+use crate::daemon;
+use crate::provider::Kept;
+use crate::settings::{Output, Settings};
+use std::collections::HashSet;
+use std::io::Write;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// How often `--watch` reads the cluster.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How often it asks the cloud: its calls are few.
+pub(super) const CLOUD_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Moves to the first place of a terminal, and clears everything behind it.
+const CLEAR: &str = "\u{1b}[H\u{1b}[J";
+
+/// How a list shows plans, a row each.
+pub(super) struct Table<Plans, Row> {
+    pub(super) columns: Columns,
+    pub(super) rows: fn(&mut Plans) -> &mut [Row],
+    /// A cell for each column, those of `-o wide` last; true: with `-o wide`.
+    pub(super) cells: fn(&Row, bool) -> Vec<String>,
+    /// E.g. `service/default/web`.
+    pub(super) name: fn(&Row) -> String,
+}
+
+/// What a list shows at one moment.
+pub(super) struct List<Plans> {
+    pub(super) plans: Plans,
+    /// Why there are no rows, where that is so.
+    pub(super) empty: String,
+    /// After the table.
+    pub(super) below: String,
+    /// Of `lb list`, see [`output::Document`].
+    pub(super) kept: Option<Option<Vec<Kept>>>,
+    /// On stderr, lines.
+    pub(super) notes: String,
+}
+
+impl<Plans> List<Plans> {
+    pub(super) fn new(plans: Plans, empty: &str) -> List<Plans> {
+        List {
+            plans,
+            empty: empty.to_owned(),
+            below: String::new(),
+            kept: None,
+            notes: String::new(),
+        }
+    }
+}
+
+impl<Plans: Planned, Row> Table<Plans, Row> {
+    /// Shows what `fetch` reads; with `--watch` again and again.
+    pub(super) fn show(
+        &self,
+        context: &Context,
+        fetch: impl Fn() -> Result<List<Plans>, Exit>,
+    ) -> Result<Exit, Exit> {
+        let settings = &context.settings;
+        let by = settings.sort_by.value.as_deref();
+        let by = by.map(|name| column(&self.columns, name)).transpose()?;
+        let fetch = || {
+            let mut list = fetch()?;
+            if let Some(by) = by {
+                let key = |row: &Row| natural(&(self.cells)(row, true)[by]);
+                (self.rows)(&mut list.plans).sort_by_cached_key(key);
+            }
+            Ok(list)
+        };
+        if settings.watch.value {
+            return self.watch(settings, fetch);
+        }
+        let mut list = fetch()?;
+        let (text, nothing) = self.text(settings, &mut list);
+        let document = || {
+            let mut document = document("List", &list.plans, None);
+            document.kept = list.kept.clone();
+            document
+        };
+        let exit = output::print(settings.output.value, document, |_| text);
+        if !matches!(settings.output.value, Output::Json | Output::Yaml) {
+            Printer::stderr(&nothing);
+        }
+        Printer::stderr(&list.notes);
+        Ok(exit)
+    }
+
+    /// Draws the list anew at a terminal; elsewhere prints the lines that were not there before. Ends with a signal.
+    fn watch(
+        &self,
+        settings: &Settings,
+        fetch: impl Fn() -> Result<List<Plans>, Exit>,
+    ) -> Result<Exit, Exit> {
+        daemon::exit_on_signals()
+            .map_err(|error| Printer::failure(&format!("signals can't be watched: {error}")))?;
+        let mut before = HashSet::new();
+        let mut list = fetch()?;
+        loop {
+            let (text, nothing) = self.text(settings, &mut list);
+            if table::is_terminal() {
+                let _ = std::io::stdout().lock().write_all(CLEAR.as_bytes());
+                Printer::stdout(&(text + &nothing));
+            } else {
+                let lines: Vec<String> = text.lines().map(|line| line.to_owned() + "\n").collect();
+                let new = lines.iter().filter(|line| !before.contains(*line));
+                Printer::stdout(&new.map(String::as_str).collect::<String>());
+                before = lines.into_iter().collect();
+            }
+            list = loop {
+                sleep(wire::scaled(settings, POLL_INTERVAL));
+                // What failed is on stderr; the next poll may do better.
+                if let Ok(list) = fetch() {
+                    break list;
+                }
+            };
+        }
+    }
+
+    /// The rows and what follows them; and why there are none.
+    fn text(&self, settings: &Settings, list: &mut List<Plans>) -> (String, String) {
+        let output = settings.output.value;
+        let (rows, is_wide) = ((self.rows)(&mut list.plans), output == Output::Wide);
+        let nothing = match &settings.selector.value {
+            _ if !rows.is_empty() => String::new(),
+            Some(selector) => format!("Nothing has labels that {:?} takes.\n", selector.as_str()),
+            None => list.empty.clone(),
+        };
+        let cells = Vec::from_iter(rows.iter().map(|row| (self.cells)(row, is_wide)));
+        let text = match output {
+            Output::Name => rows.iter().map(|row| (self.name)(row) + "\n").collect(),
+            _ if cells.is_empty() => list.below.clone(),
+            _ => self.columns.table(cells, is_wide) + &list.below,
+        };
+        match text.split_once('\n') {
+            Some((_, rows)) if settings.no_headers.value && output != Output::Name => {
+                (rows.to_owned(), nothing)
+            }
+            _ => (text, nothing),
+        }
+    }
+}
+
+/// The place of the column with this heading, written in any case.
+fn column(columns: &Columns, name: &str) -> Result<usize, Exit> {
+    let plain = |text: &str| text.to_lowercase().replace(' ', "-");
+    let headings = columns.headings.iter().chain(columns.wide);
+    let names: Vec<String> = headings.map(|heading| plain(heading)).collect();
+    let place = names.iter().position(|one| *one == plain(name));
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    place.ok_or_else(|| commands::unknown("column", name, &names))
+}
+
+/// Numbers within a text are compared by their value: `worker-2` stands before `worker-10`, `2/3` before `10/10`.
+fn natural(text: &str) -> String {
+    let runs = text
+        .as_bytes()
+        .chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
+    let padded = runs.map(
+        |run| match (String::from_utf8_lossy(run), run[0].is_ascii_digit()) {
+            (number, true) => format!("{number:0>20}"),
+            (word, false) => word.into_owned(),
+        },
+    );
+    padded.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_compared_by_value() {
+        for (less, more) in [
+            ("worker-2", "worker-10"),
+            ("2/3", "10/10"),
+            ("-", "0/1"),
+            ("10.0.0.9", "10.0.0.10"),
+            ("9", "10"),
+            ("a", "b"),
+            ("lb11", "lb21"),
+            ("", "a"),
+            ("é2", "é10"),
+        ] {
+            assert!(natural(less) < natural(more), "{less} {more}");
+        }
+    }
+
+    #[test]
+    fn columns_are_found_by_their_headings() {
+        let columns = Columns {
+            headings: &["NAME", "LOAD BALANCER"],
+            wide: &["PROVIDER ID"],
+            yielding: &[],
+        };
+        for (name, place) in [
+            ("name", Ok(0)),
+            ("Load-Balancer", Ok(1)),
+            ("LOAD BALANCER", Ok(1)),
+            ("provider-id", Ok(2)),
+            (".metadata.name", Err(Exit::Usage)),
+            ("", Err(Exit::Usage)),
+        ] {
+            assert_eq!(column(&columns, name), place, "{name}");
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! What a person may call an object: its name, `KIND/NAME`, and, where no object has that name, its ID, name or address in
+//! the cloud. Pure.
+
+use super::output::{Exit, Printer};
+use crate::settings::{all_nearest, one_of};
+use ipnet::IpNet;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+/// Of names that are equally near to one that does not exist, so many are named.
+const NEAREST_AT_MOST: usize = 3;
+
+/// A kind of objects, as commands call it.
+pub(super) struct Kind {
+    /// What may stand before a slash; the first is what ccm writes.
+    pub(super) prefixes: [&'static str; 3],
+    /// The command that shows all of them.
+    list: &'static str,
+}
+
+pub(super) const NODES: Kind = Kind {
+    prefixes: ["node", "nodes", "no"],
+    list: "ccm node list",
+};
+
+pub(super) const SERVICES: Kind = Kind {
+    prefixes: ["service", "services", "svc"],
+    list: "ccm lb list",
+};
+
+/// The objects that words name. `in_cloud`: what they are called there, asked for once, where it matters. `none`: what a
+/// word names that does not exist. The error: all that is wrong was printed.
+pub(super) fn resolve(
+    kind: &Kind,
+    words: &[String],
+    namespace: Option<&str>,
+    mut known: Vec<Known>,
+    mut in_cloud: impl FnMut() -> Result<Vec<Known>, Exit>,
+    none: impl Fn(&Word) -> String,
+) -> Result<BTreeSet<String>, Exit> {
+    let (mut names, mut exit, mut is_whole) = (BTreeSet::new(), Ok(()), false);
+    for text in words {
+        let word = Word {
+            kind,
+            text,
+            namespace,
+        };
+        let mut found = word.find(&known);
+        // What has a slash is no name of the cloud's.
+        if found.is_empty() && !word.bare().contains('/') && !is_whole {
+            is_whole = true;
+            known.extend(in_cloud()?);
+            found = word.find(&known);
+        }
+        match found.len() {
+            1 => names.append(&mut found),
+            0 => exit = Err(Printer::failure(&word.none(&none(&word), &known))),
+            _ => exit = Err(Printer::failure(&word.ambiguous(&found))),
+        }
+    }
+    exit.map(|()| names)
+}
+
+/// An object that exists.
+#[derive(Debug)]
+pub(super) struct Known {
+    /// With its namespace, where its kind has one.
+    pub(super) name: String,
+    /// IDs, names and addresses in the cloud; an IP range stands for each address in it.
+    pub(super) others: Vec<String>,
+}
+
+impl Known {
+    pub(super) fn new(name: &str) -> Known {
+        Known {
+            name: name.to_owned(),
+            others: Vec::new(),
+        }
+    }
+}
+
+/// A word, and where names without a namespace are.
+#[derive(Clone, Copy)]
+pub(super) struct Word<'a> {
+    pub(super) kind: &'a Kind,
+    pub(super) text: &'a str,
+    /// None: objects of this kind have no namespace.
+    pub(super) namespace: Option<&'a str>,
+}
+
+impl<'a> Word<'a> {
+    /// Without `KIND/`.
+    pub(super) fn bare(&self) -> &'a str {
+        match self.text.split_once('/') {
+            Some((prefix, rest)) if self.kind.prefixes.contains(&prefix) => rest,
+            _ => self.text,
+        }
+    }
+
+    /// The full names that it may stand for: two where a namespace is called like the kind. None: it is no name.
+    pub(super) fn readings(&self) -> BTreeSet<String> {
+        let full = |text: &str| {
+            let is_whole = |part: &str| !part.is_empty() && !part.contains('/');
+            match (self.namespace, text.split_once('/')) {
+                (Some(_), Some((of, name))) if is_whole(of) && is_whole(name) => Some(text.into()),
+                (Some(namespace), None) if is_whole(text) => Some(format!("{namespace}/{text}")),
+                (None, None) if is_whole(text) => Some(text.into()),
+                _ => None,
+            }
+        };
+        [self.text, self.bare()]
+            .into_iter()
+            .filter_map(full)
+            .collect()
+    }
+
+    /// The objects that it names: by their own names, else by what they are called in the cloud.
+    fn find(&self, known: &[Known]) -> BTreeSet<String> {
+        let (bare, readings) = (self.bare(), self.readings());
+        let address: Option<IpAddr> = bare.parse().ok();
+        let is_called = |other: &String| match (address, other.parse::<IpNet>()) {
+            (Some(address), Ok(range)) => range.contains(&address),
+            (Some(address), Err(_)) => other.parse() == Ok(address),
+            (None, _) => other == bare,
+        };
+        let own = known.iter().filter(|one| readings.contains(&one.name));
+        let own: BTreeSet<String> = own.map(|one| one.name.clone()).collect();
+        match own.is_empty() {
+            true => {
+                let called = known.iter().filter(|one| one.others.iter().any(is_called));
+                called.map(|one| one.name.clone()).collect()
+            }
+            false => own,
+        }
+    }
+
+    /// Why it names no object, with those that may be meant. `what`: what there is none of.
+    fn none(&self, what: &str, known: &[Known]) -> String {
+        fn last(name: &str) -> &str {
+            name.rsplit('/').next().unwrap_or(name)
+        }
+        let names: BTreeSet<&str> = known.iter().map(|one| one.name.as_str()).collect();
+        let names = || names.iter().copied();
+        let mut near = all_nearest(self.bare(), names());
+        if near.is_empty() {
+            // In another namespace, or it is misspelt as well.
+            let short = |name: &str| name.rsplit('/').next().unwrap_or_default().to_owned();
+            let shorts: Vec<String> = names().map(short).collect();
+            let meant = all_nearest(last(self.bare()), shorts.iter().map(String::as_str));
+            near = names()
+                .filter(|name| meant.contains(&short(name).as_str()))
+                .collect();
+        }
+        near.truncate(NEAREST_AT_MOST);
+        let hint = match near.as_slice() {
+            [] if known.is_empty() => ": the cluster has none".to_owned(),
+            [] => format!("; {} shows all {}", self.kind.list, names().count()),
+            near => format!("; did you mean {}?", one_of(near)),
+        };
+        format!("there is no {what}{hint}")
+    }
+
+    /// Why it is no name of one object: it names all of these.
+    fn ambiguous(&self, found: &BTreeSet<String>) -> String {
+        let prefix = self.kind.prefixes[0];
+        let found: Vec<String> = found
+            .iter()
+            .map(|name| format!("{prefix}/{name}"))
+            .collect();
+        let found: Vec<&str> = found.iter().map(String::as_str).collect();
+        format!(
+            "{:?} names {} of them: write {}",
+            self.text,
+            found.len(),
+            one_of(&found)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(objects: &[(&str, &[&str])]) -> Vec<Known> {
+        let known = objects.iter().map(|(name, others)| Known {
+            name: (*name).to_owned(),
+            others: others.iter().map(|other| (*other).to_owned()).collect(),
+        });
+        known.collect()
+    }
+
+    #[test]
+    fn services() {
+        let known = known(&[
+            (
+                "default/web",
+                &["101", "front", "203.0.113.4", "2001:db8::1"],
+            ),
+            ("shop/web", &["102", "web", "203.0.113.5", "10.0.0.9"]),
+            ("shop/api", &["103", "api", "203.0.113.6", "10.0.0.9"]),
+            ("svc/web", &["104", "104.svc", "203.0.113.7"]),
+            ("shop/front", &[]),
+        ]);
+        // The namespace of names without one, the word → what it names.
+        for (namespace, text, named) in [
+            ("default", "default/web", &["default/web"] as &[&str]),
+            ("default", "shop/web", &["shop/web"]),
+            // A Service's own name comes before the cloud's.
+            ("default", "web", &["default/web"]),
+            ("shop", "web", &["shop/web"]),
+            ("shop", "front", &["shop/front"]),
+            ("default", "front", &["default/web"]),
+            ("shop", "svc/api", &["shop/api"]),
+            ("shop", "service/api", &["shop/api"]),
+            ("shop", "services/api", &["shop/api"]),
+            ("default", "svc/shop/web", &["shop/web"]),
+            ("default", "service/svc/web", &["svc/web"]),
+            // Kind or namespace: it may be either.
+            ("default", "svc/web", &["default/web", "svc/web"]),
+            ("default", "svc/api", &["shop/api"]),
+            ("default", "101", &["default/web"]),
+            ("default", "svc/101", &["default/web"]),
+            ("default", "203.0.113.4", &["default/web"]),
+            ("default", "2001:0db8:0:0::1", &["default/web"]),
+            ("default", "10.0.0.9", &["shop/api", "shop/web"]),
+            ("default", "10", &[]),
+            ("default", "203.0.113.44", &[]),
+            ("default", "node/web", &[]),
+            ("default", "other/101", &[]),
+            ("default", "a/b/c", &[]),
+            ("default", "/web", &[]),
+            ("default", "svc/", &[]),
+            ("default", "", &[]),
+        ] {
+            let word = Word {
+                kind: &SERVICES,
+                text,
+                namespace: Some(namespace),
+            };
+            let named: BTreeSet<String> = named.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(word.find(&known), named, "{text} in {namespace}");
+        }
+    }
+
+    #[test]
+    fn nodes() {
+        let known = known(&[
+            (
+                "worker-1",
+                &[
+                    "1001",
+                    "worker-1",
+                    "203.0.113.4",
+                    "2001:db8:1::/64",
+                    "10.0.0.2",
+                ],
+            ),
+            ("worker-2", &["1002", "worker-1", "203.0.113.5", "10.0.0.3"]),
+            ("1001", &["1003", "renamed"]),
+        ]);
+        for (text, named) in [
+            ("worker-1", &["worker-1"] as &[&str]),
+            ("node/worker-1", &["worker-1"]),
+            ("nodes/worker-2", &["worker-2"]),
+            ("no/worker-2", &["worker-2"]),
+            ("1002", &["worker-2"]),
+            ("1001", &["1001"]),
+            ("renamed", &["1001"]),
+            ("10.0.0.2", &["worker-1"]),
+            ("2001:db8:1::77", &["worker-1"]),
+            ("node/203.0.113.5", &["worker-2"]),
+            ("svc/worker-1", &[]),
+            ("default/worker-1", &[]),
+            ("node/", &[]),
+        ] {
+            let word = Word {
+                kind: &NODES,
+                text,
+                namespace: None,
+            };
+            let named: BTreeSet<String> = named.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(word.find(&known), named, "{text}");
+        }
+    }
+
+    #[test]
+    fn those_that_may_be_meant() {
+        let known = known(&[
+            ("default/web", &[]),
+            ("shop/frontend", &[]),
+            ("ops/web", &[]),
+        ]);
+        for (text, hint) in [
+            ("default/wbe", "; did you mean default/web?"),
+            ("kube-system/web", "; did you mean default/web or ops/web?"),
+            ("frontend", "; did you mean shop/frontend?"),
+            ("svc/fronted", "; did you mean shop/frontend?"),
+            ("else", "; ccm lb list shows all 3"),
+        ] {
+            let word = Word {
+                kind: &SERVICES,
+                text,
+                namespace: Some("kube-system"),
+            };
+            assert_eq!(word.none("such", &known), format!("there is no such{hint}"));
+        }
+        let word = Word {
+            kind: &SERVICES,
+            text: "svc/web",
+            namespace: Some("default"),
+        };
+        let found = ["default/web".to_owned(), "svc/web".to_owned()].into();
+        let why = "\"svc/web\" names 2 of them: write service/default/web or service/svc/web";
+        assert_eq!(word.ambiguous(&found), why);
+        assert_eq!(
+            word.none("such", &[]),
+            "there is no such: the cluster has none"
+        );
+    }
+}
