@@ -32,7 +32,8 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The image has a link of this name in `/bin`: a Deployment whose `command:` names it works with only the image changed.
+/// The image has a link of this name in `/bin`: a Deployment whose `command:` names it works with only the image
+/// changed.
 const DROP_IN: &str = "hcloud-cloud-controller-manager";
 
 /// A link of this name in `$PATH` is called for `kubectl ccm`.
