@@ -110,10 +110,10 @@ fn command_of(words: &[&str]) -> Option<Command> {
     let words = super::command_first(words.iter().map(OsString::from).collect());
     match commands::named(&words) {
         Some((entry, _)) => entry.settings(),
-        None => words[0]
-            .to_string_lossy()
-            .starts_with('-')
-            .then_some(Command::Run),
+        None => {
+            let first = words.first()?.to_string_lossy();
+            first.starts_with('-').then_some(Command::Run)
+        }
     }
 }
 

@@ -108,10 +108,11 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
                 let _ = std::io::stdout().lock().write_all(CLEAR.as_bytes());
                 Printer::stdout(&(text + &nothing));
             } else {
-                let lines: Vec<String> = text.lines().map(|line| line.to_owned() + "\n").collect();
-                let new = lines.iter().filter(|line| !before.contains(*line));
-                Printer::stdout(&new.map(String::as_str).collect::<String>());
-                before = lines.into_iter().collect();
+                // However wide its columns are.
+                let cells = |line: &str| Vec::from_iter(line.split_whitespace().map(str::to_owned));
+                let new = text.lines().filter(|line| !before.contains(&cells(line)));
+                Printer::stdout(&new.map(|line| format!("{line}\n")).collect::<String>());
+                before = text.lines().map(cells).collect();
             }
             list = loop {
                 sleep(wire::scaled(settings, POLL_INTERVAL));

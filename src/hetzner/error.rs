@@ -68,7 +68,11 @@ impl From<http::Error> for Failed {
         let body = serde_json::from_slice::<Envelope>(http.body());
         let Ok(Envelope { error: body }) = body else {
             let unknown = " without an error of the Hetzner API; is HCLOUD_ENDPOINT right, or a proxy in between?";
-            let hint = http.status().map_or("", |_| unknown);
+            let hint = match (http.status(), &http.kind) {
+                (Some(_), _) => unknown,
+                (None, Kind::Unreachable(_)) => " (the address is that of HCLOUD_ENDPOINT)",
+                (None, _) => "",
+            };
             return Failed {
                 error: provider::Error::new(kind(&http, None), format!("{http}{hint}")),
                 code: None,

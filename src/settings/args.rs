@@ -99,7 +99,10 @@ impl ArgsParser {
             Ok(Some(Arg::Short(letter))) => self.short(letter),
             Ok(Some(Arg::Value(word))) => self.word(word),
             // Only a value that is left over, as in `-h=x`; the parser has dropped it.
-            Err(_) => self.problem("-h", "takes no value"),
+            Err(lexopt::Error::UnexpectedValue { option, .. }) => {
+                self.problem(option, "takes no value");
+            }
+            Err(error) => self.problem(error.to_string(), "not understood"),
             Ok(None) => return false,
         }
         true
@@ -144,6 +147,15 @@ impl ArgsParser {
         let typed = format!("-{letter}");
         match setting {
             _ if letter == 'h' => self.args.help = true,
+            // Another letter may follow.
+            Some(setting) if setting.is_for(self.command) && !setting.takes_value() => {
+                let text = "true".to_owned();
+                self.args.flags.push(Flag {
+                    setting,
+                    name: typed,
+                    text,
+                });
+            }
             Some(setting) if setting.is_for(self.command) => self.ours(setting, typed),
             _ => {
                 // The rest of the word may be a value or more flags: nothing to go by.

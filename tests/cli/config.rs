@@ -160,7 +160,7 @@ fn a_wrong_command_line_is_wrong_usage() {
     for (words, told) in [
         (
             &["-o", "xml"][..],
-            "ccm: -o: \"xml\": use table, wide, json or yaml\n",
+            "ccm: -o: \"xml\": use table, wide, name, json or yaml\n",
         ),
         (
             &["--nod-sync-interval=1s"],

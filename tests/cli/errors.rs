@@ -103,7 +103,7 @@ fn settings() {
         (LIST, &[("HCLOUD_NETWORK", "nets"), ("HCLOUD_TOKEN", &foreign)], 1, "HCLOUD_NETWORK: there is no Network nets; this project has none"),
         (LIST, &[("HCLOUD_ENDPOINT", "localhost")], 1, "HCLOUD_ENDPOINT: \"localhost\": write a whole URL, e.g. https://api.example.com"),
         (LIST, &[("HCLOUD_ENDPOINT", &root)], 1, "GET HETZNER_ROOT/networks: resource not found (not_found, ID); is HCLOUD_ENDPOINT complete, with /v1 at its end?"),
-        (LIST, &[("HCLOUD_ENDPOINT", "http://127.0.0.1:1/v1")], 1, "GET http://127.0.0.1:1/v1/networks: connection refused; is the API running, and is this its address?"),
+        (LIST, &[("HCLOUD_ENDPOINT", "http://127.0.0.1:1/v1")], 1, "GET http://127.0.0.1:1/v1/networks: connection refused; is the API running, and is this its address? (the address is that of HCLOUD_ENDPOINT)"),
         (LIST, &[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv5"), ("HCLOUD_DEBUG", "maybe")], 1, "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"ipv5\": use ipv4, ipv6 or dualstack\nHCLOUD_DEBUG: \"maybe\": use true or false"),
         (LIST, &[("HCLOUD_NETWROK", "x"), ("HCLOUD_NETWORK", "")], 0, "warn: HCLOUD_NETWROK: not a variable that ccm reads; did you mean HCLOUD_NETWORK?"),
         (ONCE, &[("HCLOUD_TOKEN", NO_TOKEN)], 1, "ERROR cloud-node-controller: 3 nodes wait: GET HETZNER/networks: unable to authenticate (unauthorized, ID); the token in HCLOUD_TOKEN or HCLOUD_TOKEN_FILE is not accepted: is it whole, and not deleted?"),
@@ -122,7 +122,8 @@ fn usage() {
         (&["explain", "a", "b"], &[], 2, "explain takes one word: ccm explain protocol"),
         (&["explain", "protcol"], &[], 2, "unknown word \"protcol\"; did you mean protocol?\nSee ccm help."),
         (&["frobnicate"], &[], 2, "unknown command \"frobnicate\"; there is run, node, lb, route, doctor, config, explain, completions, help, version\nSee ccm help."),
-        (&["--context", "foo", "node", "list"], &[], 2, "flags go after the command: ccm node list …"),
+        (&["--context", "foo", "node", "list"], &[], 1, "--context: there is no context \"foo\"; there is \"ccm\""),
+        (&["--context", "foo", "node"], &[], 2, "unknown command \"node --context\"; there is node list, node inspect, node sync\nSee ccm help."),
         (&["version", "extra"], &[], 2, "version takes no words and no flags"),
         (&["node", "lst"], &[], 2, "unknown command \"node lst\"; did you mean node list?\nSee ccm help."),
         (&["help", "nod"], &[], 2, "unknown command or topic \"nod\"; did you mean node?\nSee ccm help."),
@@ -130,9 +131,20 @@ fn usage() {
         (&["help", "trouble"], &[], 2, "unknown command or topic \"trouble\"; did you mean troubleshooting?\nSee ccm help."),
         (&["help", "xyz"], &[], 2, "unknown command or topic \"xyz\"\nSee ccm help."),
         (&["node", "list", "--outptu", "json"], &[], 2, "--outptu: unknown flag; did you mean --output?"),
-        (&["node", "list", "-o", "xml"], &[], 2, "-o: \"xml\": use table, wide, json or yaml"),
-        (&["node", "list", "-o"], &[], 2, "-o: needs a value: table|wide|json|yaml"),
-        (&["node", "list", "-o", "xml", "--frob", "-v=much"], &[("HCLOUD_DEBUG", "2")], 2, "--frob: unknown flag; see --help\n-o: \"xml\": use table, wide, json or yaml\n-v: \"much\": use a whole number from 0\nHCLOUD_DEBUG: \"2\": use true or false"),
+        (&["node", "list", "-o", "xml"], &[], 2, "-o: \"xml\": use table, wide, name, json or yaml"),
+        (&["node", "list", "-o"], &[], 2, "-o: needs a value: table|wide|name|json|yaml"),
+        (&["node", "list", "-o", "xml", "--frob", "-v=much"], &[("HCLOUD_DEBUG", "2")], 2, "--frob: unknown flag; see --help\n-o: \"xml\": use table, wide, name, json or yaml\n-v: \"much\": use a whole number from 0\nHCLOUD_DEBUG: \"2\": use true or false"),
+        (&["node", "list", "-o", "jsonpath={.items[0]}"], &[], 2, "-o: \"jsonpath={.items[0]}\": only kubectl has it; take -o json, and choose from it with jq"),
+        (&["lb", "list", "-o=custom-columns=NAME:.metadata.name"], &[], 2, "-o: \"custom-columns=NAME:.metadata.name\": only kubectl has it; take -o json, and choose from it with jq"),
+        (&["lb", "inspect", "web", "-o", "name"], NO_CLUSTER, 2, "-o name: only for lists"),
+        (&["lb", "sync", "-o", "name"], NO_CLUSTER, 2, "-o name: only for lists"),
+        (&["lb", "list", "-A", "-n", "shop"], NO_CLUSTER, 2, "-A: not together with -n"),
+        (&["node", "list", "-A"], NO_CLUSTER, 2, "-A: only for lb list"),
+        (&["lb", "list", "-w", "-o", "json"], NO_CLUSTER, 2, "--watch: not with -o json and yaml"),
+        (&["lb", "list", "-l", "a in b"], NO_CLUSTER, 2, "-l: \"a in b\": \"a in b\" is no name of a label"),
+        (&["node", "list", "--sort-by", "nam"], &[], 2, "unknown column \"nam\"; did you mean name?\nSee ccm help."),
+        (&["node", "list", "--sort-by", ".metadata.uid"], &[], 2, "unknown column \".metadata.uid\"; there is name, status, server, state, addresses, diff, type, location, matched-by, provider-id\nSee ccm help."),
+        (&["lb", "inspect", "svc/"], NO_CLUSTER, 2, "\"svc/\" is no Service; write NAMESPACE/NAME, NAME, svc/NAME, or the ID, name or address of its load balancer"),
         (&["node", "list", "worker-1"], &[], 2, "node list takes no name; ccm node inspect worker-1 shows one node"),
         (&["node", "list", "--token", NO_TOKEN], &[], 2, "--token: unknown flag; a secret on the command line could be read by every user of this machine, set HCLOUD_TOKEN or HCLOUD_TOKEN_FILE instead"),
         (&["node", "inspect"], &[], 2, "node inspect takes one name, e.g. ccm node inspect worker-1"),
@@ -169,8 +181,8 @@ fn answers_of_something_else() {
         (Half::Hetzner, Effect::proxy_not_found(), "HTTP status 404 without an error of the Hetzner API; is HCLOUD_ENDPOINT right, or a proxy in between?"),
         (Half::Hetzner, Effect::gateway_timeout(), "HTTP status 504 without an error of the Hetzner API; is HCLOUD_ENDPOINT right, or a proxy in between?"),
         (Half::Hetzner, Effect::other_json(), "the answer is not what the API answers: no networks with their page; nothing is done on an incomplete list"),
-        (Half::Hetzner, Effect::Malformed, "the answer ended before it was complete"),
-        (Half::Hetzner, Effect::Reset, "the connection was reset"),
+        (Half::Hetzner, Effect::Malformed, "the answer ended before it was complete (the address is that of HCLOUD_ENDPOINT)"),
+        (Half::Hetzner, Effect::Reset, "the connection was reset (the address is that of HCLOUD_ENDPOINT)"),
         (Half::Hetzner, Effect::hetzner_rate_limit(), "limit of 3600 requests per hour reached (rate_limit_exceeded, ID); all tokens of the project share this limit: wait, or see who else uses it up"),
         (Half::Hetzner, Effect::hetzner_error(503, "maintenance", "back soon"), "back soon (maintenance, ID)"),
         (Half::Kubernetes, Effect::html(), "answered 200 with text/html; charset=utf-8 instead of JSON; is this the API's address, or a proxy's page?"),
@@ -207,7 +219,8 @@ fn unreachable() {
     let sandbox = world();
     let env = env(&sandbox);
     let refused = "connection refused; is the API running, and is this its address?";
-    let hetzner = format!("GET HETZNER/networks: {refused}");
+    let hetzner =
+        format!("GET HETZNER/networks: {refused} (the address is that of HCLOUD_ENDPOINT)");
     let kubernetes = format!("GET KUBERNETES/api/v1/nodes: {refused}");
     let origin = "(kubeconfig DIR/kubeconfig-ccm, context ccm)";
     #[rustfmt::skip]

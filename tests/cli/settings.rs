@@ -337,7 +337,7 @@ fn a_wrong_command_line_says_what_to_write() {
         (List, "--once", "--once: only for run"),
         (List, "--version", "--version: unknown flag; see ccm version"),
         (List, "--outptu json", "--outptu: unknown flag; did you mean --output?"),
-        (List, "-o xml", "-o: \"xml\": use table, wide, json or yaml"),
+        (List, "-o xml", "-o: \"xml\": use table, wide, name, json or yaml"),
         (Sync, "--dry-rn web-1", "--dry-rn: unknown flag; did you mean --dry-run?"),
         // Everything at once.
         (
@@ -539,6 +539,14 @@ fn the_table_offers_only_what_can_be_read() {
             .iter()
             .flat_map(|w| setting.commands.iter().map(move |c| (w, c)))
         {
+            // Refused with its own message.
+            let is_list = matches!(
+                command,
+                Command::NodeList | Command::LbList | Command::RouteList
+            );
+            if *word == "name" && !is_list {
+                continue;
+            }
             let parsed = match (setting.flags.first(), setting.variables.first()) {
                 (Some(flag), _) => read_with_token(*command, &format!("--{flag}={word}"), ""),
                 (None, Some(variable)) => {

@@ -111,7 +111,6 @@ impl Services {
             let called = plans.iter().filter_map(called_in_cloud);
             Ok(called.filter(|one| is_in_it(&one.name)).collect())
         };
-        known.retain(|one| is_in_it(&one.name));
         let (words, kind) = (&self.context.names, &names::SERVICES);
         let names = names::resolve(kind, words, Some(namespace), known, in_cloud, not_there)?;
         let is_other = |one: &&Arc<Service>| want(one) == Want::Nothing;
