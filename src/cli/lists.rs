@@ -5,10 +5,12 @@ use super::output::{self, Exit, Printer};
 use super::table::{self, Columns};
 use super::{commands, wire};
 use crate::daemon;
+use crate::http::without_known_secrets;
 use crate::provider::Kept;
 use crate::settings::{Output, Settings};
+use crate::text::lines;
 use std::collections::HashSet;
-use std::io::Write;
+use std::io::{self, Write};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -104,15 +106,19 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
         let mut list = fetch()?;
         loop {
             let (text, nothing) = self.text(settings, &mut list);
-            if table::is_terminal() {
-                let _ = std::io::stdout().lock().write_all(CLEAR.as_bytes());
-                Printer::stdout(&(text + &nothing));
+            let written = if table::is_terminal() {
+                write(CLEAR, &(text + &nothing))
             } else {
                 // However wide its columns are.
                 let cells = |line: &str| Vec::from_iter(line.split_whitespace().map(str::to_owned));
                 let new = text.lines().filter(|line| !before.contains(&cells(line)));
-                Printer::stdout(&new.map(|line| format!("{line}\n")).collect::<String>());
+                let new: String = new.map(|line| format!("{line}\n")).collect();
                 before = text.lines().map(cells).collect();
+                write("", &new)
+            };
+            // Its reader went away.
+            if written.is_err() {
+                return Ok(Exit::Done);
             }
             list = loop {
                 sleep(wire::scaled(settings, POLL_INTERVAL));
@@ -146,6 +152,13 @@ impl<Plans: Planned, Row> Table<Plans, Row> {
             _ => (text, nothing),
         }
     }
+}
+
+fn write(control: &str, text: &str) -> io::Result<()> {
+    let text = without_known_secrets(text);
+    let mut stdout = io::stdout().lock();
+    write!(stdout, "{control}{}", lines(&text))?;
+    stdout.flush()
 }
 
 /// The place of the column with this heading, written in any case.

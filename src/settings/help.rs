@@ -144,9 +144,9 @@ mod tests {
     #[test]
     fn help_reads_like_this() {
         let text = help(Command::NodeSync);
-        let expected = "  -o, --output table|wide|json|yaml
-          Output format on stdout. json and yaml are stable, for scripts.
-          [default: table]
+        let expected = "  -o, --output table|wide|name|json|yaml
+          Output format on stdout. json and yaml are stable, for scripts. name:
+          of a list only names, e.g. service/default/web. [default: table]
       --log-format text|json
           Format of the log on stderr: lines for people, or one JSON object for
           each line. Also: --logging-format. [default: text]

@@ -591,8 +591,8 @@ settings! {
         short: Some('o'),
         kind: Kind::Choice(&["table", "wide", "name", "json", "yaml"]),
         default: Some("table"),
-        help: "Output format on stdout. json and yaml are stable, for scripts. name, of lists: service/NAMESPACE/NAME or \
-               node/NAME, one a line.",
+        help: "Output format on stdout. json and yaml are stable, for scripts. name: of a list only names, e.g. \
+               service/default/web.",
         ..Setting::of(Group::Output, CLIENTS)
     }
 
