@@ -135,7 +135,7 @@ fn json(document: &impl Serialize) -> String {
 pub(super) struct Document<I> {
     api_version: &'static str,
     kind: String,
-    items: Vec<I>,
+    pub(super) items: Vec<I>,
     /// Of `lb list`, where it is looked for: what no Service wants any more, load balancers aside;
     /// null: it could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]

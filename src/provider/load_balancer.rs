@@ -60,6 +60,10 @@ pub trait Snapshot: Send + Sync {
         cluster: &Cluster,
     ) -> LoadBalancerPlan;
 
+    /// Each load balancer that carries the UID of a Service of this cluster, of whatever cluster where none is given:
+    /// its name, and what the health checks say. Pure.
+    fn health(&self, cluster: Option<&Cluster>) -> Vec<(String, BalancerHealth)>;
+
     /// Load balancers of this cluster whose Service does not exist. Pure.
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan>;
 }
@@ -269,6 +273,27 @@ impl Field {
 impl Target {
     pub fn is_healthy(&self) -> bool {
         !self.health.is_empty() && self.health.iter().all(|health| health.status == "healthy")
+    }
+}
+
+/// What the health checks say of a load balancer's targets. Those that were added just now do not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BalancerHealth {
+    All,
+    Some,
+    /// Or it has no target.
+    None,
+}
+
+impl Balancer {
+    pub fn health(&self) -> BalancerHealth {
+        let is_bad = |target: &Target| target.health.iter().any(|one| one.status == "unhealthy");
+        match self.targets.iter().any(is_bad) {
+            false if self.targets.is_empty() => BalancerHealth::None,
+            false => BalancerHealth::All,
+            true if self.targets.iter().any(Target::is_healthy) => BalancerHealth::Some,
+            true => BalancerHealth::None,
+        }
     }
 }
 

@@ -28,7 +28,7 @@ pub use instance::{
 };
 pub use interned::Interned;
 pub use load_balancer::{
-    ActionId, Actions, Applied, Balancer, Change, ChangeKind, Field, Health, Kept,
+    ActionId, Actions, Applied, Balancer, BalancerHealth, Change, ChangeKind, Field, Health, Kept,
     LoadBalancerPlan, LoadBalancers, Needs, Orphan, Snapshot, Target,
 };
 pub use node::{AddressKind, Node, NodeAddress};

@@ -20,8 +20,10 @@ mod services;
 use super::output::{self, Document, Exit, paragraph};
 use super::startup;
 use crate::settings::Command;
-use observe::View;
-use outcome::{Outcome, Status, Verdict};
+pub(super) use nodes::off;
+pub(super) use observe::{View, observe};
+pub(super) use outcome::{Gap, Seen};
+use outcome::{Outcome, Status, Verdict, Verdicts, or_ok};
 use serde::Serialize;
 use std::ffi::OsString;
 
@@ -31,20 +33,28 @@ struct Check {
     looked_at: &'static str,
     /// The fix where that could not be read.
     if_unread: &'static str,
-    verdict: fn(&View) -> Verdict,
+    decide: Decide,
 }
+
+enum Decide {
+    /// Says one thing of the whole.
+    One(fn(&View) -> Verdict),
+    /// Says something of each object that has a problem.
+    Each(fn(&View) -> Verdicts),
+}
+use Decide::{Each, One};
 
 const fn check(
     name: &'static str,
     looked_at: &'static str,
     if_unread: &'static str,
-    verdict: fn(&View) -> Verdict,
+    decide: Decide,
 ) -> Check {
     Check {
         name,
         looked_at,
         if_unread,
-        verdict,
+        decide,
     }
 }
 
@@ -54,133 +64,182 @@ const SEE_API_SERVER: &str = "check the API server's own health";
 #[rustfmt::skip] // What it is about, then what decides.
 const CHECKS: &[Check] = &[
     check("settings", "the environment: each variable that ccm reads",
-        "", settings),
+        "", Each(settings)),
     check("token", "HCLOUD_TOKEN, HCLOUD_TOKEN_FILE",
         "make one in the Hetzner Console (Security → API tokens, Read & Write) and set HCLOUD_TOKEN, or \
-         HCLOUD_TOKEN_FILE to its file", cloud::token),
+         HCLOUD_TOKEN_FILE to its file", One(cloud::token)),
     check("api", "GET /servers of the Cloud API, every page",
-        "a refused token: copy it anew or make another one; no answer: check HCLOUD_ENDPOINT, proxies, firewall and \
-         DNS from where ccm runs", cloud::api),
+        SEE_ERROR, One(cloud::api)),
     check("permission", "an empty change of a load balancer that can't exist: the answer shows whether the token may write",
-        "", cloud::permission),
+        "", One(cloud::permission)),
     check("project", "provider IDs, names and addresses of nodes beside the servers of the token's project",
-        "", nodes::project),
+        "", One(nodes::project)),
     check("rate-limit", "RateLimit headers of the Cloud API",
-        "", cloud::rate_limit),
+        "", One(cloud::rate_limit)),
     check("clock", "the Date header of the Cloud API beside this machine's clock",
-        "", cloud::clock),
+        "", One(cloud::clock)),
     check("network", "HCLOUD_NETWORK; GET /networks",
-        "", cloud::network),
+        "", One(cloud::network)),
     check("attached", "private-networks of the metadata service",
-        "", cloud::attached),
+        "", One(cloud::attached)),
     check("cluster", "kubeconfig or service account; GET /version; who the API server takes us for",
         "check --kubeconfig, KUBECONFIG and --context; kubectl version with the same kubeconfig must work from here",
-        cluster::reached),
+        One(cluster::reached)),
     check("version", "GET /version of the API server",
-        "", cluster::version),
+        "", One(cluster::version)),
     check("rights", "a selfsubjectaccessreview for each verb that the daemon uses",
         "bind system:basic-user to system:authenticated, as it is by default: whoever is known may ask what they may do",
-        cluster::rights),
+        One(cluster::rights)),
     check("lease", "the Lease of leader election",
-        SEE_API_SERVER, cluster::lease),
+        SEE_API_SERVER, One(cluster::lease)),
     check("other-ccm", "images of Deployments and DaemonSets beside the Lease; who holds it",
-        "", cluster::other_ccm),
+        "", Each(cluster::other_ccm)),
     check("probes", "ports of the probes of ccm's own Deployment or DaemonSet",
-        "", cluster::probes),
+        "", Each(cluster::probes)),
+    check("daemon", "pods of ccm's own Deployment or DaemonSet",
+        "", Each(cluster::daemon)),
     check("provider-ids", "spec.providerID of each node",
-        "", nodes::provider_ids),
+        "", Each(nodes::provider_ids)),
     check("kubelets", "provider ID and uninitialized taint of each node",
-        "", nodes::kubelets),
+        "", Each(nodes::kubelets)),
     check("nodes", "each node and its server",
-        SEE_API_SERVER, nodes::servers),
+        SEE_API_SERVER, Each(nodes::servers)),
+    check("ready", "condition Ready of each node",
+        "", Each(nodes::ready)),
+    check("powered", "each node's server; without the cluster all servers of the project",
+        "", Each(nodes::powered)),
+    check("taints", "taint shutdown of each node that is ready",
+        "", Each(nodes::taints)),
     check("routes", "--cluster-cidr; the Network's routes beside the pod CIDRs and servers of nodes, as in ccm route list",
-        SEE_ERROR, routes::routes),
+        SEE_ERROR, Each(routes::routes)),
     check("pod-network", "condition NetworkUnavailable of each node",
-        "", routes::pod_network),
+        "", Each(routes::pod_network)),
     check("services", "each Service of type LoadBalancer, its load balancer, what the next sync would do, and events of what failed",
-        SEE_ERROR, services::services),
+        SEE_ERROR, Each(services::services)),
+    check("targets", "health checks of each load balancer's targets; servers and externalTrafficPolicy for the cause",
+        SEE_ERROR, Each(services::targets)),
     check("orphans", "load balancers with this cluster's label, and the Services that there are",
-        SEE_ERROR, services::orphans),
+        SEE_ERROR, Each(services::orphans)),
 ];
 
-/// A check and what came of it, for programs.
+/// A check and what it says of an object, for programs.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Item {
+pub(super) struct Item {
     check: &'static str,
+    /// E.g. `node/worker-1`; null: the whole.
+    object: Option<String>,
     status: Status,
     message: String,
+    /// Null where nothing is wrong.
+    remedy: Option<String>,
+    #[serde(skip)]
     looked_at: &'static str,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    remedy: String,
 }
 
 pub(super) fn doctor(words: Vec<OsString>) -> Result<Exit, Exit> {
     let started = startup::start(Command::Doctor, words)?;
-    let view = observe::observe(&started);
-    let mut items: Vec<Item> = CHECKS.iter().map(|check| item(check, &view)).collect();
-    items.sort_by_key(|item| item.status);
-    let is_failed = items.iter().any(|item| item.status == Status::Fail);
+    let items = items(&observe(&started));
     let exit = output::print(
         started.settings.output.value,
         || Document::new("Doctor", items.iter().collect(), None),
-        |is_wide| report(&items, is_wide),
+        |is_wide| report(&items, is_wide) + &counts(&items),
     );
-    Ok(exit.fail_if(is_failed))
+    Ok(exit.fail_if(is_failed(&items)))
 }
 
-fn item(check: &Check, view: &View) -> Item {
-    let outcome = Outcome::of((check.verdict)(view), check.if_unread);
-    Item {
-        check: check.name,
-        status: outcome.status,
-        message: outcome.message,
-        looked_at: check.looked_at,
-        remedy: outcome.remedy,
+/// What every check says, the worst first.
+pub(super) fn items(view: &View) -> Vec<Item> {
+    let mut items: Vec<Item> = CHECKS.iter().flat_map(|check| check.items(view)).collect();
+    items.sort_by_key(|item| item.status);
+    items
+}
+
+pub(super) fn is_failed(items: &[Item]) -> bool {
+    items.iter().any(|item| item.status == Status::Fail)
+}
+
+impl Check {
+    fn items(&self, view: &View) -> impl Iterator<Item = Item> + use<'_> {
+        let outcomes = match self.decide {
+            One(decide) => decide(view).map(|one| vec![one]),
+            Each(decide) => decide(view),
+        };
+        let unread = |gap| vec![Outcome::unread(gap, self.if_unread)];
+        let outcomes = outcomes.unwrap_or_else(unread).into_iter();
+        outcomes.map(|outcome| Item {
+            check: self.name,
+            object: outcome.object,
+            status: outcome.status,
+            message: outcome.message,
+            remedy: Some(outcome.remedy).filter(|remedy| !remedy.is_empty()),
+            looked_at: self.looked_at,
+        })
     }
 }
 
-fn settings(view: &View) -> Verdict {
-    Ok(match view.problems.as_slice() {
-        [] => Outcome::ok("every setting has a value that it may have"),
-        problems => Outcome::fail(
-            problems.join("; "),
-            "correct them; until then the checks below rest on their defaults",
-        ),
+impl Item {
+    pub(super) fn is_bad(&self) -> bool {
+        matches!(self.status, Status::Fail | Status::Warn)
+    }
+}
+
+fn settings(view: &View) -> Verdicts {
+    let remedy = "correct it; until then the checks below rest on its default";
+    let problems = view.problems.iter();
+    let problems = problems.map(|problem| Outcome::fail(problem.as_str(), remedy));
+    or_ok(problems.collect(), || {
+        "every setting has a value that it may have".into()
     })
 }
 
 /// Where texts begin: after the status and the longest name of a check.
 const INDENT: usize = 22;
 
-/// For people, in 80 columns. `is_wide`: what was checked also where all is well.
-fn report(items: &[Item], is_wide: bool) -> String {
+/// So many objects of a check are shown, unless the output is wide.
+const OBJECTS_AT_MOST: usize = 10;
+
+/// For people. `is_wide`: every object, and what was checked. A fix that holds for several objects is below the last one.
+pub(super) fn report(items: &[Item], is_wide: bool) -> String {
     let mut text = String::new();
-    for item in items {
-        let (word, is_bad) = match item.status {
-            Status::Fail => ("FAIL", true),
-            Status::Warn => ("warn", true),
-            Status::Skipped => ("skipped", false),
-            Status::Ok => ("ok", false),
+    for of_check in items.chunk_by(|a, b| (a.check, a.status) == (b.check, b.status)) {
+        let at_most = if is_wide { usize::MAX } else { OBJECTS_AT_MOST };
+        let (shown, more) = of_check.split_at(of_check.len().min(at_most));
+        let mut head = match shown {
+            [first, ..] => format!("{:<8}{}", first.status.word(), first.check),
+            [] => String::new(),
         };
-        let mut below = vec![item.message.clone()];
-        if is_wide || is_bad {
-            below.push(format!("Checked: {}.", item.looked_at));
+        let mut add = |line: &str| {
+            let head = format!("{:<INDENT$}", std::mem::take(&mut head));
+            text += &paragraph(&head, INDENT, line);
+        };
+        for with_one_fix in shown.chunk_by(|a, b| a.remedy == b.remedy) {
+            for item in with_one_fix {
+                match &item.object {
+                    Some(object) => add(&format!("{object}: {}", item.message)),
+                    None => add(&item.message),
+                }
+            }
+            if let Some(remedy) = with_one_fix.iter().find_map(|item| item.remedy.as_ref()) {
+                add(&format!("Fix: {remedy}."));
+            }
         }
-        if !item.remedy.is_empty() {
-            below.push(format!("Fix: {}.", item.remedy));
+        if !more.is_empty() {
+            add(&format!(
+                "and {} more: ccm doctor -o wide shows all",
+                more.len()
+            ));
         }
-        let mut head = format!("{word:<8}{}", item.check);
-        for one in below {
-            text += &paragraph(
-                &format!("{:<INDENT$}", std::mem::take(&mut head)),
-                INDENT,
-                &one,
-            );
+        if let (true, Some(item)) = (is_wide, shown.first()) {
+            add(&format!("Checked: {}.", item.looked_at));
         }
     }
+    text
+}
+
+fn counts(items: &[Item]) -> String {
     let count = |status| items.iter().filter(|item| item.status == status).count();
-    text + &format!(
+    format!(
         "{} failed, {} warnings, {} ok, {} skipped\n",
         count(Status::Fail),
         count(Status::Warn),

@@ -5,8 +5,8 @@ use crate::controllers::controller::Proposal;
 use crate::controllers::matching::{Index, MatchedBy, Outcome};
 use crate::kube::{Node, ObjectReference, Taint};
 use crate::provider::{
-    self, Field, Finding, Instance, InstanceId, Instances, Metadata, NodeAddress, Provider, Reason,
-    Source, Sourced,
+    self, Field, Finding, Instance, InstanceId, InstanceState, Instances, Metadata, NodeAddress,
+    Provider, Reason, Source, Sourced,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -43,6 +43,12 @@ pub enum Server {
     Foreign,
     Unknown,
     Unmatched,
+}
+
+impl Server {
+    pub fn is_off(&self) -> bool {
+        matches!(self, Server::Matched(instance, _) if instance.state == InstanceState::Off)
+    }
 }
 
 /// Plans for all nodes, by all servers of the project. `overdue`: a new node that no server matches is reported as left

@@ -11,6 +11,7 @@
 //! | `plan` | what should be done: pure |
 //! | `sync` | from a plan to its end, for all Services of a tick |
 //! | `events` | what is reported |
+//! | `health` | why targets get no traffic |
 //! | `orphans` | load balancers whose Service does not exist |
 //!
 //! What a load balancer should look like is the provider's business; here is what Kubernetes
@@ -19,12 +20,14 @@
 
 mod due;
 mod events;
+mod health;
 mod observe;
 mod orphans;
 mod plan;
 mod sync;
 
 pub use events::{FailedTry, failed_tries};
+pub use health::{Trouble, cause, trouble};
 pub use observe::{NAME, Settings};
 pub use orphans::known_orphans;
 pub use plan::{ServicePlan, Want, want};

@@ -14,8 +14,8 @@ use super::targets::need_servers;
 use super::{annotations, primary_ips, status};
 use crate::hetzner::certificates::Certificates;
 use crate::provider::{
-    self, Cluster, Finding, InstanceId, LoadBalancerPlan, Needs, OfferedNode, Orphan, Protocol,
-    ProviderId, Reason, Service,
+    self, BalancerHealth, Cluster, Finding, InstanceId, LoadBalancerPlan, Needs, OfferedNode,
+    Orphan, Protocol, ProviderId, Reason, Service,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -159,11 +159,18 @@ impl provider::Snapshot for Snapshot {
         plan
     }
 
-    fn orphans(&self, cluster: &Cluster) -> Vec<Orphan> {
-        let names = Names {
-            offered: &[],
-            cluster: None,
+    fn health(&self, cluster: Option<&Cluster>) -> Vec<(String, BalancerHealth)> {
+        let is_ours = |uid: &String| match cluster {
+            Some(cluster) => cluster.service_uids.contains(uid),
+            None => !uid.is_empty(),
         };
+        let balancers = self.observed.balancers.iter();
+        let ours = balancers.filter(|one| one.labels.get(SERVICE_UID).is_some_and(is_ours));
+        let health = |one| status::for_people(one, NO_NAMES).health();
+        ours.map(|one| (one.name.clone(), health(one))).collect()
+    }
+
+    fn orphans(&self, cluster: &Cluster) -> Vec<Orphan> {
         let orphan = |balancer: &LoadBalancer| {
             let label = |name| balancer.labels.get(name).filter(|value| !value.is_empty());
             // A cluster whose UID could not be read has none.
@@ -175,7 +182,7 @@ impl provider::Snapshot for Snapshot {
             let stays = why_it_stays(balancer, cluster);
             let is_deleted = stays.is_none();
             Some(Orphan {
-                balancer: status::for_people(balancer, names),
+                balancer: status::for_people(balancer, NO_NAMES),
                 service: label(SERVICE).map_or("unknown", |name| name).to_owned(),
                 service_uid: service_uid.clone(),
                 removal: is_deleted.then(|| self.removal(balancer, Purpose::Orphan)),
@@ -185,6 +192,12 @@ impl provider::Snapshot for Snapshot {
         self.observed.balancers.iter().filter_map(orphan).collect()
     }
 }
+
+/// Servers are shown by their numbers.
+const NO_NAMES: Names = Names {
+    offered: &[],
+    cluster: None,
+};
 
 impl Snapshot {
     fn context<'a>(
