@@ -4,7 +4,7 @@ use super::objects::{
     Context, Item, Planned, error_of, field, finding, section, sides, unknown_name, warnings,
     would_do,
 };
-use super::output::{Exit, or_dash};
+use super::output::{Exit, or_dash, unread};
 use super::table::{self, Columns};
 use super::{startup, wire};
 use crate::cache;
@@ -13,19 +13,30 @@ use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninit
 use crate::controllers::{MatchedBy, Proposal, Report, Selection};
 use crate::provider::{Field, Finding, Instance, NodeAddress};
 use crate::settings::Command;
+use jiff::Timestamp;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 
 pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let nodes = Nodes::start(Command::NodeList, words)?;
-    let plans = nodes.evaluate(&Selection::All)?;
-    let rows = plans.iter();
-    let text = |is_wide| match rows.len() {
+    let table = |plans: &Vec<Plans>, is_wide, is_read| match plans.len() {
         0 => "The cluster has no nodes.\n".to_owned(),
-        _ => COLUMNS.table(rows.map(|plan| cells(plan, is_wide)).collect(), is_wide),
+        _ => {
+            let rows = plans.iter().map(|plan| cells(plan, is_wide, is_read));
+            COLUMNS.table(rows.collect(), is_wide)
+        }
     };
-    Ok(nodes.context.show("List", &plans, text))
+    match nodes.try_evaluate(&Selection::All) {
+        Ok(plans) => Ok(nodes
+            .context
+            .show("List", &plans, |is_wide| table(&plans, is_wide, true))),
+        Err(error) => nodes.context.show_without_cloud(
+            &error,
+            || nodes.by_kubernetes(),
+            |plans, is_wide| table(plans, is_wide, false),
+        ),
+    }
 }
 
 pub(super) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
@@ -114,13 +125,27 @@ impl Nodes {
     }
 
     fn evaluate(&self, selection: &Selection) -> Result<Vec<Plans>, Exit> {
+        let plans = self.try_evaluate(selection);
+        plans.map_err(|error| self.context.failed(&error))
+    }
+
+    fn try_evaluate(&self, selection: &Selection) -> Result<Vec<Plans>, cache::Error> {
         let apis = &self.context.apis;
-        let plans = || {
-            let nodes = self.nodes.evaluate(apis, selection)?;
-            let lifecycle = self.lifecycle.evaluate(apis, selection)?;
-            Ok(together(nodes, lifecycle))
-        };
-        plans().map_err(|error: cache::Error| self.context.failed(&error))
+        let nodes = self.nodes.evaluate(apis, selection)?;
+        let lifecycle = self.lifecycle.evaluate(apis, selection)?;
+        Ok(together(nodes, lifecycle))
+    }
+
+    /// All nodes, without what is planned by their servers.
+    fn by_kubernetes(&self) -> Result<Vec<Plans>, cache::Error> {
+        let apis = &self.context.apis;
+        let nodes = self.nodes.nodes(apis, &Selection::All)?.value;
+        let mut plans = node::plan(&nodes, &[], &*apis.provider, Timestamp::MIN);
+        for plan in &mut plans {
+            plan.findings.clear();
+            plan.obstacle = None;
+        }
+        Ok(together(plans, Vec::new()))
     }
 }
 
@@ -265,7 +290,8 @@ const COLUMNS: Columns = Columns {
     yielding: &[(4, 15), (0, 18), (5, 10)],
 };
 
-fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
+/// `is_read`: the cloud answered.
+fn cells(plans: &Plans, is_wide: bool, is_read: bool) -> Vec<String> {
     let plan = &plans.node;
     let addresses = match is_wide {
         true => usize::MAX,
@@ -276,9 +302,13 @@ fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
         plan.object.name.clone(),
         status(plan).to_owned(),
         server_cell(&plan.server),
-        state(&plan.server),
+        if is_read {
+            state(&plan.server)
+        } else {
+            unread()
+        },
         addresses_cell(&plan.node.status.addresses, addresses),
-        diff_cell(plans),
+        if is_read { diff_cell(plans) } else { unread() },
     ];
     cells.extend(match &plan.server {
         Server::Matched(instance, by) => [
@@ -286,6 +316,7 @@ fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
             instance.location.to_string(),
             by.to_string(),
         ],
+        _ if !is_read => [unread(), unread(), unread()],
         _ => ["-".into(), "-".into(), "-".into()],
     });
     cells.push(or_dash(&plan.node.spec.provider_id));

@@ -141,12 +141,12 @@ pub(super) struct Document<I> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kept: Option<Option<Vec<Kept>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    summary: Option<Summary>,
+    pub(super) summary: Option<Summary>,
 }
 
 /// Counts of a `sync`.
 #[derive(Serialize)]
-struct Summary {
+pub(super) struct Summary {
     changed: usize,
     unchanged: usize,
     failed: usize,
@@ -171,6 +171,11 @@ impl<I> Document<I> {
             }),
         }
     }
+}
+
+/// A cell of what was not read.
+pub(super) fn unread() -> String {
+    "?".to_owned()
 }
 
 pub(super) fn or_dash(text: &str) -> String {

@@ -2,7 +2,7 @@
 
 use super::plans::{Services, TURNED_OFF, targets_cell};
 use crate::cli::objects::document;
-use crate::cli::output::{self, Exit, Printer, or_dash, paragraph};
+use crate::cli::output::{self, Exit, Printer, or_dash, paragraph, unread};
 use crate::cli::table::Columns;
 use crate::controllers::Selection;
 use crate::controllers::service::{ServicePlan, Want};
@@ -17,7 +17,22 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let context = &services.context;
     let selection = services.selection()?;
     let begun = Instant::now();
-    let mut plans = services.evaluate(&selection)?;
+    let mut plans = match services.controller.evaluate(&context.apis, &selection) {
+        Ok(plans) => plans,
+        Err(error) => {
+            return context.show_without_cloud(
+                &error,
+                || services.controller.by_kubernetes(&context.apis, &selection),
+                |plans, is_wide| {
+                    let rows = plans.iter().map(cells_without_cloud);
+                    match plans.len() {
+                        0 => nothing(&context.settings.namespace.value),
+                        _ => COLUMNS.table(rows.collect(), is_wide),
+                    }
+                },
+            );
+        }
+    };
     plans.extend(services.orphans(&plans, begun)?);
     context.show_leader();
     // A command that only reads warns and continues.
@@ -102,6 +117,16 @@ fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
         of_it(|balancer| balancer.kind.clone()),
         of_it(|balancer| balancer.location.clone()),
     ]
+}
+
+/// Of a Service whose load balancer was not read: its address is that of its status.
+fn cells_without_cloud(plan: &ServicePlan) -> Vec<String> {
+    let ingress = plan.service.status.load_balancer.ingress.iter();
+    let addresses = ingress.filter_map(|one| one.hostname.clone().or(one.ip.clone()));
+    let mut cells = vec![plan.service.full_name(), unread()];
+    cells.push(or_dash(&addresses.take(1).collect::<String>()));
+    cells.resize_with(COLUMNS.headings.len() + COLUMNS.wide.len(), unread);
+    cells
 }
 
 /// Reasons of warnings in one cell.

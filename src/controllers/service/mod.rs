@@ -119,6 +119,19 @@ impl ServiceController {
         Ok(plans)
     }
 
+    /// The Services that are asked for, where the cloud was not read: nothing is planned.
+    pub fn by_kubernetes(
+        &self,
+        apis: &Apis,
+        selection: &Selection,
+    ) -> Result<Vec<ServicePlan>, Error> {
+        let polled = self.state.poll(apis, selection, Instant::now())?;
+        let services = polled.services.iter();
+        let ours =
+            services.filter(|one| want(one) != Want::Nothing && selection.names(&one.full_name()));
+        Ok(ours.map(ServicePlan::new).collect())
+    }
+
     /// What is kept in the cloud of Services that do not exist any more.
     pub fn kept(&self, apis: &Apis) -> Result<Vec<Kept>, Error> {
         let Some(provider) = apis.provider.load_balancers() else {

@@ -79,16 +79,7 @@ fn plan_service(
     snapshot: &dyn Snapshot,
     service: &Arc<Service>,
 ) -> ServicePlan {
-    let mut plan = ServicePlan {
-        object: service.object(),
-        service: Arc::clone(service),
-        want: want(service),
-        cloud: LoadBalancerPlan::default(),
-        add_finalizer: false,
-        status: None,
-        findings: Vec::new(),
-        made: Vec::new(),
-    };
+    let mut plan = ServicePlan::new(service);
     if let Some(obstacle) = too_large(service, plan.want) {
         plan.cloud.obstacle = Some(obstacle);
         return plan;
@@ -278,6 +269,20 @@ impl Want {
 }
 
 impl ServicePlan {
+    /// With nothing to do.
+    pub(super) fn new(service: &Arc<Service>) -> ServicePlan {
+        ServicePlan {
+            object: service.object(),
+            service: Arc::clone(service),
+            want: want(service),
+            cloud: LoadBalancerPlan::default(),
+            add_finalizer: false,
+            status: None,
+            findings: Vec::new(),
+            made: Vec::new(),
+        }
+    }
+
     /// E.g. `service/default/web`; `load-balancer/front` for one that no Service wants.
     pub fn name(&self) -> String {
         self.object.for_people()
