@@ -245,6 +245,7 @@ impl Serialize for Object<'_> {
         map.serialize_entry("ready", &plan.node.is_ready())?;
         map.serialize_entry("uninitialized", &is_uninitialised(&plan.node))?;
         map.serialize_entry("addresses", &plan.node.status.addresses)?;
+        map.serialize_entry("taints", &plan.node.spec.taints)?;
         map.end()
     }
 }
@@ -429,12 +430,17 @@ fn both_sides(plan: &NodePlan) -> String {
         .iter()
         .map(ToString::to_string)
         .collect();
+    let taints = node.spec.taints.iter();
+    let taints = taints
+        .map(|taint| format!("{}:{}", taint.key, taint.effect))
+        .collect();
     sides(&[
         ("name", vec![plan.object.name.clone()], name),
         ("identity", vec![or_dash(&node.spec.provider_id)], identity),
         ("state", vec![ready], vec![state(&plan.server)]),
         ("type, place", Vec::new(), place),
         ("addresses", reported, addresses),
+        ("taints", taints, Vec::new()),
         ("matched by", Vec::new(), vec![matched_by]),
     ])
 }

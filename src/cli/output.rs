@@ -9,6 +9,7 @@ use crate::settings::Output;
 use crate::text::{lines, one_line, wrapped};
 use serde::Serialize;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Widest line of texts and tables, in characters.
 pub(super) const COLUMNS: usize = 80;
@@ -37,6 +38,8 @@ impl Exit {
 
 pub(super) struct Printer;
 
+static HAS_NO_READER: AtomicBool = AtomicBool::new(false);
+
 impl Printer {
     /// A reader that went away (`| head`) is not our failure; a full disk is.
     pub(super) fn stdout(text: &str) -> Exit {
@@ -47,11 +50,19 @@ impl Printer {
             .and_then(|()| stdout.flush())
         {
             Ok(()) => Exit::Done,
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                HAS_NO_READER.store(true, Ordering::Relaxed);
+                Exit::Done
+            }
             Err(error) => {
                 Printer::failure(&format!("the output can't be written to stdout: {error}"))
             }
         }
+    }
+
+    /// What is printed again and again ends then.
+    pub(super) fn has_no_reader() -> bool {
+        HAS_NO_READER.load(Ordering::Relaxed)
     }
 
     pub(super) fn stderr(text: &str) {

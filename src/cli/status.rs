@@ -2,7 +2,7 @@
 //! read and found.
 
 use super::doctor::{self, Gap, Item, Seen, View};
-use super::output::{self, Document, Exit, line, paragraph};
+use super::output::{self, Document, Exit, Printer, line, paragraph};
 use super::{leader, startup};
 use crate::controllers::route::State;
 use crate::controllers::service::{Trouble, Want, trouble};
@@ -26,7 +26,7 @@ pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
     let settings = &started.settings;
     loop {
         let exit = show(&doctor::observe(&started), settings.output.value);
-        if !settings.watch.value {
+        if !settings.watch.value || Printer::has_no_reader() {
             return Ok(exit);
         }
         let interval = INTERVAL.mul_f64(settings.test_time_scale.value.clamp(0.0, 1.0));

@@ -238,12 +238,6 @@ impl Api {
         let is_rate_limit = error.status() == Some(429);
         let mut failed = Failed::from(error);
         if is_rate_limit && let Err(limited) = self.budget.admit("", Urgency::Needed, now) {
-            if let ErrorKind::RateLimited { retry_in, .. } = &limited.kind {
-                let next_s = retry_in.as_secs_f64().ceil();
-                failed.error.message += &format!(
-                    "; asked again in {next_s:.0} s at the earliest; of the hour's calls one comes back each second"
-                );
-            }
             failed.error.kind = limited.kind;
         }
         failed

@@ -217,6 +217,9 @@ pub struct Health {
     /// Why it is not, in the cloud's word, where it says so.
     pub detail: Option<Interned>,
     pub http_status: Option<u16>,
+    /// Why it fails, for people, where that was found out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
 }
 
 /// One field of a load balancer. Values as people read them.

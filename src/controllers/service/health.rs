@@ -39,9 +39,25 @@ enum Cause {
     Unknown,
 }
 
-/// Why this health check fails; none: it does not. `is_off`: the target's server is off.
-pub fn cause(plan: &ServicePlan, health: &Health, is_off: bool) -> Option<String> {
-    (health.status == UNHEALTHY).then(|| Cause::of(plan, health, is_off).text())
+/// Notes the cause with each health check that fails. `off`: names of the nodes whose server is off.
+pub fn explain(plan: &mut ServicePlan, off: &HashSet<&str>) {
+    let is_local = is_local(plan);
+    for target in plan
+        .cloud
+        .found
+        .iter_mut()
+        .flat_map(|found| &mut found.targets)
+    {
+        let is_off = off.contains(target.name.as_str());
+        let checks = target.health.iter_mut();
+        for health in checks.filter(|health| health.status == UNHEALTHY) {
+            health.cause = Some(Cause::of(health, is_local, is_off).text());
+        }
+    }
+}
+
+fn is_local(plan: &ServicePlan) -> bool {
+    plan.service.spec.external_traffic_policy == "Local"
 }
 
 /// `off`: names of the nodes whose server is off. None: each target is healthy, or was added just now.
@@ -61,7 +77,7 @@ pub fn trouble(plan: &ServicePlan, off: &HashSet<&str>) -> Option<Trouble> {
     for target in &found.targets {
         let mut checks = target.health.iter();
         if let Some(failed) = checks.find(|health| health.status == UNHEALTHY) {
-            let cause = Cause::of(plan, failed, off.contains(target.name.as_str()));
+            let cause = Cause::of(failed, is_local(plan), off.contains(target.name.as_str()));
             by_cause.entry(cause).or_default().push(target.name.clone());
         }
     }
@@ -93,9 +109,8 @@ const NAMES_SHOWN: usize = 3;
 
 impl Cause {
     /// By the words of Hetzner's API, `detail` and `http_status_code`.
-    fn of(plan: &ServicePlan, health: &Health, is_off: bool) -> Cause {
+    fn of(health: &Health, is_local: bool, is_off: bool) -> Cause {
         let detail = health.detail.as_deref().unwrap_or_default();
-        let is_local = plan.service.spec.external_traffic_policy == "Local";
         match (detail, health.http_status) {
             _ if is_off => Cause::ServerOff,
             ("layer4_no_connection" | "layer4_timeout", _) | (_, Some(503)) if is_local => {

@@ -27,7 +27,7 @@ mod plan;
 mod sync;
 
 pub use events::{FailedTry, failed_tries};
-pub use health::{Trouble, cause, trouble};
+pub use health::{Trouble, explain, trouble};
 pub use observe::{NAME, Settings};
 pub use orphans::known_orphans;
 pub use plan::{ServicePlan, Want, want};
@@ -37,9 +37,10 @@ use super::executor::{Execution, Executor, Requests};
 use super::report::{Outage, Report};
 use crate::cache::{Apis, Error};
 use crate::kube::Service;
-use crate::metrics::LOAD_BALANCERS;
-use crate::provider::{Kept, LoadBalancers, Urgency};
+use crate::metrics::{LOAD_BALANCERS, LOAD_BALANCERS_HEALTH, LOAD_BALANCERS_READ};
+use crate::provider::{BalancerHealth, Kept, LoadBalancers, Urgency};
 use due::{Due, Fingerprint};
+use jiff::Timestamp;
 use observe::{Observed, Polled};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -282,6 +283,9 @@ impl Sync<'_> {
         }
         let observed = state.observe_due(apis, selection, &polled, nodes);
         let proposals = observed.map_err(waiting)?;
+        if let Some(observed) = &proposals {
+            measure_health(observed);
+        }
         let proposals = proposals.map(|observed| plan::plan(&observed, self.for_people));
         let proposals = proposals.unwrap_or_default();
         state.remember(&polled, nodes);
@@ -384,6 +388,28 @@ fn measure(polled: &Polled) {
         ("leaving", leaving),
     ] {
         LOAD_BALANCERS.set(&[state], f64::from(count));
+    }
+    if managed + pending == 0 {
+        count_health(&[]);
+    }
+}
+
+/// The same, by what was read of the load balancers for the plans.
+fn measure_health(observed: &Observed) {
+    let health = observed.snapshot.health(Some(&observed.cluster));
+    count_health(&health.iter().map(|(_, health)| *health).collect::<Vec<_>>());
+    let read = Timestamp::now().as_second() as f64 - observed.answered.elapsed().as_secs_f64();
+    LOAD_BALANCERS_READ.set(&[], read.floor());
+}
+
+fn count_health(all: &[BalancerHealth]) {
+    for (state, health) in [
+        ("all", BalancerHealth::All),
+        ("some", BalancerHealth::Some),
+        ("none", BalancerHealth::None),
+    ] {
+        let count = all.iter().filter(|one| **one == health).count();
+        LOAD_BALANCERS_HEALTH.set(&[state], count as f64);
     }
 }
 

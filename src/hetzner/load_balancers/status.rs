@@ -110,6 +110,7 @@ fn target(target: &Target, names: Names) -> provider::Target {
         status: status.status.clone(),
         detail: status.detail.clone(),
         http_status: status.http_status_code,
+        cause: None,
     });
     provider::Target {
         name,

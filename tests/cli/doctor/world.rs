@@ -178,7 +178,12 @@ impl World {
 
     /// In the folder of its kubeconfig, so that no path is shown.
     pub fn doctor(&self, words: &[&str]) -> Ran {
-        let output = command(&self.env, &[&["doctor"], &self.flags[..], words].concat())
+        self.runs(&[&["doctor"], &self.flags[..], words].concat())
+    }
+
+    /// Any command.
+    pub fn runs(&self, words: &[&str]) -> Ran {
+        let output = command(&self.env, words)
             .current_dir(self.sandbox.folder())
             .output()
             .unwrap();
