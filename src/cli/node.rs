@@ -4,13 +4,14 @@ use super::objects::{
     Context, Item, Planned, error_of, field, finding, section, sides, unknown_name, warnings,
     would_do,
 };
-use super::output::{Exit, or_dash, unread};
+use super::output::{Exit, line, or_dash, unread};
 use super::table::{self, Columns};
 use super::{startup, wire};
 use crate::cache;
 use crate::controllers::lifecycle::{self, LifecycleController, LifecyclePlan};
 use crate::controllers::node::{self, NodeController, NodePlan, Server, is_uninitialised};
 use crate::controllers::{MatchedBy, Proposal, Report, Selection};
+use crate::kube::Node;
 use crate::provider::{Field, Finding, Instance, NodeAddress};
 use crate::settings::Command;
 use jiff::Timestamp;
@@ -162,8 +163,7 @@ fn together(nodes: Vec<NodePlan>, lifecycle: Vec<LifecyclePlan>) -> Vec<Plans> {
 
 impl Plans {
     fn findings(&self) -> impl Iterator<Item = &Finding> {
-        let lifecycle = self.lifecycle.iter().flat_map(|plan| &plan.obstacle);
-        self.node.all_findings().chain(lifecycle)
+        self.node.findings.iter().chain(self.obstacles())
     }
 
     /// What blocks it, of either controller.
@@ -215,11 +215,8 @@ impl Planned for Vec<Plans> {
     }
 
     fn notes(&self) -> Vec<String> {
-        let notes = self.iter().flat_map(|plans| {
-            let is_obstacle = |finding: &&Finding| plans.obstacles().any(|one| one == *finding);
-            let findings = plans.findings().filter(move |one| !is_obstacle(one));
-            warnings(&format!("node/{}", plans.node.object.name), findings).collect::<Vec<_>>()
-        });
+        let notes = self.iter().map(|plans| &plans.node);
+        let notes = notes.flat_map(|node| warnings(node.object.for_people(), &node.findings));
         notes.collect()
     }
 }
@@ -273,14 +270,15 @@ impl Serialize for Cloud<'_> {
     }
 }
 
-/// The server's state in a word.
-fn state(server: &Server) -> String {
+/// The server's number, and its state in a word.
+fn server(server: &Server) -> (String, String) {
+    let none = || "-".to_owned();
     match server {
-        Server::Matched(instance, _) => instance.state.to_string(),
-        Server::Gone(_) => "missing".into(),
-        Server::Foreign => "foreign".into(),
-        Server::Unknown => "unknown".into(),
-        Server::Unmatched => "-".into(),
+        Server::Matched(instance, _) => (instance.id.to_string(), instance.state.to_string()),
+        Server::Gone(id) => (id.to_string(), "missing".into()),
+        Server::Foreign => (none(), "foreign".into()),
+        Server::Unknown => (none(), "unknown".into()),
+        Server::Unmatched => (none(), none()),
     }
 }
 
@@ -299,15 +297,12 @@ fn cells(plans: &Plans, is_wide: bool, is_read: bool) -> Vec<String> {
         false if table::is_terminal() => 1,
         false => 2,
     };
+    let (id, state) = server(&plan.server);
     let mut cells = vec![
         plan.object.name.clone(),
         status(plan).to_owned(),
-        server_cell(&plan.server),
-        if is_read {
-            state(&plan.server)
-        } else {
-            unread()
-        },
+        id,
+        if is_read { state } else { unread() },
         addresses_cell(&plan.node.status.addresses, addresses),
         if is_read { diff_cell(plans) } else { unread() },
     ];
@@ -329,14 +324,6 @@ fn status(plan: &NodePlan) -> &'static str {
         (true, _) => "New",
         (false, true) => "Ready",
         (false, false) => "NotReady",
-    }
-}
-
-fn server_cell(server: &Server) -> String {
-    match server {
-        Server::Matched(instance, _) => instance.id.to_string(),
-        Server::Gone(id) => id.to_string(),
-        Server::Foreign | Server::Unknown | Server::Unmatched => "-".into(),
     }
 }
 
@@ -388,6 +375,7 @@ fn inspection(plans: &Plans) -> String {
     let findings: String = plans.findings().map(finding).collect();
     [
         both_sides(&plans.node),
+        taints(&plans.node.node),
         section(
             "\nVALUES (= as wanted, ~ differs)",
             &fields,
@@ -397,6 +385,15 @@ fn inspection(plans: &Plans) -> String {
         would_do(&plans.proposal().lines, "change nothing"),
     ]
     .concat()
+}
+
+fn taints(node: &Node) -> String {
+    let taints = node.spec.taints.iter();
+    let lines = taints.map(|taint| line(format_args!("  {}:{}", taint.key, taint.effect)));
+    match lines.collect::<String>() {
+        none if none.is_empty() => none,
+        lines => format!("\nTAINTS\n{lines}"),
+    }
 }
 
 fn both_sides(plan: &NodePlan) -> String {
@@ -430,17 +427,12 @@ fn both_sides(plan: &NodePlan) -> String {
         .iter()
         .map(ToString::to_string)
         .collect();
-    let taints = node.spec.taints.iter();
-    let taints = taints
-        .map(|taint| format!("{}:{}", taint.key, taint.effect))
-        .collect();
     sides(&[
         ("name", vec![plan.object.name.clone()], name),
         ("identity", vec![or_dash(&node.spec.provider_id)], identity),
-        ("state", vec![ready], vec![state(&plan.server)]),
+        ("state", vec![ready], vec![server(&plan.server).1]),
         ("type, place", Vec::new(), place),
         ("addresses", reported, addresses),
-        ("taints", taints, Vec::new()),
         ("matched by", Vec::new(), vec![matched_by]),
     ])
 }

@@ -111,7 +111,7 @@ impl Context {
         if !self.unknown.iter().any(|name| name == CLOUD_PROVIDER) {
             return Ok(());
         }
-        let nodes = self.apis.nodes(Duration::MAX, ReadFrom::Latest);
+        let nodes = self.apis.nodes.whole(Duration::MAX, ReadFrom::Latest);
         let nodes = nodes.map_err(|error| self.failed(&error))?.value;
         let has_id = |node: &&Arc<Node>| !node.spec.provider_id.is_empty();
         let is_foreign = |node: &Arc<Node>| {
@@ -268,7 +268,7 @@ pub(super) fn proposed(proposals: &[Proposal], notes: impl IntoIterator<Item = S
 
 /// Those findings that are warnings, a line each: they do not block the sync.
 pub(super) fn warnings<'a>(
-    object: &str,
+    object: String,
     findings: impl IntoIterator<Item = &'a Finding>,
 ) -> impl Iterator<Item = String> {
     let findings = findings.into_iter();

@@ -44,12 +44,11 @@ pub(super) fn start(command: Command, words: Vec<OsString>) -> Result<Started, E
     let mut parsed = parse(command, words.clone(), None)?;
     check_usage(command, &parsed)?;
     start_log(command, &parsed);
-    let found = match &parsed.settings.settings_from.value {
-        Some(name) => Some(read_daemon(command, &parsed, name)?),
-        None => None,
-    };
-    if let Some(found) = &found {
-        parsed = parse(command, words, Some(&found.settings))?;
+    let mut found = None;
+    if let Some(name) = &parsed.settings.settings_from.value {
+        let daemon = read_daemon(command, &parsed, name)?;
+        parsed = parse(command, words, Some(&daemon.settings))?;
+        found = Some(daemon);
     }
     Ok(Started {
         gate: wire::gate(command, &parsed.settings),

@@ -52,13 +52,8 @@ pub trait Snapshot: Send + Sync {
     fn plan(&self, service: &Service, nodes: &[OfferedNode], cluster: &Cluster)
     -> LoadBalancerPlan;
 
-    /// What deletes or releases it, found by its label alone; the nodes only give its targets their names. Pure.
-    fn plan_removal(
-        &self,
-        service: &Service,
-        nodes: &[OfferedNode],
-        cluster: &Cluster,
-    ) -> LoadBalancerPlan;
+    /// What deletes or releases it, found by its label alone. Pure.
+    fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
     /// Each load balancer that carries the UID of a Service of this cluster, of whatever cluster where none is given:
     /// its name, and what the health checks say. Pure.
@@ -228,7 +223,7 @@ pub struct Field {
     /// E.g. `type`, `port 443 health check interval`.
     pub field: String,
     pub have: Option<String>,
-    /// None: it is left as it is.
+    /// None: it is left unchanged.
     pub want: Option<String>,
     pub source: Source,
 }

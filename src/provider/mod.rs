@@ -23,8 +23,7 @@ pub use error::{CORRELATION, Error, ErrorKind, Urgency, without_correlations};
 pub use finding::{Finding, Origin, Reason, Severity};
 pub use gate::{Gate, OpenGate, Refused};
 pub use instance::{
-    Instance, InstanceId, InstanceState, Instances, Metadata, PrivateAddress, ProviderId,
-    TopologyLabel,
+    Instance, InstanceId, Instances, Metadata, PrivateAddress, ProviderId, TopologyLabel,
 };
 pub use interned::Interned;
 pub use load_balancer::{

@@ -626,8 +626,9 @@ mod tests {
             for key in setting.flags.iter().copied().chain(variables) {
                 assert!(seen.insert(key.to_owned()), "{key} is there twice");
             }
-            let name = setting.name();
-            assert!(seen.insert(name.clone()) || setting.flags.contains(&name.as_str()));
+            assert!(
+                seen.insert(setting.name()) || setting.flags.contains(&setting.name().as_str())
+            );
             assert!(setting.help.ends_with('.'), "{}", setting.name());
             assert!(!setting.commands.is_empty(), "{}", setting.name());
             assert!(!setting.flags.is_empty() || !setting.variables.is_empty());

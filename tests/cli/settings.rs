@@ -333,7 +333,7 @@ fn a_wrong_command_line_says_what_to_write() {
         (Run, "--leader-elect-resource-name=Ccm", "--leader-elect-resource-name: \"Ccm\": use lower case letters, digits, - and ., a letter or digit first and last"),
         (Run, "--leader-elect-resource-namespace=a/b", "--leader-elect-resource-namespace: \"a/b\": use at most 63 lower case letters, digits and -, a letter or digit first and last"),
         // Client commands know their own flags only.
-        (List, "--leader-elect", "--leader-elect: only for run or doctor"),
+        (List, "--leader-elect", "--leader-elect: only for run, doctor or status"),
         (List, "--once", "--once: only for run"),
         (List, "--version", "--version: unknown flag; see ccm version"),
         (List, "--outptu json", "--outptu: unknown flag; did you mean --output?"),

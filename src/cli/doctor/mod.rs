@@ -27,14 +27,9 @@ use outcome::{Outcome, Status, Verdict, Verdicts, or_ok};
 use serde::Serialize;
 use std::ffi::OsString;
 
-/// One check.
-struct Check {
-    name: &'static str,
-    looked_at: &'static str,
-    /// The fix where that could not be read.
-    if_unread: &'static str,
-    decide: Decide,
-}
+/// One check: its name, what it looks at, the fix where that could not be read, and what decides.
+type Check = (Text, Text, Text, Decide);
+type Text = &'static str;
 
 enum Decide {
     /// Says one thing of the whole.
@@ -44,81 +39,65 @@ enum Decide {
 }
 use Decide::{Each, One};
 
-const fn check(
-    name: &'static str,
-    looked_at: &'static str,
-    if_unread: &'static str,
-    decide: Decide,
-) -> Check {
-    Check {
-        name,
-        looked_at,
-        if_unread,
-        decide,
-    }
-}
-
 const SEE_ERROR: &str = "see what the error names";
 const SEE_API_SERVER: &str = "check the API server's own health";
 
 #[rustfmt::skip] // What it is about, then what decides.
 const CHECKS: &[Check] = &[
-    check("settings", "the environment: each variable that ccm reads",
+    ("settings", "the environment: each variable that ccm reads",
         "", Each(settings)),
-    check("token", "HCLOUD_TOKEN, HCLOUD_TOKEN_FILE",
+    ("token", "HCLOUD_TOKEN, HCLOUD_TOKEN_FILE",
         "make one in the Hetzner Console (Security → API tokens, Read & Write) and set HCLOUD_TOKEN, or \
          HCLOUD_TOKEN_FILE to its file", One(cloud::token)),
-    check("api", "GET /servers of the Cloud API, every page",
+    ("api", "GET /servers of the Cloud API, every page",
         SEE_ERROR, One(cloud::api)),
-    check("permission", "an empty change of a load balancer that can't exist: the answer shows whether the token may write",
+    ("permission", "an empty change of a load balancer that can't exist: the answer shows whether the token may write",
         "", One(cloud::permission)),
-    check("project", "provider IDs, names and addresses of nodes beside the servers of the token's project",
+    ("project", "provider IDs, names and addresses of nodes beside the servers of the token's project",
         "", One(nodes::project)),
-    check("rate-limit", "RateLimit headers of the Cloud API",
+    ("rate-limit", "RateLimit headers of the Cloud API",
         "", One(cloud::rate_limit)),
-    check("clock", "the Date header of the Cloud API beside this machine's clock",
+    ("clock", "the Date header of the Cloud API beside this machine's clock",
         "", One(cloud::clock)),
-    check("network", "HCLOUD_NETWORK; GET /networks",
+    ("network", "HCLOUD_NETWORK; GET /networks",
         "", One(cloud::network)),
-    check("attached", "private-networks of the metadata service",
+    ("attached", "private-networks of the metadata service",
         "", One(cloud::attached)),
-    check("cluster", "kubeconfig or service account; GET /version; who the API server takes us for",
+    ("cluster", "kubeconfig or service account; GET /version; who the API server takes us for",
         "check --kubeconfig, KUBECONFIG and --context; kubectl version with the same kubeconfig must work from here",
         One(cluster::reached)),
-    check("version", "GET /version of the API server",
+    ("version", "GET /version of the API server",
         "", One(cluster::version)),
-    check("rights", "a selfsubjectaccessreview for each verb that the daemon uses",
+    ("rights", "a selfsubjectaccessreview for each verb that the daemon uses",
         "bind system:basic-user to system:authenticated, as it is by default: whoever is known may ask what they may do",
         One(cluster::rights)),
-    check("lease", "the Lease of leader election",
+    ("lease", "the Lease of leader election",
         SEE_API_SERVER, One(cluster::lease)),
-    check("other-ccm", "images of Deployments and DaemonSets beside the Lease; who holds it",
+    ("other-ccm", "images of Deployments and DaemonSets beside the Lease; who holds it",
         "", Each(cluster::other_ccm)),
-    check("probes", "ports of the probes of ccm's own Deployment or DaemonSet",
+    ("probes", "ports of the probes of ccm's own Deployment or DaemonSet",
         "", Each(cluster::probes)),
-    check("daemon", "pods of ccm's own Deployment or DaemonSet",
+    ("daemon", "pods of ccm's own Deployment or DaemonSet",
         "", Each(cluster::daemon)),
-    check("provider-ids", "spec.providerID of each node",
+    ("provider-ids", "spec.providerID of each node",
         "", Each(nodes::provider_ids)),
-    check("kubelets", "provider ID and uninitialized taint of each node",
+    ("kubelets", "provider ID and uninitialized taint of each node",
         "", Each(nodes::kubelets)),
-    check("nodes", "each node and its server",
+    ("nodes", "each node and its server",
         SEE_API_SERVER, Each(nodes::servers)),
-    check("ready", "condition Ready of each node",
+    ("ready", "condition Ready of each node, and the taint shutdown",
         "", Each(nodes::ready)),
-    check("powered", "each node's server; without the cluster all servers of the project",
+    ("powered", "each node's server; without the cluster all servers of the project",
         "", Each(nodes::powered)),
-    check("taints", "taint shutdown of each node that is ready",
-        "", Each(nodes::taints)),
-    check("routes", "--cluster-cidr; the Network's routes beside the pod CIDRs and servers of nodes, as in ccm route list",
+    ("routes", "--cluster-cidr; the Network's routes beside the pod CIDRs and servers of nodes, as in ccm route list",
         SEE_ERROR, Each(routes::routes)),
-    check("pod-network", "condition NetworkUnavailable of each node",
+    ("pod-network", "condition NetworkUnavailable of each node",
         "", Each(routes::pod_network)),
-    check("services", "each Service of type LoadBalancer, its load balancer, what the next sync would do, and events of what failed",
+    ("services", "each Service of type LoadBalancer, its load balancer, what the next sync would do, and events of what failed",
         SEE_ERROR, Each(services::services)),
-    check("targets", "health checks of each load balancer's targets; servers and externalTrafficPolicy for the cause",
+    ("targets", "health checks of each load balancer's targets; servers and externalTrafficPolicy for the cause",
         SEE_ERROR, Each(services::targets)),
-    check("orphans", "load balancers with this cluster's label, and the Services that there are",
+    ("orphans", "load balancers with this cluster's label, and the Services that there are",
         SEE_ERROR, Each(services::orphans)),
 ];
 
@@ -150,7 +129,10 @@ pub(super) fn doctor(words: Vec<OsString>) -> Result<Exit, Exit> {
 
 /// What every check says, the worst first.
 pub(super) fn items(view: &View) -> Vec<Item> {
-    let mut items: Vec<Item> = CHECKS.iter().flat_map(|check| check.items(view)).collect();
+    let mut items: Vec<Item> = CHECKS
+        .iter()
+        .flat_map(|check| items_of(check, view))
+        .collect();
     items.sort_by_key(|item| item.status);
     items
 }
@@ -159,23 +141,21 @@ pub(super) fn is_failed(items: &[Item]) -> bool {
     items.iter().any(|item| item.status == Status::Fail)
 }
 
-impl Check {
-    fn items(&self, view: &View) -> impl Iterator<Item = Item> + use<'_> {
-        let outcomes = match self.decide {
-            One(decide) => decide(view).map(|one| vec![one]),
-            Each(decide) => decide(view),
-        };
-        let unread = |gap| vec![Outcome::unread(gap, self.if_unread)];
-        let outcomes = outcomes.unwrap_or_else(unread).into_iter();
-        outcomes.map(|outcome| Item {
-            check: self.name,
-            object: outcome.object,
-            status: outcome.status,
-            message: outcome.message,
-            remedy: Some(outcome.remedy).filter(|remedy| !remedy.is_empty()),
-            looked_at: self.looked_at,
-        })
-    }
+fn items_of((check, looked_at, if_unread, decide): &Check, view: &View) -> Vec<Item> {
+    let outcomes = match decide {
+        One(decide) => decide(view).map(|one| vec![one]),
+        Each(decide) => decide(view),
+    };
+    let outcomes = outcomes.unwrap_or_else(|gap| vec![Outcome::unread(gap, if_unread)]);
+    let item = |outcome: Outcome| Item {
+        check,
+        object: outcome.object,
+        status: outcome.status,
+        message: outcome.message,
+        remedy: Some(outcome.remedy).filter(|remedy| !remedy.is_empty()),
+        looked_at,
+    };
+    outcomes.into_iter().map(item).collect()
 }
 
 impl Item {

@@ -1,10 +1,10 @@
 //! Nodes and their servers. What Kubernetes alone says is shown without the Cloud API, and the other way round.
 
 use super::observe::View;
-use super::outcome::{Gap, Outcome, Verdict, Verdicts, counted, need, or_ok};
+use super::outcome::{Gap, Outcome, Verdict, Verdicts, counted, need, or_ok, reported};
 use crate::controllers::lifecycle::SHUTDOWN;
 use crate::controllers::node::{NodePlan, Server, is_uninitialised};
-use crate::provider::{Instance, InstanceState, Reason};
+use crate::provider::{Instance, Reason};
 use std::collections::HashSet;
 
 /// Nodes that we have to do with, and how many of them have their server in this project.
@@ -112,37 +112,30 @@ pub(super) fn kubelets(view: &View) -> Verdicts {
     })
 }
 
-/// The worst of each node: a server that was replaced, what blocks it, no server, new.
+/// The worst of each node.
 pub(super) fn servers(view: &View) -> Verdicts {
     let nodes = view.nodes.as_ref()?;
     need(&view.servers, "api")?;
     if matches!(own(nodes), (1.., 0)) {
         return Err(Gap::Needs("project"));
     }
+    let without_server = [
+        Reason::ServerNotFound,
+        Reason::ServerClaimedTwice,
+        Reason::UnknownProviderID,
+    ];
     let outcomes = nodes.iter().filter_map(|plan| {
-        let mut reasons = plan.findings.iter().map(|finding| finding.reason);
-        let is_new = matches!(plan.server, Server::Matched(..)) && is_uninitialised(&plan.node);
-        let outcome = if has(plan, Reason::ServerReplaced) {
-            Outcome::fail(
-                "its provider ID is that of a server that does not exist, while another server has the node's name",
-                "kubectl delete node NAME: its kubelet registers again (restart the kubelet if it does not), and the \
-                 node gets the provider ID of the server that is there; ccm node inspect NAME shows both",
-            )
-        } else if let Some(why) = &plan.obstacle {
-            Outcome::fail(
-                why.message.as_str(),
-                "ccm node inspect NAME shows what was tried; a server must have the name of its node, or an address \
-                 that the node reports",
-            )
-        } else if matches!(plan.server, Server::Gone(_) | Server::Unknown)
-            || reasons.any(|reason| [Reason::ServerNotFound, Reason::ServerClaimedTwice].contains(&reason))
-        {
-            Outcome::warn(
-                "without a server in this project, or without one that is known",
-                "ccm node inspect NAME says what it is; the daemon deletes a node when its server surely does not \
-                 exist and the node is not ready",
-            )
-        } else if is_new {
+        let find = |reasons: &[Reason]| {
+            let mut findings = plan.all_findings();
+            findings.find(|finding| reasons.contains(&finding.reason))
+        };
+        // What can't be initialised, or not be kept right.
+        let blocked = find(&[Reason::ServerReplaced]).or(plan.obstacle.as_ref());
+        let outcome = if let Some(finding) = blocked {
+            reported(Outcome::fail, finding, SEE_NODE)
+        } else if let Some(finding) = find(&without_server) {
+            reported(Outcome::warn, finding, SEE_NODE)
+        } else if matches!(plan.server, Server::Matched(..)) && is_uninitialised(&plan.node) {
             Outcome::warn(
                 "waiting to be initialised",
                 "the daemon does that within seconds: see lease whether one runs; ccm node sync does it now",
@@ -157,39 +150,45 @@ pub(super) fn servers(view: &View) -> Verdicts {
     })
 }
 
-/// Nodes that are not ready, for another reason than their server: the checks `powered` and `nodes` report those.
+const SEE_NODE: &str = "ccm node inspect NAME shows what was tried";
+
+/// Nodes that are not ready for another reason than their server, which `powered` and `nodes` report; and those that are
+/// ready and still have the taint of a server that is off.
 pub(super) fn ready(view: &View) -> Verdicts {
     let nodes = need(&view.nodes, "nodes")?;
     let is_down = |plan: &&NodePlan| !plan.node.is_ready() && !is_uninitialised(&plan.node);
-    let down: Vec<&NodePlan> = nodes.iter().filter(is_down).collect();
-    let is_all = down.len() == nodes.len();
-    let mut elsewhere = 0;
-    let mut outcomes = Vec::new();
-    for plan in &down {
-        let (cause, remedy) = match (&plan.server, &view.servers) {
-            (server, Ok(_)) if server.is_off() || matches!(server, Server::Gone(_)) => {
-                elsewhere += 1;
-                continue;
+    let is_all = nodes.iter().filter(is_down).count() == nodes.len();
+    let is_read = view.servers.is_ok();
+    let outcomes = nodes.iter().filter_map(|plan| {
+        let is_tainted = plan.node.taint(SHUTDOWN).is_some();
+        let outcome = match &plan.server {
+            server if is_read && (server.is_off() || matches!(server, Server::Gone(_))) => None,
+            _ if !is_down(&plan) => is_tainted.then(|| {
+                Outcome::warn(
+                    "ready, and still has the taint shutdown: nothing is scheduled there",
+                    "the daemon removes it within seconds: see lease whether one runs; ccm node sync does it now",
+                )
+            }),
+            _ if !is_read && is_tainted => {
+                let found = "not ready; its server was off when that was last read: it has the taint shutdown";
+                Some(Outcome::bad(is_all, found, ON))
             }
-            (_, Err(_)) if plan.node.taint(SHUTDOWN).is_some() => (
-                "its server was off when that was last read: it has the taint shutdown",
-                ON,
-            ),
-            (Server::Matched(..), Ok(_)) => ("its server runs", KUBELET),
-            _ => ("whether its server runs is not known", KUBELET),
+            Server::Matched(..) => {
+                Some(Outcome::bad(is_all, "not ready; its server runs", KUBELET))
+            }
+            _ => Some(Outcome::bad(is_all, "not ready; its server is not known", KUBELET)),
         };
-        let found = format!("not ready; {cause}");
-        outcomes.push(on(plan, Outcome::bad(is_all, found, remedy)));
+        outcome.map(|outcome| on(plan, outcome))
+    });
+    let outcomes: Vec<Outcome> = outcomes.collect();
+    match outcomes.is_empty() && nodes.iter().any(|plan| is_down(&plan)) {
+        true => Err(Gap::NotHere(
+            "not ready because of servers: see powered and nodes".into(),
+        )),
+        false => or_ok(outcomes, || {
+            "each node is ready, or still to be initialised".into()
+        }),
     }
-    if outcomes.is_empty() && elsewhere > 0 {
-        let count = counted(elsewhere, "node");
-        let why = format!("{count} not ready because of their servers: see powered and nodes");
-        return Ok(vec![Outcome::skipped(why)]);
-    }
-    or_ok(outcomes, || match nodes.len() {
-        0 => "the cluster has no nodes".into(),
-        _ => "each node is ready, or still to be initialised".into(),
-    })
 }
 
 const ON: &str = "switch the server on (hcloud server poweron NAME); when it is not needed, delete it, and the daemon \
@@ -226,8 +225,7 @@ pub(super) fn powered(view: &View) -> Verdicts {
             nodes.iter().filter_map(outcome).collect()
         }
         Err(_) => {
-            let is_off = |one: &&Instance| one.state == InstanceState::Off;
-            let is_all = servers.iter().all(|one| is_off(&one));
+            let is_all = servers.iter().all(|one| one.is_off);
             let outcome = |one: &Instance| {
                 let found = format!(
                     "server {} is off; its node, if it has one, was not read",
@@ -235,25 +233,12 @@ pub(super) fn powered(view: &View) -> Verdicts {
                 );
                 Outcome::bad(is_all, found, ON).on("server", &one.name)
             };
-            servers.iter().filter(is_off).map(outcome).collect()
+            servers
+                .iter()
+                .filter(|one| one.is_off)
+                .map(outcome)
+                .collect()
         }
     };
     or_ok(outcomes, || "no server of a node is off".into())
-}
-
-/// Nodes that are ready and still have the taint of a server that is off.
-pub(super) fn taints(view: &View) -> Verdicts {
-    let nodes = need(&view.nodes, "nodes")?;
-    let is_left = |plan: &NodePlan| {
-        plan.node.is_ready() && plan.node.taint(SHUTDOWN).is_some() && !plan.server.is_off()
-    };
-    let outcomes = such(nodes, is_left, |_| {
-        Outcome::warn(
-            "ready, and still has the taint shutdown: nothing is scheduled there",
-            "the daemon removes it within seconds: see lease whether one runs; ccm node sync does it now",
-        )
-    });
-    or_ok(outcomes.collect(), || {
-        "no ready node has the taint shutdown".into()
-    })
 }

@@ -1,5 +1,8 @@
 //! What comes of a check, and why something could not be read for it.
 
+use crate::cli::topics;
+use crate::provider::Finding;
+use crate::text;
 use serde::Serialize;
 
 /// The result of a check. Problems are listed first, in this order.
@@ -123,6 +126,20 @@ impl Outcome {
             remedy: remedy.into(),
         }
     }
+}
+
+/// Of one message, in characters.
+const LONGEST_MESSAGE: usize = 300;
+
+/// What a plan reports of an object. The fix is what the help page says of its reason, and `more`.
+pub(super) fn reported(
+    outcome: fn(String, String) -> Outcome,
+    finding: &Finding,
+    more: &str,
+) -> Outcome {
+    let fix = topics::meaning(finding.reason.name());
+    let message = text::cut(&finding.message, LONGEST_MESSAGE);
+    outcome(message.into_owned(), format!("{fix}; {more}"))
 }
 
 /// Those, or where there are none, that all is well.

@@ -2,12 +2,12 @@
 //! pods' network.
 
 use super::observe::View;
-use super::outcome::{Gap, Outcome, Verdicts, need, or_ok};
+use super::outcome::{Gap, Outcome, Verdicts, need, or_ok, reported};
 use super::{cluster, nodes};
-use crate::cli::topics;
 use crate::controllers::node::{self, Server};
 use crate::controllers::route::{NETWORK_UNAVAILABLE, Plan, State, Step};
 use crate::provider::Severity;
+use std::collections::HashSet;
 
 pub(super) fn routes(view: &View) -> Verdicts {
     let plan = view.routes.as_ref()?;
@@ -16,10 +16,27 @@ pub(super) fn routes(view: &View) -> Verdicts {
         let why = "another controller may keep them as it wants: see other-ccm";
         return Err(Gap::NotHere(why.into()));
     }
-    let mut outcomes: Vec<Outcome> = blocked(view, plan).collect();
-    outcomes.extend(of_network(plan));
+    let network = plan.network.iter();
+    let network = network.flat_map(|network| {
+        plan.findings
+            .iter()
+            .map(move |one| ("network", network, one))
+    });
+    // Those whose pods have addresses outside --cluster-cidr.
+    let nodes = plan.nodes.iter();
+    let nodes = nodes.flat_map(|node| {
+        node.findings
+            .iter()
+            .map(move |one| ("node", &node.object, one))
+    });
+    let warnings = network
+        .chain(nodes)
+        .filter(|(_, _, one)| one.severity == Severity::Warning);
+    let warnings = warnings.map(|(kind, object, finding)| {
+        reported(Outcome::warn, finding, "ccm route list shows each route").on(kind, &object.name)
+    });
+    let mut outcomes: Vec<Outcome> = blocked(view, plan).chain(warnings).collect();
     outcomes.extend(without_pod_cidr(view));
-    outcomes.extend(outside(plan));
     outcomes.extend(to_change(plan));
     or_ok(outcomes, || in_order(plan))
 }
@@ -40,34 +57,17 @@ fn in_order(plan: &Plan) -> String {
     parts.join(", ")
 }
 
-/// Nodes that get no route, whatever the daemon does. The check `nodes` reports
-/// those whose server does not exist.
+/// Nodes that get no route, whatever the daemon does. The check `nodes` reports those whose server does not exist.
 fn blocked<'a>(view: &'a View, plan: &'a Plan) -> impl Iterator<Item = Outcome> + 'a {
     let nodes = view.nodes.iter().flatten();
     let gone = nodes.filter(|plan| matches!(plan.server, Server::Gone(_)));
-    let gone: Vec<&str> = gone.map(|plan| plan.object.name.as_str()).collect();
+    let gone: HashSet<&str> = gone.map(|plan| plan.object.name.as_str()).collect();
     plan.nodes.iter().filter_map(move |node| {
         let name = node.object.name.as_str();
-        let why = node.obstacle.as_ref().filter(|_| !gone.contains(&name))?;
-        let remedy = "attach the server to the Network, or fix what else is named (ccm route list shows each route); \
-                      the daemon then adds the route, and ccm route sync does it now";
-        Some(Outcome::fail(why.message.as_str(), remedy).on("node", name))
-    })
-}
-
-/// What the controller says of the Network itself; the fix is that of the reason.
-fn of_network(plan: &Plan) -> impl Iterator<Item = Outcome> + '_ {
-    let name = plan
-        .network
-        .as_ref()
-        .map_or("", |network| network.name.as_str());
-    let warnings = plan
-        .findings
-        .iter()
-        .filter(|one| one.severity == Severity::Warning);
-    warnings.map(move |finding| {
-        let remedy = topics::meaning(finding.reason.name());
-        Outcome::warn(finding.message.as_str(), remedy).on("network", name)
+        let why = node.obstacle.as_ref().filter(|_| !gone.contains(name))?;
+        let more =
+            "ccm route list shows each route, and when it is fixed, ccm route sync makes it now";
+        Some(reported(Outcome::fail, why, more).on("node", name))
     })
 }
 
@@ -86,16 +86,6 @@ fn without_pod_cidr<'a>(view: &'a View) -> impl Iterator<Item = Outcome> + 'a {
              out addresses itself, HCLOUD_NETWORK_ROUTES_ENABLED=false",
         );
         outcome.on("node", &plan.object.name)
-    })
-}
-
-/// Nodes whose pods have addresses outside --cluster-cidr.
-fn outside(plan: &Plan) -> impl Iterator<Item = Outcome> + '_ {
-    plan.nodes.iter().filter_map(|node| {
-        let remedy = "give --cluster-cidr what kube-controller-manager has; a node keeps its range, so else it has to \
-                      join anew";
-        let finding = node.findings.first()?;
-        Some(Outcome::warn(finding.message.as_str(), remedy).on("node", &node.object.name))
     })
 }
 

@@ -2,18 +2,16 @@
 
 use super::nodes;
 use super::observe::View;
-use super::outcome::{Gap, Outcome, Verdicts, counted, need, or_ok};
-use crate::cli::topics;
+use super::outcome::{Gap, Outcome, Verdicts, counted, need, or_ok, reported};
 use crate::controllers::service::{ServicePlan, Trouble, Want, trouble, want};
 use crate::kube::Service;
 use crate::provider::BalancerHealth;
-use crate::text;
 
 const LEFT_TO_DO: &str = "the daemon does what is left to do: see lease whether one runs; ccm lb inspect \
                           NAMESPACE/NAME shows it, ccm lb sync does it now";
 
-/// Of one warning, in characters: several may stand in one check.
-const LONGEST_WARNING: usize = 300;
+const SEE_SERVICE: &str = "the message says what to change; ccm lb inspect NAMESPACE/NAME shows the Service beside its load \
+                           balancer";
 
 pub(super) fn services(view: &View) -> Verdicts {
     let plans = match &view.services {
@@ -23,8 +21,12 @@ pub(super) fn services(view: &View) -> Verdicts {
     nodes::need_project(view)?;
     let mut outcomes = Vec::new();
     for plan in plans {
-        let all = [blocked(plan), lacking(view, plan), warned(plan)];
-        let all = all.into_iter().flatten();
+        let blocked = plan.cloud.obstacle.iter();
+        let blocked = blocked.map(|one| reported(Outcome::fail, one, SEE_SERVICE));
+        let warned = plan
+            .warnings()
+            .map(|one| reported(Outcome::warn, one, SEE_SERVICE));
+        let all = blocked.chain(lacking(view, plan)).chain(warned);
         outcomes.extend(all.map(|one| on(&plan.service, one)));
     }
     if let (false, Err(Gap::NotHere(why))) = (outcomes.is_empty(), &view.failed_tries) {
@@ -74,29 +76,6 @@ fn last_try(view: &View, service: &Service) -> Option<String> {
         tried.ago(),
         tried.message
     ))
-}
-
-/// Until a person changes something.
-fn blocked(plan: &ServicePlan) -> Option<Outcome> {
-    let why = plan.cloud.obstacle.as_ref()?;
-    Some(Outcome::fail(
-        why.message.as_str(),
-        "the message says what to change; ccm lb inspect NAMESPACE/NAME shows the Service beside its load balancer",
-    ))
-}
-
-/// Nothing is left to do, and not all is as wanted.
-fn warned(plan: &ServicePlan) -> Option<Outcome> {
-    let mut warnings = plan.warnings();
-    let first = warnings.next()?;
-    let message = text::cut(&first.message, LONGEST_WARNING);
-    let more = match warnings.count() {
-        0 => String::new(),
-        more => format!(" (and {})", counted(more, "more warning")),
-    };
-    let meaning = topics::meaning(first.reason.name());
-    let remedy = format!("{meaning}; ccm lb inspect NAMESPACE/NAME shows all of the Service's");
-    Some(Outcome::warn(format!("{message}{more}"), remedy))
 }
 
 /// A sync would do something for it.

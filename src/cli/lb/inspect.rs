@@ -36,7 +36,7 @@ fn explain_health(apis: &Apis, plans: &mut [ServicePlan]) {
     {
         return;
     }
-    let nodes = apis.nodes(Duration::MAX, ReadFrom::Latest);
+    let nodes = apis.nodes.whole(Duration::MAX, ReadFrom::Latest);
     let servers = apis.instances(Duration::MAX, Urgency::Asked);
     let nodes = match (&nodes, &servers) {
         (Ok(nodes), Ok(servers)) => node::plan(
@@ -98,7 +98,7 @@ fn inspection(plan: &ServicePlan, failed: Option<FailedTry>) -> String {
         both_sides(plan),
         health(plan),
         section(
-            "\nFIELDS (= as wanted, ~ differs, · left as it is)",
+            "\nFIELDS (= as wanted, ~ differs, · left unchanged)",
             &fields.collect::<String>(),
             "none: nothing is wanted of a load balancer",
         ),
@@ -139,33 +139,19 @@ fn both_sides(plan: &ServicePlan) -> String {
         true => vec!["-".to_owned()],
         false => side,
     };
+    let name = of_cloud(&|balancer| balancer.name.clone());
+    let identity = of_cloud(&|balancer| format!("load balancer {}", balancer.id));
+    let kind = of_cloud(&|balancer| format!("{}, {}", balancer.kind, balancer.location));
+    let ports = service.spec.ports.iter().map(port).collect();
+    let status = or_none(status.collect());
+    let found = or_none(found.map(ToString::to_string).collect());
     sides(&[
-        (
-            "name",
-            vec![service.full_name()],
-            of_cloud(&|balancer| balancer.name.clone()),
-        ),
-        (
-            "identity",
-            vec![service.metadata.uid.clone()],
-            of_cloud(&|balancer| format!("load balancer {}", balancer.id)),
-        ),
-        (
-            "state",
-            vec![state.to_owned()],
-            of_cloud(&|balancer| format!("{}, {}", balancer.kind, balancer.location)),
-        ),
-        (
-            "ports",
-            service.spec.ports.iter().map(port).collect(),
-            Vec::new(),
-        ),
+        ("name", vec![service.full_name()], name),
+        ("identity", vec![service.metadata.uid.clone()], identity),
+        ("state", vec![state.to_owned()], kind),
+        ("ports", ports, Vec::new()),
         ("targets", Vec::new(), vec![targets_cell(plan)]),
-        (
-            "addresses",
-            or_none(status.collect()),
-            or_none(found.map(ToString::to_string).collect()),
-        ),
+        ("addresses", status, found),
     ])
 }
 
@@ -232,22 +218,13 @@ fn failed_lines(failed: &FailedTry) -> String {
 /// A target that gets no traffic is what most people come to look for.
 fn unhealthy(plan: &ServicePlan) -> Vec<String> {
     let targets = plan.cloud.found.iter().flat_map(|found| &found.targets);
-    targets
-        .flat_map(|target| {
-            let bad = target
-                .health
-                .iter()
-                .filter(|health| health.status == "unhealthy");
-            bad.map(|health| {
-                let why = match why(health) {
-                    why if why.is_empty() => String::new(),
-                    why => format!(": {why}"),
-                };
-                line(format_args!(
-                    "  ! target {} is unhealthy on port {}{why}",
-                    target.name, health.port
-                ))
-            })
+    let lines = targets.flat_map(|target| {
+        let failing = target.health.iter().filter(|health| health.cause.is_some());
+        failing.map(|health| {
+            let (name, port, why) = (&target.name, health.port, why(health));
+            let text = format!("target {name} is unhealthy on port {port}: {why}");
+            paragraph("  ! ", 4, &text)
         })
-        .collect()
+    });
+    lines.collect()
 }

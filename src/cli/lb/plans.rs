@@ -103,8 +103,8 @@ impl Services {
                 (Some(service), _) => Some(Arc::clone(service)),
                 // It may have been one of type LoadBalancer: its load balancer is still to be removed.
                 (None, Some((namespace, name))) => {
-                    let service = self.context.apis.service(namespace, name);
-                    service.map_err(|error| self.context.failed(&error))?
+                    let service = self.context.apis.kube.service(namespace, name);
+                    service.map_err(|error| self.context.failed(&error.into()))?
                 }
                 (None, None) => None,
             };
@@ -152,22 +152,17 @@ impl Planned for Vec<ServicePlan> {
     const KIND: &'static str = "LoadBalancer";
 
     fn items<'a>(&'a self, report: Option<&'a Report>) -> Vec<impl Serialize> {
-        let items = self.iter().map(|plan| Item {
-            object: (!plan.is_orphan()).then_some(Object(plan)),
-            cloud: plan.cloud.found.as_ref(),
-            differences: plan
-                .cloud
-                .fields
-                .iter()
-                .filter(|one| one.differs())
-                .collect(),
-            changes: match report {
-                Some(_) => plan.made.clone(),
-                None => plan.json(),
-            },
-            held_back: Some(&plan.cloud.held_back),
-            findings: plan.all_findings().collect(),
-            error: error_of(report, &plan.name()),
+        let items = self.iter().map(|plan| {
+            let fields = plan.cloud.fields.iter();
+            Item {
+                object: (!plan.is_orphan()).then_some(Object(plan)),
+                cloud: plan.cloud.found.as_ref(),
+                differences: fields.filter(|one| one.differs()).collect(),
+                changes: report.map_or_else(|| plan.json(), |_| plan.made.clone()),
+                held_back: Some(&plan.cloud.held_back),
+                findings: plan.all_findings().collect(),
+                error: error_of(report, &plan.name()),
+            }
         });
         items.collect()
     }
@@ -178,11 +173,9 @@ impl Planned for Vec<ServicePlan> {
 
     fn notes(&self) -> Vec<String> {
         // Of a load balancer that was deleted, because no Service wants it, there is nothing left to warn of.
-        let left = self
-            .iter()
-            .filter(|plan| !plan.is_orphan() || plan.made.is_empty());
-        let warned =
-            left.flat_map(|plan| warnings(&plan.name(), plan.warnings()).collect::<Vec<_>>());
+        let left = self.iter();
+        let left = left.filter(|plan| !plan.is_orphan() || plan.made.is_empty());
+        let warned = left.flat_map(|plan| warnings(plan.name(), plan.warnings()));
         let held_back = self.iter().flat_map(|plan| {
             let lines = plan.held_back_lines().into_iter();
             lines.map(|one| line(format_args!("{}  held back: {one}", plan.name())))

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 
 /// One of the project's load balancers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -67,30 +67,20 @@ pub struct Protection {
 pub struct PublicNet {
     pub enabled: bool,
     #[serde(default, deserialize_with = "or_default")]
-    pub ipv4: PublicIp<Ipv4Addr>,
+    pub ipv4: PublicIp,
     #[serde(default, deserialize_with = "or_default")]
-    pub ipv6: PublicIp<Ipv6Addr>,
+    pub ipv6: PublicIp,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct PublicIp<T> {
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct PublicIp {
     /// Of the Primary IP.
     #[serde(default)]
     pub id: Option<u64>,
-    #[serde(default = "Option::default")]
-    pub ip: Option<T>,
+    #[serde(default)]
+    pub ip: Option<IpAddr>,
     #[serde(default)]
     pub dns_ptr: Option<String>,
-}
-
-impl<T> Default for PublicIp<T> {
-    fn default() -> PublicIp<T> {
-        PublicIp {
-            id: None,
-            ip: None,
-            dns_ptr: None,
-        }
-    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

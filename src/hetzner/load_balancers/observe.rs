@@ -42,7 +42,7 @@ pub(in crate::hetzner) fn observe(
         balancers: api.list("", urgency)?,
         ..Observed::default()
     };
-    let wanted: Vec<String> = services
+    let wanted: Vec<&str> = services
         .iter()
         .filter(|service| needs_types(&observed.balancers, planner, service))
         .map(|service| wanted_type(planner, service).unwrap_or_default())
@@ -85,15 +85,9 @@ fn needs_types(balancers: &[LoadBalancer], planner: &Planner, service: &Service)
     wanted.is_some_and(|wanted| wanted != balancer.load_balancer_type.name)
 }
 
-fn wanted_type(planner: &Planner, service: &Service) -> Option<String> {
-    let set = value_of(service, &annotations::TYPE).map(str::to_owned);
-    set.or_else(|| {
-        planner
-            .defaults
-            .kind
-            .as_ref()
-            .map(|kind| kind.value.clone())
-    })
+fn wanted_type<'a>(planner: &'a Planner, service: &'a Service) -> Option<&'a str> {
+    let default = planner.defaults.kind.as_ref();
+    value_of(service, &annotations::TYPE).or_else(|| default.map(|kind| kind.value.as_str()))
 }
 
 /// A load balancer keeps the addresses that it was made with.
@@ -109,11 +103,11 @@ fn needs_certificates(service: &Service) -> bool {
 fn types(
     api: &Api,
     known: &Types,
-    wanted: &[String],
+    wanted: &[&str],
     urgency: Urgency,
 ) -> Result<Arc<Vec<BalancerType>>, Error> {
     let is_good = |age: Duration, types: &[BalancerType]| {
-        let has = |name: &String| name.is_empty() || types.iter().any(|kind| kind.name == *name);
+        let has = |name: &&str| name.is_empty() || types.iter().any(|kind| kind.name == **name);
         age < match wanted.iter().all(has) {
             true => TYPES_KEPT,
             false => TYPES_CERTAIN,

@@ -81,8 +81,8 @@ fn nodes() {
             },
             "nodes",
             "warn",
-            &["node/worker-2: without a server in this project"],
-            "surely does not exist",
+            &["node/worker-2: provider ID"],
+            "ccm node inspect NAME",
         ),
         (
             "a node whose server was made anew under its name",
@@ -106,8 +106,8 @@ fn nodes() {
             },
             "nodes",
             "fail",
-            &["node/worker-2: its provider ID is that of a server that does not exist"],
-            "kubectl delete node NAME",
+            &["node/worker-2: "],
+            "another server has the node's name. A provider ID can't be changed: kubectl delete node NODE",
         ),
         (
             "an ID that is no number",
@@ -220,9 +220,9 @@ fn services() {
             "warn",
             &[
                 "service/default/web: annotation load-balancer.hetzner.cloud/prtocol is not one that is known; did you mean",
-                "(and 1 more warning)",
+                "service/default/web: annotation load-balancer.hetzner.cloud/http-cookie-name",
             ],
-            "ccm lb inspect NAMESPACE/NAME shows all of the Service's",
+            "ccm lb inspect NAMESPACE/NAME shows the Service",
         ),
         (
             "one that waits",

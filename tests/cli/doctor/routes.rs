@@ -133,7 +133,7 @@ fn what_somebody_has_to_mend() {
                 "alone: no route: server 1",
                 "is not attached to network sandbox",
             ],
-            "attach the server to the Network",
+            "Attach the server to the Network",
         ),
         (
             "and what it says itself",
@@ -187,7 +187,7 @@ fn what_somebody_has_to_mend() {
             "routes",
             "warn",
             &["--cluster-cidr=192.168.0.0/16 is not within its range"],
-            "within the Network's",
+            "a range within the Network's",
         ),
         (
             "two at once",

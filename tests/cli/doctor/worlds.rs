@@ -100,7 +100,7 @@ const WORLDS: &[Broken] = &[
         lists: &[(NODES, "there is no Network 4711"), (SERVICES, "there is no Network 4711"), (SERVICES, "default/web ?")] },
     Broken { what: "a node has no server", break_it: |world| {
         world.sandbox.register_node(NodeSpec { name: "stray".into(), ..NodeSpec::default() });
-    }, cause: "node/stray: no server is named \"stray\"", fix: "a server must have the name of its node",
+    }, cause: "node/stray: no server is named \"stray\"", fix: "Rename the server",
         lists: &[(NODES, "stray"), (NODES, "!ServerNotFound")] },
     Broken { what: "a Service has a bad annotation", break_it: |world| {
         let wrong = [("location", "fsn1"), ("algorithm-type", "fastest")];
