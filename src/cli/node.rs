@@ -4,7 +4,7 @@ use super::objects::{
     Context, Item, Planned, error_of, field, finding, section, sides, unknown_name, warnings,
     would_do,
 };
-use super::output::{Exit, line, or_dash, unread};
+use super::output::{Exit, line, or_dash, without};
 use super::table::{self, Columns};
 use super::{startup, wire};
 use crate::cache;
@@ -21,23 +21,23 @@ use std::ffi::OsString;
 
 pub(super) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
     let nodes = Nodes::start(Command::NodeList, words)?;
-    let table = |plans: &Vec<Plans>, is_wide, is_read| match plans.len() {
+    let text = |plans: &Vec<Plans>, is_wide, of_cloud: &[usize]| match plans.len() {
         0 => "The cluster has no nodes.\n".to_owned(),
         _ => {
-            let rows = plans.iter().map(|plan| cells(plan, is_wide, is_read));
+            let rows = plans.iter();
+            let rows = rows.map(|plan| without(of_cloud, cells(plan, is_wide)));
             COLUMNS.table(rows.collect(), is_wide)
         }
     };
-    match nodes.try_evaluate(&Selection::All) {
-        Ok(plans) => Ok(nodes
-            .context
-            .show("List", &plans, |is_wide| table(&plans, is_wide, true))),
-        Err(error) => nodes.context.show_without_cloud(
+    let context = &nodes.context;
+    Ok(match nodes.try_evaluate(&Selection::All) {
+        Ok(plans) => context.show("List", &plans, |is_wide| text(&plans, is_wide, &[])),
+        Err(error) => context.show_without_cloud(
             &error,
             || nodes.by_kubernetes(),
-            |plans, is_wide| table(plans, is_wide, false),
-        ),
-    }
+            |plans, is_wide| text(plans, is_wide, &OF_CLOUD),
+        )?,
+    })
 }
 
 pub(super) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
@@ -289,8 +289,10 @@ const COLUMNS: Columns = Columns {
     yielding: &[(4, 15), (0, 18), (5, 10)],
 };
 
-/// `is_read`: the cloud answered.
-fn cells(plans: &Plans, is_wide: bool, is_read: bool) -> Vec<String> {
+/// Those of them that are not known without the cloud: from the state on, addresses and provider ID aside.
+const OF_CLOUD: [usize; 5] = [3, 5, 6, 7, 8];
+
+fn cells(plans: &Plans, is_wide: bool) -> Vec<String> {
     let plan = &plans.node;
     let addresses = match is_wide {
         true => usize::MAX,
@@ -302,9 +304,9 @@ fn cells(plans: &Plans, is_wide: bool, is_read: bool) -> Vec<String> {
         plan.object.name.clone(),
         status(plan).to_owned(),
         id,
-        if is_read { state } else { unread() },
+        state,
         addresses_cell(&plan.node.status.addresses, addresses),
-        if is_read { diff_cell(plans) } else { unread() },
+        diff_cell(plans),
     ];
     cells.extend(match &plan.server {
         Server::Matched(instance, by) => [
@@ -312,7 +314,6 @@ fn cells(plans: &Plans, is_wide: bool, is_read: bool) -> Vec<String> {
             instance.location.to_string(),
             by.to_string(),
         ],
-        _ if !is_read => [unread(), unread(), unread()],
         _ => ["-".into(), "-".into(), "-".into()],
     });
     cells.push(or_dash(&plan.node.spec.provider_id));

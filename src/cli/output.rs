@@ -179,9 +179,12 @@ impl<I> Document<I> {
     }
 }
 
-/// A cell of what was not read.
-pub(super) fn unread() -> String {
-    "?".to_owned()
+/// A row of a list in which these columns were not read.
+pub(super) fn without(columns: &[usize], mut cells: Vec<String>) -> Vec<String> {
+    for column in columns {
+        cells[*column] = "?".to_owned();
+    }
+    cells
 }
 
 pub(super) fn or_dash(text: &str) -> String {

@@ -5,8 +5,7 @@ use super::doctor::{self, Gap, Item, Seen, View};
 use super::output::{self, Document, Exit, Printer, line, paragraph};
 use super::{leader, startup};
 use crate::controllers::route::State;
-use crate::controllers::service::{Trouble, Want, trouble};
-use crate::provider::BalancerHealth;
+use crate::controllers::service::Want;
 use crate::settings::{Command, Output};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -29,8 +28,8 @@ pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
         if !settings.watch.value || Printer::has_no_reader() {
             return Ok(exit);
         }
-        let interval = INTERVAL.mul_f64(settings.test_time_scale.value.clamp(0.0, 1.0));
-        std::thread::sleep(interval);
+        let scale = settings.test_time_scale.value.clamp(0.0, 1.0);
+        std::thread::sleep(INTERVAL.mul_f64(scale));
     }
 }
 
@@ -48,7 +47,9 @@ struct Screen<'a> {
     /// What is wrong, the worst first.
     #[serde(flatten)]
     document: Document<&'a Item>,
-    leader: Option<Leader<'a>>,
+    /// Who holds the Lease, and since when it is not renewed.
+    leader: Option<&'a str>,
+    lease_age_seconds: Option<i64>,
     /// Version of the API server.
     kubernetes: Option<&'a str>,
     /// Calls left of the project's in an hour, and how many there are.
@@ -57,14 +58,6 @@ struct Screen<'a> {
     nodes: Option<Count>,
     load_balancers: Option<Count>,
     routes: Option<Count>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Leader<'a> {
-    holder: &'a str,
-    /// Since it renewed the Lease.
-    age_seconds: Option<i64>,
 }
 
 /// How many are as they should be.
@@ -76,36 +69,30 @@ struct Count {
 
 impl<'a> Screen<'a> {
     fn new(view: &'a View, items: &'a [Item]) -> Screen<'a> {
-        let lease = view
-            .cluster
-            .iter()
-            .filter_map(|cluster| cluster.lease.as_ref().ok());
-        let lease = lease.flatten().find(|spec| !spec.holder.is_empty());
+        let cluster = view.cluster.as_ref().ok();
+        let lease = cluster.and_then(|cluster| cluster.lease.as_ref().ok()?.as_ref());
+        let lease = lease.filter(|spec| !spec.holder.is_empty());
         let bad = items.iter().filter(|item| item.is_bad());
-        let (limit, left) = view.checkup.rate_limit.unzip();
+        let (calls_an_hour, calls_left) = view.checkup.rate_limit.unzip();
+        let nodes = view.nodes.as_ref().ok();
+        let routes = view.routes.as_ref().ok();
         Screen {
             document: Document::new("Status", bad.collect(), None),
-            leader: lease.map(|spec| Leader {
-                holder: &spec.holder,
-                age_seconds: leader::age_s(spec),
-            }),
-            kubernetes: view
-                .cluster
-                .as_ref()
-                .ok()
-                .map(|one| one.version.name.as_str()),
-            calls_left: left,
-            calls_an_hour: limit,
-            nodes: view.nodes.as_ref().ok().map(|nodes| Count {
+            leader: lease.map(|spec| &*spec.holder),
+            lease_age_seconds: lease.and_then(leader::age_s),
+            kubernetes: cluster.map(|cluster| &*cluster.version.name),
+            calls_left,
+            calls_an_hour,
+            nodes: nodes.map(|nodes| Count {
                 good: nodes.iter().filter(|plan| plan.node.is_ready()).count(),
                 total: nodes.len(),
             }),
-            load_balancers: load_balancers(view),
-            routes: view.routes.as_ref().ok().map(|plan| {
-                let is_ours = |state| !matches!(state, State::LeftAlone | State::NotOurs);
-                let ours = plan.rows.iter().filter(|row| is_ours(row.state));
+            load_balancers: load_balancers(view, items),
+            routes: routes.map(|plan| {
+                let all = plan.rows.iter().map(|row| row.state);
+                let ours = all.filter(|state| !matches!(state, State::LeftAlone | State::NotOurs));
                 Count {
-                    good: ours.clone().filter(|row| row.state == State::Ok).count(),
+                    good: ours.clone().filter(|state| *state == State::Ok).count(),
                     total: ours.count(),
                 }
             }),
@@ -113,62 +100,43 @@ impl<'a> Screen<'a> {
     }
 
     fn text(&self, view: &View, items: &[Item], is_wide: bool) -> String {
-        let row = |name: &str, text: &str| paragraph(&format!("{name:<INDENT$}"), INDENT, text);
-        let leader = match &self.leader {
-            Some(Leader {
-                holder,
-                age_seconds: Some(age_s),
-            }) => {
-                format!("{holder}, renewed its Lease {age_s} s ago")
-            }
-            Some(leader) => format!("{}, never renewed its Lease", leader.holder),
-            None => match view.cluster.as_ref().map(|cluster| &cluster.lease) {
-                Ok(Ok(_)) => "none".to_owned(),
-                Ok(Err(gap)) | Err(gap) => unread(gap),
-            },
+        let leader = match (self.leader, self.lease_age_seconds, &view.cluster) {
+            (Some(leader), Some(age_s), _) => format!("{leader}, renewed its Lease {age_s} s ago"),
+            (_, _, Ok(cluster)) => gap(&cluster.lease).map_or("none".into(), unread),
+            (_, _, Err(gap)) => unread(gap),
         };
         let kubernetes = match &view.cluster {
             Ok(cluster) => format!("{}, {}", cluster.version.name, cluster.at),
             Err(gap) => unread(gap),
         };
-        let cloud = match (&view.servers, view.checkup.rate_limit) {
-            (Err(gap), None) => unread(gap),
-            (_, Some((limit, left))) => format!("{left} of {limit} calls an hour left"),
-            (Ok(_), None) => "answers".to_owned(),
+        let cloud = match (self.calls_left.zip(self.calls_an_hour), gap(&view.servers)) {
+            (Some((left, limit)), _) => format!("{left} of {limit} calls an hour left"),
+            (None, gap) => gap.map_or("answers".into(), unread),
         };
-        let count = |count: &Option<Count>, word: &str, why: Option<&Gap>| match (count, why) {
-            (Some(Count { good, total }), _) => format!("{good} of {total} {word}"),
-            (None, Some(gap)) => unread(gap),
-            (None, None) => "?".to_owned(),
+        let count = |count: &Option<Count>, word: &str, why: Option<&Gap>| match count {
+            Some(Count { good, total }) => format!("{good} of {total} {word}"),
+            None => why.map_or("?".into(), unread),
         };
-        let bad = &self.document.items;
-        let shown = if is_wide {
-            bad.len()
-        } else {
-            bad.len().min(ITEMS_AT_MOST)
+        let balancers = count(&self.load_balancers, "healthy", gap(&view.services));
+        let rows = [
+            ("LEADER", leader),
+            ("KUBERNETES", kubernetes),
+            ("CLOUD API", cloud),
+            ("NODES", count(&self.nodes, "ready", gap(&view.nodes))),
+            ("LOAD BALANCERS", balancers),
+            ("ROUTES", count(&self.routes, "right", gap(&view.routes))),
+        ];
+        let rows = rows.map(|(name, text)| paragraph(&format!("{name:<INDENT$}"), INDENT, &text));
+        let bad = self.document.items.len();
+        let shown = if is_wide { bad } else { bad.min(ITEMS_AT_MOST) };
+        let rest = match bad - shown {
+            _ if bad == 0 => line("Nothing needs attention."),
+            0 => String::new(),
+            more => line(format_args!("and {more} more: ccm doctor shows everything")),
         };
-        let attention = match bad.len() - shown {
-            _ if bad.is_empty() => "Nothing needs attention.\n".to_owned(),
-            0 => doctor::report(&items[..shown], is_wide),
-            more => {
-                let rest = format!("and {more} more: ccm doctor shows everything");
-                doctor::report(&items[..shown], is_wide) + &line(rest)
-            }
-        };
-        [
-            row("LEADER", &leader),
-            row("KUBERNETES", &kubernetes),
-            row("CLOUD API", &cloud),
-            row("NODES", &count(&self.nodes, "ready", gap(&view.nodes))),
-            row(
-                "LOAD BALANCERS",
-                &count(&self.load_balancers, "healthy", gap(&view.services)),
-            ),
-            row("ROUTES", &count(&self.routes, "right", gap(&view.routes))),
-            "\n".to_owned(),
-            attention,
-        ]
-        .concat()
+        // The worst come first.
+        let items = doctor::report(&items[..shown], is_wide);
+        format!("{}\n{items}{rest}", rows.concat())
     }
 }
 
@@ -186,25 +154,19 @@ fn unread(gap: &Gap) -> String {
 }
 
 /// Of Services that want one. Without a cluster those of the project that carry a Service's label.
-fn load_balancers(view: &View) -> Option<Count> {
-    if let Ok(balancers) = &view.balancers {
-        let good = balancers
-            .iter()
-            .filter(|(_, health)| *health == BalancerHealth::All);
-        return Some(Count {
-            good: good.count(),
-            total: balancers.len(),
-        });
-    }
-    let plans = view.services.as_ref().ok()?.iter();
-    let wanted = plans.filter(|plan| plan.want == Want::Ensure);
-    let off = doctor::off(view);
-    let is_healthy = |trouble: Option<Trouble>| matches!(trouble, None | Some(Trouble::ByPolicy));
-    let good = wanted
-        .clone()
-        .filter(|plan| plan.cloud.found.is_some() && is_healthy(trouble(plan, &off)));
-    Some(Count {
-        good: good.count(),
-        total: wanted.count(),
-    })
+fn load_balancers(view: &View, items: &[Item]) -> Option<Count> {
+    let (there, total) = match (&view.services, &view.balancers) {
+        (Ok(plans), _) => {
+            let wanted = plans.iter().filter(|plan| plan.want == Want::Ensure);
+            let there = wanted.clone().filter(|plan| plan.cloud.found.is_some());
+            (there.count(), wanted.count())
+        }
+        (_, Ok(balancers)) => (balancers.len(), balancers.len()),
+        (Err(_), Err(_)) => return None,
+    };
+    let sick = items
+        .iter()
+        .filter(|item| item.is_bad() && item.check == "targets");
+    let good = there.saturating_sub(sick.count());
+    Some(Count { good, total })
 }

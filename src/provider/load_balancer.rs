@@ -9,7 +9,7 @@ use super::interned::Interned;
 use super::service::{Cluster, Ingress, OfferedNode, Service};
 use super::source::{Source, Sourced};
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -55,9 +55,9 @@ pub trait Snapshot: Send + Sync {
     /// What deletes or releases it, found by its label alone. Pure.
     fn plan_removal(&self, service: &Service, cluster: &Cluster) -> LoadBalancerPlan;
 
-    /// Each load balancer that carries the UID of a Service of this cluster, of whatever cluster where none is given:
-    /// its name, and what the health checks say. Pure.
-    fn health(&self, cluster: Option<&Cluster>) -> Vec<(String, BalancerHealth)>;
+    /// Each load balancer that carries the UID of one of these Services, of any where none are given: its name, and what
+    /// the health checks say. Pure.
+    fn health(&self, services: Option<&HashSet<&str>>) -> Vec<(String, BalancerHealth)>;
 
     /// Load balancers of this cluster whose Service does not exist. Pure.
     fn orphans(&self, cluster: &Cluster) -> Vec<Orphan>;
@@ -212,9 +212,16 @@ pub struct Health {
     /// Why it is not, in the cloud's word, where it says so.
     pub detail: Option<Interned>,
     pub http_status: Option<u16>,
-    /// Why it fails, for people, where that was found out.
+    /// Why it fails, where that was found out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cause: Option<String>,
+    pub cause: Option<Cause>,
+}
+
+/// Why a target gets no traffic, for people.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Cause {
+    pub message: Interned,
+    pub remedy: &'static str,
 }
 
 /// One field of a load balancer. Values as people read them.

@@ -20,7 +20,6 @@ mod services;
 use super::output::{self, Document, Exit, paragraph};
 use super::startup;
 use crate::settings::Command;
-pub(super) use nodes::off;
 pub(super) use observe::{View, observe};
 pub(super) use outcome::{Gap, Seen};
 use outcome::{Outcome, Status, Verdict, Verdicts, or_ok};
@@ -105,7 +104,7 @@ const CHECKS: &[Check] = &[
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Item {
-    check: &'static str,
+    pub(super) check: &'static str,
     /// E.g. `node/worker-1`; null: the whole.
     object: Option<String>,
     status: Status,

@@ -4,8 +4,7 @@ use super::observe::View;
 use super::outcome::{Gap, Outcome, Verdict, Verdicts, counted, need, or_ok, reported};
 use crate::controllers::lifecycle::SHUTDOWN;
 use crate::controllers::node::{NodePlan, Server, is_uninitialised};
-use crate::provider::{Instance, Reason};
-use std::collections::HashSet;
+use crate::provider::{Finding, Reason};
 
 /// Nodes that we have to do with, and how many of them have their server in this project.
 fn own(nodes: &[NodePlan]) -> (usize, usize) {
@@ -15,32 +14,26 @@ fn own(nodes: &[NodePlan]) -> (usize, usize) {
     (own, nodes.iter().filter(is_matched).count())
 }
 
-/// An outcome for each of which that is true.
-fn such(
+/// What is decided of each; `ok` where that is nothing.
+fn each(
     nodes: &[NodePlan],
-    is_such: impl Fn(&NodePlan) -> bool,
-    outcome: impl Fn(&NodePlan) -> Outcome,
-) -> impl Iterator<Item = Outcome> {
-    let such = nodes.iter().filter(move |plan| is_such(plan));
-    such.map(move |plan| on(plan, outcome(plan)))
+    decide: impl Fn(&NodePlan) -> Option<Outcome>,
+    ok: impl Into<String>,
+) -> Verdicts {
+    let outcomes = nodes
+        .iter()
+        .filter_map(|plan| Some(decide(plan)?.on("node", &plan.object.name)));
+    or_ok(outcomes.collect(), || ok.into())
 }
 
-fn on(plan: &NodePlan, outcome: Outcome) -> Outcome {
-    outcome.on("node", &plan.object.name)
-}
-
-fn has(plan: &NodePlan, reason: Reason) -> bool {
-    plan.all_findings().any(|finding| finding.reason == reason)
-}
-
-/// The nodes, where the servers were read as well.
-fn with_servers<'a>(view: &'a View, check: &'static str) -> Result<&'a [NodePlan], Gap> {
-    need(&view.servers, "api")?;
-    need(&view.nodes, check).map(Vec::as_slice)
+fn find<'a>(plan: &'a NodePlan, reasons: &[Reason]) -> Option<&'a Finding> {
+    let mut findings = plan.all_findings();
+    findings.find(|finding| reasons.contains(&finding.reason))
 }
 
 pub(super) fn project(view: &View) -> Verdict {
-    let nodes = with_servers(view, "nodes")?;
+    need(&view.servers, "api")?;
+    let nodes = need(&view.nodes, "nodes")?;
     let (own, matched) = own(nodes);
     let count = counted(own, "node");
     Ok(match (own, matched) {
@@ -72,44 +65,33 @@ pub(super) fn need_project(view: &View) -> Result<(), Gap> {
 
 pub(super) fn provider_ids(view: &View) -> Verdicts {
     let nodes = need(&view.nodes, "nodes")?;
-    let prefix = view.settings.cloud_provider.value.name();
-    let is_foreign = |plan: &NodePlan| plan.server == Server::Foreign;
     let is_hcloud = |plan: &NodePlan| plan.node.spec.provider_id.starts_with("hcloud://");
-    let is_profile = prefix != "hcloud" && nodes.iter().any(is_hcloud);
-    let is_all = nodes.iter().all(is_foreign) || is_profile;
-    let remedy = match is_profile {
-        true => {
-            "hcloud:// is hcloud-cloud-controller-manager's: run ccm with --cloud-provider=hcloud; a provider ID \
-             can't be changed"
-        }
-        false => {
-            "check --cloud-provider; a provider ID can't be changed: where the node runs on a server of this project, \
-             drain it, delete it and let it join anew; else it is as it should be"
-        }
+    let is_ours_hcloud = view.settings.cloud_provider.value.name() == "hcloud";
+    let (is_all, more) = match !is_ours_hcloud && nodes.iter().any(is_hcloud) {
+        true => (
+            true,
+            "hcloud:// is hcloud-cloud-controller-manager's: run ccm with --cloud-provider=hcloud",
+        ),
+        false => (
+            nodes.iter().all(|plan| plan.server == Server::Foreign),
+            "where the node runs on a server of this project, drain it, delete it and let it join anew",
+        ),
     };
-    let outcomes = such(nodes, is_foreign, |plan| {
-        let id = &plan.node.spec.provider_id;
-        let found = format!(
-            "provider ID {id} is another provider's, and left alone (ours begin with {prefix}://)"
-        );
-        Outcome::bad(is_all, found, remedy)
-    });
-    or_ok(outcomes.collect(), || "none is another provider's".into())
+    let outcome = if is_all { Outcome::fail } else { Outcome::warn };
+    let decide = |plan: &NodePlan| {
+        let finding = find(plan, &[Reason::UnknownProviderIDPrefix])?;
+        Some(reported(outcome, finding, more))
+    };
+    each(nodes, decide, "none is another provider's")
 }
 
 pub(super) fn kubelets(view: &View) -> Verdicts {
-    let nodes = need(&view.nodes, "nodes")?;
-    let is_wrong = |plan: &NodePlan| has(plan, Reason::NotExternal);
-    let wrong = such(nodes, is_wrong, |_| {
-        Outcome::fail(
-            "without provider ID and without uninitialized taint; a kubelet without --cloud-provider=external makes \
-             such a node, and it never becomes a target",
-            "give the kubelet --cloud-provider=external; drain the node, delete it and let it join anew",
-        )
-    });
-    or_ok(wrong.collect(), || {
-        "each runs with --cloud-provider=external".into()
-    })
+    let decide = |plan: &NodePlan| {
+        let finding = find(plan, &[Reason::NotExternal])?;
+        Some(reported(Outcome::fail, finding, SEE_NODE))
+    };
+    let ok = "each runs with --cloud-provider=external";
+    each(need(&view.nodes, "nodes")?, decide, ok)
 }
 
 /// The worst of each node.
@@ -124,121 +106,89 @@ pub(super) fn servers(view: &View) -> Verdicts {
         Reason::ServerClaimedTwice,
         Reason::UnknownProviderID,
     ];
-    let outcomes = nodes.iter().filter_map(|plan| {
-        let find = |reasons: &[Reason]| {
-            let mut findings = plan.all_findings();
-            findings.find(|finding| reasons.contains(&finding.reason))
-        };
+    let decide = |plan: &NodePlan| {
+        let is_new = matches!(plan.server, Server::Matched(..)) && is_uninitialised(&plan.node);
         // What can't be initialised, or not be kept right.
-        let blocked = find(&[Reason::ServerReplaced]).or(plan.obstacle.as_ref());
-        let outcome = if let Some(finding) = blocked {
-            reported(Outcome::fail, finding, SEE_NODE)
-        } else if let Some(finding) = find(&without_server) {
-            reported(Outcome::warn, finding, SEE_NODE)
-        } else if matches!(plan.server, Server::Matched(..)) && is_uninitialised(&plan.node) {
-            Outcome::warn(
-                "waiting to be initialised",
-                "the daemon does that within seconds: see lease whether one runs; ccm node sync does it now",
-            )
-        } else {
-            return None;
-        };
-        Some(on(plan, outcome))
-    });
-    or_ok(outcomes.collect(), || {
-        format!("{}, none without its server", counted(own(nodes).0, "node"))
-    })
+        let blocked = find(plan, &[Reason::ServerReplaced]).or(plan.obstacle.as_ref());
+        match (blocked, find(plan, &without_server)) {
+            (Some(finding), _) => Some(reported(Outcome::fail, finding, SEE_NODE)),
+            (None, Some(finding)) => Some(reported(Outcome::warn, finding, SEE_NODE)),
+            (None, None) if is_new => Some(Outcome::warn("waiting to be initialised", SOON)),
+            (None, None) => None,
+        }
+    };
+    let count = counted(own(nodes).0, "node");
+    each(nodes, decide, format!("{count}, none without its server"))
 }
-
-const SEE_NODE: &str = "ccm node inspect NAME shows what was tried";
 
 /// Nodes that are not ready for another reason than their server, which `powered` and `nodes` report; and those that are
 /// ready and still have the taint of a server that is off.
 pub(super) fn ready(view: &View) -> Verdicts {
     let nodes = need(&view.nodes, "nodes")?;
     let is_down = |plan: &&NodePlan| !plan.node.is_ready() && !is_uninitialised(&plan.node);
-    let is_all = nodes.iter().filter(is_down).count() == nodes.len();
+    let down = nodes.iter().filter(is_down).count();
     let is_read = view.servers.is_ok();
-    let outcomes = nodes.iter().filter_map(|plan| {
+    let decide = |plan: &NodePlan| {
         let is_tainted = plan.node.taint(SHUTDOWN).is_some();
-        let outcome = match &plan.server {
-            server if is_read && (server.is_off() || matches!(server, Server::Gone(_))) => None,
-            _ if !is_down(&plan) => is_tainted.then(|| {
-                Outcome::warn(
-                    "ready, and still has the taint shutdown: nothing is scheduled there",
-                    "the daemon removes it within seconds: see lease whether one runs; ccm node sync does it now",
-                )
-            }),
-            _ if !is_read && is_tainted => {
-                let found = "not ready; its server was off when that was last read: it has the taint shutdown";
-                Some(Outcome::bad(is_all, found, ON))
+        let (found, remedy) = match &plan.server {
+            server if is_read && (server.is_off() || matches!(server, Server::Gone(_))) => {
+                return None;
             }
-            Server::Matched(..) => {
-                Some(Outcome::bad(is_all, "not ready; its server runs", KUBELET))
+            _ if !is_down(&plan) => {
+                let found = "ready, and still has the taint shutdown: nothing is scheduled there";
+                return is_tainted.then(|| Outcome::warn(found, SOON));
             }
-            _ => Some(Outcome::bad(is_all, "not ready; its server is not known", KUBELET)),
+            _ if !is_read && is_tainted => (
+                "not ready; its server was off: it has the taint shutdown",
+                ON,
+            ),
+            Server::Matched(..) => ("not ready; its server runs", KUBELET),
+            _ => ("not ready; whether its server runs is not known", KUBELET),
         };
-        outcome.map(|outcome| on(plan, outcome))
-    });
-    let outcomes: Vec<Outcome> = outcomes.collect();
-    match outcomes.is_empty() && nodes.iter().any(|plan| is_down(&plan)) {
-        true => Err(Gap::NotHere(
-            "not ready because of servers: see powered and nodes".into(),
-        )),
-        false => or_ok(outcomes, || {
-            "each node is ready, or still to be initialised".into()
-        }),
-    }
+        Some(Outcome::bad(down == nodes.len(), found, remedy))
+    };
+    let ok = match down {
+        0 => "each node is ready, or still to be initialised".to_owned(),
+        down => format!(
+            "{} not ready because of their servers: see powered and nodes",
+            counted(down, "node")
+        ),
+    };
+    each(nodes, decide, ok)
 }
 
+const SEE_NODE: &str = "ccm node inspect NAME shows what was tried";
+const SOON: &str =
+    "the daemon does that within seconds: see lease whether one runs; ccm node sync does it now";
 const ON: &str = "switch the server on (hcloud server poweron NAME); when it is not needed, delete it, and the daemon \
                   deletes its node";
 const KUBELET: &str = "kubectl describe node NAME shows the kubelet's last words; on the server: systemctl status kubelet, \
                        journalctl -u kubelet";
 
-/// Names of the nodes whose server is off.
-pub(in crate::cli) fn off<'a>(view: &'a View) -> HashSet<&'a str> {
-    let nodes = view.nodes.iter().flatten();
-    let off = nodes.filter(|plan| plan.server.is_off());
-    off.map(|plan| plan.object.name.as_str()).collect()
-}
-
 /// Servers that are off: those of nodes; without a cluster all of the project.
 pub(super) fn powered(view: &View) -> Verdicts {
     let servers = need(&view.servers, "api")?;
-    let outcomes: Vec<Outcome> = match &view.nodes {
-        Ok(nodes) => {
-            let is_all = nodes.iter().all(|plan| plan.server.is_off());
-            let outcome = |plan: &NodePlan| {
-                let Server::Matched(server, _) = &plan.server else {
-                    return None;
-                };
-                let effect = match (plan.node.is_ready(), plan.node.taint(SHUTDOWN)) {
-                    (true, _) => "the node still says that it is ready",
-                    (false, Some(_)) => "the node is not ready, and has the taint shutdown",
-                    (false, None) => "the node is not ready",
-                };
-                let found = format!("its server {} is off; {effect}", server.id);
-                let outcome = Outcome::bad(is_all, found, ON);
-                plan.server.is_off().then(|| on(plan, outcome))
-            };
-            nodes.iter().filter_map(outcome).collect()
-        }
-        Err(_) => {
-            let is_all = servers.iter().all(|one| one.is_off);
-            let outcome = |one: &Instance| {
-                let found = format!(
-                    "server {} is off; its node, if it has one, was not read",
-                    one.id
-                );
-                Outcome::bad(is_all, found, ON).on("server", &one.name)
-            };
-            servers
-                .iter()
-                .filter(|one| one.is_off)
-                .map(outcome)
-                .collect()
-        }
+    let ok = "no server of a node is off";
+    let is_all = servers.iter().all(|one| one.is_off);
+    let Ok(nodes) = &view.nodes else {
+        let off = servers.iter().filter(|one| one.is_off);
+        let off = off.map(|one| {
+            let found = format!("server {} is off; its node was not read", one.id);
+            Outcome::bad(is_all, found, ON).on("server", &one.name)
+        });
+        return or_ok(off.collect(), || ok.to_owned());
     };
-    or_ok(outcomes, || "no server of a node is off".into())
+    let is_all = nodes.iter().all(|plan| plan.server.is_off());
+    let decide = |plan: &NodePlan| match &plan.server {
+        Server::Matched(server, _) if server.is_off => {
+            let effect = match plan.node.is_ready() {
+                true => "the node still says that it is ready",
+                false => "the node is not ready",
+            };
+            let found = format!("its server {} is off; {effect}", server.id);
+            Some(Outcome::bad(is_all, found, ON))
+        }
+        _ => None,
+    };
+    each(nodes, decide, ok)
 }

@@ -3,7 +3,7 @@
 use super::nodes;
 use super::observe::View;
 use super::outcome::{Gap, Outcome, Verdicts, counted, need, or_ok, reported};
-use crate::controllers::service::{ServicePlan, Trouble, Want, trouble, want};
+use crate::controllers::service::{ServicePlan, Want, trouble, want};
 use crate::kube::Service;
 use crate::provider::BalancerHealth;
 
@@ -139,26 +139,14 @@ pub(super) fn targets(view: &View) -> Verdicts {
         return or_ok(outcomes.collect(), || "each target is healthy".into());
     }
     let plans = need(&view.services, "services")?;
-    let off = nodes::off(view);
-    let mut by_policy = 0;
-    let outcomes = plans.iter().filter_map(|plan| match trouble(plan, &off)? {
-        Trouble::ByPolicy => {
-            by_policy += 1;
-            None
-        }
-        Trouble::Unhealthy {
-            is_all,
-            message,
-            remedy,
-        } => Some(on(&plan.service, Outcome::bad(is_all, message, remedy))),
+    let outcomes = plans.iter().filter_map(|plan| {
+        let trouble = trouble(plan)?;
+        let outcome = Outcome::bad(trouble.is_all, trouble.message, trouble.remedy);
+        Some(on(&plan.service, outcome))
     });
-    let outcomes: Vec<Outcome> = outcomes.collect();
-    or_ok(outcomes, || match by_policy {
-        0 => "each target is healthy, or was added just now".into(),
-        count => format!(
-            "healthy; {} only where a pod runs (externalTrafficPolicy: Local)",
-            counted(count, "Service")
-        ),
+    or_ok(outcomes.collect(), || {
+        "each target is healthy, was added just now, or has no pod (externalTrafficPolicy: Local)"
+            .into()
     })
 }
 

@@ -1,57 +1,25 @@
 //! One Service and its load balancer: what is wrong first, then both sides, and why sync would do what it would.
 
 use super::plans::{Services, targets_cell};
-use crate::cache::{Apis, ReadFrom};
+use crate::cache::Apis;
 use crate::cli::objects::{field, finding, section, sides, would_do};
 use crate::cli::output::{Exit, line, or_dash, paragraph};
 use crate::cli::table;
-use crate::controllers::node;
 use crate::controllers::service::{self, FailedTry, ServicePlan, Want};
 use crate::kube::ServicePort;
-use crate::provider::{Balancer, BalancerHealth, Field, Finding, Health, Severity, Urgency};
+use crate::provider::{Balancer, Field, Finding, Health, Severity};
 use crate::settings::Command;
-use jiff::Timestamp;
-use std::collections::HashSet;
 use std::ffi::OsString;
-use std::time::Duration;
 
 pub(in crate::cli) fn inspect(words: Vec<OsString>) -> Result<Exit, Exit> {
     let services = Services::start(Command::LbInspect, words)?;
     let context = &services.context;
-    let mut plans = services.evaluate(&services.selection()?)?;
-    explain_health(&context.apis, &mut plans);
+    let plans = services.evaluate(&services.selection()?)?;
     // A command that only reads warns and continues.
     let _ = context.check_profile();
     let inspect = |plan| inspection(plan, failed_try(&context.apis, plan));
     let text = |_| plans.iter().map(inspect).collect();
     Ok(context.show("Inspection", &plans, text))
-}
-
-/// Why targets are not healthy. Nodes and servers were mostly read for the plan; where nothing is wrong no call is made.
-fn explain_health(apis: &Apis, plans: &mut [ServicePlan]) {
-    let found = plans.iter().filter_map(|plan| plan.cloud.found.as_ref());
-    if found
-        .map(Balancer::health)
-        .all(|health| health == BalancerHealth::All)
-    {
-        return;
-    }
-    let nodes = apis.nodes.whole(Duration::MAX, ReadFrom::Latest);
-    let servers = apis.instances(Duration::MAX, Urgency::Asked);
-    let nodes = match (&nodes, &servers) {
-        (Ok(nodes), Ok(servers)) => node::plan(
-            &nodes.value,
-            &servers.value,
-            &*apis.provider,
-            Timestamp::MIN,
-        ),
-        _ => Vec::new(),
-    };
-    let off = nodes.iter().filter(|node| node.server.is_off());
-    let off: HashSet<&str> = off.map(|node| node.object.name.as_str()).collect();
-    plans
-        .iter_mut()
-        .for_each(|plan| service::explain(plan, &off));
 }
 
 /// What came of the last try, where something is left to do; one call, and none where nothing is.
@@ -192,7 +160,7 @@ fn health(plan: &ServicePlan) -> String {
 
 fn why(health: &Health) -> String {
     if let Some(cause) = &health.cause {
-        return cause.clone();
+        return cause.message.to_string();
     }
     let code = health.http_status.map(|code| format!("HTTP {code}"));
     let parts = health.detail.iter().map(ToString::to_string).chain(code);

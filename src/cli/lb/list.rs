@@ -2,7 +2,7 @@
 
 use super::plans::{Services, TURNED_OFF, targets_cell};
 use crate::cli::objects::document;
-use crate::cli::output::{self, Exit, Printer, or_dash, paragraph, unread};
+use crate::cli::output::{self, Exit, Printer, or_dash, paragraph, without};
 use crate::cli::table::Columns;
 use crate::controllers::Selection;
 use crate::controllers::service::{ServicePlan, Want};
@@ -24,11 +24,15 @@ pub(in crate::cli) fn list(words: Vec<OsString>) -> Result<Exit, Exit> {
                 &error,
                 || services.controller.by_kubernetes(&context.apis, &selection),
                 |plans, is_wide| {
-                    let rows = plans.iter().map(cells_without_cloud);
-                    match plans.len() {
-                        0 => nothing(&context.settings.namespace.value),
-                        _ => COLUMNS.table(rows.collect(), is_wide),
-                    }
+                    let row = |plan: &ServicePlan| {
+                        let mut row = without(&[1, 3, 4, 5, 6, 7], cells(plan, is_wide));
+                        let mut status = plan.service.status.load_balancer.ingress.iter();
+                        let address =
+                            status.find_map(|one| one.hostname.clone().or(one.ip.clone()));
+                        row[2] = or_dash(&address.unwrap_or_default());
+                        row
+                    };
+                    COLUMNS.table(plans.iter().map(row).collect(), is_wide)
                 },
             );
         }
@@ -117,16 +121,6 @@ fn cells(plan: &ServicePlan, is_wide: bool) -> Vec<String> {
         of_it(|balancer| balancer.kind.clone()),
         of_it(|balancer| balancer.location.clone()),
     ]
-}
-
-/// Of a Service whose load balancer was not read: its address is that of its status.
-fn cells_without_cloud(plan: &ServicePlan) -> Vec<String> {
-    let ingress = plan.service.status.load_balancer.ingress.iter();
-    let addresses = ingress.filter_map(|one| one.hostname.clone().or(one.ip.clone()));
-    let mut cells = vec![plan.service.full_name(), unread()];
-    cells.push(or_dash(&addresses.take(1).collect::<String>()));
-    cells.resize_with(COLUMNS.headings.len() + COLUMNS.wide.len(), unread);
-    cells
 }
 
 /// Reasons of warnings in one cell.

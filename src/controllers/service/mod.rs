@@ -27,7 +27,7 @@ mod plan;
 mod sync;
 
 pub use events::{FailedTry, failed_tries};
-pub use health::{Trouble, explain, trouble};
+pub use health::{Trouble, trouble};
 pub use observe::{NAME, Settings};
 pub use orphans::known_orphans;
 pub use plan::{ServicePlan, Want, want};
@@ -117,6 +117,7 @@ impl ServiceController {
         let mut plans = plan::plan(&observed, true);
         plan::refuse_in_wrong_project(&observed, &mut plans);
         plan::refuse_second_claims(&mut plans);
+        health::explain(apis, &polled.nodes, &mut plans);
         Ok(plans)
     }
 
@@ -290,9 +291,7 @@ impl Sync<'_> {
         }
         let observed = state.observe_due(apis, selection, &polled, nodes);
         let proposals = observed.map_err(waiting)?;
-        if let Some(observed) = &proposals {
-            measure_health(observed);
-        }
+        measure_health(&polled, proposals.as_ref());
         let proposals = proposals.map(|observed| plan::plan(&observed, self.for_people));
         let proposals = proposals.unwrap_or_default();
         state.remember(&polled, nodes);
@@ -395,28 +394,33 @@ fn measure(polled: &Polled) {
             .filter(|service| state(service) == one);
         LOAD_BALANCERS.set(&[one], services.count() as f64);
     }
-    if !polled.services.iter().any(|one| want(one) == Want::Ensure) {
-        count_health(&[]);
-    }
 }
 
-/// The same, by what was read of the load balancers for the plans.
-fn measure_health(observed: &Observed) {
-    let health = observed.snapshot.health(Some(&observed.cluster));
-    count_health(&health.iter().map(|(_, health)| *health).collect::<Vec<_>>());
-    let read = Timestamp::now().as_second() as f64 - observed.answered.elapsed().as_secs_f64();
-    LOAD_BALANCERS_READ.set(&[], read.floor());
-}
-
-fn count_health(all: &[BalancerHealth]) {
-    for (state, health) in [
+/// The same, by what was read of the load balancers for the plans. It stays as it is until the next read.
+fn measure_health(polled: &Polled, observed: Option<&Observed>) {
+    let wanted = polled
+        .services
+        .iter()
+        .filter(|one| want(one) == Want::Ensure);
+    let wanted: HashSet<&str> = wanted.map(|one| &*one.metadata.uid).collect();
+    let health = match observed {
+        Some(observed) => observed.snapshot.health(Some(&wanted)),
+        None if wanted.is_empty() => Vec::new(),
+        None => return,
+    };
+    for (state, health_of_state) in [
         ("all", BalancerHealth::All),
         ("some", BalancerHealth::Some),
         ("none", BalancerHealth::None),
     ] {
-        let count = all.iter().filter(|one| **one == health).count();
-        LOAD_BALANCERS_HEALTH.set(&[state], count as f64);
+        let such = health
+            .iter()
+            .filter(|(_, health)| *health == health_of_state);
+        LOAD_BALANCERS_HEALTH.set(&[state], such.count() as f64);
     }
+    let age = observed.map_or(Duration::ZERO, |observed| observed.answered.elapsed());
+    let read = Timestamp::now().as_second() as f64 - age.as_secs_f64();
+    LOAD_BALANCERS_READ.set(&[], read.floor());
 }
 
 fn waiting(polled: &Polled) -> String {

@@ -18,7 +18,7 @@ use crate::provider::{
     Orphan, Protocol, ProviderId, Reason, Service,
 };
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 impl provider::Snapshot for Snapshot {
     fn covers(&self, service: &Service) -> bool {
@@ -148,9 +148,9 @@ impl provider::Snapshot for Snapshot {
         plan
     }
 
-    fn health(&self, cluster: Option<&Cluster>) -> Vec<(String, BalancerHealth)> {
-        let is_ours = |uid: &String| match cluster {
-            Some(cluster) => cluster.service_uids.contains(uid),
+    fn health(&self, services: Option<&HashSet<&str>>) -> Vec<(String, BalancerHealth)> {
+        let is_ours = |uid: &String| match services {
+            Some(services) => services.contains(uid.as_str()),
             None => !uid.is_empty(),
         };
         // Names do not count.

@@ -30,7 +30,7 @@ fn nodes() {
             "provider-ids",
             "fail",
             &[
-                "node/worker-2: provider ID hcloud://42",
+                "node/worker-2: provider ID \"hcloud://42\"",
                 "ccm-from-scratch://",
             ],
             "--cloud-provider=hcloud",
@@ -44,7 +44,7 @@ fn nodes() {
             },
             "provider-ids",
             "warn",
-            &["left alone", "node/worker-2: provider ID aws:///a/i-0"],
+            &["left alone", "node/worker-2: provider ID \"aws:///a/i-0\""],
             "join anew",
         ),
         (
@@ -55,7 +55,7 @@ fn nodes() {
             },
             "kubelets",
             "fail",
-            &["node/plain: without provider ID and without uninitialized taint"],
+            &["node/plain: neither a provider ID nor the uninitialized taint"],
             "--cloud-provider=external",
         ),
         (
