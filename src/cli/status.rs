@@ -1,7 +1,7 @@
 //! `ccm status`: everything on one screen: who leads, both APIs, counts, and what needs attention. It shows what `doctor`
 //! read and found.
 
-use super::doctor::{self, Gap, Item, Seen, View};
+use super::doctor::{self, Gap, Outcome, Seen, View};
 use super::output::{self, Document, Exit, Printer, line, paragraph};
 use super::{leader, startup};
 use crate::controllers::route::State;
@@ -34,10 +34,10 @@ pub(super) fn status(words: Vec<OsString>) -> Result<Exit, Exit> {
 }
 
 fn show(view: &View, output: Output) -> Exit {
-    let items = doctor::items(view);
-    let screen = Screen::new(view, &items);
-    let text = |is_wide| screen.text(view, &items, is_wide);
-    output::print(output, || &screen, text).fail_if(doctor::is_failed(&items))
+    let all = doctor::outcomes(view);
+    let screen = Screen::new(view, &all);
+    let text = |is_wide| screen.text(view, &all, is_wide);
+    output::print(output, || &screen, text).fail_if(doctor::is_failed(&all))
 }
 
 /// The form for programs. Null: not known, or there is none; the items say why.
@@ -46,7 +46,7 @@ fn show(view: &View, output: Output) -> Exit {
 struct Screen<'a> {
     /// What is wrong, the worst first.
     #[serde(flatten)]
-    document: Document<&'a Item>,
+    document: Document<&'a Outcome>,
     /// Who holds the Lease, and since when it is not renewed.
     leader: Option<&'a str>,
     lease_age_seconds: Option<i64>,
@@ -68,11 +68,11 @@ struct Count {
 }
 
 impl<'a> Screen<'a> {
-    fn new(view: &'a View, items: &'a [Item]) -> Screen<'a> {
+    fn new(view: &'a View, all: &'a [Outcome]) -> Screen<'a> {
         let cluster = view.cluster.as_ref().ok();
         let lease = cluster.and_then(|cluster| cluster.lease.as_ref().ok()?.as_ref());
         let lease = lease.filter(|spec| !spec.holder.is_empty());
-        let bad = items.iter().filter(|item| item.is_bad());
+        let bad = all.iter().filter(|one| one.is_bad());
         let (calls_an_hour, calls_left) = view.checkup.rate_limit.unzip();
         let nodes = view.nodes.as_ref().ok();
         let routes = view.routes.as_ref().ok();
@@ -87,7 +87,7 @@ impl<'a> Screen<'a> {
                 good: nodes.iter().filter(|plan| plan.node.is_ready()).count(),
                 total: nodes.len(),
             }),
-            load_balancers: load_balancers(view, items),
+            load_balancers: load_balancers(view, all),
             routes: routes.map(|plan| {
                 let all = plan.rows.iter().map(|row| row.state);
                 let ours = all.filter(|state| !matches!(state, State::LeftAlone | State::NotOurs));
@@ -99,7 +99,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    fn text(&self, view: &View, items: &[Item], is_wide: bool) -> String {
+    fn text(&self, view: &View, all: &[Outcome], is_wide: bool) -> String {
         let leader = match (self.leader, self.lease_age_seconds, &view.cluster) {
             (Some(leader), Some(age_s), _) => format!("{leader}, renewed its Lease {age_s} s ago"),
             (_, _, Ok(cluster)) => gap(&cluster.lease).map_or("none".into(), unread),
@@ -135,7 +135,7 @@ impl<'a> Screen<'a> {
             more => line(format_args!("and {more} more: ccm doctor shows everything")),
         };
         // The worst come first.
-        let items = doctor::report(&items[..shown], is_wide);
+        let items = doctor::report(&all[..shown], is_wide);
         format!("{}\n{items}{rest}", rows.concat())
     }
 }
@@ -154,7 +154,7 @@ fn unread(gap: &Gap) -> String {
 }
 
 /// Of Services that want one. Without a cluster those of the project that carry a Service's label.
-fn load_balancers(view: &View, items: &[Item]) -> Option<Count> {
+fn load_balancers(view: &View, all: &[Outcome]) -> Option<Count> {
     let (there, total) = match (&view.services, &view.balancers) {
         (Ok(plans), _) => {
             let wanted = plans.iter().filter(|plan| plan.want == Want::Ensure);
@@ -164,9 +164,9 @@ fn load_balancers(view: &View, items: &[Item]) -> Option<Count> {
         (_, Ok(balancers)) => (balancers.len(), balancers.len()),
         (Err(_), Err(_)) => return None,
     };
-    let sick = items
+    let sick = all
         .iter()
-        .filter(|item| item.is_bad() && item.check == "targets");
+        .filter(|one| one.is_bad() && one.check == "targets");
     let good = there.saturating_sub(sick.count());
     Some(Count { good, total })
 }

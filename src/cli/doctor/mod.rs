@@ -21,9 +21,8 @@ use super::output::{self, Document, Exit, paragraph};
 use super::startup;
 use crate::settings::Command;
 pub(super) use observe::{View, observe};
-pub(super) use outcome::{Gap, Seen};
-use outcome::{Outcome, Status, Verdict, Verdicts, or_ok};
-use serde::Serialize;
+pub(super) use outcome::{Gap, Outcome, Seen};
+use outcome::{Status, Verdict, Verdicts, or_ok};
 use std::ffi::OsString;
 
 /// One check: its name, what it looks at, the fix where that could not be read, and what decides.
@@ -100,67 +99,34 @@ const CHECKS: &[Check] = &[
         SEE_ERROR, Each(services::orphans)),
 ];
 
-/// A check and what it says of an object, for programs.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Item {
-    pub(super) check: &'static str,
-    /// E.g. `node/worker-1`; null: the whole.
-    object: Option<String>,
-    status: Status,
-    message: String,
-    /// Null where nothing is wrong.
-    remedy: Option<String>,
-    #[serde(skip)]
-    looked_at: &'static str,
-}
-
 pub(super) fn doctor(words: Vec<OsString>) -> Result<Exit, Exit> {
     let started = startup::start(Command::Doctor, words)?;
-    let items = items(&observe(&started));
+    let all = outcomes(&observe(&started));
     let exit = output::print(
         started.settings.output.value,
-        || Document::new("Doctor", items.iter().collect(), None),
-        |is_wide| report(&items, is_wide) + &counts(&items),
+        || Document::new("Doctor", all.iter().collect(), None),
+        |is_wide| report(&all, is_wide) + &counts(&all),
     );
-    Ok(exit.fail_if(is_failed(&items)))
+    Ok(exit.fail_if(is_failed(&all)))
 }
 
 /// What every check says, the worst first.
-pub(super) fn items(view: &View) -> Vec<Item> {
-    let mut items: Vec<Item> = CHECKS
-        .iter()
-        .flat_map(|check| items_of(check, view))
-        .collect();
-    items.sort_by_key(|item| item.status);
-    items
-}
-
-pub(super) fn is_failed(items: &[Item]) -> bool {
-    items.iter().any(|item| item.status == Status::Fail)
-}
-
-fn items_of((check, looked_at, if_unread, decide): &Check, view: &View) -> Vec<Item> {
-    let outcomes = match decide {
-        One(decide) => decide(view).map(|one| vec![one]),
-        Each(decide) => decide(view),
-    };
-    let outcomes = outcomes.unwrap_or_else(|gap| vec![Outcome::unread(gap, if_unread)]);
-    let item = |outcome: Outcome| Item {
-        check,
-        object: outcome.object,
-        status: outcome.status,
-        message: outcome.message,
-        remedy: Some(outcome.remedy).filter(|remedy| !remedy.is_empty()),
-        looked_at,
-    };
-    outcomes.into_iter().map(item).collect()
-}
-
-impl Item {
-    pub(super) fn is_bad(&self) -> bool {
-        matches!(self.status, Status::Fail | Status::Warn)
+pub(super) fn outcomes(view: &View) -> Vec<Outcome> {
+    let mut all = Vec::new();
+    for (check, _, if_unread, decide) in CHECKS {
+        let outcomes = match decide {
+            One(decide) => decide(view).map(|one| vec![one]),
+            Each(decide) => decide(view),
+        };
+        let outcomes = outcomes.unwrap_or_else(|gap| vec![Outcome::unread(gap, if_unread)]);
+        all.extend(outcomes.into_iter().map(|one| Outcome { check, ..one }));
     }
+    all.sort_by_key(|one| one.status);
+    all
+}
+
+pub(super) fn is_failed(outcomes: &[Outcome]) -> bool {
+    outcomes.iter().any(|one| one.status == Status::Fail)
 }
 
 fn settings(view: &View) -> Verdicts {
@@ -179,27 +145,24 @@ const INDENT: usize = 22;
 const OBJECTS_AT_MOST: usize = 10;
 
 /// For people. `is_wide`: every object, and what was checked. A fix that holds for several objects is below the last one.
-pub(super) fn report(items: &[Item], is_wide: bool) -> String {
+pub(super) fn report(outcomes: &[Outcome], is_wide: bool) -> String {
     let mut text = String::new();
-    for of_check in items.chunk_by(|a, b| (a.check, a.status) == (b.check, b.status)) {
+    for of_check in outcomes.chunk_by(|a, b| (a.check, a.status) == (b.check, b.status)) {
         let at_most = if is_wide { usize::MAX } else { OBJECTS_AT_MOST };
         let (shown, more) = of_check.split_at(of_check.len().min(at_most));
-        let mut head = match shown {
-            [first, ..] => format!("{:<8}{}", first.status.word(), first.check),
-            [] => String::new(),
-        };
+        let (check, status) = (of_check[0].check, of_check[0].status.word());
+        let mut head = format!("{status:<8}{check}");
         let mut add = |line: &str| {
             let head = format!("{:<INDENT$}", std::mem::take(&mut head));
             text += &paragraph(&head, INDENT, line);
         };
         for with_one_fix in shown.chunk_by(|a, b| a.remedy == b.remedy) {
-            for item in with_one_fix {
-                match &item.object {
-                    Some(object) => add(&format!("{object}: {}", item.message)),
-                    None => add(&item.message),
-                }
+            for one in with_one_fix {
+                let object = one.object.as_ref().map(|object| format!("{object}: "));
+                add(&(object.unwrap_or_default() + &one.message));
             }
-            if let Some(remedy) = with_one_fix.iter().find_map(|item| item.remedy.as_ref()) {
+            let remedy = &with_one_fix[0].remedy;
+            if !remedy.is_empty() {
                 add(&format!("Fix: {remedy}."));
             }
         }
@@ -209,15 +172,16 @@ pub(super) fn report(items: &[Item], is_wide: bool) -> String {
                 more.len()
             ));
         }
-        if let (true, Some(item)) = (is_wide, shown.first()) {
-            add(&format!("Checked: {}.", item.looked_at));
+        let looked_at = CHECKS.iter().find(|(name, ..)| is_wide && *name == check);
+        if let Some((_, looked_at, ..)) = looked_at {
+            add(&format!("Checked: {looked_at}."));
         }
     }
     text
 }
 
-fn counts(items: &[Item]) -> String {
-    let count = |status| items.iter().filter(|item| item.status == status).count();
+fn counts(outcomes: &[Outcome]) -> String {
+    let count = |status| outcomes.iter().filter(|one| one.status == status).count();
     format!(
         "{} failed, {} warnings, {} ok, {} skipped\n",
         count(Status::Fail),

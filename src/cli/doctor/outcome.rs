@@ -29,11 +29,13 @@ impl Status {
     }
 }
 
-/// What a check says of one object, or of the whole.
-pub(super) struct Outcome {
-    pub(super) status: Status,
-    /// E.g. `node/worker-1`, `service/default/web`; none: the whole.
+/// What a check says of one object, or of the whole; the form for programs.
+#[derive(Serialize)]
+pub(in crate::cli) struct Outcome {
+    pub(in crate::cli) check: &'static str,
+    /// E.g. `node/worker-1`, `service/default/web`; null: the whole.
     pub(super) object: Option<String>,
+    pub(super) status: Status,
     /// What was found, and what it means.
     pub(super) message: String,
     /// The fix; empty where nothing is wrong.
@@ -107,7 +109,7 @@ impl Outcome {
         Outcome::new(status, message, remedy)
     }
 
-    pub(super) fn is_bad(&self) -> bool {
+    pub(in crate::cli) fn is_bad(&self) -> bool {
         matches!(self.status, Status::Fail | Status::Warn)
     }
 
@@ -120,8 +122,9 @@ impl Outcome {
 
     fn new(status: Status, message: impl Into<String>, remedy: impl Into<String>) -> Outcome {
         Outcome {
-            status,
+            check: "",
             object: None,
+            status,
             message: message.into(),
             remedy: remedy.into(),
         }

@@ -140,9 +140,8 @@ pub(super) fn targets(view: &View) -> Verdicts {
     }
     let plans = need(&view.services, "services")?;
     let outcomes = plans.iter().filter_map(|plan| {
-        let trouble = trouble(plan)?;
-        let outcome = Outcome::bad(trouble.is_all, trouble.message, trouble.remedy);
-        Some(on(&plan.service, outcome))
+        let (is_all, message, remedy) = trouble(plan)?;
+        Some(on(&plan.service, Outcome::bad(is_all, message, remedy)))
     });
     or_ok(outcomes.collect(), || {
         "each target is healthy, was added just now, or has no pod (externalTrafficPolicy: Local)"

@@ -22,15 +22,6 @@ const UNHEALTHY: &str = "unhealthy";
 
 const NO_POD: &str = "no pod on this node (externalTrafficPolicy: Local)";
 
-/// What is wrong with the targets of a Service.
-pub struct Trouble {
-    /// Not one is healthy.
-    pub is_all: bool,
-    pub message: String,
-    /// Of the most frequent cause.
-    pub remedy: &'static str,
-}
-
 /// Notes the cause with each health check that fails. Servers were mostly read for the plans; where nothing is wrong no
 /// call is made, and where they can't be read no server counts as off.
 pub(super) fn explain(apis: &Apis, nodes: &[Arc<Node>], plans: &mut [ServicePlan]) {
@@ -110,8 +101,9 @@ fn cause(health: &Health, is_local: bool, is_off: bool) -> Cause {
     Cause { message, remedy }
 }
 
-/// None: each target is healthy, or was added just now; or the others have no pod, and should not be.
-pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
+/// What is wrong with the targets of a Service: is it so of all, what, and the fix of the most frequent cause. None: each
+/// target is healthy, or was added just now; or the others have no pod, and should not be.
+pub fn trouble(plan: &ServicePlan) -> Option<(bool, String, &'static str)> {
     let found = plan.cloud.found.as_ref()?;
     let created = plan.service.metadata.creation_timestamp;
     let is_young = created.is_some_and(|at| Timestamp::now().duration_since(at) < GRACE);
@@ -137,9 +129,6 @@ pub fn trouble(plan: &ServicePlan) -> Option<Trouble> {
     let causes = causes.collect::<Vec<_>>().join("; ");
     let healthy = found.targets.iter().filter(|one| one.is_healthy()).count();
     let total = found.targets.len();
-    (!is_by_policy).then(|| Trouble {
-        is_all,
-        message: format!("{healthy} of {total} targets healthy; {causes}"),
-        remedy: most.remedy,
-    })
+    let message = format!("{healthy} of {total} targets healthy; {causes}");
+    (!is_by_policy).then_some((is_all, message, most.remedy))
 }

@@ -27,7 +27,7 @@ mod plan;
 mod sync;
 
 pub use events::{FailedTry, failed_tries};
-pub use health::{Trouble, trouble};
+pub use health::trouble;
 pub use observe::{NAME, Settings};
 pub use orphans::known_orphans;
 pub use plan::{ServicePlan, Want, want};
