@@ -58,7 +58,8 @@ pub(in crate::cli) struct Cluster {
     pub(in crate::cli) workloads: Seen<Vec<Workload>>,
 }
 
-/// A verb, and the resource that the daemon uses it on, with its subresource behind a slash: a role must allow it. A test
+/// A verb, and the resource that the daemon uses it on, with its subresource behind a slash: a role must allow it. A
+/// test
 /// compares them with `manifests/`.
 pub(in crate::cli) type Need = (&'static str, &'static str);
 
