@@ -22,7 +22,7 @@ pub(super) struct Started {
     pub(super) settings: Settings,
     /// The words that are no flags.
     pub(super) words: Vec<String>,
-    /// Empty but for `doctor`, which reports them; for the others they end the command.
+    /// Empty but for `doctor` and `status`, which report them; for the others they end the command.
     pub(super) problems: Vec<settings::Problem>,
     /// Variables, and flags with their dashes, that are unset here and may be set for the daemon.
     pub(super) unknown: Vec<String>,
@@ -79,7 +79,7 @@ pub(super) fn parse(
         shown.any(|one| one.is_about(problem) && !one.setting.is_of_config())
     };
     let ends = |problem: &&Problem| match command {
-        Command::Doctor => problem.usage,
+        Command::Doctor | Command::Status => problem.usage,
         Command::Config => problem.usage && !is_shown(problem),
         _ => true,
     };
