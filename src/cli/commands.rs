@@ -60,6 +60,7 @@ const COMMANDS: &[Entry] = &[
     entry("route list", Kind::Flags(Command::RouteList), text!("route-list")),
     entry("route sync", Kind::Flags(Command::RouteSync), text!("route-sync")),
     entry("doctor", Kind::Flags(Command::Doctor), text!("doctor")),
+    entry("lint", Kind::Flags(Command::Lint), text!("lint")),
     entry("config", Kind::Flags(Command::Config), text!("config")),
     entry("explain", Kind::Explain, text!("explain")),
     entry("completions", Kind::Completions, text!("completions")),

@@ -144,6 +144,50 @@ impl Hetzner {
     }
 }
 
+impl Hetzner {
+    /// What manifests are checked by, without a cluster: as if the project had no load balancer. `reads`: what the Services
+    /// name is read; else every name counts as right.
+    pub fn for_manifests(
+        &self,
+        services: &[&Service],
+        reads: bool,
+    ) -> Result<Arc<dyn Snapshot>, Error> {
+        let mut observed = load_balancers::Observed::default();
+        if reads {
+            if let Some(Err(error)) = self.look_for_network() {
+                return Err(error);
+            }
+            let (planner, known) = (self.planner(self.network_id()), self.known());
+            observed =
+                load_balancers::observe(&self.api, &known, &planner, services, Urgency::Asked)?;
+            observed.balancers.clear();
+            // It may be that of the Service's own load balancer.
+            let ips = observed.primary_ips.iter_mut().flatten();
+            let is_assigned =
+                |ip: &&mut load_balancers::PrimaryIp| ip.assignee_type == "load_balancer";
+            ips.filter(is_assigned).for_each(|ip| ip.assignee_id = None);
+        }
+        observed.is_for_manifests = true;
+        // The cluster may have a Network that is not known here.
+        let is_unknown = self
+            .load_balancers
+            .unknown
+            .iter()
+            .any(|one| one == "HCLOUD_NETWORK");
+        let assumed = (self.network.is_some() || is_unknown).then_some(0);
+        let planner = self.planner(self.network_id().or(assumed));
+        Ok(Arc::new(load_balancers::Snapshot { planner, observed }))
+    }
+
+    fn known(&self) -> load_balancers::Known<'_> {
+        load_balancers::Known {
+            types: &self.types,
+            subnets: &self.subnets,
+            network: self.found.get(),
+        }
+    }
+}
+
 impl Provider for Hetzner {
     fn name(&self) -> &'static str {
         self.profile.name()
@@ -284,12 +328,8 @@ impl LoadBalancers for Hetzner {
         // Without the Network that the settings name, every plan would be wrong.
         self.prepare()?;
         let planner = self.planner(self.network_id());
-        let known = load_balancers::Known {
-            types: &self.types,
-            subnets: &self.subnets,
-            network: self.found.get(),
-        };
-        let observed = load_balancers::observe(&self.api, &known, &planner, services, urgency)?;
+        let observed =
+            load_balancers::observe(&self.api, &self.known(), &planner, services, urgency)?;
         Ok(Arc::new(load_balancers::Snapshot { planner, observed }))
     }
 

@@ -150,6 +150,8 @@ pub struct LoadBalancerPlan {
     pub findings: Vec<Finding>,
     /// Why nothing is changed; then `changes` is empty.
     pub obstacle: Option<Finding>,
+    /// What `obstacle` says, each problem by itself.
+    pub problems: Vec<String>,
     /// What the Service's status should say of what is there now; none: leave it as it is.
     pub status: Option<Vec<Ingress>>,
     /// Fields that differ, and are left as they are because the default that asks for them may not

@@ -105,6 +105,8 @@ named! {
         RouteSync = "route sync",
         /// Checks everything and writes nothing.
         Doctor = "doctor",
+        /// Checks manifests without a cluster.
+        Lint = "lint",
     }
 }
 

@@ -37,6 +37,7 @@ const WITH_LOAD_BALANCERS: &[Command] = &[
     Command::LbInspect,
     Command::LbSync,
     Command::Doctor,
+    Command::Lint,
 ];
 
 /// Those that plan routes.
@@ -533,6 +534,14 @@ settings! {
         kind: Kind::Text("NAMESPACE"),
         help: "Namespace of Services that are named without one. lb list shows only this namespace.",
         ..Setting::of(Group::Output, LOAD_BALANCERS)
+    }
+
+    FILES files: Vec<String> = parsed(values::list) => {
+        flags: &["filename"],
+        short: Some('f'),
+        kind: Kind::List("FILE"),
+        help: "Manifests to check, YAML or JSON, each at most 8 MiB; - is stdin. Folders are not read.",
+        ..Setting::of(Group::Output, &[Command::Lint])
     }
 
     OUTPUT output: Output = choice => {

@@ -293,6 +293,12 @@ pub(super) fn without_credentials(text: &str) -> String {
     }
 }
 
+/// Items with commas between them.
+pub(super) fn list(text: &str) -> Result<Vec<String>, String> {
+    let items = text.split(',').filter(|item| !item.is_empty());
+    Ok(items.map(str::to_owned).collect())
+}
+
 /// An address as Go's `net.Listen` takes it, without host names: `:8233`, `0.0.0.0:8233`, `[::1]:8233`. `[::]` means
 /// every address of the machine, as does an address without an IP.
 pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {

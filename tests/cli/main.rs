@@ -12,6 +12,7 @@ mod drop_in;
 mod errors;
 mod lb;
 mod leader;
+mod lint;
 mod node;
 mod people;
 mod route;

@@ -27,7 +27,7 @@ mod sync;
 pub use events::{FailedTry, failed_tries};
 pub use observe::{NAME, Settings};
 pub use orphans::known_orphans;
-pub use plan::{ServicePlan, Want, want};
+pub use plan::{ServicePlan, Want, check, want};
 
 use super::controller::{Controller, Proposal, Selection};
 use super::executor::{Execution, Executor, Requests};

@@ -4,8 +4,8 @@ use super::observe::Observed;
 use crate::controllers::controller::Proposal;
 use crate::kube::{ObjectReference, Service};
 use crate::provider::{
-    Change, Field, Finding, Ingress, LoadBalancerPlan, Needs, Reason, Severity, Snapshot, Source,
-    Sourced,
+    Change, Cluster, Field, Finding, Ingress, LoadBalancerPlan, Needs, Reason, Severity, Snapshot,
+    Source, Sourced,
 };
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -121,6 +121,23 @@ fn plan_service(
         }
     }
     plan
+}
+
+/// What is wrong with the manifest of a Service, which need not be in any cluster; none where it wants no load balancer
+/// from us. `snapshot`: as if the project had no load balancer.
+pub fn check(service: &Service, snapshot: &dyn Snapshot) -> Option<Vec<Finding>> {
+    if want(service) != Want::Ensure {
+        return None;
+    }
+    if let Some(obstacle) = too_large(service, Want::Ensure) {
+        return Some(vec![obstacle]);
+    }
+    let plan = snapshot.plan(&service.for_cloud(), &[], &Cluster::default());
+    let problems = plan.problems.into_iter();
+    let problems = problems.map(|why| Finding::warning(Reason::SyncLoadBalancerFailed, why));
+    let warnings = plan.findings.into_iter();
+    let warnings = warnings.filter(|finding| finding.severity == Severity::Warning);
+    Some(problems.chain(warnings).collect())
 }
 
 /// Of a Service that is larger than is read too little is known: its load balancer stays as it is. Its end needs its

@@ -71,6 +71,8 @@ pub struct Observed {
     pub primary_ips: Option<Vec<PrimaryIp>>,
     /// Of the private Network; none: there is none, or they were not read.
     pub subnets: Option<Arc<Vec<Subnet>>>,
+    /// There is no cluster and no load balancer; what was not read counts as there: see `Hetzner::for_manifests`.
+    pub is_for_manifests: bool,
 }
 
 /// What the plan of one Service rests on.

@@ -144,7 +144,7 @@ impl Diff<'_, '_> {
         let there = &self.kind.locations;
         let is_there = |one: &Sourced<String>| there.is_empty() || there.contains(&one.value);
         match &location {
-            None if zone.is_none() => {
+            None if zone.is_none() && !self.context.observed.is_for_manifests => {
                 self.parser.problem(format!(
                     "the load balancer has no location: set annotation {} (e.g. \"fsn1\") or {} (e.g. \
                      \"eu-central\"), or HCLOUD_LOAD_BALANCERS_LOCATION",

@@ -71,9 +71,10 @@ pub(in crate::hetzner) fn observe(
 
 /// Does it hold what plans for this Service rest on?
 pub(super) fn covers(observed: &Observed, planner: &Planner, service: &Service) -> bool {
-    (observed.types.is_some() || !needs_types(&observed.balancers, planner, service))
-        && (observed.certificates.is_some() || !needs_certificates(service))
-        && (observed.primary_ips.is_some() || !needs_primary_ips(&observed.balancers, service))
+    observed.is_for_manifests
+        || (observed.types.is_some() || !needs_types(&observed.balancers, planner, service))
+            && (observed.certificates.is_some() || !needs_certificates(service))
+            && (observed.primary_ips.is_some() || !needs_primary_ips(&observed.balancers, service))
 }
 
 /// A load balancer says itself what its own type can hold.

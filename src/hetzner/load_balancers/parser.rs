@@ -196,13 +196,12 @@ impl<'a> AnnotationParser<'a> {
         self.finding_about(reason, about, || Finding::warning(reason, message()));
     }
 
-    /// All problems in one message, where there are any, and all findings.
-    pub(super) fn end(mut self) -> (Option<String>, Vec<Finding>) {
+    /// All problems, and all findings.
+    pub(super) fn end(mut self) -> (Vec<String>, Vec<Finding>) {
         if self.more_problems > 0 {
             let more = format!("and {} more problems", self.more_problems);
             self.problems.push(more);
         }
-        let problems = self.problems.join("; ");
         for (reason, count) in self.count {
             if let Some(more @ 1..) = count.checked_sub(FINDINGS_OF_A_REASON) {
                 let message =
@@ -211,8 +210,7 @@ impl<'a> AnnotationParser<'a> {
                     .push(Finding::warning(reason, message).by_provider());
             }
         }
-        let has_problems = !self.problems.is_empty();
-        (has_problems.then_some(problems), self.findings)
+        (self.problems, self.findings)
     }
 
     /// That of the port alone wins.

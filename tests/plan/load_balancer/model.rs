@@ -371,5 +371,6 @@ pub fn state(balancers: Vec<LoadBalancer>) -> Observed {
         certificates: Some(Vec::new()),
         primary_ips: Some(Vec::new()),
         subnets: None,
+        is_for_manifests: false,
     }
 }
