@@ -6,7 +6,7 @@
 use super::effective::{Resolver, choice, kubeconfig, parsed, token};
 use super::setting::Variable::{File, Older, Value};
 use super::setting::{Command, Group, Kind, Setting};
-use super::values::{self, Controller, LogFormat, Output, Url, WorkloadName, unless_empty};
+use super::values::{self, Controller, LogFormat, Output, SettingsFrom, Url, unless_empty};
 use crate::http::Token;
 use crate::provider::{AddressFamily, LoadBalancerDefaults, NetworkSelector, Profile, Sourced};
 use crate::text::duration::{duration, interval, whole_seconds};
@@ -308,12 +308,13 @@ settings! {
         ..Setting::of(Group::Cluster, Command::ALL)
     }
 
-    SETTINGS_FROM settings_from: Option<WorkloadName> = parsed(|text| WorkloadName::parse(text).map(Some)) => {
+    SETTINGS_FROM settings_from: SettingsFrom = parsed(SettingsFrom::parse) => {
         flags: &["settings-from"],
         kind: Kind::Text("NAMESPACE/deployment/NAME"),
         help: "Use the settings of the daemon that runs there (or NAMESPACE/daemonset/NAME): its \
                arguments and variables. Your own win. Values in Secrets and ConfigMaps are not read, \
-               but reported. Tokens, API addresses and output settings are always your own.",
+               but reported. Tokens, API addresses and output settings are always your own. Unset, and outside a pod: \
+               those of the only ccm or hcloud-cloud-controller-manager in kube-system. none: no daemon's.",
         ..Setting::of(Group::Cluster, TAKE_SETTINGS)
     }
 

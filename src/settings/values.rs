@@ -203,6 +203,26 @@ pub struct WorkloadName {
     pub name: String,
 }
 
+/// `--settings-from`: whose settings a person's command takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum SettingsFrom {
+    /// Unset: the only daemon's in `kube-system`.
+    #[default]
+    Only,
+    /// `none`
+    Nothing,
+    Named(WorkloadName),
+}
+
+impl SettingsFrom {
+    pub(super) fn parse(text: &str) -> Result<SettingsFrom, String> {
+        match text {
+            "none" => Ok(SettingsFrom::Nothing),
+            name => WorkloadName::parse(name).map(SettingsFrom::Named),
+        }
+    }
+}
+
 impl WorkloadName {
     pub(super) fn parse(text: &str) -> Result<WorkloadName, String> {
         let parts: Vec<&str> = text.split('/').collect();
@@ -225,7 +245,7 @@ impl WorkloadName {
 }
 
 const SETTINGS_FROM_FORM: &str =
-    "use NAMESPACE/deployment/NAME, e.g. kube-system/deployment/ccm-from-scratch";
+    "use NAMESPACE/deployment/NAME, e.g. kube-system/deployment/ccm-from-scratch, or none";
 
 impl fmt::Display for WorkloadName {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
